@@ -1,0 +1,45 @@
+# Two targets are all that a newcomer needs: `make run` and `make test`.
+PYTHON ?= python3
+WORKSPACE ?=
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.ready
+
+.DEFAULT_GOAL := help
+
+help:  ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+setup: $(STAMP)  ## set up the virtual environment, if something changed
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "kbtui needs Python 3.11 or later; say which with: make PYTHON=python3.11 ..." >&2; exit 2; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "Python's venv module is missing. On Debian and Ubuntu: sudo apt-get install python3-venv" >&2; exit 2; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
+	$(BIN)/python -m pip install --disable-pip-version-check --progress-bar off --constraint constraints.txt --editable . --group dev
+	@touch $@
+
+run: $(STAMP)  ## open the TUI on the demo workspace, or WORKSPACE=path
+	@if [ -n "$(WORKSPACE)" ]; then exec $(BIN)/kbtui -w "$(WORKSPACE)"; else exec $(BIN)/kbtui demo; fi
+
+test: $(STAMP)  ## run the tests (under five minutes)
+	$(BIN)/python -m pytest -n 2 $(ARGS)
+
+test-slow: $(STAMP)  ## run the slow tests
+	$(BIN)/python -m pytest -m slow $(ARGS)
+
+check: $(STAMP)  ## format, lint, types, import rules
+	$(BIN)/ruff format --check kbtui tests
+	$(BIN)/ruff check kbtui tests
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(STAMP)  ## format and sort imports
+	$(BIN)/ruff format kbtui tests
+	$(BIN)/ruff check --fix kbtui tests
+
+clean:  ## remove the virtual environment and caches
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+
+.PHONY: help setup run test test-slow check format clean

@@ -1,0 +1,21 @@
+"""kbtui: browse, search and read what a JP workspace knows and remembers.
+
+The public Python API is one function, `open_workspace`; it is imported on
+first use so that `import kbtui` costs nothing.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kbtui.library import Library, open_workspace
+
+__version__ = "0.1.0"
+__all__ = ["Library", "__version__", "open_workspace"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in {"Library", "open_workspace"}:
+        from kbtui import library
+
+        return getattr(library, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,1 @@
+"""The faces for assistants: tool definitions, JP local tool, MCP server."""

@@ -1,0 +1,1 @@
+"""Which turn used which subject, chunk or conversation; both directions."""

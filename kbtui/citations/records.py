@@ -1,0 +1,37 @@
+"""What the citations room hands out."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+How = Literal["learn", "search", "file", "read", "grep"]
+"""`learn`, a `knowledge_search` result, a file tool, `conversation_read`, a `conversation_grep` hit."""
+
+
+@dataclass(frozen=True)
+class Citation:
+    """One use of a piece of knowledge by a turn (decisions C, "citation").
+
+    The turn is `conversation:turn`, in it the `call`-th tool call. `target` is a
+    reference (`topic/slug`, `jp-c…`, `chunk:…`), or a path for a file that is no
+    subject (`kind` "file"). `title` is the target's, as far as known. `gone`
+    says that it does not exist any more.
+    """
+
+    conversation: int
+    turn: int
+    call: int | None
+    how: How
+    kind: Literal["subject", "conversation", "file"]
+    target: str
+    title: str
+    tool: str
+    timestamp: datetime | None = None
+    gone: bool = False
+    chunk: str | None = None
+    score: float | None = None
+
+    @property
+    def source(self) -> str:
+        """The reference of the turn that cites."""
+        return f"jp-c{self.conversation}:{self.turn}"

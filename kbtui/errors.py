@@ -1,0 +1,56 @@
+"""The errors a user can meet: what happened, where, and what to do about it.
+
+Every error that kbtui raises on purpose is a `KbtuiError`. A face shows it as
+`message`, `where` and `hint`, and a command ends with its `exit_code`
+(decisions D: 1 nothing found, 2 usage or configuration, 3 workspace or index).
+"""
+
+
+class KbtuiError(Exception):
+    """Something a person can understand and act upon.
+
+    `message` says what happened, `where` names the file, key or argument, and
+    `hint` says what to do; both may be None.
+    """
+
+    exit_code = 3
+
+    def __init__(self, message: str, *, where: str | None = None, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.where = where
+        self.hint = hint
+
+    def __str__(self) -> str:
+        text = f"{self.where}: {self.message}" if self.where else self.message
+        return f"{text} ({self.hint})" if self.hint else text
+
+
+class NothingFound(KbtuiError):
+    """The thing asked for does not exist, or nothing matched."""
+
+    exit_code = 1
+
+
+class UsageError(KbtuiError):
+    """The command line, a reference or a query is not of its form."""
+
+    exit_code = 2
+
+
+class ConfigError(KbtuiError):
+    """A configuration file has a mistake."""
+
+    exit_code = 2
+
+
+class WorkspaceError(KbtuiError):
+    """There is no workspace here, or it cannot be read."""
+
+
+class IndexUnavailable(KbtuiError):
+    """The index cannot be opened, built or written."""
+
+
+class EngineUnavailable(KbtuiError):
+    """The engine cannot be reached or started; keyword search still works."""

@@ -1,0 +1,107 @@
+"""References: the one short form for everything that can be named (decisions E).
+
+`topic/slug`, `topic/slug:12-18` (lines), `jp-c17457886043` (conversation),
+`jp-c17457886043:3` (turn), `jp-c17457886043:3.2` (its second tool call),
+`chunk:<id>`, and a bare `topic`.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from kbtui.errors import UsageError
+
+RefKind = Literal["topic", "subject", "conversation", "chunk"]
+
+_CONVERSATION = re.compile(r"(?:jp-c)?(\d+)(?:-[0-9a-z]+)?(?::(\d+)(?:\.(\d+))?)?")
+_LINK = re.compile(r"jp://(?:jp-c)?(\d+)(?:-[0-9a-z]+)?(?:\?.*)?", re.DOTALL)
+_LINES = re.compile(r"(.+):(\d+)(?:-(\d+))?", re.DOTALL)
+_CHUNK = re.compile(r"chunk:(\S+)")
+
+
+@dataclass(frozen=True)
+class Ref:
+    """One thing in a workspace.
+
+    `conversation` is the id in deciseconds, `turn` and `call` are 1-based,
+    `lines` is first and last line, 1-based and inclusive.
+    """
+
+    kind: RefKind
+    topic: str | None = None
+    slug: str | None = None
+    lines: tuple[int, int] | None = None
+    conversation: int | None = None
+    turn: int | None = None
+    call: int | None = None
+    chunk: str | None = None
+
+    def __str__(self) -> str:
+        if self.kind == "chunk":
+            return f"chunk:{self.chunk}"
+        if self.kind == "topic":
+            return str(self.topic)
+        if self.kind == "subject":
+            text = f"{self.topic}/{self.slug}"
+            if self.lines is None:
+                return text
+            first, last = self.lines
+            return f"{text}:{first}" if first == last else f"{text}:{first}-{last}"
+        text = f"jp-c{self.conversation}"
+        if self.turn is not None:
+            text += f":{self.turn}"
+            if self.call is not None:
+                text += f".{self.call}"
+        return text
+
+    @property
+    def link(self) -> str | None:
+        """JP's own `jp://` form of a conversation, None for anything else."""
+        return f"jp://jp-c{self.conversation}" if self.kind == "conversation" else None
+
+
+def subject_ref(topic: str, slug: str, lines: tuple[int, int] | None = None) -> Ref:
+    """The reference of a subject, or of some of its lines."""
+    return Ref("subject", topic=topic, slug=slug, lines=lines)
+
+
+def conversation_ref(conversation: int, turn: int | None = None, call: int | None = None) -> Ref:
+    """The reference of a conversation, one of its turns, or a tool call in it."""
+    return Ref("conversation", conversation=conversation, turn=turn, call=call)
+
+
+def parse_ref(text: str, exists: Callable[[str, str], bool] | None = None) -> Ref:
+    """Read a reference.
+
+    `exists(topic, slug)` says whether a subject exists: where a slug itself
+    contains `:`, the longest existing slug wins. Raises `UsageError`.
+    """
+    text = text.strip()
+    if match := _CHUNK.fullmatch(text):
+        return Ref("chunk", chunk=match[1])
+    if match := _LINK.fullmatch(text):
+        return conversation_ref(int(match[1]))
+    if match := _CONVERSATION.fullmatch(text):
+        return conversation_ref(*(int(part) if part else None for part in match.groups()))  # type: ignore[arg-type]
+    if "/" in text:
+        topic, _, slug = text.partition("/")
+        if topic and slug:
+            return _subject(topic, slug, exists)
+    elif text and not re.search(r"\s", text):
+        return Ref("topic", topic=text)
+    raise UsageError(
+        f"{text!r} is not a reference",
+        hint="write topic/slug, topic/slug:12-18, jp-c17457886043, jp-c17457886043:3 or chunk:ID",
+    )
+
+
+def _subject(topic: str, slug: str, exists: Callable[[str, str], bool] | None) -> Ref:
+    match = _LINES.fullmatch(slug)
+    if match is None or (exists is not None and exists(topic, slug)):
+        return subject_ref(topic, slug)
+    first = int(match[2])
+    last = int(match[3] or first)
+    if first < 1 or last < first:
+        raise UsageError(f"{match[2]}-{match[3]} is not a range of lines", where=f"{topic}/{slug}")
+    return subject_ref(topic, match[1], (first, last))

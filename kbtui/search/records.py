@@ -1,0 +1,115 @@
+"""What a question is, and what an answer is (decisions D, "Search, JSON")."""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal
+
+Mode = Literal["hybrid", "lexical", "semantic"]
+Kind = Literal["subject", "conversation"]
+
+QUERY_CHARACTERS = 1000
+"""A longer query is cut, and the answer says so (decisions C, "search API")."""
+LIMIT_DEFAULT, LIMIT_MOST = 20, 100
+
+
+@dataclass(frozen=True)
+class Question:
+    """Everything that decides an answer; equal questions have equal rankings on every face.
+
+    `partial` marks a question that is still being typed: its last word matches
+    as a prefix. `exclude` is a conversation never to be answered with.
+    """
+
+    query: str
+    mode: Mode = "hybrid"
+    kinds: tuple[Kind, ...] = ("subject", "conversation")
+    types: tuple[str, ...] = ()
+    topics: tuple[str, ...] = ()
+    roles: tuple[str, ...] = ()
+    tools: tuple[str, ...] = ()
+    since: datetime | None = None
+    until: datetime | None = None
+    archived: bool = False
+    hidden: bool = False
+    limit: int = LIMIT_DEFAULT
+    per_entry: int = 3
+    partial: bool = False
+    exclude: int | None = None
+
+
+@dataclass
+class Hit:
+    """One answer: a chunk of a subject or of a conversation's turn.
+
+    `matches` are character offsets into `text`; `lines` are 1-based and
+    inclusive; `legs` has the hit's rank in each leg, 1-based, or None.
+    """
+
+    ref: str
+    kind: Kind
+    entry_id: str
+    chunk_id: str
+    title: str
+    text: str
+    score: float
+    matches: list[tuple[int, int]] = field(default_factory=list)
+    topic: str | None = None
+    slug: str | None = None
+    lines: tuple[int, int] | None = None
+    conversation_id: str | None = None
+    turn: int | None = None
+    role: str | None = None
+    timestamp: datetime | None = None
+    freshness: Literal["fresh", "changed"] = "fresh"
+    legs: dict[str, int | None] = field(default_factory=dict)
+
+    def as_json(self) -> dict[str, Any]:
+        """The documented shape; what does not apply to the kind is left out."""
+        shape: dict[str, Any] = {
+            "ref": self.ref,
+            "kind": self.kind,
+            "entry_id": self.entry_id,
+            "chunk_id": self.chunk_id,
+            "title": self.title,
+            "text": self.text,
+            "score": self.score,
+            "matches": [list(span) for span in self.matches],
+        }
+        if self.kind == "subject":
+            shape |= {"topic": self.topic, "slug": self.slug, "lines": list(self.lines or ())}
+        else:
+            shape |= {
+                "conversation_id": self.conversation_id,
+                "turn": self.turn,
+                "role": self.role,
+                "timestamp": self.timestamp.isoformat() if self.timestamp else None,
+            }
+        return shape | {"freshness": self.freshness, "legs": self.legs}
+
+
+@dataclass
+class Answer:
+    """The hits of a question. `degraded` says in one phrase which leg is missing, and why.
+
+    `total` counts all hits found before the limit, `omitted` those not served
+    because their text or file is gone.
+    """
+
+    query: str
+    mode: Mode
+    hits: list[Hit]
+    total: int = 0
+    omitted: int = 0
+    degraded: str | None = None
+    partial: bool = False
+
+    def as_json(self) -> dict[str, Any]:
+        """The documented shape."""
+        return {
+            "query": self.query,
+            "mode": self.mode,
+            "degraded": self.degraded,
+            "total": self.total,
+            "omitted": self.omitted,
+            "hits": [hit.as_json() for hit in self.hits],
+        }

@@ -1,0 +1,122 @@
+"""The directories kbtui uses outside the workspace, and JP's user-local ones.
+
+kbtui's own lie under the XDG base directories (design, "Storage"); on macOS
+too, as decided there. Every one can be overridden by its XDG variable.
+"""
+
+import os
+import stat
+import tempfile
+from pathlib import Path
+
+from kbtui.errors import WorkspaceError
+
+
+def _xdg(variable: str, default: str) -> Path:
+    value = os.environ.get(variable, "")
+    # The XDG specification says to ignore a relative value.
+    return Path(value) if value.startswith("/") else Path.home() / default
+
+
+def cache_home() -> Path:
+    """Where indexes lie; deleting it loses nothing but time."""
+    return _xdg("XDG_CACHE_HOME", ".cache") / "kbtui"
+
+
+def config_home() -> Path:
+    """Where `config.toml` lies."""
+    return _xdg("XDG_CONFIG_HOME", ".config") / "kbtui"
+
+
+def data_home() -> Path:
+    """Where the journal lies: what cannot be rebuilt."""
+    return _xdg("XDG_DATA_HOME", ".local/share") / "kbtui"
+
+
+def state_home() -> Path:
+    """Where logs lie."""
+    return _xdg("XDG_STATE_HOME", ".local/state") / "kbtui"
+
+
+def runtime_dir() -> Path:
+    """The directory of the engines' sockets: mode 0700, owned by this user.
+
+    Made when missing. Raises `WorkspaceError` when somebody else owns it or
+    others may enter it (design, the engine's rule 2).
+    """
+    base = os.environ.get("XDG_RUNTIME_DIR", "")
+    if base.startswith("/") and Path(base).is_dir():
+        path = Path(base) / "kbtui"
+    else:
+        path = Path(tempfile.gettempdir()) / f"kbtui-{os.getuid()}"
+    try:
+        path.mkdir(mode=0o700, exist_ok=True)
+        status = path.lstat()
+    except OSError as error:
+        raise WorkspaceError(
+            f"cannot make the runtime directory: {error.strerror}",
+            where=str(path),
+            hint="set XDG_RUNTIME_DIR to a directory of your own",
+        ) from error
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
+        raise WorkspaceError(
+            "the runtime directory is not yours",
+            where=str(path),
+            hint="set XDG_RUNTIME_DIR to a directory of your own",
+        )
+    if status.st_mode & 0o077:
+        path.chmod(0o700)
+    return path
+
+
+def jp_data_home() -> Path:
+    """JP's user data directory (jp-format 1.3)."""
+    if value := os.environ.get("JP_USER_DATA_DIR"):
+        return Path(value)
+    value = os.environ.get("XDG_DATA_HOME", "")
+    if value.startswith("/"):
+        return Path(value) / "jp"
+    if os.uname().sysname == "Darwin":
+        return Path.home() / "Library/Application Support/jp"
+    return Path.home() / ".local/share/jp"
+
+
+def jp_silo(root: Path, workspace_id: str | None) -> Path | None:
+    """JP's user-local directory of the workspace, None where there is none.
+
+    Found by the id's suffix; of several, the one with the exact name, else the
+    most recently modified, ties by name (jp-format 1.3).
+    """
+    if not workspace_id:
+        return None
+    try:
+        found = [
+            entry
+            for entry in (jp_data_home() / "workspace").iterdir()
+            if entry.name == workspace_id or entry.name.endswith(f"-{workspace_id}")
+            if entry.is_dir()
+        ]
+    except OSError:
+        return None
+    exact = f"{root.name}-{workspace_id}"
+
+    def preference(entry: Path) -> tuple[bool, int, str]:
+        try:
+            modified = entry.stat().st_mtime_ns
+        except OSError:
+            modified = 0
+        return (entry.name == exact, modified, entry.name)
+
+    return max(found, key=preference, default=None)
+
+
+def jp_config_home() -> Path:
+    """JP's user-global configuration directory (jp-format 1.9)."""
+    if value := os.environ.get("JP_GLOBAL_CONFIG_DIR"):
+        return Path(value)
+    value = os.environ.get("XDG_CONFIG_HOME", "")
+    if value.startswith("/"):
+        return Path(value) / "jp"
+    if os.uname().sysname == "Darwin":
+        return Path.home() / "Library/Application Support/jp"
+    return Path.home() / ".config/jp"
