@@ -1,0 +1,121 @@
+"""The entry point of `kbtui`: finds the command, and imports only that one.
+
+Importing is what a short command spends its time on, so the table below names
+modules instead of importing them, and only the invoked command builds a parser.
+Each module has `configure(parser)` and `run(args) -> int`.
+"""
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+from kbtui import __version__
+from kbtui.errors import KbtuiError
+
+# command -> (module under kbtui.cli, what it does); `tui` is what plain `kbtui` runs.
+COMMANDS: dict[str, tuple[str, str]] = {
+    "tui": ("tui", "browse the workspace in the terminal (the default)"),
+    "demo": ("demo", "browse a fresh copy of the bundled demo workspace"),
+    "search": ("search", "search subjects and conversations"),
+    "index": ("index", "bring the index up to date"),
+    "topics": ("topics", "list topics and their subjects"),
+    "learn": ("learn", "print exactly what `learn` returns"),
+    "prompt": ("prompt", "print exactly the <knowledge> section"),
+    "conversation": ("conversation", "list, grep and read conversations"),
+    "show": ("show", "print what a reference names"),
+    "open": ("open", "open a reference in the TUI"),
+    "cites": ("cites", "show what a reference uses, and what uses it"),
+    "tools": ("tools", "the tools for assistants: schema, install, uninstall"),
+    "tool": ("tool", "answer one call of a JP local tool"),
+    "mcp": ("mcp", "serve the tools over MCP on stdio"),
+    "engine": ("engine", "show or stop the engine"),
+    "doctor": ("doctor", "find and explain what is wrong"),
+    "paths": ("paths", "print the directories in use"),
+    "model": ("model", "show the embedding model"),
+}
+ALIASES = {"c": "conversation"}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command; returns its exit code (decisions D)."""
+    if sys.platform == "win32":
+        print("kbtui: Windows is not supported yet; Linux and macOS are", file=sys.stderr)
+        return 3
+    words = list(sys.argv[1:] if argv is None else argv)
+    try:
+        return _run(words)
+    except KbtuiError as error:
+        from kbtui.cli.output import report
+
+        report(error)
+        return error.exit_code
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # The reader has enough (`| head`); what is still buffered must not complain.
+        import os
+
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def _run(words: list[str]) -> int:
+    workspace, words = _take_workspace(words)
+    if words and words[0] in {"-h", "--help", "help"}:
+        print(_help(), end="")
+        return 0
+    if words and words[0] in {"-V", "--version"}:
+        print(f"kbtui {__version__}")
+        return 0
+    name = ALIASES.get(words[0], words[0]) if words else "tui"
+    if name not in COMMANDS:
+        from difflib import get_close_matches
+
+        from kbtui.errors import UsageError
+
+        near = get_close_matches(name, COMMANDS, n=1)
+        raise UsageError(
+            f"there is no command {words[0]!r}",
+            hint=f"did you mean `kbtui {near[0]}`?" if near else "`kbtui --help` lists the commands",
+        )
+    module = import_module(f"kbtui.cli.{COMMANDS[name][0]}")
+    from kbtui.cli.parser import Parser
+
+    parser = Parser(prog=f"kbtui {name}", description=module.__doc__)
+    parser.add_argument("-w", "--workspace", metavar="PATH", default=workspace, help="the workspace (default: the nearest one)")
+    module.configure(parser)
+    args = parser.parse_args(words[1:])
+    try:
+        return int(module.run(args))
+    finally:
+        sys.stdout.flush()
+
+
+def _take_workspace(words: list[str]) -> tuple[str | None, list[str]]:
+    """`-w PATH` may also stand before the command."""
+    if len(words) >= 2 and words[0] in {"-w", "--workspace"}:
+        return words[1], words[2:]
+    if words and words[0].startswith("--workspace="):
+        return words[0].partition("=")[2], words[1:]
+    return None, words
+
+
+def _help() -> str:
+    lines = [
+        "kbtui: browse, search and read what a JP workspace knows and remembers",
+        "",
+        "usage: kbtui [-w PATH] [COMMAND] [ARGUMENTS]",
+        "",
+        "  kbtui                      browse the nearest workspace",
+        "  kbtui demo                 look around in the bundled example",
+        "  kbtui search retry policy  search subjects and conversations",
+        "",
+        "commands:",
+    ]
+    lines += [f"  {name:<14}{what}" for name, (_, what) in COMMANDS.items()]
+    lines += ["", "`kbtui COMMAND --help` explains one. Exit codes: 0 done, 1 nothing found,", "2 usage or configuration, 3 workspace or index, 130 interrupted."]
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,50 @@
+"""What commands print: results on stdout, everything else on stderr (decisions D).
+
+What goes to a terminal is made safe first; a pipe gets the bytes (decisions A13).
+"""
+
+import os
+import sys
+from typing import Any
+
+from kbtui.errors import KbtuiError
+
+
+def is_plain(stream: Any = None) -> bool:
+    """Whether to print without colours: `NO_COLOR`, `TERM=dumb` or no terminal."""
+    stream = stream or sys.stdout
+    return bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb" or not stream.isatty()
+
+
+def emit(text: str) -> None:
+    """Print a result: safe and ended by a newline on a terminal, as it is on a pipe."""
+    if sys.stdout.isatty():
+        from kbtui.text import safe
+
+        sys.stdout.write(safe(text).rstrip("\n") + "\n")
+    else:
+        sys.stdout.buffer.write(text.encode("utf-8", "surrogateescape"))
+        sys.stdout.buffer.flush()
+
+
+def emit_json(value: Any) -> None:
+    """Print a result as one JSON document; ASCII escapes keep it safe anywhere."""
+    import json
+
+    sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=sys.stdout.isatty()) + "\n")
+
+
+def note(text: str) -> None:
+    """Say something that is not the result, on stderr."""
+    from kbtui.text import safe
+
+    sys.stderr.write(safe(f"kbtui: {text}") + "\n")
+
+
+def report(error: KbtuiError) -> None:
+    """Say what went wrong, where, and what to do."""
+    note(f"{error.where}: {error.message}" if error.where else error.message)
+    if error.hint:
+        from kbtui.text import safe
+
+        sys.stderr.write(safe(f"  hint: {error.hint}") + "\n")

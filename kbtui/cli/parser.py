@@ -1,0 +1,22 @@
+"""An argument parser whose errors are kbtui's own: one line, a hint, exit code 2."""
+
+import argparse
+from typing import NoReturn
+
+from kbtui.errors import UsageError
+
+
+class Parser(argparse.ArgumentParser):
+    """`ArgumentParser` that raises `UsageError` instead of printing and exiting."""
+
+    def __init__(self, *, prog: str, description: str | None = None) -> None:
+        super().__init__(
+            prog=prog,
+            description=description,
+            allow_abbrev=False,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+
+    def error(self, message: str) -> NoReturn:
+        """Raise `UsageError` with the parser's words."""
+        raise UsageError(message, hint=f"`{self.prog} --help` explains the arguments")

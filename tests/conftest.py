@@ -1,0 +1,41 @@
+"""What every test has: directories of its own, so that nothing touches the user's."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A home of its own with a short path: a socket's path has 104 bytes at most."""
+    base = Path(tempfile.mkdtemp(prefix="kb-"))
+    for variable, name in {
+        "HOME": "home",
+        "XDG_CACHE_HOME": "cache",
+        "XDG_CONFIG_HOME": "config",
+        "XDG_DATA_HOME": "data",
+        "XDG_STATE_HOME": "state",
+        "XDG_RUNTIME_DIR": "run",
+        "JP_USER_DATA_DIR": "jp",
+    }.items():
+        (base / name).mkdir(mode=0o700)
+        monkeypatch.setenv(variable, str(base / name))
+    monkeypatch.setenv("KBTUI_ENGINE_IDLE", "5")
+    monkeypatch.setenv("LANG", "C.UTF-8")
+    for variable in ("NO_COLOR", "JP_GLOBAL_CONFIG_DIR", "KBTUI_MODEL", "COLUMNS", "LINES"):
+        monkeypatch.delenv(variable, raising=False)
+    assert os.environ["HOME"].startswith(str(base))
+    yield base
+    shutil.rmtree(base, ignore_errors=True)
+
+
+@pytest.fixture
+def workspace_root(tmp_path: Path) -> Path:
+    """An empty JP workspace."""
+    root = tmp_path / "ws"
+    (root / ".jp").mkdir(parents=True)
+    return root
