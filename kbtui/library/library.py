@@ -43,20 +43,37 @@ class Library:
     # files, read anew at each call
 
     def knowledge(self, cfg: Iterable[str] = (), knowledge: Iterable[str] = ()) -> Knowledge:
-        """Topics and subjects; never raises for what one topic does wrong."""
-        raise NotImplementedError
+        """Topics and subjects; never raises for what one topic does wrong.
+
+        `cfg` are `--cfg` values: names, or `kb.topic.<id>.<key>=value` assignments.
+        """
+        from kbtui.knowledge import load_knowledge
+
+        values = list(cfg)
+        return load_knowledge(
+            self.workspace,
+            cfg=[value for value in values if "=" not in value],
+            assignments=[value for value in values if "=" in value],
+            knowledge=list(knowledge),
+        )
 
     def subject_text(self, subject: Subject) -> str:
         """A subject's text; raises `KbtuiError` with the reason it cannot be read."""
-        raise NotImplementedError
+        from kbtui.knowledge import subject_text
+
+        return subject_text(subject)
 
     def conversations(self, archived: bool | None = None) -> list[ConversationInfo]:
         """The conversations, live and archived (None), or one of the two; newest first."""
-        raise NotImplementedError
+        from kbtui.conversations import list_conversations
+
+        return list_conversations(self.workspace, archived)
 
     def conversation(self, conversation: int) -> Conversation:
         """A whole conversation by id; raises `NothingFound`."""
-        raise NotImplementedError
+        from kbtui.conversations import find_conversation, load_conversation
+
+        return load_conversation(find_conversation(self.workspace, conversation))
 
     # the index
 
