@@ -1,0 +1,290 @@
+"""The catalog: SQLite, the record of truth for the index.
+
+Entries, their chunks with text, citations, and from which state of which file
+each was made. Every transaction has a sequence number; the lexical index and
+the vectors follow it (design, "Storage").
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from typing import TYPE_CHECKING
+
+from kbtui.errors import IndexUnavailable
+from kbtui.index.records import Chunk, Entry
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
+
+VERSION = 5
+"""Part of the generation's fingerprint: change it with the tables."""
+
+_TABLES = """
+CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE entries (
+  id TEXT PRIMARY KEY, kind TEXT NOT NULL, title TEXT NOT NULL, signature TEXT NOT NULL,
+  path TEXT NOT NULL, type TEXT NOT NULL, topic TEXT, slug TEXT, conversation INTEGER,
+  tags TEXT NOT NULL, source_url TEXT, created REAL NOT NULL, changed REAL NOT NULL,
+  size INTEGER NOT NULL, hidden INTEGER NOT NULL, archived INTEGER NOT NULL, error TEXT,
+  stat TEXT NOT NULL, seq INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX entries_seq ON entries (seq);
+CREATE TABLE gone (entry_id TEXT PRIMARY KEY, seq INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE chunks (
+  number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, entry_id TEXT NOT NULL,
+  ordinal INTEGER NOT NULL, text TEXT NOT NULL, first_line INTEGER, last_line INTEGER,
+  turn INTEGER, role TEXT, tool TEXT, timestamp REAL, embed INTEGER NOT NULL, hash BLOB
+);
+CREATE INDEX chunks_entry ON chunks (entry_id, ordinal);
+CREATE TABLE citations (
+  conversation INTEGER NOT NULL, turn INTEGER NOT NULL, call INTEGER, how TEXT NOT NULL,
+  kind TEXT NOT NULL, target TEXT NOT NULL, title TEXT NOT NULL, tool TEXT NOT NULL,
+  timestamp REAL, chunk TEXT, score REAL
+);
+CREATE INDEX citations_target ON citations (target);
+CREATE INDEX citations_source ON citations (conversation, turn);
+"""
+
+_ENTRY = (
+    "id, kind, title, signature, path, type, topic, slug, conversation, tags, source_url, "
+    "created, changed, size, hidden, archived, error, stat"
+)
+_CHUNK = "number, id, ordinal, text, first_line, last_line, turn, role, tool, timestamp, embed, hash"
+
+
+class Catalog:
+    """One catalog file. A writer's transactions end with `commit`."""
+
+    def __init__(self, path: Path, *, write: bool = False) -> None:
+        """Open; `write` makes it when missing. Raises `IndexUnavailable`."""
+        self.path = path
+        try:
+            if write:
+                self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+                self._db.execute("PRAGMA journal_mode=WAL")
+                # A crash of the machine may lose the last transactions, never tear one:
+                # what is lost is found again by the next start's comparison with the files.
+                self._db.execute("PRAGMA synchronous=NORMAL")
+                if not self._db.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone():
+                    self._db.executescript(f"BEGIN; {_TABLES} COMMIT;")
+            else:
+                uri = f"{path.absolute().as_uri()}?mode=ro"
+                self._db = sqlite3.connect(
+                    uri, uri=True, isolation_level=None, check_same_thread=False
+                )
+                self._db.execute("SELECT 1 FROM meta LIMIT 1")
+        except sqlite3.Error as error:
+            raise IndexUnavailable(
+                f"the catalog cannot be opened: {error}",
+                where=str(path),
+                hint="`kbtui index --rebuild` makes a new one",
+            ) from error
+
+    def close(self) -> None:
+        """Close the file."""
+        self._db.close()
+
+    # transactions
+
+    def begin(self) -> int:
+        """Begin a transaction; returns its sequence number."""
+        self._db.execute("BEGIN IMMEDIATE")
+        seq = self.seq() + 1
+        self.set("seq", str(seq))
+        return seq
+
+    def commit(self) -> None:
+        """Make the transaction last."""
+        self._db.execute("COMMIT")
+
+    def rollback(self) -> None:
+        """Forget the transaction, if one is open."""
+        if self._db.in_transaction:
+            self._db.execute("ROLLBACK")
+
+    def seq(self) -> int:
+        """The number of the last transaction."""
+        return int(self.get("seq") or 0)
+
+    def get(self, key: str) -> str | None:
+        """A value of the catalog's own notes."""
+        row = self._db.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
+        return row[0] if row else None
+
+    def set(self, key: str, value: str) -> None:
+        """Note a value."""
+        self._db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
+
+    # writing
+
+    def put(self, entry: Entry, chunks: Sequence[Chunk], seq: int) -> None:
+        """Put an entry in place of what was there; unchanged chunks keep their number."""
+        old = dict(
+            self._db.execute("SELECT id, number FROM chunks WHERE entry_id = ?", (entry.id,))
+        )
+        kept = {chunk.id for chunk in chunks}
+        self._db.executemany(
+            "DELETE FROM chunks WHERE number = ?",
+            [(number,) for id_, number in old.items() if id_ not in kept],
+        )
+        new = []
+        for chunk in chunks:
+            first, last = chunk.lines or (None, None)
+            row = (
+                entry.id, chunk.ordinal, _text(chunk.text), first, last, chunk.turn, chunk.role,
+                _text(chunk.tool), chunk.timestamp, chunk.embed,
+                chunk.vector_hash,
+            )  # fmt: skip
+            if number := old.get(chunk.id):
+                chunk.number = number
+                self._db.execute(
+                    "UPDATE chunks SET entry_id = ?, ordinal = ?, text = ?, first_line = ?, last_line = ?, "
+                    "turn = ?, role = ?, tool = ?, timestamp = ?, embed = ?, hash = ? WHERE number = ?",
+                    (*row, number),
+                )
+            else:
+                new.append((chunk, row))
+        for chunk, row in new:
+            cursor = self._db.execute(
+                "INSERT INTO chunks (id, entry_id, ordinal, text, first_line, last_line, turn, role, tool, "
+                "timestamp, embed, hash) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (chunk.id, *row),
+            )
+            chunk.number = int(cursor.lastrowid or 0)
+        self._db.execute(
+            f"INSERT OR REPLACE INTO entries ({_ENTRY}, seq) VALUES ({', '.join('?' * 19)})",
+            (
+                entry.id, entry.kind, _text(entry.title), entry.signature, _text(entry.path),
+                entry.type, entry.topic, _text(entry.slug), entry.conversation,
+                json.dumps(entry.tags), _text(entry.source_url), entry.created, entry.changed,
+                entry.size, entry.hidden, entry.archived, entry.error, entry.stat, seq,
+            ),
+        )  # fmt: skip
+        self._db.execute("DELETE FROM gone WHERE entry_id = ?", (entry.id,))
+
+    def remove(self, entry_id: str, seq: int) -> None:
+        """Take an entry out, with its chunks and, for a conversation, its citations."""
+        row = self._db.execute(
+            "SELECT conversation FROM entries WHERE id = ?", (entry_id,)
+        ).fetchone()
+        if row and row[0] is not None:
+            self._db.execute("DELETE FROM citations WHERE conversation = ?", (row[0],))
+        self._db.execute("DELETE FROM chunks WHERE entry_id = ?", (entry_id,))
+        self._db.execute("DELETE FROM entries WHERE id = ?", (entry_id,))
+        self._db.execute("INSERT OR REPLACE INTO gone VALUES (?, ?)", (entry_id, seq))
+
+    def put_citations(self, conversation: int, rows: Iterable[tuple[object, ...]]) -> None:
+        """Put a conversation's citations in place of what was there (columns as in the table)."""
+        self._db.execute("DELETE FROM citations WHERE conversation = ?", (conversation,))
+        self._db.executemany(
+            "INSERT INTO citations VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", list(rows)
+        )
+
+    # reading
+
+    def signatures(self) -> dict[str, str]:
+        """From which state of its files each entry was made."""
+        return dict(self._db.execute("SELECT id, signature FROM entries"))
+
+    def changed_since(self, seq: int) -> list[str]:
+        """The entries written after transaction `seq`."""
+        return [row[0] for row in self._db.execute("SELECT id FROM entries WHERE seq > ?", (seq,))]
+
+    def gone_since(self, seq: int) -> list[str]:
+        """The entries taken out after transaction `seq`."""
+        return [row[0] for row in self._db.execute("SELECT entry_id FROM gone WHERE seq > ?", (seq,))]
+
+    def entry(self, entry_id: str) -> Entry | None:
+        """One entry."""
+        row = self._db.execute(f"SELECT {_ENTRY} FROM entries WHERE id = ?", (entry_id,)).fetchone()
+        return _entry(row) if row else None
+
+    def entries(self, ids: Iterable[str]) -> dict[str, Entry]:
+        """Entries by id; those that do not exist are left out."""
+        held = list(ids)
+        marks = ", ".join("?" * len(held))
+        rows = self._db.execute(f"SELECT {_ENTRY} FROM entries WHERE id IN ({marks})", held)
+        return {row[0]: _entry(row) for row in rows}
+
+    def all_entries(self) -> Iterator[Entry]:
+        """Every entry, by id."""
+        for row in self._db.execute(f"SELECT {_ENTRY} FROM entries ORDER BY id"):
+            yield _entry(row)
+
+    def chunks_of(self, entry_id: str) -> list[Chunk]:
+        """An entry's chunks, in order."""
+        rows = self._db.execute(
+            f"SELECT {_CHUNK} FROM chunks WHERE entry_id = ? ORDER BY ordinal", (entry_id,)
+        )
+        return [_chunk(row) for row in rows]
+
+    def chunks(self, numbers: Iterable[int]) -> dict[int, tuple[Chunk, str]]:
+        """Chunks by number, each with its entry's id; those that do not exist are left out."""
+        held = list(numbers)
+        marks = ", ".join("?" * len(held))
+        rows = self._db.execute(
+            f"SELECT {_CHUNK}, entry_id FROM chunks WHERE number IN ({marks})", held
+        )
+        return {row[0]: (_chunk(row), row[-1]) for row in rows}
+
+    def chunk(self, chunk_id: str) -> tuple[Chunk, str] | None:
+        """A chunk by its id, with its entry's id."""
+        row = self._db.execute(
+            f"SELECT {_CHUNK}, entry_id FROM chunks WHERE id = ?", (chunk_id,)
+        ).fetchone()
+        return (_chunk(row), row[-1]) if row else None
+
+    def counts(self) -> dict[str, int]:
+        """How many entries, chunks and citations there are."""
+        count = self._db.execute
+        return {
+            "subjects": count("SELECT count(*) FROM entries WHERE kind = 'subject'").fetchone()[0],
+            "conversations": count(
+                "SELECT count(*) FROM entries WHERE kind = 'conversation'"
+            ).fetchone()[0],
+            "chunks": count("SELECT count(*) FROM chunks").fetchone()[0],
+            "citations": count("SELECT count(*) FROM citations").fetchone()[0],
+        }
+
+    def citing(self, targets: Sequence[str]) -> list[tuple[object, ...]]:
+        """The citations of any of `targets`, newest first (columns as in the table)."""
+        marks = ", ".join("?" * len(targets))
+        return self._db.execute(
+            f"SELECT * FROM citations WHERE target IN ({marks}) ORDER BY conversation DESC, turn DESC, call",
+            list(targets),
+        ).fetchall()
+
+    def wanted_vectors(self) -> list[tuple[int, str, bytes]]:
+        """Number, entry and vector hash of every chunk that gets a vector.
+
+        In the order in which vectors are made: subjects first, then the newest.
+        """
+        return self._db.execute(
+            "SELECT c.number, c.entry_id, c.hash FROM chunks c JOIN entries e ON e.id = c.entry_id "
+            "WHERE c.embed = 1 ORDER BY e.kind = 'conversation', e.changed DESC, e.id, c.ordinal"
+        ).fetchall()
+
+
+def _text(text: str | None) -> str | None:
+    # SQLite refuses lone surrogates, which file names and JSON can hold.
+    if text is None or text.isascii():
+        return text
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def _entry(row: tuple[object, ...]) -> Entry:
+    values = list(row)
+    values[9] = json.loads(str(values[9]))
+    values[14], values[15] = bool(values[14]), bool(values[15])
+    (id_, kind, title, signature, path, type_, topic, slug, conversation, *rest) = values
+    return Entry(id_, kind, title, signature, path, type_, topic, slug, conversation, *rest)  # type: ignore[arg-type]
+
+
+def _chunk(row: tuple[object, ...]) -> Chunk:
+    number, id_, ordinal, text, first, last, turn, role, tool, timestamp, embed, mark = row[:12]
+    lines = (first, last) if first is not None else None
+    return Chunk(
+        id_, text, ordinal, lines, turn, role, tool, timestamp, bool(embed), number, mark  # type: ignore[arg-type]
+    )

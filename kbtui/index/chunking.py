@@ -1,0 +1,236 @@
+"""Cutting texts into chunks whose boundaries follow the content, not counts from the top.
+
+A chunk ends at a heading, or between paragraphs where enough has been gathered
+and the next paragraph's own text says so; an edit therefore moves only the
+boundaries near it. Sizes are characters: about four make a token, and the
+model reads 256 tokens (stack 4.4).
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kbtui.index.identity import chunk_id
+from kbtui.index.records import Chunk
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from kbtui.conversations.records import Conversation, Event
+
+VERSION = 3
+"""Part of the generation's fingerprint: change it when the same text is cut differently."""
+
+LEAST, MOST = 350, 900
+TOOL_MOST = 2400
+
+_HEADING = re.compile(r"#{1,6}\s")
+_FENCE = re.compile(r"\s*(```+|~~~+)")
+_BREAK = re.compile(r"(?<=[.!?。！？])\s+|\s+")
+
+
+@dataclass(slots=True)
+class Piece:
+    """A stretch of lines of a text: 1-based, inclusive."""
+
+    text: str
+    first: int
+    last: int
+
+
+def pieces(text: str, most: int = MOST) -> list[Piece]:
+    """Cut a text into pieces of at most `most` characters; nothing but white space is lost."""
+    found: list[Piece] = []
+    held: list[Piece] = []
+    size = 0
+    for block in _blocks(text, most):
+        heading = _HEADING.match(block.text) is not None
+        full = size + len(block.text) + 1 > most
+        chosen = size >= LEAST and zlib.crc32(block.text.encode("utf-8", "replace")) % 3 == 0
+        # A heading opens a piece, unless only headings were gathered so far.
+        opens = heading and any(not _HEADING.match(part.text) for part in held)
+        if held and (full or chosen or opens):
+            found.append(_join(held))
+            held, size = [], 0
+        held.append(block)
+        size += len(block.text) + 1
+    if held:
+        found.append(_join(held))
+    return found
+
+
+def _join(blocks: list[Piece]) -> Piece:
+    parts = [blocks[0].text]
+    for before, block in zip(blocks, blocks[1:], strict=False):
+        # Blocks of one long line continue it; others stood apart.
+        parts.append(" " if block.first == before.last else "\n" if block.first == before.last + 1 else "\n\n")
+        parts.append(block.text)
+    return Piece("".join(parts), blocks[0].first, blocks[-1].last)
+
+
+def _blocks(text: str, most: int) -> Iterator[Piece]:
+    """Paragraphs, headings and fenced blocks; those over `most` are cut between lines or words."""
+    lines = text.split("\n")
+    held: list[str] = []
+    first = 1
+    fence: str | None = None
+    for number, raw in enumerate(lines, 1):
+        line = raw.rstrip()
+        mark = _FENCE.match(line)
+        if fence is not None:
+            held.append(line)
+            if mark and mark[1].startswith(fence):
+                fence = None
+            continue
+        alone = _HEADING.match(line) is not None
+        if held and (not line or alone or mark):
+            yield from _fit(held, first, most)
+            held = []
+        if not line:
+            continue
+        if not held:
+            first = number
+        held.append(line)
+        if mark:
+            fence = mark[1]
+        elif alone:
+            yield from _fit(held, first, most)
+            held = []
+    if held:
+        yield from _fit(held, first, most)
+
+
+def _fit(lines: list[str], first: int, most: int) -> Iterator[Piece]:
+    while lines and not lines[-1]:
+        lines.pop()
+    if not lines:
+        return
+    text = "\n".join(lines)
+    if len(text) <= most:
+        yield Piece(text, first, first + len(lines) - 1)
+        return
+    held: list[str] = []
+    size, start = 0, first
+    for number, line in enumerate(lines, first):
+        if held and size + len(line) + 1 > most:
+            yield Piece("\n".join(held), start, number - 1)
+            held, size = [], 0
+        if len(line) > most:
+            for part in _words(line, most):
+                yield Piece(part, number, number)
+            continue
+        if not held:
+            if not line:
+                continue
+            start = number
+        held.append(line)
+        size += len(line) + 1
+    if held:
+        yield Piece("\n".join(held).rstrip(), start, start + len(held) - 1)
+
+
+def _words(line: str, most: int) -> Iterator[str]:
+    """One long line in parts of at most `most`, cut at sentence or word ends where there are any."""
+    at = 0
+    while len(line) - at > most:
+        ends = [match.start() for match in _BREAK.finditer(line, at + most // 2, at + most)]
+        end = ends[-1] if ends else at + most
+        yield line[at:end].strip()
+        at = end
+    if rest := line[at:].strip():
+        yield rest
+
+
+def number_chunks(entry: str, chunks: Iterable[Chunk]) -> list[Chunk]:
+    """Give chunks their ids and ordinals."""
+    seen: Counter[str] = Counter()
+    result = []
+    for ordinal, chunk in enumerate(chunks):
+        chunk.ordinal = ordinal
+        chunk.id = chunk_id(entry, chunk.text, seen[chunk.text])
+        seen[chunk.text] += 1
+        result.append(chunk)
+    return result
+
+
+def chunk_subject(entry: str, text: str) -> list[Chunk]:
+    """The chunks of a subject file; front matter is not part of them."""
+    body, skipped = without_front_matter(text)
+    return number_chunks(
+        entry,
+        (
+            Chunk("", piece.text, 0, lines=(piece.first + skipped, piece.last + skipped))
+            for piece in pieces(body)
+        ),
+    )
+
+
+def without_front_matter(text: str) -> tuple[str, int]:
+    """The text after a YAML front matter, and how many lines that took."""
+    if not text.startswith(("---\n", "---\r\n")):
+        return text, 0
+    lines = text.split("\n")
+    for number, line in enumerate(lines[1:200], 2):
+        if line.rstrip() in {"---", "..."}:
+            return "\n".join(lines[number:]), number
+    return text, 0
+
+
+def chunk_conversation(
+    entry: str, conversation: Conversation, *, embed_tool_results: bool = False
+) -> list[Chunk]:
+    """The chunks of a conversation: one or more an event, none across events.
+
+    Tool calls and results are searched by keyword only, unless asked (design,
+    "Processes"); a call's text is its name and its decoded arguments.
+    """
+    return number_chunks(entry, _spoken(conversation, embed_tool_results))
+
+
+def _spoken(conversation: Conversation, embed_tool_results: bool) -> Iterator[Chunk]:
+    for turn in conversation.turns:
+        for event in turn.events:
+            role = _ROLES.get(event.kind)
+            if role is None:
+                continue
+            tool = event.name or (event.request.name if event.request else None)
+            text, most = event.text, MOST
+            embed = role not in {"tool-call", "tool-result"} or embed_tool_results
+            if role == "tool-call":
+                text = call_text(event)
+            if role in {"tool-call", "tool-result"} and not embed_tool_results:
+                most = TOOL_MOST
+            when = event.timestamp.timestamp() if event.timestamp else None
+            for piece in pieces(text, most):
+                yield Chunk(
+                    "", piece.text, 0, turn=turn.number, role=role, tool=tool, timestamp=when, embed=embed
+                )
+
+
+_ROLES = {
+    "chat_request": "user",
+    "message": "assistant",
+    "reasoning": "reasoning",
+    "structured": "structured",
+    "tool_call_request": "tool-call",
+    "tool_call_response": "tool-result",
+    "inquiry_request": "inquiry",
+}
+
+
+def call_text(event: Event) -> str:
+    """What a tool call says: its name, then each argument on lines of its own."""
+    lines = [event.name or ""]
+    for key, value in (event.arguments or {}).items():
+        lines.append(f"{key}: {value}" if isinstance(value, str) else f"{key}: {_json(value)}")
+    return "\n".join(lines)
+
+
+def _json(value: object) -> str:
+    import json
+
+    return json.dumps(value, ensure_ascii=False)

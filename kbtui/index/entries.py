@@ -1,0 +1,196 @@
+"""Reading files into entries and chunks: what the catalog holds of a subject or a conversation."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, date, datetime
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any
+
+from kbtui.errors import KbtuiError
+from kbtui.index.chunking import chunk_conversation, chunk_subject, without_front_matter
+from kbtui.index.identity import conversation_id, subject_id
+from kbtui.index.records import Chunk, Entry, stat_text
+
+if TYPE_CHECKING:
+    from kbtui.conversations.records import Conversation, ConversationInfo
+    from kbtui.knowledge.records import Subject
+
+SUBJECT_MOST = 20_000_000
+"""A subject over this many bytes is listed and read, but not indexed."""
+
+_HEADING = re.compile(r"^#{1,6}[ \t]+(.+?)[ \t]*#*$", re.MULTILINE)
+_SETEXT = re.compile(r"^(\S[^\n]*)\n=+[ \t]*$", re.MULTILINE)
+
+
+def subject_signature(subject: Subject) -> str:
+    """Changes whenever the subject's entry would."""
+    flags = f"{subject.hidden:d}{subject.shadowed:d}"
+    return f"{subject.relative}:{subject.size}:{subject.mtime_ns}:{flags}"
+
+
+def read_subject_entry(subject: Subject) -> tuple[Entry, list[Chunk]]:
+    """A subject's entry and chunks; one that cannot be read has an `error` and no chunks."""
+    from kbtui.knowledge import subject_text
+
+    entry = Entry(
+        id=subject_id(subject.topic, subject.slug),
+        kind="subject",
+        title=subject.slug.rpartition("/")[2],
+        signature=subject_signature(subject),
+        path=str(subject.path),
+        type="note",
+        topic=subject.topic,
+        slug=subject.slug,
+        created=subject.mtime_ns / 1e9,
+        changed=subject.mtime_ns / 1e9,
+        size=subject.size,
+        hidden=subject.hidden,
+    )
+    try:
+        entry.stat = stat_text(subject.path.stat())
+        if subject.size > SUBJECT_MOST:
+            raise KbtuiError(f"larger than {SUBJECT_MOST // 1_000_000} MB: not indexed")
+        text = subject_text(subject)
+    except KbtuiError as error:
+        entry.error = error.message
+        return entry, []
+    except OSError as error:
+        entry.error = error.strerror or str(error)
+        return entry, []
+    _describe(entry, text)
+    return entry, _with_vector_hashes(entry, chunk_subject(entry.id, text))
+
+
+def _describe(entry: Entry, text: str) -> None:
+    """Title, type, tags and dates: from front matter, else from the text."""
+    body, lines = without_front_matter(text)
+    facts = front_matter(text) if lines else {}
+    title = facts.get("title")
+    if isinstance(title, str) and title.strip():
+        entry.title = " ".join(title.split())
+    else:
+        start = body[:4000]
+        heading = _HEADING.search(start) or _SETEXT.search(start)
+        if heading:
+            entry.title = " ".join(heading[1].split())[:300]
+    if isinstance(facts.get("type"), str) and facts["type"].strip():
+        entry.type = facts["type"].strip()
+    tags = facts.get("tags")
+    if isinstance(tags, list):
+        entry.tags = [str(tag) for tag in tags if isinstance(tag, str | int | float)]
+    elif isinstance(tags, str):
+        entry.tags = tags.replace(",", " ").split()
+    if isinstance(facts.get("source_url"), str):
+        entry.source_url = facts["source_url"]
+    if (created := _seconds(facts.get("created"))) is not None:
+        entry.created = created
+
+
+def front_matter(text: str) -> dict[str, Any]:
+    """The YAML front matter of a subject; {} where there is none or it is not a mapping."""
+    lines = without_front_matter(text)[1]
+    if not lines:
+        return {}
+    import yaml
+
+    try:
+        facts = yaml.safe_load("\n".join(text.split("\n")[1 : lines - 1]))
+    except (yaml.YAMLError, ValueError, RecursionError):
+        return {}
+    return {str(key): value for key, value in facts.items()} if isinstance(facts, dict) else {}
+
+
+def _seconds(value: object) -> float | None:
+    """A date of a front matter as Unix seconds; a date without a zone is taken as UTC."""
+    if isinstance(value, str):
+        try:
+            value = datetime.fromisoformat(value)
+        except ValueError:
+            return None
+    if isinstance(value, datetime):
+        return (value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp()
+    if isinstance(value, date):
+        return datetime(value.year, value.month, value.day, tzinfo=UTC).timestamp()
+    return None
+
+
+def read_conversation_entry(
+    info: ConversationInfo, *, embed_tool_results: bool = False
+) -> tuple[Entry, list[Chunk], Conversation | None]:
+    """A conversation's entry and chunks, and the conversation for who reads on.
+
+    What is damaged is left out; the entry's `error` says so.
+    """
+    from kbtui.conversations import load_conversation
+
+    entry = Entry(
+        id=conversation_id(info.id),
+        kind="conversation",
+        title=info.name,
+        signature=info.signature,
+        path=str(info.events_path or info.directory),
+        type="conversation",
+        conversation=info.id,
+        created=info.created_at.timestamp(),
+        changed=(info.updated_at or info.created_at).timestamp(),
+        size=info.size,
+        archived=info.archived,
+        error=info.problem,
+    )
+    try:
+        if info.events_path:
+            entry.stat = stat_text(info.events_path.stat())
+        conversation = load_conversation(info)
+    except KbtuiError as error:
+        entry.error = error.message
+        return entry, [], None
+    except OSError as error:
+        entry.error = error.strerror or str(error)
+        return entry, [], None
+    if conversation.problems and not entry.error:
+        entry.error = conversation.problems[0]
+    chunks = chunk_conversation(entry.id, conversation, embed_tool_results=embed_tool_results)
+    if chunks and chunks[-1].timestamp:
+        entry.changed = max(chunk.timestamp or 0.0 for chunk in chunks)
+    return entry, _with_vector_hashes(entry, chunks), conversation
+
+
+NEIGHBOURS, NEIGHBOUR_CHARACTERS = 2, 500
+"""How many neighbours a side, within how many characters, colour a chunk's vector (stack, 7)."""
+
+
+def vector_neighbours(chunks: list[Chunk], position: int) -> list[Chunk]:
+    """The chunks around one that colour its vector."""
+    found = []
+    for step in (-1, 1):
+        room = NEIGHBOUR_CHARACTERS
+        for at in range(position + step, position + step * (NEIGHBOURS + 1), step):
+            if not 0 <= at < len(chunks):
+                break
+            neighbour = chunks[at]
+            if not neighbour.embed:
+                continue
+            if len(neighbour.text) > room:
+                break
+            room -= len(neighbour.text)
+            found.append(neighbour)
+    return found
+
+
+def _with_vector_hashes(entry: Entry, chunks: list[Chunk]) -> list[Chunk]:
+    """Note for each chunk what its vector's row is made from."""
+    common = (
+        f"{entry.title}\0{entry.kind}\0{entry.topic}\0{entry.type}\0{entry.hidden}\0{entry.archived}"
+    )
+    for position, chunk in enumerate(chunks):
+        if not chunk.embed:
+            continue
+        digest = blake2b(common.encode("utf-8", "surrogatepass"), digest_size=16)
+        around = vector_neighbours(chunks, position)
+        for text in (chunk.text, *(neighbour.text for neighbour in around)):
+            digest.update(b"\0")
+            digest.update(text.encode("utf-8", "surrogatepass"))
+        digest.update(f"{chunk.role}\0{chunk.timestamp}".encode())
+        chunk.vector_hash = digest.digest()
+    return chunks

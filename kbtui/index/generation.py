@@ -1,0 +1,64 @@
+"""Generations: a whole index in a directory of its own, taken over by one rename.
+
+Under the workspace's cache directory lie `gen-<fingerprint>-<n>` directories and
+a link `current` to the one in use. A change of schema, chunker, words or
+language makes another fingerprint, and so another directory; what is half built
+is never linked (design, "Storage").
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from kbtui.workspace import Settings
+
+LINK = "current"
+
+
+def fingerprint(settings: Settings) -> str:
+    """Eight hex digits for everything that decides what an index of the same files holds."""
+    from kbtui.index import catalog, chunking, lexical, words
+
+    parts = [catalog.VERSION, chunking.VERSION, words.VERSION, lexical.VERSION]
+    parts += [settings.language, settings.embed_tool_results]
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:8]
+
+
+def current(cache_dir: Path) -> Path | None:
+    """The generation in use, None where there is none yet."""
+    try:
+        name = os.readlink(cache_dir / LINK)
+    except OSError:
+        return None
+    folder = cache_dir / name
+    return folder if (folder / "catalog.sqlite").exists() else None
+
+
+def make(cache_dir: Path, mark: str) -> Path:
+    """A new, empty generation."""
+    folder = cache_dir / f"gen-{mark}-{time.time_ns():x}"
+    folder.mkdir(parents=True, mode=0o700)
+    return folder
+
+
+def publish(folder: Path) -> None:
+    """Let a generation take over, atomically."""
+    link = folder.parent / f"{LINK}.new"
+    link.unlink(missing_ok=True)
+    link.symlink_to(folder.name)
+    os.replace(link, folder.parent / LINK)  # noqa: PTH105  (a link, not what it points to)
+
+
+def sweep(cache_dir: Path, keep: Path) -> None:
+    """Remove generations that nobody uses any more: all but `keep` and the linked one."""
+    used = {keep.name, getattr(current(cache_dir), "name", None)}
+    for folder in cache_dir.glob("gen-*"):
+        if folder.name not in used:
+            shutil.rmtree(folder, ignore_errors=True)

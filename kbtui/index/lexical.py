@@ -1,0 +1,178 @@
+"""The lexical index: tantivy, BM25 over fields. The only module that writes tantivy.
+
+Two indexes of one schema lie side by side: `lexical` for what everybody may
+see, `hidden` for hidden subjects, because document statistics leak through
+scores (decisions C). Each commit carries the catalog's sequence number as a
+document of its own, so that a reader of the index knows how far it is.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import tantivy
+
+from kbtui.errors import IndexUnavailable
+from kbtui.index.words import code_words
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kbtui.index.records import Chunk, Entry
+
+VERSION = 4
+"""Part of the generation's fingerprint: change it with the schema or the analyzers."""
+
+CONTEXT_CHARACTERS = 600
+"""How much of its neighbours, on each side, is indexed with a chunk (stack, section 7)."""
+
+_WATERMARK = "\0watermark"
+_STEMMED, _CODE = "kb_stemmed", "kb_code"
+
+
+def schema() -> Any:
+    """The fields of a chunk's document; texts are in the catalog, not stored here."""
+    builder = tantivy.SchemaBuilder()
+    builder.add_unsigned_field("chunk", fast=True)
+    builder.add_text_field("entry", tokenizer_name="raw", index_option="basic")
+    builder.add_text_field("body", tokenizer_name=_STEMMED, index_option="position")
+    builder.add_text_field("context", tokenizer_name=_STEMMED, index_option="freq")
+    builder.add_text_field("title", tokenizer_name=_STEMMED, index_option="position")
+    builder.add_text_field("code", tokenizer_name=_CODE, index_option="freq")
+    for name in ("kind", "topic", "type", "role", "tool", "archived"):
+        builder.add_text_field(name, tokenizer_name="raw", index_option="basic")
+    builder.add_integer_field("time", indexed=True, fast=True)
+    builder.add_unsigned_field("watermark", stored=True)
+    return builder.build()
+
+
+def analyzer(language: str) -> Any:
+    """The analyzer of prose: folded, lower-case, stemmed for `language` ("" for none)."""
+    builder = (
+        tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.simple())
+        .filter(tantivy.Filter.remove_long(80))
+        .filter(tantivy.Filter.lowercase())
+        .filter(tantivy.Filter.ascii_fold())
+    )
+    if language:
+        try:
+            builder = builder.filter(tantivy.Filter.stemmer(language))
+        except ValueError as error:
+            raise IndexUnavailable(
+                f"words cannot be stemmed for {language!r}",
+                where="config.toml: language",
+                hint='write a language in English ("english", "german", …) or "" for none',
+            ) from error
+    return builder.build()
+
+
+def open_index(folder: Path, language: str, *, create: bool = False) -> Any:
+    """Open a tantivy index with its analyzers, which are not stored in it (stack 4.1)."""
+    if create:
+        folder.mkdir(parents=True, exist_ok=True)
+    try:
+        exists = tantivy.Index.exists(str(folder))
+        index = tantivy.Index.open(str(folder)) if exists else None
+        if index is None:
+            if not create:
+                raise IndexUnavailable("there is no index yet", where=str(folder))
+            index = tantivy.Index(schema(), path=str(folder))
+    except (ValueError, OSError) as error:
+        raise IndexUnavailable(
+            f"the keyword index cannot be opened: {error}",
+            where=str(folder),
+            hint="`kbtui index --rebuild` makes a new one",
+        ) from error
+    index.register_tokenizer(_STEMMED, analyzer(language))
+    plain = tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.whitespace())
+    index.register_tokenizer(_CODE, plain.filter(tantivy.Filter.remove_long(200)).build())
+    return index
+
+
+class LexicalWriter:
+    """Writes one of the two indexes. All calls are made from one thread (stack 4.1)."""
+
+    def __init__(self, folder: Path, language: str, *, threads: int = 1) -> None:
+        self._index = open_index(folder, language, create=True)
+        self._schema = self._index.schema
+        try:
+            self._writer = self._index.writer(heap_size=64_000_000 * threads, num_threads=threads)
+        except ValueError as error:
+            raise IndexUnavailable(
+                f"another process writes the keyword index: {error}", where=str(folder)
+            ) from error
+
+    def watermark(self) -> int:
+        """The catalog's sequence number at the last commit; 0 for a new index."""
+        self._index.reload()
+        searcher = self._index.searcher()
+        query = tantivy.Query.term_query(self._schema, "entry", _WATERMARK)
+        hits = searcher.search(query, limit=1, count=False).hits
+        return int(searcher.doc(hits[0][1])["watermark"][0]) if hits else 0
+
+    def replace(self, entry: Entry, chunks: Iterable[Chunk]) -> None:
+        """Put an entry's chunks in place of what the index has of it."""
+        self.remove(entry.id)
+        held = list(chunks)
+        for position, chunk in enumerate(held):
+            self._writer.add_document(_document(entry, held, position, chunk))
+
+    def remove(self, entry_id: str) -> None:
+        """Take an entry out."""
+        self._writer.delete_documents_by_term("entry", entry_id)
+
+    def commit(self, watermark: int) -> None:
+        """Make everything since the last commit visible, and remember the catalog's state."""
+        self._writer.delete_documents_by_term("entry", _WATERMARK)
+        document = tantivy.Document()
+        document.add_text("entry", _WATERMARK)
+        document.add_unsigned("watermark", watermark)
+        self._writer.add_document(document)
+        self._writer.commit()
+
+    def close(self) -> None:
+        """Let go of the index; what was not committed is forgotten."""
+        self._writer.rollback()
+        del self._writer
+
+
+def _document(entry: Entry, chunks: list[Chunk], position: int, chunk: Chunk) -> Any:
+    document = tantivy.Document()
+    body = _clean(chunk.text)
+    document.add_unsigned("chunk", chunk.number)
+    document.add_text("entry", entry.id)
+    document.add_text("body", body)
+    document.add_text("title", _clean(entry.title))
+    if context := _context(chunks, position):
+        document.add_text("context", _clean(context))
+    if code := " ".join(code_words(body)):
+        document.add_text("code", code)
+    document.add_text("kind", entry.kind)
+    document.add_text("type", entry.type or entry.kind)
+    document.add_text("archived", "yes" if entry.archived else "no")
+    if entry.topic:
+        document.add_text("topic", entry.topic)
+    if chunk.role:
+        document.add_text("role", chunk.role)
+    if chunk.tool:
+        document.add_text("tool", _clean(chunk.tool))
+    document.add_integer("time", int(chunk.timestamp if chunk.timestamp else entry.changed))
+    return document
+
+
+def _context(chunks: list[Chunk], position: int) -> str:
+    """The end of what stands before a chunk and the start of what follows it."""
+    before = after = ""
+    for neighbour in reversed(chunks[max(0, position - 2) : position]):
+        if neighbour.embed:
+            before = f"{neighbour.text}\n{before}"
+    for neighbour in chunks[position + 1 : position + 3]:
+        if neighbour.embed:
+            after += "\n" + neighbour.text
+    return before[-CONTEXT_CHARACTERS:] + after[:CONTEXT_CHARACTERS]
+
+
+def _clean(text: str) -> str:
+    # tantivy refuses lone surrogates (stack 4.1).
+    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")

@@ -1,0 +1,96 @@
+"""`IndexReader`: what clients open. Never writes, never loads LanceDB or a model."""
+
+from __future__ import annotations
+
+import json
+import threading
+from typing import TYPE_CHECKING, Any
+
+from kbtui.errors import IndexUnavailable
+from kbtui.index import generation
+from kbtui.index.catalog import Catalog
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from kbtui.index.records import Chunk, Entry
+
+
+class IndexReader:
+    """The generation in use, for reading, from any thread.
+
+    Raises `IndexUnavailable` when there is none. `moved()` says that another
+    generation took over; a new reader then sees that one.
+    """
+
+    def __init__(self, cache_dir: Path) -> None:
+        folder = generation.current(cache_dir)
+        if folder is None:
+            raise IndexUnavailable(
+                "there is no index yet", where=str(cache_dir), hint="`kbtui index` makes one"
+            )
+        self._cache_dir = cache_dir
+        self.folder = folder
+        self._lock = threading.Lock()
+        self._catalog = Catalog(folder / "catalog.sqlite")
+        self.language = self._catalog.get("language") or ""
+        self._lexical: dict[str, Any] = {}
+
+    @property
+    def generation(self) -> str:
+        """The name of the generation; chunk numbers mean something only within one."""
+        return self.folder.name
+
+    def moved(self) -> bool:
+        """Whether another generation took over since."""
+        return generation.current(self._cache_dir) != self.folder
+
+    def close(self) -> None:
+        """Close the files."""
+        with self._lock:
+            self._catalog.close()
+            self._lexical.clear()
+
+    def lexical(self, *, hidden: bool = False) -> Any:
+        """The tantivy index, at its last commit."""
+        from kbtui.index.lexical import open_index
+
+        name = "hidden" if hidden else "lexical"
+        with self._lock:
+            index = self._lexical.get(name)
+            if index is None:
+                index = self._lexical[name] = open_index(self.folder / name, self.language)
+            else:
+                index.reload()
+            return index
+
+    def configuration(self) -> list[list[object]]:
+        """The state of the configuration files that the index was made with."""
+        with self._lock:
+            value = self._catalog.get("configuration")
+        return json.loads(value) if value else []
+
+    def chunks(self, numbers: list[int]) -> dict[int, tuple[Chunk, str]]:
+        """Chunks by number, each with its entry's id."""
+        with self._lock:
+            return self._catalog.chunks(numbers)
+
+    def chunk(self, chunk_id: str) -> tuple[Chunk, str] | None:
+        """A chunk by its id, with its entry's id."""
+        with self._lock:
+            return self._catalog.chunk(chunk_id)
+
+    def entries(self, ids: set[str]) -> dict[str, Entry]:
+        """Entries by id."""
+        with self._lock:
+            return self._catalog.entries(ids)
+
+    def counts(self) -> dict[str, int]:
+        """How many entries, chunks and citations there are."""
+        with self._lock:
+            return self._catalog.counts()
+
+    def citing(self, targets: list[str]) -> list[tuple[Any, ...]]:
+        """The citations of any of `targets`, newest first (the catalog's columns)."""
+        with self._lock:
+            return self._catalog.citing(targets)

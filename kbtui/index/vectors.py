@@ -1,0 +1,157 @@
+"""The vectors: LanceDB, one table a model. The only module that knows LanceDB.
+
+A row is a chunk's number with its vector and the columns that questions narrow
+by, so that a filter works before ranking (decisions C). Rows follow the
+catalog: `missing` and `surplus` say what differs, and writing is in batches.
+"""
+
+from __future__ import annotations
+
+import os
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from kbtui.errors import IndexUnavailable
+
+# Lance writes its log to file descriptor 2 unless told before it is imported (stack 4.2).
+os.environ.setdefault("LANCEDB_LOG", "error")
+os.environ.setdefault("LANCE_LOG", "error")
+
+import lancedb
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    from kbtui.index.embedding import Matrix
+
+VERSION = 2
+"""Part of the table's name: change it with the columns or the way vectors are put together."""
+
+ANN_ROWS = 10_000
+"""From here an index of one partition, always probed, pays: exact, and three times as fast
+(design, "Processes")."""
+
+FRAGMENTS_MOST = 24
+
+
+class VectorStore:
+    """The vectors of one model. Written by one thread; searched by others through `search`."""
+
+    def __init__(self, folder: Path, model: str, dimension: int) -> None:
+        """Open, or make, the table of `model` with vectors of `dimension` floats."""
+        self._dimension = dimension
+        schema = pa.schema(
+            [
+                pa.field("number", pa.int64()),
+                pa.field("hash", pa.binary()),
+                pa.field("hidden", pa.bool_()),
+                pa.field("archived", pa.bool_()),
+                *[pa.field(name, pa.string()) for name in ("kind", "topic", "type", "role", "entry")],
+                pa.field("time", pa.float64()),
+                pa.field("vector", pa.list_(pa.float32(), dimension)),
+            ]
+        )
+        self._schema = schema
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._db = lancedb.connect(str(folder.absolute()))
+            self._table = self._db.create_table(
+                f"chunks_{VERSION}_{model}", schema=schema, exist_ok=True
+            )
+        except Exception as error:  # LanceDB raises many kinds, some of them its own
+            raise IndexUnavailable(f"the vectors cannot be opened: {error}", where=str(folder)) from error
+        self._indexed = bool(self._table.list_indices())
+
+    def rows(self) -> dict[int, bytes]:
+        """Number and hash of every row."""
+        table = self._table.search().select(["number", "hash"]).to_arrow()
+        return dict(
+            zip(table["number"].to_pylist(), table["hash"].to_pylist(), strict=True)
+        )
+
+    def count(self) -> int:
+        """How many rows there are."""
+        return int(self._table.count_rows())
+
+    def add(self, rows: Sequence[dict[str, Any]], vectors: Matrix) -> None:
+        """Add chunks; `rows` have the table's columns but the vector."""
+        if not rows:
+            return
+        columns: dict[str, Any] = {
+            name: pa.array([row[name] for row in rows], type=self._schema.field(name).type)
+            for name in self._schema.names
+            if name != "vector"
+        }
+        flat = pa.array(vectors.astype("float32").reshape(-1), type=pa.float32())
+        columns["vector"] = pa.FixedSizeListArray.from_arrays(flat, self._dimension)
+        self._table.add(pa.table(columns, schema=self._schema))
+
+    def remove(self, numbers: Iterable[int]) -> None:
+        """Take chunks out."""
+        held = sorted(numbers)
+        for at in range(0, len(held), 2000):
+            part = ", ".join(str(int(number)) for number in held[at : at + 2000])
+            self._table.delete(f"number IN ({part})")
+
+    def search(self, vector: Sequence[float], where: str, limit: int) -> list[tuple[int, float]]:
+        """The nearest chunks with their cosine similarity, best first; ties by number."""
+        query = self._table.search(list(vector), vector_column_name="vector").distance_type("cosine")
+        if self._indexed:
+            query = query.nprobes(1)
+        if where:
+            query = query.where(where, prefilter=True)
+        found = query.select(["number", "_distance"]).limit(limit).to_list()
+        return sorted(
+            ((int(row["number"]), 1.0 - float(row["_distance"])) for row in found),
+            key=lambda hit: (-hit[1], hit[0]),
+        )
+
+    def tidy(self, *, force: bool = False) -> None:
+        """Keep the table compact: join fragments, drop old versions, index from `ANN_ROWS`."""
+        fragments = self._table.stats().fragment_stats.num_fragments
+        if not force and fragments <= FRAGMENTS_MOST:
+            return
+        self._table.optimize(cleanup_older_than=timedelta(minutes=10))
+        if self.count() >= ANN_ROWS and not self._indexed:
+            from lancedb.index import IvfFlat
+
+            self._table.create_index(
+                "vector", config=IvfFlat(distance_type="cosine", num_partitions=1)
+            )
+            self._indexed = True
+
+
+def condition(
+    *,
+    hidden: bool = False,
+    archived: bool | None = False,
+    kinds: Sequence[str] = (),
+    topics: Sequence[str] = (),
+    types: Sequence[str] = (),
+    roles: Sequence[str] = (),
+    since: float | None = None,
+    until: float | None = None,
+    exclude: str | None = None,
+) -> str:
+    """The filter of a question in LanceDB's SQL; every value is quoted."""
+    parts = []
+    if not hidden:
+        parts.append("hidden = false")
+    if not archived:
+        parts.append("archived = false")
+    for column, values in (("kind", kinds), ("topic", topics), ("type", types), ("role", roles)):
+        if values:
+            parts.append(f"{column} IN ({', '.join(_quote(value) for value in values)})")
+    if since is not None:
+        parts.append(f"time >= {float(since)!r}")
+    if until is not None:
+        parts.append(f"time < {float(until)!r}")
+    if exclude:
+        parts.append(f"entry <> {_quote(exclude)}")
+    return " AND ".join(parts)
+
+
+def _quote(value: str) -> str:
+    return "'" + value.replace("'", "''").replace("\0", "") + "'"

@@ -1,0 +1,341 @@
+"""`Index`: brings catalog and lexical index up to date with the files. The engine's alone.
+
+The order of every write is: catalog transaction, then lexical commit with the
+catalog's sequence number. Whatever happens in between, opening the index again
+repairs the lexical side from the catalog, and the next refresh the catalog from
+the files (design, "Storage").
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from kbtui.errors import IndexUnavailable
+from kbtui.index import generation
+from kbtui.index.catalog import Catalog
+from kbtui.index.entries import (
+    read_conversation_entry,
+    read_subject_entry,
+    subject_signature,
+)
+from kbtui.index.identity import conversation_id, subject_id
+from kbtui.index.lexical import LexicalWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from kbtui.conversations.records import ConversationInfo
+    from kbtui.index.records import Chunk, Entry
+    from kbtui.knowledge import Knowledge
+    from kbtui.knowledge.records import Subject
+    from kbtui.workspace import Settings, Workspace
+
+BATCH_ENTRIES, BATCH_SECONDS = 256, 0.5
+COMMIT_SECONDS = 2.0
+
+
+@dataclass
+class Changes:
+    """What a refresh found changed; `knowledge` is about topics as well as subjects."""
+
+    knowledge: bool = False
+    subjects: list[str] = field(default_factory=list)
+    conversations: list[int] = field(default_factory=list)
+    removed: int = 0
+
+    def __bool__(self) -> bool:
+        return bool(self.knowledge or self.subjects or self.conversations or self.removed)
+
+
+@dataclass
+class Progress:
+    """How far a piece of work is; `total` counts entries or chunks."""
+
+    phase: str
+    done: int
+    total: int
+
+
+class Index:
+    """The index of one workspace, for writing. One thread makes all calls.
+
+    `stop` ends a refresh between two entries; what is done stays done.
+    """
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        settings: Settings,
+        *,
+        cache_dir: Path | None = None,
+        rebuild: bool = False,
+        say: Callable[[Progress], None] | None = None,
+        stop: threading.Event | None = None,
+    ) -> None:
+        """Open or make the index; raises `IndexUnavailable`.
+
+        `rebuild` makes a new generation beside the old, which serves until the
+        new one is complete.
+        """
+        self.workspace = workspace
+        self.settings = settings
+        self.cache_dir = cache_dir or workspace.cache_dir
+        self._say = say or (lambda progress: None)
+        self._stop = stop or threading.Event()
+        try:
+            self.cache_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self.folder = self._choose(rebuild)
+            self._open()
+        except OSError as error:
+            raise IndexUnavailable(
+                f"the cache cannot be written: {error.strerror}",
+                where=str(self.cache_dir),
+                hint="free some space, or set XDG_CACHE_HOME to a directory that can be written",
+            ) from error
+
+    def _choose(self, rebuild: bool) -> Path:
+        mark = generation.fingerprint(self.settings)
+        old = generation.current(self.cache_dir)
+        if old and not rebuild and old.name.startswith(f"gen-{mark}-"):
+            return old
+        folder = generation.make(self.cache_dir, mark)
+        self._unpublished = old is not None
+        return folder
+
+    _unpublished = False
+
+    def _open(self) -> None:
+        try:
+            self._open_parts()
+        except IndexUnavailable:
+            # Damaged beyond opening: a fresh generation, which a refresh fills.
+            self.folder = generation.make(self.cache_dir, generation.fingerprint(self.settings))
+            self._open_parts()
+        if not self._unpublished and generation.current(self.cache_dir) != self.folder:
+            generation.publish(self.folder)
+        generation.sweep(self.cache_dir, self.folder)
+        self._repair()
+
+    def _open_parts(self) -> None:
+        self.catalog = Catalog(self.folder / "catalog.sqlite", write=True)
+        if self.catalog.get("language") is None:
+            self.catalog.set("language", self.settings.language)
+        self._writers = {
+            False: LexicalWriter(self.folder / "lexical", self.settings.language),
+            True: LexicalWriter(self.folder / "hidden", self.settings.language),
+        }
+
+    def close(self) -> None:
+        """Let go of all files."""
+        for writer in self._writers.values():
+            writer.close()
+        self.catalog.close()
+
+    def _repair(self) -> None:
+        """Bring the lexical side to the catalog's state."""
+        seq = self.catalog.seq()
+        for hidden, writer in self._writers.items():
+            mark = writer.watermark()
+            if mark == seq:
+                continue
+            if mark > seq:
+                # The catalog lost transactions (a machine's crash): nothing of the lexical side is sure.
+                mark = 0
+                for entry_id in self.catalog.signatures():
+                    writer.remove(entry_id)
+            for entry_id in self.catalog.gone_since(mark):
+                writer.remove(entry_id)
+            for entry_id in self.catalog.changed_since(mark):
+                entry = self.catalog.entry(entry_id)
+                if entry and entry.hidden == hidden:
+                    writer.replace(entry, self.catalog.chunks_of(entry_id))
+                else:
+                    writer.remove(entry_id)
+            writer.commit(seq)
+
+    # refreshing
+
+    def refresh(self) -> Changes:
+        """Compare all files with the catalog, and take in what differs."""
+        from kbtui.conversations import list_conversations
+        from kbtui.knowledge import load_knowledge
+
+        knowledge = load_knowledge(self.workspace)
+        wanted: dict[str, tuple[str, Subject | ConversationInfo]] = {}
+        for subject in _indexed_subjects(knowledge):
+            wanted[subject_id(subject.topic, subject.slug)] = (subject_signature(subject), subject)
+        infos = list_conversations(self.workspace, counts=False)
+        for info in infos:
+            wanted[conversation_id(info.id)] = (info.signature, info)
+        have = self.catalog.signatures()
+        changes = Changes()
+        gone = [entry_id for entry_id in have if entry_id not in wanted]
+        work = [item for entry_id, (mark, item) in wanted.items() if have.get(entry_id) != mark]
+        self._note_configuration(knowledge, changes)
+        if gone or work:
+            self._take_in(gone, work, knowledge, infos, changes)
+        if self._unpublished and not self._stop.is_set():
+            generation.publish(self.folder)
+            self._unpublished = False
+            generation.sweep(self.cache_dir, self.folder)
+        return changes
+
+    def _note_configuration(self, knowledge: Knowledge, changes: Changes) -> None:
+        """Remember the state of the configuration files; clients compare before they trust."""
+        state = json.dumps(configuration_state(knowledge.files))
+        if self.catalog.get("configuration") != state:
+            self.catalog.begin()
+            self.catalog.set("configuration", state)
+            self.catalog.commit()
+            self._commit_lexical()
+            changes.knowledge = True
+
+    def _take_in(
+        self,
+        gone: list[str],
+        work: list[Subject | ConversationInfo],
+        knowledge: Knowledge,
+        infos: list[ConversationInfo],
+        changes: Changes,
+    ) -> None:
+        titles = {info.id: info.name for info in infos}
+        work.sort(key=_precedence)
+        self._remove(gone, changes)
+        done, committed = 0, time.monotonic()
+        batch: list[tuple[Entry, list[Chunk]]] = []
+        began = time.monotonic()
+        self._say(Progress("keywords", 0, len(work)))
+        citations: list[tuple[int, list[tuple[object, ...]]]] = []
+        for entry, chunks, cited in self._read(work, knowledge, titles, changes):
+            batch.append((entry, chunks))
+            if entry.conversation is not None:
+                citations.append((entry.conversation, cited))
+            done += 1
+            now = time.monotonic()
+            if len(batch) >= BATCH_ENTRIES or now - began > BATCH_SECONDS:
+                self._put(batch, citations)
+                batch, citations, began = [], [], now
+                self._say(Progress("keywords", done, len(work)))
+                if now - committed > COMMIT_SECONDS:
+                    self._commit_lexical()
+                    committed = now
+        self._put(batch, citations)
+        self._commit_lexical()
+        self._say(Progress("keywords", done, len(work)))
+
+    def _read(
+        self,
+        work: list[Subject | ConversationInfo],
+        knowledge: Knowledge,
+        titles: dict[int, str],
+        changes: Changes,
+    ) -> Iterator[tuple[Entry, list[Chunk], list[tuple[object, ...]]]]:
+        from kbtui.conversations.records import ConversationInfo
+
+        for item in work:
+            if self._stop.is_set():
+                return
+            if isinstance(item, ConversationInfo):
+                entry, chunks, conversation = read_conversation_entry(
+                    item, embed_tool_results=self.settings.embed_tool_results
+                )
+                rows = _citation_rows(conversation, knowledge, titles) if conversation else []
+                changes.conversations.append(item.id)
+                yield entry, chunks, rows
+            else:
+                entry, chunks = read_subject_entry(item)
+                changes.knowledge = True
+                changes.subjects.append(f"{item.topic}/{item.slug}")
+                yield entry, chunks, []
+
+    def _remove(self, gone: list[str], changes: Changes) -> None:
+        if not gone:
+            return
+        seq = self.catalog.begin()
+        for entry_id in gone:
+            entry = self.catalog.entry(entry_id)
+            if entry and entry.conversation is not None:
+                changes.conversations.append(entry.conversation)
+            elif entry:
+                changes.knowledge = True
+                changes.subjects.append(f"{entry.topic}/{entry.slug}")
+            self.catalog.remove(entry_id, seq)
+            changes.removed += 1
+        self.catalog.commit()
+        for writer in self._writers.values():
+            for entry_id in gone:
+                writer.remove(entry_id)
+
+    def _put(
+        self,
+        batch: list[tuple[Entry, list[Chunk]]],
+        citations: list[tuple[int, list[tuple[object, ...]]]],
+    ) -> None:
+        if not batch:
+            return
+        seq = self.catalog.begin()
+        try:
+            for entry, chunks in batch:
+                self.catalog.put(entry, chunks, seq)
+            for conversation, rows in citations:
+                self.catalog.put_citations(conversation, rows)
+            self.catalog.commit()
+        except BaseException:
+            self.catalog.rollback()
+            raise
+        for entry, chunks in batch:
+            self._writers[entry.hidden].replace(entry, chunks)
+            self._writers[not entry.hidden].remove(entry.id)
+
+    def _commit_lexical(self) -> None:
+        seq = self.catalog.seq()
+        for writer in self._writers.values():
+            writer.commit(seq)
+
+
+def _indexed_subjects(knowledge: Knowledge) -> Iterator[Subject]:
+    for topic in knowledge.topics.values():
+        if topic.enable:
+            for subject in knowledge.subjects(topic.id):
+                if not subject.disabled:
+                    yield subject
+
+
+def _precedence(item: Subject | ConversationInfo) -> tuple[bool, float]:
+    """Subjects before conversations, newest first (design, "Processes")."""
+    from kbtui.conversations.records import ConversationInfo
+
+    if isinstance(item, ConversationInfo):
+        return (True, -(item.updated_at or item.created_at).timestamp())
+    return (False, -float(item.mtime_ns))
+
+
+def configuration_state(files: list[Path]) -> list[list[object]]:
+    """Path, size and modification time of each file; a missing one has nulls."""
+    state: list[list[object]] = []
+    for path in files:
+        try:
+            status = path.stat()
+            state.append([str(path), status.st_size, status.st_mtime_ns])
+        except OSError:
+            state.append([str(path), None, None])
+    return state
+
+
+def _citation_rows(
+    conversation: object, knowledge: Knowledge, titles: dict[int, str]
+) -> list[tuple[object, ...]]:
+    from kbtui.citations import cite_conversation
+
+    return [
+        (
+            cite.conversation, cite.turn, cite.call, cite.how, cite.kind, cite.target, cite.title,
+            cite.tool, cite.timestamp.timestamp() if cite.timestamp else None, cite.chunk, cite.score,
+        )
+        for cite in cite_conversation(conversation, knowledge, titles)  # type: ignore[arg-type]
+    ]  # fmt: skip
