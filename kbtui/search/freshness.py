@@ -1,0 +1,124 @@
+"""Whether a hit still stands in its file: fresh, changed, or gone and then not served.
+
+Never a result from a deleted or disabled subject: each hit's file is looked at,
+and when the configuration changed since the index was made, so is its topic.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kbtui.index.records import stat_text
+
+if TYPE_CHECKING:
+    from kbtui.index import IndexReader
+    from kbtui.index.records import Chunk, Entry
+    from kbtui.knowledge import Knowledge
+    from kbtui.workspace import Workspace
+
+
+class Freshness:
+    """Looks at each entry once; for one answer."""
+
+    def __init__(self, workspace: Workspace, reader: IndexReader) -> None:
+        self._workspace = workspace
+        self._reader = reader
+        self._stats: dict[str, str | None] = {}
+        self._texts: dict[str, str | None] = {}
+        self._turns: dict[str, dict[int, list[str]]] = {}
+        self._knowledge: Knowledge | None = None
+        self._moved = self._configuration_moved()
+
+    def check(self, entry: Entry, chunk: Chunk) -> tuple[str, tuple[int, int] | None] | None:
+        """("fresh" or "changed", the lines where it stands now); None when it is gone."""
+        if entry.kind == "subject" and self._moved and not self._served(entry):
+            return None
+        if self._stat(entry) == entry.stat and entry.stat:
+            return "fresh", chunk.lines
+        if entry.kind == "subject":
+            return self._in_subject(entry, chunk)
+        return self._in_conversation(entry, chunk)
+
+    def _stat(self, entry: Entry) -> str | None:
+        if entry.path not in self._stats:
+            try:
+                self._stats[entry.path] = stat_text(os.stat(entry.path))  # noqa: PTH116  (cheaper)
+            except OSError:
+                self._stats[entry.path] = None
+        return self._stats[entry.path]
+
+    def _configuration_moved(self) -> bool:
+        for path, size, modified in self._reader.configuration():
+            try:
+                status = os.stat(str(path))  # noqa: PTH116  (cheaper)
+            except OSError:
+                if size is not None:
+                    return True
+                continue
+            if [status.st_size, status.st_mtime_ns] != [size, modified]:
+                return True
+        return False
+
+    def _served(self, entry: Entry) -> bool:
+        if self._knowledge is None:
+            from kbtui.knowledge import load_knowledge
+
+            self._knowledge = load_knowledge(self._workspace)
+        topic = self._knowledge.topics.get(entry.topic or "")
+        if topic is None or not topic.enable:
+            return False
+        subject = self._knowledge.find(topic.id, entry.slug or "")
+        if subject is None or subject.disabled or str(subject.path) != entry.path:
+            return False
+        return not subject.hidden or entry.hidden
+
+    def _in_subject(self, entry: Entry, chunk: Chunk) -> tuple[str, tuple[int, int] | None] | None:
+        if entry.path not in self._texts:
+            try:
+                data = Path(entry.path).read_bytes()
+                self._texts[entry.path] = data.decode("utf-8").replace("\r\n", "\n")
+            except (OSError, UnicodeDecodeError):
+                self._texts[entry.path] = None
+        text = self._texts[entry.path]
+        if text is None:
+            return None
+        at = text.find(chunk.text)
+        if at >= 0:
+            first = text.count("\n", 0, at) + 1
+            return "changed", (first, first + chunk.text.count("\n"))
+        # Chunks join paragraphs by one empty line; compare without regard to white space.
+        return ("changed", chunk.lines) if _squeezed(chunk.text) in _squeezed(text) else None
+
+    def _in_conversation(
+        self, entry: Entry, chunk: Chunk
+    ) -> tuple[str, tuple[int, int] | None] | None:
+        if entry.id not in self._turns:
+            self._turns[entry.id] = self._load_turns(entry)
+        for text in self._turns[entry.id].get(chunk.turn or 0, ()):
+            if _squeezed(chunk.text) in text:
+                return "changed", None
+        return None
+
+    def _load_turns(self, entry: Entry) -> dict[int, list[str]]:
+        from kbtui.conversations import find_conversation, load_conversation
+        from kbtui.errors import KbtuiError
+        from kbtui.index.chunking import call_text
+
+        try:
+            info = find_conversation(self._workspace, entry.conversation or 0)
+            conversation = load_conversation(info)
+        except (KbtuiError, OSError):
+            return {}
+        return {
+            turn.number: [
+                _squeezed(call_text(event) if event.kind == "tool_call_request" else event.text)
+                for event in turn.events
+            ]
+            for turn in conversation.turns
+        }
+
+
+def _squeezed(text: str) -> str:
+    return " ".join(text.split())

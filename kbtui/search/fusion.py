@@ -1,0 +1,32 @@
+"""Fusing the legs: reciprocal rank fusion, deterministic (decisions C, "search API").
+
+A hit's score is the sum over legs of weight / (k + rank), ranks from 1; a hit
+that one leg lacks counts there as standing just after that leg's last, when the
+leg was filled to its depth. Ties go by chunk id, which the caller sorts by.
+"""
+
+from collections.abc import Mapping, Sequence
+
+K = 10
+WEIGHTS = {"lexical": 1.0, "semantic": 0.5}
+"""To begin with; the measured choice belongs to `make eval`. The documented baseline is k = 60
+and equal weights."""
+
+DEPTH = 100
+"""What each leg fetches, whatever the limit, so that the order does not depend on it."""
+
+
+def fuse(
+    legs: Mapping[str, Sequence[int]], *, k: float = K, weights: Mapping[str, float] = WEIGHTS
+) -> dict[int, float]:
+    """The score of every chunk number that a leg ranked."""
+    scores: dict[int, float] = {}
+    ranks = {name: {number: at for at, number in enumerate(ranked, 1)} for name, ranked in legs.items()}
+    for number in {number for ranked in legs.values() for number in ranked}:
+        score = 0.0
+        for name, ranked in ranks.items():
+            rank = ranked.get(number, len(ranked) + 1 if len(ranked) >= DEPTH else None)
+            if rank is not None:
+                score += weights.get(name, 1.0) / (k + rank)
+        scores[number] = score
+    return scores
