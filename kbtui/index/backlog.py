@@ -49,6 +49,10 @@ class Backlog:
         self._stop = stop or threading.Event()
         self._rows: dict[int, bytes] | None = None
 
+    def continue_with(self, catalog: Catalog, remembered: Remembered) -> None:
+        """Go on with these, opened anew; the rows of the table are still known."""
+        self._catalog, self._remembered = catalog, remembered
+
     def run(self, again: Callable[[], bool] = lambda: False) -> int:
         """Work until nothing is left, stopped, or `again()` says that the catalog moved on.
 

@@ -1,0 +1,211 @@
+"""The client's side: find the engine, start it when there is none, ask it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+from kbtui import __version__
+from kbtui.engine import protocol
+from kbtui.engine.places import announced, lock_path, socket_path
+from kbtui.errors import EngineUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from kbtui.workspace import Workspace
+
+START_SECONDS = 20.0
+"""How long a client waits for an engine that it started to answer."""
+
+# What an engine may know of its client's environment (design, rule 4).
+_KEPT = ("HOME", "PATH", "LANG", "USER", "LOGNAME", "TMPDIR", "TZ", "SSL_CERT_FILE")
+_KEPT_PREFIXES = ("LC_", "XDG_", "JP_", "KBTUI_", "OMP_", "MKL_")
+
+
+def connect(workspace: Workspace, *, start: bool = True, wait: float = START_SECONDS) -> EngineClient:
+    """A connection to the workspace's engine; starts one unless told not to.
+
+    Raises `EngineUnavailable` with the reason.
+    """
+    client = _try(workspace)
+    if client is not None:
+        return client
+    if not start:
+        raise EngineUnavailable("no engine is running", hint="`kbtui index` starts one")
+    started = _start(workspace)
+    end = time.monotonic() + wait
+    pause = 0.02
+    while time.monotonic() < end:
+        time.sleep(pause)
+        pause = min(pause * 1.3, 0.2)
+        client = _try(workspace)
+        if client is not None:
+            return client
+        # An engine that lost the race for the lock ends with 0; then the winner is waited for.
+        if started.poll() not in {None, 0}:
+            break
+    raise EngineUnavailable(
+        "the engine did not start",
+        where=str(workspace.log_file),
+        hint="the log says why; keyword search works without it",
+    )
+
+
+def _try(workspace: Workspace) -> EngineClient | None:
+    found = announced(workspace)
+    places: list[str] = []
+    if found and found.get("host") == socket.gethostname():
+        places.append(found["socket"])
+    with contextlib.suppress(Exception):
+        places.append(str(socket_path(workspace)))
+    for place in dict.fromkeys(places):
+        try:
+            return EngineClient(place)
+        except EngineUnavailable:
+            continue
+    return None
+
+
+def _start(workspace: Workspace) -> Any:
+    import subprocess
+
+    try:
+        workspace.cache_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if not os.access(workspace.cache_dir, os.W_OK):
+            raise PermissionError(13, "Permission denied")
+        workspace.log_file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        socket_path(workspace)
+        log = _open_log(workspace.log_file)
+    except OSError as error:
+        raise EngineUnavailable(
+            f"the engine cannot be started: {error.strerror}",
+            where=str(error.filename or workspace.cache_dir),
+            hint="set XDG_CACHE_HOME and XDG_STATE_HOME to directories that can be written",
+        ) from error
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if name in _KEPT or name.startswith(_KEPT_PREFIXES)
+    }
+    with log:
+        return subprocess.Popen(
+            [sys.executable, "-P", "-m", "kbtui.engine", str(workspace.root)],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            cwd="/",
+            env=environment,
+            close_fds=True,
+            start_new_session=True,
+        )
+
+
+def _open_log(path: Path) -> Any:
+    """The engine's log, started anew when it has grown over a megabyte."""
+    with contextlib.suppress(FileNotFoundError):
+        if path.stat().st_size > 1 << 20:
+            path.replace(path.with_suffix(".old.log"))
+    return path.open("ab")
+
+
+class EngineClient:
+    """One connection. `request` may be called from any thread, one at a time."""
+
+    def __init__(self, place: str) -> None:
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._socket.settimeout(5.0)
+        self._lock = threading.Lock()
+        self._next = 0
+        try:
+            self._socket.connect(place)
+            self._send(protocol.hello(__version__))
+            self.hello = self._receive()
+        except (OSError, protocol.BadFrame) as error:
+            self._socket.close()
+            raise EngineUnavailable(f"the engine does not answer: {error}", where=place) from error
+        if self.hello.get("hello") != "kbtui" or self.hello.get("protocol") != protocol.PROTOCOL:
+            self._socket.close()
+            raise EngineUnavailable(
+                f"the engine speaks protocol {self.hello.get('protocol')}, this is {protocol.PROTOCOL}",
+                where=place,
+                hint="`kbtui engine stop` with the newer kbtui ends it",
+            )
+
+    @property
+    def pid(self) -> int:
+        """The engine's process id."""
+        return int(self.hello.get("pid", 0))
+
+    def request(self, op: str, *, timeout: float | None = 30.0, **arguments: Any) -> dict[str, Any]:
+        """Ask and wait for the answer; raises `EngineUnavailable` when the connection ends."""
+        with self._lock:
+            self._next += 1
+            number = self._next
+            self._socket.settimeout(timeout)
+            try:
+                self._send({"id": number, "op": op, **arguments})
+                while True:
+                    answer = self._receive()
+                    if answer.get("id") == number:
+                        break
+            except (OSError, protocol.BadFrame) as error:
+                self._socket.close()
+                raise EngineUnavailable(f"the engine went away: {error}") from error
+        if "error" in answer:
+            raise EngineUnavailable(str(answer["error"]))
+        ok = answer.get("ok")
+        return ok if isinstance(ok, dict) else {}
+
+    def events(self) -> Iterator[dict[str, Any]]:
+        """Subscribe, and yield the engine's events until the connection ends.
+
+        The connection is then for this alone.
+        """
+        yield self.request("subscribe")
+        with contextlib.suppress(OSError, protocol.BadFrame):
+            self._socket.settimeout(None)
+            while True:
+                yield self._receive()
+
+    def close(self) -> None:
+        """End the connection."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+
+    def _send(self, message: dict[str, Any]) -> None:
+        self._socket.sendall(protocol.encode(message))
+
+    def _receive(self) -> dict[str, Any]:
+        header = self._exactly(protocol.HEADER.size)
+        return protocol.decode(self._exactly(protocol.length(header, protocol.ANSWER_MOST)))
+
+    def _exactly(self, size: int) -> bytes:
+        parts = bytearray()
+        while len(parts) < size:
+            part = self._socket.recv(min(size - len(parts), 1 << 16))
+            if not part:
+                raise ConnectionResetError("the connection ended")
+            parts += part
+        return bytes(parts)
+
+
+def is_locked(workspace: Workspace) -> bool:
+    """Whether an engine holds the lock (for `doctor` and tests; takes it for an instant)."""
+    import fcntl
+
+    try:
+        with lock_path(workspace).open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return False
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True

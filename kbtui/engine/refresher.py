@@ -1,0 +1,158 @@
+"""The thread that owns the index: refreshes when asked, coalescing what comes meanwhile."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from kbtui.errors import KbtuiError
+from kbtui.index.writer import Index
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from kbtui.index.writer import Changes, Progress
+    from kbtui.workspace import Settings, Workspace
+
+
+class Refresher:
+    """Brings the index up to date with the files, one refresh at a time.
+
+    `first` is set after the first one. `error` says why the last one failed.
+    """
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        settings: Settings,
+        say: Callable[[Progress], None],
+        refreshed: Callable[[Changes], None],
+        log: Callable[[str], None],
+    ) -> None:
+        self._workspace, self._settings = workspace, settings
+        self._say, self._refreshed, self._log = say, refreshed, log
+        self._lock = threading.Lock()
+        self._waiting: list[threading.Event] = []
+        self._rebuild = False
+        self._wake = threading.Event()
+        self._stop = threading.Event()
+        self._index: Index | None = None
+        self.first = threading.Event()
+        self.told = False
+        self.busy = True
+        self.error: str | None = None
+        self.topics: list[Path] = []
+        self._thread = threading.Thread(target=self._run, name="refresh", daemon=True)
+
+    def start(self) -> None:
+        """Begin with a first refresh."""
+        self.ask()
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End after the entry at hand."""
+        self._stop.set()
+        self._wake.set()
+        self._thread.join(10.0)
+
+    def ask(self) -> threading.Event:
+        """Refresh soon; the event is set when a refresh begun after this call is done."""
+        done = threading.Event()
+        with self._lock:
+            self._waiting.append(done)
+        self.busy = True
+        self._wake.set()
+        return done
+
+    def ask_rebuild(self) -> threading.Event:
+        """Build a new generation beside the one in use."""
+        self._rebuild = True
+        return self.ask()
+
+    @property
+    def folder(self) -> Path:
+        """The directory of the generation that is written."""
+        if self._index is None:
+            raise RuntimeError("the index is not open")
+        return self._index.folder
+
+    @property
+    def generation(self) -> str | None:
+        """The name of the generation that is written."""
+        return self._index.folder.name if self._index else None
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            self._wake.wait()
+            self._wake.clear()
+            if self._stop.is_set():
+                break
+            with self._lock:
+                waiting, self._waiting = self._waiting, []
+            self.busy = True
+            began = time.monotonic()
+            self._refresh()
+            for done in waiting:
+                done.set()
+            self.busy = bool(self._waiting)
+            # A file that is written without end takes half of this thread, never all.
+            self._stop.wait(min(time.monotonic() - began, 1.0))
+        if self._index is not None:
+            self._index.close()
+        with self._lock:
+            for done in self._waiting:
+                done.set()
+
+    def _refresh(self) -> None:
+        for attempt in (1, 2):
+            try:
+                index = self._opened()
+                changes = index.refresh()
+                self.error = None
+                self.topics = self._topic_folders()
+                self.first.set()
+                self._refreshed(changes)
+                return
+            except (sqlite3.DatabaseError, KbtuiError, OSError, ValueError) as error:
+                self.error = str(error)
+                self._log(f"refresh failed: {type(error).__name__}: {error}")
+                self._close()
+                # What cannot be written today (a full disk) is not mended by building anew.
+                self._rebuild = attempt == 1 and isinstance(error, sqlite3.DatabaseError | ValueError)
+                if attempt == 2 or not self._rebuild:
+                    self.first.set()
+                    return
+
+    def _opened(self) -> Index:
+        if self._rebuild and self._index is not None:
+            self._close()
+        if self._index is None or not self._index.folder.exists():
+            self._close()
+            self._index = Index(
+                self._workspace,
+                self._settings,
+                rebuild=self._rebuild,
+                say=self._say,
+                stop=self._stop,
+            )
+            self._rebuild = False
+            self.told = False
+        return self._index
+
+    def _close(self) -> None:
+        if self._index is not None:
+            with contextlib.suppress(Exception):
+                self._index.close()
+            self._index = None
+
+    def _topic_folders(self) -> list[Path]:
+        from kbtui.knowledge import load_knowledge
+
+        knowledge = load_knowledge(self._workspace)
+        return [
+            self._workspace.root / topic.subjects for topic in knowledge.topics.values() if topic.enable
+        ]

@@ -1,0 +1,169 @@
+"""The semantic side of the engine: the model, the vectors, and the backlog's thread.
+
+The backlog runs in one niced thread, in batches of eight; questions are answered
+by another thread beside it, with no lock around the model (design, "Processes").
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+from kbtui.errors import KbtuiError
+from kbtui.index.catalog import Catalog
+from kbtui.index.writer import Progress
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from kbtui.index.embedding import Embedder
+    from kbtui.index.vectors import VectorStore
+    from kbtui.workspace import Settings
+
+
+class Semantic:
+    """Loads the model, keeps the vectors up with the catalog, and answers questions.
+
+    `reason` says in one phrase why there is no semantic leg; None when there is.
+    `left` counts the chunks without a vector, None when not known yet.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        cache_dir: Path,
+        say: Callable[[Progress], None],
+        changed: Callable[[], None],
+        log: Callable[[str], None],
+    ) -> None:
+        self._settings, self._cache_dir = settings, cache_dir
+        self._say, self._changed, self._log = say, changed, log
+        self.reason: str | None = "the model is loading"
+        self.left: int | None = None
+        self.busy = False
+        self._folder: Path | None = None
+        self._store: VectorStore | None = None
+        self._embedder: Embedder | None = None
+        self._wake = threading.Event()
+        self._stop = threading.Event()
+        self.warm = threading.Event()
+        self.settled = threading.Event()
+        self._moved = False
+        self._thread = threading.Thread(target=self._run, name="backlog", daemon=True)
+
+    def start(self) -> None:
+        """Begin loading."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End after the batch at hand."""
+        self._stop.set()
+        self._wake.set()
+        self._thread.join(5.0)
+
+    def follow(self, folder: Path) -> None:
+        """The catalog of the generation at `folder` has moved on."""
+        self._folder = folder
+        self._moved = True
+        self.settled.clear()
+        self._wake.set()
+
+    @property
+    def generation(self) -> str | None:
+        """The generation whose vectors are open."""
+        return self._open.name if self._open else None
+
+    _open: Path | None = None
+
+    def ask(
+        self, text: str, narrowing: dict[str, Any], limit: int
+    ) -> list[tuple[int, float]]:
+        """The nearest chunks; call only when `reason` is None. From any thread."""
+        from kbtui.index.vectors import condition
+
+        embedder, store = self._embedder, self._store
+        if embedder is None or store is None:
+            return []
+        vector = embedder.encode_query(text)[0]
+        return store.search(vector.tolist(), condition(**narrowing), limit)
+
+    def _run(self) -> None:
+        with contextlib.suppress(OSError, AttributeError):
+            # On Linux this is the thread's own; elsewhere the process keeps its niceness.
+            if os.uname().sysname == "Linux":
+                os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 19)
+        try:
+            self._load()
+            while not self._stop.is_set():
+                self._wake.wait()
+                self._wake.clear()
+                if self._folder is not None and not self._stop.is_set():
+                    self._catch_up(self._folder)
+        except KbtuiError as error:
+            self.reason = error.message
+            self._log(f"no semantic search: {error}")
+        except Exception as error:
+            self.reason = f"the vectors failed: {type(error).__name__}"
+            self._log(f"no semantic search: {type(error).__name__}: {error}")
+        self.left = 0 if self.left is None else self.left
+        self.busy = False
+        self.warm.set()
+        self.settled.set()
+        self._changed()
+
+    def _load(self) -> None:
+        from kbtui.index.embedding import Embedder, find_model
+
+        model = find_model(self._settings.model)
+        began = time.monotonic()
+        self._embedder = Embedder(model)
+        # Lance is loaded here too, so that the first question does not pay for it.
+        import kbtui.index.vectors  # noqa: F401
+
+        self._log(f"model loaded in {time.monotonic() - began:.1f} s")
+
+    def _catch_up(self, folder: Path) -> None:
+        from kbtui.index.backlog import Backlog
+        from kbtui.index.remembered import Remembered
+        from kbtui.index.vectors import VectorStore
+
+        if self._embedder is None:
+            return
+        self.busy = True
+        catalog = Catalog(folder / "catalog.sqlite")
+        model = self._embedder.model.key
+        remembered = Remembered(self._cache_dir / "embeddings.sqlite", model)
+        try:
+            if self._open != folder or self._backlog is None:
+                store = VectorStore(folder / "vectors", model, self._embedder.dimension)
+                self._store, self._open = store, folder
+                self._backlog = Backlog(
+                    catalog, store, remembered, self._embedder, say=self._note, stop=self._stop
+                )
+            else:
+                self._backlog.continue_with(catalog, remembered)
+            self.reason = None
+            self.warm.set()
+            self._changed()
+            while not self._stop.is_set():
+                self._moved = False
+                self.left = self._backlog.run(lambda: self._moved)
+                if not self._moved or self._folder != folder:
+                    break
+        finally:
+            catalog.close()
+            remembered.close()
+        self.busy = False
+        if not self._moved:
+            self.settled.set()
+        self._changed()
+
+    _backlog: Any = None
+
+    def _note(self, progress: Progress) -> None:
+        self.left = progress.total - progress.done
+        self._say(progress)

@@ -1,0 +1,334 @@
+"""The engine's heart: one loop that serves clients, one thread that refreshes the index.
+
+The loop never does work that takes long: refreshing has a thread, the backlog
+has one (`semantic`), watching has one, and questions run in a small pool.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import struct
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+from kbtui import __version__
+from kbtui.engine import protocol
+from kbtui.engine.process import log
+from kbtui.engine.refresher import Refresher
+from kbtui.engine.semantic import Semantic
+from kbtui.engine.watch import Watcher
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kbtui.index.writer import Changes, Progress
+    from kbtui.workspace import Settings, Workspace
+
+HELLO_SECONDS = 10.0
+QUEUE_MOST = 1000
+"""Events that may wait for a slow client before it is let go."""
+CLIENTS_MOST = 128
+
+
+class Server:
+    """Serves one workspace until idle, told to stop, or no longer in charge."""
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        settings: Settings,
+        listener: socket.socket,
+        in_charge: Callable[[], bool],
+    ) -> None:
+        self._workspace, self._settings = workspace, settings
+        self._listener, self._in_charge = listener, in_charge
+        self._clients: set[_Client] = set()
+        self._last_seen = time.monotonic()
+        self._progress: dict[str, Any] | None = None
+        self._estimate = _Estimate()
+        self._pool = ThreadPoolExecutor(2, thread_name_prefix="question")
+
+    async def serve(self) -> None:
+        """Run until the end."""
+        self._loop = asyncio.get_running_loop()
+        self._ended = asyncio.Event()
+        self._semantic = Semantic(
+            self._settings, self._workspace.cache_dir, self._say, self._say_ready, log
+        )
+        self._refresher = Refresher(self._workspace, self._settings, self._say, self._refreshed, log)
+        self._watcher = Watcher(self._workspace, self._refresher.ask, log)
+        self._refresher.start()
+        self._semantic.start()
+        server = await asyncio.start_unix_server(self._meet, sock=self._listener)
+        for name in ("SIGTERM", "SIGINT"):
+            import signal
+
+            self._loop.add_signal_handler(getattr(signal, name), self._ended.set)
+        try:
+            await self._stay()
+        finally:
+            server.close()
+            for client in list(self._clients):
+                client.end()
+            for part in (self._watcher, self._refresher, self._semantic):
+                await asyncio.to_thread(part.stop)
+            self._pool.shutdown(wait=False, cancel_futures=True)
+
+    async def _stay(self) -> None:
+        watching = False
+        while not self._ended.is_set():
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._ended.wait(), 0.5)
+            if not watching and self._refresher.first.is_set():
+                self._watcher.start()
+                watching = True
+            if not self._in_charge():
+                log("the lock or the socket is not this engine's any more")
+                return
+            if self._clients or self._semantic.busy or self._refresher.busy:
+                self._last_seen = time.monotonic()
+            elif time.monotonic() - self._last_seen > self._settings.engine_idle:
+                log("idle")
+                return
+
+    # what the threads say
+
+    def _say(self, progress: Progress) -> None:
+        event = {
+            "event": "progress",
+            "phase": progress.phase,
+            "done": progress.done,
+            "total": progress.total,
+            "seconds_left": self._estimate.left(progress.phase, progress.done, progress.total),
+        }
+        self._progress = event if progress.done < progress.total else None
+        self._tell(event)
+
+    def _refreshed(self, changes: Changes) -> None:
+        self._watcher.topics(self._refresher.topics)
+        if changes or not self._refresher.told:
+            self._refresher.told = True
+            self._semantic.follow(self._refresher.folder)
+        if changes:
+            self._tell(
+                {
+                    "event": "changed",
+                    "knowledge": changes.knowledge,
+                    "subjects": changes.subjects[:500],
+                    "conversations": changes.conversations[:500],
+                }
+            )
+        self._say_ready()
+
+    def _say_ready(self) -> None:
+        self._tell({"event": "ready", **self._readiness()})
+
+    def _readiness(self) -> dict[str, Any]:
+        return {
+            "lexical": self._refresher.first.is_set(),
+            "semantic": self._semantic.reason is None,
+            "reason": self._semantic.reason,
+            "left": self._semantic.left,
+            "error": self._refresher.error,
+        }
+
+    def _tell(self, event: dict[str, Any]) -> None:
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._spread, event)
+
+    def _spread(self, event: dict[str, Any]) -> None:
+        frame = protocol.encode(event)
+        for client in list(self._clients):
+            if client.subscribed:
+                client.send(frame)
+
+    # clients
+
+    async def _meet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        client = _Client(writer)
+        if len(self._clients) >= CLIENTS_MOST or not _same_user(writer):
+            client.end()
+            return
+        try:
+            greeting = await asyncio.wait_for(_read(reader), HELLO_SECONDS)
+            if greeting.get("hello") != "kbtui":
+                return
+            self._clients.add(client)
+            client.send(
+                protocol.encode(
+                    protocol.hello(__version__, pid=os.getpid(), root=str(self._workspace.root))
+                )
+            )
+            if int(greeting.get("protocol") or 0) > protocol.PROTOCOL:
+                log("a newer client: making way")
+                self._ended.set()
+                return
+            while True:
+                request = await _read(reader)
+                # One after the other for one client; clients do not wait for each other.
+                client.send(protocol.encode(await self._answer(client, request)))
+                await client.drain()
+        except (protocol.BadFrame, TypeError, ValueError) as error:
+            log(f"a client was let go: {error}")
+        except (asyncio.IncompleteReadError, ConnectionError, TimeoutError):
+            pass
+        finally:
+            self._clients.discard(client)
+            self._last_seen = time.monotonic()
+            client.end()
+
+    async def _answer(self, client: _Client, request: dict[str, Any]) -> dict[str, Any]:
+        operation = getattr(self, f"_op_{request.get('op')}", None)
+        if operation is None:
+            return {"id": request.get("id"), "error": f"no operation {request.get('op')!r}"}
+        try:
+            return {"id": request.get("id"), "ok": await operation(client, request)}
+        except (protocol.BadFrame, KeyError, TypeError, ValueError) as error:
+            return {"id": request.get("id"), "error": f"{type(error).__name__}: {error}"}
+
+    async def _op_status(self, client: _Client, request: dict[str, Any]) -> dict[str, Any]:
+        return {
+            "pid": os.getpid(),
+            "version": __version__,
+            "root": str(self._workspace.root),
+            "generation": self._refresher.generation,
+            "clients": len(self._clients),
+            "progress": self._progress,
+            "busy": self._semantic.busy or self._refresher.busy,
+            **self._readiness(),
+        }
+
+    async def _op_subscribe(self, client: _Client, request: dict[str, Any]) -> dict[str, Any]:
+        client.subscribed = True
+        return {"event": "ready", **self._readiness()}
+
+    async def _op_refresh(self, client: _Client, request: dict[str, Any]) -> dict[str, Any]:
+        """Compare with the files; answers when a comparison that began after this call is done.
+
+        `force` false asks only that one was ever done: the watcher keeps up since.
+        """
+        wait = _seconds(request.get("wait"), 10.0)
+        if request.get("rebuild"):
+            done = self._refresher.ask_rebuild()
+        elif request.get("force", True):
+            done = self._refresher.ask()
+        else:
+            done = self._refresher.first
+        finished = await _wait(done, wait)
+        return {"done": finished, **self._readiness()}
+
+    async def _op_settle(self, client: _Client, request: dict[str, Any]) -> dict[str, Any]:
+        """Wait until every chunk has its vector, or there is a reason that none will."""
+        finished = await _wait(self._semantic.settled, _seconds(request.get("wait"), 1.0))
+        return {"done": finished, "progress": self._progress, **self._readiness()}
+
+    async def _op_semantic(self, client: _Client, request: dict[str, Any]) -> dict[str, Any]:
+        """The semantic leg of a question: `text`, `narrowing`, `limit`, `generation`, `wait`."""
+        wait = _seconds(request.get("wait"), 0.0)
+        if self._semantic.reason is not None and wait and not self._semantic.warm.is_set():
+            await _wait(self._semantic.warm, wait)
+        if self._semantic.reason is not None:
+            return {"reason": self._semantic.reason}
+        if request.get("generation") != self._semantic.generation:
+            return {"reason": "the index is being replaced"}
+        ranked = await self._loop.run_in_executor(
+            self._pool,
+            self._semantic.ask,
+            str(request["text"]),
+            _narrowing(request.get("narrowing")),
+            max(1, min(1000, int(request.get("limit", 100)))),
+        )
+        return {"ranked": ranked, "left": self._semantic.left}
+
+    async def _op_stop(self, client: _Client, request: dict[str, Any]) -> dict[str, Any]:
+        self._loop.call_later(0.05, self._ended.set)
+        return {"stopping": True}
+
+
+_NARROWING = {"hidden", "archived", "kinds", "topics", "types", "roles", "since", "until", "exclude"}
+
+
+def _narrowing(value: object) -> dict[str, Any]:
+    if value is None:
+        return {}
+    if not isinstance(value, dict) or not set(value) <= _NARROWING:
+        raise protocol.BadFrame("not a narrowing")
+    return value
+
+
+def _seconds(value: object, most: float) -> float:
+    return min(float(value), 600.0) if isinstance(value, int | float) else most
+
+
+async def _wait(event: threading.Event, seconds: float) -> bool:
+    """Wait for a thread's event without holding a thread for it."""
+    end = time.monotonic() + seconds
+    pause = 0.002
+    while not event.is_set():
+        if time.monotonic() >= end:
+            return False
+        await asyncio.sleep(pause)
+        pause = min(pause * 1.5, 0.05)
+    return True
+
+
+async def _read(reader: asyncio.StreamReader) -> dict[str, Any]:
+    header = await reader.readexactly(protocol.HEADER.size)
+    size = protocol.length(header, protocol.REQUEST_MOST)
+    return protocol.decode(await reader.readexactly(size))
+
+
+def _same_user(writer: asyncio.StreamWriter) -> bool:
+    """Whether the peer is this user's process (Linux tells; elsewhere the directory's mode guards)."""
+    peer = writer.get_extra_info("socket")
+    option = getattr(socket, "SO_PEERCRED", None)
+    if peer is None or option is None:
+        return True
+    credentials = peer.getsockopt(socket.SOL_SOCKET, option, struct.calcsize("3i"))
+    return bool(struct.unpack("3i", credentials)[1] == os.getuid())
+
+
+class _Client:
+    """A connection; one that does not read what it is sent is let go."""
+
+    def __init__(self, writer: asyncio.StreamWriter) -> None:
+        self._writer = writer
+        self.subscribed = False
+
+    def send(self, frame: bytes) -> None:
+        if self._writer.transport.get_write_buffer_size() > (4 << 20):
+            self.end()
+        elif not self._writer.is_closing():
+            self._writer.write(frame)
+
+    async def drain(self) -> None:
+        await asyncio.wait_for(self._writer.drain(), 30.0)
+
+    def end(self) -> None:
+        with contextlib.suppress(RuntimeError):
+            self._writer.close()
+
+
+class _Estimate:
+    """How many seconds a phase has left, from its pace so far."""
+
+    def __init__(self) -> None:
+        self._began: dict[str, tuple[float, int]] = {}
+
+    def left(self, phase: str, done: int, total: int) -> float | None:
+        now = time.monotonic()
+        began, first = self._began.get(phase, (now, done))
+        if done >= total:
+            self._began.pop(phase, None)
+            return None
+        if phase not in self._began or done < first:
+            self._began[phase] = (now, done)
+            return None
+        if now - began < 1.0 or done == first:
+            return None
+        return round((total - done) * (now - began) / (done - first), 1)

@@ -1,0 +1,136 @@
+"""Watching the files: says that something changed, and trusts no event further than that.
+
+An atomic save comes as an addition, a renamed directory as one event, a deleted
+and remade root as silence (stack 4.3). So an event only means "compare again",
+and the roots are looked at every few seconds whatever the events say.
+"""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import watchfiles
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from kbtui.workspace import Workspace
+
+LOOK_SECONDS = 2.0
+SWEEP_SECONDS = 60.0
+"""How often all files are compared although nothing was reported."""
+
+_IGNORED = frozenset({".git", "node_modules", "__pycache__", ".venv", ".trash", "locks", "sessions"})
+
+
+class _Filter(watchfiles.BaseFilter):
+    """Everything below the watched roots but what can never be ours."""
+
+    def __init__(self, roots: Iterable[Path], cache: Path) -> None:
+        super().__init__()
+        self._roots = [str(root) for root in roots]
+        self._cache = str(cache)
+
+    def __call__(self, change: watchfiles.Change, path: str) -> bool:
+        if path.startswith(self._cache) or path.endswith((".tmp", ".swp", "~", ".lock")):
+            return False
+        root = next((root for root in self._roots if path.startswith(root)), "")
+        return _IGNORED.isdisjoint(path[len(root) :].split("/"))
+
+
+class Watcher:
+    """A thread that calls `changed` whenever files may have."""
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        changed: Callable[[], None],
+        log: Callable[[str], None],
+    ) -> None:
+        self._workspace, self._changed, self._log = workspace, changed, log
+        self._stop = threading.Event()
+        self._again = threading.Event()
+        self._topics: list[Path] = []
+        self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End, within a moment."""
+        self._stop.set()
+        self._again.set()
+        self._thread.join(2.0)
+
+    def topics(self, folders: Iterable[Path]) -> None:
+        """Watch these topic directories too; they come from the configuration."""
+        found = sorted(set(folders))
+        if found != self._topics:
+            self._topics = found
+            self._again.set()
+
+    def _roots(self) -> list[Path]:
+        wanted = [self._workspace.jp, *self._topics]
+        if self._workspace.user_dir:
+            wanted.append(self._workspace.user_dir / "conversations")
+        roots: list[Path] = []
+        for path in sorted(wanted):
+            # A symlinked directory is not followed; its target is watched itself.
+            for place in {path, path.resolve()}:
+                if place.is_dir() and not any(place.is_relative_to(root) for root in roots):
+                    roots.append(place)
+        return roots
+
+    def _run(self) -> None:
+        polling: bool | None = None
+        while not self._stop.is_set():
+            self._again.clear()
+            roots = self._roots()
+            state = _identity(roots)
+            try:
+                self._watch(roots, state, force_polling=polling)
+            except (OSError, RuntimeError) as error:
+                # inotify's limits, or a file system without events: look by polling.
+                self._log(f"watching by polling: {error}")
+                polling = True
+                self._stop.wait(LOOK_SECONDS)
+
+    def _watch(
+        self, roots: list[Path], state: list[tuple[str, int]], *, force_polling: bool | None
+    ) -> None:
+        waited = 0.0
+        for changes in watchfiles.watch(
+            *roots,
+            watch_filter=_Filter(roots, self._workspace.cache_dir),
+            debounce=50,
+            step=10,
+            stop_event=self._again,
+            rust_timeout=int(LOOK_SECONDS * 1000),
+            yield_on_timeout=True,
+            force_polling=force_polling,
+            poll_delay_ms=300,
+            raise_interrupt=False,
+            ignore_permission_denied=True,
+        ):
+            if self._stop.is_set():
+                return
+            waited = 0.0 if changes else waited + LOOK_SECONDS
+            moved = _identity(self._roots()) != state
+            if changes or moved or waited >= SWEEP_SECONDS:
+                waited = 0.0
+                self._changed()
+            if moved:
+                return
+
+
+def _identity(roots: list[Path]) -> list[tuple[str, int]]:
+    found = []
+    for root in roots:
+        try:
+            found.append((str(root), root.stat().st_ino))
+        except OSError:
+            found.append((str(root), 0))
+    return found
