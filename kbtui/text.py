@@ -27,7 +27,9 @@ _INVISIBLE = re.compile(
 )
 _SURROGATES = re.compile(r"[\ud800-\udfff]")
 # A flood of combining marks climbs over the lines around it.
-_COMBINING = re.compile(r"([\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]{4})[\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]+")
+_COMBINING = re.compile(
+    r"([\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]{4})[\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]+"
+)
 _SUSPECT = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u0300-\u036f\u180e\u1ab0-\u1aff\u1dc0-\u1dff\u200b\u200e\u200f"
     r"\u2028-\u202e\u2060-\u206f\u20d0-\u20ff\ud800-\udfff\ufe20-\ufe2f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]"

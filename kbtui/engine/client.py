@@ -29,7 +29,9 @@ _KEPT = ("HOME", "PATH", "LANG", "USER", "LOGNAME", "TMPDIR", "TZ", "SSL_CERT_FI
 _KEPT_PREFIXES = ("LC_", "XDG_", "JP_", "KBTUI_", "OMP_", "MKL_")
 
 
-def connect(workspace: Workspace, *, start: bool = True, wait: float = START_SECONDS) -> EngineClient:
+def connect(
+    workspace: Workspace, *, start: bool = True, wait: float = START_SECONDS
+) -> EngineClient:
     """A connection to the workspace's engine; starts one unless told not to.
 
     Raises `EngineUnavailable` with the reason.

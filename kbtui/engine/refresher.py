@@ -113,7 +113,7 @@ class Refresher:
                 index = self._opened()
                 changes = index.refresh()
                 self.error = None
-                self.topics = self._topic_folders()
+                self.topics = index.topic_folders
                 self.first.set()
                 self._refreshed(changes)
                 return
@@ -122,7 +122,9 @@ class Refresher:
                 self._log(f"refresh failed: {type(error).__name__}: {error}")
                 self._close()
                 # What cannot be written today (a full disk) is not mended by building anew.
-                self._rebuild = attempt == 1 and isinstance(error, sqlite3.DatabaseError | ValueError)
+                self._rebuild = attempt == 1 and isinstance(
+                    error, sqlite3.DatabaseError | ValueError
+                )
                 if attempt == 2 or not self._rebuild:
                     self.first.set()
                     return
@@ -148,11 +150,3 @@ class Refresher:
             with contextlib.suppress(Exception):
                 self._index.close()
             self._index = None
-
-    def _topic_folders(self) -> list[Path]:
-        from kbtui.knowledge import load_knowledge
-
-        knowledge = load_knowledge(self._workspace)
-        return [
-            self._workspace.root / topic.subjects for topic in knowledge.topics.values() if topic.enable
-        ]

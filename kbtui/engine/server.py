@@ -60,7 +60,9 @@ class Server:
         self._semantic = Semantic(
             self._settings, self._workspace.cache_dir, self._say, self._say_ready, log
         )
-        self._refresher = Refresher(self._workspace, self._settings, self._say, self._refreshed, log)
+        self._refresher = Refresher(
+            self._workspace, self._settings, self._say, self._refreshed, log
+        )
         self._watcher = Watcher(self._workspace, self._refresher.ask, log)
         self._refresher.start()
         self._semantic.start()
@@ -250,7 +252,17 @@ class Server:
         return {"stopping": True}
 
 
-_NARROWING = {"hidden", "archived", "kinds", "topics", "types", "roles", "since", "until", "exclude"}
+_NARROWING = {
+    "hidden",
+    "archived",
+    "kinds",
+    "topics",
+    "types",
+    "roles",
+    "since",
+    "until",
+    "exclude",
+}
 
 
 def _narrowing(value: object) -> dict[str, Any]:

@@ -22,7 +22,9 @@ LOOK_SECONDS = 2.0
 SWEEP_SECONDS = 60.0
 """How often all files are compared although nothing was reported."""
 
-_IGNORED = frozenset({".git", "node_modules", "__pycache__", ".venv", ".trash", "locks", "sessions"})
+_IGNORED = frozenset(
+    {".git", "node_modules", "__pycache__", ".venv", ".trash", "locks", "sessions"}
+)
 
 
 class _Filter(watchfiles.BaseFilter):
@@ -73,7 +75,10 @@ class Watcher:
             self._again.set()
 
     def _roots(self) -> list[Path]:
-        wanted = [self._workspace.jp, *self._topics]
+        root = self._workspace.root
+        # Only what lies inside the workspace: a topic may not lead out of it (decisions A10).
+        wanted = [self._workspace.jp]
+        wanted += [path for path in self._topics if path.resolve().is_relative_to(root)]
         if self._workspace.user_dir:
             wanted.append(self._workspace.user_dir / "conversations")
         roots: list[Path] = []

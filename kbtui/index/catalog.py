@@ -51,7 +51,9 @@ _ENTRY = (
     "id, kind, title, signature, path, type, topic, slug, conversation, tags, source_url, "
     "created, changed, size, hidden, archived, error, stat"
 )
-_CHUNK = "number, id, ordinal, text, first_line, last_line, turn, role, tool, timestamp, embed, hash"
+_CHUNK = (
+    "number, id, ordinal, text, first_line, last_line, turn, role, tool, timestamp, embed, hash"
+)
 
 
 class Catalog:
@@ -194,7 +196,9 @@ class Catalog:
 
     def gone_since(self, seq: int) -> list[str]:
         """The entries taken out after transaction `seq`."""
-        return [row[0] for row in self._db.execute("SELECT entry_id FROM gone WHERE seq > ?", (seq,))]
+        return [
+            row[0] for row in self._db.execute("SELECT entry_id FROM gone WHERE seq > ?", (seq,))
+        ]
 
     def entry(self, entry_id: str) -> Entry | None:
         """One entry."""
@@ -286,5 +290,15 @@ def _chunk(row: tuple[object, ...]) -> Chunk:
     number, id_, ordinal, text, first, last, turn, role, tool, timestamp, embed, mark = row[:12]
     lines = (first, last) if first is not None else None
     return Chunk(
-        id_, text, ordinal, lines, turn, role, tool, timestamp, bool(embed), number, mark  # type: ignore[arg-type]
+        id_,
+        text,
+        ordinal,
+        lines,
+        turn,
+        role,
+        tool,
+        timestamp,
+        bool(embed),
+        number,
+        mark,  # type: ignore[arg-type]
     )

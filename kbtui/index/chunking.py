@@ -67,7 +67,13 @@ def _join(blocks: list[Piece]) -> Piece:
     parts = [blocks[0].text]
     for before, block in zip(blocks, blocks[1:], strict=False):
         # Blocks of one long line continue it; others stood apart.
-        parts.append(" " if block.first == before.last else "\n" if block.first == before.last + 1 else "\n\n")
+        parts.append(
+            " "
+            if block.first == before.last
+            else "\n"
+            if block.first == before.last + 1
+            else "\n\n"
+        )
         parts.append(block.text)
     return Piece("".join(parts), blocks[0].first, blocks[-1].last)
 
@@ -207,7 +213,14 @@ def _spoken(conversation: Conversation, embed_tool_results: bool) -> Iterator[Ch
             when = event.timestamp.timestamp() if event.timestamp else None
             for piece in pieces(text, most):
                 yield Chunk(
-                    "", piece.text, 0, turn=turn.number, role=role, tool=tool, timestamp=when, embed=embed
+                    "",
+                    piece.text,
+                    0,
+                    turn=turn.number,
+                    role=role,
+                    tool=tool,
+                    timestamp=when,
+                    embed=embed,
                 )
 
 

@@ -51,14 +51,16 @@ def find_model(setting: str) -> Model:
     Raises `ModelUnavailable` with the reason and what to do. Never asks the network.
     """
     if setting == "off":
-        raise ModelUnavailable("the model is switched off (setting model = \"off\")")
+        raise ModelUnavailable('the model is switched off (setting model = "off")')
     if setting:
         path = Path(setting).expanduser()
         if path.is_dir():
             return Model(_key(str(path.resolve())), str(path.resolve()), packaged=False)
         if path.is_absolute() or setting.startswith((".", "~")):
             raise ModelUnavailable(
-                "there is no model in that directory", where=str(path), hint="check `model` in config.toml"
+                "there is no model in that directory",
+                where=str(path),
+                hint="check `model` in config.toml",
             )
         return Model(_key(setting), setting, packaged=False)
     spec = find_spec(PACKAGED)

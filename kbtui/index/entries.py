@@ -180,9 +180,7 @@ def vector_neighbours(chunks: list[Chunk], position: int) -> list[Chunk]:
 
 def _with_vector_hashes(entry: Entry, chunks: list[Chunk]) -> list[Chunk]:
     """Note for each chunk what its vector's row is made from."""
-    common = (
-        f"{entry.title}\0{entry.kind}\0{entry.topic}\0{entry.type}\0{entry.hidden}\0{entry.archived}"
-    )
+    common = f"{entry.title}\0{entry.kind}\0{entry.topic}\0{entry.type}\0{entry.hidden}\0{entry.archived}"
     for position, chunk in enumerate(chunks):
         if not chunk.embed:
             continue

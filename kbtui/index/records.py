@@ -4,7 +4,9 @@ import os
 from dataclasses import dataclass, field
 from typing import Literal
 
-Role = Literal["user", "assistant", "reasoning", "structured", "tool-call", "tool-result", "inquiry"]
+Role = Literal[
+    "user", "assistant", "reasoning", "structured", "tool-call", "tool-result", "inquiry"
+]
 """JP's concrete scopes (jp-format 2.4), for chunks of conversations."""
 
 

@@ -48,7 +48,10 @@ class VectorStore:
                 pa.field("hash", pa.binary()),
                 pa.field("hidden", pa.bool_()),
                 pa.field("archived", pa.bool_()),
-                *[pa.field(name, pa.string()) for name in ("kind", "topic", "type", "role", "entry")],
+                *[
+                    pa.field(name, pa.string())
+                    for name in ("kind", "topic", "type", "role", "entry")
+                ],
                 pa.field("time", pa.float64()),
                 pa.field("vector", pa.list_(pa.float32(), dimension)),
             ]
@@ -61,15 +64,15 @@ class VectorStore:
                 f"chunks_{VERSION}_{model}", schema=schema, exist_ok=True
             )
         except Exception as error:  # LanceDB raises many kinds, some of them its own
-            raise IndexUnavailable(f"the vectors cannot be opened: {error}", where=str(folder)) from error
+            raise IndexUnavailable(
+                f"the vectors cannot be opened: {error}", where=str(folder)
+            ) from error
         self._indexed = bool(self._table.list_indices())
 
     def rows(self) -> dict[int, bytes]:
         """Number and hash of every row."""
         table = self._table.search().select(["number", "hash"]).to_arrow()
-        return dict(
-            zip(table["number"].to_pylist(), table["hash"].to_pylist(), strict=True)
-        )
+        return dict(zip(table["number"].to_pylist(), table["hash"].to_pylist(), strict=True))
 
     def count(self) -> int:
         """How many rows there are."""
@@ -97,7 +100,9 @@ class VectorStore:
 
     def search(self, vector: Sequence[float], where: str, limit: int) -> list[tuple[int, float]]:
         """The nearest chunks with their cosine similarity, best first; ties by number."""
-        query = self._table.search(list(vector), vector_column_name="vector").distance_type("cosine")
+        query = self._table.search(list(vector), vector_column_name="vector").distance_type(
+            "cosine"
+        )
         if self._indexed:
             query = query.nprobes(1)
         if where:

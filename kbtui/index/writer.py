@@ -87,6 +87,7 @@ class Index:
         self.cache_dir = cache_dir or workspace.cache_dir
         self._say = say or (lambda progress: None)
         self._stop = stop or threading.Event()
+        self.topic_folders: list[Path] = []
         try:
             self.cache_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
             self.folder = self._choose(rebuild)
@@ -166,6 +167,11 @@ class Index:
         from kbtui.knowledge import load_knowledge
 
         knowledge = load_knowledge(self.workspace)
+        self.topic_folders = [
+            self.workspace.root / topic.subjects
+            for topic in knowledge.topics.values()
+            if topic.enable
+        ]
         wanted: dict[str, tuple[str, Subject | ConversationInfo]] = {}
         for subject in _indexed_subjects(knowledge):
             wanted[subject_id(subject.topic, subject.slug)] = (subject_signature(subject), subject)

@@ -6,8 +6,10 @@ block makes them in a thread of its own.
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING
 
+from kbtui.errors import EngineUnavailable, IndexUnavailable
 from kbtui.workspace import Settings, Workspace, find_workspace, load_settings
 
 if TYPE_CHECKING:
@@ -17,10 +19,15 @@ if TYPE_CHECKING:
 
     from kbtui.citations.records import Citation
     from kbtui.conversations.records import Conversation, ConversationInfo
+    from kbtui.engine.client import EngineClient
+    from kbtui.index import IndexReader
     from kbtui.knowledge import Knowledge
     from kbtui.knowledge.records import Subject
     from kbtui.refs import Ref
     from kbtui.search.records import Answer, Question
+
+FIRST_INDEX_SECONDS = 60.0
+"""How long a search waits for an index that does not exist yet."""
 
 
 def open_workspace(path: Path | str | None = None, settings: Settings | None = None) -> Library:
@@ -39,6 +46,26 @@ class Library:
     def __init__(self, workspace: Workspace, settings: Settings) -> None:
         self.workspace = workspace
         self.settings = settings
+        self._lock = threading.RLock()
+        self._reader: IndexReader | None = None
+        self._client: EngineClient | None = None
+        self._private: Path | None = None
+        self.remark: str | None = None
+
+    def close(self) -> None:
+        """Let go of the index and the engine."""
+        with self._lock:
+            if self._reader is not None:
+                self._reader.close()
+                self._reader = None
+            if self._client is not None:
+                self._client.close()
+                self._client = None
+            if self._private is not None:
+                import shutil
+
+                shutil.rmtree(self._private, ignore_errors=True)
+                self._private = None
 
     # files, read anew at each call
 
@@ -77,25 +104,181 @@ class Library:
 
     # the index
 
+    def current(self, wait: float = 10.0) -> None:
+        """See to it that the index was compared with the files; returns at once where an engine
+        that watches has done so. Without an engine, the index is as it was left.
+        """
+        try:
+            self._request("refresh", force=False, wait=wait, timeout=wait + 5.0)
+            self.remark = None
+        except EngineUnavailable as error:
+            self.remark = f"the index may be behind: {error.message}"
+
     def lexical(self, question: Question) -> Answer:
         """Keyword hits at once, from what is indexed; never waits for engine or model."""
-        raise NotImplementedError
+        from kbtui.search.answer import answer
+
+        answered = answer(self.workspace, self.reader(), question)
+        answered.degraded = answered.degraded or self.remark
+        return answered
 
     def search(self, question: Question, wait: float = 10.0) -> Answer:
-        """The whole answer; waits up to `wait` seconds for the semantic leg."""
-        raise NotImplementedError
+        """The whole answer; waits up to `wait` seconds for the semantic leg.
+
+        Raises `IndexUnavailable` when there is nothing to ask.
+        """
+        from kbtui.search.answer import answer
+
+        self.current()
+        if question.mode == "lexical":
+            return self.lexical(question)
+        answered = answer(
+            self.workspace,
+            self.reader(),
+            question,
+            lambda text, asked, generation: self._semantic(text, asked, generation, wait),
+        )
+        return answered
+
+    def reader(self, wait: float = FIRST_INDEX_SECONDS) -> IndexReader:
+        """The index in use; the first one is waited for. Raises `IndexUnavailable`."""
+        from kbtui.index import IndexReader
+
+        with self._lock:
+            if self._reader is not None and not self._reader.moved():
+                return self._reader
+            cache = self._private or self.workspace.cache_dir
+            try:
+                self._reader = IndexReader(cache)
+            except IndexUnavailable:
+                self._reader = IndexReader(self._first_index(wait))
+            return self._reader
+
+    def _first_index(self, wait: float) -> Path:
+        """Have the engine make the index; where it cannot, make a private one without vectors."""
+        try:
+            self._request("refresh", force=False, wait=wait, timeout=wait + 5.0)
+            return self.workspace.cache_dir
+        except EngineUnavailable as error:
+            import tempfile
+            from pathlib import Path
+
+            from kbtui.index import Index
+
+            self._private = Path(tempfile.mkdtemp(prefix="kbtui-index-"))
+            self.remark = f"a private index, keywords only: {error.message}"
+            index = Index(self.workspace, self.settings, cache_dir=self._private)
+            index.refresh()
+            index.close()
+            return self._private
+
+    def _semantic(
+        self, text: str, question: Question, generation: str, wait: float
+    ) -> tuple[list[tuple[int, float]] | None, str | None]:
+        """The semantic leg, asked of the engine; a reason instead where there is none."""
+        from kbtui.search.fusion import DEPTH
+
+        if self._private is not None:
+            return None, self.remark
+        if question.tools:
+            return [], None  # tool calls and results have no vectors
+        exclude = f"jp-c{question.exclude}" if question.exclude is not None else None
+        narrowing = {
+            "hidden": question.hidden,
+            "archived": question.archived,
+            "kinds": [] if len(question.kinds) == 2 else list(question.kinds),
+            "topics": list(question.topics),
+            "types": list(question.types),
+            "roles": list(question.roles),
+            "since": question.since.timestamp() if question.since else None,
+            "until": question.until.timestamp() if question.until else None,
+            "exclude": exclude,
+        }
+        try:
+            found = self._request(
+                "semantic",
+                text=text,
+                narrowing=narrowing,
+                limit=DEPTH,
+                generation=generation,
+                wait=wait,
+                timeout=wait + 10.0,
+            )
+        except EngineUnavailable as error:
+            return None, f"keywords only: {error.message}"
+        if "ranked" not in found:
+            return None, f"keywords only: {found.get('reason')}"
+        ranked = [(int(number), float(score)) for number, score in found["ranked"]]
+        left = found.get("left")
+        if left:
+            return ranked, f"{left} chunks are not embedded yet"
+        return ranked, None
 
     # citations
 
     def cited_by_turn(self, conversation: Conversation, turn: int) -> list[Citation]:
         """What a turn used, from the conversation itself."""
-        raise NotImplementedError
+        return [cite for cite in self.cited(conversation) if cite.turn == turn]
+
+    def cited(self, conversation: Conversation) -> list[Citation]:
+        """What each turn of a conversation used, from the conversation itself."""
+        from kbtui.citations import cite_conversation
+        from kbtui.conversations import list_conversations
+
+        titles = {info.id: info.name for info in list_conversations(self.workspace, counts=False)}
+        return cite_conversation(conversation, self.knowledge(), titles)
 
     def turns_citing(self, ref: Ref) -> list[Citation]:
         """The turns that used a subject or a conversation, newest first, from the index."""
-        raise NotImplementedError
+        from datetime import UTC, datetime
+
+        from kbtui.citations.records import Citation
+
+        targets = [str(ref)]
+        if ref.kind == "subject":
+            targets = [f"{ref.topic}/{ref.slug}"]
+            subject = self.knowledge().find(ref.topic or "", ref.slug or "")
+            if subject is not None:
+                # Read as a file before it was a subject, or by another path.
+                root = self.workspace.root
+                if subject.path.is_relative_to(root):
+                    targets.append(str(subject.path.relative_to(root)))
+        elif ref.kind == "conversation":
+            targets = [f"jp-c{ref.conversation}"]
+        rows = self.reader().citing(targets)
+        return [
+            Citation(
+                conversation=row[0], turn=row[1], call=row[2], how=row[3], kind=row[4], target=row[5],
+                title=row[6], tool=row[7],
+                timestamp=datetime.fromtimestamp(row[8], UTC) if row[8] else None,
+                chunk=row[9], score=row[10],
+            )
+            for row in rows
+        ]  # fmt: skip
 
     # the engine
+
+    def engine(self, *, start: bool = True) -> EngineClient:
+        """A connection of one's own to the engine; raises `EngineUnavailable`."""
+        from kbtui.engine.client import connect
+
+        return connect(self.workspace, start=start)
+
+    def _request(self, op: str, *, timeout: float, **arguments: Any) -> dict[str, Any]:
+        """Ask the engine over the shared connection; once more when it had just gone."""
+        with self._lock:
+            for attempt in (1, 2):
+                try:
+                    if self._client is None:
+                        self._client = self.engine()
+                    return self._client.request(op, timeout=timeout, **arguments)
+                except EngineUnavailable:
+                    if self._client is not None:
+                        self._client.close()
+                    lost, self._client = self._client, None
+                    if attempt == 2 or lost is None:
+                        raise
+        raise AssertionError("unreachable")
 
     def listen(self, hear: Callable[[dict[str, Any]], None]) -> Callable[[], None]:
         """Call `hear` from a thread with each of the engine's messages; returns how to stop.
@@ -105,4 +288,8 @@ class Library:
         to be read again), `progress` (`phase`, `done`, `total`, `seconds_left` or None),
         `ready` (`lexical`, `semantic`: bool, `reason`), `gone` (`reason`).
         """
-        raise NotImplementedError
+        from kbtui.library.listening import Listener
+
+        listener = Listener(self.engine, hear)
+        listener.start()
+        return listener.stop

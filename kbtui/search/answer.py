@@ -96,7 +96,8 @@ def _fill(
     chunks = reader.chunks(list(scores))
     entries = reader.entries({entry_id for _, entry_id in chunks.values()})
     ranks = {
-        name: {number: at for at, (number, _) in enumerate(ranked, 1)} for name, ranked in legs.items()
+        name: {number: at for at, (number, _) in enumerate(ranked, 1)}
+        for name, ranked in legs.items()
     }
     order = sorted(
         (number for number in scores if number in chunks and chunks[number][1] in entries),

@@ -21,7 +21,9 @@ def fuse(
 ) -> dict[int, float]:
     """The score of every chunk number that a leg ranked."""
     scores: dict[int, float] = {}
-    ranks = {name: {number: at for at, number in enumerate(ranked, 1)} for name, ranked in legs.items()}
+    ranks = {
+        name: {number: at for at, number in enumerate(ranked, 1)} for name, ranked in legs.items()
+    }
     for number in {number for ranked in legs.values() for number in ranked}:
         score = 0.0
         for name, ranked in ranks.items():

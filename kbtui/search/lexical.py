@@ -109,7 +109,9 @@ class _Builder:
         terms = [term if isinstance(term, str) else term[0] for term in begun]
         if not terms:
             return []
-        return [tantivy.Query.disjunction_max_query([self._term("body", term, 0.8) for term in terms])]
+        return [
+            tantivy.Query.disjunction_max_query([self._term("body", term, 0.8) for term in terms])
+        ]
 
     def _phrase(self, text: str) -> Any:
         terms = self._analyzer.analyze(text)
@@ -157,7 +159,9 @@ class _Builder:
                 )
             )
         if question.exclude is not None:
-            entry = tantivy.Query.term_query(self._schema, "entry", f"jp-c{question.exclude}", "basic")
+            entry = tantivy.Query.term_query(
+                self._schema, "entry", f"jp-c{question.exclude}", "basic"
+            )
             both = [(tantivy.Occur.Must, tantivy.Query.all_query()), (tantivy.Occur.MustNot, entry)]
             parts.append(tantivy.Query.boolean_query(both))
         return [tantivy.Query.const_score_query(part, 0.0) for part in parts]

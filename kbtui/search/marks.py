@@ -22,7 +22,9 @@ def find_marks(query: Query, text: str) -> list[tuple[int, int]]:
 
     spans: list[tuple[int, int]] = []
     for phrase in query.phrases:
-        pattern = r"\W+".join(re.escape(word) for word in _WORD.findall(phrase)) or re.escape(phrase)
+        pattern = r"\W+".join(re.escape(word) for word in _WORD.findall(phrase)) or re.escape(
+            phrase
+        )
         spans += [match.span() for match in re.finditer(pattern, text, re.IGNORECASE)]
     stems: set[str] = set()
     for word in query.words:

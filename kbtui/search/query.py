@@ -50,4 +50,10 @@ def parse_query(text: str) -> Query:
         else:
             words.append(part)
     last = text[-1:] if text else ""
-    return Query(text, tuple(words), tuple(phrases), tuple(excluded), open=bool(words) and last not in {'"', ""})
+    return Query(
+        text,
+        tuple(words),
+        tuple(phrases),
+        tuple(excluded),
+        open=bool(words) and last not in {'"', ""},
+    )

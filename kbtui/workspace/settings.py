@@ -60,7 +60,12 @@ def load_settings(path: Path | None = None) -> Settings:
     return Settings(**values)
 
 
-_NAMES: dict[type, str] = {str: "a string", float: "a number", int: "a whole number", bool: "true or false"}
+_NAMES: dict[type, str] = {
+    str: "a string",
+    float: "a number",
+    int: "a whole number",
+    bool: "true or false",
+}
 
 
 def _read(path: Path) -> dict[str, Any]:
