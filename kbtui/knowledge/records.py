@@ -1,7 +1,8 @@
 """What the knowledge room hands out: topics, subjects, problems."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,8 @@ class Subject:
 
     `slug` is what `learn` and references call it. The loser of a collision
     keeps its path as written as its slug (decisions A3) and has `shadowed`.
-    `path` is the file, `relative` its path inside the topic's directory.
+    `path` is the file, `relative` its path inside the topic's directory, `root`
+    the workspace that its content must not lie outside of.
     """
 
     topic: str
@@ -47,6 +49,7 @@ class Subject:
     shadowed: bool = False
     size: int = 0
     mtime_ns: int = 0
+    root: Path | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True)
@@ -66,3 +69,44 @@ class Problem:
         place = ": ".join(part for part in (self.where, self.key) if part)
         text = f"{place}: {self.message}" if place else self.message
         return f"{text} ({self.hint})" if self.hint else text
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What a call of `learn` returns (KB, "The `learn` Tool")."""
+
+    text: str
+    is_error: bool = False
+
+
+@dataclass(frozen=True)
+class Fragment:
+    """One prompt section of JP's own `.jp/config/knowledge/*.toml` (decisions A14).
+
+    `loaded_by` has the configuration files whose `extends` bring it in, directly
+    or through others, relative to the root.
+    """
+
+    path: Path
+    tag: str | None
+    title: str | None
+    content: str
+    position: int | None = None
+    loaded_by: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The title, else the tag, else the file's name."""
+        return self.title or self.tag or self.path.stem
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A wish of a person: a subject learned, disabled or neither; a topic on or off.
+
+    `slug` is None for the topic itself. `plain` takes a subject's marks back.
+    """
+
+    topic: str
+    slug: str | None
+    state: Literal["learned", "disabled", "plain", "on", "off"]

@@ -1,0 +1,120 @@
+"""Reads subjects: what is in the file, and how `learn` presents it (KB, "File Format Handling")."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import stat
+from typing import TYPE_CHECKING
+
+from kbtui.errors import KbtuiError
+from kbtui.knowledge.scan import inside, split_name
+
+if TYPE_CHECKING:
+    from kbtui.knowledge.records import Subject
+
+BINARY_BYTES = 8192
+"""A NUL in so many first bytes makes a file binary (KB, "Binary File Detection")."""
+READ_MOST = 32 * 1024 * 1024
+"""Bytes of the largest subject that is read; nothing larger fits any context."""
+
+_AS_IT_IS = frozenset({"", "md", "txt", "text"})
+_LANGUAGES = {"yml": "yaml", "rs": "rust", "py": "python", "js": "javascript", "ts": "typescript"}
+_BACKTICKS = re.compile("`{3,}")
+
+
+class Unreadable(KbtuiError):
+    """A subject that cannot be given; `message` says why, `where` is its reference."""
+
+    exit_code = 1
+
+
+def subject_text(subject: Subject) -> str:
+    """The text as it is in the file, line ends and all.
+
+    Raises `Unreadable` for a binary file, one that is not UTF-8, one that may
+    not be read, is gone, is over `READ_MOST` bytes or leads out of the workspace.
+    """
+    data = _read(subject)
+    if b"\0" in data[:BINARY_BYTES]:
+        raise _unreadable(subject, "it is a binary file")
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise _unreadable(subject, f"it is not UTF-8 text (byte {error.start:,})") from error
+
+
+def read_subject(subject: Subject) -> str:
+    """The text as `learn` gives it: as it is, or in a fence that names its language.
+
+    Raises `Unreadable` as `subject_text` does.
+    """
+    return present(subject_text(subject), subject.relative)
+
+
+def present(text: str, relative: str) -> str:
+    """A file's text in the form that its extension asks for (KB, "File Format Handling").
+
+    A fence is longer than any run of backticks inside (decisions A8).
+    """
+    ending = split_name(relative.rpartition("/")[2])[1][1:]
+    kind = ending.lower()
+    if kind in _AS_IT_IS:
+        return text
+    language = _LANGUAGES.get(kind, ending if kind not in _SAME else kind)
+    # An extension that would break the fence's first line names no language.
+    language = "" if re.search(r"[\s`]", language) else language
+    fence = "`" * (max((len(run) for run in _BACKTICKS.findall(text)), default=2) + 1)
+    return f"{fence}{language}\n{ended(text)}{fence}"
+
+
+_SAME = frozenset({"toml", "json", "yaml"})
+
+
+def ended(text: str) -> str:
+    """Text that ends its last line; empty text has none to end."""
+    return text if not text or text.endswith("\n") else text + "\n"
+
+
+def skipped(error: KbtuiError, slug: str) -> str:
+    """The line that stands in place of a subject's content (decisions A9)."""
+    return f'Skipped "{slug}": {error.message}.'
+
+
+def _unreadable(subject: Subject, reason: str) -> Unreadable:
+    return Unreadable(reason, where=f"{subject.topic}/{subject.slug}")
+
+
+def _read(subject: Subject) -> bytes:
+    path = os.fspath(subject.path)
+    root = os.fspath(subject.root) if subject.root else path.removesuffix(f"/{subject.relative}")
+    try:
+        # Looked at again here: what was a file when it was listed may be a link by now.
+        real = os.path.realpath(path, strict=True)
+        if not inside(real, os.path.realpath(root)):
+            raise _unreadable(subject, "it leads out of the workspace")
+        flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
+        with os.fdopen(os.open(real, flags), "rb") as file:
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):
+                raise _unreadable(subject, "it is not a regular file")
+            if status.st_size > READ_MOST:
+                most = READ_MOST // 1024**2
+                size = f"{status.st_size / 1024**2:,.0f} MB"
+                head = file.read(BINARY_BYTES)
+                if b"\0" in head:
+                    raise _unreadable(subject, "it is a binary file")
+                raise _unreadable(subject, f"it has {size}, more than the {most} MB that are read")
+            return file.read(READ_MOST)
+    except OSError as error:
+        raise _unreadable(subject, _reason(error)) from error
+
+
+def _reason(error: OSError) -> str:
+    if error.errno in (errno.ENOENT, errno.ENOTDIR):
+        return "it has vanished"
+    if error.errno == errno.EACCES:
+        return "permission denied"
+    words = error.strerror or str(error)
+    return f"it cannot be read: {words[:1].lower()}{words[1:]}"

@@ -1,0 +1,235 @@
+"""`Knowledge`: all that one reading of the configuration gives, and `load_knowledge`."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kbtui.errors import NothingFound
+from kbtui.knowledge import config, learn, prompt
+from kbtui.knowledge.records import Learned, Problem, Subject, Topic
+from kbtui.knowledge.resolve import Resolved, directory, resolve
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kbtui.errors import ConfigError
+    from kbtui.knowledge.records import Fragment, Mark
+    from kbtui.workspace import Workspace
+
+
+def load_knowledge(
+    workspace: Workspace,
+    cfg: Iterable[str] = (),
+    assignments: Iterable[str] = (),
+    knowledge: Iterable[str] = (),
+    *,
+    cwd: Path | None = None,
+) -> Knowledge:
+    """Read the configuration and make its topics (decisions A1).
+
+    `cfg` are `--cfg` names, `assignments` are `kb.topic.<id>.<key>+=value` (one
+    among `cfg` keeps its place), `knowledge` are `-k TOPIC/GLOB` values. `cwd`
+    is where directory-level `.jp.toml` files count, by default the process's.
+    Mistakes in files become `Knowledge.problems`; those in arguments raise
+    `UsageError` or `ConfigError`.
+    """
+    from kbtui.workspace import layers
+
+    found = layers.read_layers(workspace, cwd)
+    declared = config.Declared(workspace.root)
+    for layer in found.layers:
+        config.add_layer(declared, layer)
+    problems = [_problem(workspace, error) for error in found.errors]
+    assigned: dict[str, str] = {}
+    for value in (*cfg, *assignments):
+        if "=" in value:
+            name = config.assign(declared, value)
+            if name is not None:
+                assigned[name] = value
+            continue
+        done, failed = len(found.layers), len(found.errors)
+        layers.read_named(workspace, found, value)
+        if len(found.errors) > failed:
+            raise found.errors[failed]
+        for layer in found.layers[done:]:
+            config.add_layer(declared, layer)
+    topics = config.topics_of(declared)
+    for name, value in assigned.items():
+        if name not in topics:
+            raise config.unknown_topic(topics, name, f"--cfg {value}")
+    for value in knowledge:
+        config.preload(topics, value)
+    return Knowledge(workspace, topics, problems + declared.problems, found.files)
+
+
+def _problem(workspace: Workspace, error: ConfigError) -> Problem:
+    where = config.shown(workspace.root, Path(error.where)) if error.where else None
+    return Problem(error.message, where=where, hint=error.hint)
+
+
+class Knowledge:
+    """The topics of one workspace as they are now, and everything made of them.
+
+    `topics` has enabled and disabled ones in order of declaration, `problems`
+    what is wrong, `files` every configuration file that was read or would have
+    been. Directories are walked on first use and remembered as long as this
+    object lives; contents are read anew each time. Load again to see changes.
+    """
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        topics: dict[str, Topic],
+        problems: list[Problem],
+        files: list[Path],
+    ) -> None:
+        self.workspace = workspace
+        self.topics = topics
+        self.problems = problems
+        self.files = list(dict.fromkeys(files))
+        self._resolved: dict[str, Resolved] = {}
+        self._records: dict[str, dict[str, Subject]] = {}
+        self._root = os.path.realpath(workspace.root)
+        for topic in topics.values():
+            if topic.enable:
+                self._check_directory(topic)
+
+    def subjects(self, topic: str) -> list[Subject]:
+        """All subjects of a topic, by id, with their flags, sorted by slug.
+
+        Hidden, disabled, learned and contested ones too. Empty, with a Problem,
+        where the directory cannot be read. Raises `NothingFound`.
+        """
+        resolved = self.resolved(topic)
+        found = (self._subject(topic, slug) for slug in resolved.scan.slugs)
+        return [subject for subject in found if subject is not None]
+
+    def find(self, topic: str, slug: str) -> Subject | None:
+        """The subject of exactly this slug, whatever its flags; None where there is none."""
+        if topic not in self.topics or slug not in self.resolved(topic).scan.relative:
+            return None
+        return self._subject(topic, slug)
+
+    def match(self, topic: str, patterns: Iterable[str]) -> list[Subject]:
+        """What patterns match, in pattern order, then slug order (decisions A4)."""
+        found = (self._subject(topic, slug) for slug in self.slugs(topic, patterns))
+        return [subject for subject in found if subject is not None]
+
+    def slugs(self, topic: str, patterns: Iterable[str] | None = None) -> list[str]:
+        """The slugs that patterns match, or those that a listing offers (None).
+
+        The same as `match` without looking at each file. Raises `NothingFound`.
+        """
+        resolved = self.resolved(topic)
+        return list(resolved.available) if patterns is None else resolved.match(patterns)
+
+    def resolve_topic(self, name: str) -> Topic:
+        """The enabled topic of this id, else title; raises `NothingFound` with the valid ones."""
+        return learn.find_topic(self.topics.values(), name)
+
+    def learn(self, topic: str, subjects: str | list[str] | None = None) -> Learned:
+        """Exactly what the `learn` tool returns; never raises."""
+        try:
+            found = self.resolve_topic(topic)
+        except NothingFound as error:
+            return Learned(error.message, is_error=True)
+        resolved = self.resolved(found.id)
+        patterns = [subjects] if isinstance(subjects, str) else list(subjects or ())
+        if not patterns:
+            return Learned(learn.listing(resolved))
+        return learn.load(resolved, patterns, lambda slug: self._for_reading(found.id, slug))
+
+    def prompt(self) -> str | None:
+        """The `<knowledge>` section; None where there is nothing to list or pre-load."""
+        return prompt.section(self._enabled(), self._for_reading)
+
+    def tool_definition(self) -> dict[str, Any] | None:
+        """The `learn` tool: name, description, parameters; None when nothing is learnable."""
+        return prompt.tool_definition(self._enabled())
+
+    def fragments(self) -> list[Fragment]:
+        """JP's own prompt fragments, read-only (decisions A14)."""
+        from kbtui.knowledge.fragments import read_fragments
+
+        return read_fragments(self.workspace)
+
+    def with_marks(self, marks: Iterable[Mark]) -> Knowledge:
+        """This knowledge as it would be with the marks, on the same walk of the directories.
+
+        Raises `NothingFound` or `UsageError` for a mark that cannot be set.
+        """
+        from kbtui.knowledge.editing import marked
+
+        topics = dict(self.topics)
+        for mark in marks:
+            topics[mark.topic] = marked(self, topics, mark)
+        other = Knowledge.__new__(Knowledge)
+        other.__dict__.update(self.__dict__)
+        other.topics, other.problems = topics, list(self.problems)
+        other._resolved, other._records = {}, {}
+        for name, resolved in self._resolved.items():
+            other._resolved[name] = Resolved(topics[name], resolved.scan, resolved.folder)
+        return other
+
+    def resolved(self, topic: str) -> Resolved:
+        """A topic's slugs and what may be seen of them; raises `NothingFound`."""
+        found = self._resolved.get(topic)
+        if found is None:
+            if topic not in self.topics:
+                raise NothingFound(f"there is no topic {topic!r}", hint=self._known())
+            found, problems = resolve(self._root, self.topics[topic])
+            self._resolved[topic] = found
+            self._note(problems)
+        return found
+
+    def _known(self) -> str:
+        return "topics: " + ", ".join(self.topics) if self.topics else "no topics are configured"
+
+    def _enabled(self) -> list[Resolved]:
+        return [self.resolved(topic.id) for topic in self.topics.values() if topic.enable]
+
+    def _check_directory(self, topic: Topic) -> None:
+        """Note a missing or misplaced directory before anybody asks for its subjects."""
+        _, problem = directory(self._root, topic)
+        if problem is not None:
+            self._note([problem])
+
+    def _note(self, problems: list[Problem]) -> None:
+        self.problems += [problem for problem in problems if problem not in self.problems]
+
+    def _for_reading(self, topic: str, slug: str) -> Subject:
+        """A record to read from; one without a stat where the file has vanished."""
+        return self._subject(topic, slug) or self._record(topic, slug, 0, 0)
+
+    def _subject(self, topic: str, slug: str) -> Subject | None:
+        """The record of an existing slug; None when its file has vanished since the walk."""
+        records = self._records.setdefault(topic, {})
+        found = records.get(slug)
+        if found is None:
+            scan = self.resolved(topic).scan
+            try:
+                status = Path(scan.base, scan.relative[slug]).stat()
+            except OSError:
+                return None
+            found = records[slug] = self._record(topic, slug, status.st_size, status.st_mtime_ns)
+        return found
+
+    def _record(self, topic: str, slug: str, size: int, mtime_ns: int) -> Subject:
+        resolved = self.resolved(topic)
+        scan = resolved.scan
+        relative = scan.relative[slug]
+        return Subject(
+            topic=topic,
+            slug=slug,
+            path=Path(f"{resolved.folder}/{relative}"),
+            relative=relative,
+            hidden=slug in scan.hidden,
+            disabled=slug in resolved.disabled,
+            learned=slug in resolved.learned_set,
+            shadowed=slug in scan.shadowed,
+            size=size,
+            mtime_ns=mtime_ns,
+            root=self.workspace.root,
+        )
