@@ -5,7 +5,8 @@ from datetime import datetime
 from typing import Literal
 
 How = Literal["learn", "search", "file", "read", "grep"]
-"""`learn`, a `knowledge_search` result, a file tool, `conversation_read`, a `conversation_grep` hit."""
+"""`learn`, a `knowledge_search` result, a file tool, `conversation_read`, a hit of
+`conversation_grep`."""
 
 
 @dataclass(frozen=True)

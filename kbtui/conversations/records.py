@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 Presence = Literal["projected", "user_local", "external"]
-"""Where a conversation lies: both roots, JP's user-local one, or the workspace alone (jp-format 1.4)."""
+"""Both roots, JP's user-local one, or the workspace alone (jp-format 1.4)."""
 
 EventKind = Literal[
     "chat_request",
@@ -119,6 +119,7 @@ class Conversation:
     """A whole conversation: its list entry, turns, overlays, and what was wrong.
 
     `problems` has a line for each damaged part; everything else was read.
+    `unknown` keeps elements of types that are not known, by their position.
     """
 
     info: ConversationInfo
@@ -128,6 +129,7 @@ class Conversation:
     assistant: str | None = None
     model: str | None = None
     attachments: list[str] = field(default_factory=list)
+    unknown: dict[int, Any] = field(default_factory=dict)
 
     def turn(self, number: int) -> Turn | None:
         """Turn `number`, 1-based; None where there is none."""

@@ -1,0 +1,239 @@
+"""Which turn used what: explicit events only, never likeness of text (decisions C, "citation")."""
+
+from __future__ import annotations
+
+import json
+import posixpath
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from kbtui.citations.records import Citation, How
+from kbtui.citations.shelf import KnowledgeLike, Shelf
+from kbtui.citations.tools import FILE_TOOLS, Family, family
+from kbtui.errors import UsageError
+from kbtui.refs import parse_ref
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from kbtui.conversations.records import Conversation, Event, Turn
+
+_HEADER = re.compile(
+    r"^\[entry (\S+) · chunk (\S+) · score (-?\d+(?:\.\d+)?)\][ \t]*(.*?)\r?$", re.MULTILINE
+)
+_SUBJECT = re.compile(r'^<subject "([^"\n]+)">\r?$', re.MULTILINE)
+# Inside an envelope text is escaped, so that no transcript can forge these lines.
+_HIT = re.compile(r"^[ \t]*<hit>(.*?)^[ \t]*</hit>", re.MULTILINE | re.DOTALL)
+_HIT_ID = re.compile(r"^[ \t]*<id>jp-c(\d+)</id>", re.MULTILINE)
+_HIT_MATCH = re.compile(r"^[ \t]*<is_match>true</is_match>", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    how: How
+    kind: Any
+    target: str
+    title: str
+    gone: bool = False
+    chunk: str | None = None
+    score: float | None = None
+
+
+def cite_conversation(
+    conversation: Conversation,
+    knowledge: KnowledgeLike | Shelf,
+    titles: Mapping[int, str],
+    *,
+    file_tools: Mapping[str, str] = FILE_TOOLS,
+    subject_id: Callable[[str, str], str] | None = None,
+) -> list[Citation]:
+    """What each turn of a conversation used, in the order of its calls.
+
+    Only calls that succeeded count; each target (and chunk) once a turn.
+    `titles` are those of the conversations that exist. For many conversations
+    pass one `Shelf` as `knowledge`; then `titles` and `subject_id` are its own.
+    A search hit on a subject has `topic/slug` as its target where `subject_id`
+    tells entry ids, else `chunk:<id>`.
+    """
+    if not isinstance(knowledge, Shelf):
+        knowledge = Shelf(knowledge, titles, subject_id)
+    return [
+        citation
+        for turn in conversation.turns
+        for citation in _cite_turn(conversation.info.id, turn, knowledge, file_tools)
+    ]
+
+
+def _cite_turn(
+    conversation: int, turn: Turn, shelf: Shelf, file_tools: Mapping[str, str]
+) -> Iterator[Citation]:
+    seen = set()
+    for event in turn.events:
+        if event.kind != "tool_call_request" or event.name is None or not _succeeded(event):
+            continue
+        for target in _targets(event, shelf, file_tools):
+            key = (target.target, target.chunk)
+            if key in seen:
+                continue
+            seen.add(key)
+            yield Citation(
+                conversation=conversation,
+                turn=turn.number,
+                call=event.call,
+                how=target.how,
+                kind=target.kind,
+                target=target.target,
+                title=target.title,
+                tool=event.name,
+                timestamp=event.timestamp,
+                gone=target.gone,
+                chunk=target.chunk,
+                score=target.score,
+            )
+
+
+def _succeeded(call: Event) -> bool:
+    return call.result is not None and not call.result.is_error
+
+
+def _targets(call: Event, shelf: Shelf, file_tools: Mapping[str, str]) -> Iterator[_Target]:
+    name = call.name or ""
+    arguments = call.arguments or {}
+    result = call.result.text if call.result else ""
+    if name in file_tools:
+        yield from _file(arguments.get(file_tools[name]), shelf)
+        return
+    ours: Family | None = family(name)
+    if ours == "learn":
+        yield from _learned(arguments, result, shelf)
+    elif ours == "knowledge_search":
+        yield from _searched(result, shelf)
+    elif ours == "conversation_read":
+        yield from _read(arguments.get("id"), shelf)
+    elif ours == "conversation_grep":
+        yield from _grepped(result, shelf)
+
+
+# learn
+
+
+def _learned(arguments: dict[str, Any], result: str, shelf: Shelf) -> Iterator[_Target]:
+    """The subjects that `learn` gave; its listing cites nothing."""
+    name = arguments.get("topic")
+    patterns = arguments.get("subjects")
+    if isinstance(patterns, str):
+        patterns = [patterns]
+    if not isinstance(name, str) or not isinstance(patterns, list):
+        return
+    patterns = [pattern for pattern in patterns if isinstance(pattern, str) and pattern]
+    topic = shelf.topic(name)
+    identity = topic.id if topic else name
+    for slug in _slugs(identity if topic else None, patterns, result, shelf):
+        found = shelf.find(identity, slug) if topic else None
+        yield _Target("learn", "subject", f"{identity}/{slug}", slug, gone=found is None)
+
+
+def _slugs(topic: str | None, patterns: list[str], result: str, shelf: Shelf) -> Iterator[str]:
+    """Exact slugs as they stand; of a glob what the result shows, which may be gone since."""
+    from kbtui.knowledge.globs import has_magic, matcher
+
+    def exact(pattern: str) -> bool:
+        return not has_magic(pattern) or (
+            topic is not None and shelf.find(topic, pattern) is not None
+        )
+
+    if len(patterns) == 1 and exact(patterns[0]):
+        yield patterns[0]
+        return
+    shown = [slug.replace("&quot;", '"') for slug in _SUBJECT.findall(result)]
+    known = (
+        [
+            subject.slug
+            for subject in shelf.subjects(topic)
+            if not (subject.hidden or subject.disabled)
+        ]
+        if topic is not None and not shown
+        else []
+    )
+    for pattern in patterns:
+        if exact(pattern):
+            # With several patterns one that found nothing leaves no block.
+            if not shown or pattern in shown:
+                yield pattern
+        else:
+            matches = matcher(pattern)
+            yield from (slug for slug in shown or known if matches(slug))
+
+
+# the others
+
+
+def _searched(result: str, shelf: Shelf) -> Iterator[_Target]:
+    """The hits of a `knowledge_search`, by the header line of each."""
+    for entry, chunk, score, title in _HEADER.findall(result):
+        if entry.startswith("jp-c") and entry[4:].isdigit():
+            yield _conversation("search", int(entry[4:]), shelf, title, chunk, float(score))
+            continue
+        subject = shelf.entry(entry)
+        target = f"{subject.topic}/{subject.slug}" if subject else f"chunk:{chunk}"
+        yield _Target("search", "subject", target, title, chunk=chunk, score=float(score))
+
+
+def _file(path: Any, shelf: Shelf) -> Iterator[_Target]:
+    if not isinstance(path, str) or not path.strip():
+        return
+    path = posixpath.normpath(path.strip().removeprefix("file://"))
+    subject = shelf.file(path)
+    if subject is not None:
+        yield _Target("file", "subject", f"{subject.topic}/{subject.slug}", subject.slug)
+    else:
+        yield _Target("file", "file", path, path)
+
+
+def _read(name: Any, shelf: Shelf) -> Iterator[_Target]:
+    if isinstance(name, int) and not isinstance(name, bool):
+        name = str(name)
+    try:
+        ref = parse_ref(name.partition("?")[0]) if isinstance(name, str) else None
+    except UsageError:
+        return
+    if ref is not None and ref.conversation is not None:
+        yield _conversation("read", ref.conversation, shelf)
+
+
+def _grepped(result: str, shelf: Shelf) -> Iterator[_Target]:
+    """The conversations with a matching line, of either envelope."""
+    if result.lstrip().startswith("{"):
+        try:
+            hits = json.loads(result)["hits"]
+            ids = [hit["id"] for hit in hits if hit["is_match"]]
+        except (ValueError, KeyError, TypeError, RecursionError):
+            return
+        found = [text[4:] for text in ids if isinstance(text, str) and text.startswith("jp-c")]
+    else:
+        blocks = [block for block in _HIT.findall(result) if _HIT_MATCH.search(block)]
+        found = [match[1] for block in blocks if (match := _HIT_ID.search(block))]
+    for digits in dict.fromkeys(found):
+        if digits.isdigit():
+            yield _conversation("grep", int(digits), shelf)
+
+
+def _conversation(
+    how: How,
+    conversation: int,
+    shelf: Shelf,
+    title: str = "",
+    chunk: str | None = None,
+    score: float | None = None,
+) -> _Target:
+    known = shelf.titles.get(conversation)
+    return _Target(
+        how,
+        "conversation",
+        f"jp-c{conversation}",
+        known or title or "Untitled",
+        gone=conversation not in shelf.titles,
+        chunk=chunk,
+        score=score,
+    )

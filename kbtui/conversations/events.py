@@ -1,0 +1,292 @@
+"""From the elements of `events.json` to turns of decoded events (jp-format 2).
+
+One pass, element by element: what is wrong with one never reaches another.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from kbtui.conversations.configuration import Facts
+from kbtui.conversations.encoding import decode_content, decode_metadata, decode_value
+from kbtui.conversations.records import Compaction, Event, EventKind, Turn
+from kbtui.conversations.times import parse_time
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_Element = dict[str, Any]
+
+
+class Builder:
+    """Takes elements in order; `turns` and the rest are whole after `finish`."""
+
+    def __init__(self, facts: Facts | None = None) -> None:
+        self.facts = facts or Facts()
+        self.turns: list[Turn] = []
+        self.compactions: list[Compaction] = []
+        self.problems: list[str] = []
+        self.unknown: dict[int, Any] = {}
+        self.count = 0
+        self.configured = False
+        self._seen = False
+        self._calls = 0
+        self._open: dict[tuple[str, str], deque[Event]] = {}
+        self._run: Event | None = None
+        self._pieces: list[str] = []
+        self._takers: dict[str, Callable[[int, _Element], None]] = {
+            "turn_start": self._turn_start,
+            "chat_request": self._chat_request,
+            "chat_response": self._chat_response,
+            "tool_call_request": self._tool_request,
+            "tool_call_response": self._tool_response,
+            "inquiry_request": self._inquiry_request,
+            "inquiry_response": self._inquiry_response,
+            "config_delta": self._config_delta,
+            "compaction": self._compaction,
+        }
+
+    def add(self, elements: list[Any]) -> None:
+        """Take the next elements."""
+        takers = self._takers
+        for index, element in enumerate(elements, self.count):
+            if type(element) is not dict:
+                self.problems.append(f"element {index} is not an object")
+                continue
+            kind = element.get("type")
+            taker = takers.get(kind) if type(kind) is str else None
+            if taker is not None:
+                taker(index, element)
+            elif type(kind) is str:
+                # Of a later JP: kept, and otherwise not our business.
+                self.unknown[index] = element
+            else:
+                self.problems.append(f"element {index} has no type")
+        self.count += len(elements)
+
+    def finish(self) -> None:
+        """Close what is open at the end; safe to call between two `add`, and again."""
+        if self._run is not None and len(self._pieces) > 1:
+            self._run.text = "".join(self._pieces)
+            self._pieces = [self._run.text]
+
+    # one taker an event type
+
+    def _turn_start(self, index: int, element: _Element) -> None:
+        self._end_run()
+        if self._seen or not self.turns:
+            self._new_turn()
+        self._seen = True
+        if self.turns[-1].started_at is None:
+            self.turns[-1].started_at = parse_time(element.get("timestamp"))
+
+    def _chat_request(self, index: int, element: _Element) -> None:
+        event = self._event("chat_request", index, element, element.get("content"), "content")
+        if type(author := element.get("author")) is str:
+            event.author = author
+        if "schema" in element:
+            event.data = element["schema"]
+
+    def _chat_response(self, index: int, element: _Element) -> None:
+        """`message`, `reasoning` or `data`, whichever comes first in this order."""
+        if "message" in element:
+            self._say("message", index, element, element["message"])
+        elif "reasoning" in element:
+            self._say("reasoning", index, element, element["reasoning"])
+        elif "data" in element:
+            data = element["data"]
+            event = self._event("structured", index, element, pretty(data), "data")
+            event.data = data
+        else:
+            event = self._event("message", index, element, "", "message")
+            self._blame(event, "it has neither message nor reasoning nor data")
+
+    def _say(self, kind: EventKind, index: int, element: _Element, text: Any) -> None:
+        """A message or a thought; JP may have split one over several events (jp-format 2.9)."""
+        run = self._run
+        if run is not None and run.kind == kind and type(text) is str:
+            self._pieces.append(text)
+            if type(metadata := element.get("metadata")) is dict:
+                run.metadata = {**(run.metadata or {}), **self._metadata(run, metadata)}
+            return
+        event = self._event(kind, index, element, text, kind)
+        if event.problem is None:
+            self._run = event
+            self._pieces = [event.text]
+
+    def _tool_request(self, index: int, element: _Element) -> None:
+        arguments = element.get("arguments", {})
+        name = element.get("name")
+        event = self._event("tool_call_request", index, element, "", "arguments")
+        self._calls += 1
+        event.call = self._calls
+        if type(name) is str:
+            event.name = name
+        else:
+            self._blame(event, "it has no name")
+        if type(arguments) is dict:
+            try:
+                event.arguments = decode_value(arguments)
+            except RecursionError:
+                event.arguments = {}
+                self._blame(event, "its arguments are nested too deeply")
+        else:
+            event.arguments = {}
+            event.text = pretty(arguments)
+            self._blame(event, "its arguments are not an object")
+        self._await(event, element, "tool")
+
+    def _tool_response(self, index: int, element: _Element) -> None:
+        content = element.get("content")
+        if type(content) is str:
+            content = decode_content(content)
+        event = self._event("tool_call_response", index, element, content, "content")
+        error = element.get("is_error")
+        event.is_error = error is True
+        if type(error) is not bool:
+            self._blame(event, "it does not say whether it is an error")
+        self._answer(event, element, "tool")
+
+    def _inquiry_request(self, index: int, element: _Element) -> None:
+        question = element.get("question")
+        text = question.get("text") if type(question) is dict else None
+        event = self._event("inquiry_request", index, element, text, "question")
+        event.data = question
+        if type(source := element.get("source")) is dict:
+            name = source.get("name") or source.get("source")
+            event.name = name if type(name) is str else None
+        self._await(event, element, "inquiry")
+
+    def _inquiry_response(self, index: int, element: _Element) -> None:
+        answer = element.get("answer")
+        text = answer if type(answer) is str else pretty(answer)
+        event = self._event("inquiry_response", index, element, text, "answer")
+        event.data = answer
+        if "answer" not in element:
+            self._blame(event, "it has no answer")
+        self._answer(event, element, "inquiry")
+
+    def _config_delta(self, index: int, element: _Element) -> None:
+        if index == 0:
+            self.configured = True
+        # The oldest files have the configuration's keys beside the type (jp-format 2.10).
+        self.facts.apply(element.get("delta", element))
+
+    def _compaction(self, index: int, element: _Element) -> None:
+        first, last = element.get("from_turn"), element.get("to_turn")
+        if type(first) is not int or type(last) is not int or first < 0 or last < first:
+            self.problems.append(f"element {index}: a compaction that names no turns")
+            return
+        summary = element.get("summary")
+        text = summary.get("summary") if type(summary) is dict else None
+        self.compactions.append(
+            Compaction(
+                first + 1,
+                last + 1,
+                parse_time(element.get("timestamp")),
+                summary=text if type(text) is str else None,
+                reasoning=element.get("reasoning") == "strip",
+                tool_calls=_tool_policy(element.get("tool_calls")),
+            )
+        )
+
+    # what they share
+
+    def _event(
+        self, kind: EventKind, index: int, element: _Element, text: Any, field: str
+    ) -> Event:
+        """A new event at the end of the turn; every one ends a run of pieces."""
+        self._end_run()
+        if not self.turns:
+            self._new_turn()
+        self._seen = True
+        turn = self.turns[-1]
+        time = parse_time(element.get("timestamp"))
+        if turn.started_at is None:
+            turn.started_at = time
+        good = type(text) is str
+        event = Event(kind, time, text if good else pretty(text), index)
+        turn.events.append(event)
+        if not good:
+            self._blame(
+                event, f"its {field} is no text" if field in element else f"it has no {field}"
+            )
+        if time is None:
+            self._blame(event, "its timestamp cannot be read")
+        if type(metadata := element.get("metadata")) is dict:
+            event.metadata = self._metadata(event, metadata)
+        return event
+
+    def _new_turn(self) -> None:
+        self.turns.append(Turn(len(self.turns) + 1, [], model=self.facts.model))
+        self._calls = 0
+
+    def _end_run(self) -> None:
+        self.finish()
+        self._run = None
+
+    def _blame(self, event: Event, what: str) -> None:
+        event.problem = f"{event.problem}; {what}" if event.problem else what
+        self.problems.append(f"element {event.index} ({event.kind}): {what}")
+
+    def _metadata(self, event: Event, metadata: dict[str, Any]) -> dict[str, Any]:
+        try:
+            return decode_metadata(metadata)
+        except RecursionError:
+            self._blame(event, "its metadata is nested too deeply")
+            return {}
+
+    def _await(self, event: Event, element: _Element, family: str) -> None:
+        """Remember a request until its answer comes."""
+        identity = element.get("id")
+        if type(identity) is not str:
+            self._blame(event, "it has no id")
+            return
+        event.call_id = identity
+        self._open.setdefault((family, identity), deque()).append(event)
+
+    def _answer(self, event: Event, element: _Element, family: str) -> None:
+        """Pair with the oldest request of that id without an answer: ids repeat (jp-format 2.6)."""
+        identity = element.get("id")
+        if type(identity) is not str:
+            self._blame(event, "it has no id")
+            return
+        event.call_id = identity
+        waiting = self._open.get((family, identity))
+        if not waiting:
+            self._blame(event, "nothing asked for it")
+            return
+        request = waiting.popleft()
+        request.result, event.request = event, request
+        event.name = request.name
+        if request.index >= self.turns[-1].events[0].index:
+            event.call = request.call
+
+
+def pretty(value: Any) -> str:
+    """A JSON value as people read it: two spaces, one line a member."""
+    try:
+        return orjson.dumps(value, option=orjson.OPT_INDENT_2).decode()
+    except (TypeError, RecursionError):
+        # orjson refuses what JSON allows: integers over 64 bits, nesting over 254.
+        return _pretty_slowly(value)
+
+
+def _pretty_slowly(value: Any) -> str:
+    from json import dumps
+
+    try:
+        return dumps(value, indent=2, ensure_ascii=False)
+    except RecursionError:
+        return "(nested too deeply to show)"
+
+
+def _tool_policy(value: Any) -> str | None:
+    """`omit`, `strip`, or which half is stripped: `strip-request`, `strip-response`."""
+    if type(value) is not dict or type(policy := value.get("policy")) is not str:
+        return None
+    halves = [half for half in ("request", "response") if value.get(half) is True]
+    return f"{policy}-{halves[0]}" if policy == "strip" and len(halves) == 1 else policy

@@ -1,0 +1,164 @@
+"""Reading JP's JSON files, whatever state they are in.
+
+A whole file goes through orjson. What orjson refuses is read again, slower and
+element by element, so that damage costs the damaged element and nothing else.
+"""
+
+import os
+import re
+import stat
+from collections.abc import Iterator
+from typing import Any
+
+import orjson
+
+from kbtui.errors import WorkspaceError
+
+LARGEST = 512 << 20
+"""Bytes: a larger file is listed, never read; JP's own are a thousandth of this."""
+LARGEST_CONFIG = 16 << 20
+_BOM = b"\xef\xbb\xbf"
+_SPLIT_OVER = 4 << 20
+_PIECE = 1 << 20
+_SEPARATOR = b"\n  },\n  {"
+# Where the next element begins: JP indents by two, and puts the timestamp first.
+_NEXT = re.compile(r'\n  \{|\{\s*"timestamp"\s*:')
+_GAP = re.compile(r"[\s,]*")
+_LONE_SURROGATE = re.compile(r"[\ud800-\udfff]")
+
+
+def read_file(path: str, largest: int = LARGEST) -> bytes:
+    """The bytes of a regular file of at most `largest` bytes.
+
+    Raises `WorkspaceError` with the reason: a pipe or device is never opened, which would wait.
+    """
+    try:
+        found = os.stat(path)  # noqa: PTH116
+        if not stat.S_ISREG(found.st_mode):
+            raise WorkspaceError("it is not a file", where=path)
+        if found.st_size > largest:
+            raise WorkspaceError(
+                f"it has {found.st_size:,} bytes; kbtui reads at most {largest:,}", where=path
+            )
+        with open(path, "rb") as file:  # noqa: PTH123  (Path costs more than the read)
+            return file.read()
+    except FileNotFoundError:
+        raise WorkspaceError("there is no such file", where=path) from None
+    except OSError as error:
+        raise WorkspaceError((error.strerror or str(error)).lower(), where=path) from error
+    except MemoryError:
+        raise WorkspaceError("it does not fit into memory", where=path) from None
+
+
+def read_object(data: bytes) -> dict[str, Any]:
+    """One JSON object; raises `ValueError` in words for anything else."""
+    if data.startswith(_BOM):
+        data = data[3:]
+    try:
+        value = orjson.loads(data)
+    except orjson.JSONDecodeError:
+        value = _loads_slowly(data.decode("utf-8", "replace"))
+    if not isinstance(value, dict):
+        raise ValueError("it does not hold a JSON object")
+    return value
+
+
+def read_array(data: bytes, problems: list[str]) -> Iterator[list[Any]]:
+    """The elements of `events.json` in batches; what is wrong goes to `problems`.
+
+    A big file comes in batches of about a megabyte, so that its raw form is
+    never in memory as a whole. Elements that cannot be read are missing.
+    """
+    if data.startswith(_BOM):
+        problems.append("it starts with a byte order mark")
+        data = data[3:]
+    if len(data) > _SPLIT_OVER and data.startswith(b"[\n  {") and _ends_well(data):
+        yield from _batches(data, problems)
+        return
+    try:
+        value = orjson.loads(data)
+    except orjson.JSONDecodeError:
+        yield list(_recover(data, problems))
+        return
+    if isinstance(value, list):
+        yield value
+    else:
+        problems.append("it does not hold a JSON array")
+
+
+def _ends_well(data: bytes) -> bool:
+    return data.endswith((b"\n  }\n]\n", b"\n  }\n]"))
+
+
+def _batches(data: bytes, problems: list[str]) -> Iterator[list[Any]]:
+    """Pieces of whole elements, cut where JP's indentation says that one ends."""
+    start, last = 1, data.rindex(b"]")
+    while start < last:
+        end = data.find(_SEPARATOR, start + _PIECE)
+        end = last if end < 0 else end + len(b"\n  }")
+        piece = b"[%b]" % data[start:end]
+        try:
+            yield orjson.loads(piece)
+        except orjson.JSONDecodeError:
+            yield list(_recover(piece, problems))
+        start = end + 1
+
+
+def _recover(data: bytes, problems: list[str]) -> Iterator[Any]:
+    """Every element that is whole, of an array that is not."""
+    text = data.decode("utf-8", "replace")
+    if not text.strip("\0 \t\r\n"):
+        problems.append("it is empty" if not text.strip() else "it holds nothing but NULs")
+        return
+    from json import JSONDecoder
+
+    decoder = JSONDecoder(strict=False)
+    start = text.find("[")
+    if start < 0 or text[:start].strip():
+        problems.append("it does not begin with a JSON array")
+    # Without its bracket the elements may still be there.
+    position = start + 1
+    number = 0
+    while True:
+        position = _GAP.match(text, position).end()  # type: ignore[union-attr]
+        if position >= len(text):
+            problems.append(f"it ends after element {number}, before the end of the array")
+            return
+        if text[position] == "]":
+            if text[position + 1 :].strip():
+                problems.append("there is something after the end of the array")
+            return
+        try:
+            value, position = decoder.raw_decode(text, position)
+            yield _mend(value)
+        except (ValueError, RecursionError) as error:
+            reason = "nested too deeply" if isinstance(error, RecursionError) else "not valid JSON"
+            following = _NEXT.search(text, position + 1)
+            if following is None:
+                problems.append(f"element {number} is {reason}, and nothing after it can be read")
+                return
+            problems.append(f"element {number} is {reason}")
+            position = following.end() - len(following[0].lstrip())
+        number += 1
+
+
+def _loads_slowly(text: str) -> Any:
+    from json import loads
+
+    try:
+        return _mend(loads(text, strict=False))
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    except ValueError:
+        raise ValueError("it is not valid JSON") from None
+
+
+def _mend(value: Any) -> Any:
+    """The value with unpaired surrogates replaced: nothing after this could store or print them."""
+    if isinstance(value, str):
+        return _LONE_SURROGATE.sub("\ufffd", value)
+    if isinstance(value, dict):
+        return {_mend(key): _mend(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_mend(item) for item in value]
+    return value

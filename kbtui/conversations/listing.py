@@ -1,0 +1,175 @@
+"""The list of conversations: from metadata and file states, and no events unless asked."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from kbtui.conversations.files import read_array, read_file, read_object
+from kbtui.conversations.records import ConversationInfo
+from kbtui.conversations.roots import BASE_CONFIG, EVENTS, METADATA, Place, find_places
+from kbtui.conversations.times import id_time, parse_time
+from kbtui.errors import NothingFound, WorkspaceError
+from kbtui.workspace import Workspace
+
+_TAIL = 16 << 10
+_LARGEST_METADATA = 1 << 20
+
+
+def list_conversations(
+    workspace: Workspace, archived: bool | None = None, *, counts: bool = True
+) -> list[ConversationInfo]:
+    """Live and archived conversations (None), or one of the two; newest activity first.
+
+    Those that cannot be read are there with their `problem`. With `counts`
+    every `events.json` is parsed for `events_count` and `last_event_at`;
+    without, neither is known and the order is that of `last_activated_at`.
+    """
+    places, _ = find_places(workspace)
+    infos = [_info(place) for place in places if archived is None or place.archived is archived]
+    if counts:
+        infos = [with_counts(info) for info in infos]
+    return sorted(infos, key=_newest, reverse=True)
+
+
+def find_conversation(
+    workspace: Workspace,
+    id: int,  # noqa: A002
+    *,
+    counts: bool = True,
+) -> ConversationInfo:
+    """The conversation with this id, live or archived; raises `NothingFound`."""
+    places, _ = find_places(workspace)
+    for place in places:
+        if place.id == id:
+            info = _info(place)
+            return with_counts(info) if counts else info
+    raise NothingFound(
+        f"there is no conversation jp-c{id}",
+        where=str(workspace.root),
+        hint=_nearest(id, [place.id for place in places]),
+    )
+
+
+def strays(workspace: Workspace) -> list[tuple[Path, str]]:
+    """Directories among the conversations that are none, each with the reason."""
+    return [(Path(path), reason) for path, reason in find_places(workspace)[1]]
+
+
+def with_activity(info: ConversationInfo) -> ConversationInfo:
+    """The entry with `last_event_at`, for which the end of the file is enough."""
+    if info.events_path is None or info.last_event_at is not None:
+        return info
+    try:
+        element = _last_element(str(info.events_path))
+    except WorkspaceError as error:
+        return _blamed(info, f"{EVENTS}: {error.message}")
+    if element is None:
+        return with_counts(info)
+    return replace(info, last_event_at=parse_time(element.get("timestamp")))
+
+
+def with_counts(info: ConversationInfo) -> ConversationInfo:
+    """The entry with `events_count` and `last_event_at`, for which the file is parsed."""
+    if info.events_path is None or info.events_count is not None:
+        return info
+    problems: list[str] = []
+    count, last = 0, None
+    try:
+        for batch in read_array(read_file(str(info.events_path)), problems):
+            count += len(batch)
+            last = batch[-1] if batch else last
+    except WorkspaceError as error:
+        return _blamed(info, f"{EVENTS}: {error.message}")
+    time = parse_time(last.get("timestamp")) if isinstance(last, dict) else None
+    info = replace(info, events_count=count, last_event_at=time)
+    return _blamed(info, f"{EVENTS}: {'; '.join(problems)}") if problems else info
+
+
+def activity(info: ConversationInfo) -> datetime:
+    """When something last happened: the last element's time, else what else is known."""
+    return info.last_event_at or info.created_at
+
+
+def _newest(info: ConversationInfo) -> tuple[datetime, int]:
+    return (info.last_event_at or info.last_activated_at or info.created_at, info.id)
+
+
+def _nearest(wanted: int, ids: list[int]) -> str:
+    from difflib import get_close_matches
+
+    near = get_close_matches(str(wanted), map(str, ids), n=1, cutoff=0.7)
+    if near:
+        return f"did you mean jp-c{near[0]}?"
+    return "`kbtui conversation ls` lists them"
+
+
+def _blamed(info: ConversationInfo, problem: str) -> ConversationInfo:
+    return replace(info, problem=f"{info.problem}; {problem}" if info.problem else problem)
+
+
+def _info(place: Place) -> ConversationInfo:
+    stream, source = place.stream, place.metadata
+    problems = [text for text in (place.clash, stream.failure) if text]
+    metadata: dict[str, Any] = {}
+    if METADATA in source.times:
+        try:
+            metadata = read_object(read_file(f"{source.path}/{METADATA}", _LARGEST_METADATA))
+        except (WorkspaceError, ValueError) as error:
+            problems.append(f"{METADATA}: {getattr(error, 'message', error)}")
+    elif source.failure is None:
+        problems.append(f"there is no {METADATA}")
+    if EVENTS not in stream.times and stream.failure is None:
+        problems.append(f"there is no {EVENTS}")
+    directory = Path(stream.path)
+    title = metadata.get("title")
+    newest = max((time for copy in place.copies for time in copy.times.values()), default=None)
+    return ConversationInfo(
+        id=place.id,
+        title=title if isinstance(title, str) and title.strip() else None,
+        directory=directory,
+        events_path=directory / EVENTS if EVENTS in stream.times else None,
+        base_config_path=directory / BASE_CONFIG if BASE_CONFIG in stream.times else None,
+        archived=place.archived,
+        presence=place.presence,
+        created_at=id_time(place.id),
+        updated_at=None if newest is None else datetime.fromtimestamp(newest / 1e9, UTC),
+        last_activated_at=parse_time(metadata.get("last_activated_at")),
+        pinned_at=parse_time(metadata.get("pinned_at")),
+        archived_at=parse_time(metadata.get("archived_at")),
+        expires_at=parse_time(metadata.get("expires_at")),
+        labels=_labels(metadata.get("labels")),
+        size=sum(stream.sizes.values()),
+        signature=place.signature,
+        problem="; ".join(problems) or None,
+    )
+
+
+def _labels(value: Any) -> dict[str, str]:
+    if not isinstance(value, dict):
+        return {}
+    return {key: text for key, text in value.items() if isinstance(text, str)}
+
+
+def _last_element(path: str) -> dict[str, Any] | None:
+    """The last element of an array written as JP writes it, None where it takes more to know."""
+    from os import SEEK_END
+
+    try:
+        with open(path, "rb") as file:  # noqa: PTH123
+            size = file.seek(0, SEEK_END)
+            file.seek(max(0, size - _TAIL))
+            tail = file.read(_TAIL)
+    except OSError as error:
+        raise WorkspaceError((error.strerror or str(error)).lower(), where=path) from error
+    tail = tail.rstrip()
+    start = tail.rfind(b"\n  {")
+    if start < 0 or not tail.endswith(b"\n  }\n]"):
+        return None
+    try:
+        element = orjson.loads(tail[start:-1])
+    except orjson.JSONDecodeError:
+        return None
+    return element if isinstance(element, dict) else None

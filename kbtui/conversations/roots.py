@@ -1,0 +1,163 @@
+"""Where conversations lie: both roots, live and archived, and which copy counts (jp-format 1.4)."""
+
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from hashlib import blake2b
+
+from kbtui.conversations.records import Presence
+from kbtui.conversations.times import is_id
+from kbtui.workspace import Workspace
+
+EVENTS, METADATA, BASE_CONFIG = "events.json", "metadata.json", "base_config.json"
+_FILES = (METADATA, BASE_CONFIG, EVENTS)
+_ARCHIVE = ".archive"
+
+
+@dataclass(slots=True)
+class Copy:
+    """One directory that holds a conversation, with the state of its files.
+
+    `times` and `sizes` have the files that exist; `failure` is why they cannot be looked at.
+    """
+
+    path: str
+    local: bool
+    archived: bool
+    times: dict[str, int] = field(default_factory=dict)
+    sizes: dict[str, int] = field(default_factory=dict)
+    states: list[str] = field(default_factory=list)
+    failure: str | None = None
+
+    def stream_time(self) -> tuple[bool, int, bool]:
+        """By this the copies of a stream compete: newest, ties to the user-local one.
+
+        A copy without events never wins over one with them, where JP would only fail.
+        """
+        newest = max(self.times.get(EVENTS, 0), self.times.get(BASE_CONFIG, 0))
+        return (EVENTS in self.times, newest, self.local)
+
+    def metadata_time(self) -> tuple[int, bool]:
+        """By this the copies of the metadata compete."""
+        return (self.times.get(METADATA, 0), self.local)
+
+
+@dataclass(slots=True)
+class Place:
+    """All copies of one conversation in its partition; live wins over archived.
+
+    `others` are copies in the archive of a conversation that is live.
+    """
+
+    id: int
+    archived: bool
+    copies: list[Copy]
+    others: list[Copy]
+
+    @property
+    def stream(self) -> Copy:
+        """The copy whose events and base configuration are read."""
+        return max(self.copies, key=Copy.stream_time)
+
+    @property
+    def metadata(self) -> Copy:
+        """The copy whose metadata is read; in the archive the workspace's comes first."""
+        having = [copy for copy in self.copies if METADATA in copy.times] or self.copies
+        if self.archived:
+            return min(having, key=lambda copy: (copy.local, -copy.times.get(METADATA, 0)))
+        return max(having, key=Copy.metadata_time)
+
+    @property
+    def presence(self) -> Presence:
+        """In which roots it lies."""
+        roots = {copy.local for copy in self.copies}
+        if len(roots) == 2:
+            return "projected"
+        return "user_local" if True in roots else "external"
+
+    @property
+    def signature(self) -> str:
+        """Changes whenever a file of it does: path, inode, size and time of all copies."""
+        states = [state for copy in (*self.copies, *self.others) for state in copy.states]
+        return blake2b(
+            "\n".join(sorted(states)).encode("utf-8", "surrogateescape"), digest_size=12
+        ).hexdigest()
+
+    @property
+    def clash(self) -> str | None:
+        """Says that several directories of one root hold this id, None where none do."""
+        names = [os.path.basename(copy.path) for copy in self.copies]  # noqa: PTH119
+        doubled = len({copy.local for copy in self.copies}) < len(self.copies)
+        if not doubled and not self.others:
+            return None
+        names += [f"{_ARCHIVE}/{os.path.basename(copy.path)}" for copy in self.others]  # noqa: PTH119
+        chosen = os.path.basename(self.stream.path)  # noqa: PTH119
+        return f"{len(names)} directories hold this id ({', '.join(names)}); {chosen} is read"
+
+
+def find_places(workspace: Workspace) -> tuple[list[Place], list[tuple[str, str]]]:
+    """Every conversation of the workspace, and the directories that are none, with the reason."""
+    copies: dict[int, list[Copy]] = {}
+    strays: list[tuple[str, str]] = []
+    for root, local in _roots(workspace):
+        for archived in (False, True):
+            folder = f"{root}/{_ARCHIVE}" if archived else root
+            for name in _directories(folder, strays):
+                path = f"{folder}/{name}"
+                number = _id(name)
+                if number is None:
+                    strays.append((path, "its name does not begin with a conversation's id"))
+                    continue
+                copies.setdefault(number, []).append(_look(path, local, archived))
+    places = []
+    for number, found in copies.items():
+        live = [copy for copy in found if not copy.archived]
+        rest = [copy for copy in found if copy.archived]
+        places.append(Place(number, not live, live or rest, rest if live else []))
+    return places, strays
+
+
+def _roots(workspace: Workspace) -> Iterator[tuple[str, bool]]:
+    """The two roots; `storage` beside the second leads back to the first, and is left alone."""
+    yield f"{workspace.jp}/conversations", False
+    if workspace.user_dir is not None:
+        yield f"{workspace.user_dir}/conversations", True
+
+
+def _directories(folder: str, strays: list[tuple[str, str]]) -> list[str]:
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(
+                entry.name for entry in entries if entry.name[0] != "." and entry.is_dir()
+            )
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        strays.append((folder, (error.strerror or str(error)).lower()))
+        return []
+
+
+def _id(name: str) -> int | None:
+    """What stands before the first `-`, as a number that can be an id (jp-format 1.5)."""
+    digits = name.partition("-")[0]
+    if not (digits.isascii() and digits.isdigit()) or len(digits) > 12:
+        return None
+    return number if is_id(number := int(digits)) else None
+
+
+def _look(path: str, local: bool, archived: bool) -> Copy:
+    copy = Copy(path, local, archived)
+    for name in _FILES:
+        file = f"{path}/{name}"
+        try:
+            status = os.stat(file)  # noqa: PTH116
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError as error:
+            copy.failure = f"{name}: {(error.strerror or str(error)).lower()}"
+            continue
+        copy.times[name] = status.st_mtime_ns
+        copy.sizes[name] = status.st_size if stat.S_ISREG(status.st_mode) else 0
+        copy.states.append(f"{file}\0{status.st_ino}\0{status.st_size}\0{status.st_mtime_ns}")
+    return copy
