@@ -92,6 +92,7 @@ class Knowledge:
         self._resolved: dict[str, Resolved] = {}
         self._records: dict[str, dict[str, Subject]] = {}
         self._root = os.path.realpath(workspace.root)
+        self._folder = Path(self._root)
         for topic in topics.values():
             if topic.enable:
                 self._check_directory(topic)
@@ -102,20 +103,17 @@ class Knowledge:
         Hidden, disabled, learned and contested ones too. Empty, with a Problem,
         where the directory cannot be read. Raises `NothingFound`.
         """
-        resolved = self.resolved(topic)
-        found = (self._subject(topic, slug) for slug in resolved.scan.slugs)
-        return [subject for subject in found if subject is not None]
+        return self._subjects(topic, self.resolved(topic).scan.slugs)
 
     def find(self, topic: str, slug: str) -> Subject | None:
         """The subject of exactly this slug, whatever its flags; None where there is none."""
-        if topic not in self.topics or slug not in self.resolved(topic).scan.relative:
+        if topic not in self.topics or slug not in self.resolved(topic).scan:
             return None
-        return self._subject(topic, slug)
+        return next(iter(self._subjects(topic, [slug])), None)
 
     def match(self, topic: str, patterns: Iterable[str]) -> list[Subject]:
         """What patterns match, in pattern order, then slug order (decisions A4)."""
-        found = (self._subject(topic, slug) for slug in self.slugs(topic, patterns))
-        return [subject for subject in found if subject is not None]
+        return self._subjects(topic, self.slugs(topic, patterns))
 
     def slugs(self, topic: str, patterns: Iterable[str] | None = None) -> list[str]:
         """The slugs that patterns match, or those that a listing offers (None).
@@ -201,35 +199,40 @@ class Knowledge:
 
     def _for_reading(self, topic: str, slug: str) -> Subject:
         """A record to read from; one without a stat where the file has vanished."""
-        return self._subject(topic, slug) or self._record(topic, slug, 0, 0)
-
-    def _subject(self, topic: str, slug: str) -> Subject | None:
-        """The record of an existing slug; None when its file has vanished since the walk."""
-        records = self._records.setdefault(topic, {})
-        found = records.get(slug)
-        if found is None:
-            scan = self.resolved(topic).scan
-            try:
-                status = Path(scan.base, scan.relative[slug]).stat()
-            except OSError:
-                return None
-            found = records[slug] = self._record(topic, slug, status.st_size, status.st_mtime_ns)
-        return found
-
-    def _record(self, topic: str, slug: str, size: int, mtime_ns: int) -> Subject:
+        for subject in self._subjects(topic, [slug]):
+            return subject
         resolved = self.resolved(topic)
-        scan = resolved.scan
-        relative = scan.relative[slug]
-        return Subject(
-            topic=topic,
-            slug=slug,
-            path=Path(f"{resolved.folder}/{relative}"),
-            relative=relative,
-            hidden=slug in scan.hidden,
-            disabled=slug in resolved.disabled,
-            learned=slug in resolved.learned_set,
-            shadowed=slug in scan.shadowed,
-            size=size,
-            mtime_ns=mtime_ns,
-            root=self.workspace.root,
-        )
+        relative = resolved.scan.relative[slug]
+        return Subject(topic, slug, Path(resolved.folder, relative), relative, root=self._folder)
+
+    def _subjects(self, topic: str, slugs: Iterable[str]) -> list[Subject]:
+        """The records of slugs, in their order, without files that vanished since the walk."""
+        resolved = self.resolved(topic)
+        records = self._records.setdefault(topic, {})
+        scan, relatives = resolved.scan, resolved.scan.relative
+        found = []
+        for slug in slugs:
+            subject = records.get(slug)
+            if subject is None:
+                relative = relatives[slug]
+                # os.stat and one Path: twenty thousand of these are made at a time.
+                path = f"{resolved.folder}/{relative}"
+                try:
+                    status = os.stat(path)  # noqa: PTH116
+                except OSError:
+                    continue
+                subject = records[slug] = Subject(
+                    topic=topic,
+                    slug=slug,
+                    path=Path(path),
+                    relative=relative,
+                    hidden=slug in scan.hidden,
+                    disabled=slug in resolved.disabled,
+                    learned=slug in resolved.learned_set,
+                    shadowed=slug in scan.shadowed,
+                    size=status.st_size,
+                    mtime_ns=status.st_mtime_ns,
+                    root=self._folder,
+                )
+            found.append(subject)
+        return found

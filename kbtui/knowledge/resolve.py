@@ -55,13 +55,13 @@ class Resolved:
 
     def exact(self, pattern: str) -> bool:
         """Whether a pattern is the slug of a subject that is not disabled."""
-        return pattern in self.scan.relative and pattern not in self.disabled
+        return pattern in self.scan and pattern not in self.disabled
 
     def _disabled(self) -> set[str]:
         """What `disabled` reaches: by slug or glob, hidden and contested ones too."""
         found: set[str] = set()
         for pattern in self.topic.disabled:
-            if pattern in self.scan.relative:
+            if pattern in self.scan:
                 found.add(pattern)
                 found.update(name for name, slug in self.scan.shadowed.items() if slug == pattern)
             else:

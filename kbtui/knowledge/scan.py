@@ -4,12 +4,18 @@ Twenty thousand subjects are a size to be met without a pause, so the walk keeps
 plain strings; `Subject` records are made of those that are asked for.
 """
 
-# ruff: noqa: PTH  (a Path for each of twenty thousand names would cost more than the walk)
+# A Path for each of twenty thousand names would cost more than the walk.
+# ruff: noqa: PTH112, PTH113, PTH120
 from __future__ import annotations
 
 import os
 import unicodedata
-from dataclasses import dataclass, field
+from bisect import bisect_left
+from operator import eq
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 LINKED_MOST = 10_000
 """Directories that are entered through links: links may multiply without ever looping."""
@@ -17,21 +23,122 @@ LINKED_MOST = 10_000
 _FIRST = {ending: rank for rank, ending in enumerate((".md", ".txt", ".text", ""))}
 
 
-@dataclass
 class Scan:
-    """What lies in one topic's directory.
+    """What lies in one topic's directory `base`.
 
-    `slugs` is sorted; `relative` gives each one's path inside the directory.
-    `shadowed` maps the losers of collisions (named by their path as written)
-    to the slug that they lost. `mistakes` has (message, path) of what was left out.
+    `slugs` is sorted. `shadowed` maps the losers of collisions (named by their
+    path as written) to the slug that they lost. `mistakes` has (message, path)
+    of what was left out.
     """
 
-    base: str
-    slugs: list[str] = field(default_factory=list)
-    relative: dict[str, str] = field(default_factory=dict)
-    hidden: set[str] = field(default_factory=set)
-    shadowed: dict[str, str] = field(default_factory=dict)
-    mistakes: list[tuple[str, str]] = field(default_factory=list)
+    def __init__(self, base: str) -> None:
+        self.base = base
+        self.slugs: list[str] = []
+        self.hidden: set[str] = set()
+        self.shadowed: dict[str, str] = {}
+        self.mistakes: list[tuple[str, str]] = []
+        self._folders: list[_Folder] = []
+        self._relative: dict[str, str] | None = None
+
+    def __contains__(self, slug: str) -> bool:
+        position = bisect_left(self.slugs, slug)
+        return position < len(self.slugs) and self.slugs[position] == slug
+
+    @property
+    def relative(self) -> dict[str, str]:
+        """Each slug's path inside the directory; made when first asked for."""
+        if self._relative is None:
+            self._relative = dict(_named(self._folders))
+        return self._relative
+
+    def close(self, folders: list[_Folder]) -> None:
+        """Name everything that the walk found."""
+        text = _joined_slugs(folders)
+        if not text.isprintable():
+            folders = [folder.sound(self.mistakes) for folder in folders]
+            text = _joined_slugs(folders)
+        self._folders = folders
+        self.slugs = sorted(text.split("//")) if text else []
+        for folder in folders:
+            if folder.hidden:
+                self.hidden.update(slug for slug, _ in _named([folder]))
+            elif folder.dotted:
+                self.hidden.update(slug for slug, path in _named([folder]) if is_hidden(path))
+        if any(map(eq, self.slugs, self.slugs[1:])):
+            self._settle()
+
+    def _settle(self) -> None:
+        """Give each contested slug to one file; the others go by their path as written.
+
+        Where that path is itself a slug (`LICENSE` beside `LICENSE.md`), it gets
+        `./` in front.
+        """
+        claims: dict[str, list[str]] = {}
+        for slug, path in _named(self._folders):
+            claims.setdefault(slug, []).append(path)
+        self._relative = {}
+        for slug, rivals in claims.items():
+            first, *losers = sorted(rivals, key=_precedence)
+            self._relative[slug] = first
+            for path in losers:
+                self.shadowed[f"./{path}" if path in claims else path] = slug
+        self._relative.update((name, name.removeprefix("./")) for name in self.shadowed)
+        self.hidden = {slug for slug, path in self._relative.items() if is_hidden(path)}
+        self.slugs = sorted(self._relative)
+
+
+class _Folder:
+    """The files of one directory: its path and its slug, both ended by `/` or empty."""
+
+    __slots__ = ("dotted", "hidden", "names", "path", "slug")
+
+    def __init__(self, path: str, slug: str, hidden: bool, names: list[str]) -> None:
+        self.path = path
+        self.slug = slug
+        self.hidden = hidden
+        self.names = names
+        self.dotted = False
+
+    def sound(self, mistakes: list[tuple[str, str]]) -> _Folder:
+        """The folder with the names that can be shown; notes what is wrong with the others."""
+        good = []
+        for name in self.names:
+            wrong = None if name.isprintable() else wrong_name(name)
+            if wrong:
+                mistakes.append((wrong, self.path + name))
+            else:
+                good.append(name)
+        return _Folder(self.path, self.slug, self.hidden, good)
+
+
+def _joined_slugs(folders: list[_Folder]) -> str:
+    """All slugs with `//` between them.
+
+    One text, because most work can then be done on many names in one call. No
+    name has a `/`, so a replacement at `/` falls between names.
+    """
+    pieces = []
+    for folder in folders:
+        names = folder.names
+        if not names:
+            continue
+        ended = "/".join(names) + "/"
+        if ended[0] == "." or "/." in ended:
+            folder.dotted = True
+            stems = "/".join([_bare(split_name(name)[0]) for name in names])
+        elif ended.count(".md/") == len(names):
+            stems = ended.replace(".md/", "/")[:-1]
+        else:
+            stems = "/".join([name.rpartition(".")[0] or name for name in names])
+        pieces.append(folder.slug + stems.replace("/", f"//{folder.slug}"))
+    return "//".join(pieces)
+
+
+def _named(folders: list[_Folder]) -> Iterator[tuple[str, str]]:
+    """Slug and path of every file."""
+    for folder in folders:
+        for name in folder.names:
+            yield folder.slug + _bare(split_name(name)[0]), folder.path + name
 
 
 def split_name(name: str) -> tuple[str, str]:
@@ -68,15 +175,14 @@ def scan(root: str, base: str) -> Scan:
     `OSError` when `base` itself cannot be listed.
     """
     found = Scan(base)
-    paths: list[str] = []  # relative path of each subject, beside its natural slug
-    natural: list[str] = []
+    folders: list[_Folder] = []
     linked = 0
-    # (relative prefix, slug prefix, hidden, real path, real paths above when inside a link)
+    # Path and slug so far, hidden, the real path, and those above it when inside a link.
     todo: list[tuple[str, str, bool, str, tuple[str, ...] | None]] = [("", "", False, base, None)]
     while todo:
-        prefix, slugs, hidden, real, above = todo.pop()
+        path, slug, hidden, real, above = todo.pop()
         names: list[str] = []
-        folders: list[tuple[str, str, tuple[str, ...] | None]] = []
+        below: list[tuple[str, str, tuple[str, ...] | None]] = []
         try:
             with os.scandir(real) as entries:
                 for entry in entries:
@@ -84,76 +190,41 @@ def scan(root: str, base: str) -> Scan:
                         names.append(entry.name)
                     elif entry.is_dir(follow_symlinks=False):
                         chain = None if above is None else (*above, real)
-                        folders.append((entry.name, entry.path, chain))
+                        below.append((entry.name, entry.path, chain))
                     elif entry.is_symlink():
-                        _follow(root, base, prefix, entry, above, real, names, folders, found)
+                        _follow(root, base, path, entry, above, real, names, below, found)
         except OSError as error:
-            if not prefix:
+            if not path:
                 raise
-            found.mistakes.append((error.strerror or "cannot be read", prefix[:-1]))
-        if folders:
-            for name, path, chain in folders:
-                if chain is not None:
-                    linked += 1
-                    if path in chain:
-                        found.mistakes.append(("a link leads back to it; cut here", prefix + name))
-                        continue
-                    if linked > LINKED_MOST:
-                        continue
-                if not name.isprintable() and (wrong := _wrong(name)):
-                    found.mistakes.append((wrong, prefix + name))
-                    continue
-                dotted = name.startswith(".")
-                todo.append(
-                    (f"{prefix}{name}/", f"{slugs}{_bare(name)}/", hidden or dotted, path, chain)
-                )
+            found.mistakes.append((error.strerror or "cannot be read", path[:-1]))
         if names:
-            _name(prefix, slugs, hidden, names, found, paths, natural)
+            folders.append(_Folder(path, slug, hidden, names))
+        for name, target, chain in below:
+            if chain is not None:
+                linked += 1
+                if target in chain:
+                    found.mistakes.append(("a link leads back to it; cut here", path + name))
+                    continue
+                if linked > LINKED_MOST:
+                    continue
+            if not name.isprintable() and (wrong := wrong_name(name)):
+                found.mistakes.append((wrong, path + name))
+            elif name[0] == ".":
+                todo.append((f"{path}{name}/", f"{slug}{_bare(name)}/", True, target, chain))
+            else:
+                todo.append((f"{path}{name}/", f"{slug}{name}/", hidden, target, chain))
     if linked > LINKED_MOST:
         found.mistakes.append((f"more than {LINKED_MOST:,} directories behind links; cut", ""))
-    found.relative = dict(zip(natural, paths, strict=True))
-    if len(found.relative) != len(natural):
-        _settle(found, paths, natural)
-    found.slugs = sorted(found.relative)
+    found.close(folders)
     return found
 
 
-def _name(
-    prefix: str,
-    slugs: str,
-    hidden: bool,
-    names: list[str],
-    found: Scan,
-    paths: list[str],
-    natural: list[str],
-) -> None:
-    """Add the files of one directory."""
-    if not "".join(names).isprintable():
-        good = []
-        for name in names:
-            wrong = None if name.isprintable() else _wrong(name)
-            if wrong:
-                found.mistakes.append((wrong, prefix + name))
-            else:
-                good.append(name)
-        names = good
-    dotted = [name for name in names if name[0] == "."]
-    if dotted:
-        names = [name for name in names if name[0] != "."]
-        for name in dotted:
-            slug = slugs + _bare(split_name(name)[0])
-            natural.append(slug)
-            paths.append(prefix + name)
-            found.hidden.add(slug)
-    # The same as split_name for a name that does not start with a dot, without the call.
-    new = [slugs + (name.rpartition(".")[0] or name) for name in names]
-    natural += new
-    paths += [prefix + name for name in names]
-    if hidden:
-        found.hidden.update(new)
+def wrong_name(name: str) -> str | None:
+    """Why a file's name cannot be a slug; None when it can.
 
-
-def _wrong(name: str) -> str | None:
+    Bytes that are no text could not be sent, and a line break would forge lines
+    in a listing.
+    """
     for sign in name:
         category = unicodedata.category(sign)
         if category == "Cs":
@@ -171,7 +242,7 @@ def _follow(
     above: tuple[str, ...] | None,
     real: str,
     names: list[str],
-    folders: list[tuple[str, str, tuple[str, ...] | None]],
+    below: list[tuple[str, str, tuple[str, ...] | None]],
     found: Scan,
 ) -> None:
     """Sort a link by its target: a file, a directory, or nothing for us."""
@@ -183,7 +254,7 @@ def _follow(
         found.mistakes.append(("a link leads out of the workspace", prefix + entry.name))
     elif os.path.isdir(target):
         chain = (*(above if above is not None else _chain(base, real)), real)
-        folders.append((entry.name, target, chain))
+        below.append((entry.name, target, chain))
     elif os.path.isfile(target):
         names.append(entry.name)
 
@@ -195,25 +266,6 @@ def _chain(base: str, real: str) -> tuple[str, ...]:
         real = os.path.dirname(real)
         chain.append(real)
     return tuple(chain)
-
-
-def _settle(found: Scan, paths: list[str], natural: list[str]) -> None:
-    """Give each contested slug to one file; the others go by their path as written.
-
-    Where that path is itself a slug (`LICENSE` beside `LICENSE.md`), it gets `./` in front.
-    """
-    claims: dict[str, list[str]] = {}
-    for slug, path in zip(natural, paths, strict=True):
-        claims.setdefault(slug, []).append(path)
-    for slug, rivals in claims.items():
-        first, *losers = sorted(rivals, key=_precedence)
-        found.relative[slug] = first
-        for path in losers:
-            name = f"./{path}" if path in claims else path
-            found.shadowed[name] = slug
-    for name in found.shadowed:
-        found.relative[name] = name.removeprefix("./")
-    found.hidden = {slug for slug, path in found.relative.items() if is_hidden(path)}
 
 
 def _precedence(path: str) -> tuple[bool, int, str]:
