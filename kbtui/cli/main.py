@@ -76,13 +76,21 @@ def _run(words: list[str]) -> int:
         near = get_close_matches(name, COMMANDS, n=1)
         raise UsageError(
             f"there is no command {words[0]!r}",
-            hint=f"did you mean `kbtui {near[0]}`?" if near else "`kbtui --help` lists the commands",
+            hint=f"did you mean `kbtui {near[0]}`?"
+            if near
+            else "`kbtui --help` lists the commands",
         )
     module = import_module(f"kbtui.cli.{COMMANDS[name][0]}")
     from kbtui.cli.parser import Parser
 
     parser = Parser(prog=f"kbtui {name}", description=module.__doc__)
-    parser.add_argument("-w", "--workspace", metavar="PATH", default=workspace, help="the workspace (default: the nearest one)")
+    parser.add_argument(
+        "-w",
+        "--workspace",
+        metavar="PATH",
+        default=workspace,
+        help="the workspace (default: the nearest one)",
+    )
     module.configure(parser)
     args = parser.parse_args(words[1:])
     try:
@@ -113,7 +121,11 @@ def _help() -> str:
         "commands:",
     ]
     lines += [f"  {name:<14}{what}" for name, (_, what) in COMMANDS.items()]
-    lines += ["", "`kbtui COMMAND --help` explains one. Exit codes: 0 done, 1 nothing found,", "2 usage or configuration, 3 workspace or index, 130 interrupted."]
+    lines += [
+        "",
+        "`kbtui COMMAND --help` explains one. Exit codes: 0 done, 1 nothing found,",
+        "2 usage or configuration, 3 workspace or index, 130 interrupted.",
+    ]
     return "\n".join(lines) + "\n"
 
 

@@ -13,7 +13,9 @@ from kbtui.errors import KbtuiError
 def is_plain(stream: Any = None) -> bool:
     """Whether to print without colours: `NO_COLOR`, `TERM=dumb` or no terminal."""
     stream = stream or sys.stdout
-    return bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb" or not stream.isatty()
+    return (
+        bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb" or not stream.isatty()
+    )
 
 
 def emit(text: str) -> None:

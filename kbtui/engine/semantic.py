@@ -10,6 +10,7 @@ import contextlib
 import os
 import threading
 import time
+import traceback
 from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import KbtuiError
@@ -87,7 +88,7 @@ class Semantic:
         if embedder is None or store is None:
             return []
         vector = embedder.encode_query(text)[0]
-        return store.search(vector.tolist(), condition(**narrowing), limit)
+        return store.search(vector.tolist(), condition(**narrowing), limit, per_entry)
 
     def _run(self) -> None:
         with contextlib.suppress(OSError, AttributeError):
@@ -107,6 +108,7 @@ class Semantic:
         except Exception as error:
             self.reason = f"the vectors failed: {type(error).__name__}"
             self._log(f"no semantic search: {type(error).__name__}: {error}")
+            self._log(traceback.format_exc())
         self.left = 0 if self.left is None else self.left
         self.busy = False
         self.warm.set()

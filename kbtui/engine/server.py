@@ -230,7 +230,8 @@ class Server:
         return {"done": finished, "progress": self._progress, **self._readiness()}
 
     async def _op_semantic(self, client: _Client, request: dict[str, Any]) -> dict[str, Any]:
-        """The semantic leg of a question: `text`, `narrowing`, `limit`, `generation`, `wait`."""
+        """The semantic leg of a question: `text`, `narrowing`, `limit`, `per_entry`,
+        `generation`, `wait`."""
         wait = _seconds(request.get("wait"), 0.0)
         if self._semantic.reason is not None and wait and not self._semantic.warm.is_set():
             await _wait(self._semantic.warm, wait)
@@ -244,6 +245,7 @@ class Server:
             str(request["text"]),
             _narrowing(request.get("narrowing")),
             max(1, min(1000, int(request.get("limit", 100)))),
+            max(1, min(1000, int(request.get("per_entry", 3)))),
         )
         return {"ranked": ranked, "left": self._semantic.left}
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from zlib import crc32
 
 import tantivy
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     from kbtui.index.records import Chunk, Entry
 
-VERSION = 4
+VERSION = 5
 """Part of the generation's fingerprint: change it with the schema or the analyzers."""
 
 CONTEXT_CHARACTERS = 600
@@ -35,6 +36,8 @@ def schema() -> Any:
     """The fields of a chunk's document; texts are in the catalog, not stored here."""
     builder = tantivy.SchemaBuilder()
     builder.add_unsigned_field("chunk", fast=True)
+    # Which chunks are of one entry, without reading the catalog for each.
+    builder.add_unsigned_field("owner", fast=True)
     builder.add_text_field("entry", tokenizer_name="raw", index_option="basic")
     builder.add_text_field("body", tokenizer_name=_STEMMED, index_option="position")
     builder.add_text_field("context", tokenizer_name=_STEMMED, index_option="freq")
@@ -141,6 +144,7 @@ def _document(entry: Entry, chunks: list[Chunk], position: int, chunk: Chunk) ->
     document = tantivy.Document()
     body = _clean(chunk.text)
     document.add_unsigned("chunk", chunk.number)
+    document.add_unsigned("owner", crc32(entry.id.encode("utf-8", "surrogatepass")))
     document.add_text("entry", entry.id)
     document.add_text("body", body)
     document.add_text("title", _clean(entry.title))

@@ -8,6 +8,7 @@ catalog: `missing` and `surplus` say what differs, and writing is in batches.
 from __future__ import annotations
 
 import os
+from collections import Counter
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +35,8 @@ ANN_ROWS = 10_000
 (design, "Processes")."""
 
 FRAGMENTS_MOST = 24
+OVERFETCH = 5
+"""How many times the limit is looked at before an entry's surplus chunks are left out."""
 
 
 class VectorStore:
@@ -98,8 +101,13 @@ class VectorStore:
             part = ", ".join(str(int(number)) for number in held[at : at + 2000])
             self._table.delete(f"number IN ({part})")
 
-    def search(self, vector: Sequence[float], where: str, limit: int) -> list[tuple[int, float]]:
-        """The nearest chunks with their cosine similarity, best first; ties by number."""
+    def search(
+        self, vector: Sequence[float], where: str, limit: int, per_entry: int
+    ) -> list[tuple[int, float]]:
+        """The nearest chunks with their cosine similarity, best first; ties by number.
+
+        At most `per_entry` chunks of one entry, so that a long one does not fill the leg.
+        """
         query = self._table.search(list(vector), vector_column_name="vector").distance_type(
             "cosine"
         )
@@ -107,15 +115,19 @@ class VectorStore:
             query = query.nprobes(1)
         if where:
             query = query.where(where, prefilter=True)
-        found = query.select(["number", "_distance"]).limit(limit).to_list()
-        return sorted(
-            ((int(row["number"]), 1.0 - float(row["_distance"])) for row in found),
-            key=lambda hit: (-hit[1], hit[0]),
-        )
+        found = query.select(["number", "entry", "_distance"]).limit(limit * OVERFETCH).to_list()
+        found.sort(key=lambda row: (row["_distance"], row["number"]))
+        seen: Counter[str] = Counter()
+        kept = []
+        for row in found:
+            seen[row["entry"]] += 1
+            if seen[row["entry"]] <= per_entry:
+                kept.append((int(row["number"]), 1.0 - float(row["_distance"])))
+        return kept[:limit]
 
     def tidy(self, *, force: bool = False) -> None:
         """Keep the table compact: join fragments, drop old versions, index from `ANN_ROWS`."""
-        fragments = self._table.stats().fragment_stats.num_fragments
+        fragments = self._table.stats()["fragment_stats"]["num_fragments"]
         if not force and fragments <= FRAGMENTS_MOST:
             return
         self._table.optimize(cleanup_older_than=timedelta(minutes=10))

@@ -48,7 +48,7 @@ class Library:
         self.settings = settings
         self._lock = threading.RLock()
         self._reader: IndexReader | None = None
-        self._client: EngineClient | None = None
+        self._idle: list[EngineClient] = []
         self._private: Path | None = None
         self.remark: str | None = None
 
@@ -58,9 +58,9 @@ class Library:
             if self._reader is not None:
                 self._reader.close()
                 self._reader = None
-            if self._client is not None:
-                self._client.close()
-                self._client = None
+            for client in self._idle:
+                client.close()
+            self._idle.clear()
             if self._private is not None:
                 import shutil
 
@@ -101,6 +101,35 @@ class Library:
         from kbtui.conversations import find_conversation, load_conversation
 
         return load_conversation(find_conversation(self.workspace, conversation))
+
+    # references
+
+    def resolve(self, text: str) -> Ref:
+        """A reference as typed: topics by id or title, slugs as they exist. Raises `UsageError`."""
+        from kbtui.refs import parse_ref
+
+        knowledge = None
+
+        def exists(topic: str, slug: str) -> bool:
+            nonlocal knowledge
+            knowledge = knowledge or self.knowledge()
+            return knowledge.find(topic, slug) is not None
+
+        return parse_ref(text, exists)
+
+    def subject(self, ref: Ref) -> Subject:
+        """The subject that a reference names; raises `NothingFound`, also for a disabled one."""
+        from kbtui.errors import NothingFound
+
+        knowledge = self.knowledge()
+        topic = knowledge.resolve_topic(ref.topic or "")
+        found = knowledge.find(topic.id, ref.slug or "")
+        if found is None or found.disabled:
+            raise NothingFound(
+                f"the topic {topic.id!r} has no subject {ref.slug!r}",
+                hint=f"`kbtui learn {topic.id}` lists what there is",
+            )
+        return found
 
     # the index
 
@@ -200,6 +229,7 @@ class Library:
                 text=text,
                 narrowing=narrowing,
                 limit=DEPTH,
+                per_entry=question.per_entry,
                 generation=generation,
                 wait=wait,
                 timeout=wait + 10.0,
@@ -265,20 +295,27 @@ class Library:
         return connect(self.workspace, start=start)
 
     def _request(self, op: str, *, timeout: float, **arguments: Any) -> dict[str, Any]:
-        """Ask the engine over the shared connection; once more when it had just gone."""
-        with self._lock:
-            for attempt in (1, 2):
-                try:
-                    if self._client is None:
-                        self._client = self.engine()
-                    return self._client.request(op, timeout=timeout, **arguments)
-                except EngineUnavailable:
-                    if self._client is not None:
-                        self._client.close()
-                    lost, self._client = self._client, None
-                    if attempt == 2 or lost is None:
-                        raise
-        raise AssertionError("unreachable")
+        """Ask the engine; once more when it had just gone.
+
+        Each call has a connection to itself meanwhile: a question never waits for another's.
+        """
+        for _ in range(2):
+            with self._lock:
+                client = self._idle.pop() if self._idle else None
+            fresh = client is None
+            try:
+                client = client or self.engine()
+                found = client.request(op, timeout=timeout, **arguments)
+            except EngineUnavailable:
+                if client is not None:
+                    client.close()
+                if fresh:
+                    raise
+                continue
+            with self._lock:
+                self._idle.append(client)
+            return found
+        raise EngineUnavailable("the engine went away twice")
 
     def listen(self, hear: Callable[[dict[str, Any]], None]) -> Callable[[], None]:
         """Call `hear` from a thread with each of the engine's messages; returns how to stop.

@@ -6,6 +6,7 @@ neighbours, the title, and the `code` field of identifiers (stack, section 7).
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import tantivy
@@ -22,6 +23,8 @@ WEIGHTS = {"body": 1.0, "context": 1.0, "title": 0.75}
 CODE_WEIGHT = 1.0
 FUNCTION_WORD_WEIGHT = 0.3
 PREFIX_TERMS = 32
+OVERFETCH = 5
+"""How many times the limit is looked at before an entry's surplus chunks are left out."""
 
 FUNCTION_WORDS = frozenset(
     """a about after all also am an and any are as at be because been before being but by can could
@@ -38,7 +41,10 @@ Ranked = list[tuple[int, float]]
 
 
 def lexical_leg(reader: IndexReader, query: Query, question: Question, limit: int) -> Ranked:
-    """The best chunks by keywords; ties by chunk number."""
+    """The best chunks by keywords; ties by chunk number.
+
+    At most `per_entry` chunks of one entry, so that a long one does not fill the leg.
+    """
     found: list[tuple[int, float]] = []
     for hidden in (False, True) if question.hidden else (False,):
         index = reader.lexical(hidden=hidden)
@@ -48,13 +54,19 @@ def lexical_leg(reader: IndexReader, query: Query, question: Question, limit: in
         built = _Builder(index.schema, searcher, reader.language).build(query, question)
         if built is None:
             return []
-        hits = searcher.search(built, limit=limit, count=False).hits
-        numbers = searcher.fast_field_values("chunk", [address for _, address in hits])
-        found += [
-            (int(number), float(score))
-            for number, (score, _) in zip(numbers, hits, strict=True)
-            if number is not None
+        hits = searcher.search(built, limit=limit * OVERFETCH, count=False).hits
+        addresses = [address for _, address in hits]
+        numbers = searcher.fast_field_values("chunk", addresses)
+        owners = searcher.fast_field_values("owner", addresses)
+        rows = [
+            (int(number or 0), float(score), owner)
+            for number, owner, (score, _) in zip(numbers, owners, hits, strict=True)
         ]
+        seen: Counter[object] = Counter()
+        for number, score, owner in sorted(rows, key=lambda row: (-row[1], row[0])):
+            seen[owner] += 1
+            if seen[owner] <= question.per_entry:
+                found.append((number, score))
     return sorted(found, key=lambda hit: (-hit[1], hit[0]))[:limit]
 
 

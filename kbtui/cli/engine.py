@@ -1,0 +1,65 @@
+"""Show or stop the engine, the process that keeps the index up to date."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kbtui.cli.output import emit_json, note
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+
+
+def configure(parser: ArgumentParser) -> None:
+    """The arguments of `kbtui engine`."""
+    parser.add_argument("action", choices=["status", "stop"], nargs="?", default="status")
+    parser.add_argument("--json", action="store_true", help="the state as JSON")
+
+
+def run(args: Namespace) -> int:
+    """Ask the running engine; never starts one. 1 when none runs."""
+    from kbtui.errors import EngineUnavailable
+    from kbtui.library import open_workspace
+
+    library = open_workspace(args.workspace)
+    try:
+        engine = library.engine(start=False)
+    except EngineUnavailable:
+        if args.json:
+            emit_json({"running": False})
+        else:
+            note("no engine is running for this workspace")
+        return 1
+    if args.action == "stop":
+        pid = engine.pid
+        engine.request("stop")
+        _wait_until_gone(pid)
+        print(f"stopped engine {pid}")
+        return 0
+    state = engine.request("status")
+    if args.json:
+        emit_json({"running": True, **state})
+        return 0
+    print(f"engine {state['pid']}, version {state['version']}, for {state['root']}")
+    print(f"keywords: {'ready' if state['lexical'] else 'indexing'}")
+    if state["semantic"]:
+        left = state["left"]
+        print("vectors: ready" if not left else f"vectors: {left} chunks left")
+    else:
+        print(f"vectors: {state['reason']}")
+    if state["error"]:
+        print(f"the last refresh failed: {state['error']}")
+    return 0
+
+
+def _wait_until_gone(pid: int) -> None:
+    import os
+    import time
+
+    end = time.monotonic() + 15
+    while time.monotonic() < end:
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return
+        time.sleep(0.02)

@@ -1,0 +1,144 @@
+"""Search subjects and conversations.
+
+Words find what has most of them; "a phrase" must be there; -word must not.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from kbtui.cli.output import emit_json, is_plain, note
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+    from datetime import datetime
+
+    from kbtui.search.records import Answer, Hit, Question
+
+
+def configure(parser: ArgumentParser) -> None:
+    """The arguments of `kbtui search` (decisions D)."""
+    add = parser.add_argument
+    add("query", nargs="+", metavar="QUERY", help="what to look for")
+    add("--mode", choices=["hybrid", "lexical", "semantic"], default="hybrid")
+    add("--in", dest="kinds", choices=["subjects", "conversations"], help="only these")
+    add("--type", dest="types", metavar="T,…", help="only entries of these types")
+    add("--topic", dest="topics", action="append", default=[], metavar="ID", help="only this topic")
+    add("--since", metavar="DATE", help="from this day or time on (2026-11-01, 3d, 2w)")
+    add("--until", metavar="DATE", help="before this day or time")
+    add(
+        "--role",
+        dest="roles",
+        action="append",
+        default=[],
+        metavar="ROLE",
+        help="only what this role said",
+    )
+    add(
+        "--tool",
+        dest="tools",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="only calls of this tool",
+    )
+    add("--archived", action="store_true", help="archived conversations too")
+    add("--hidden", action="store_true", help="hidden subjects too")
+    add("--limit", type=int, default=20, metavar="N", help="how many hits, 1 to 100 (20)")
+    add("--wait", type=float, default=10.0, metavar="S", help="seconds to wait for the model (10)")
+    add("--json", action="store_true", help="one JSON document")
+
+
+def run(args: Namespace) -> int:
+    """Search; 0 when something was found, 1 when nothing was."""
+    from kbtui.library import open_workspace
+
+    library = open_workspace(args.workspace)
+    answer = library.search(_question(args), wait=max(0.0, args.wait))
+    library.close()
+    if args.json:
+        emit_json(answer.as_json())
+    else:
+        _print(answer)
+    return 0 if answer.hits else 1
+
+
+def _question(args: Namespace) -> Question:
+    from kbtui.search.records import Question
+
+    kinds = {"subjects": ("subject",), "conversations": ("conversation",)}
+    return Question(
+        query=" ".join(args.query),
+        mode=args.mode,
+        kinds=kinds.get(args.kinds, ("subject", "conversation")),  # type: ignore[arg-type]
+        types=tuple(part for part in (args.types or "").split(",") if part),
+        topics=tuple(args.topics),
+        roles=tuple(args.roles),
+        tools=tuple(args.tools),
+        since=_moment(args.since, "--since"),
+        until=_moment(args.until, "--until"),
+        archived=args.archived,
+        hidden=args.hidden,
+        limit=args.limit,
+    )
+
+
+def _moment(text: str | None, option: str) -> datetime | None:
+    """A day, a time or an age such as `3d`; local time where no zone is named."""
+    if not text:
+        return None
+    import re
+    from datetime import UTC, datetime, timedelta
+
+    from kbtui.errors import UsageError
+
+    if match := re.fullmatch(r"(\d{1,6})([hdwmy])", text):
+        hours = {"h": 1, "d": 24, "w": 168, "m": 730, "y": 8766}[match[2]]
+        return datetime.now(UTC) - timedelta(hours=int(match[1]) * hours)
+    try:
+        return datetime.fromisoformat(text).astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise UsageError(
+            f"{text!r} is not a date",
+            where=option,
+            hint="write 2026-11-01, 2026-11-01T14:00 or an age such as 12h, 3d, 2w, 6m, 1y",
+        ) from None
+
+
+def _print(answer: Answer) -> None:
+    if answer.degraded:
+        note(answer.degraded)
+    plain = is_plain()
+    for hit in answer.hits:
+        sys.stdout.write(_shown(hit, plain=plain) + "\n")
+    if not answer.hits:
+        note(f"nothing found for {answer.query!r}")
+
+
+def _shown(hit: Hit, *, plain: bool) -> str:
+    """Reference and title, then the text around the first match."""
+    from kbtui.text import one_line, safe
+
+    bold, mark, dim, off = (
+        ("", "", "", "") if plain else ("\x1b[1m", "\x1b[33m", "\x1b[2m", "\x1b[0m")
+    )
+    who = f" · {hit.role}" if hit.role else ""
+    head = f"{bold}{safe(hit.ref)}{off}  {one_line(hit.title)}{dim}{who}{off}"
+    start = max(0, (hit.matches[0][0] if hit.matches else 0) - 60)
+    end = start + 240
+    parts, at = [], start
+    for first, last in hit.matches:
+        if first >= end or first < at:
+            continue
+        parts += [_flat(hit.text[at:first]), mark, _flat(hit.text[first:last]), off]
+        at = last
+    parts.append(_flat(hit.text[at:end]))
+    body = "".join(parts).strip()
+    return f"{head}\n    {'…' if start else ''}{body}{'…' if len(hit.text) > end else ''}"
+
+
+def _flat(text: str) -> str:
+    from kbtui.text import safe
+
+    return " ".join(safe(text).replace("\t", " ").split("\n"))
