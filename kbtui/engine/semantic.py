@@ -80,7 +80,9 @@ class Semantic:
 
     _open: Path | None = None
 
-    def ask(self, text: str, narrowing: dict[str, Any], limit: int) -> list[tuple[int, float]]:
+    def ask(
+        self, text: str, narrowing: dict[str, Any], limit: int, per_entry: int
+    ) -> list[tuple[int, float]]:
         """The nearest chunks; call only when `reason` is None. From any thread."""
         from kbtui.index.vectors import condition
 
