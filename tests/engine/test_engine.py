@@ -1,0 +1,298 @@
+"""The engine: one a workspace, started on demand, true to the files, gone when idle."""
+
+import os
+import signal
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from support import Builder, asked, content_of, said
+
+from kbtui.engine import EngineClient, connect
+from kbtui.engine.places import announced, socket_path
+from kbtui.errors import EngineUnavailable
+from kbtui.index import Index
+from kbtui.library import Library
+from kbtui.search import Question
+from kbtui.workspace import Settings, load_settings
+
+
+@pytest.fixture
+def built(workspace_root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Builder]:
+    # Without a model an engine is up in a moment; the model has tests of its own.
+    monkeypatch.setenv("KBTUI_MODEL", "off")
+    builder = Builder(workspace_root)
+    builder.topics(guide={})
+    builder.subject("guide/start.md", "# Start\n\nThe aardvark is awake.\n")
+    builder.conversation(1, [[asked("Where is the badger?"), said("In its sett.")]], title="Badgers")
+    yield builder
+    end_engine(builder)
+
+
+def end_engine(builder: Builder) -> None:
+    """End this test's engine by its id, and see that it is gone."""
+    found = announced(builder.workspace)
+    if not found:
+        return
+    try:
+        process = psutil.Process(found["pid"])
+        process.terminate()
+        process.wait(15)
+    except psutil.NoSuchProcess:
+        return
+
+
+def until(condition: Callable[[], Any], seconds: float = 20.0) -> Any:
+    end = time.monotonic() + seconds
+    while not (value := condition()):
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.02)
+    return value
+
+
+def library(builder: Builder) -> Library:
+    return Library(builder.workspace, load_settings())
+
+
+def refs(lib: Library, query: str) -> list[str]:
+    return [hit.ref for hit in lib.lexical(Question(query, mode="lexical")).hits]
+
+
+def test_ten_clients_at_once_get_one_engine(built: Builder) -> None:
+    with ThreadPoolExecutor(10) as pool:
+        clients = list(pool.map(lambda _: connect(built.workspace), range(10)))
+    assert len({client.pid for client in clients}) == 1
+    running = [
+        process
+        for process in psutil.process_iter(["cmdline"])
+        if process.info["cmdline"] and str(built.root) == process.info["cmdline"][-1]
+    ]
+    assert len(running) == 1
+
+
+def test_a_search_without_an_index_starts_the_engine_and_answers(built: Builder) -> None:
+    lib = library(built)
+    answer = lib.search(Question("aardvark", mode="lexical"))
+    assert [hit.ref for hit in answer.hits] == ["guide/start:1-3"]
+
+
+def test_without_a_model_hybrid_answers_with_keywords_and_says_so(built: Builder) -> None:
+    answer = library(built).search(Question("badger"), wait=5)
+    assert answer.hits[0].ref == "jp-c17800000001:1"
+    assert "keywords only" in (answer.degraded or "")
+    assert "switched off" in (answer.degraded or "")
+
+
+def test_what_changes_is_told_and_found(built: Builder) -> None:
+    lib = library(built)
+    heard: list[dict[str, Any]] = []
+    stop = lib.listen(heard.append)
+    until(lambda: any(event.get("lexical") for event in heard))
+
+    def changed(reference: str) -> bool:
+        return any(
+            reference in event.get("subjects", []) or reference in event.get("conversations", [])
+            for event in heard
+            if event["event"] == "changed"
+        )
+
+    built.subject("guide/new.md", "# New\n\nThe capybara swims.\n")
+    until(lambda: changed("guide/new"))
+    assert refs(lib, "capybara") == ["guide/new:1-3"]
+    built.subject("guide/new.md", "# New\n\nThe dolphin swims.\n")
+    until(lambda: refs(lib, "dolphin"))
+    assert refs(lib, "capybara") == []
+    (built.root / "docs/guide/new.md").rename(built.root / "docs/guide/newer.md")
+    until(lambda: refs(lib, "dolphin") == ["guide/newer:1-3"])
+    (built.root / "docs/guide/newer.md").unlink()
+    until(lambda: not refs(lib, "dolphin"))
+    built.conversation(2, [[asked("And the echidna?"), said("It digs.")]])
+    until(lambda: changed(17800000002))  # type: ignore[arg-type]
+    assert refs(lib, "echidna")[0] == "jp-c17800000002:1"
+    heard.clear()
+    built.topics(guide={"disabled": ["start"]}, extra={})
+    until(lambda: any(event["event"] == "changed" and event["knowledge"] for event in heard))
+    assert refs(lib, "aardvark") == []
+    built.subject("extra/deep/er/one.md", "The fennec listens.\n")
+    until(lambda: refs(lib, "fennec"))
+    stop()
+
+
+def test_a_topic_directory_that_is_removed_and_made_again_is_watched_again(built: Builder) -> None:
+    import shutil
+
+    lib = library(built)
+    lib.current()
+    shutil.rmtree(built.root / "docs/guide")
+    until(lambda: not refs(lib, "aardvark"))
+    built.subject("guide/start.md", "# Start\n\nThe aardvark is back.\n")
+    until(lambda: refs(lib, "aardvark"))
+    built.subject("guide/start.md", "# Start\n\nThe gnu is here.\n")
+    until(lambda: refs(lib, "gnu"))
+
+
+@pytest.mark.parametrize("moment", [0.0, 0.05, 0.2, 0.6])
+def test_killed_at_any_moment_the_next_engine_repairs(
+    built: Builder, moment: float, tmp_path: Path
+) -> None:
+    for number in range(60):
+        built.subject(f"guide/s{number}.md", f"# S{number}\n\n" + f"word{number} and more. " * 40)
+    engine = connect(built.workspace)
+    time.sleep(moment)
+    os.kill(engine.pid, signal.SIGKILL)
+    psutil.wait_procs([psutil.Process(engine.pid)] if psutil.pid_exists(engine.pid) else [], 5)
+    built.subject("guide/s3.md", "# S3\n\nrewritten after the kill\n")
+    lib = library(built)
+    until(lambda: lib.engine().request("refresh", wait=10)["done"])
+    assert lib.engine().pid != engine.pid
+    end_engine(built)
+    index = Index(built.workspace, Settings(model="off"), cache_dir=tmp_path / "fresh")
+    index.refresh()
+    index.close()
+    assert content_of(built.workspace.cache_dir) == content_of(tmp_path / "fresh")
+
+
+def test_an_engine_without_clients_goes_away_and_leaves_nothing(
+    built: Builder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KBTUI_ENGINE_IDLE", "0.3")
+    engine = connect(built.workspace)
+    pid = engine.pid
+    place = socket_path(built.workspace)
+    assert place.exists()
+    engine.close()
+    until(lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == "zombie")
+    until(lambda: not place.exists())
+    assert announced(built.workspace) is None
+
+
+def test_a_deleted_cache_does_not_give_two_engines(built: Builder) -> None:
+    import shutil
+
+    first = connect(built.workspace)
+    shutil.rmtree(built.workspace.cache_dir)
+    until(lambda: not psutil.pid_exists(first.pid) or psutil.Process(first.pid).status() == "zombie")
+    lib = library(built)
+    until(lambda: refs(lib, "aardvark"))
+    assert lib.engine().pid != first.pid
+
+
+def raw(builder: Builder) -> socket.socket:
+    found = announced(builder.workspace)
+    assert found
+    plug = socket.socket(socket.AF_UNIX)
+    plug.settimeout(10)
+    plug.connect(found["socket"])
+    return plug
+
+
+@pytest.mark.parametrize(
+    "junk",
+    [
+        b"",
+        b"GET / HTTP/1.1\r\n\r\n",
+        struct.pack(">I", 0xFFFFFFFF),
+        struct.pack(">I", 5) + b"hello",
+        struct.pack(">I", 2) + b"[]",
+        struct.pack(">I", 60_000) + b"[" * 60_000,
+        struct.pack(">I", 40) + b'{"hello": "kbtui", "protocol": "many"}  ',
+    ],
+    ids=["nothing", "http", "huge", "no json", "no object", "deep", "protocol"],
+)
+def test_a_client_that_talks_nonsense_hurts_nobody(built: Builder, junk: bytes) -> None:
+    engine = connect(built.workspace)
+    plug = raw(built)
+    plug.sendall(junk)
+    plug.shutdown(socket.SHUT_WR)
+    with plug:
+        while plug.recv(4096):
+            pass
+    assert engine.request("status")["pid"] == engine.pid
+
+
+def test_a_client_that_does_not_read_is_let_go_and_others_are_served(built: Builder) -> None:
+    engine = connect(built.workspace)
+    silent = raw(built)
+    body = b'{"hello":"kbtui","protocol":1,"version":"0"}'
+    silent.sendall(struct.pack(">I", len(body)) + body)
+    ask = b'{"id":1,"op":"status"}'
+    silent.settimeout(0.5)
+
+    def flood() -> None:
+        try:
+            for _ in range(200_000):
+                silent.sendall((struct.pack(">I", len(ask)) + ask) * 50)
+        except OSError:
+            pass
+
+    thread = threading.Thread(target=flood, daemon=True)
+    thread.start()
+    for _ in range(20):
+        assert engine.request("status", timeout=10)["pid"] == engine.pid
+    silent.close()
+    thread.join(10)
+
+
+def test_an_unknown_operation_and_bad_arguments_are_errors_not_ends(built: Builder) -> None:
+    engine = connect(built.workspace)
+    with pytest.raises(EngineUnavailable, match="no operation"):
+        engine.request("explode")
+    with pytest.raises(EngineUnavailable):
+        engine.request("semantic", text=1, narrowing=[1], generation=None, wait="x")
+    assert engine.request("status")["pid"] == engine.pid
+
+
+def test_a_newer_client_has_an_older_engine_make_way(built: Builder) -> None:
+    engine = connect(built.workspace)
+    plug = raw(built)
+    body = b'{"hello":"kbtui","protocol":99,"version":"9.9"}'
+    plug.sendall(struct.pack(">I", len(body)) + body)
+    until(lambda: not psutil.pid_exists(engine.pid) or psutil.Process(engine.pid).status() == "zombie")
+    plug.close()
+
+
+def test_the_socket_is_this_users_alone(built: Builder) -> None:
+    connect(built.workspace)
+    place = socket_path(built.workspace)
+    assert place.parent.stat().st_mode & 0o077 == 0
+    assert place.stat().st_mode & 0o077 == 0
+
+
+def test_a_working_directory_supplies_no_modules(built: Builder, monkeypatch: pytest.MonkeyPatch) -> None:
+    (built.root / "kbtui.py").write_text("raise SystemExit('hijacked')")
+    (built.root / "json.py").write_text("raise SystemExit('hijacked')")
+    monkeypatch.chdir(built.root)
+    monkeypatch.setenv("PYTHONPATH", str(built.root))
+    assert connect(built.workspace).pid
+
+
+def test_a_read_only_cache_means_a_private_index_and_a_remark(
+    built: Builder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Root writes anywhere, so the refusal is made by a file where the directory should be.
+    cache = built.workspace.cache_dir
+    cache.parent.mkdir(parents=True, exist_ok=True)
+    cache.write_text("in the way")
+    lib = library(built)
+    answer = lib.search(Question("aardvark", mode="lexical"))
+    assert [hit.ref for hit in answer.hits] == ["guide/start:1-3"]
+    assert "private index" in (answer.degraded or "")
+    lib.close()
+    cache.unlink()
+
+
+def test_clients_with_another_runtime_directory_find_the_engine(
+    built: Builder, monkeypatch: pytest.MonkeyPatch, home: Path
+) -> None:
+    first = connect(built.workspace)
+    (home / "run2").mkdir(mode=0o700)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(home / "run2"))
+    second: EngineClient = connect(built.workspace)
+    assert second.pid == first.pid

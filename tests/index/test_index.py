@@ -1,0 +1,262 @@
+"""The index follows the files, whatever happens to them or to it."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+from support import Builder, asked, called, content_of, said
+
+from kbtui.index import Index, IndexReader, generation
+from kbtui.index.writer import Changes
+from kbtui.search import Question
+from kbtui.search.answer import answer
+from kbtui.workspace import Settings
+
+
+@pytest.fixture
+def built(workspace_root: Path) -> Builder:
+    builder = Builder(workspace_root)
+    builder.topics(guide={}, notes={"disabled": ["secret"]})
+    builder.subject("guide/start.md", "# Getting started\n\nInstall the program with one command.\n")
+    builder.subject("guide/.inner.md", "# Inner\n\nThe hidden handshake of zebras.\n")
+    builder.subject("notes/lancedb.md", "# LanceDB\n\nFragments pile up without compaction.\n")
+    builder.subject("notes/secret.md", "# Secret\n\nThe zebras must not be found.\n")
+    builder.conversation(
+        1,
+        [
+            [asked("How do I keep fragments low?"), *called("a", "learn", "…", topic="notes", subjects="lancedb"), said("Call optimize now and then.")],
+            [asked("And what of zebras?"), said("They have stripes.")],
+        ],
+        title="Fragments",
+    )
+    builder.conversation(2, [[asked("An archived matter"), said("Old giraffes.")]], archived=True)
+    return builder
+
+
+def refresh(builder: Builder, **options: object) -> Changes:
+    index = Index(builder.workspace, Settings(), **options)  # type: ignore[arg-type]
+    try:
+        return index.refresh()
+    finally:
+        index.close()
+
+
+def found(builder: Builder, query: str, **options: object) -> list[str]:
+    reader = IndexReader(builder.workspace.cache_dir)
+    hits = answer(builder.workspace, reader, Question(query, mode="lexical", **options)).hits  # type: ignore[arg-type]
+    reader.close()
+    return [hit.ref for hit in hits]
+
+
+def test_subjects_and_conversations_are_found_by_their_words(built: Builder) -> None:
+    refresh(built)
+    assert found(built, "install program") == ["guide/start:1-3"]
+    assert found(built, "fragments compaction")[0] == "notes/lancedb:1-3"
+    assert "jp-c17800000001:1" in found(built, "optimize")
+
+
+def test_hidden_subjects_are_found_only_when_asked_for_and_disabled_never(built: Builder) -> None:
+    refresh(built)
+    # The first hit has the word; what follows stands beside it in the same conversation.
+    assert found(built, "zebras")[0] == "jp-c17800000001:2"
+    assert {ref.partition(":")[0] for ref in found(built, "zebras")} == {"jp-c17800000001"}
+    assert "guide/inner:1-3" in found(built, "zebras", hidden=True)
+    assert not [ref for ref in found(built, "zebras", hidden=True) if ref.startswith("notes/secret")]
+
+
+def test_archived_conversations_are_found_only_when_asked_for(built: Builder) -> None:
+    refresh(built)
+    assert found(built, "giraffes") == []
+    assert found(built, "giraffes", archived=True)[0] == "jp-c17800000002:1"
+
+
+def test_scores_of_visible_hits_do_not_move_when_hidden_subjects_are_added(built: Builder) -> None:
+    refresh(built)
+    reader = IndexReader(built.workspace.cache_dir)
+    before = [(hit.ref, hit.score) for hit in answer(built.workspace, reader, Question("zebras stripes", mode="lexical")).hits]
+    for number in range(20):
+        built.subject(f"guide/.hidden{number}.md", "zebras stripes zebras\n")
+    refresh(built)
+    after = [(hit.ref, hit.score) for hit in answer(built.workspace, reader, Question("zebras stripes", mode="lexical")).hits]
+    assert before == after
+
+
+def test_nothing_changed_means_nothing_written(built: Builder) -> None:
+    assert refresh(built)
+    assert not refresh(built)
+
+
+@pytest.mark.parametrize("change", ["edit", "add", "rename", "delete", "disable", "archive", "retitle"])
+def test_every_change_gives_what_a_fresh_build_gives(built: Builder, change: str, tmp_path: Path) -> None:
+    refresh(built)
+    conversations = built.root / ".jp" / "conversations"
+    if change == "edit":
+        built.subject("guide/start.md", "# Getting started\n\nInstall it with two commands.\n\nThen run.\n")
+    elif change == "add":
+        built.subject("guide/deep/new.toml", 'key = "value of a new file"\n')
+    elif change == "rename":
+        (built.root / "docs/guide/start.md").rename(built.root / "docs/guide/begin.md")
+    elif change == "delete":
+        (built.root / "docs/notes/lancedb.md").unlink()
+    elif change == "disable":
+        built.topics(guide={"disabled": ["start"]}, notes={"enable": False})
+    elif change == "archive":
+        shutil.move(conversations / "17800000001", conversations / ".archive" / "17800000001")
+    elif change == "retitle":
+        (conversations / "17800000001").rename(conversations / "17800000001-other-title")
+    assert refresh(built)
+    fresh = tmp_path / "fresh"
+    refresh(built, cache_dir=fresh)
+    assert content_of(built.workspace.cache_dir) == content_of(fresh)
+
+
+def test_an_edit_keeps_the_numbers_of_unchanged_chunks(built: Builder) -> None:
+    text = "\n\n".join(f"# Part {n}\n\n" + f"sentence {n} says something. " * 20 for n in range(12))
+    built.subject("guide/long.md", text)
+    refresh(built)
+    before = numbers(built)
+    built.subject("guide/long.md", text.replace("sentence 5 says", "sentence five tells"))
+    refresh(built)
+    after = numbers(built)
+    assert len(before.keys() & after.keys()) >= len(before) - 2
+    assert all(after[key] == before[key] for key in before.keys() & after.keys())
+
+
+def numbers(builder: Builder) -> dict[str, int]:
+    from kbtui.index.catalog import Catalog
+
+    catalog = Catalog(IndexReader(builder.workspace.cache_dir).folder / "catalog.sqlite")
+    return {chunk.id: chunk.number for entry in catalog.all_entries() for chunk in catalog.chunks_of(entry.id)}
+
+
+def test_a_broken_conversation_is_an_entry_with_an_error_and_the_rest_is_indexed(built: Builder) -> None:
+    folder = built.conversation(3, [[asked("half of it")]])
+    (folder / "events.json").write_text('[{"timestamp": "2026-01-01 00:00:00.0", "type": "chat_req')
+    refresh(built)
+    entry = IndexReader(built.workspace.cache_dir).entries({"jp-c17800000003"})["jp-c17800000003"]
+    assert entry.error
+    assert found(built, "optimize")
+
+
+def test_an_unreadable_subject_is_an_entry_with_an_error(built: Builder) -> None:
+    (built.root / "docs/guide/picture.md").write_bytes(b"\x89PNG\0\0" + b"binary" * 10)
+    refresh(built)
+    reader = IndexReader(built.workspace.cache_dir)
+    from kbtui.index.identity import subject_id
+
+    identity = subject_id("guide", "picture")
+    assert "binary" in (reader.entries({identity})[identity].error or "")
+
+
+def test_another_language_makes_another_generation_that_takes_over(built: Builder) -> None:
+    refresh(built)
+    old = generation.current(built.workspace.cache_dir)
+    index = Index(built.workspace, Settings(language="german"))
+    assert generation.current(built.workspace.cache_dir) == old
+    index.refresh()
+    index.close()
+    new = generation.current(built.workspace.cache_dir)
+    assert new != old
+    assert not old.exists()  # type: ignore[union-attr]
+    assert found(built, "install program") == ["guide/start:1-3"]
+
+
+def test_a_rebuild_serves_the_old_generation_until_it_is_complete(built: Builder) -> None:
+    refresh(built)
+    reader = IndexReader(built.workspace.cache_dir)
+    index = Index(built.workspace, Settings(), rebuild=True)
+    assert not reader.moved()
+    index.refresh()
+    assert reader.moved()
+    index.close()
+
+
+@pytest.mark.parametrize("damage", ["catalog", "lexical", "hidden", "meta", "empty-catalog"])
+def test_a_damaged_index_is_made_anew(built: Builder, damage: str, tmp_path: Path) -> None:
+    refresh(built)
+    folder = IndexReader(built.workspace.cache_dir).folder
+    if damage == "catalog":
+        for name in ("catalog.sqlite", "catalog.sqlite-wal", "catalog.sqlite-shm"):
+            (folder / name).unlink(missing_ok=True)
+        (folder / "catalog.sqlite").write_bytes(b"not a database" * 1000)
+    elif damage == "empty-catalog":
+        (folder / "catalog.sqlite").unlink()
+    elif damage == "meta":
+        (folder / "lexical" / "meta.json").write_text("{")
+    else:
+        shutil.rmtree(folder / damage)
+    refresh(built)
+    refresh(built, cache_dir=tmp_path / "fresh")
+    assert content_of(built.workspace.cache_dir) == content_of(tmp_path / "fresh")
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from kbtui.index import Index
+from kbtui.index import catalog, lexical
+from kbtui.workspace import Settings, open_root
+
+where, count = sys.argv[2], int(sys.argv[3])
+left = {"count": count}
+
+def dying(kind, call):
+    def wrapped(*args, **kwargs):
+        if where == f"before-{kind}":
+            left["count"] -= 1
+            if left["count"] < 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+        result = call(*args, **kwargs)
+        if where == f"after-{kind}":
+            left["count"] -= 1
+            if left["count"] < 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+        return result
+    return wrapped
+
+catalog.Catalog.commit = dying("catalog", catalog.Catalog.commit)
+catalog.Catalog.put = dying("put", catalog.Catalog.put)
+lexical.LexicalWriter.commit = dying("lexical", lexical.LexicalWriter.commit)
+lexical.LexicalWriter.replace = dying("replace", lexical.LexicalWriter.replace)
+Index(open_root(Path(sys.argv[1])), Settings()).refresh()
+print("survived")
+"""
+
+
+@pytest.mark.parametrize(
+    "boundary",
+    [f"{side}-{kind}:{count}" for side in ("before", "after") for kind in ("catalog", "put", "lexical", "replace") for count in (0, 1, 2)],
+)
+def test_killed_at_a_write_boundary_the_next_start_repairs(built: Builder, boundary: str, tmp_path: Path) -> None:
+    refresh(built)
+    built.subject("guide/start.md", "# Getting started\n\nA wholly new text about okapis.\n")
+    built.subject("guide/.inner.md", "# Inner\n\nNo more handshakes.\n")
+    built.subject("guide/inner.md", "# Inner\n\nNow visible.\n")
+    (built.root / "docs/notes/lancedb.md").unlink()
+    built.conversation(1, [[asked("Rewritten from the start")]], title="Other")
+    where, _, count = boundary.partition(":")
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(KILLED), str(built.root), where, count],
+        capture_output=True,
+        env=os.environ.copy(),
+        check=False,
+    )
+    assert done.returncode == -signal.SIGKILL or b"survived" in done.stdout, done.stderr
+    refresh(built)
+    refresh(built, cache_dir=tmp_path / "fresh")
+    assert content_of(built.workspace.cache_dir) == content_of(tmp_path / "fresh")
+
+
+def test_a_second_writer_is_told_that_there_is_one(built: Builder) -> None:
+    from kbtui.errors import IndexUnavailable
+    from kbtui.index.lexical import LexicalWriter
+
+    index = Index(built.workspace, Settings())
+    with pytest.raises(IndexUnavailable, match="another process"):
+        LexicalWriter(index.folder / "lexical", "english")
+    index.close()

@@ -1,0 +1,159 @@
+"""Building real workspaces on disk for tests: topics, subjects, conversations as JP writes them."""
+
+import base64
+import hashlib
+import json
+import os
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from kbtui.workspace import Workspace, open_root
+
+FIRST_ID = 17_800_000_000
+
+
+def encoded(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+def stamp(moment: datetime) -> str:
+    return moment.strftime("%Y-%m-%d %H:%M:%S.0")
+
+
+class Builder:
+    """A workspace that a test fills."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        (root / ".jp").mkdir(parents=True, exist_ok=True)
+
+    @property
+    def workspace(self) -> Workspace:
+        return open_root(self.root)
+
+    def topics(self, **topics: Mapping[str, Any]) -> None:
+        """Write kb.toml: id -> fields; `subjects` defaults to `docs/<id>`."""
+        import tomli_w
+
+        tables = {name: {"subjects": f"docs/{name}", **fields} for name, fields in topics.items()}
+        for name, table in tables.items():
+            (self.root / str(table["subjects"])).mkdir(parents=True, exist_ok=True)
+            assert name
+        (self.root / ".jp" / "kb.toml").write_text(tomli_w.dumps({"kb": {"topic": tables}}))
+
+    def subject(self, path: str, text: str) -> Path:
+        """Write `docs/<path>` as editors do: a new file renamed over the old."""
+        target = self.root / "docs" / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        fresh = target.with_name(target.name + ".new~")
+        fresh.write_text(text)
+        fresh.replace(target)
+        return target
+
+    def conversation(
+        self,
+        number: int,
+        turns: Sequence[Sequence[dict[str, Any]]],
+        *,
+        title: str | None = None,
+        archived: bool = False,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> Path:
+        """Write conversation `FIRST_ID + number` with these turns of events."""
+        identity = FIRST_ID + number
+        start = datetime.fromtimestamp(identity / 10, UTC)
+        events: list[dict[str, Any]] = []
+        for turn in turns:
+            events.append({"timestamp": stamp(start), "type": "turn_start"})
+            for event in turn:
+                start += timedelta(seconds=1)
+                events.append({"timestamp": stamp(start), **event})
+        folder = self.root / ".jp" / "conversations"
+        if archived:
+            folder /= ".archive"
+        folder /= str(identity)
+        folder.mkdir(parents=True, exist_ok=True)
+        facts = {"last_activated_at": stamp(start), **(metadata or {})}
+        if title:
+            facts["title"] = title
+        write_json(folder / "metadata.json", facts)
+        write_json(folder / "base_config.json", {"assistant": {"name": "JP"}})
+        write_json(folder / "events.json", events)
+        return folder
+
+
+def write_json(path: Path, value: object) -> None:
+    """As JP writes: pretty, to a file beside it, renamed over the target."""
+    fresh = path.with_name(path.name + ".tmp")
+    fresh.write_text(json.dumps(value, indent=2) + "\n")
+    fresh.replace(path)
+
+
+def asked(text: str) -> dict[str, Any]:
+    return {"type": "chat_request", "content": text}
+
+
+def said(text: str) -> dict[str, Any]:
+    return {"type": "chat_response", "message": text}
+
+
+def called(identity: str, name: str, result: str, error: bool = False, **arguments: Any) -> list[dict[str, Any]]:
+    return [
+        {
+            "type": "tool_call_request",
+            "id": identity,
+            "name": name,
+            "arguments": {
+                key: encoded(value) if isinstance(value, str) else value
+                for key, value in arguments.items()
+            },
+        },
+        {"type": "tool_call_response", "id": identity, "content": encoded(result), "is_error": error},
+    ]
+
+
+def tree_hash(root: Path) -> str:
+    """Names, kinds, contents, sizes, modification times and links of everything below."""
+    digest = hashlib.sha256()
+    for path in sorted(root.rglob("*")):
+        status = path.lstat()
+        digest.update(f"{path.relative_to(root)}\0{status.st_mode}\0{status.st_mtime_ns}\0".encode())
+        if path.is_symlink():
+            digest.update(os.readlink(path).encode())
+        elif path.is_file():
+            digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def content_of(cache_dir: Path) -> dict[str, Any]:
+    """What an index holds, by content: comparable between two indexes of the same files."""
+    from kbtui.index import IndexReader
+    from kbtui.index.catalog import Catalog
+
+    reader = IndexReader(cache_dir)
+    catalog = Catalog(reader.folder / "catalog.sqlite")
+    found: dict[str, Any] = {"entries": {}, "lexical": {}}
+    for entry in catalog.all_entries():
+        chunks = catalog.chunks_of(entry.id)
+        found["entries"][entry.id] = (
+            entry.title, entry.signature, entry.type, entry.hidden, entry.archived, entry.error,
+            [(chunk.id, chunk.text, chunk.lines, chunk.turn, chunk.role, chunk.tool) for chunk in chunks],
+        )  # fmt: skip
+    found["citations"] = sorted(map(repr, catalog._db.execute("SELECT * FROM citations")))
+    numbers = {
+        number: identity for number, identity in catalog._db.execute("SELECT number, id FROM chunks")
+    }
+    import tantivy
+
+    for hidden in (False, True):
+        searcher = reader.lexical(hidden=hidden).searcher()
+        hits = searcher.search(tantivy.Query.all_query(), limit=100_000).hits
+        chunks_found = searcher.fast_field_values("chunk", [address for _, address in hits])
+        found["lexical"][hidden] = sorted(
+            numbers.get(number, f"stray {number}") for number in chunks_found if number is not None
+        )
+    catalog.close()
+    reader.close()
+    return found
