@@ -14,6 +14,17 @@ def has_magic(pattern: str) -> bool:
     return any(sign in pattern for sign in "*?[")
 
 
+def unclosed(pattern: str) -> bool:
+    """Whether a `[` has no `]`, and so stands for itself."""
+    position = pattern.find("[")
+    while position >= 0:
+        end = _class_end(pattern, position + 1)
+        if end is None:
+            return True
+        position = pattern.find("[", end)
+    return False
+
+
 def matcher(pattern: str) -> Callable[[str], object]:
     """A test of whether a slug matches; its truth is the answer.
 

@@ -160,15 +160,14 @@ class Knowledge:
         """
         from kbtui.knowledge.editing import marked
 
-        topics = dict(self.topics)
+        other = Knowledge(self.workspace, dict(self.topics), list(self.problems), self.files)
+        other._resolved = dict(self._resolved)
         for mark in marks:
-            topics[mark.topic] = marked(self, topics, mark)
-        other = Knowledge.__new__(Knowledge)
-        other.__dict__.update(self.__dict__)
-        other.topics, other.problems = topics, list(self.problems)
-        other._resolved, other._records = {}, {}
-        for name, resolved in self._resolved.items():
-            other._resolved[name] = Resolved(topics[name], resolved.scan, resolved.folder)
+            if mark.topic not in other.topics:
+                raise NothingFound(f"there is no topic {mark.topic!r}", hint=self._known())
+            topic = other.topics[mark.topic] = marked(other, other.topics[mark.topic], mark)
+            walked = other.resolved(mark.topic)
+            other._resolved[mark.topic] = Resolved(topic, walked.scan, walked.folder)
         return other
 
     def resolved(self, topic: str) -> Resolved:

@@ -1,0 +1,41 @@
+"""What `topics`, `learn` and `prompt` share: their options, and opening the knowledge."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kbtui.cli.output import note
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+
+    from kbtui.knowledge import Knowledge
+
+
+def configure_knowledge(parser: ArgumentParser) -> None:
+    """The options that change the configuration for this call (decisions A1, A12)."""
+    parser.add_argument(
+        "-k",
+        "--knowledge",
+        action="append",
+        default=[],
+        metavar="TOPIC/GLOB",
+        help="pre-load these subjects too (repeatable)",
+    )
+    parser.add_argument(
+        "--cfg",
+        action="append",
+        default=[],
+        metavar="NAME|KEY=VALUE",
+        help="a configuration by name, or kb.topic.ID.KEY=VALUE, += to add (repeatable)",
+    )
+
+
+def open_knowledge(args: Namespace) -> Knowledge:
+    """The knowledge that the arguments ask for; says on stderr what is wrong with it."""
+    from kbtui.library import open_workspace
+
+    knowledge = open_workspace(args.workspace).knowledge(cfg=args.cfg, knowledge=args.knowledge)
+    for problem in knowledge.problems:
+        note(str(problem))
+    return knowledge

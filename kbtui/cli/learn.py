@@ -1,0 +1,29 @@
+"""Print exactly what `learn` returns for a topic, or for subjects of it.
+
+Without SUBJECT the topic's listing; with one slug that subject's text; with a
+glob (* one level, ** any depth) or several, each in <subject> tags.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kbtui.cli.knowledge import configure_knowledge, open_knowledge
+from kbtui.cli.output import emit
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+
+
+def configure(parser: ArgumentParser) -> None:
+    """The arguments of `kbtui learn` (decisions D)."""
+    parser.add_argument("topic", metavar="TOPIC", help="a topic's id or title")
+    parser.add_argument("subjects", nargs="*", metavar="SUBJECT", help="a slug or a glob")
+    configure_knowledge(parser)
+
+
+def run(args: Namespace) -> int:
+    """Print the bytes and nothing else; 1 when what they say is that nothing was found."""
+    learned = open_knowledge(args).learn(args.topic, args.subjects)
+    emit(learned.text)
+    return 1 if learned.is_error else 0
