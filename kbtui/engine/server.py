@@ -65,6 +65,7 @@ class Server:
         )
         self._watcher = Watcher(self._workspace, self._refresher.ask, log)
         self._refresher.start()
+        self._watcher.start()
         self._semantic.start()
         server = await asyncio.start_unix_server(self._meet, sock=self._listener)
         for name in ("SIGTERM", "SIGINT"):
@@ -82,13 +83,9 @@ class Server:
             self._pool.shutdown(wait=False, cancel_futures=True)
 
     async def _stay(self) -> None:
-        watching = False
         while not self._ended.is_set():
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._ended.wait(), 0.5)
-            if not watching and self._refresher.first.is_set():
-                self._watcher.start()
-                watching = True
             if not self._in_charge():
                 log("the lock or the socket is not this engine's any more")
                 return
@@ -233,6 +230,9 @@ class Server:
         """The semantic leg of a question: `text`, `narrowing`, `limit`, `per_entry`,
         `generation`, `wait`."""
         wait = _seconds(request.get("wait"), 0.0)
+        narrowing = _narrowing(request.get("narrowing"))
+        limit = max(1, min(1000, int(request.get("limit", 100))))
+        per_entry = max(1, min(1000, int(request.get("per_entry", 3))))
         if self._semantic.reason is not None and wait and not self._semantic.warm.is_set():
             await _wait(self._semantic.warm, wait)
         if self._semantic.reason is not None:
@@ -243,9 +243,9 @@ class Server:
             self._pool,
             self._semantic.ask,
             str(request["text"]),
-            _narrowing(request.get("narrowing")),
-            max(1, min(1000, int(request.get("limit", 100)))),
-            max(1, min(1000, int(request.get("per_entry", 3)))),
+            narrowing,
+            limit,
+            per_entry,
         )
         return {"ranked": ranked, "left": self._semantic.left}
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from kbtui.workspace import Workspace
 
 LOOK_SECONDS = 2.0
+SETTLE_SECONDS = 0.1
 SWEEP_SECONDS = 60.0
 """How often all files are compared although nothing was reported."""
 
@@ -106,7 +107,11 @@ class Watcher:
     def _watch(
         self, roots: list[Path], state: list[tuple[str, int]], *, force_polling: bool | None
     ) -> None:
-        waited = 0.0
+        # What happened before the watch was set up is not reported: look once more, soon, and
+        # again with the first report or time-out, when it certainly is.
+        threading.Timer(SETTLE_SECONDS, self._changed).start()
+        waited = SWEEP_SECONDS
+        places = {place for place, _ in state}
         for changes in watchfiles.watch(
             *roots,
             watch_filter=_Filter(roots, self._workspace.cache_dir),
@@ -123,7 +128,9 @@ class Watcher:
             if self._stop.is_set():
                 return
             waited = 0.0 if changes else waited + LOOK_SECONDS
-            moved = _identity(self._roots()) != state
+            # A root that was removed and made again may even have its old inode.
+            moved = not places.isdisjoint(path for _, path in changes)
+            moved = moved or _identity(self._roots()) != state
             if changes or moved or waited >= SWEEP_SECONDS:
                 waited = 0.0
                 self._changed()
