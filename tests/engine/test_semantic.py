@@ -1,0 +1,114 @@
+"""The semantic leg with the real model: found by meaning, resumed after a kill, never asked of a network."""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+from support import Builder, asked, said
+
+from kbtui.engine.places import announced
+from kbtui.index.embedding import CHECKSUMS, Embedder, Model, ModelUnavailable, find_model, verify
+from kbtui.library import Library
+from kbtui.search import Question
+from kbtui.workspace import load_settings
+
+
+def ask(lib: Library, query: str, mode: str = "hybrid") -> list[str]:
+    answer = lib.search(Question(query, mode=mode), wait=90)  # type: ignore[arg-type]
+    return [hit.ref for hit in answer.hits]
+
+
+@pytest.mark.timeout(240)
+def test_found_by_meaning_kept_through_a_kill_and_told_honestly(
+    workspace_root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KBTUI_ENGINE_IDLE", "60")
+    builder = Builder(workspace_root)
+    builder.topics(notes={})
+    builder.subject("notes/money.md", "# Salaries\n\nEmployees receive their wages on the last day of the month.\n")
+    builder.subject("notes/cat.md", "# Pets\n\nThe kitten sleeps on the sofa all afternoon.\n")
+    builder.subject("notes/net.md", "# Network\n\nRetries back off exponentially after a timeout.\n")
+    builder.subject("notes/.hidden.md", "# Feline\n\nA secret cat naps on a cushion.\n")
+    builder.conversation(1, [[asked("My laptop will not boot"), said("Check the power supply first.")]])
+    lib = Library(builder.workspace, load_settings())
+    engine = lib.engine()
+    while not engine.request("settle", wait=1.0)["done"]:
+        pass
+    assert ask(lib, "when do people get paid", "semantic")[0].startswith("notes/money")
+    assert ask(lib, "a feline is napping on the couch", "semantic")[0].startswith("notes/cat")
+    assert ask(lib, "the computer does not start", "semantic")[0].startswith("jp-c17800000001")
+    assert ask(lib, "when do people get paid")[0].startswith("notes/money")
+    answer = lib.search(Question("kitten"), wait=30)
+    assert answer.degraded is None
+    assert answer.hits[0].legs == {"lexical": 1, "semantic": 1}
+    hidden = lib.search(Question("a secret cat naps", hidden=True), wait=30)
+    assert any(hit.slug == "hidden" for hit in hidden.hits)
+    assert not any("hidden" in ref for ref in ask(lib, "a secret cat naps"))
+
+    # Killed with work to do: the next engine goes on, and embeds nothing again.
+    embeddings = builder.workspace.cache_dir / "embeddings.sqlite"
+    remembered = rows(embeddings)
+    for number in range(30):
+        builder.subject(f"notes/n{number}.md", f"# Note {number}\n\nThe {number}th train leaves at {number} o'clock.\n")
+    time.sleep(0.5)
+    os.kill(engine.pid, signal.SIGKILL)
+    lib.close()
+    lib = Library(builder.workspace, load_settings())
+    engine = lib.engine()
+    while not engine.request("settle", wait=1.0)["done"]:
+        pass
+    assert len(rows(embeddings)) >= len(remembered) + 60
+    assert remembered <= rows(embeddings)
+    assert any(ref.startswith("notes/n") for ref in ask(lib, "railway departure time", "semantic")[:3])
+
+    # A removed subject is served by neither leg.
+    (builder.root / "docs/notes/money.md").unlink()
+    assert not any(ref.startswith("notes/money") for ref in ask(lib, "when do people get paid"))
+    found = announced(builder.workspace)
+    assert found
+    psutil.Process(found["pid"]).terminate()
+
+
+def rows(path: Path) -> set[bytes]:
+    import sqlite3
+
+    with sqlite3.connect(path) as db:
+        return {row[0] for row in db.execute("SELECT hash FROM embeddings")}
+
+
+def test_the_packaged_model_is_what_it_should_be() -> None:
+    verify(find_model(""))
+
+
+def test_a_model_with_other_bytes_is_refused(tmp_path: Path) -> None:
+    for name in CHECKSUMS:
+        (tmp_path / name).write_bytes(b"something else")
+    with pytest.raises(ModelUnavailable, match="not the one it should be"):
+        Embedder(Model("x", str(tmp_path), packaged=True))
+
+
+def test_a_missing_model_says_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(ModelUnavailable, match="no model in that directory"):
+        find_model(str(tmp_path / "none"))
+    with pytest.raises(ModelUnavailable, match="cannot be read"):
+        verify(Model("x", str(tmp_path), packaged=True))
+
+
+def test_a_broken_model_directory_means_keywords_and_a_reason(
+    workspace_root: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    broken = tmp_path / "model"
+    broken.mkdir()
+    (broken / "config.json").write_text("{}")
+    monkeypatch.setenv("KBTUI_MODEL", str(broken))
+    builder = Builder(workspace_root)
+    builder.topics(notes={})
+    builder.subject("notes/a.md", "An albatross.\n")
+    lib = Library(builder.workspace, load_settings())
+    answer = lib.search(Question("albatross"), wait=90)
+    assert [hit.slug for hit in answer.hits] == ["a"]
+    assert "the model cannot be loaded" in (answer.degraded or "")
+    lib.engine().request("stop")
