@@ -1,0 +1,329 @@
+"""Writes the demo's conversations as JP writes them, from scripts that a person can read.
+
+`python tests/demo/make_conversations.py` regenerates assets/demo/.jp/conversations from
+tests/demo/conversations/*.txt; tests/demo/README.md explains the scripts. This file knows
+JP's format from its description alone and shares no code with kbtui, so that the demo is
+a check of kbtui's reader and not its mirror.
+"""
+
+import base64
+import hashlib
+import json
+import shutil
+import sys
+import tomllib
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+SCRIPTS = Path(__file__).parent / "conversations"
+TARGET = Path(__file__).parents[2] / "assets" / "demo" / ".jp" / "conversations"
+
+# Seconds that usually pass before each kind of event, where a script does not say.
+PAUSES = {
+    "turn": 0.0,
+    "user": 0.000004,
+    "reasoning": 7.2,
+    "say": 2.3,
+    "call": 0.35,
+    "result": 0.12,
+    "error": 0.14,
+    "ask": 0.05,
+    "answer": 6.4,
+    "data": 4.1,
+    "config": 41.0,
+    "compaction": 11.0,
+}
+
+
+def build(script: str) -> tuple[str, dict[str, bytes]]:
+    """A conversation's directory, relative to `conversations`, and its files by name."""
+    head, _, body = script.partition("\n\n")
+    facts = dict(line.split(": ", 1) for line in head.splitlines())
+    created = datetime.fromisoformat(facts["created"]).replace(tzinfo=UTC)
+    number = (created - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=100)
+    teller = Teller(number, facts)
+    events = teller.tell(body)
+    files = {"metadata.json": _pretty(_metadata(facts))}
+    config = _base_config(facts)
+    layout = facts["layout"]
+    if layout == "split":
+        files["base_config.json"] = _pretty(config)
+    else:
+        first = {"timestamp": _stamp(teller.began), "type": "config_delta"}
+        events.insert(0, first | (config if layout == "inlined" else {"delta": config}))
+    files["events.json"] = _pretty(events)
+    folder = directory_name(number, facts.get("title"))
+    return (f".archive/{folder}" if "archived" in facts else folder), files
+
+
+def directory_name(number: int, title: str | None) -> str:
+    """JP's rule: 60 characters of the title, cut at the last hyphen if it had over 60 bytes."""
+    title = (title or "").strip()
+    slug = "".join(letter if letter.isalnum() else "-" for letter in title[:60]).rstrip("-").lower()
+    name = f"{number}-{slug}" if slug else str(number)
+    if len(title.encode()) > 60:
+        name = name.rpartition("-")[0]
+    return name
+
+
+class Teller:
+    """Turns a script's events into JP's, with ids and times that are always the same."""
+
+    def __init__(self, number: int, facts: dict[str, str]) -> None:
+        self.number, self.facts = number, facts
+        self.now = self.began = datetime.fromisoformat(facts["begins"]).replace(tzinfo=UTC)
+        self.names: dict[str, str] = {}
+        self.count = 0
+
+    def tell(self, body: str) -> list[dict[str, Any]]:
+        """All events of a script, in order."""
+        events: list[dict[str, Any]] = []
+        blocks = ("\n" + body).split("\n@ ")[1:]
+        for block in blocks:
+            line, _, text = block.partition("\n")
+            words = line.split()
+            text = text.strip("\n")
+            if words[0] == "schema":
+                _insert(events[-1], "schema", json.loads(text), before="author")
+            elif words[0] == "rendered":
+                events[-1]["metadata"] = _encoded({"rendered_arguments": _base64(_escapes(text))})
+            else:
+                events.append(self._event(words, text))
+        return events
+
+    def _event(self, words: list[str], text: str) -> dict[str, Any]:
+        kind = words[0]
+        rest = self._pass_time(kind, words[1:])
+        event: dict[str, Any] = {"timestamp": _stamp(self.now), "type": _TYPES[kind]}
+        getattr(self, f"_{kind}")(event, rest, text)
+        return event
+
+    def _pass_time(self, kind: str, words: list[str]) -> list[str]:
+        """Move the clock: by a `+seconds`, to a date and time, or by what is usual."""
+        self.count += 1
+        if words and words[0].startswith("+"):
+            self.now += timedelta(seconds=float(words[0][1:]))
+            return words[1:]
+        if len(words) >= 2 and words[0][:2] == "20":
+            self.now = datetime.fromisoformat(f"{words[0]} {words[1]}").replace(tzinfo=UTC)
+            return words[2:]
+        if self.count > 1:
+            share = int.from_bytes(self._digest(str(self.count))[:4], "big") / 2**32
+            self.now += timedelta(seconds=PAUSES[kind] * (0.6 + share))
+        return words
+
+    def _digest(self, name: str) -> bytes:
+        return hashlib.sha512(f"{self.number}/{name}".encode()).digest()
+
+    def _turn(self, event: dict[str, Any], words: list[str], text: str) -> None:
+        pass
+
+    def _user(self, event: dict[str, Any], words: list[str], text: str) -> None:
+        event["content"] = text
+        if words:
+            event["author"] = " ".join(words)
+
+    def _say(self, event: dict[str, Any], words: list[str], text: str) -> None:
+        event["message"] = text
+
+    def _reasoning(self, event: dict[str, Any], words: list[str], text: str) -> None:
+        event["reasoning"] = text
+        provider = self.facts["model"].partition("/")[0]
+        key = {"anthropic": "anthropic_thinking_signature", "google": "google_thought_signature"}
+        if provider in key:
+            opaque = self._digest(f"signature{self.count}") + self._digest(f"more{self.count}")
+            event["metadata"] = _encoded({key[provider]: base64.b64encode(opaque).decode()})
+
+    def _data(self, event: dict[str, Any], words: list[str], text: str) -> None:
+        event["data"] = json.loads(text)
+
+    def _call(self, event: dict[str, Any], words: list[str], text: str) -> None:
+        self.names[words[0]] = words[1]
+        event |= {"id": self._call_id(words[0]), "name": words[1]}
+        event["arguments"] = _encoded(tomllib.loads(text))
+
+    def _result(self, event: dict[str, Any], words: list[str], text: str) -> None:
+        name = self.names[words[0]]
+        if name == "fs_read_file":
+            text = f"```{words[1]}\n{text}\n```\n"
+        elif name == "knowledge_search":
+            text = _headers(text)
+        self._respond(event, words[0], _escapes(text), failed=False)
+
+    def _error(self, event: dict[str, Any], words: list[str], text: str) -> None:
+        self._respond(event, words[0], text, failed=True)
+
+    def _respond(self, event: dict[str, Any], call: str, text: str, *, failed: bool) -> None:
+        urlsafe = self.facts.get("alphabet") == "urlsafe"
+        encode = base64.urlsafe_b64encode if urlsafe else base64.b64encode
+        event |= {"id": self._call_id(call), "content": encode(text.encode()).decode()}
+        event["is_error"] = failed
+
+    def _ask(self, event: dict[str, Any], words: list[str], text: str) -> None:
+        call, _, question = words[0].partition(".")
+        event["id"] = f"{self._call_id(call)}.{question}"
+        event["source"] = {"source": "tool", "name": self.names[call]}
+        event["question"] = {"text": text, "answer_type": {"type": "boolean"}, "default": True}
+
+    def _answer(self, event: dict[str, Any], words: list[str], text: str) -> None:
+        call, _, question = words[0].partition(".")
+        event |= {"id": f"{self._call_id(call)}.{question}", "answer": words[1] == "true"}
+
+    def _config(self, event: dict[str, Any], words: list[str], text: str) -> None:
+        event["delta"] = tomllib.loads(text)
+
+    def _compaction(self, event: dict[str, Any], words: list[str], text: str) -> None:
+        event |= {
+            "from_turn": int(words[0]),
+            "to_turn": int(words[1]),
+            "summary": {"summary": text},
+        }
+
+    def _call_id(self, name: str) -> str:
+        if "_" in name:  # an older provider's id, which may repeat
+            return name
+        letters = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
+        digest = self._digest(f"call {name}")
+        return "toolu_01" + "".join(letters[byte % len(letters)] for byte in digest[:22])
+
+
+_TYPES = {
+    "turn": "turn_start",
+    "user": "chat_request",
+    "say": "chat_response",
+    "reasoning": "chat_response",
+    "data": "chat_response",
+    "call": "tool_call_request",
+    "result": "tool_call_response",
+    "error": "tool_call_response",
+    "ask": "inquiry_request",
+    "answer": "inquiry_response",
+    "config": "config_delta",
+    "compaction": "compaction",
+}
+
+
+def _headers(text: str) -> str:
+    """Put citation headers over hits written as `>> topic/slug score title`."""
+    blocks = []
+    for block in ("\n" + text).split("\n>> ")[1:]:
+        line, _, passage = block.partition("\n")
+        reference, score, title = line.split(" ", 2)
+        passage = passage.strip("\n")
+        topic, _, slug = reference.partition("/")
+        entry = reference if not slug else "s" + _hex(topic, slug)[:12]
+        chunk = _hex(entry, passage, "0")[:16]
+        blocks.append(f"[entry {entry} · chunk {chunk} · score {score}] {title}\n{passage}")
+    return "\n\n".join(blocks)
+
+
+def _hex(*parts: str) -> str:
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def _metadata(facts: dict[str, str]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    if "title" in facts:
+        found["title"] = facts["title"]
+    found["last_activated_at"] = facts["activated"]
+    for name in ("pinned", "archived"):
+        if name in facts:
+            found[f"{name}_at"] = facts[name]
+    if "labels" in facts:
+        pairs = (label.partition("=") for label in facts["labels"].split(", "))
+        found["labels"] = {key: value for key, _, value in pairs}
+    return found
+
+
+def _base_config(facts: dict[str, str]) -> dict[str, Any]:
+    """A small but realistic configuration; the real ones are a hundred times as long."""
+    provider, _, name = facts["model"].partition("/")
+    off = {"enable": False, "source": "local", "run": "ask"}
+    config: dict[str, Any] = {
+        "inherit": False,
+        "config_load_paths": [".jp/config"],
+        "extends": ["config.d/**/*"],
+        "assistant": {
+            "name": facts.get("assistant", "Workbench"),
+            "system_prompt": "You help to build kbtui, a terminal browser for JP workspaces.",
+            "instructions": [],
+            "tool_choice": "auto",
+            "model": {
+                "id": {"provider": provider, "name": name},
+                "parameters": {"reasoning": "auto", "stop_words": [], "other": {}},
+            },
+        },
+        "conversation": {
+            "title": {"generate": {"auto": True}},
+            "tools": {"*": {"run": "ask", "result": "unattended"}, "fs_modify_file": off},
+            "attachments": [],
+        },
+        "style": {"code": {"color": True}, "reasoning": {"display": "full"}},
+        "editor": {"envs": ["JP_EDITOR", "VISUAL", "EDITOR"]},
+        "template": {"values": {}},
+        "providers": {"llm": {"aliases": {}}},
+    }
+    if "attachments" in facts:
+        config["conversation"]["attachments"] = facts["attachments"].split(", ")
+    if "user" in facts:
+        config["user"] = {"name": facts["user"]}
+    return config
+
+
+def _insert(event: dict[str, Any], key: str, value: Any, *, before: str) -> None:
+    tail = {before: event.pop(before)} if before in event else {}
+    event[key] = value
+    event |= tail
+
+
+def _escapes(text: str) -> str:
+    """Scripts write `␛` for the escape character, so that they are safe to look at."""
+    return text.replace("␛", "\x1b").replace("␇", "\x07")
+
+
+def _encoded(value: Any) -> Any:
+    """Every string in base64, keys and other values as they are."""
+    if isinstance(value, str):
+        return _base64(value)
+    if isinstance(value, list):
+        return [_encoded(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _encoded(item) for key, item in value.items()}
+    return value
+
+
+def _base64(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+def _stamp(when: datetime) -> str:
+    whole, _, fraction = when.strftime("%Y-%m-%d %H:%M:%S.%f").partition(".")
+    return f"{whole}.{fraction.rstrip('0') or '0'}"
+
+
+def _pretty(value: Any) -> bytes:
+    return (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode()
+
+
+def all_files() -> dict[str, bytes]:
+    """Every file of the demo's conversations, by its path below `conversations`."""
+    found = {}
+    for script in sorted(SCRIPTS.glob("*.txt")):
+        folder, files = build(script.read_text("utf-8"))
+        found |= {f"{folder}/{name}": data for name, data in files.items()}
+    return found
+
+
+def main() -> None:
+    """Write them, and take away what was there before."""
+    shutil.rmtree(TARGET, ignore_errors=True)
+    for name, data in all_files().items():
+        path = TARGET / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    sys.stdout.write(f"{len(list(TARGET.rglob('events.json')))} conversations\n")
+
+
+if __name__ == "__main__":
+    main()

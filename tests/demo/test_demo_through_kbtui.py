@@ -1,0 +1,126 @@
+"""The demo as kbtui itself reads it: nothing broken, and citations in both kinds."""
+
+import hashlib
+from pathlib import Path
+
+import pytest
+from demo_files import CONVERSATIONS, DEMO, TOPICS, conversation_folders, subject_files
+
+from kbtui.citations import cite_conversation
+from kbtui.conversations import list_conversations, load_conversation
+from kbtui.conversations.records import Conversation
+from kbtui.index.identity import subject_id
+from kbtui.knowledge import Knowledge, load_knowledge, read_subject
+from kbtui.workspace import Workspace, open_root
+
+
+@pytest.fixture(scope="module")
+def workspace() -> Workspace:
+    return open_root(DEMO)
+
+
+@pytest.fixture
+def knowledge(workspace: Workspace) -> Knowledge:
+    return load_knowledge(workspace)
+
+
+@pytest.fixture
+def conversations(workspace: Workspace) -> dict[int, Conversation]:
+    return {info.id: load_conversation(info) for info in list_conversations(workspace)}
+
+
+def _hashes() -> dict[str, str]:
+    return {
+        str(path): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in DEMO.rglob("*")
+        if path.is_file()
+    }
+
+
+def test_every_subject_is_found_and_can_be_read(knowledge: Knowledge) -> None:
+    found = {
+        f"{topic}/{subject.slug}": subject
+        for topic in knowledge.topics
+        for subject in knowledge.subjects(topic)
+    }
+    assert list(knowledge.topics) == list(TOPICS)
+    assert set(found) == set(subject_files())
+    assert all(read_subject(subject).strip() for subject in found.values())
+    assert not any(subject.shadowed for subject in found.values())
+    assert not knowledge.problems
+
+
+def test_the_prompt_holds_what_is_learned_and_offers_every_topic(knowledge: Knowledge) -> None:
+    prompt = knowledge.prompt()
+    assert prompt is not None
+    assert '<subject "conventions/words">' in prompt
+    for topic, table in TOPICS.items():
+        assert f"- {topic} (**{table['title']}**)" in prompt
+
+
+def test_hidden_subjects_are_learned_by_exact_slug_only(knowledge: Knowledge) -> None:
+    assert "# The engine's wire" in knowledge.learn("engineering", "engine-wire").text
+    assert "# The engine's wire" not in knowledge.learn("engineering", "**").text
+    assert knowledge.learn("engineering", "retired/line-chunker").is_error
+
+
+def test_every_conversation_is_read_without_a_problem(
+    conversations: dict[int, Conversation],
+) -> None:
+    assert set(conversations) == set(conversation_folders())
+    for conversation in conversations.values():
+        assert conversation.info.problem is None
+        assert not conversation.problems
+        assert conversation.assistant == "Workbench"
+        assert conversation.model
+
+
+def test_old_ones_are_one_turn_and_new_ones_several(conversations: dict[int, Conversation]) -> None:
+    turns = {number: len(found.turns) for number, found in conversations.items()}
+    assert [turns[number] for number in sorted(turns)][:4] == [1, 1, 1, 1]
+    assert all(count >= 2 for number, count in turns.items() if number > 17727000000)
+
+
+def test_repeated_ids_are_paired_in_order(conversations: dict[int, Conversation]) -> None:
+    (turn,) = conversations[17660665758].turns
+    reads = [event for event in turn.events if event.name == "fs_read_file" and event.result]
+    assert [event.arguments["path"] for event in reads if event.arguments] == [
+        "src/reader.py",
+        "fixtures/README.md",
+    ]
+    first, second = (event.result for event in reads)
+    assert first is not None
+    assert second is not None
+    assert "Reads JP's events" in first.text
+    assert "# Fixtures" in second.text
+
+
+def test_a_message_in_two_pieces_is_one(conversations: dict[int, Conversation]) -> None:
+    last = conversations[17949084100].turns[-1].events[-1]
+    assert "80×24 and 200×50" in last.text
+
+
+def test_citations_reach_existing_subjects_and_conversations(
+    conversations: dict[int, Conversation], knowledge: Knowledge
+) -> None:
+    titles = {number: found.info.name for number, found in conversations.items()}
+    citations = [
+        citation
+        for conversation in conversations.values()
+        for citation in cite_conversation(conversation, knowledge, titles, subject_id=subject_id)
+    ]
+    assert {"learn", "search", "file"} <= {citation.how for citation in citations}
+    assert {citation.how for citation in citations} & {"read", "grep"}
+    assert not any(citation.gone for citation in citations)
+    cited = [citation.target for citation in citations if citation.kind == "subject"]
+    assert set(cited) <= set(subject_files())
+    assert cited.count("engineering/engine-rules") >= 2
+
+
+def test_reading_changes_nothing(workspace: Workspace) -> None:
+    before = _hashes()
+    for info in list_conversations(workspace):
+        load_conversation(info)
+    load_knowledge(workspace).prompt()
+    assert _hashes() == before
+    assert not list(Path(CONVERSATIONS).rglob("*.tmp"))
