@@ -3,7 +3,8 @@
 A chunk ends at a heading, or between paragraphs where enough has been gathered
 and the next paragraph's own text says so; an edit therefore moves only the
 boundaries near it. Sizes are characters: about four make a token, and the
-model reads 256 tokens (stack 4.4).
+model reads 256 tokens (stack 4.4). Of scripts without spaces each character
+is a token or more, so it counts for three.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from kbtui.conversations.records import Conversation, Event
 
-VERSION = 3
+VERSION = 4
 """Part of the generation's fingerprint: change it when the same text is cut differently."""
 
 LEAST, MOST = 350, 900
@@ -30,7 +31,17 @@ TOOL_MOST = 2400
 
 _HEADING = re.compile(r"#{1,6}\s")
 _FENCE = re.compile(r"\s*(```+|~~~+)")
-_BREAK = re.compile(r"(?<=[.!?。！？])\s+|\s+")
+_BREAK = re.compile(r"\s+|(?<=[。！？])")
+_SENTENCE = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])")
+_WIDE = re.compile("[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef\U00020000-\U0002ffff]")
+_WIDE_WORTH = 3
+
+
+def measure(text: str) -> int:
+    """The size of a text in characters of English: those of scripts without spaces count thrice."""
+    if text.isascii():
+        return len(text)
+    return len(text) + (_WIDE_WORTH - 1) * sum(1 for _ in _WIDE.finditer(text))
 
 
 @dataclass(slots=True)
@@ -43,13 +54,14 @@ class Piece:
 
 
 def pieces(text: str, most: int = MOST) -> list[Piece]:
-    """Cut a text into pieces of at most `most` characters; nothing but white space is lost."""
+    """Cut a text into pieces that measure at most `most`; nothing but white space is lost."""
     found: list[Piece] = []
     held: list[Piece] = []
     size = 0
     for block in _blocks(text, most):
         heading = _HEADING.match(block.text) is not None
-        full = size + len(block.text) + 1 > most
+        worth = measure(block.text)
+        full = size + worth + 2 > most
         chosen = size >= LEAST and zlib.crc32(block.text.encode("utf-8", "replace")) % 3 == 0
         # A heading opens a piece, unless only headings were gathered so far.
         opens = heading and any(not _HEADING.match(part.text) for part in held)
@@ -57,7 +69,7 @@ def pieces(text: str, most: int = MOST) -> list[Piece]:
             found.append(_join(held))
             held, size = [], 0
         held.append(block)
-        size += len(block.text) + 1
+        size += worth + 2
     if held:
         found.append(_join(held))
     return found
@@ -111,22 +123,24 @@ def _blocks(text: str, most: int) -> Iterator[Piece]:
 
 
 def _fit(lines: list[str], first: int, most: int) -> Iterator[Piece]:
+    """A paragraph as one block, or as several where it is over `most`."""
     while lines and not lines[-1]:
         lines.pop()
     if not lines:
         return
     text = "\n".join(lines)
-    if len(text) <= most:
+    if measure(text) <= most:
         yield Piece(text, first, first + len(lines) - 1)
         return
     held: list[str] = []
     size, start = 0, first
     for number, line in enumerate(lines, first):
-        if held and size + len(line) + 1 > most:
-            yield Piece("\n".join(held), start, number - 1)
+        worth = measure(line)
+        if held and size + worth + 1 > most:
+            yield Piece("\n".join(held).rstrip(), start, start + len(held) - 1)
             held, size = [], 0
-        if len(line) > most:
-            for part in _words(line, most):
+        if worth > most:
+            for part in _cut(line, most):
                 yield Piece(part, number, number)
             continue
         if not held:
@@ -134,18 +148,26 @@ def _fit(lines: list[str], first: int, most: int) -> Iterator[Piece]:
                 continue
             start = number
         held.append(line)
-        size += len(line) + 1
+        size += worth + 1
     if held:
         yield Piece("\n".join(held).rstrip(), start, start + len(held) - 1)
 
 
-def _words(line: str, most: int) -> Iterator[str]:
+def _cut(line: str, most: int) -> Iterator[str]:
     """One long line in parts of at most `most`, cut at sentence or word ends where there are any."""
     at = 0
-    while len(line) - at > most:
-        ends = [match.start() for match in _BREAK.finditer(line, at + most // 2, at + most)]
-        end = ends[-1] if ends else at + most
-        yield line[at:end].strip()
+    while measure(line[at : at + most]) > most or len(line) - at > most:
+        reach = at + most
+        if (over := measure(line[at:reach])) > most:
+            reach = at + max(1, most * most // over)
+            while measure(line[at:reach]) > most:
+                reach -= 1
+        middle = (at + reach) // 2
+        ends = [match.start() for match in _SENTENCE.finditer(line, middle, reach)]
+        ends = ends or [match.start() for match in _BREAK.finditer(line, middle, reach)]
+        end = ends[-1] if ends and ends[-1] > at else reach
+        if part := line[at:end].strip():
+            yield part
         at = end
     if rest := line[at:].strip():
         yield rest

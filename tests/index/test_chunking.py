@@ -1,0 +1,139 @@
+"""Chunks lose nothing, know their lines, fit the model, and survive edits elsewhere."""
+
+import random
+from collections import Counter
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kbtui.conversations.records import Event
+from kbtui.index.chunking import (
+    MOST,
+    call_text,
+    chunk_subject,
+    measure,
+    number_chunks,
+    pieces,
+    without_front_matter,
+)
+from kbtui.index.records import Chunk
+
+WORDS = st.text(
+    alphabet=st.sampled_from("abcdefgh.!?。 \t#`~-\\é日本語\u3000\r\x0b"), min_size=0, max_size=60
+)
+LINES = st.one_of(
+    WORDS,
+    st.sampled_from(["", "# Title", "## Part", "```python", "```", "~~~~", "- item", "    code"]),
+    st.integers(1, 40).map(lambda times: "long line without end " * times),
+    st.integers(100, 2500).map(lambda times: "x" * times),
+)
+TEXTS = st.lists(LINES, max_size=40).map("\n".join)
+
+
+def bare(text: str) -> str:
+    return "".join(text.split())
+
+
+@given(TEXTS, st.sampled_from([120, 400, MOST]))
+@settings(max_examples=300, deadline=None)
+def test_nothing_but_white_space_is_lost(text: str, most: int) -> None:
+    assert "".join(bare(piece.text) for piece in pieces(text, most)) == bare(text)
+
+
+@given(TEXTS, st.sampled_from([120, 400, MOST]))
+@settings(max_examples=300, deadline=None)
+def test_every_piece_fits_and_stands_in_its_lines(text: str, most: int) -> None:
+    lines = text.split("\n")
+    before = 1
+    for piece in pieces(text, most):
+        assert piece.text.strip()
+        assert measure(piece.text) <= most
+        assert before <= piece.first <= piece.last <= len(lines)
+        before = piece.first
+        assert bare(piece.text) in bare("\n".join(lines[piece.first - 1 : piece.last]))
+
+
+PLAIN = st.lists(
+    st.text(alphabet="abc .!?日。", max_size=400).filter(lambda text: bool(text.strip())),
+    max_size=12,
+).map("\n\n".join)
+
+
+@given(st.lists(PLAIN, min_size=1, max_size=5))
+@settings(max_examples=100, deadline=None)
+def test_sections_are_cut_independently_of_each_other(bodies: list[str]) -> None:
+    sections = [f"# Section\n\nwords\n\n{body}" for body in bodies]
+    alone = [piece.text for section in sections for piece in pieces(section)]
+    assert [piece.text for piece in pieces("\n\n".join(sections))] == alone
+
+
+def paragraphs(count: int, seed: int) -> list[str]:
+    dice = random.Random(seed)
+    words = ["alpha", "beta", "gamma", "delta", "index", "engine", "chunk", "vector", "turn"]
+    return [
+        " ".join(dice.choice(words) for _ in range(dice.randint(8, 60))) + f" {number}."
+        for number in range(count)
+    ]
+
+
+def test_an_edit_in_a_text_without_headings_moves_few_boundaries() -> None:
+    for seed in range(5):
+        before = paragraphs(80, seed)
+        after = [*before[:3], "A new paragraph in the first part.", *before[3:]]
+        old = Counter(piece.text for piece in pieces("\n\n".join(before)))
+        new = Counter(piece.text for piece in pieces("\n\n".join(after)))
+        assert (old & new).total() >= old.total() * 0.8
+
+
+def test_a_heading_begins_a_piece_and_headings_stay_with_their_text() -> None:
+    text = "# Title\n\n## First\n\nOne.\n\n## Second\n\nTwo."
+    assert [piece.text for piece in pieces(text)] == [
+        "# Title\n\n## First\n\nOne.",
+        "## Second\n\nTwo.",
+    ]
+
+
+def test_a_fenced_block_is_not_cut_at_its_empty_lines_or_hashes() -> None:
+    fence = "```sh\n# not a heading\n\nmake test\n```"
+    assert [piece.text for piece in pieces(f"Before.\n\n{fence}")] == [f"Before.\n\n{fence}"]
+
+
+def test_a_long_line_is_cut_between_sentences() -> None:
+    line = "One sentence stands here. " * 60
+    cut = pieces(line)
+    assert len(cut) > 1
+    assert all(piece.text.endswith(".") and piece.text.startswith("One") for piece in cut)
+
+
+def test_text_without_spaces_is_cut_after_its_full_stops_and_counts_for_more() -> None:
+    cut = pieces("索引は一つの過程だけが書きます。" * 40)
+    assert len(cut) > 1
+    assert all(piece.text.endswith("。") for piece in cut)
+    assert max(len(piece.text) for piece in cut) <= MOST / 3 + 1
+
+
+def test_front_matter_is_left_out_and_lines_still_count_from_the_top() -> None:
+    text = "---\ntitle: Words\ntags: [a]\n---\n\n# Heading\n\nBody.\n"
+    (chunk,) = chunk_subject("s1", text)
+    assert chunk.text == "# Heading\n\nBody."
+    assert chunk.lines == (6, 8)
+
+
+def test_a_rule_at_the_top_that_never_ends_is_text() -> None:
+    text = "---\nno front matter at all\n" + "line\n" * 300
+    assert without_front_matter(text) == (text, 0)
+
+
+def test_an_id_is_made_from_entry_text_and_its_place_among_equal_texts() -> None:
+    one = [chunk.id for chunk in number_chunks("s1", [Chunk("", "same", 0), Chunk("", "same", 0)])]
+    other = [chunk.id for chunk in number_chunks("s2", [Chunk("", "same", 0)])]
+    moved = number_chunks("s1", [Chunk("", "new", 0), Chunk("", "same", 0), Chunk("", "same", 0)])
+    assert len({*one, *other}) == 3
+    assert [chunk.id for chunk in moved[1:]] == one
+
+
+def test_the_text_of_a_call_is_its_name_and_its_arguments_by_line() -> None:
+    event = Event(
+        "tool_call_request", None, "", 0, name="fs_read_file", arguments={"path": "a.md", "n": [1]}
+    )
+    assert call_text(event) == "fs_read_file\npath: a.md\nn: [1]"
