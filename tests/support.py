@@ -3,7 +3,6 @@
 import base64
 import hashlib
 import json
-import os
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -99,7 +98,9 @@ def said(text: str) -> dict[str, Any]:
     return {"type": "chat_response", "message": text}
 
 
-def called(identity: str, name: str, result: str, error: bool = False, **arguments: Any) -> list[dict[str, Any]]:
+def called(
+    identity: str, name: str, result: str, error: bool = False, **arguments: Any
+) -> list[dict[str, Any]]:
     return [
         {
             "type": "tool_call_request",
@@ -110,7 +111,12 @@ def called(identity: str, name: str, result: str, error: bool = False, **argumen
                 for key, value in arguments.items()
             },
         },
-        {"type": "tool_call_response", "id": identity, "content": encoded(result), "is_error": error},
+        {
+            "type": "tool_call_response",
+            "id": identity,
+            "content": encoded(result),
+            "is_error": error,
+        },
     ]
 
 
@@ -119,9 +125,11 @@ def tree_hash(root: Path) -> str:
     digest = hashlib.sha256()
     for path in sorted(root.rglob("*")):
         status = path.lstat()
-        digest.update(f"{path.relative_to(root)}\0{status.st_mode}\0{status.st_mtime_ns}\0".encode())
+        digest.update(
+            f"{path.relative_to(root)}\0{status.st_mode}\0{status.st_mtime_ns}\0".encode()
+        )
         if path.is_symlink():
-            digest.update(os.readlink(path).encode())
+            digest.update(str(path.readlink()).encode())
         elif path.is_file():
             digest.update(path.read_bytes())
     return digest.hexdigest()
@@ -142,9 +150,7 @@ def content_of(cache_dir: Path) -> dict[str, Any]:
             [(chunk.id, chunk.text, chunk.lines, chunk.turn, chunk.role, chunk.tool) for chunk in chunks],
         )  # fmt: skip
     found["citations"] = sorted(map(repr, catalog._db.execute("SELECT * FROM citations")))
-    numbers = {
-        number: identity for number, identity in catalog._db.execute("SELECT number, id FROM chunks")
-    }
+    numbers = dict(catalog._db.execute("SELECT number, id FROM chunks"))
     import tantivy
 
     for hidden in (False, True):

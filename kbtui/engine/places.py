@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kbtui.workspace import paths
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from kbtui.workspace import Workspace
 
 

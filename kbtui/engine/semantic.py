@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import KbtuiError
 from kbtui.index.catalog import Catalog
-from kbtui.index.writer import Progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
 
     from kbtui.index.embedding import Embedder
     from kbtui.index.vectors import VectorStore
+    from kbtui.index.writer import Progress
     from kbtui.workspace import Settings
 
 

@@ -11,7 +11,6 @@ import contextlib
 import os
 import socket
 import struct
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
@@ -24,6 +23,7 @@ from kbtui.engine.semantic import Semantic
 from kbtui.engine.watch import Watcher
 
 if TYPE_CHECKING:
+    import threading
     from collections.abc import Callable
 
     from kbtui.index.writer import Changes, Progress

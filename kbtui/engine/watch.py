@@ -8,13 +8,13 @@ and the roots are looked at every few seconds whatever the events say.
 from __future__ import annotations
 
 import threading
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import watchfiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from pathlib import Path
 
     from kbtui.workspace import Workspace
 
@@ -49,7 +49,7 @@ class Watcher:
     def __init__(
         self,
         workspace: Workspace,
-        changed: Callable[[], None],
+        changed: Callable[[], object],
         log: Callable[[str], None],
     ) -> None:
         self._workspace, self._changed, self._log = workspace, changed, log

@@ -117,13 +117,17 @@ class Backlog:
                 texts[text_hash(chunk.text)] = chunk.text
         known = self._embedded(texts)
         title = known.get(text_hash(entry.title))
-        result = []
+        result: list[tuple[dict[str, Any], Matrix]] = []
         for at in wanted:
             own = known.get(text_hash(chunks[at].text))
             others = [known.get(text_hash(chunk.text)) for chunk in around[at]]
-            if own is None or title is None or any(other is None for other in others):
+            if own is None or title is None:
                 break
-            vector = own + NEIGHBOUR_WEIGHT * sum(others, np.zeros_like(own))
+            vector = np.array(own)
+            for other in others:
+                if other is None:
+                    return result
+                vector = vector + NEIGHBOUR_WEIGHT * other
             vector = vector / np.linalg.norm(vector) + TITLE_WEIGHT * title
             result.append((_row(entry, chunks[at]), vector / np.linalg.norm(vector)))
         return result

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import IndexUnavailable
 from kbtui.index.records import Chunk, Entry
@@ -278,7 +278,7 @@ def _text(text: str | None) -> str | None:
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
-def _entry(row: tuple[object, ...]) -> Entry:
+def _entry(row: tuple[Any, ...]) -> Entry:
     values = list(row)
     values[9] = json.loads(str(values[9]))
     values[14], values[15] = bool(values[14]), bool(values[15])
@@ -286,7 +286,7 @@ def _entry(row: tuple[object, ...]) -> Entry:
     return Entry(id_, kind, title, signature, path, type_, topic, slug, conversation, *rest)  # type: ignore[arg-type]
 
 
-def _chunk(row: tuple[object, ...]) -> Chunk:
+def _chunk(row: tuple[Any, ...]) -> Chunk:
     number, id_, ordinal, text, first, last, turn, role, tool, timestamp, embed, mark = row[:12]
     lines = (first, last) if first is not None else None
     return Chunk(

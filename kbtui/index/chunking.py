@@ -9,6 +9,7 @@ is a token or more, so it counts for three.
 
 from __future__ import annotations
 
+import itertools
 import re
 import zlib
 from collections import Counter
@@ -77,7 +78,7 @@ def pieces(text: str, most: int = MOST) -> list[Piece]:
 
 def _join(blocks: list[Piece]) -> Piece:
     parts = [blocks[0].text]
-    for before, block in zip(blocks, blocks[1:], strict=False):
+    for before, block in itertools.pairwise(blocks):
         # Blocks of one long line continue it; others stood apart.
         parts.append(
             " "

@@ -26,15 +26,21 @@ def fingerprint(settings: Settings) -> str:
     """Eight hex digits for everything that decides what an index of the same files holds."""
     from kbtui.index import catalog, chunking, lexical, words
 
-    parts = [catalog.VERSION, chunking.VERSION, words.VERSION, lexical.VERSION]
-    parts += [settings.language, settings.embed_tool_results]
+    parts = (
+        catalog.VERSION,
+        chunking.VERSION,
+        words.VERSION,
+        lexical.VERSION,
+        settings.language,
+        settings.embed_tool_results,
+    )
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:8]
 
 
 def current(cache_dir: Path) -> Path | None:
     """The generation in use, None where there is none yet."""
     try:
-        name = os.readlink(cache_dir / LINK)
+        name = (cache_dir / LINK).readlink()
     except OSError:
         return None
     folder = cache_dir / name

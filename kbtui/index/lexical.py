@@ -8,7 +8,6 @@ document of its own, so that a reader of the index knows how far it is.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
@@ -19,6 +18,7 @@ from kbtui.index.words import code_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from pathlib import Path
 
     from kbtui.index.records import Chunk, Entry
 

@@ -108,9 +108,8 @@ class VectorStore:
 
         At most `per_entry` chunks of one entry, so that a long one does not fill the leg.
         """
-        query = self._table.search(list(vector), vector_column_name="vector").distance_type(
-            "cosine"
-        )
+        query: Any = self._table.search(list(vector), vector_column_name="vector")
+        query = query.distance_type("cosine")
         if self._indexed:
             query = query.nprobes(1)
         if where:
@@ -127,7 +126,8 @@ class VectorStore:
 
     def tidy(self, *, force: bool = False) -> None:
         """Keep the table compact: join fragments, drop old versions, index from `ANN_ROWS`."""
-        fragments = self._table.stats()["fragment_stats"]["num_fragments"]
+        stats: Any = self._table.stats()
+        fragments = stats["fragment_stats"]["num_fragments"]
         if not force and fragments <= FRAGMENTS_MOST:
             return
         self._table.optimize(cleanup_older_than=timedelta(minutes=10))

@@ -317,7 +317,7 @@ class Library:
             return found
         raise EngineUnavailable("the engine went away twice")
 
-    def listen(self, hear: Callable[[dict[str, Any]], None]) -> Callable[[], None]:
+    def listen(self, hear: Callable[[dict[str, Any]], object]) -> Callable[[], None]:
         """Call `hear` from a thread with each of the engine's messages; returns how to stop.
 
         Starts the engine, and again when it went away. Messages have `event`:

@@ -20,7 +20,7 @@ class Listener:
     """A thread that passes the engine's events on, and starts the engine again when it went."""
 
     def __init__(
-        self, connect: Callable[[], EngineClient], hear: Callable[[dict[str, Any]], None]
+        self, connect: Callable[[], EngineClient], hear: Callable[[dict[str, Any]], object]
     ) -> None:
         self._connect, self._hear = connect, hear
         self._client: EngineClient | None = None

@@ -31,7 +31,9 @@ def built(workspace_root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bui
     builder = Builder(workspace_root)
     builder.topics(guide={})
     builder.subject("guide/start.md", "# Start\n\nThe aardvark is awake.\n")
-    builder.conversation(1, [[asked("Where is the badger?"), said("In its sett.")]], title="Badgers")
+    builder.conversation(
+        1, [[asked("Where is the badger?"), said("In its sett.")]], title="Badgers"
+    )
     yield builder
     end_engine(builder)
 
@@ -183,7 +185,9 @@ def test_a_deleted_cache_does_not_give_two_engines(built: Builder) -> None:
 
     first = connect(built.workspace)
     shutil.rmtree(built.workspace.cache_dir)
-    until(lambda: not psutil.pid_exists(first.pid) or psutil.Process(first.pid).status() == "zombie")
+    until(
+        lambda: not psutil.pid_exists(first.pid) or psutil.Process(first.pid).status() == "zombie"
+    )
     lib = library(built)
     until(lambda: refs(lib, "aardvark"))
     assert lib.engine().pid != first.pid
@@ -259,7 +263,9 @@ def test_a_newer_client_has_an_older_engine_make_way(built: Builder) -> None:
     plug = raw(built)
     body = b'{"hello":"kbtui","protocol":99,"version":"9.9"}'
     plug.sendall(struct.pack(">I", len(body)) + body)
-    until(lambda: not psutil.pid_exists(engine.pid) or psutil.Process(engine.pid).status() == "zombie")
+    until(
+        lambda: not psutil.pid_exists(engine.pid) or psutil.Process(engine.pid).status() == "zombie"
+    )
     plug.close()
 
 
@@ -270,7 +276,9 @@ def test_the_socket_is_this_users_alone(built: Builder) -> None:
     assert place.stat().st_mode & 0o077 == 0
 
 
-def test_a_working_directory_supplies_no_modules(built: Builder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_working_directory_supplies_no_modules(
+    built: Builder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (built.root / "kbtui.py").write_text("raise SystemExit('hijacked')")
     (built.root / "json.py").write_text("raise SystemExit('hijacked')")
     monkeypatch.chdir(built.root)

@@ -28,11 +28,18 @@ def test_found_by_meaning_kept_through_a_kill_and_told_honestly(
     monkeypatch.setenv("KBTUI_ENGINE_IDLE", "60")
     builder = Builder(workspace_root)
     builder.topics(notes={})
-    builder.subject("notes/money.md", "# Salaries\n\nEmployees receive their wages on the last day of the month.\n")
+    builder.subject(
+        "notes/money.md",
+        "# Salaries\n\nEmployees receive their wages on the last day of the month.\n",
+    )
     builder.subject("notes/cat.md", "# Pets\n\nThe kitten sleeps on the sofa all afternoon.\n")
-    builder.subject("notes/net.md", "# Network\n\nRetries back off exponentially after a timeout.\n")
+    builder.subject(
+        "notes/net.md", "# Network\n\nRetries back off exponentially after a timeout.\n"
+    )
     builder.subject("notes/.hidden.md", "# Feline\n\nA secret cat naps on a cushion.\n")
-    builder.conversation(1, [[asked("My laptop will not boot"), said("Check the power supply first.")]])
+    builder.conversation(
+        1, [[asked("My laptop will not boot"), said("Check the power supply first.")]]
+    )
     lib = Library(builder.workspace, load_settings())
     engine = lib.engine()
     while not engine.request("settle", wait=1.0)["done"]:
@@ -52,7 +59,10 @@ def test_found_by_meaning_kept_through_a_kill_and_told_honestly(
     embeddings = builder.workspace.cache_dir / "embeddings.sqlite"
     remembered = rows(embeddings)
     for number in range(30):
-        builder.subject(f"notes/n{number}.md", f"# Note {number}\n\nThe {number}th train leaves at {number} o'clock.\n")
+        builder.subject(
+            f"notes/n{number}.md",
+            f"# Note {number}\n\nThe {number}th train leaves at {number} o'clock.\n",
+        )
     time.sleep(0.5)
     os.kill(engine.pid, signal.SIGKILL)
     lib.close()
@@ -62,7 +72,9 @@ def test_found_by_meaning_kept_through_a_kill_and_told_honestly(
         pass
     assert len(rows(embeddings)) >= len(remembered) + 60
     assert remembered <= rows(embeddings)
-    assert any(ref.startswith("notes/n") for ref in ask(lib, "railway departure time", "semantic")[:3])
+    assert any(
+        ref.startswith("notes/n") for ref in ask(lib, "railway departure time", "semantic")[:3]
+    )
 
     # A removed subject is served by neither leg.
     (builder.root / "docs/notes/money.md").unlink()

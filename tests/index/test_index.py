@@ -22,14 +22,20 @@ from kbtui.workspace import Settings
 def built(workspace_root: Path) -> Builder:
     builder = Builder(workspace_root)
     builder.topics(guide={}, notes={"disabled": ["secret"]})
-    builder.subject("guide/start.md", "# Getting started\n\nInstall the program with one command.\n")
+    builder.subject(
+        "guide/start.md", "# Getting started\n\nInstall the program with one command.\n"
+    )
     builder.subject("guide/.inner.md", "# Inner\n\nThe hidden handshake of zebras.\n")
     builder.subject("notes/lancedb.md", "# LanceDB\n\nFragments pile up without compaction.\n")
     builder.subject("notes/secret.md", "# Secret\n\nThe zebras must not be found.\n")
     builder.conversation(
         1,
         [
-            [asked("How do I keep fragments low?"), *called("a", "learn", "…", topic="notes", subjects="lancedb"), said("Call optimize now and then.")],
+            [
+                asked("How do I keep fragments low?"),
+                *called("a", "learn", "…", topic="notes", subjects="lancedb"),
+                said("Call optimize now and then."),
+            ],
             [asked("And what of zebras?"), said("They have stripes.")],
         ],
         title="Fragments",
@@ -66,7 +72,9 @@ def test_hidden_subjects_are_found_only_when_asked_for_and_disabled_never(built:
     assert found(built, "zebras")[0] == "jp-c17800000001:2"
     assert {ref.partition(":")[0] for ref in found(built, "zebras")} == {"jp-c17800000001"}
     assert "guide/inner:1-3" in found(built, "zebras", hidden=True)
-    assert not [ref for ref in found(built, "zebras", hidden=True) if ref.startswith("notes/secret")]
+    assert not [
+        ref for ref in found(built, "zebras", hidden=True) if ref.startswith("notes/secret")
+    ]
 
 
 def test_archived_conversations_are_found_only_when_asked_for(built: Builder) -> None:
@@ -78,11 +86,17 @@ def test_archived_conversations_are_found_only_when_asked_for(built: Builder) ->
 def test_scores_of_visible_hits_do_not_move_when_hidden_subjects_are_added(built: Builder) -> None:
     refresh(built)
     reader = IndexReader(built.workspace.cache_dir)
-    before = [(hit.ref, hit.score) for hit in answer(built.workspace, reader, Question("zebras stripes", mode="lexical")).hits]
+    before = [
+        (hit.ref, hit.score)
+        for hit in answer(built.workspace, reader, Question("zebras stripes", mode="lexical")).hits
+    ]
     for number in range(20):
         built.subject(f"guide/.hidden{number}.md", "zebras stripes zebras\n")
     refresh(built)
-    after = [(hit.ref, hit.score) for hit in answer(built.workspace, reader, Question("zebras stripes", mode="lexical")).hits]
+    after = [
+        (hit.ref, hit.score)
+        for hit in answer(built.workspace, reader, Question("zebras stripes", mode="lexical")).hits
+    ]
     assert before == after
 
 
@@ -91,12 +105,18 @@ def test_nothing_changed_means_nothing_written(built: Builder) -> None:
     assert not refresh(built)
 
 
-@pytest.mark.parametrize("change", ["edit", "add", "rename", "delete", "disable", "archive", "retitle"])
-def test_every_change_gives_what_a_fresh_build_gives(built: Builder, change: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "change", ["edit", "add", "rename", "delete", "disable", "archive", "retitle"]
+)
+def test_every_change_gives_what_a_fresh_build_gives(
+    built: Builder, change: str, tmp_path: Path
+) -> None:
     refresh(built)
     conversations = built.root / ".jp" / "conversations"
     if change == "edit":
-        built.subject("guide/start.md", "# Getting started\n\nInstall it with two commands.\n\nThen run.\n")
+        built.subject(
+            "guide/start.md", "# Getting started\n\nInstall it with two commands.\n\nThen run.\n"
+        )
     elif change == "add":
         built.subject("guide/deep/new.toml", 'key = "value of a new file"\n')
     elif change == "rename":
@@ -131,10 +151,16 @@ def numbers(builder: Builder) -> dict[str, int]:
     from kbtui.index.catalog import Catalog
 
     catalog = Catalog(IndexReader(builder.workspace.cache_dir).folder / "catalog.sqlite")
-    return {chunk.id: chunk.number for entry in catalog.all_entries() for chunk in catalog.chunks_of(entry.id)}
+    return {
+        chunk.id: chunk.number
+        for entry in catalog.all_entries()
+        for chunk in catalog.chunks_of(entry.id)
+    }
 
 
-def test_a_broken_conversation_is_an_entry_with_an_error_and_the_rest_is_indexed(built: Builder) -> None:
+def test_a_broken_conversation_is_an_entry_with_an_error_and_the_rest_is_indexed(
+    built: Builder,
+) -> None:
     folder = built.conversation(3, [[asked("half of it")]])
     (folder / "events.json").write_text('[{"timestamp": "2026-01-01 00:00:00.0", "type": "chat_req')
     refresh(built)
@@ -230,9 +256,16 @@ print("survived")
 
 @pytest.mark.parametrize(
     "boundary",
-    [f"{side}-{kind}:{count}" for side in ("before", "after") for kind in ("catalog", "put", "lexical", "replace") for count in (0, 1, 2)],
+    [
+        f"{side}-{kind}:{count}"
+        for side in ("before", "after")
+        for kind in ("catalog", "put", "lexical", "replace")
+        for count in (0, 1, 2)
+    ],
 )
-def test_killed_at_a_write_boundary_the_next_start_repairs(built: Builder, boundary: str, tmp_path: Path) -> None:
+def test_killed_at_a_write_boundary_the_next_start_repairs(
+    built: Builder, boundary: str, tmp_path: Path
+) -> None:
     refresh(built)
     built.subject("guide/start.md", "# Getting started\n\nA wholly new text about okapis.\n")
     built.subject("guide/.inner.md", "# Inner\n\nNo more handshakes.\n")
