@@ -1,0 +1,138 @@
+"""Keeping the citations pane with what is being read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kbtui.refs import conversation_ref, subject_ref
+from kbtui.tui.lanes import Lane
+
+if TYPE_CHECKING:
+    from kbtui.citations.records import Citation
+    from kbtui.conversations.records import Conversation
+    from kbtui.library import Library
+    from kbtui.tui.document.document import Document
+    from kbtui.tui.places import Place
+    from kbtui.tui.widgets.citations import CitationsPane
+    from kbtui.tui.widgets.reader import Reader
+
+LOOKS_UP = {
+    "learn",
+    "knowledge_search",
+    "conversation_list",
+    "conversation_grep",
+    "conversation_read",
+}
+WAITING = "asking the index …"
+
+
+class Citer:
+    """Asks for both ends of the citations of what is shown, in threads."""
+
+    def __init__(self, library: Library, pane: CitationsPane, reader: Reader) -> None:
+        self._library = library
+        self._pane = pane
+        self._reader = reader
+        self._used_lane = Lane(pane)
+        self._using_lane = Lane(pane)
+        self._conversation: Conversation | None = None
+        self._used: dict[int, list[Citation]] | None = None
+        self._using: list[Citation] | str | None = None
+        self._what = ""
+        self._turn: int | None = None
+
+    def opened(self, document: Document, place: Place) -> None:
+        """Another document is shown, or the same one anew."""
+        self._used_lane.forget()
+        self._using_lane.forget()
+        self._used, self._using, self._conversation = None, None, None
+        ref = place.ref
+        record = document.record
+        if ref is None or record is None or ref.kind not in ("conversation", "subject"):
+            self._what = ""
+            self._pane.say("Citations show here for a conversation's turn or for a subject.")
+            return
+        self._using = WAITING
+        if ref.kind == "conversation":
+            self._what = "THIS CONVERSATION IS"
+            self._conversation = record
+            self._used_lane.submit(lambda: self._library.cited(record), self._cited, self._no_used)
+            target = conversation_ref(record.info.id)
+        else:
+            self._what = "THIS SUBJECT IS"
+            target = subject_ref(record.topic, record.slug)
+        self._using_lane.submit(
+            lambda: self._library.turns_citing(target), self._citing, self._no_using
+        )
+        self._show()
+
+    def refresh_using(self) -> None:
+        """Ask the index again who used what is shown: it has changed."""
+        document = self._reader.document
+        record = document.record
+        if self._what and record is not None:
+            target = (
+                conversation_ref(record.info.id)
+                if self._conversation
+                else subject_ref(record.topic, record.slug)
+            )
+            self._using_lane.submit(
+                lambda: self._library.turns_citing(target), self._citing, self._no_using
+            )
+
+    def moved(self) -> None:
+        """Another line is read, perhaps in another turn."""
+        if self._reader.port.turn != self._turn:
+            self._show()
+
+    def _cited(self, citations: list[Citation]) -> None:
+        self._used = {}
+        for cite in citations:
+            self._used.setdefault(cite.turn, []).append(cite)
+        self._show()
+
+    def _no_used(self, error: Exception) -> None:
+        self._used = {}
+        self._show()
+
+    def _citing(self, citations: list[Citation]) -> None:
+        self._using = citations
+        self._show()
+
+    def _no_using(self, error: Exception) -> None:
+        self._using = f"not known: {error}"
+        self._show()
+
+    def _show(self) -> None:
+        if not self._what:
+            return
+        self._turn = self._reader.port.turn
+        if self._conversation is None:
+            self._pane.show(None, "", self._using, self._what)
+            return
+        turn = self._turn or (1 if self._conversation.turns else 0)
+        used = (self._used or {}).get(turn, [])
+        why = WAITING if self._used is None else self._why_none(turn)
+        self._pane.show(used, why, self._using, self._what, turn)
+        notes = {
+            f"call:{turn}.{cite.call}": number
+            for number, cite in reversed(list(enumerate(used, 1)))
+            if cite.call is not None
+        }
+        if notes and self._reader.port.number_calls(notes):
+            self._reader.refresh()
+
+    def _why_none(self, turn: int) -> str:
+        found = self._conversation.turn(turn) if self._conversation else None
+        calls = (
+            [event.name for event in found.events if event.kind == "tool_call_request"]
+            if found
+            else []
+        )
+        looked_up = sum(name in LOOKS_UP for name in calls)
+        if looked_up:
+            return "It looked things up, and found nothing."
+        if calls:
+            many = f"Its {len(calls)} tool calls" if len(calls) > 1 else "Its tool call"
+            return f"{many} read no subject, file or conversation."
+        return "It searched nothing and called no tools."

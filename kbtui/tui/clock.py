@@ -1,0 +1,46 @@
+"""Dates for people, in local time; the present moment can be replaced in tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, date, datetime
+
+Clock = Callable[[], datetime]
+"""Gives the present moment, aware."""
+
+_MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
+_DAYS = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]
+
+
+def now() -> datetime:
+    """The present moment in local time."""
+    return datetime.now(UTC).astimezone()
+
+
+def day_label(day: date, today: date) -> str:
+    """`Today`, `Yesterday`, a weekday within the week, else a short date."""
+    days = (today - day).days
+    if days == 0:
+        return "Today"
+    if days == 1:
+        return "Yesterday"
+    if 1 < days < 7:
+        return _DAYS[day.weekday()]
+    return short_date(day, today)
+
+
+def short_date(day: date, today: date) -> str:
+    """`31 Jul` within the year, else `13 May 2024`."""
+    label = f"{day.day} {_MONTHS[day.month - 1]}"
+    return label if day.year == today.year else f"{label} {day.year}"
+
+
+def moment(when: datetime, present: datetime) -> str:
+    """A point in time: `14:05` today, else with its date."""
+    local = when.astimezone(present.tzinfo)
+    time = f"{local:%H:%M}"
+    return (
+        time
+        if local.date() == present.date()
+        else f"{short_date(local.date(), present.date())} {time}"
+    )

@@ -1,0 +1,1 @@
+"""What the reader shows: blocks of text, laid out to lines only where somebody looks."""

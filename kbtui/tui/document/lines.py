@@ -1,0 +1,194 @@
+"""Lines of styled text, independent of any terminal library: wrapping, cutting, marking.
+
+A span is a piece of text and its role, a word or several ("h1", "code keyword")
+that the styles file gives a look. Widths are terminal cells.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from rich.cells import cell_len
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+Span = tuple[str, str]
+Spans = list[Span]
+
+
+@dataclass(slots=True)
+class Line:
+    """One line of the screen; `source` is the 1-based line of the text it came from, 0 if none."""
+
+    spans: Spans = field(default_factory=list)
+    source: int = 0
+
+    @property
+    def plain(self) -> str:
+        """The text without roles."""
+        return "".join(text for text, _ in self.spans)
+
+    @property
+    def width(self) -> int:
+        """Cells that the line takes."""
+        return width_of(self.spans)
+
+
+def width_of(spans: Iterable[Span]) -> int:
+    """Cells that `spans` take."""
+    return sum(len(text) if text.isascii() else cell_len(text) for text, _ in spans)
+
+
+def with_role(spans: Iterable[Span], role: str) -> Spans:
+    """The same text, each span with one more role."""
+    return [(text, f"{had} {role}" if had else role) for text, had in spans]
+
+
+def cut_spans(spans: Sequence[Span], start: int, end: int) -> Spans:
+    """The characters `start` to `end` (exclusive) of `spans`."""
+    kept: Spans = []
+    position = 0
+    for text, role in spans:
+        after = position + len(text)
+        if after > start and position < end:
+            piece = text[max(0, start - position) : end - position]
+            if piece:
+                kept.append((piece, role))
+        if after >= end:
+            break
+        position = after
+    return kept
+
+
+def fit(spans: Sequence[Span], width: int) -> Spans:
+    """`spans` in at most `width` cells, ending in `…` where something is left out."""
+    if width <= 0:
+        return []
+    if width_of(spans) <= width:
+        return list(spans)
+    text = "".join(part for part, _ in spans)
+    return [*cut_spans(spans, 0, _reach(text, 0, width - 1)), ("…", spans[-1][1] if spans else "")]
+
+
+def between(left: Sequence[Span], right: Sequence[Span], width: int) -> Spans:
+    """`left` at the left edge and `right` at the right one; `left` gives way, then `right`."""
+    right_width = width_of(right)
+    if right_width and right_width + 4 > width:
+        right, right_width = [], 0
+    gap = 1 if right_width else 0
+    kept = fit(left, width - right_width - gap)
+    space = width - right_width - width_of(kept)
+    return [*kept, (" " * space, ""), *right] if right_width else kept
+
+
+def _reach(text: str, start: int, width: int) -> int:
+    """Where the characters from `start` that fit into `width` cells end."""
+    if text.isascii():
+        return min(len(text), start + width)
+    used, position = 0, start
+    for position in range(start, len(text)):
+        used += cell_len(text[position])
+        if used > width:
+            return position
+    return len(text)
+
+
+_WORD = re.compile(r"\s*\S+")
+
+
+def _breaks(text: str, width: int, first: int, hang: int) -> list[tuple[int, int]]:
+    """Where lines of prose start and end; `first` and `hang` are the cells already taken."""
+    lines: list[tuple[int, int]] = []
+    start = end = 0
+    room = width - first
+    used = 0
+    ascii_only = text.isascii()
+    for match in _WORD.finditer(text):
+        size = match.end() - match.start() if ascii_only else cell_len(match[0])
+        if used + size <= room:
+            used += size
+            end = match.end()
+            continue
+        word = match.start() + len(match[0]) - len(match[0].lstrip())
+        if end > start:
+            lines.append((start, end))
+            room = width - hang
+        start = word
+        # A word longer than a whole line is broken where the line ends.
+        while (reach := _reach(text, start, max(1, room))) < match.end():
+            reach = max(reach, start + 1)
+            lines.append((start, reach))
+            room = width - hang
+            start = reach
+        end = match.end()
+        used = end - start if ascii_only else cell_len(text[start:end])
+    lines.append((start, end))
+    return lines
+
+
+def wrap(
+    spans: Sequence[Span],
+    width: int,
+    first: Sequence[Span] = (),
+    hang: Sequence[Span] = (),
+    source: int = 0,
+) -> list[Line]:
+    """Prose in lines of at most `width` cells; `first` opens the first line, `hang` the others."""
+    text = "".join(part for part, _ in spans)
+    width = max(width, width_of(first) + 1, width_of(hang) + 1)
+    lines: list[Line] = []
+    for number, (start, end) in enumerate(_breaks(text, width, width_of(first), width_of(hang))):
+        lead = hang if number else first
+        lines.append(Line([*lead, *cut_spans(spans, start, end)], source))
+    return lines
+
+
+def wrap_code(spans: Sequence[Span], width: int, source: int = 0) -> list[Line]:
+    """A line of code in lines of at most `width` cells, white space kept; the rest hangs by two."""
+    text = "".join(part for part, _ in spans)
+    width = max(width, 4)
+    if (len(text) if text.isascii() else cell_len(text)) <= width:
+        return [Line(list(spans), source)]
+    lines: list[Line] = []
+    start = 0
+    while start < len(text) or not lines:
+        room = width - (2 if lines else 0)
+        end = max(_reach(text, start, room), start + 1)
+        if end < len(text):
+            space = text.rfind(" ", start + room // 2, end)
+            if space > start:
+                end = space + 1
+        lead: Spans = [("  ", "")] if lines else []
+        lines.append(Line([*lead, *cut_spans(spans, start, end)], source))
+        start = end
+    return lines
+
+
+@dataclass(slots=True)
+class Found:
+    """What is looked for in a block; the match number `here`, 0-based, is the one one stands at."""
+
+    pattern: re.Pattern[str]
+    here: int = -1
+    seen: int = 0
+
+
+def mark(spans: Sequence[Span], found: Found | None) -> Spans:
+    """`spans` with a role added to whatever is looked for."""
+    if found is None:
+        return list(spans)
+    text = "".join(part for part, _ in spans)
+    marked: Spans = []
+    position = 0
+    for match in found.pattern.finditer(text):
+        if match.end() == match.start():
+            continue
+        role = "found-here" if found.seen == found.here else "found"
+        found.seen += 1
+        marked += cut_spans(spans, position, match.start())
+        marked += with_role(cut_spans(spans, match.start(), match.end()), role)
+        position = match.end()
+    return [*marked, *cut_spans(spans, position, len(text))] if position else list(spans)

@@ -1,0 +1,137 @@
+"""Pages of our own: the home page, a topic's page, and what is shown when something fails."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kbtui.text import one_line, safe
+from kbtui.tui.clock import day_label
+from kbtui.tui.document.blocks import Block, FactsBlock, HeadBlock, MarkdownBlock, NoteBlock
+from kbtui.tui.document.document import Document, cost
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from kbtui.tui.contents import Contents, Shelf
+    from kbtui.tui.document.lines import Spans
+
+FIRST_TOPIC = """\
+```toml
+[kb.topic.project]
+title = "Project Knowledge"
+introduction = "what everybody here should know"
+subjects = "docs"
+```
+"""
+"""What a first `.jp/kb.toml` could hold."""
+
+RECENT = 5
+
+
+def home_document(name: str, contents: Contents | None, present: datetime) -> Document:
+    """The page one starts on: what is here, and the keys that matter."""
+    blocks: list[Block] = [NoteBlock("name", [(one_line(name), "h1")])]
+    keys: list[tuple[str, Spans]] = [
+        ("/", [("search everything", "")]),
+        ("Enter", [("open what is selected", "")]),
+        ("?", [("what the keys do where you are", "")]),
+    ]
+    blocks.append(FactsBlock("keys", keys, above=1))
+    if contents is None:
+        blocks.append(NoteBlock("loading", [("Reading the workspace …", "dim")], above=1))
+        return Document("home", "Home", blocks)
+    _home_topics(blocks, contents)
+    _home_conversations(blocks, contents, present)
+    lines = [*contents.failures, *map(str, contents.problems)]
+    for number, line in enumerate(lines):
+        spans: Spans = [(f"! {one_line(line)}", "error")]
+        blocks.append(NoteBlock(f"problem:{number}", spans, above=int(number == 0)))
+    return Document("home", "Home", blocks)
+
+
+def _home_topics(blocks: list[Block], contents: Contents) -> None:
+    total = sum(shelf.visible for shelf in contents.shelves)
+    if not contents.shelves:
+        blocks.append(HeadBlock("topics", [("No topics yet", "h2")], above=1))
+        text = "A topic is a directory of text files. Declare the first one in `.jp/kb.toml`:\n\n"
+        blocks.append(MarkdownBlock("first", text + FIRST_TOPIC, above=1))
+        return
+    count = f"{len(contents.shelves)} topics, {total:,} subjects"
+    blocks.append(HeadBlock("topics", [("What is known", "h2")], [(count, "dim")], above=1))
+    for shelf in contents.shelves:
+        topic = shelf.topic
+        words: Spans = [(one_line(topic.name), "strong")]
+        if topic.introduction:
+            words.append((f"  {one_line(topic.introduction)}", "dim"))
+        if not topic.enable:
+            words.append(("  switched off", "warning"))
+        blocks.append(NoteBlock(f"topic:{topic.id}", words, lead=[("  ", "")]))
+
+
+def _home_conversations(blocks: list[Block], contents: Contents, present: datetime) -> None:
+    live = [info for info in contents.conversations if not info.archived]
+    if not contents.conversations:
+        blocks.append(HeadBlock("talks", [("No conversations yet", "h2")], above=1))
+        spans: Spans = [
+            ("They appear here as soon as `jp query` has written the first one.", "dim")
+        ]
+        blocks.append(NoteBlock("no-talks", spans))
+        return
+    count = f"{len(contents.conversations):,} conversations"
+    blocks.append(HeadBlock("talks", [("What was said", "h2")], [(count, "dim")], above=1))
+    for info in live[:RECENT]:
+        when = (info.last_event_at or info.created_at).astimezone(present.tzinfo)
+        left: Spans = [(one_line(info.name), "" if info.title else "dim")]
+        right: Spans = [(day_label(when.date(), present.date()), "dim")]
+        blocks.append(HeadBlock(f"talk:{info.id}", left, right, lead=[("  ", "")]))
+
+
+def topic_document(shelf: Shelf, listing: str) -> Document:
+    """A topic's page: its facts, then what `learn` returns for it without subjects."""
+    topic = shelf.topic
+    hidden = sum(subject.hidden for subject in shelf.subjects)
+    loaded = sum(subject.learned for subject in shelf.subjects)
+    disabled = sum(subject.disabled for subject in shelf.subjects)
+    counts = [f"{shelf.visible:,} subjects"]
+    for number, word in ((hidden, "hidden"), (loaded, "pre-loaded"), (disabled, "disabled")):
+        if number:
+            counts.append(f"{number:,} {word}")
+    size = sum(subject.size for subject in shelf.subjects)
+    facts: list[tuple[str, Spans]] = [
+        ("id", [(one_line(topic.id), "")]),
+        ("holds", [(", ".join(counts), ""), (f"  {size:,} bytes", "dim")]),
+        ("directory", [(one_line(topic.subjects), "")]),
+    ]
+    if topic.introduction:
+        facts.insert(1, ("introduction", [(one_line(topic.introduction), "")]))
+    if topic.learned:
+        facts.append(("learned", [(one_line(", ".join(topic.learned)), "")]))
+    if topic.disabled:
+        facts.append(("disabled", [(one_line(", ".join(topic.disabled)), "")]))
+    blocks: list[Block] = [FactsBlock("facts", facts)]
+    for number, problem in enumerate(shelf.problems):
+        spans: Spans = [(f"! {one_line(str(problem))}", "error")]
+        blocks.append(NoteBlock(f"problem:{number}", spans, above=int(number == 0)))
+    if topic.enable:
+        head: Spans = [("What `learn` returns for this topic", "h2")]
+        blocks.append(HeadBlock("learn", head, [(cost(len(listing)), "dim")], above=1))
+        blocks.append(MarkdownBlock("listing", listing, above=1, lead=[("▎ ", "rule")]))
+    badges: Spans = [] if topic.enable else [("switched off", "warning")]
+    return Document(
+        f"topic:{topic.id}", one_line(topic.name), blocks, ref=topic.id, badges=badges, record=topic
+    )
+
+
+def problem_document(
+    key: str, title: str, message: str, where: str | None = None, hint: str | None = None
+) -> Document:
+    """What is shown in place of something that cannot be read."""
+    blocks: list[Block] = [NoteBlock("message", [(f"! {safe(message)}", "error")])]
+    facts: list[tuple[str, Spans]] = []
+    if where:
+        facts.append(("where", [(one_line(where), "")]))
+    if hint:
+        facts.append(("hint", [(one_line(hint), "")]))
+    if facts:
+        blocks.append(FactsBlock("facts", facts, above=1))
+    return Document(key, one_line(title), blocks)

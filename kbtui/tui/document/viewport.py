@@ -1,0 +1,434 @@
+"""What is in sight of a document: where its top is, which line is being read, what is unfolded.
+
+The top is known as a block and a line within it, never as a line of the whole
+document, because most heights are only estimates. Moving walks from there over
+blocks that are laid out as they come.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from textual.cache import LRUCache
+
+from kbtui.tui.document.blocks import FoldBlock
+from kbtui.tui.document.document import Document
+from kbtui.tui.document.heights import Heights
+from kbtui.tui.document.lines import Found
+
+if TYPE_CHECKING:
+    import re
+
+    from kbtui.tui.document.lines import Line
+
+LAID_OUT_MOST = 400
+"""Blocks whose lines are kept."""
+
+
+class Position(NamedTuple):
+    """A line of a document: the block and the line within it."""
+
+    block: int = 0
+    line: int = 0
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A position that survives another width, or a reload.
+
+    The block's key and number, the line, and the letters and digits before it.
+    """
+
+    key: str
+    block: int
+    line: int
+    letters: int
+
+
+@dataclass
+class Folds:
+    """Which folds are open: one by one, or all of a kind."""
+
+    kinds: dict[str, str] = field(default_factory=dict)
+    opened: set[str] = field(default_factory=set)
+    opened_kinds: set[str] = field(default_factory=set)
+
+    def is_open(self, key: str) -> bool:
+        """Whether the fold with this key is open."""
+        # Both together mean: opened with its kind, then closed by itself.
+        return (key in self.opened) != (self.kinds.get(key) in self.opened_kinds)
+
+    def toggle(self, key: str) -> None:
+        """Open or close one."""
+        self.opened ^= {key}
+
+    def toggle_kind(self, kind: str) -> None:
+        """Open or close all of a kind."""
+        self.opened = {key for key in self.opened if self.kinds.get(key) != kind}
+        self.opened_kinds ^= {kind}
+
+    def adopt(self, document: Document) -> None:
+        """Know the folds of a document; those that it no longer has are forgotten."""
+        self.kinds = {b.key: b.kind for b in document.blocks if isinstance(b, FoldBlock)}
+        self.opened &= self.kinds.keys()
+
+
+class Viewport:
+    """A window of `width` × `height` cells onto a document."""
+
+    def __init__(self) -> None:
+        self.document = Document("", "", [])
+        self.width = 0
+        self.height = 0
+        self.top = Position()
+        self.cursor = Position()
+        self.folds = Folds()
+        self.pattern: re.Pattern[str] | None = None
+        self.here: tuple[int, int] | None = None
+        self.heights = Heights()
+        self.rows: list[tuple[Position, Line]] = []
+        """What is in sight, from the top."""
+        self.layouts = 0
+        """Counts the blocks that were laid out."""
+        self._cache: LRUCache[int, list[Line]] = LRUCache(LAID_OUT_MOST)
+
+    # documents
+
+    def show(self, document: Document, at: Mark | None = None) -> None:
+        """Show a document from its top, or from a place in it."""
+        self.document = document
+        self.folds.opened = set()
+        self.folds.adopt(document)
+        self.here = None
+        self.top = self.cursor = Position()
+        self._reflow()
+        if at is not None:
+            self.top = self.cursor = self.locate(at)
+        self.arrange()
+
+    def reload(self, document: Document) -> None:
+        """Show the same document as it is now, where one was reading; at its end, follow it."""
+        following = self.following
+        top, cursor = self.mark(self.top), self.mark()
+        self.document = document
+        self.folds.adopt(document)
+        self._reflow()
+        if following:
+            self.go_end()
+        else:
+            self.top, self.cursor = self.locate(top), self.locate(cursor)
+            self.arrange()
+
+    @property
+    def following(self) -> bool:
+        """Whether one reads at the end, so that what is added there should show."""
+        if not self.rows:
+            return False
+        end = self.end
+        return self.cursor == end or (self.rows[-1][0] == end and self.top > self.first)
+
+    def resize(self, width: int, height: int) -> None:
+        """Take another size, at the line one was reading."""
+        if width == self.width:
+            self.height = height
+            self.arrange()
+            self.cursor_into_view()
+            return
+        top, cursor = (self.mark(self.top), self.mark()) if self.width else (None, None)
+        self.width, self.height = width, height
+        self._reflow()
+        if top and cursor:
+            self.top, self.cursor = self.locate(top), self.locate(cursor)
+        self.arrange()
+        self.cursor_into_view()
+
+    def _reflow(self) -> None:
+        """Begin again with estimates: width, folds or document changed."""
+        self._cache.clear()
+        self.heights = Heights(
+            0 if self._hidden(number) else block.estimate(self.width)
+            for number, block in enumerate(self.document.blocks)
+        )
+
+    def _hidden(self, number: int) -> bool:
+        fold = self.document.blocks[number].fold
+        return fold is not None and not self.folds.is_open(fold)
+
+    def lines(self, number: int) -> list[Line]:
+        """The lines of a block, laid out now if need be."""
+        lines = self._cache.get(number)
+        if lines is None:
+            lines = []
+            if not self._hidden(number):
+                here = self.here[1] if self.here and self.here[0] == number else -1
+                block = self.document.blocks[number]
+                found = Found(self.pattern, here) if self.pattern else None
+                lines = block.lines(self.width, found, self.folds.is_open(block.key))
+                self.layouts += 1
+            self._cache[number] = lines
+            self.heights.set(number, len(lines))
+        return lines
+
+    # walking
+
+    def _seek(self, number: int, step: int) -> int | None:
+        """The next block from `number` on, in direction `step`, that has lines."""
+        while 0 <= number < len(self.heights):
+            if not self._hidden(number) and self.lines(number):
+                return number
+            number += step
+        return None
+
+    @property
+    def first(self) -> Position:
+        """The first line."""
+        return Position(self._seek(0, 1) or 0, 0)
+
+    @property
+    def end(self) -> Position:
+        """The last line."""
+        last = self._seek(len(self.heights) - 1, -1)
+        return Position() if last is None else Position(last, len(self.lines(last)) - 1)
+
+    def step(self, start: Position, lines: int) -> Position:
+        """The position `lines` further on (or back, when negative), within the document."""
+        block, line = start
+        while lines > 0:
+            count = len(self.lines(block))
+            if line + lines < count:
+                return Position(block, line + lines)
+            following = self._seek(block + 1, 1)
+            if following is None:
+                return Position(block, max(0, count - 1))
+            lines -= count - line
+            block, line = following, 0
+        while -lines > line:
+            before = self._seek(block - 1, -1)
+            if before is None:
+                return Position(block, 0)
+            lines += line + 1
+            block, line = before, len(self.lines(before)) - 1
+        return Position(block, line + lines)
+
+    def valid(self, position: Position) -> Position:
+        """The nearest position that exists and is not folded away."""
+        if not len(self.heights):
+            return Position()
+        number = min(position.block, len(self.heights) - 1)
+        found = self._seek(number, -1)
+        if found is None:
+            return self.first
+        last = len(self.lines(found)) - 1
+        return Position(found, min(position.line, last) if found == number else last)
+
+    def arrange(self) -> None:
+        """Work out which lines are in sight."""
+        if not self.width or self.height <= 0 or not len(self.heights):
+            self.rows = []
+            return
+        self.top, self.cursor = self.valid(self.top), self.valid(self.cursor)
+        self.rows = self._rows()
+        if len(self.rows) < self.height and self.top > self.first:
+            self.top = self.step(self.end, -(self.height - 1))
+            self.rows = self._rows()
+
+    def _rows(self) -> list[tuple[Position, Line]]:
+        rows: list[tuple[Position, Line]] = []
+        block, line = self.top
+        while len(rows) < self.height:
+            lines = self.lines(block)
+            last = min(len(lines), line + self.height - len(rows))
+            rows += [(Position(block, number), lines[number]) for number in range(line, last)]
+            following = self._seek(block + 1, 1)
+            if following is None:
+                break
+            block, line = following, 0
+        return rows
+
+    # places
+
+    def mark(self, position: Position | None = None) -> Mark:
+        """Where `position` (default: the line being read) is, for another width or a reload."""
+        block, line = position or self.cursor
+        if block >= len(self.document.blocks):
+            return Mark("", 0, 0, 0)
+        letters = sum(map(_letters, self.lines(block)[:line]))
+        return Mark(self.document.blocks[block].key, block, line, letters)
+
+    def locate(self, mark: Mark) -> Position:
+        """Where a mark is now."""
+        block = self.document.index_of(mark.key)
+        if block is None:
+            return self.valid(Position(mark.block, 0))
+        lines = self.lines(block)
+        if mark.line < len(lines) and sum(map(_letters, lines[: mark.line])) == mark.letters:
+            return self.valid(Position(block, mark.line))
+        seen = 0
+        for number, line in enumerate(lines):
+            seen += _letters(line)
+            if seen > mark.letters:
+                return Position(block, number)
+        return self.valid(Position(block, max(0, len(lines) - 1)))
+
+    # moving
+
+    def move(self, lines: int) -> None:
+        """Read `lines` further on, or back."""
+        self.cursor = self.step(self.cursor, lines)
+        self.cursor_into_view(self.height // 4)
+
+    def scroll(self, lines: int) -> None:
+        """Move what is in sight, and the line being read as little as possible."""
+        self.top = self.step(self.top, lines)
+        self.arrange()
+        self.cursor_into_view()
+
+    def scroll_to_line(self, line: int) -> None:
+        """Put a line of the whole document, by estimate, at the top."""
+        self.top = Position(*self.heights.find(line))
+        self.arrange()
+        self.cursor_into_view()
+
+    def turn_page(self, lines: int) -> None:
+        """Move what is in sight and the line being read together."""
+        self.cursor = self.step(self.cursor, lines)
+        self.scroll(lines)
+
+    def go_start(self) -> None:
+        """Read from the top."""
+        self.top = self.cursor = self.first
+        self.arrange()
+
+    def go_end(self) -> None:
+        """Read the end."""
+        self.cursor = self.end
+        self.top = self.step(self.cursor, -(self.height - 1))
+        self.arrange()
+
+    def go_to(self, block: int, line: int = 0, lead: int | None = None) -> None:
+        """Read a line of a block, unfolding it; `lead` lines before it stay in sight."""
+        fold = self.document.blocks[block].fold
+        if fold is not None and not self.folds.is_open(fold):
+            self.folds.toggle(fold)
+            self._reflow()
+        self.cursor = self.valid(Position(block, line))
+        self.top = self.step(self.cursor, -(self.height // 4 if lead is None else lead))
+        self.arrange()
+
+    def cursor_into_view(self, margin: int = 0) -> None:
+        """Bring the line being read and what is in sight together.
+
+        With a margin what is in sight moves, so that the line has `margin` others
+        around it; without, the line moves.
+        """
+        if not self.rows:
+            return
+        rows = [position for position, _ in self.rows]
+        last = self.height - 1
+        if self.cursor in rows:
+            row = rows.index(self.cursor)
+            beyond = max(0, row - (last - margin)) or min(0, row - margin)
+            self.top = self.step(self.top, beyond)
+        elif margin:
+            before = last - margin if self.cursor > rows[-1] else margin
+            self.top = self.step(self.cursor, -before)
+        else:
+            self.cursor = rows[0] if self.cursor < rows[0] else rows[-1]
+        self.arrange()
+
+    # folds
+
+    def fold_at_cursor(self) -> str | None:
+        """The fold that the line being read opens, or lies in."""
+        if not self.document.blocks:
+            return None
+        block = self.document.blocks[self.cursor.block]
+        return block.key if isinstance(block, FoldBlock) else block.fold
+
+    def toggle(self, fold: str) -> None:
+        """Open or close one fold."""
+        self._leave(fold)
+        top = self.mark(self.top)
+        self.folds.toggle(fold)
+        self._refold(top)
+
+    def toggle_kind(self, kind: str) -> bool:
+        """Open or close all folds of a kind; says whether they are open now."""
+        inside = self.fold_at_cursor()
+        if inside and self.folds.kinds.get(inside) == kind:
+            self._leave(inside)
+        row = next((n for n, (at, _) in enumerate(self.rows) if at == self.cursor), 0)
+        self.folds.toggle_kind(kind)
+        self._refold(None, row)
+        return kind in self.folds.opened_kinds
+
+    def _leave(self, fold: str) -> None:
+        """Read the fold's own line instead of one that is about to be folded away."""
+        head = self.document.index_of(fold)
+        if head is not None and self.document.blocks[self.cursor.block].fold == fold:
+            self.cursor = Position(head, self.document.blocks[head].above)
+
+    def _refold(self, top: Mark | None, row: int = 0) -> None:
+        cursor = self.mark()
+        self._reflow()
+        self.cursor = self.locate(cursor)
+        self.top = self.locate(top) if top else self.step(self.cursor, -row)
+        self.arrange()
+        self.cursor_into_view()
+
+    # finding
+
+    def look_for(self, pattern: re.Pattern[str] | None) -> None:
+        """Mark whatever matches `pattern`; None marks nothing."""
+        if self.pattern != pattern or self.here is not None:
+            self.pattern, self.here = pattern, None
+            self._cache.clear()
+            self.arrange()
+
+    def go_to_match(self, block: int, count: int) -> None:
+        """Read the `count`-th match of a block, which is marked as the one one stands at."""
+        for number in {block, self.here[0] if self.here else block}:
+            self._cache.discard(number)
+        self.here = (block, count)
+        self.go_to(block)
+        for number, line in enumerate(self.lines(block)):
+            if any("found-here" in roles for _, roles in line.spans):
+                self.go_to(block, number)
+                return
+
+    def number_calls(self, notes: dict[str, int]) -> bool:
+        """Put footnote numbers at the tool calls with these keys; says whether any was new."""
+        new = False
+        for key, number in notes.items():
+            position = self.document.index_of(key)
+            block = self.document.blocks[position] if position is not None else None
+            if position is not None and isinstance(block, FoldBlock) and block.note != number:
+                block.note, new = number, True
+                self._cache.discard(position)
+        if new:
+            self.arrange()
+        return new
+
+    # what is being read
+
+    @property
+    def turn(self) -> int | None:
+        """The turn of the line being read."""
+        blocks = self.document.blocks
+        return blocks[min(self.cursor.block, len(blocks) - 1)].turn if blocks else None
+
+    @property
+    def line(self) -> Line | None:
+        """The line being read."""
+        return next((line for at, line in self.rows if at == self.cursor), None)
+
+    @property
+    def reference(self) -> str | None:
+        """The reference of the line being read."""
+        line = self.line
+        return self.document.ref_at(self.cursor.block, line.source if line else 0)
+
+
+def _letters(line: Line) -> int:
+    return sum(map(str.isalnum, line.plain))

@@ -1,0 +1,77 @@
+"""Slow calls in threads of their own, so that the screen never waits for them."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any, TypeVar
+
+T = TypeVar("T")
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from textual.message_pump import MessagePump
+
+    Job = tuple[int, Callable[[], Any], Callable[[Any], None], Callable[[Exception], None]]
+
+
+class Lane:
+    """Calls of one sort, of which only the newest matters.
+
+    At most `limit` run at once; of those that wait, the newest replaces the
+    others; an answer that was overtaken is dropped. Answers are delivered to
+    `owner`'s message queue. The threads are daemons: leaving never waits for them.
+    """
+
+    def __init__(self, owner: MessagePump, limit: int = 1) -> None:
+        self._owner = owner
+        self._limit = limit
+        self._lock = threading.Lock()
+        self._running = 0
+        self._waiting: Job | None = None
+        self._generation = 0
+
+    @property
+    def busy(self) -> bool:
+        """Whether anything runs or waits."""
+        return self._running > 0
+
+    def submit(
+        self,
+        work: Callable[[], T],
+        done: Callable[[T], None],
+        failed: Callable[[Exception], None],
+    ) -> None:
+        """Run `work` in a thread, then `done` with what it gave or `failed` with what it raised."""
+        with self._lock:
+            self._generation += 1
+            job: Job = (self._generation, work, done, failed)
+            if self._running >= self._limit:
+                self._waiting = job
+                return
+            self._running += 1
+        threading.Thread(target=self._run, args=(job,), name="kbtui-lane", daemon=True).start()
+
+    def _run(self, job: Job | None) -> None:
+        while job is not None:
+            generation, work, done, failed = job
+            try:
+                answer = work()
+            except Exception as error:
+                self._owner.call_later(self._deliver, generation, failed, error)
+            else:
+                self._owner.call_later(self._deliver, generation, done, answer)
+            with self._lock:
+                job, self._waiting = self._waiting, None
+                if job is None:
+                    self._running -= 1
+
+    def _deliver(self, generation: int, tell: Callable[[Any], None], value: Any) -> None:
+        if generation == self._generation:
+            tell(value)
+
+    def forget(self) -> None:
+        """Drop whatever has not been delivered."""
+        with self._lock:
+            self._generation += 1
+            self._waiting = None

@@ -1,0 +1,217 @@
+"""The library's rows: topics with their subjects, then conversations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from kbtui.refs import Ref, conversation_ref, subject_ref
+from kbtui.text import one_line
+from kbtui.tui.clock import day_label
+from kbtui.tui.places import Place
+from kbtui.tui.widgets.rows import Row
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from datetime import datetime
+
+    from kbtui.conversations.records import ConversationInfo
+    from kbtui.knowledge.records import Subject
+    from kbtui.tui.contents import Contents, Shelf
+    from kbtui.tui.document.lines import Spans
+
+MARKS = {
+    "pre-loaded": ("◆ ", "accent"),
+    "hidden": ("◌ ", "dim"),
+    "disabled": ("✕ ", "warning"),
+    "damaged": ("! ", "error"),
+    "archived": ("▫ ", "dim"),
+    "only on this machine": ("⌂ ", "dim"),
+    "in the workspace alone": ("⇣ ", "dim"),
+}
+"""What stands before an entry; the help screen explains them in these words."""
+
+
+@dataclass
+class LibraryState:
+    """What one chose to see of the library."""
+
+    expanded: set[str] = field(default_factory=set)
+    hidden: bool = False
+    words: str = ""
+
+    def matches(self, text: str) -> bool:
+        """Whether the filter lets a title through."""
+        folded = text.casefold()
+        return all(word in folded for word in self.words.casefold().split())
+
+
+def library_rows(contents: Contents, state: LibraryState, present: datetime) -> list[Row]:
+    """All rows, in order."""
+    rows = list(_topic_section(contents, state))
+    rows += _conversation_section(contents, state, present)
+    return rows
+
+
+def _heading(key: str, text: str, right: str = "") -> Row:
+    return Row(f"head:{key}", [(text, "section")], [(right, "dim")], selectable=False)
+
+
+def _blank(key: str) -> Row:
+    return Row(f"blank:{key}", [], selectable=False)
+
+
+def _note(key: str, text: str, role: str = "dim", indent: str = "") -> Row:
+    return Row(f"note:{key}", [(f"{indent}{text}", role)], selectable=False)
+
+
+def _topic_section(contents: Contents, state: LibraryState) -> Iterator[Row]:
+    yield _heading("topics", "TOPICS")
+    failures = [line for line in contents.failures if line.startswith("topics")]
+    for number, line in enumerate([*failures, *map(str, contents.problems)]):
+        yield _problem(f"kb:{number}", one_line(line))
+    if not contents.shelves and not failures:
+        yield _note("no-topics", "none yet")
+    shown = False
+    for shelf in contents.shelves:
+        rows = list(_shelf(shelf, state))
+        shown = shown or bool(rows)
+        yield from rows
+    if state.words and contents.shelves and not shown:
+        yield _note("no-subject", "nothing matches")
+    yield _blank("topics")
+
+
+def _problem(key: str, text: str, indent: str = "") -> Row:
+    place = Place(f"problem:{key}", text=text)
+    return Row(f"problem:{key}", [(f"{indent}! ", "error"), (text, "error")], data=place)
+
+
+def _shelf(shelf: Shelf, state: LibraryState) -> Iterator[Row]:
+    topic = shelf.topic
+    subjects = [s for s in shelf.subjects if state.hidden or not s.hidden]
+    if state.words:
+        subjects = [s for s in subjects if state.matches(f"{topic.name} {s.slug}")]
+        if not subjects and not state.matches(topic.name):
+            return
+    key = f"topic:{topic.id}"
+    opened = key in state.expanded or bool(state.words)
+    arrow = "▾ " if opened else "▸ "
+    name: Spans = [(arrow, "dim"), (one_line(topic.name), "" if topic.enable else "dim")]
+    count: Spans = [(f"{len(subjects):,}", "dim")] if topic.enable else [("off", "warning")]
+    if shelf.problems:
+        count = [("! ", "error"), *count]
+    place = Place(key, ref=Ref("topic", topic=topic.id))
+    yield Row(key, name, count, data=place)
+    for number, problem in enumerate(shelf.problems):
+        yield _problem(f"{topic.id}:{number}", one_line(problem.message), "  ")
+    if opened:
+        yield from _folder(topic.id, subjects, state)
+
+
+def _folder(topic: str, subjects: list[Subject], state: LibraryState) -> Iterator[Row]:
+    """Subjects, those in directories below a row for each directory."""
+    shown: list[str] = []
+    for subject in sorted(subjects, key=_tree_order):
+        parts = subject.slug.split("/")[:-1]
+        common = 0
+        while common < min(len(parts), len(shown)) and parts[common] == shown[common]:
+            common += 1
+        del shown[common:]
+        closed = False
+        for depth in range(len(parts)):
+            key = f"folder:{topic}/" + "/".join(parts[: depth + 1])
+            opened = key in state.expanded or bool(state.words)
+            if depth >= len(shown):
+                arrow = "▾ " if opened else "▸ "
+                name = one_line(parts[depth])
+                yield Row(key, [("  " * (depth + 1), ""), (arrow, "dim"), (f"{name}/", "")])
+                shown.append(parts[depth])
+            if not opened:
+                closed = True
+                break
+        if not closed:
+            yield _subject(subject, len(parts))
+
+
+def _tree_order(subject: Subject) -> list[tuple[bool, str]]:
+    """Files of a directory before the directories in it, both by name."""
+    parts = subject.slug.split("/")
+    return [(depth < len(parts) - 1, part) for depth, part in enumerate(parts)]
+
+
+def _subject(subject: Subject, depth: int) -> Row:
+    mark, role = "  ", ""
+    for name, is_so in (
+        ("pre-loaded", subject.learned),
+        ("hidden", subject.hidden),
+        ("disabled", subject.disabled),
+    ):
+        if is_so:
+            mark, role = MARKS[name]
+    name_role = (
+        "dim struck" if subject.disabled else "dim" if subject.hidden or subject.shadowed else ""
+    )
+    name = one_line(subject.slug.rsplit("/", 1)[-1])
+    ref = subject_ref(subject.topic, subject.slug)
+    spans: Spans = [("  " * (depth + 1), ""), (mark, role), (name, name_role)]
+    return Row(str(ref), spans, data=Place(str(ref), ref=ref))
+
+
+def activity(info: ConversationInfo) -> datetime:
+    """When something last happened in a conversation."""
+    return info.last_event_at or info.created_at
+
+
+def _conversation_section(
+    contents: Contents, state: LibraryState, present: datetime
+) -> Iterator[Row]:
+    infos = [info for info in contents.conversations if state.matches(info.name)]
+    infos.sort(key=activity, reverse=True)
+    yield _heading("conversations", "CONVERSATIONS")
+    for number, line in enumerate(contents.failures):
+        if line.startswith("conversations"):
+            yield _problem(f"conversations:{number}", one_line(line))
+    if not contents.conversations:
+        yield _note("no-talks", "none yet")
+    elif not infos:
+        yield _note("no-talk", "nothing matches")
+    pinned = [info for info in infos if info.pinned_at and not info.archived]
+    live = [info for info in infos if not info.pinned_at and not info.archived]
+    archived = [info for info in infos if info.archived]
+    if pinned:
+        yield _note("pinned", "Pinned", "day")
+        yield from _by_day(pinned, present)
+    if live and pinned:
+        yield _note("recent", "By day", "day")
+    yield from _by_day(live, present)
+    if archived:
+        yield _note("archived", "Archived", "day")
+        yield from _by_day(archived, present)
+
+
+def _by_day(infos: Iterable[ConversationInfo], present: datetime) -> Iterator[Row]:
+    """Conversations with their day, said once for all of a day."""
+    before = ""
+    for info in infos:
+        day = day_label(activity(info).astimezone(present.tzinfo).date(), present.date())
+        yield _conversation(info, day if day != before else "")
+        before = day
+
+
+def _conversation(info: ConversationInfo, day: str) -> Row:
+    mark: tuple[str, str] = ("", "")
+    for name, is_so in (
+        ("only on this machine", info.presence == "user_local"),
+        ("in the workspace alone", info.presence == "external"),
+        ("archived", info.archived),
+        ("damaged", info.problem is not None),
+    ):
+        if is_so:
+            mark = MARKS[name]
+    role = "dim" if info.archived or not info.title else ""
+    place = Place(info.ref, ref=conversation_ref(info.id))
+    row = Row(info.ref, [mark, (one_line(info.name), role)], [(day, "dim")], data=place)
+    if info.problem:
+        row.below = [[("  ", ""), (one_line(info.problem), "error")]]
+    return row

@@ -1,0 +1,119 @@
+"""Opening places in the reader, and going back and forward through them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kbtui.tui.desk import make_document
+from kbtui.tui.lanes import Lane
+from kbtui.tui.places import HOME, Trail
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kbtui.library import Library
+    from kbtui.tui.clock import Clock
+    from kbtui.tui.contents import Contents
+    from kbtui.tui.document.document import Document
+    from kbtui.tui.places import Place
+    from kbtui.tui.widgets.reading import ReaderPane
+    from kbtui.tui.widgets.status import Status
+
+
+class Opener:
+    """Decides what the reader shows; documents are made in a thread."""
+
+    def __init__(
+        self,
+        library: Library,
+        clock: Clock,
+        pane: ReaderPane,
+        status: Status,
+        opened: Callable[[Document, Place], None],
+    ) -> None:
+        self._library = library
+        self._clock = clock
+        self._pane = pane
+        self._status = status
+        self._opened = opened
+        self._lane = Lane(pane)
+        self._reload_lane = Lane(pane)
+        self.trail = Trail()
+        self.contents: Contents | None = None
+        self.shown: Place | None = None
+        """What the reader shows; not `trail.here` while a search hit is only looked at."""
+
+    def open(self, place: Place, *, preview: bool = False) -> None:
+        """Show a place; a preview leaves no trace in the history."""
+        if not preview:
+            self._leave()
+            if not (self.trail.here and self.trail.here.same_document(place) and place.ref is None):
+                self.trail.go(place)
+        self._show(place)
+
+    def _leave(self) -> None:
+        """Remember where one was reading, unless what is shown is only a preview."""
+        here = self.trail.here
+        if here is not None and here.same_document(self.shown):
+            self.trail.leave(self._pane.reader.port.mark())
+
+    def step(self, by: int) -> bool:
+        """Go back or forward; False at the end."""
+        self._leave()
+        place = self.trail.step(by)
+        if place is None:
+            return False
+        self._show(place)
+        return True
+
+    def end_preview(self) -> None:
+        """Show what was being read before a preview."""
+        here = self.trail.here
+        if here is not None and here != self.shown and not here.same_document(self.shown):
+            self._show(here)
+
+    def _show(self, place: Place) -> None:
+        self._lane.forget()
+        if place.key.startswith("problem:"):
+            from kbtui.tui.document.pages import problem_document
+
+            self._made(place, problem_document(place.key, "A problem", place.text))
+            return
+        if place.same_document(self.shown) and place.ref is not None and place.mark is None:
+            self.shown = place
+            self._pane.go(place)
+            return
+        self._status.doing("open", f"opening {place.key} …")
+        contents = self.contents
+        self._lane.submit(
+            lambda: make_document(self._library, place, self._clock, contents),
+            lambda document: self._made(place, document),
+            self._failed,
+        )
+
+    def _made(self, place: Place, document: Document) -> None:
+        self._status.doing("open", None)
+        self.shown = place
+        self._pane.show(document, place)
+        self._opened(document, place)
+
+    def _failed(self, error: Exception) -> None:
+        self._status.doing("open", None)
+        self._status.flash(f"cannot be opened: {error}", "error")
+
+    def reload(self) -> None:
+        """Make what is shown again from the files, where one is reading."""
+        place = self.shown or HOME
+        if place.key.startswith("problem:"):
+            return
+        contents = self.contents
+        self._reload_lane.submit(
+            lambda: make_document(self._library, place, self._clock, contents),
+            lambda document: self._remade(place, document),
+            self._failed,
+        )
+
+    def _remade(self, place: Place, document: Document) -> None:
+        if place.same_document(self.shown):
+            self._pane.reload(document)
+            self._opened(document, place)

@@ -1,0 +1,1 @@
+"""Whole screens: the main one, help, and the palette."""

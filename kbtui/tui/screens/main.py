@@ -1,0 +1,405 @@
+"""The main screen: library, reader, citations, and the search above them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from textual import on
+from textual.containers import Horizontal
+from textual.widgets import Input
+
+from kbtui.tui.asking import Asker
+from kbtui.tui.citing import Citer
+from kbtui.tui.commands import Command, bindings
+from kbtui.tui.contents import read_contents
+from kbtui.tui.lanes import Lane
+from kbtui.tui.opening import Opener
+from kbtui.tui.places import HOME, PROMPT, place_of, place_of_hit
+from kbtui.tui.widgets.citations import CitationsPane
+from kbtui.tui.widgets.library import LibraryPane
+from kbtui.tui.widgets.paint import RoleScreen
+from kbtui.tui.widgets.reading import ReaderPane
+from kbtui.tui.widgets.searching import MODES, ResultsPane, SearchBar, SearchInput
+from kbtui.tui.widgets.status import Hints, Status
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from textual.app import ComposeResult
+    from textual.binding import BindingType
+    from textual.timer import Timer
+    from textual.widget import Widget
+
+    from kbtui.library import Library
+    from kbtui.refs import Ref
+    from kbtui.tui.clock import Clock
+    from kbtui.tui.commands import Scope
+    from kbtui.tui.contents import Contents
+    from kbtui.tui.document.document import Document
+    from kbtui.tui.places import Place
+
+PREVIEW_SECONDS = 0.12
+_SCOPES: dict[str, Scope] = {
+    "library": "library",
+    "reading": "reader",
+    "citations": "citations",
+    "results": "results",
+}
+
+
+class MainScreen(RoleScreen):
+    """Everything one sees; opening, searching and citations are done by their own objects."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings("everywhere")]
+    HORIZONTAL_BREAKPOINTS = [  # noqa: RUF012
+        (0, "-one"),
+        (72, "-two"),
+        (104, "-three"),
+        (150, "-wide"),
+    ]
+    VERTICAL_BREAKPOINTS = [(0, "-low"), (14, "-high")]  # noqa: RUF012
+    AUTO_FOCUS = "#library-list"
+
+    def __init__(self, library: Library, clock: Clock, open_ref: Ref | None = None) -> None:
+        super().__init__()
+        self.library = library
+        self._first = place_of(open_ref) if open_ref else HOME
+        self.status = Status()
+        self.hints = Hints()
+        self.library_pane = LibraryPane(clock)
+        self.reader_pane = ReaderPane()
+        self.citations_pane = CitationsPane(clock)
+        self.results_pane = ResultsPane(clock)
+        self.citer = Citer(library, self.citations_pane, self.reader_pane.reader)
+        self.opener = Opener(library, clock, self.reader_pane, self.status, self._opened)
+        self.asker = Asker(library, self.results_pane, lambda: self.library_pane.state.hidden)
+        self._contents_lane = Lane(self)
+        self._listen_lane = Lane(self)
+        self._stop_listening: Callable[[], None] | None = None
+        self._preview: Timer | None = None
+        self._before_search = "#library-list"
+
+    def compose(self) -> ComposeResult:
+        """Search on top, the panes, two lines below."""
+        yield SearchBar(self.library.workspace.name)
+        with Horizontal(id="panes"):
+            yield self.library_pane
+            yield self.results_pane
+            yield self.reader_pane
+            yield self.citations_pane
+        yield self.status
+        yield self.hints
+
+    def on_mount(self) -> None:
+        """Begin to read, once something is on the screen."""
+        self.citations_pane.say("Citations show here for a conversation's turn or for a subject.")
+        self.call_after_refresh(self._begin)
+
+    def _begin(self) -> None:
+        self.opener.open(self._first)
+        self.action_reload()
+        self._listen_lane.submit(
+            lambda: self.library.listen(self._hear),
+            self._listening,
+            lambda error: self.status.hear({"event": "gone", "reason": str(error)}),
+        )
+
+    def _listening(self, stop: Callable[[], None]) -> None:
+        self._stop_listening = stop
+
+    def on_unmount(self) -> None:
+        """Hear no more."""
+        if self._stop_listening:
+            self._stop_listening()
+
+    # what the engine says
+
+    def _hear(self, event: dict[str, Any]) -> None:
+        """Called in the listener's thread."""
+        self.call_later(self._heard, event)
+
+    def _heard(self, event: dict[str, Any]) -> None:
+        self.status.hear(event)
+        if event.get("event") != "changed":
+            return
+        self._read_contents()
+        self.asker.again()
+        self.citer.refresh_using()
+        place = self.opener.shown
+        ref = place.ref if place else None
+        touched = event.get("conversations") or []
+        if (
+            ref
+            and ref.kind == "conversation"
+            and ref.conversation not in touched
+            and len(touched) < 500
+        ):
+            return
+        self.opener.reload()
+
+    def action_reload(self) -> None:
+        """Read everything again."""
+        self._read_contents()
+        if self.opener.shown:
+            self.opener.reload()
+
+    def _read_contents(self) -> None:
+        self.status.doing("lists", "reading lists …")
+        self._contents_lane.submit(
+            lambda: read_contents(self.library), self._contents, self._no_contents
+        )
+
+    def _contents(self, contents: Contents) -> None:
+        self.status.doing("lists", None)
+        self.opener.contents = contents
+        self.library_pane.update(contents)
+        if self.opener.shown and self.opener.shown.key == "home":
+            self.opener.reload()
+
+    def _no_contents(self, error: Exception) -> None:
+        self.status.doing("lists", None)
+        self.status.flash(f"the lists cannot be read: {error}", "error")
+
+    # opening
+
+    @on(LibraryPane.Open)
+    @on(CitationsPane.Open)
+    def _open(self, event: LibraryPane.Open | CitationsPane.Open) -> None:
+        event.stop()
+        self.open(event.place)
+
+    def open(self, place: Place) -> None:
+        """Show a place and go to the reader."""
+        self._leave_search()
+        self.opener.open(place)
+        self._focus("#reader")
+
+    def _opened(self, document: Document, place: Place) -> None:
+        self.citer.opened(document, place)
+        if place.ref and place == self.opener.trail.here:
+            self.library_pane.reveal(place)
+
+    @on(ReaderPane.Moved)
+    def _moved(self, event: ReaderPane.Moved) -> None:
+        event.stop()
+        self.citer.moved()
+
+    @on(ReaderPane.OtherView)
+    def _other_view(self, event: ReaderPane.OtherView) -> None:
+        from dataclasses import replace
+
+        event.stop()
+        place, document = self.opener.shown, self.reader_pane.reader.document
+        if place:
+            views = document.views
+            view = views[(views.index(document.view) + 1) % len(views)]
+            self.opener.open(replace(place, view=view, mark=None, words=()))
+
+    def action_back(self) -> None:
+        """Back to what was read before."""
+        self._step(-1)
+
+    def action_forward(self) -> None:
+        """Forward again."""
+        self._step(1)
+
+    def _step(self, by: int) -> None:
+        if not self.opener.step(by):
+            self.status.flash("nothing further back" if by < 0 else "nothing further on", "dim")
+
+    def action_prompt(self) -> None:
+        """Show the whole prompt."""
+        self.open(PROMPT)
+
+    def action_hidden(self) -> None:
+        """Show or hide hidden subjects."""
+        shown = self.library_pane.toggle_hidden()
+        self.status.flash("hidden subjects are shown" if shown else "hidden subjects are not shown")
+        self.asker.again()
+
+    def action_copy(self) -> None:
+        """Copy the reference of what is selected or read."""
+        reference = self._reference()
+        if reference is None:
+            self.status.flash("nothing here has a reference", "warning")
+            return
+        self.app.copy_to_clipboard(reference)
+        self.status.flash(f"copied {reference}")
+
+    def _reference(self) -> str | None:
+        where = self._pane_of(self.focused)
+        if where == "results" and (row := self.results_pane.list.selected):
+            return str(row.data.ref)
+        lists = {"library": self.library_pane.list, "citations": self.citations_pane.list}
+        if (found := lists.get(where or "")) and (row := found.selected):
+            return str(row.data.ref) if row.data is not None and row.data.ref else None
+        return self.reader_pane.reader.port.reference
+
+    # searching
+
+    @on(Input.Changed, "#search")
+    def _typed(self, event: Input.Changed) -> None:
+        event.stop()
+        self.asker.type(event.value)
+        self.set_class(bool(self.asker.query), "searching")
+        if not self.asker.query:
+            self.opener.end_preview()
+
+    @on(Input.Submitted, "#search")
+    def _submitted(self, event: Input.Submitted) -> None:
+        event.stop()
+        self.results_pane.action_open()
+
+    @on(SearchInput.Left)
+    def _left(self, event: SearchInput.Left) -> None:
+        event.stop()
+        if self.has_class("searching") and self.results_pane.list.rows:
+            self._focus("#results-list")
+        else:
+            self._close_search()
+
+    @on(ResultsPane.Close)
+    def _results_left(self, event: ResultsPane.Close) -> None:
+        event.stop()
+        self._close_search()
+
+    def _close_search(self) -> None:
+        self._leave_search()
+        self.opener.end_preview()
+        self._focus(self._before_search)
+
+    def _leave_search(self) -> None:
+        if self._preview:
+            self._preview.stop()
+        self.remove_class("searching")
+
+    @on(ResultsPane.OtherMode)
+    def _other_mode(self, event: ResultsPane.OtherMode) -> None:
+        event.stop()
+        self.status.flash(f"searching by {MODES[self.asker.next_mode()]}")
+
+    @on(ResultsPane.Open)
+    def _open_hit(self, event: ResultsPane.Open) -> None:
+        event.stop()
+        place = place_of_hit(event.hit)
+        if self._preview:
+            self._preview.stop()
+        if not event.preview:
+            self.open(place)
+        elif self.has_class("searching") and self.has_class("-three", "-wide"):
+            self._preview = self.set_timer(
+                PREVIEW_SECONDS, lambda: self.opener.open(place, preview=True)
+            )
+
+    def action_search(self) -> None:
+        """Type a question."""
+        found = self.query_one("#search", SearchInput)
+        if self.focused is not found:
+            self._remember_focus()
+            found.focus()
+            found.action_select_all()
+        self.set_class(bool(self.asker.query), "searching")
+
+    def _remember_focus(self) -> None:
+        where = self._pane_of(self.focused)
+        if where and where != "results":
+            self._before_search = {
+                "library": "#library-list",
+                "reading": "#reader",
+                "citations": "#citations-list",
+            }[where]
+
+    # commands
+
+    async def chosen(self, what: Command | Place | None) -> None:
+        """Do or open what was chosen in the palette."""
+        if what is None:
+            return
+        if not isinstance(what, Command):
+            self.open(what)
+            return
+        owners: dict[str, Widget] = {
+            scope: self.query_one(f"#{name}") for name, scope in _SCOPES.items()
+        }
+        await self.app.run_action(what.action, owners.get(what.scope, self))
+
+    def action_help(self) -> None:
+        """Explain the keys of where one is."""
+        from kbtui.tui.screens.help import HelpScreen
+
+        self.app.push_screen(HelpScreen(self.hints.scopes))
+
+    def action_palette(self) -> None:
+        """Find a command, topic, subject or conversation by name."""
+        from kbtui.tui.screens.palette import PaletteScreen
+
+        self.app.push_screen(PaletteScreen(self), self.chosen)
+
+    # panes
+
+    def action_pane(self, name: str) -> None:
+        """Go to a pane by name."""
+        if name == "search":
+            if self.asker.query and self.results_pane.list.rows:
+                self._remember_focus()
+                self.add_class("searching")
+                self._focus("#results-list")
+            else:
+                self.action_search()
+            return
+        self._leave_search()
+        self.opener.end_preview()
+        if name == "citations" and self._pane_of(self.focused) == "citations":
+            self.remove_class("citing")
+            self._focus("#reader")
+            return
+        self._focus({"library": "#library-list", "reader": "#reader"}.get(name, "#citations-list"))
+
+    def _focus(self, selector: str) -> None:
+        """Focus something, showing the pane that it is in."""
+        target = self.query_one(selector)
+        self._show_pane(self._pane_of(target))
+        target.focus()
+
+    def _show_pane(self, name: str | None) -> None:
+        """Where there is no room for all panes, show this one."""
+        if name is None:
+            return
+        for other in _SCOPES:
+            self.set_class(other == name, f"at-{other}")
+        if name == "citations":
+            self.add_class("citing")
+        elif name == "library":
+            self.remove_class("citing")
+
+    def _pane_of(self, widget: Widget | None) -> str | None:
+        while widget is not None and widget is not self:
+            if widget.id in _SCOPES:
+                return widget.id
+            widget = widget.parent  # type: ignore[assignment]
+        return None
+
+    def action_next_pane(self) -> None:
+        """Go to the next pane."""
+        self._cycle(1)
+
+    def action_previous_pane(self) -> None:
+        """Go to the previous pane."""
+        self._cycle(-1)
+
+    def _cycle(self, step: int) -> None:
+        if self.has_class("searching"):
+            order = ["#search", "#results-list", "#reader"]
+        else:
+            order = ["#library-list", "#reader", "#citations-list"]
+        here = self._pane_of(self.focused)
+        now = next((n for n, s in enumerate(order) if self._pane_of(self.query_one(s)) == here), -1)
+        self._focus(order[(now + step) % len(order)])
+
+    def on_descendant_focus(self) -> None:
+        """Show the keys that matter here."""
+        where = self._pane_of(self.focused)
+        self._show_pane(where)
+        typing = isinstance(self.focused, Input)
+        scopes: tuple[Scope, ...] = (_SCOPES[where], "everywhere") if where else ("everywhere",)
+        self.hints.point(*scopes, typing=typing)

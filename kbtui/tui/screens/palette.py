@@ -1,0 +1,183 @@
+"""The palette: find a command, topic, subject or conversation by a few of its letters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import on
+from textual.binding import Binding
+from textual.containers import Vertical
+from textual.widgets import Input
+
+from kbtui.refs import Ref, conversation_ref, subject_ref
+from kbtui.text import one_line
+from kbtui.tui.commands import SCOPES, Command, commands_of
+from kbtui.tui.lanes import Lane
+from kbtui.tui.places import Place
+from kbtui.tui.widgets.paint import RoleScreen
+from kbtui.tui.widgets.rows import Row, RowList
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from textual.app import ComposeResult
+    from textual.binding import BindingType
+
+    from kbtui.tui.contents import Contents
+    from kbtui.tui.document.lines import Spans
+    from kbtui.tui.screens.main import MainScreen
+
+SHOWN_MOST = 100
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Something that can be chosen: a command, or a place."""
+
+    name: str
+    kind: str
+    what: Command | Place
+    right: str = ""
+
+
+def choices(contents: Contents | None, scopes: tuple[str, ...], hidden: bool) -> list[Choice]:
+    """All that the palette offers, commands of where one is first."""
+    found: list[Choice] = []
+    here = [scope for scope in SCOPES if scope in scopes or scope == "everywhere"]
+    for scope in here:
+        for command in commands_of(scope):
+            if command.palette and command.id != "palette":
+                keys = " ".join(command.shown_keys)
+                found.append(Choice(command.help.rstrip("."), "command", command, keys))
+    if contents is None:
+        return found
+    for shelf in contents.shelves:
+        ref = Ref("topic", topic=shelf.topic.id)
+        found.append(
+            Choice(one_line(shelf.topic.name), "topic", Place(f"topic:{ref}", ref=ref), str(ref))
+        )
+    for shelf in contents.shelves:
+        for subject in shelf.subjects:
+            if hidden or not subject.hidden:
+                ref = subject_ref(subject.topic, subject.slug)
+                found.append(Choice(one_line(str(ref)), "subject", Place(str(ref), ref=ref)))
+    for info in contents.conversations:
+        place = Place(info.ref, ref=conversation_ref(info.id))
+        found.append(Choice(one_line(info.name), "conversation", place, info.ref))
+    return found
+
+
+def rank(text: str, words: list[str]) -> float | None:
+    """How well a name fits: smaller is better, None when it does not.
+
+    Each word must be in it, as it is or letter by letter; beginnings of words count most.
+    """
+    folded = text.casefold()
+    total = 0.0
+    for word in words:
+        at = folded.find(word)
+        if at >= 0:
+            start = at == 0 or not folded[at - 1].isalnum()
+            total += (0 if start else 1) + at / 1000
+            continue
+        position = -1
+        first = None
+        for letter in word:
+            position = folded.find(letter, position + 1)
+            if position < 0:
+                return None
+            first = position if first is None else first
+        total += 3 + (position - (first or 0)) / 10
+    return total + len(text) / 10_000
+
+
+def choose(found: list[Choice], text: str) -> list[Choice]:
+    """The choices that fit what was typed, best first."""
+    words = text.casefold().split()
+    if not words:
+        return found[:SHOWN_MOST]
+    ranked: list[tuple[float, int]] = []
+    for number, choice in enumerate(found):
+        score = rank(choice.name, words)
+        if score is None and choice.right:
+            score = rank(choice.right, words)
+            score = None if score is None else score + 5
+        if score is not None:
+            ranked.append((score, number))
+    ranked.sort()
+    return [found[number] for _, number in ranked[:SHOWN_MOST]]
+
+
+class PaletteScreen(RoleScreen):
+    """An input with a list; gives back what was chosen."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "dismiss", show=False),
+        Binding("down,ctrl+n", "rows('down')", show=False, priority=True),
+        Binding("up", "rows('up')", show=False, priority=True),
+        Binding("pagedown", "rows('page_down')", show=False, priority=True),
+        Binding("pageup", "rows('page_up')", show=False, priority=True),
+    ]
+
+    def __init__(self, main: MainScreen) -> None:
+        super().__init__()
+        pane = main.library_pane
+        self._choices = choices(pane.contents, main.hints.scopes, pane.state.hidden)
+        self._lane = Lane(self)
+        self.list = RowList("palette-list")
+
+    def compose(self) -> ComposeResult:
+        """The input and the list."""
+        with Vertical(id="palette", classes="pane") as pane:
+            pane.border_title = "Go to or do"
+            yield Input(
+                id="palette-input",
+                placeholder="command, topic, subject, conversation",
+                compact=True,
+            )
+            yield self.list
+
+    def on_mount(self) -> None:
+        """Show everything."""
+        self.query_one("#palette-input").focus()
+        self._fill(choose(self._choices, ""))
+
+    @on(Input.Changed)
+    def _typed(self, event: Input.Changed) -> None:
+        event.stop()
+        text = event.value
+        self._lane.submit(lambda: choose(self._choices, text), self._fill, lambda error: None)
+
+    def _fill(self, found: list[Choice]) -> None:
+        rows = list(_rows(found))
+        self.list.set_rows(rows, [("Nothing has this name.", "dim")], rows[0].key if rows else None)
+
+    def action_rows(self, where: str) -> None:
+        """Move in the list."""
+        getattr(self.list, f"action_{where}")()
+
+    @on(Input.Submitted)
+    def _submitted(self, event: Input.Submitted) -> None:
+        event.stop()
+        self._take()
+
+    @on(RowList.Opened)
+    def _clicked(self, event: RowList.Opened) -> None:
+        event.stop()
+        self._take()
+
+    def _take(self) -> None:
+        if row := self.list.selected:
+            self.dismiss(row.data.what)
+
+
+def _rows(found: list[Choice]) -> Iterator[Row]:
+    for number, choice in enumerate(found):
+        left: Spans = [(f"{choice.kind:<13}", "dim"), (choice.name, "")]
+        yield Row(
+            f"{number}:{choice.kind}:{choice.name}",
+            left,
+            [(choice.right, "key" if choice.kind == "command" else "dim")],
+            data=choice,
+        )

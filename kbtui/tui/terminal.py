@@ -1,0 +1,66 @@
+"""File descriptor 2 while the screen is ours.
+
+Textual draws on standard error. Native libraries write there too, past Python,
+and would tear the screen: so their descriptor 2 is a log file meanwhile.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+class Guard:
+    """Keeps descriptor 2 apart from the terminal; `aside` gives it back for a while."""
+
+    def __init__(self, log: Path) -> None:
+        self._log = log
+        self._terminal: int | None = None
+
+    def set(self) -> None:
+        """Draw on a descriptor of our own, and let 2 be the log file."""
+        if self._terminal is not None:
+            return
+        # `kbtui 2>log`: standard error is kept as it is, and the screen is standard output.
+        if not os.isatty(2):
+            self._draw_on(1)
+            return
+        try:
+            self._log.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            log = os.open(self._log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        except OSError:
+            log = os.open(os.devnull, os.O_WRONLY)
+        self._terminal = os.dup(2)
+        self._draw_on(2)
+        os.dup2(log, 2)
+        os.close(log)
+
+    def _draw_on(self, descriptor: int) -> None:
+        """Give Textual a copy of a descriptor to draw on."""
+        sys.__stderr__ = os.fdopen(  # type: ignore[misc]
+            os.dup(descriptor), "w", encoding="utf-8", errors="replace", buffering=1
+        )
+
+    def lift(self) -> None:
+        """Make descriptor 2 the terminal again."""
+        if self._terminal is not None:
+            os.dup2(self._terminal, 2)
+            os.close(self._terminal)
+            self._terminal = None
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """For as long as another program has the terminal."""
+        was_set = self._terminal is not None
+        self.lift()
+        try:
+            yield
+        finally:
+            if was_set:
+                self.set()

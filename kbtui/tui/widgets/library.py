@@ -1,0 +1,166 @@
+"""The library pane: topics and conversations, with a filter."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import on
+from textual.containers import Vertical
+from textual.message import Message
+from textual.widgets import Input
+
+from kbtui.tui.commands import bindings
+from kbtui.tui.library_rows import LibraryState, library_rows
+from kbtui.tui.places import Place
+from kbtui.tui.widgets.rows import RowList
+
+if TYPE_CHECKING:
+    from textual.app import ComposeResult
+    from textual.binding import BindingType
+
+    from kbtui.tui.clock import Clock
+    from kbtui.tui.contents import Contents
+
+
+class LibraryPane(Vertical):
+    """Lists what there is; says what is to be opened."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings("library")]
+
+    @dataclass
+    class Open(Message):
+        """A place is to be opened."""
+
+        place: Place
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__(id="library", classes="pane")
+        self.border_title = "Library"
+        self.contents: Contents | None = None
+        self.state = LibraryState()
+        self.list = RowList("library-list")
+        self.list.empty = [("Reading the workspace …", "dim")]
+        self._clock = clock
+
+    def compose(self) -> ComposeResult:
+        """The filter and the list."""
+        filter_input = Input(id="filter", placeholder="filter titles", compact=True)
+        filter_input.display = False
+        yield filter_input
+        yield self.list
+
+    def update(self, contents: Contents) -> None:
+        """Show other contents, keeping what is selected and expanded."""
+        first = self.contents is None
+        self.contents = contents
+        if first:
+            self._expand_what_fits()
+        self.refill()
+
+    def _expand_what_fits(self) -> None:
+        """Expand topics as long as everything still fits into the pane."""
+        assert self.contents is not None
+        room = self.list.scrollable_content_region.height
+        for shelf in self.contents.shelves:
+            key = f"topic:{shelf.topic.id}"
+            self.state.expanded.add(key)
+            if len(library_rows(self.contents, self.state, self._clock())) > room:
+                self.state.expanded.discard(key)
+
+    def refill(self, select: str | None = None) -> None:
+        """Make the rows again."""
+        if self.contents is None:
+            return
+        self.list.set_rows(library_rows(self.contents, self.state, self._clock()), select=select)
+        self.border_subtitle = "hidden shown" if self.state.hidden else ""
+
+    def reveal(self, place: Place) -> None:
+        """Select a place, expanding what it lies in."""
+        if place.ref and place.ref.kind == "subject" and place.ref.slug:
+            topic = place.ref.topic
+            parts = place.ref.slug.split("/")
+            wanted = {f"topic:{topic}"}
+            wanted |= {f"folder:{topic}/" + "/".join(parts[:n]) for n in range(1, len(parts))}
+            if not wanted <= self.state.expanded:
+                self.state.expanded |= wanted
+                self.refill()
+        self.list.select(place.key)
+
+    @on(RowList.Opened)
+    def _clicked(self, event: RowList.Opened) -> None:
+        event.stop()
+        self.action_open()
+
+    def action_open(self) -> None:
+        """Open the selected entry; a topic or folder is expanded too."""
+        row = self.list.selected
+        if row is None:
+            return
+        if row.key.startswith("folder:"):
+            self.action_expand_or_collapse()
+        elif isinstance(row.data, Place):
+            if row.key.startswith("topic:"):
+                self._set(row.key, row.key not in self.state.expanded)
+            self.post_message(self.Open(row.data))
+
+    def action_expand_or_collapse(self) -> None:
+        """Expand or collapse the selected entry."""
+        row = self.list.selected
+        if row and row.key.startswith(("topic:", "folder:")):
+            self._set(row.key, row.key not in self.state.expanded)
+
+    def action_expand(self) -> None:
+        """Expand the selected entry."""
+        row = self.list.selected
+        if row and row.key.startswith(("topic:", "folder:")):
+            self._set(row.key, True)
+
+    def action_collapse(self) -> None:
+        """Collapse the selected entry, else the one that it lies in."""
+        row = self.list.selected
+        if row is None:
+            return
+        if row.key in self.state.expanded:
+            self._set(row.key, False)
+            return
+        path = row.key.removeprefix("folder:").split("/")
+        for depth in range(len(path) - 1, 0, -1):
+            parent = f"folder:{'/'.join(path[:depth])}" if depth > 1 else f"topic:{path[0]}"
+            if self.list.select(parent):
+                return
+
+    def _set(self, key: str, expanded: bool) -> None:
+        (self.state.expanded.add if expanded else self.state.expanded.discard)(key)
+        self.refill()
+
+    def toggle_hidden(self) -> bool:
+        """Show or hide hidden subjects; says whether they are shown now."""
+        self.state.hidden = not self.state.hidden
+        self.refill()
+        return self.state.hidden
+
+    def action_filter(self) -> None:
+        """Show the filter and type into it."""
+        found = self.query_one("#filter", Input)
+        found.display = True
+        found.focus()
+
+    @on(Input.Changed, "#filter")
+    def _filter(self, event: Input.Changed) -> None:
+        event.stop()
+        self.state.words = event.value
+        self.refill()
+
+    @on(Input.Submitted, "#filter")
+    def _filtered(self, event: Input.Submitted) -> None:
+        event.stop()
+        self.list.focus()
+
+    def action_clear(self) -> None:
+        """Take the filter away."""
+        found = self.query_one("#filter", Input)
+        if found.display:
+            self.list.focus()
+            found.value = ""
+            found.display = False

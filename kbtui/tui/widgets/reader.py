@@ -1,0 +1,150 @@
+"""The reader: draws what is in sight of a document."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from textual.geometry import Size
+from textual.message import Message
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+
+from kbtui.tui.document.blocks import FoldBlock
+from kbtui.tui.document.viewport import Mark, Position, Viewport
+from kbtui.tui.widgets.paint import Painted
+
+if TYPE_CHECKING:
+    from textual import events
+    from textual.selection import Selection
+
+    from kbtui.tui.document.document import Document
+
+
+class Reader(Painted, ScrollView, can_focus=True):
+    """Shows one document; its owner gives it, and hears where one is reading."""
+
+    ALLOW_MAXIMIZE = False
+    ALLOW_SELECT: ClassVar[bool] = True
+
+    class Moved(Message):
+        """Another line is being read, or another document is shown."""
+
+    def __init__(self) -> None:
+        super().__init__(id="reader")
+        self.port = Viewport()
+        self._syncing = False
+
+    @property
+    def document(self) -> Document:
+        """What is shown."""
+        return self.port.document
+
+    def show(self, document: Document, at: Mark | None = None) -> None:
+        """Show a document from its top, or from a place in it."""
+        self._measure()
+        self.port.show(document, at)
+        self.changed()
+
+    def reload(self, document: Document) -> None:
+        """Show the same document as it is now, where one was reading."""
+        self.port.reload(document)
+        self.changed()
+
+    def _measure(self) -> None:
+        region = self.scrollable_content_region
+        # One column belongs to the mark of the line being read.
+        self.port.resize(max(8, region.width - 1), region.height)
+
+    def changed(self) -> None:
+        """Paint again after the viewport was moved or changed, and say so."""
+        self._sync()
+        self.refresh()
+        self.post_message(self.Moved())
+
+    def _sync(self) -> None:
+        """Tell the scroll bar, which knows lines of the whole document, by estimate."""
+        port = self.port
+        self._syncing = True
+        try:
+            size = Size(port.width, port.heights.total)
+            if size != self.virtual_size:
+                self.virtual_size = size
+            if not self.is_vertical_scrollbar_grabbed:
+                line = port.heights.before(port.top.block) + port.top.line
+                self.scroll_y = self.scroll_target_y = line
+        finally:
+            self._syncing = False
+
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        """The scroll bar was moved."""
+        super().watch_scroll_y(old_value, new_value)
+        if not self._syncing and round(old_value) != round(new_value):
+            self.port.scroll_to_line(round(new_value))
+            self.changed()
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Lay out for the new size, at the line one was reading."""
+        self._measure()
+        self.changed()
+
+    def render_line(self, y: int) -> Strip:
+        """Line `y` of what is in sight."""
+        width = self.scrollable_content_region.width
+        if y >= len(self.port.rows):
+            return Strip.blank(width, self.rich_style)
+        position, line = self.port.rows[y]
+        here = position == self.port.cursor
+        base = ("cursor" if self.has_focus else "cursor-off") if here else ""
+        lead = ("▎" if here else " ", "accent" if here else "")
+        strip = self.paint([lead, *line.spans], width, base)
+        absolute = self.port.heights.before(position.block) + position.line
+        selection = self.text_selection
+        if selection is not None and (span := selection.get_span(absolute)) is not None:
+            strip = self._selected(strip, *span)
+        return strip.apply_offsets(0, absolute)
+
+    def _selected(self, strip: Strip, start: int, end: int) -> Strip:
+        style = self.screen.get_component_rich_style("screen--selection")
+        end = strip.cell_length if end == -1 else end
+        middle = strip.crop(start, end).apply_style(style)
+        return Strip.join([strip.crop(0, start), middle, strip.crop(end)])
+
+    def get_selection(self, selection: Selection) -> tuple[str, str] | None:
+        """The selected text, without the cursor's column."""
+        if selection.start is None or selection.end is None:
+            return None
+        texts = []
+        for y in range(selection.start.y, selection.end.y + 1):
+            block, number = self.port.heights.find(y)
+            span = selection.get_span(y)
+            lines = self.port.lines(block) if self.document.blocks else []
+            if span is None or number >= len(lines):
+                continue
+            text = f" {lines[number].plain}"
+            start, end = max(1, span[0]), span[1]
+            texts.append((text[start:] if end == -1 else text[start:end]).rstrip())
+        return "\n".join(texts), "\n"
+
+    def selection_updated(self, selection: Selection | None) -> None:
+        """Paint again."""
+        self.refresh()
+
+    def _on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        self.port.scroll(3)
+        self.changed()
+        event.stop()
+
+    def _on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        self.port.scroll(-3)
+        self.changed()
+        event.stop()
+
+    def on_click(self, event: events.Click) -> None:
+        """Read the line that was clicked; a click on a fold opens or closes it."""
+        if not 0 <= event.y < len(self.port.rows):
+            return
+        self.port.cursor = Position(*self.port.rows[event.y][0])
+        block = self.document.blocks[self.port.cursor.block]
+        if isinstance(block, FoldBlock) and self.port.cursor.line >= block.above:
+            self.port.toggle(block.key)
+        self.changed()

@@ -1,0 +1,274 @@
+"""The reader pane: the reader with its pinned header and its finder."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import on
+from textual.containers import Vertical
+from textual.message import Message
+from textual.widgets import Input
+
+from kbtui.text import one_line
+from kbtui.tui.commands import bindings
+from kbtui.tui.desk import beginning
+from kbtui.tui.document.document import finder
+from kbtui.tui.lanes import Lane
+from kbtui.tui.widgets.bar import Bar
+from kbtui.tui.widgets.paint import plain
+from kbtui.tui.widgets.reader import Reader
+
+if TYPE_CHECKING:
+    from textual.app import ComposeResult
+    from textual.binding import BindingType
+
+    from kbtui.tui.document.document import Document
+    from kbtui.tui.document.lines import Spans
+    from kbtui.tui.places import Place
+
+
+class ReaderPane(Vertical):
+    """Shows what is open, and where in it one is."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings("reader")]
+
+    class Moved(Message):
+        """Another line is being read."""
+
+    class OtherView(Message):
+        """The same thing is to be shown in its next view."""
+
+    def __init__(self) -> None:
+        super().__init__(id="reading", classes="pane")
+        self.border_title = "Reader"
+        self.reader = Reader()
+        self.place: Place | None = None
+        self.matches: list[tuple[int, int]] = []
+        self.match = -1
+        self.finding = False
+        self._finding_lane = Lane(self)
+        self._requests: dict[int, str] = {}
+
+    def compose(self) -> ComposeResult:
+        """Header, text, finder."""
+        yield Bar(id="where")
+        yield self.reader
+        find = Input(id="find", placeholder="find in this document", compact=True)
+        find.display = False
+        yield find
+
+    # what is shown
+
+    def show(self, document: Document, place: Place) -> None:
+        """Show a document at a place in it."""
+        again = (
+            self.place is not None and self.place.same_document(place) and self.reader.document.key
+        )
+        self.place = place
+        if again and document.record is None and document.blocks == self.reader.document.blocks:
+            document = self.reader.document
+        self._stop_finding()
+        self.reader.port.look_for(finder(list(place.words)))
+        self.reader.show(document, place.mark)
+        self._begin(document, place)
+        self._titles()
+
+    def go(self, place: Place) -> None:
+        """Go to another place in the document that is shown."""
+        self.place = place
+        self._stop_finding()
+        self.reader.port.look_for(finder(list(place.words)))
+        self._begin(self.reader.document, place)
+
+    def reload(self, document: Document) -> None:
+        """Show the same document as it is now, where one was reading."""
+        self.reader.reload(document)
+        self._titles()
+        if self.finding:
+            self._look(self.query_one("#find", Input).value, jump=False)
+
+    def _begin(self, document: Document, place: Place) -> None:
+        start = None if place.mark else beginning(document, place)
+        if start is not None:
+            block, count = start
+            if count >= 0:
+                self.reader.port.go_to_match(block, count)
+            else:
+                self.reader.port.go_to(block, document.blocks[block].above, lead=0)
+        self.reader.changed()
+
+    def _titles(self) -> None:
+        document = self.reader.document
+        self.border_title = plain(document.title or "Reader")
+
+    # the header
+
+    @on(Reader.Moved)
+    def _moved(self, event: Reader.Moved) -> None:
+        event.stop()
+        self.refresh_header()
+        self.post_message(self.Moved())
+
+    def refresh_header(self) -> None:
+        """Say where one is."""
+        port, document = self.reader.port, self.reader.document
+        left: Spans = []
+        if document.turns_total and port.turn is not None:
+            left = [
+                ("turn ", "dim"),
+                (f"{port.turn}", "turn"),
+                (f" of {document.turns_total:,}  ", "dim"),
+            ]
+            left.append((self._request(port.turn), ""))
+        elif len(document.views) > 1:
+            for view in document.views:
+                left += [(view, "key" if view == document.view else "dim"), ("  ", "")]
+        elif document.view in ("learn", "prompt"):
+            left = [("as the assistant gets it", "dim")]
+        right: Spans = []
+        for badge in document.badges:
+            right += [("● " if not right else " ● ", badge[1]), badge]
+        if document.size:
+            right += [("  " if right else "", ""), (document.size, "dim")]
+        if self.finding:
+            at = f"{self.match + 1} of {len(self.matches):,}" if self.matches else "no match"
+            right = [(at, "found" if self.matches else "warning")]
+        self.query_one("#where", Bar).say(left, right)
+        reference = port.reference
+        self.border_subtitle = plain(reference) if reference else ""
+
+    def _request(self, turn: int) -> str:
+        """The first words of a turn's request."""
+        document = self.reader.document
+        if turn not in self._requests:
+            conversation = document.record
+            found = conversation.turn(turn) if conversation else None
+            events = found.events if found else []
+            text = next((event.text for event in events if event.kind == "chat_request"), "")
+            self._requests[turn] = one_line(text[:300])
+        return self._requests[turn]
+
+    # folds and turns
+
+    def action_fold(self) -> None:
+        """Unfold or fold at the line being read."""
+        port = self.reader.port
+        if fold := port.fold_at_cursor():
+            port.toggle(fold)
+            self.reader.changed()
+
+    def action_tools(self) -> None:
+        """Unfold or fold all tool calls."""
+        self.reader.port.toggle_kind("tool")
+        self.reader.changed()
+
+    def action_reasoning(self) -> None:
+        """Unfold or fold all reasoning."""
+        self.reader.port.toggle_kind("reasoning")
+        self.reader.changed()
+
+    def action_next(self) -> None:
+        """The next match while finding, else the next turn."""
+        self._next(1)
+
+    def action_previous(self) -> None:
+        """The previous match while finding, else the previous turn."""
+        self._next(-1)
+
+    def _next(self, step: int) -> None:
+        if self.finding:
+            self._go_to_match(self.match + step)
+            return
+        port = self.reader.port
+        heads = [position for _, position in self.reader.document.turn_heads()]
+        here = port.cursor.block
+        if step > 0:
+            target = next((at for at in heads if at > here), None)
+        else:
+            target = next((at for at in reversed(heads) if at < here), None)
+        if target is not None:
+            port.go_to(target, self.reader.document.blocks[target].above, lead=0)
+            self.reader.changed()
+
+    def action_view(self) -> None:
+        """Ask for the next view of what is shown."""
+        if len(self.reader.document.views) > 1:
+            self.post_message(self.OtherView())
+
+    # finding
+
+    def action_find(self) -> None:
+        """Type what to find."""
+        find = self.query_one("#find", Input)
+        find.display = True
+        if not self.finding and self.place and self.place.words:
+            find.value = " ".join(self.place.words[:1])
+        self.finding = True
+        find.focus()
+        find.action_end()
+        self._look(find.value, jump=False)
+
+    @on(Input.Changed, "#find")
+    def _find_changed(self, event: Input.Changed) -> None:
+        event.stop()
+        if self.finding:
+            self._look(event.value, jump=True)
+
+    @on(Input.Submitted, "#find")
+    def _find_submitted(self, event: Input.Submitted) -> None:
+        event.stop()
+        self.reader.focus()
+
+    def _look(self, words: str, *, jump: bool) -> None:
+        pattern = finder([words])
+        document = self.reader.document
+        self.reader.port.look_for(pattern)
+        self.reader.changed()
+        if pattern is None:
+            self._found([], jump=False)
+            return
+        self._finding_lane.submit(
+            lambda: list(document.search(pattern)),
+            lambda found: self._found(found, jump=jump),
+            self._failed,
+        )
+
+    def _failed(self, error: Exception) -> None:
+        self._found([], jump=False)
+
+    def _found(self, matches: list[tuple[int, int]], *, jump: bool) -> None:
+        self.matches = matches
+        self.match = -1
+        if matches:
+            here = self.reader.port.cursor.block
+            at = next((n for n, (block, _) in enumerate(matches) if block >= here), 0)
+            if jump:
+                self._go_to_match(at)
+                return
+            self.match = at
+        self.refresh_header()
+
+    def _go_to_match(self, match: int) -> None:
+        if self.matches:
+            self.match = match % len(self.matches)
+            self.reader.port.go_to_match(*self.matches[self.match])
+            self.reader.changed()
+
+    def action_clear(self) -> None:
+        """End finding; clear the marks."""
+        self._stop_finding()
+        self.reader.port.look_for(None)
+        if self.place:
+            self.place = replace(self.place, words=())
+        self.screen.clear_selection()
+        self.reader.focus()
+        self.reader.changed()
+
+    def _stop_finding(self) -> None:
+        find = self.query_one("#find", Input)
+        self.finding = False
+        self.matches, self.match = [], -1
+        self._requests = {}
+        find.display = False
+        self._finding_lane.forget()

@@ -1,0 +1,237 @@
+"""A list of rows, drawn where it is in sight; what is selected stays selected by its key."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from textual.geometry import Size
+from textual.message import Message
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+
+from kbtui.tui.commands import bindings
+from kbtui.tui.document.lines import Line, Spans, between, wrap
+from kbtui.tui.widgets.paint import Painted
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from textual import events
+    from textual.binding import BindingType
+
+
+@dataclass(slots=True)
+class Row:
+    """One entry, of one line or several.
+
+    `left` gives way to `right`; `below` are further lines. `data` is whatever
+    the list's owner wants back. A row with `role` has it as a whole.
+    """
+
+    key: str
+    left: Spans
+    right: Spans = field(default_factory=list)
+    below: list[Spans] = field(default_factory=list)
+    selectable: bool = True
+    role: str = ""
+    data: Any = None
+
+    @property
+    def height(self) -> int:
+        """Its number of lines."""
+        return 1 + len(self.below)
+
+
+class RowList(Painted, ScrollView, can_focus=True):
+    """A list of rows with one selected."""
+
+    ALLOW_MAXIMIZE = False
+    ALLOW_SELECT: ClassVar[bool] = False
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings("moving")]
+
+    @dataclass
+    class Opened(Message):
+        """A row was clicked on."""
+
+        list: RowList
+        row: Row
+
+    @dataclass
+    class Moved(Message):
+        """Another row is selected."""
+
+        list: RowList
+        row: Row | None
+
+    def __init__(self, id: str) -> None:  # noqa: A002
+        super().__init__(id=id)
+        self.rows: list[Row] = []
+        self.index = -1
+        self.empty: Spans = []
+        """What is said when there are no rows."""
+        self._tops: list[int] = [0]
+
+    # what is shown
+
+    def set_rows(
+        self, rows: Sequence[Row], empty: Spans | None = None, select: str | None = None
+    ) -> None:
+        """Show other rows; the selected one stays selected and where it is on the screen."""
+        before = self.selected
+        offset = self._tops[self.index] - round(self.scroll_y) if before else 0
+        was_top = self.index <= self._next(-1, 1)
+        self.rows = list(rows)
+        self._tops = [0, *accumulate(row.height for row in self.rows)]
+        if empty is not None:
+            self.empty = empty
+        wanted = select or (before.key if before else None)
+        found = next(
+            (n for n, row in enumerate(self.rows) if row.key == wanted and row.selectable), None
+        )
+        if found is None:
+            found = self._near(0 if before is None or was_top else self.index)
+        self.index = found
+        self.virtual_size = Size(1, self._tops[-1])
+        if self.index >= 0 and before:
+            self._scroll(max(0, self._tops[self.index] - offset))
+        self._into_view()
+        self.refresh()
+        after = self.selected
+        if (before and before.key) != (after and after.key):
+            self.post_message(self.Moved(self, after))
+
+    @property
+    def selected(self) -> Row | None:
+        """The selected row."""
+        return self.rows[self.index] if 0 <= self.index < len(self.rows) else None
+
+    def select(self, key: str) -> bool:
+        """Select the row with this key; False where there is none."""
+        for number, row in enumerate(self.rows):
+            if row.key == key and row.selectable:
+                self._select(number)
+                return True
+        return False
+
+    def _near(self, index: int) -> int:
+        index = min(max(index, 0), len(self.rows) - 1)
+        after = self._next(index - 1, 1)
+        return after if after >= 0 else self._next(index + 1, -1)
+
+    def _next(self, index: int, step: int) -> int:
+        """The next selectable row from `index`, -1 where there is none."""
+        index += step
+        while 0 <= index < len(self.rows):
+            if self.rows[index].selectable:
+                return index
+            index += step
+        return -1
+
+    def _select(self, index: int) -> None:
+        if index < 0:
+            return
+        changed = index != self.index
+        self.index = index
+        self._into_view()
+        self.refresh()
+        if changed:
+            self.post_message(self.Moved(self, self.selected))
+
+    def _scroll(self, y: float) -> None:
+        self.scroll_to(y=y, animate=False, force=True)
+
+    def _into_view(self) -> None:
+        if self.index < 0:
+            return
+        height = self.scrollable_content_region.height
+        # The heading above the first entry belongs to it.
+        top = 0 if self._next(self.index, -1) < 0 else self._tops[self.index]
+        bottom = self._tops[self.index + 1]
+        if bottom - self.scroll_y > height:
+            self._scroll(bottom - height)
+        elif top < self.scroll_y:
+            self._scroll(top)
+
+    # drawing
+
+    def render_line(self, y: int) -> Strip:
+        """Line `y` of what is in sight."""
+        width = self.scrollable_content_region.width
+        if not self.rows:
+            lines = (
+                wrap(self.empty, max(8, width - 2), [(" ", "")], [(" ", "")]) if self.empty else []
+            )
+            return self.paint(lines[y].spans if y < len(lines) else [], width)
+        absolute = y + round(self.scroll_y)
+        if absolute >= self._tops[-1]:
+            return Strip.blank(width, self.rich_style)
+        number = bisect_right(self._tops, absolute) - 1
+        row = self.rows[number]
+        depth = absolute - self._tops[number]
+        chosen = number == self.index
+        base = ("cursor" if self.has_focus else "cursor-off") if chosen else row.role
+        lead = ("▎", "accent") if chosen else (" ", "")
+        spans = between(row.left, row.right, width - 2) if depth == 0 else row.below[depth - 1]
+        return self.paint([lead, *spans], width, base)
+
+    @property
+    def lines(self) -> list[Line]:
+        """Every row's first line, for tests."""
+        return [Line(between(row.left, row.right, 200)) for row in self.rows]
+
+    def on_resize(self) -> None:
+        """Keep the selected row in sight."""
+        self._into_view()
+
+    # moving
+
+    def action_down(self) -> None:
+        """One entry down."""
+        self._select(self._next(self.index, 1))
+
+    def action_up(self) -> None:
+        """One entry up."""
+        before = self._next(self.index, -1)
+        if before < 0:
+            self._scroll(0)
+        self._select(before)
+
+    def action_top(self) -> None:
+        """To the first entry."""
+        self._select(self._next(-1, 1))
+
+    def action_bottom(self) -> None:
+        """To the last entry."""
+        self._select(self._next(len(self.rows), -1))
+
+    def action_half_down(self) -> None:
+        """Half a page down."""
+        self._jump(self.scrollable_content_region.height // 2)
+
+    def action_half_up(self) -> None:
+        """Half a page up."""
+        self._jump(-(self.scrollable_content_region.height // 2))
+
+    def action_page_down(self) -> None:
+        """A page down."""
+        self._jump(self.scrollable_content_region.height - 1)
+
+    def action_page_up(self) -> None:
+        """A page up."""
+        self._jump(1 - self.scrollable_content_region.height)
+
+    def _jump(self, lines: int) -> None:
+        if not self.rows:
+            return
+        line = min(max(0, self._tops[max(0, self.index)] + lines), self._tops[-1] - 1)
+        self._select(self._near(bisect_right(self._tops, line) - 1))
+
+    def on_click(self, event: events.Click) -> None:
+        """Select and open the row that was clicked."""
+        number = bisect_right(self._tops, event.y + round(self.scroll_y)) - 1
+        if 0 <= number < len(self.rows) and self.rows[number].selectable:
+            self._select(number)
+            self.post_message(self.Opened(self, self.rows[number]))

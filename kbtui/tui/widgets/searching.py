@@ -1,0 +1,229 @@
+"""Searching: the input on top, and the list of hits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import on
+from textual.binding import Binding
+from textual.containers import Horizontal, Vertical
+from textual.message import Message
+from textual.widgets import Input
+
+from kbtui.text import one_line, safe
+from kbtui.tui.clock import short_date
+from kbtui.tui.commands import bindings
+from kbtui.tui.document.lines import cut_spans, fit, with_role
+from kbtui.tui.widgets.bar import Bar
+from kbtui.tui.widgets.rows import Row, RowList
+
+if TYPE_CHECKING:
+    from textual import events
+    from textual.app import ComposeResult
+    from textual.binding import BindingType
+
+    from kbtui.search.records import Answer, Hit, Mode
+    from kbtui.tui.clock import Clock
+    from kbtui.tui.document.lines import Spans
+
+MODES: dict[Mode, str] = {
+    "hybrid": "keywords and meaning",
+    "lexical": "keywords",
+    "semantic": "meaning",
+}
+
+
+class SearchInput(Input):
+    """The input; arrows move in the results without leaving it."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("down,ctrl+n", "results('down')", show=False),
+        Binding("up", "results('up')", show=False),
+        Binding("pagedown", "results('page_down')", show=False),
+        Binding("pageup", "results('page_up')", show=False),
+        Binding("escape", "leave", show=False),
+    ]
+
+    class Left(Message):
+        """Esc was pressed in the input."""
+
+    def action_results(self, where: str) -> None:
+        """Move in the results."""
+        getattr(self.screen.query_one("#results-list", RowList), f"action_{where}")()
+
+    def action_leave(self) -> None:
+        """Leave the input."""
+        self.post_message(self.Left())
+
+    def _on_paste(self, event: events.Paste) -> None:
+        """Take pasted text as one safe line."""
+        event.stop()
+        event.prevent_default()
+        self.insert_text_at_cursor(one_line(event.text))
+
+
+class SearchBar(Horizontal):
+    """The line on top: the input, and the workspace's name."""
+
+    def __init__(self, workspace: str) -> None:
+        super().__init__(id="search-bar")
+        self._workspace = workspace
+
+    def compose(self) -> ComposeResult:
+        """Sign, input, name."""
+        sign = Bar(id="search-sign")
+        sign.left = [("/", "key")]
+        yield sign
+        yield SearchInput(
+            id="search", placeholder="search subjects and conversations", compact=True
+        )
+        name = Bar(id="workspace")
+        name.right = [(one_line(self._workspace), "strong"), (" kbtui", "dim")]
+        yield name
+
+
+class ResultsPane(Vertical):
+    """The hits of the last question."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings("results")]
+
+    @dataclass
+    class Open(Message):
+        """A hit is to be opened; `preview` while one only looks through them."""
+
+        hit: Hit
+        preview: bool
+
+    class Close(Message):
+        """The results are to be left."""
+
+    class OtherMode(Message):
+        """The next mode of searching is asked for."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__(id="results", classes="pane")
+        self.border_title = "Results"
+        self.list = RowList("results-list")
+        self.answer: Answer | None = None
+        self._clock = clock
+
+    def compose(self) -> ComposeResult:
+        """What was asked of which index, then the hits."""
+        yield Bar(id="answer")
+        yield self.list
+
+    def clear(self, reason: str) -> None:
+        """Show no hits, and why."""
+        self.answer = None
+        self.list.set_rows([], [(reason, "dim")])
+        self.query_one("#answer", Bar).say([])
+
+    def show(self, answer: Answer, refining: bool, same_query: bool) -> None:
+        """Show hits; the selected one stays selected while the question is the same."""
+        self.answer = answer
+        rows = [self._row(hit) for hit in answer.hits]
+        keep = None if same_query or not rows else rows[0].key
+        empty: Spans = [("Still looking …" if refining else self._why_none(answer), "dim")]
+        self.list.set_rows(rows, empty, select=keep)
+        self.query_one("#answer", Bar).say(*self._summary(answer, refining))
+
+    def _why_none(self, answer: Answer) -> str:
+        left_out = (
+            f" {answer.omitted:,} hits were left out: their text is gone." if answer.omitted else ""
+        )
+        return f"Nothing found.{left_out} Try fewer words, or ask it as a question."
+
+    def _summary(self, answer: Answer, refining: bool) -> tuple[Spans, Spans]:
+        count = (
+            f"{len(answer.hits)} of {answer.total:,}"
+            if answer.total > len(answer.hits)
+            else f"{len(answer.hits)}"
+        )
+        left: Spans = [(f"{count} hits", "")]
+        if answer.omitted:
+            left.append((f", {answer.omitted:,} gone", "dim"))
+        if refining:
+            return left, [("keywords; meaning to come …", "dim")]
+        if answer.degraded:
+            return left, [(one_line(answer.degraded), "warning")]
+        return left, [(MODES[answer.mode], "dim")]
+
+    def _row(self, hit: Hit) -> Row:
+        if hit.kind == "subject":
+            sign, role = "◆ ", "accent"
+            where = hit.ref
+        else:
+            sign, role = "▌ ", "user"
+            where = f"{hit.ref}"
+            if hit.timestamp:
+                present = self._clock()
+                day = hit.timestamp.astimezone(present.tzinfo).date()
+                where += f" · {short_date(day, present.date())}"
+        changed: Spans = [(" changed since", "warning")] if hit.freshness == "changed" else []
+        title: Spans = [(sign, role), (one_line(hit.title), "strong"), *changed]
+        width = max(20, self.list.scrollable_content_region.width - 4)
+        below: list[Spans] = [[("  ", ""), *line] for line in excerpt(hit, width, 2)]
+        return Row(hit.chunk_id, title, [(where, "dim")], below, data=hit)
+
+    def on_resize(self) -> None:
+        """Cut the excerpts for the new width."""
+        if self.answer:
+            self.list.set_rows([self._row(hit) for hit in self.answer.hits])
+
+    @on(RowList.Opened)
+    def _clicked(self, event: RowList.Opened) -> None:
+        event.stop()
+        self.action_open()
+
+    @on(RowList.Moved)
+    def _moved(self, event: RowList.Moved) -> None:
+        event.stop()
+        if event.row is not None:
+            self.post_message(self.Open(event.row.data, preview=True))
+
+    def action_open(self) -> None:
+        """Open the selected hit."""
+        if row := self.list.selected:
+            self.post_message(self.Open(row.data, preview=False))
+
+    def action_close(self) -> None:
+        """Leave the results."""
+        self.post_message(self.Close())
+
+    def action_mode(self) -> None:
+        """Search in the next mode."""
+        self.post_message(self.OtherMode())
+
+
+def excerpt(hit: Hit, width: int, lines: int) -> list[Spans]:
+    """The passage around the first match on up to `lines` lines, matches marked."""
+    spans: Spans = []
+    position = 0
+    for start, end in sorted(hit.matches):
+        if start < position:
+            continue
+        spans += [(hit.text[position:start], ""), (hit.text[start:end], "found")]
+        position = end
+    spans.append((hit.text[position:], ""))
+    first = min((start for start, _ in hit.matches), default=0)
+    begin = max(0, first - width // 2)
+    if begin:
+        space = hit.text.find(" ", begin, first)
+        begin = space + 1 if space >= 0 else begin
+    kept = cut_spans(spans, begin, begin + width * (lines + 2))
+    flat: Spans = [(_flat(text), role) for text, role in kept]
+    from kbtui.tui.document.lines import wrap
+
+    wrapped = wrap(with_role(flat, "dim") if not hit.matches else flat, width)[: lines + 1]
+    made = [line.spans for line in wrapped[:lines]]
+    if len(wrapped) > lines or begin + width * (lines + 2) < len(hit.text):
+        made[-1] = fit([*made[-1], (" …", "dim")], width)
+    return made
+
+
+def _flat(text: str) -> str:
+    """Safe, every run of white space one space; spaces at the ends stay."""
+    import re
+
+    return re.sub(r"\s+", " ", safe(text))
