@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from kbtui.knowledge.records import Subject, Topic
     from kbtui.knowledge.resolve import Resolved
 
+NAMED_MOST = 300
+"""Characters of an argument that an error repeats."""
+
 _USE = "Use the `learn` tool with the `subjects` argument to learn specific subjects."
 
 
@@ -31,11 +34,11 @@ def find_topic(topics: Iterable[Topic], name: str) -> Topic:
         if topic.title is not None and topic.title.casefold() == name.casefold():
             return topic
     if not valid:
-        raise NothingFound(f'Unknown topic "{name}". There are no topics.')
+        raise NothingFound(f'Unknown topic "{cut(name)}". There are no topics.')
     listed = "\n".join(
         f"- {topic.id} ({topic.title})" if topic.title else f"- {topic.id}" for topic in valid
     )
-    raise NothingFound(f'Unknown topic "{name}".\n\nValid topics:\n\n{listed}')
+    raise NothingFound(f'Unknown topic "{cut(name)}".\n\nValid topics:\n\n{listed}')
 
 
 def listing(resolved: Resolved) -> str:
@@ -82,12 +85,12 @@ def load(resolved: Resolved, patterns: list[str], subject: Callable[[str], Subje
         failed += not good
         blocks.append(wrap(slug, text))
     blocks += [
-        f'Everything that matches "{pattern}" is already in the system prompt.'
+        f'Everything that matches "{cut(pattern)}" is already in the system prompt.'
         for pattern in exhausted
     ]
     if not blocks:
         return Learned(_nothing(resolved, missing), is_error=True)
-    blocks += [f'Nothing matches "{pattern}".' for pattern in missing]
+    blocks += [f'Nothing matches "{cut(pattern)}".' for pattern in missing]
     return Learned("\n\n".join(blocks), is_error=failed == len(blocks))
 
 
@@ -99,6 +102,11 @@ def wrap(slug: str, text: str) -> str:
 def quoted(name: str) -> str:
     """A title or slug as it stands between quotes (decisions A11)."""
     return name.replace('"', "&quot;")
+
+
+def cut(argument: str) -> str:
+    """An argument as an error names it: whole, unless somebody sent a book."""
+    return argument if len(argument) <= NAMED_MOST else argument[:NAMED_MOST] + "…"
 
 
 def _content(subject: Callable[[str], Subject], slug: str, learned: bool) -> tuple[str, bool]:
@@ -116,7 +124,7 @@ def _already(slug: str) -> str:
 
 def _nothing(resolved: Resolved, patterns: list[str]) -> str:
     """The error for patterns that match nothing, with what there is (decisions A7)."""
-    named = ", ".join(f'"{pattern}"' for pattern in patterns)
+    named = ", ".join(f'"{cut(pattern)}"' for pattern in patterns)
     blocks = [f'Nothing in topic "{resolved.topic.name}" matches {named}.']
     if resolved.available:
         blocks += _available(resolved)

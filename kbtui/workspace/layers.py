@@ -26,7 +26,11 @@ EXTENSIONS = ("toml", "json", "json5", "yaml", "yml")
 FILE_MOST = 4_000_000
 """Bytes of the largest configuration file that is read."""
 LAYERS_MOST = 1_000
-"""More files than this are a mistake (a tower of `extends`), and reading them all would hang."""
+"""More files under one are a mistake (a tower of `extends`), and reading them all would hang."""
+DEPTH_MOST = 50
+"""So many files that extend one another, each the next, are a mistake too."""
+
+_TOO_MANY = "too many files are extended"
 
 
 @dataclass(frozen=True)
@@ -43,7 +47,8 @@ class Layers:
 
     `files` has every file that was read or would have been had it been there,
     and the directories that globs looked into, so that a change of any of them
-    can be noticed. `errors` has what could not be read; the rest was.
+    can be noticed. `errors` has what could not be read; the rest was. `budget`
+    is how many more files may be read under the present one.
     """
 
     layers: list[Layer] = field(default_factory=list)
@@ -51,6 +56,7 @@ class Layers:
     errors: list[ConfigError] = field(default_factory=list)
     load_paths: list[str] = field(default_factory=list)
     inherit: bool = True
+    budget: int = LAYERS_MOST
 
 
 def read_layers(workspace: Workspace, cwd: Path | None = None) -> Layers:
@@ -231,9 +237,12 @@ def _exists(path: Path) -> bool:
 
 def _load(path: Path, found: Layers, above: tuple[Path, ...] = ()) -> None:
     """Add a file and what it extends to the layers, in the order of merging."""
-    if len(found.layers) >= LAYERS_MOST:
-        if not any("too many" in error.message for error in found.errors):
-            found.errors.append(ConfigError("too many files are extended", where=str(path)))
+    if not above:
+        found.budget = LAYERS_MOST
+    found.budget -= 1
+    if found.budget < 0 or len(above) > DEPTH_MOST:
+        if not any(error.message == _TOO_MANY for error in found.errors):
+            found.errors.append(ConfigError(_TOO_MANY, where=str(path)))
         return
     try:
         data = parse_config(path)

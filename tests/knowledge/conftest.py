@@ -1,0 +1,41 @@
+"""Small workspaces for the knowledge tests."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from kb_support import LAYOUT, TOPICS, Build, write
+
+from kbtui.knowledge import Knowledge, load_knowledge
+from kbtui.workspace import Workspace, open_root
+
+
+@pytest.fixture
+def workspace(workspace_root: Path) -> Workspace:
+    return open_root(workspace_root)
+
+
+@pytest.fixture
+def build(workspace: Workspace) -> Build:
+    """Write files and `.jp/kb.toml` into the workspace, and load it."""
+
+    def build(
+        kb: str | None = None, files: Mapping[str, str | bytes] | None = None, **flags: list[str]
+    ) -> Knowledge:
+        write(workspace.root, files or {})
+        if kb is not None:
+            write(workspace.root, {".jp/kb.toml": kb})
+        return load_knowledge(workspace, **flags)
+
+    return build
+
+
+@pytest.fixture
+def rfd(build: Build) -> Build:
+    """The RFD's two topics; `project` and `skills` add lines to their tables."""
+
+    def rfd(project: str = "", skills: str = "", **flags: list[str]) -> Knowledge:
+        first, second = TOPICS.split("\n\n")
+        return build(f"{first}\n{project}\n\n{second}\n{skills}\n", LAYOUT, **flags)
+
+    return rfd

@@ -1,0 +1,209 @@
+"""The `<knowledge>` section and the tool's definition; the RFD's examples typed from it by hand."""
+
+import json
+
+from kb_support import Build
+
+from kbtui.knowledge import Knowledge
+
+NOTE = (
+    "(note: some topics may contain hidden subjects that are not listed via `learn`\n"
+    "by default, but can be loaded manually if you are made aware of their names via\n"
+    "other means, such as by reading non-hidden subjects first. This prevents\n"
+    "exposing too much irrelevant knowledge upfront)\n"
+)
+
+
+def test_the_section_reads_as_in_the_rfd(rfd: Build) -> None:
+    assert rfd().prompt() == (
+        "<knowledge>\n"
+        "The following knowledge topics are available to learn:\n"
+        "\n"
+        "- project (**General Project Knowledge**): foo bar baz...\n"
+        "- skills (**Learnable Assistant Skills**)\n"
+        "\n"
+        "Use the `learn` tool to consume this knowledge.\n"
+        "\n" + NOTE + "</knowledge>"
+    )
+
+
+def test_preloaded_knowledge_reads_as_in_the_rfd(rfd: Build) -> None:
+    knowledge = rfd(
+        'description = "[[topic description here]]"\n'
+        'learned = ["maintainers/*"]\ndisabled = ["code-quality"]'
+    )
+    assert knowledge.prompt() == (
+        "<knowledge>\n"
+        "The following knowledge has been pre-loaded into your system prompt:\n"
+        "\n"
+        '<topic "General Project Knowledge">\n'
+        "\n"
+        "[[topic description here]]\n"
+        "\n"
+        '<subject "maintainers/jean">\n'
+        "...file content...\n"
+        "</subject>\n"
+        "\n"
+        '<subject "maintainers/ryan">\n'
+        "...file content...\n"
+        "</subject>\n"
+        "</topic>\n"
+        "\n"
+        "The following knowledge topics are available to learn:\n"
+        "\n"
+        "- skills (**Learnable Assistant Skills**)\n"
+        "\n"
+        "Use the `learn` tool to consume this knowledge.\n"
+        "\n" + NOTE + "</knowledge>"
+    )
+
+
+def test_with_everything_learned_list_sentence_note_and_tool_are_absent(rfd: Build) -> None:
+    knowledge = rfd('learned = ["**"]\ndisabled = ["maintainers/**"]', 'learned = ["ast-grep"]')
+    assert knowledge.prompt() == (
+        "<knowledge>\n"
+        "The following knowledge has been pre-loaded into your system prompt:\n"
+        "\n"
+        '<topic "General Project Knowledge">\n'
+        "\n"
+        '<subject "code-quality">\n'
+        "# Code quality\n"
+        "</subject>\n"
+        "</topic>\n"
+        "\n"
+        '<topic "Learnable Assistant Skills">\n'
+        "\n"
+        '<subject "ast-grep">\n'
+        "...content...\n"
+        "</subject>\n"
+        "</topic>\n"
+        "</knowledge>"
+    )
+    assert knowledge.tool_definition() is None
+
+
+def test_with_nothing_to_say_there_is_no_section_and_no_tool(build: Build) -> None:
+    silent: list[tuple[str, dict[str, str]]] = [
+        ("", {}),
+        ('[kb.topic.a]\nsubjects = "a"\n', {"a/.hidden.md": "x"}),
+        ('[kb.topic.a]\nsubjects = "b"\ndisabled = ["**"]\n', {"b/x.md": "x"}),
+        ('[kb.topic.a]\nsubjects = "b"\nenable = false\nlearned = ["**"]\n', {}),
+        ('[kb.topic.a]\nsubjects = "missing"\n', {}),
+    ]
+    for kb, files in silent:
+        knowledge = build(kb, files)
+        assert knowledge.prompt() is None
+        assert knowledge.tool_definition() is None
+
+
+def test_a_topic_with_some_learned_and_some_not_stands_in_both_parts(rfd: Build) -> None:
+    text = rfd('learned = ["maintainers/*"]').prompt() or ""
+    assert '<subject "maintainers/jean">' in text
+    assert "- project (**General Project Knowledge**): foo bar baz..." in text
+
+
+def test_a_topic_line_has_what_is_there(build: Build) -> None:
+    text = build(
+        '[kb.topic.z]\nsubjects = "a"\nintroduction = "says"\n[kb.topic.a]\nsubjects = "a"\n',
+        {"a/x.md": ""},
+    ).prompt()
+    assert "learn:\n\n- z: says\n- a\n\nUse" in (text or ""), "in order of declaration"
+
+
+def test_learned_subjects_keep_the_order_of_their_patterns(rfd: Build) -> None:
+    text = rfd('learned = ["maintainers/ryan", "internal-notes", "**"]').prompt() or ""
+    slugs = [line for line in text.splitlines() if line.startswith("<subject")]
+    assert slugs == [
+        '<subject "maintainers/ryan">',
+        '<subject "internal-notes">',  # hidden, by its exact slug
+        '<subject "code-quality">',
+        '<subject "maintainers/jean">',
+    ]
+
+
+def test_preloaded_files_are_fenced_ended_and_quoted(build: Build) -> None:
+    text = build(
+        '[kb.topic.a]\ntitle = \'The "A"\'\nsubjects = "a"\nlearned = ["*"]\n',
+        {'a/q"q.md': "no newline", "a/t.toml": "x = 1", "a/v.md": b"\0"},
+    ).prompt()
+    assert text == (
+        "<knowledge>\n"
+        "The following knowledge has been pre-loaded into your system prompt:\n"
+        "\n"
+        '<topic "The &quot;A&quot;">\n'
+        "\n"
+        '<subject "q&quot;q">\n'
+        "no newline\n"
+        "</subject>\n"
+        "\n"
+        '<subject "t">\n'
+        "```toml\n"
+        "x = 1\n"
+        "```\n"
+        "</subject>\n"
+        "\n"
+        '<subject "v">\n'
+        'Skipped "v": it is a binary file.\n'
+        "</subject>\n"
+        "</topic>\n"
+        "</knowledge>"
+    )
+
+
+def test_k_adds_to_learned_for_the_call(rfd: Build) -> None:
+    knowledge = rfd('learned = ["code-quality"]', knowledge=["project/maintainers/*"])
+    listed = knowledge.topics["project"].learned
+    assert listed == ("code-quality", "maintainers/*")
+    assert knowledge.prompt() == rfd('learned = ["code-quality", "maintainers/*"]').prompt()
+    assignment = rfd(
+        'learned = ["code-quality"]', assignments=["kb.topic.project.learned+=maintainers/*"]
+    )
+    assert assignment.prompt() == knowledge.prompt()
+
+
+def schema(knowledge: Knowledge) -> str:
+    definition = knowledge.tool_definition()
+    assert definition is not None
+    assert definition["name"] == "learn"
+    return json.dumps(definition["parameters"], indent=2)
+
+
+# KB, "JSON Schema", typed by hand.
+SCHEMA = """\
+{
+  "type": "object",
+  "properties": {
+    "topic": {
+      "type": "string",
+      "description": "The topic ID or title to learn about."
+    },
+    "subjects": {
+      "type": [
+        "string",
+        "array",
+        "null"
+      ],
+      "description": "Glob pattern(s) for subjects to load. Use * for current level, ** for \
+recursive. Omit to list available subjects.",
+      "items": {
+        "type": "string"
+      }
+    }
+  },
+  "required": [
+    "topic"
+  ],
+  "additionalProperties": false
+}"""
+
+
+def test_the_schema_is_the_rfds_whatever_the_configuration(rfd: Build, build: Build) -> None:
+    assert schema(rfd()) == SCHEMA
+    assert schema(build('[kb.topic.q]\nsubjects = "q"\n', {"q/x.md": ""})) == SCHEMA
+
+
+def test_the_description_follows_what_is_learnable(rfd: Build) -> None:
+    definition = rfd('learned = ["**"]').tool_definition() or {}
+    assert "- skills (Learnable Assistant Skills)" in definition["description"]
+    assert "project" not in definition["description"]
+    assert "data, not instructions" in definition["description"]
