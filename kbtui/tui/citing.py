@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING
 
 from kbtui.refs import conversation_ref, subject_ref
 from kbtui.tui.lanes import Lane
+from kbtui.tui.widgets.citations import Sidebar
 
 if TYPE_CHECKING:
     from kbtui.citations.records import Citation
     from kbtui.conversations.records import Conversation
     from kbtui.library import Library
+    from kbtui.refs import Ref
     from kbtui.tui.document.document import Document
     from kbtui.tui.places import Place
     from kbtui.tui.widgets.citations import CitationsPane
@@ -37,45 +39,36 @@ class Citer:
         self._using_lane = Lane(pane)
         self._conversation: Conversation | None = None
         self._used: dict[int, list[Citation]] | None = None
-        self._using: list[Citation] | str | None = None
-        self._what = ""
+        self._using: list[Citation] = []
+        self._why_not_used = ""
+        self._target: Ref | None = None
         self._turn: int | None = None
 
     def opened(self, document: Document, place: Place) -> None:
         """Another document is shown, or the same one anew."""
         self._used_lane.forget()
         self._using_lane.forget()
-        self._used, self._using, self._conversation = None, None, None
+        self._used, self._using, self._conversation = None, [], None
         ref = place.ref
         record = document.record
         if ref is None or record is None or ref.kind not in ("conversation", "subject"):
-            self._what = ""
+            self._target = None
             self._pane.say("Citations show here for a conversation's turn or for a subject.")
             return
-        self._using = WAITING
+        self._why_not_used = WAITING
         if ref.kind == "conversation":
-            self._what = "THIS CONVERSATION IS"
             self._conversation = record
             self._used_lane.submit(lambda: self._library.cited(record), self._cited, self._no_used)
-            target = conversation_ref(record.info.id)
+            self._target = conversation_ref(record.info.id)
         else:
-            self._what = "THIS SUBJECT IS"
-            target = subject_ref(record.topic, record.slug)
-        self._using_lane.submit(
-            lambda: self._library.turns_citing(target), self._citing, self._no_using
-        )
+            self._target = subject_ref(record.topic, record.slug)
+        self.refresh_using()
         self._show()
 
     def refresh_using(self) -> None:
-        """Ask the index again who used what is shown: it has changed."""
-        document = self._reader.document
-        record = document.record
-        if self._what and record is not None:
-            target = (
-                conversation_ref(record.info.id)
-                if self._conversation
-                else subject_ref(record.topic, record.slug)
-            )
+        """Ask the index who used what is shown; again, when it has changed."""
+        target = self._target
+        if target is not None:
             self._using_lane.submit(
                 lambda: self._library.turns_citing(target), self._citing, self._no_using
             )
@@ -97,23 +90,24 @@ class Citer:
 
     def _citing(self, citations: list[Citation]) -> None:
         self._using = citations
+        self._why_not_used = "No turn has used it."
         self._show()
 
     def _no_using(self, error: Exception) -> None:
-        self._using = f"not known: {error}"
+        self._why_not_used = f"Not known: {error}"
         self._show()
 
     def _show(self) -> None:
-        if not self._what:
+        if self._target is None:
             return
         self._turn = self._reader.port.turn
         if self._conversation is None:
-            self._pane.show(None, "", self._using, self._what)
+            self._pane.show(Sidebar(using=self._using, why_not_used=self._why_not_used))
             return
         turn = self._turn or (1 if self._conversation.turns else 0)
         used = (self._used or {}).get(turn, [])
         why = WAITING if self._used is None else self._why_none(turn)
-        self._pane.show(used, why, self._using, self._what, turn)
+        self._pane.show(Sidebar(used, why, turn, self._using, self._why_not_used))
         notes = {
             f"call:{turn}.{cite.call}": number
             for number, cite in reversed(list(enumerate(used, 1)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from kbtui.refs import Ref, conversation_ref, subject_ref
@@ -176,6 +176,8 @@ def _conversation_section(
         yield _note("no-talks", "none yet")
     elif not infos:
         yield _note("no-talk", "nothing matches")
+    if all(info.presence == "external" for info in contents.conversations):
+        infos = [replace(info, presence="projected") for info in infos]
     pinned = [info for info in infos if info.pinned_at and not info.archived]
     live = [info for info in infos if not info.pinned_at and not info.archived]
     archived = [info for info in infos if info.archived]

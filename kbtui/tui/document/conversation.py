@@ -15,7 +15,7 @@ from kbtui.tui.document.blocks import (
     NoteBlock,
     SourceBlock,
 )
-from kbtui.tui.document.document import Document, characters
+from kbtui.tui.document.document import Document, characters, counted
 from kbtui.tui.document.markdown import link_definitions
 from kbtui.tui.document.split import split_markdown, split_source
 from kbtui.tui.document.tools import main_argument, readable
@@ -41,7 +41,6 @@ def conversation_document(conversation: Conversation, present: datetime) -> Docu
         blocks=blocks,
         ref=info.ref,
         badges=badges(info),
-        size=f"{len(conversation.turns):,} turns",
         record=conversation,
         turns_total=len(conversation.turns),
     )
@@ -56,8 +55,6 @@ def badges(info: ConversationInfo) -> Spans:
         words.append(("archived", "dim"))
     if info.presence == "user_local":
         words.append(("only on this machine", "dim"))
-    if info.presence == "external":
-        words.append(("from the workspace alone", "dim"))
     if info.problem:
         words.append(("damaged", "error"))
     return words
@@ -70,6 +67,9 @@ class _Builder:
         self.blocks: list[Block] = []
         self.turn = 0
         self.speaker = ""
+        self.after_fold = False
+        self.gap = 0
+        self.said: datetime | None = None
 
     def build(self) -> list[Block]:
         self._facts()
@@ -87,6 +87,16 @@ class _Builder:
     def _time(self, when: datetime | None) -> str:
         return moment(when, self.present) if when else ""
 
+    def _time_within(self, when: datetime | None) -> str:
+        """The time of something within a turn; nothing when it is the minute last said."""
+        if when is None:
+            return ""
+        local = when.astimezone(self.present.tzinfo).replace(second=0, microsecond=0)
+        before, self.said = self.said, local
+        if local == before:
+            return ""
+        return f"{local:%H:%M}" if before and before.date() == local.date() else self._time(when)
+
     def _facts(self) -> None:
         conversation, info = self.conversation, self.conversation.info
         facts: list[tuple[str, Spans]] = [("id", [(info.ref, "")])]
@@ -96,13 +106,20 @@ class _Builder:
         if conversation.model:
             name = f"{conversation.assistant} · " if conversation.assistant else ""
             facts.append(("assistant", [(one_line(f"{name}{conversation.model}"), "")]))
-        events = f"{info.events_count:,} events, " if info.events_count is not None else ""
+        turns = counted(len(conversation.turns), "turn")
+        events = f", {counted(info.events_count, 'event')}" if info.events_count is not None else ""
         facts.append(
             (
                 "holds",
-                [(f"{len(conversation.turns):,} turns, {events}{characters(info.size)}B", "")],
+                [(f"{turns}{events}, {characters(info.size)}B", "")],
             )
         )
+        stored = {
+            "projected": "in the workspace and on this machine",
+            "user_local": "on this machine only",
+            "external": "in the workspace only",
+        }
+        facts.append(("stored", [(stored[info.presence], "")]))
         if info.labels:
             labels = ", ".join(
                 f"{key}={value}" if value else key for key, value in info.labels.items()
@@ -152,12 +169,14 @@ class _Builder:
 
     def _turn(self, turn: Turn) -> None:
         self.turn = turn.number
-        self.speaker = ""
-        model = f"{one_line(turn.model)} · " if turn.model else ""
+        self.speaker, self.after_fold, self.gap = "", False, 0
+        model = f"{one_line(turn.model).rsplit('/', 1)[-1]} · " if turn.model else ""
+        self.said = None
+        self._time_within(turn.started_at)
         self.blocks.append(
             HeadBlock(
                 f"turn:{turn.number}",
-                [(f"─ {turn.number} ", "turn")],
+                [("─ ", "rule"), (f"turn {turn.number} ", "turn")],
                 [(f"{model}{self._time(turn.started_at)}", "dim")],
                 rule=True,
                 above=1,
@@ -195,7 +214,7 @@ class _Builder:
                 [("thinking ", "emph"), (first, "dim")],
                 [(characters(len(event.text)), "dim")],
             )
-            self._markdown(key, event.text, lead=_INSIDE, fold=key, above=0)
+            self._markdown(key, event.text, lead=_INSIDE, fold=key)
         elif event.kind == "tool_call_request":
             self._tool(event)
         elif event.kind == "tool_call_response":
@@ -211,8 +230,11 @@ class _Builder:
 
     def _speaker(self, key: str, name: str, role: str, when: datetime | None, lead: Spans) -> None:
         who = f"{role}:{name}"
+        # After tool calls the same speaker goes on; a blank line is enough.
+        self.gap = int(who == self.speaker)
+        self.after_fold = False
         if who != self.speaker:
-            time = self._time(when)
+            time = self._time_within(when)
             self._add(
                 HeadBlock(
                     f"{key}:who",
@@ -227,9 +249,9 @@ class _Builder:
     def _fold(
         self, key: str, kind: str, left: Spans, right: Spans, call: int | None = None
     ) -> None:
-        above = 0 if self.speaker == "fold" else 1
+        above = 0 if self.after_fold else 1
         self._add(FoldBlock(key, left, right, kind=kind, above=above, call=call))
-        self.speaker = "fold"
+        self.after_fold, self.gap = True, 0
 
     def _markdown(
         self,
@@ -238,25 +260,20 @@ class _Builder:
         lead: Spans | None = None,
         fold: str | None = None,
         breaks: bool = False,
-        above: int = 1,
     ) -> None:
         links = link_definitions(text)
         for number, piece in enumerate(split_markdown(text)):
+            part = f"{key}:{number}"
             block: Block
             if piece.code:
                 block = SourceBlock(
-                    f"{key}:{number}",
-                    text,
-                    piece.start,
-                    piece.end,
-                    language=piece.language,
-                    panel=True,
+                    part, text, piece.start, piece.end, language=piece.language, panel=True
                 )
             else:
                 block = MarkdownBlock(
-                    f"{key}:{number}", text, piece.start, piece.end, links=links, breaks=breaks
+                    part, text, piece.start, piece.end, links=links, breaks=breaks
                 )
-                block.above = above if number or not self.speaker else int(number > 0)
+            block.above = int(not piece.continued) if number else self.gap
             block.lead = list(lead or [])
             block.fold = fold
             self._add(block)

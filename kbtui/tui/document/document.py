@@ -115,6 +115,11 @@ def characters(number: int) -> str:
     return f"{number / 1_000_000:.1f}M"
 
 
+def counted(number: int, noun: str) -> str:
+    """A number with its noun: 1 turn, 2 turns."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def cost(number: int) -> str:
     """Characters and the tokens they make, at four characters a token."""
     return f"{number:,} characters ≈ {round(number / 4):,} tokens"

@@ -73,6 +73,16 @@ def fit(spans: Sequence[Span], width: int) -> Spans:
     return [*cut_spans(spans, 0, _reach(text, 0, width - 1)), ("…", spans[-1][1] if spans else "")]
 
 
+def fit_end(text: str, width: int) -> str:
+    """`text` in at most `width` cells, beginning with `…` where something is left out."""
+    if width_of([(text, "")]) <= width:
+        return text
+    start = max(0, len(text) - width + 1)
+    while width_of([(text[start:], "")]) > width - 1:
+        start += 1
+    return "…" + text[start:]
+
+
 def between(left: Sequence[Span], right: Sequence[Span], width: int) -> Spans:
     """`left` at the left edge and `right` at the right one; `left` gives way, then `right`."""
     right_width = width_of(right)

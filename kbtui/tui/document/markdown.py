@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
     from markdown_it.tree import SyntaxTreeNode
 
+SHORT_LINE = 45
+"""Characters; a line of a message that is shorter ends where its author ended it."""
+
 _TASK = re.compile(r"\[([ xX])\] ")
 _LINK_DEFINITION = re.compile(r"^ {0,3}\[([^\]\n]{1,200})\]:[ \t]*(\S+)", re.MULTILINE)
 
@@ -196,7 +199,7 @@ class _Page:
         if kind == "code_inline":
             return [(node.content, "code-inline")]
         if kind == "softbreak":
-            return [("\n" if self.breaks else " ", "")]
+            return [("\n" if self.breaks else " ", "soft")]
         if kind == "hardbreak":
             return [("\n", "")]
         if kind == "image":
@@ -216,9 +219,21 @@ class _Page:
 
 
 def _at_breaks(spans: Spans) -> list[Spans]:
-    """Cut a paragraph at its hard breaks."""
+    """Cut a paragraph at its breaks; a soft one counts only after a short line.
+
+    A long line was broken by an editor's margin, a short one on purpose.
+    """
     parts: list[Spans] = [[]]
+    written = 0
     for text, role in spans:
+        if "soft" in role:
+            if text == " " or written >= SHORT_LINE:
+                parts[-1].append((" ", role))
+            else:
+                parts.append([])
+            written = 0
+            continue
+        written += len(text)
         first, *others = text.split("\n")
         if first:
             parts[-1].append((first, role))

@@ -25,7 +25,8 @@ class Piece:
     """A stretch of a text: its characters, the number of its first line, and whether it is code.
 
     `language` is the fence's word when the piece lies inside a fenced block that
-    was too long for one piece.
+    was too long for one piece; `continued` says that the piece before it is the
+    same block.
     """
 
     start: int
@@ -33,6 +34,7 @@ class Piece:
     first_line: int
     code: bool = False
     language: str = ""
+    continued: bool = False
 
 
 def split_source(text: str, most: int = PIECE) -> Iterator[Piece]:
@@ -61,6 +63,7 @@ def split_markdown(text: str, most: int = PIECE) -> Iterator[Piece]:
         return
     for piece in _at_blank_lines(text, most):
         if piece.end - piece.start <= 2 * most:
+            piece.code = False
             yield piece
         elif piece.code:
             yield from _inside_fence(text, piece, most)
@@ -70,6 +73,7 @@ def split_markdown(text: str, most: int = PIECE) -> Iterator[Piece]:
                     piece.start + part.start,
                     piece.start + part.end,
                     piece.first_line + part.first_line - 1,
+                    continued=part.start > 0,
                 )
 
 
@@ -131,5 +135,10 @@ def _inside_fence(text: str, piece: Piece, most: int) -> Iterator[Piece]:
         end = piece.end
     for part in split_source(text[start:end], most):
         yield Piece(
-            start + part.start, start + part.end, piece.first_line + part.first_line, True, language
+            start + part.start,
+            start + part.end,
+            piece.first_line + part.first_line,
+            code=True,
+            language=language,
+            continued=part.start > 0,
         )

@@ -105,13 +105,14 @@ def _read(subject: Subject, text: str) -> list[Block]:
     for number, piece in enumerate(split_markdown(body)):
         begin, end, first = piece.start + start, piece.end + start, piece.first_line + line
         key = f"text:{number}"
-        above = 1 if blocks else 0
+        above = int(bool(blocks) and not piece.continued)
+        block: Block
         if piece.code:
-            blocks.append(
-                SourceBlock(key, text, begin, end, first, language=piece.language, panel=True)
-            )
+            block = SourceBlock(key, text, begin, end, first, language=piece.language, panel=True)
         else:
-            blocks.append(MarkdownBlock(key, text, begin, end, first, links=links, above=above))
+            block = MarkdownBlock(key, text, begin, end, first, links=links)
+        block.above = above
+        blocks.append(block)
     return blocks
 
 

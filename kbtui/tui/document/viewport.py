@@ -353,6 +353,11 @@ class Viewport:
         self.folds.toggle(fold)
         self._refold(top)
 
+    def unfold(self, fold: str) -> None:
+        """Open a fold that is closed."""
+        if not self.folds.is_open(fold):
+            self.toggle(fold)
+
     def toggle_kind(self, kind: str) -> bool:
         """Open or close all folds of a kind; says whether they are open now."""
         inside = self.fold_at_cursor()

@@ -286,7 +286,7 @@ class MainScreen(RoleScreen):
             self._preview.stop()
         if not event.preview:
             self.open(place)
-        elif self.has_class("searching") and self.has_class("-three", "-wide"):
+        elif self.has_class("searching") and self.classes & {"-three", "-wide"}:
             self._preview = self.set_timer(
                 PREVIEW_SECONDS, lambda: self.opener.open(place, preview=True)
             )

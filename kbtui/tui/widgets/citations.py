@@ -10,10 +10,11 @@ from textual.containers import Vertical
 from textual.message import Message
 
 from kbtui.errors import UsageError
-from kbtui.refs import parse_ref
+from kbtui.refs import conversation_ref, parse_ref
 from kbtui.text import one_line
 from kbtui.tui.clock import moment
 from kbtui.tui.commands import bindings
+from kbtui.tui.document.lines import wrap
 from kbtui.tui.places import Place, place_of
 from kbtui.tui.widgets.rows import Row, RowList
 
@@ -34,6 +35,22 @@ WAYS = {
 }
 
 
+@dataclass(frozen=True)
+class Sidebar:
+    """What the pane shows: what turn `turn` used, and the turns that used what is read.
+
+    None leaves a part out; an empty list is explained by `why_none` and `why_not_used`.
+    `reason` is said when there are neither.
+    """
+
+    used: list[Citation] | None = None
+    why_none: str = ""
+    turn: int = 0
+    using: list[Citation] | None = None
+    why_not_used: str = ""
+    reason: str = ""
+
+
 class CitationsPane(Vertical):
     """Lists both ends of citations; says which one is to be opened."""
 
@@ -49,6 +66,7 @@ class CitationsPane(Vertical):
         super().__init__(id="citations", classes="pane")
         self.border_title = "Citations"
         self.list = RowList("citations-list")
+        self._shown = Sidebar()
         self._clock = clock
 
     def compose(self) -> ComposeResult:
@@ -57,50 +75,46 @@ class CitationsPane(Vertical):
 
     def say(self, text: str) -> None:
         """Show nothing but a reason."""
-        self.list.set_rows([], [(text, "dim")])
+        self._shown = Sidebar(reason=text)
+        self._fill()
 
-    def show(
-        self,
-        used: list[Citation] | None,
-        why_none: str,
-        using: list[Citation] | str | None,
-        what: str,
-        turn: int = 0,
-    ) -> None:
-        """Show what a turn used (`used`, or why nothing), and who used what is read.
+    def show(self, sidebar: Sidebar) -> None:
+        """Show both ends."""
+        self._shown = sidebar
+        self._fill()
 
-        `using` may be a reason instead of a list; None leaves that part out, as
-        None for `used` does.
-        """
+    def on_resize(self) -> None:
+        """Wrap reasons for the new width."""
+        self._fill()
+
+    def _fill(self) -> None:
+        shown = self._shown
         rows: list[Row] = []
-        if used is not None:
-            rows.append(Row("head:used", [(f"TURN {turn} USED", "section")], selectable=False))
-            rows += [self._used(number, cite) for number, cite in enumerate(used, 1)]
-            if not used:
-                rows += _wrapped("why", why_none, self.list.scrollable_content_region.width)
-        if using is not None:
+        if shown.used is not None:
+            rows.append(_heading("used", f"TURN {shown.turn} USED"))
+            rows += [self._used(number, cite) for number, cite in enumerate(shown.used, 1)]
+            if not shown.used:
+                rows += self._reason("used", shown.why_none)
+        if shown.using is not None:
             if rows:
                 rows.append(Row("blank", [], selectable=False))
-            count = str(len(using)) if isinstance(using, list) and using else ""
-            rows.append(
-                Row(
-                    "head:using",
-                    [(f"{what} USED BY", "section")],
-                    [(count, "dim")],
-                    selectable=False,
-                )
-            )
-            width = self.list.scrollable_content_region.width
-            if isinstance(using, str):
-                rows += _wrapped("why-using", using, width)
-            elif not using:
-                rows += _wrapped("none", "no turn, as far as conversations tell", width)
-            else:
-                rows += [self._using(number, cite) for number, cite in enumerate(using)]
-        self.list.set_rows(rows)
+            rows.append(_heading("using", "USED BY", str(len(shown.using) or "")))
+            rows += [self._using(number, cite) for number, cite in enumerate(shown.using)]
+            if not shown.using:
+                rows += self._reason("using", shown.why_not_used)
+        self.list.set_rows(rows, [(shown.reason, "dim")])
+
+    def _reason(self, key: str, text: str) -> list[Row]:
+        width = max(12, self.list.scrollable_content_region.width - 2)
+        lines = wrap([(text, "dim")], width)
+        return [
+            Row(f"note:{key}:{n}", line.spans, selectable=False) for n, line in enumerate(lines)
+        ]
 
     def _used(self, number: int, cite: Citation) -> Row:
-        place = None if cite.gone else _target(cite)
+        # What is no subject is shown where it was read: in the tool call.
+        call = conversation_ref(cite.conversation, cite.turn, cite.call)
+        place = None if cite.gone else _target(cite) or place_of(call)
         name: Spans = [(one_line(cite.title or cite.target), "dim struck" if cite.gone else "")]
         how = WAYS.get(cite.how, cite.how)
         below: Spans = [("    ", ""), (how, "dim")]
@@ -108,8 +122,6 @@ class CitationsPane(Vertical):
             below.append((f"  {one_line(cite.target)}", "dim"))
         if cite.gone:
             below.append(("  gone", "warning"))
-        elif place is None:
-            below.append(("  not a subject", "dim"))
         key = f"used:{cite.target}:{cite.how}:{cite.call}:{cite.chunk}"
         return Row(key, [(f"[{number}] ", "note"), *name], below=[below], data=place)
 
@@ -148,8 +160,5 @@ def _target(cite: Citation) -> Place | None:
     return None if ref.kind == "chunk" else place_of(ref)
 
 
-def _wrapped(key: str, text: str, width: int) -> list[Row]:
-    from kbtui.tui.document.lines import wrap
-
-    lines = wrap([(text, "dim")], max(12, width - 2))
-    return [Row(f"note:{key}:{n}", line.spans, selectable=False) for n, line in enumerate(lines)]
+def _heading(key: str, text: str, right: str = "") -> Row:
+    return Row(f"head:{key}", [(text, "section")], [(right, "dim")], selectable=False)

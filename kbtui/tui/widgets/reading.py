@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
@@ -96,6 +97,8 @@ class ReaderPane(Vertical):
                 self.reader.port.go_to_match(block, count)
             else:
                 self.reader.port.go_to(block, document.blocks[block].above, lead=0)
+                if place.ref and place.ref.call:
+                    self.reader.port.unfold(document.blocks[block].key)
         self.reader.changed()
 
     def _titles(self) -> None:
@@ -146,7 +149,7 @@ class ReaderPane(Vertical):
             found = conversation.turn(turn) if conversation else None
             events = found.events if found else []
             text = next((event.text for event in events if event.kind == "chat_request"), "")
-            self._requests[turn] = one_line(text[:300])
+            self._requests[turn] = re.sub(r"[*_`>#]+ ?", "", one_line(text[:300]))
         return self._requests[turn]
 
     # folds and turns

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -12,9 +13,8 @@ from textual.message import Message
 from textual.widgets import Input
 
 from kbtui.text import one_line, safe
-from kbtui.tui.clock import short_date
 from kbtui.tui.commands import bindings
-from kbtui.tui.document.lines import cut_spans, fit, with_role
+from kbtui.tui.document.lines import cut_spans, fit, fit_end, with_role
 from kbtui.tui.widgets.bar import Bar
 from kbtui.tui.widgets.rows import Row, RowList
 
@@ -155,14 +155,11 @@ class ResultsPane(Vertical):
             where = hit.ref
         else:
             sign, role = "▌ ", "user"
-            where = f"{hit.ref}"
-            if hit.timestamp:
-                present = self._clock()
-                day = hit.timestamp.astimezone(present.tzinfo).date()
-                where += f" · {short_date(day, present.date())}"
+            where = hit.ref
         changed: Spans = [(" changed since", "warning")] if hit.freshness == "changed" else []
         title: Spans = [(sign, role), (one_line(hit.title), "strong"), *changed]
         width = max(20, self.list.scrollable_content_region.width - 4)
+        where = fit_end(one_line(where), max(18, width * 2 // 5))
         below: list[Spans] = [[("  ", ""), *line] for line in excerpt(hit, width, 2)]
         return Row(hit.chunk_id, title, [(where, "dim")], below, data=hit)
 
@@ -224,6 +221,4 @@ def excerpt(hit: Hit, width: int, lines: int) -> list[Spans]:
 
 def _flat(text: str) -> str:
     """Safe, every run of white space one space; spaces at the ends stay."""
-    import re
-
-    return re.sub(r"\s+", " ", safe(text))
+    return re.sub(r"\s+", " ", re.sub(r"(?:^|\n)#{1,6} ", "\n", safe(text)))

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from kbtui.tui.document.lines import Spans
 
 FLASH_SECONDS = 4.0
+PHASES = {"keywords": "indexing", "vectors": "embedding"}
 
 
 class Status(Bar):
@@ -72,7 +73,8 @@ class Status(Bar):
             self._doing.pop("index", None)
             return
         left = event.get("seconds_left")
-        text = f"{one_line(str(event.get('phase', 'indexing')))} {done:,} of {total:,}"
+        phase = PHASES.get(str(event.get("phase")), "indexing")
+        text = f"{phase} {done:,} of {total:,}"
         self._doing["index"] = text + (f", {_duration(float(left))} left" if left else "")
 
     def _ready(self, event: dict[str, Any]) -> None:
