@@ -79,8 +79,9 @@ def marked(knowledge: Knowledge, topic: Topic, mark: Mark) -> Topic:
         raise _by_glob(topic, slug, "disabled", by_disabled)
     if mark.state == "learned":
         # In its old place, if it had one: the order of `learned` is that of the prompt.
-        keep = slug in topic.learned
-        return replace(bare, learned=topic.learned if keep else (*learned, slug))
+        if slug in topic.learned:
+            return replace(bare, learned=topic.learned)
+        return bare if by_learned else replace(bare, learned=(*learned, slug))
     if by_learned:
         raise _by_glob(topic, slug, "learned", by_learned)
     return bare

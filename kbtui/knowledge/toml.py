@@ -30,18 +30,41 @@ def set_values(old: str | None, edits: dict[str, dict[str, Any]], path: Path) ->
         raise ConfigError(
             f"is not valid TOML: {error}", where=str(path), hint="mend it first"
         ) from error
-    topics = expected.setdefault("kb", {}).setdefault("topic", {})
-    for name, values in edits.items():
-        topics.setdefault(name, {}).update(values)
-    new = _with_comments(old, edits)
-    # A lost comment or key would be found too late; the parser has the last word.
-    if tomllib.loads(new) != expected or _comments(old) - _comments(new):
-        raise ConfigError("cannot be edited safely", where=str(path), hint="change it by hand")
-    return new
+    import tomlkit
+
+    unsafe = ConfigError("cannot be edited safely", where=str(path), hint="change it by hand")
+    try:
+        topics = expected.setdefault("kb", {}).setdefault("topic", {})
+        for name, values in edits.items():
+            topics.setdefault(name, {}).update(values)
+    except AttributeError:  # `kb = 1` and the like
+        raise unsafe from None
+    for careful in (True, False):
+        try:
+            new = _with_comments(old, edits, careful=careful)
+        except (tomlkit.exceptions.TOMLKitError, ValueError):
+            continue
+        if _is_sound(old, new, expected):
+            return new
+    raise unsafe
 
 
-def _with_comments(old: str, edits: dict[str, dict[str, Any]]) -> str:
-    """The text with values set, everything that a person wrote around them in place."""
+def _is_sound(old: str, new: str, expected: dict[str, Any]) -> bool:
+    """Whether the new text says what it should and has every comment: the parser has the word."""
+    import tomllib
+
+    try:
+        return tomllib.loads(new) == expected and not _comments(old) - _comments(new)
+    except ValueError:
+        return False
+
+
+def _with_comments(old: str, edits: dict[str, dict[str, Any]], *, careful: bool) -> str:
+    """The text with values set, everything that a person wrote around them in place.
+
+    Without `careful` arrays are written anew, with their comments in front:
+    for layouts that tomlkit cannot edit.
+    """
     import tomlkit
 
     document = tomlkit.parse(old)
@@ -51,7 +74,10 @@ def _with_comments(old: str, edits: dict[str, dict[str, Any]]) -> str:
         for key, value in values.items():
             current = table.get(key)
             if isinstance(value, list) and isinstance(current, tomlkit.items.Array):
-                _fit(current, value)
+                if careful:
+                    _fit(current, value)
+                else:
+                    table[key] = _anew(current, value)
             elif current is not None:
                 table[key] = value
             else:
@@ -104,6 +130,19 @@ def _fit(array: Any, wanted: list[str]) -> None:
     lost = before - _comments(array.as_string())
     for comment in lost.elements():
         array.add_line(indent="  ", comment=comment.lstrip("# "))
+
+
+def _anew(array: Any, wanted: list[str]) -> Any:
+    """An array of the wanted strings, one a line, under the old one's comments."""
+    import tomlkit
+
+    found = tomlkit.array()
+    for comment in _comments(array.as_string()).elements():
+        found.add_line(indent="  ", comment=comment.lstrip("# "))
+    for value in wanted:
+        found.add_line(value, indent="  ")
+    found.add_line(indent="")
+    return found
 
 
 _COMMENT = re.compile(

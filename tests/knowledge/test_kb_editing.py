@@ -1,0 +1,325 @@
+"""Marks: previewed, written to `.jp/kb.toml` without losing a word of it, undone."""
+
+import os
+import tomllib
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from kb_support import Build, write
+
+from kbtui.errors import ConfigError, KbtuiError, NothingFound, UsageError
+from kbtui.knowledge import Knowledge, load_knowledge
+from kbtui.knowledge.editing import Change, apply, declare, propose, undo
+from kbtui.knowledge.records import Mark, Topic
+from kbtui.workspace import Workspace
+
+WRITTEN = """\
+# My topics. Keep this comment.
+
+[kb.topic.project]   # the project
+subjects = ".jp/kb/project" # where they are
+learned = [
+  # people first
+  "maintainers/*", # everybody
+  "code-quality",  # always
+]
+
+# What follows is about skills.
+[kb.topic.skills]
+title = 'Skills'
+subjects = ".jp/kb/skills"
+
+[other]
+kept = 2026-01-01
+"""
+
+
+@pytest.fixture
+def knowledge(rfd: Build, build: Build) -> Knowledge:
+    rfd()
+    return build(WRITTEN)
+
+
+def text(knowledge: Knowledge) -> str:
+    return (knowledge.workspace.jp / "kb.toml").read_text()
+
+
+def test_a_change_is_shown_as_a_diff_before_anything_is_written(knowledge: Knowledge) -> None:
+    change = propose(knowledge, [Mark("skills", "ast-grep", "learned")])
+    assert text(knowledge) == WRITTEN
+    assert change.diff == (
+        "--- .jp/kb.toml\n"
+        "+++ .jp/kb.toml\n"
+        "@@ -12,6 +12,7 @@\n"
+        " [kb.topic.skills]\n"
+        " title = 'Skills'\n"
+        ' subjects = ".jp/kb/skills"\n'
+        '+learned = ["ast-grep"]\n'
+        " \n"
+        " [other]\n"
+        " kept = 2026-01-01\n"
+    )
+
+
+def test_applying_writes_only_what_was_marked_and_undoing_takes_it_back(
+    knowledge: Knowledge,
+) -> None:
+    marks = [
+        Mark("project", "code-quality", "disabled"),
+        Mark("project", "internal-notes", "learned"),
+        Mark("skills", None, "off"),
+    ]
+    change = propose(knowledge, marks)
+    apply(change)
+    assert text(knowledge) == (
+        "# My topics. Keep this comment.\n"
+        "\n"
+        "[kb.topic.project]   # the project\n"
+        'subjects = ".jp/kb/project" # where they are\n'
+        "learned = [\n"
+        "  # people first\n"
+        '  "maintainers/*", # everybody\n'
+        '  "internal-notes",\n'
+        "  # always\n"
+        "]\n"
+        'disabled = ["code-quality"]\n'
+        "\n"
+        "# What follows is about skills.\n"
+        "[kb.topic.skills]\n"
+        "title = 'Skills'\n"
+        'subjects = ".jp/kb/skills"\n'
+        "enable = false\n"
+        "\n"
+        "[other]\n"
+        "kept = 2026-01-01\n"
+    )
+    again = load_knowledge(knowledge.workspace)
+    assert again.topics == knowledge.with_marks(marks).topics
+    assert not again.topics["skills"].enable
+    undo(change)
+    assert text(knowledge) == WRITTEN
+
+
+def test_without_a_file_one_is_made_and_undoing_removes_it(
+    build: Build, workspace: Workspace
+) -> None:
+    write(
+        workspace.root, {"docs/a.md": "a", ".jp/config.toml": '[kb.topic.d]\nsubjects = "docs"\n'}
+    )
+    change = propose(build(), [Mark("d", "a", "learned")])
+    assert change.old is None
+    assert "--- /dev/null\n+++ .jp/kb.toml\n" in change.diff
+    apply(change)
+    path = workspace.jp / "kb.toml"
+    assert path.read_text() == '[kb.topic.d]\nlearned = [\n    "a",\n]\n'
+    assert build().subjects("d")[0].learned
+    undo(change)
+    assert not path.exists()
+
+
+def test_a_first_topic_can_be_declared(build: Build, workspace: Workspace) -> None:
+    knowledge = build(files={"docs/a.md": "a"})
+    change = declare(knowledge, Topic("docs", "docs", title='The "docs"', learned=("a",)))
+    apply(change)
+    assert build().topics["docs"] == Topic(
+        "docs", "docs", title='The "docs"', learned=("a",), origin=workspace.jp / "kb.toml"
+    )
+    with pytest.raises(UsageError, match="such a topic already"):
+        declare(knowledge, Topic("docs", "docs"))
+
+
+def test_marks_that_change_nothing_write_nothing(knowledge: Knowledge) -> None:
+    marks = [
+        Mark("project", "code-quality", "learned"),
+        Mark("project", "maintainers/jean", "learned"),
+        Mark("skills", "ast-grep", "plain"),
+        Mark("skills", None, "on"),
+    ]
+    change = propose(knowledge, marks)
+    assert change.empty
+    assert change.diff == ""
+    before = (knowledge.workspace.jp / "kb.toml").stat().st_mtime_ns
+    apply(change)
+    assert (knowledge.workspace.jp / "kb.toml").stat().st_mtime_ns == before
+
+
+def test_the_preview_shows_the_prompt_as_it_would_be(knowledge: Knowledge) -> None:
+    marks = [Mark("skills", "ast-grep", "learned"), Mark("project", "code-quality", "plain")]
+    preview = knowledge.with_marks(marks)
+    prompt = preview.prompt() or ""
+    assert '<subject "ast-grep">' in prompt
+    assert '<subject "code-quality">' not in prompt
+    assert "## Already learned (in system prompt):\n\n- ast-grep" in preview.learn("skills").text
+    assert '<subject "ast-grep">' not in (knowledge.prompt() or ""), "the original is as it was"
+    apply(propose(knowledge, marks))
+    assert load_knowledge(knowledge.workspace).prompt() == prompt
+
+
+def test_a_glob_that_says_otherwise_is_the_persons_to_change(knowledge: Knowledge) -> None:
+    with pytest.raises(UsageError, match=r"learned by the pattern 'maintainers/\*'"):
+        propose(knowledge, [Mark("project", "maintainers/jean", "plain")])
+    change = propose(knowledge, [Mark("project", "maintainers/jean", "disabled")])
+    apply(change)
+    jean = load_knowledge(knowledge.workspace).find("project", "maintainers/jean")
+    assert jean is not None
+    assert (jean.disabled, jean.learned) == (True, False)
+    write(knowledge.workspace.root, {".jp/kb.toml": WRITTEN.replace("learned", "disabled")})
+    for state in ("plain", "learned"):
+        with pytest.raises(UsageError, match=r"disabled by the pattern 'maintainers/\*'"):
+            propose(knowledge, [Mark("project", "maintainers/jean", state)])  # type: ignore[arg-type]
+
+
+def test_marks_of_unknown_things_are_refused(knowledge: Knowledge) -> None:
+    with pytest.raises(NothingFound, match="no such subject"):
+        propose(knowledge, [Mark("project", "nope", "learned")])
+    with pytest.raises(NothingFound, match="no topic 'nope'"):
+        propose(knowledge, [Mark("nope", None, "off")])
+    with pytest.raises(UsageError, match="cannot be marked"):
+        propose(knowledge, [Mark("project", None, "learned")])
+
+
+def test_what_flags_added_is_not_written(rfd: Build, build: Build) -> None:
+    rfd()
+    knowledge = build(WRITTEN, knowledge=["skills/*"])
+    change = propose(knowledge, [Mark("project", "internal-notes", "disabled")])
+    assert "skills" not in "".join(
+        line for line in change.diff.splitlines() if line.startswith("+")
+    )
+
+
+def test_a_file_that_changed_meanwhile_is_not_overwritten(knowledge: Knowledge) -> None:
+    change = propose(knowledge, [Mark("skills", "ast-grep", "learned")])
+    path = knowledge.workspace.jp / "kb.toml"
+    path.write_text(WRITTEN + "# mine\n")
+    with pytest.raises(KbtuiError, match="changed meanwhile"):
+        apply(change)
+    with pytest.raises(KbtuiError, match="changed meanwhile"):
+        undo(change)
+    path.unlink()
+    with pytest.raises(KbtuiError, match="changed meanwhile"):
+        apply(change)
+    assert not path.exists()
+
+
+def test_a_failing_write_leaves_the_file_and_no_litter(
+    knowledge: Knowledge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    change = propose(knowledge, [Mark("skills", "ast-grep", "learned")])
+
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(KbtuiError, match="No space left on device"):
+        apply(change)
+    assert text(knowledge) == WRITTEN
+    assert {path.name for path in knowledge.workspace.jp.iterdir()} == {"kb", "kb.toml"}
+
+
+def test_mode_is_kept_and_links_are_refused(knowledge: Knowledge, tmp_path: Path) -> None:
+    path = knowledge.workspace.jp / "kb.toml"
+    path.chmod(0o640)
+    marks = [Mark("skills", "ast-grep", "learned")]
+    apply(propose(knowledge, marks))
+    assert path.stat().st_mode & 0o777 == 0o640
+    path.rename(tmp_path / "elsewhere.toml")
+    path.symlink_to(tmp_path / "elsewhere.toml")
+    with pytest.raises(ConfigError, match="is a link"):
+        propose(knowledge, marks)
+
+
+def test_a_file_that_is_no_toml_is_not_touched(knowledge: Knowledge) -> None:
+    path = knowledge.workspace.jp / "kb.toml"
+    write(knowledge.workspace.root, {".jp/config.toml": WRITTEN, ".jp/kb.toml": "[kb\n"})
+    with pytest.raises(ConfigError, match="not valid TOML"):
+        propose(knowledge, [Mark("skills", "ast-grep", "learned")])
+    path.write_bytes(b"\xff")
+    with pytest.raises(ConfigError, match="not UTF-8"):
+        propose(knowledge, [Mark("skills", "ast-grep", "learned")])
+
+
+def test_a_misshapen_table_is_not_touched(knowledge: Knowledge) -> None:
+    for kb in ("kb = 1\n", "[kb]\ntopic = []\n"):
+        write(knowledge.workspace.root, {".jp/config.toml": WRITTEN, ".jp/kb.toml": kb})
+        with pytest.raises(ConfigError, match="cannot be edited safely"):
+            propose(knowledge, [Mark("skills", "ast-grep", "learned")])
+
+
+def test_dos_line_ends_stay(knowledge: Knowledge) -> None:
+    path = knowledge.workspace.jp / "kb.toml"
+    path.write_bytes(WRITTEN.replace("\n", "\r\n").encode())
+    apply(propose(knowledge, [Mark("skills", "ast-grep", "learned")]))
+    data = path.read_bytes()
+    assert data.count(b"\n") == data.count(b"\r\n") == len(WRITTEN.splitlines()) + 1
+
+
+# Any way of writing the same topics.
+
+SHAPES = [
+    WRITTEN,
+    'kb.topic.project.subjects = ".jp/kb/project" # c1\n'
+    'kb.topic.skills.subjects = ".jp/kb/skills" # c2\n# c3',
+    'kb = {topic = {project = {subjects = ".jp/kb/project"}, '
+    'skills = {subjects = ".jp/kb/skills"}}} # c1\n',
+    '[kb.topic]\nproject.subjects = ".jp/kb/project" # c1\n# c2\n'
+    'skills = {subjects = ".jp/kb/skills", learned = []} # c3\n',
+    '[kb]\n# c1\n[kb.topic]\n[kb.topic.skills]\nsubjects = ".jp/kb/skills" # c2\ndisabled = [ # c3\n'
+    '"x#y", # c4\n # c5\n]\n[a]\nb = "# no comment"\n[kb.topic.project]\nsubjects = ".jp/kb/project"',
+    '[kb.topic.project]\nsubjects = ".jp/kb/project"\nlearned = ["maintainers/ryan"\n  # c1\n, '
+    '\'code-quality\' # c2\n]\ndescription = """\n# no comment\n"""\n'
+    '[kb.topic.skills]\nsubjects = ".jp/kb/skills"\n',
+]
+marks = st.one_of(
+    st.builds(
+        Mark,
+        st.just("project"),
+        st.sampled_from(["maintainers/jean", "maintainers/ryan", "code-quality", "internal-notes"]),
+        st.sampled_from(["learned", "disabled", "plain"]),
+    ),
+    st.builds(
+        Mark, st.just("skills"), st.just("ast-grep"), st.sampled_from(["learned", "disabled"])
+    ),
+    st.builds(
+        Mark, st.sampled_from(["project", "skills"]), st.none(), st.sampled_from(["on", "off"])
+    ),
+)
+
+
+@settings(
+    max_examples=120,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(shape=st.sampled_from(SHAPES), wanted=st.lists(marks, max_size=4))
+def test_no_comment_and_no_value_is_ever_lost(
+    knowledge: Knowledge, shape: str, wanted: list[Mark]
+) -> None:
+    path = knowledge.workspace.jp / "kb.toml"
+    path.write_text(shape)
+    base = load_knowledge(knowledge.workspace)
+    assert base.problems == []
+    try:
+        change = propose(base, wanted)
+    except UsageError:
+        return  # a glob says otherwise
+    apply(change)
+    after = load_knowledge(knowledge.workspace)
+    assert after.topics == base.with_marks(wanted).topics
+    for number in range(1, 6):
+        assert (f"# c{number}" in path.read_text()) == (f"# c{number}" in shape)
+    old, new = tomllib.loads(shape), tomllib.loads(path.read_text())
+    for values in (old, new):
+        for topic in values["kb"]["topic"].values():
+            for field in ("learned", "disabled", "enable"):
+                topic.pop(field, None)
+    assert old == new
+    undo(change)
+    assert path.read_text() == shape
+
+
+def test_a_diff_shows_a_missing_last_newline() -> None:
+    change = Change(Path("kb.toml"), "a = 1", "a = 2")
+    assert change.diff.count("\\ No newline at end of file\n") == 2
