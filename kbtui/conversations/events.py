@@ -17,6 +17,7 @@ from kbtui.conversations.times import parse_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from datetime import datetime
 
 _Element = dict[str, Any]
 
@@ -32,6 +33,7 @@ class Builder:
         self.unknown: dict[int, Any] = {}
         self.count = 0
         self.configured = False
+        self.last_time: datetime | None = None
         self._seen = False
         self._calls = 0
         self._open: dict[tuple[str, str], deque[Event]] = {}
@@ -66,6 +68,9 @@ class Builder:
             else:
                 self.problems.append(f"element {index} has no type")
         self.count += len(elements)
+        if elements:
+            last = elements[-1]
+            self.last_time = parse_time(last.get("timestamp")) if type(last) is dict else None
 
     def finish(self) -> None:
         """Close what is open at the end; safe to call between two `add`, and again."""
@@ -98,7 +103,8 @@ class Builder:
             self._say("reasoning", index, element, element["reasoning"])
         elif "data" in element:
             data = element["data"]
-            event = self._event("structured", index, element, pretty(data), "data")
+            text = data if type(data) is str else pretty(data)
+            event = self._event("structured", index, element, text, "data")
             event.data = data
         else:
             event = self._event("message", index, element, "", "message")

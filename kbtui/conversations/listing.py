@@ -38,18 +38,20 @@ def find_conversation(
     workspace: Workspace,
     id: int,  # noqa: A002
     *,
-    counts: bool = True,
+    counts: bool = False,
 ) -> ConversationInfo:
-    """The conversation with this id, live or archived; raises `NothingFound`."""
-    places, _ = find_places(workspace)
-    for place in places:
-        if place.id == id:
-            info = _info(place)
-            return with_counts(info) if counts else info
+    """The conversation with this id, live or archived; raises `NothingFound`.
+
+    `counts` as in `list_conversations`; `load_conversation` knows them anyway.
+    """
+    places, _ = find_places(workspace, id)
+    if places:
+        info = _info(places[0])
+        return with_counts(info) if counts else info
     raise NothingFound(
         f"there is no conversation jp-c{id}",
         where=str(workspace.root),
-        hint=_nearest(id, [place.id for place in places]),
+        hint=_nearest(id, [place.id for place in find_places(workspace)[0]]),
     )
 
 

@@ -1,11 +1,13 @@
 """One whole conversation, read as far as it can be read."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from kbtui.conversations.configuration import Facts
 from kbtui.conversations.events import Builder
 from kbtui.conversations.files import LARGEST_CONFIG, read_array, read_file, read_object
 from kbtui.conversations.records import Conversation, ConversationInfo
+from kbtui.conversations.roots import BASE_CONFIG, EVENTS
 from kbtui.errors import WorkspaceError
 
 
@@ -15,36 +17,48 @@ def load_conversation(
     """Read a conversation; never raises for what is wrong with it, which is in `problems`.
 
     A big one is read in batches of about a megabyte; `progress` is called after
-    each with the conversation so far, whose last turn may still grow.
+    each with the conversation so far, whose last turn may still grow. The
+    result's `info` has the count and the time of the last element.
     """
+    problems: list[str] = []
     facts = Facts()
-    conversation = Conversation(info, [])
-    problems = conversation.problems
     if info.base_config_path is not None:
-        try:
-            facts.apply(read_object(read_file(str(info.base_config_path), LARGEST_CONFIG)))
-        except (WorkspaceError, ValueError) as error:
-            problems.append(f"base_config.json: {getattr(error, 'message', error)}")
+        _read_base(str(info.base_config_path), facts, problems)
     builder = Builder(facts)
-    damage: list[str] = []
+    conversation = Conversation(
+        info,
+        builder.turns,
+        compactions=builder.compactions,
+        problems=problems,
+        unknown=builder.unknown,
+    )
     if info.events_path is None:
-        problems.append("there is no events.json")
+        problems.append(f"there is no {EVENTS}")
         return conversation
-    conversation.turns = builder.turns
-    conversation.compactions = builder.compactions
-    conversation.unknown = builder.unknown
+    damage: list[str] = []
     try:
         for batch in read_array(read_file(str(info.events_path)), damage):
             builder.add(batch)
-            builder.finish()
             if progress is not None:
+                builder.finish()
                 progress(conversation)
+        builder.finish()
+        conversation.info = replace(
+            info, events_count=builder.count, last_event_at=builder.last_time
+        )
     except WorkspaceError as error:
         damage.append(error.message)
     if info.base_config_path is None and not builder.configured and not damage:
         problems.append("there is no base configuration: JP itself refuses this conversation")
-    problems += [f"events.json: {text}" for text in (*damage, *builder.problems)]
+    problems += [f"{EVENTS}: {text}" for text in (*damage, *builder.problems)]
     conversation.assistant = facts.assistant
     conversation.model = facts.model
     conversation.attachments = facts.attachments
     return conversation
+
+
+def _read_base(path: str, facts: Facts, problems: list[str]) -> None:
+    try:
+        facts.apply(read_object(read_file(path, LARGEST_CONFIG)))
+    except (WorkspaceError, ValueError) as error:
+        problems.append(f"{BASE_CONFIG}: {getattr(error, 'message', error)}")

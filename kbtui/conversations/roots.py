@@ -96,8 +96,13 @@ class Place:
         return f"{len(names)} directories hold this id ({', '.join(names)}); {chosen} is read"
 
 
-def find_places(workspace: Workspace) -> tuple[list[Place], list[tuple[str, str]]]:
-    """Every conversation of the workspace, and the directories that are none, with the reason."""
+def find_places(
+    workspace: Workspace, only: int | None = None
+) -> tuple[list[Place], list[tuple[str, str]]]:
+    """Every conversation of the workspace, and the directories that are none, with the reason.
+
+    With `only` the files of that conversation alone are looked at.
+    """
     copies: dict[int, list[Copy]] = {}
     strays: list[tuple[str, str]] = []
     for root, local in _roots(workspace):
@@ -109,7 +114,8 @@ def find_places(workspace: Workspace) -> tuple[list[Place], list[tuple[str, str]
                 if number is None:
                     strays.append((path, "its name does not begin with a conversation's id"))
                     continue
-                copies.setdefault(number, []).append(_look(path, local, archived))
+                if only is None or only == number:
+                    copies.setdefault(number, []).append(_look(path, local, archived))
     places = []
     for number, found in copies.items():
         live = [copy for copy in found if not copy.archived]

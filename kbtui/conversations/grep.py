@@ -1,0 +1,208 @@
+"""Searching all conversations line by line, from their files (D39, `conversation_grep`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from kbtui.conversations.events import Builder, pretty
+from kbtui.conversations.files import read_array, read_file
+from kbtui.conversations.matching import Needle, cut_line
+from kbtui.conversations.prefilter import Prefilter
+from kbtui.conversations.times import show_time
+from kbtui.errors import UsageError, WorkspaceError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from kbtui.conversations.records import Event
+
+SCOPE_OF: dict[str, str] = {
+    "chat_request": "user",
+    "message": "assistant",
+    "reasoning": "reasoning",
+    "structured": "structured",
+    "tool_call_request": "tool-call",
+    "tool_call_response": "tool-result",
+    "inquiry_request": "inquiry",
+    "inquiry_response": "inquiry",
+}
+"""The scope that each kind of event belongs to (jp-format 2.4)."""
+GROUPS: dict[str, tuple[str, ...]] = {
+    "chat": ("user", "assistant", "reasoning", "structured"),
+    "tool": ("tool-call", "tool-result"),
+}
+SCOPES: tuple[str, ...] = ("title", *dict.fromkeys(SCOPE_OF.values()))
+
+
+@dataclass(frozen=True)
+class Query:
+    """What to look for in events. `limit` bounds the matches that are kept, not those counted."""
+
+    pattern: str
+    ignore_case: bool = True
+    scopes: frozenset[str] = frozenset(SCOPES)
+    context: int = 0
+    limit: int = 50
+
+
+@dataclass(slots=True)
+class Line:
+    """One line of a hit, or beside one; `block` tells runs of adjoining lines apart."""
+
+    scope: str
+    turn: int | None
+    timestamp: str | None
+    text: str
+    is_match: bool
+    block: int = 0
+
+
+@dataclass(slots=True)
+class Found:
+    """What one conversation has: the number of matching lines, and the first of them."""
+
+    count: int = 0
+    lines: list[Line] = field(default_factory=list)
+    problem: str | None = None
+
+
+def resolve_scopes(names: Iterable[str] | None) -> frozenset[str]:
+    """The concrete scopes behind `chat`, `tool`, `all` and concrete names; raises `UsageError`."""
+    if names is None:
+        return frozenset(SCOPES)
+    found: set[str] = set()
+    for name in names:
+        if name == "all":
+            found.update(SCOPES)
+        elif name in GROUPS:
+            found.update(GROUPS[name])
+        elif name in SCOPES:
+            found.add(name)
+        else:
+            known = ", ".join(("all", *GROUPS, *SCOPES))
+            raise UsageError(f"unknown scope {name!r}", where="scopes", hint=f"scopes are {known}")
+    return frozenset(found or SCOPES)
+
+
+def searched_text(event: Event) -> str:
+    """What is searched of an event: a tool call as its name and its arguments as JSON."""
+    if event.kind == "tool_call_request":
+        arguments = event.text or pretty(event.arguments or {})
+        return f"{event.name}\n{arguments}" if event.name else arguments
+    # JP does not search answers; free text given as one is worth finding.
+    if event.kind == "inquiry_response" and not isinstance(event.data, str):
+        return ""
+    return event.text
+
+
+def search_file(path: str, needle: Needle, query: Query, room: int) -> Found:
+    """Search one `events.json`; keeps the first `room` matches and counts all."""
+    found = Found()
+    try:
+        data = read_file(path)
+    except WorkspaceError as error:
+        found.problem = error.message
+        return found
+    problems: list[str] = []
+    batches = list(read_array(data, problems))
+    found.problem = "; ".join(problems) or None
+    del data
+    if needle.quick is not None:
+        prefilter = Prefilter(needle.quick, query.ignore_case, query.scopes)
+        if not any(prefilter.can_match(batch) for batch in batches):
+            return found
+    builder = Builder()
+    for batch in batches:
+        builder.add(batch)
+    builder.finish()
+    for turn in builder.turns:
+        for event in turn.events:
+            scope = SCOPE_OF[event.kind]
+            if scope in query.scopes:
+                _search_event(event, scope, turn.number, needle, query, room, found)
+    return found
+
+
+def _search_event(
+    event: Event, scope: str, turn: int, needle: Needle, query: Query, room: int, found: Found
+) -> None:
+    text = searched_text(event)
+    kept: list[tuple[int, int, int]] = []
+    for span in needle.lines(text):
+        if found.count + len(kept) < room:
+            kept.append(span)
+        else:
+            found.count += 1
+    if not kept:
+        return
+    found.count += len(kept)
+    time = show_time(event.timestamp)
+    block = found.lines[-1].block if found.lines else 0
+    for number, (line, match) in enumerate(_with_context(text, kept, query.context)):
+        if number == 0 or line is None:
+            block += 1
+        if line is not None:
+            shown = cut_line(line, match)
+            found.lines.append(Line(scope, turn, time, shown, match is not None, block))
+
+
+def _with_context(
+    text: str, spans: Sequence[tuple[int, int, int]], context: int
+) -> Iterator[tuple[str | None, int | None]]:
+    """Lines with the offset of their match, None for those around; None between two blocks."""
+    if not context:
+        for number, (start, end, match) in enumerate(spans):
+            if number:
+                yield None, None
+            yield text[start:end].removesuffix("\r"), match - start
+        return
+    lines = text.split("\n")
+    if lines[-1] == "":
+        lines.pop()
+    matches = {}
+    number = place = 0
+    for start, _, match in spans:
+        number += text.count("\n", place, start)
+        place = start
+        matches[number] = match - start
+    previous = -1
+    for number in _around(matches, context, len(lines)):
+        if previous >= 0 and number > previous + 1:
+            yield None, None
+        previous = number
+        yield lines[number].removesuffix("\r"), matches.get(number)
+
+
+def _around(matches: Iterable[int], context: int, count: int) -> Iterator[int]:
+    last = -1
+    for number in matches:
+        for near in range(max(last + 1, number - context), min(count, number + context + 1)):
+            yield near
+            last = near
+
+
+def search_files(paths: Sequence[str], query: Query) -> list[Found]:
+    """Search files in this order; together they keep `query.limit` matches. In this process."""
+    needle = Needle(query.pattern, query.ignore_case)
+    room = query.limit
+    answer = []
+    for path in paths:
+        found = search_file(path, needle, query, room)
+        room = max(0, room - found.count)
+        answer.append(found)
+    return answer
+
+
+def as_row(found: Found) -> list[Any]:
+    """A form that goes through JSON."""
+    lines = [
+        [line.scope, line.turn, line.timestamp, line.text, line.is_match, line.block]
+        for line in found.lines
+    ]
+    return [found.count, lines, found.problem]
+
+
+def from_row(row: list[Any]) -> Found:
+    """The reverse of `as_row`."""
+    return Found(row[0], [Line(*line) for line in row[1]], row[2])
