@@ -54,6 +54,7 @@ class Semantic:
         self.warm = threading.Event()
         self.settled = threading.Event()
         self._moved = False
+        self._over = False
         self._thread = threading.Thread(target=self._run, name="backlog", daemon=True)
 
     def start(self) -> None:
@@ -68,6 +69,8 @@ class Semantic:
 
     def follow(self, folder: Path) -> None:
         """The catalog of the generation at `folder` has moved on."""
+        if self._over:
+            return
         self._folder = folder
         self._moved = True
         self.settled.clear()
@@ -111,6 +114,8 @@ class Semantic:
             self.reason = f"the vectors failed: {type(error).__name__}"
             self._log(f"no semantic search: {type(error).__name__}: {error}")
             self._log(traceback.format_exc())
+        # Before `settled`: what follows now finds nobody who would settle it.
+        self._over = True
         self.left = 0 if self.left is None else self.left
         self.busy = False
         self.warm.set()

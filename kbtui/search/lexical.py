@@ -167,7 +167,7 @@ class _Builder:
                     tantivy.FieldType.Integer,
                     lower_bound=int(question.since.timestamp()) if question.since else None,
                     upper_bound=int(question.until.timestamp()) if question.until else None,
-                    include_upper=False,
+                    include_upper=question.until is None,
                 )
             )
         if question.exclude is not None:
