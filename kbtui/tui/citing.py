@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kbtui.refs import conversation_ref, subject_ref
@@ -9,6 +10,8 @@ from kbtui.tui.lanes import Lane
 from kbtui.tui.widgets.citations import Sidebar
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kbtui.citations.records import Citation
     from kbtui.conversations.records import Conversation
     from kbtui.library import Library
@@ -31,10 +34,17 @@ WAITING = "asking the index …"
 class Citer:
     """Asks for both ends of the citations of what is shown, in threads."""
 
-    def __init__(self, library: Library, pane: CitationsPane, reader: Reader) -> None:
+    def __init__(
+        self,
+        library: Library,
+        pane: CitationsPane,
+        reader: Reader,
+        name_of: Callable[[int], str | None],
+    ) -> None:
         self._library = library
         self._pane = pane
         self._reader = reader
+        self._name_of = name_of
         self._used_lane = Lane(pane)
         self._using_lane = Lane(pane)
         self._conversation: Conversation | None = None
@@ -89,7 +99,10 @@ class Citer:
         self._show()
 
     def _citing(self, citations: list[Citation]) -> None:
-        self._using = citations
+        self._using = [
+            replace(cite, title=self._name_of(cite.conversation) or cite.source)
+            for cite in citations
+        ]
         self._why_not_used = "No turn has used it."
         self._show()
 

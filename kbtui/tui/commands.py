@@ -27,7 +27,9 @@ class Command:
     `id` names it in keymaps. `keys` are Textual's names, separated by commas;
     `action` is a method `action_…` of the widget that owns the scope. `label` is
     for hints and the palette, `help` a sentence. `hint` puts it in the bottom
-    line; a higher one is dropped later when there is little room.
+    line; a higher one is dropped later when there is little room. `needs` names what a
+    document must have for the command to be of use: "turns", "folds" or "views". `at_once`
+    is for what takes the keys that follow: it happens before they are handed out.
     """
 
     id: str
@@ -38,6 +40,8 @@ class Command:
     scope: Scope
     hint: int = 0
     palette: bool = True
+    needs: str = ""
+    at_once: bool = False
 
     @property
     def shown_keys(self) -> list[str]:
@@ -120,6 +124,7 @@ COMMANDS: tuple[Command, ...] = (
         "Unfold or fold what is at the line being read.",
         "reader",
         8,
+        needs="folds",
     ),
     Command(
         "reader.next",
@@ -129,6 +134,7 @@ COMMANDS: tuple[Command, ...] = (
         "Go to the next turn; while finding, to the next match.",
         "reader",
         6,
+        needs="turns",
     ),
     Command(
         "reader.previous",
@@ -137,6 +143,7 @@ COMMANDS: tuple[Command, ...] = (
         "previous turn",
         "Go to the previous turn or match.",
         "reader",
+        needs="turns",
     ),
     Command(
         "reader.find", "f,ctrl+f", "find", "find", "Find words in what is being read.", "reader", 7
@@ -149,6 +156,7 @@ COMMANDS: tuple[Command, ...] = (
         "Unfold or fold all tool calls and results.",
         "reader",
         4,
+        needs="turns",
     ),
     Command(
         "reader.reasoning",
@@ -158,6 +166,7 @@ COMMANDS: tuple[Command, ...] = (
         "Unfold or fold all reasoning.",
         "reader",
         3,
+        needs="turns",
     ),
     Command(
         "reader.view",
@@ -167,6 +176,7 @@ COMMANDS: tuple[Command, ...] = (
         "Change between rendered, source and what `learn` gives.",
         "reader",
         5,
+        needs="views",
     ),
     Command(
         "reader.clear",
@@ -253,6 +263,7 @@ COMMANDS: tuple[Command, ...] = (
         "Search everything; Esc leaves the input.",
         "everywhere",
         10,
+        at_once=True,
     ),
     Command(
         "palette",
@@ -362,7 +373,14 @@ COMMANDS: tuple[Command, ...] = (
 def bindings(*scopes: Scope) -> list[Binding]:
     """The key bindings of the commands of some scopes, for a class's `BINDINGS`."""
     return [
-        Binding(command.keys, command.action, command.label, id=command.id, show=False)
+        Binding(
+            command.keys,
+            command.action,
+            command.label,
+            id=command.id,
+            show=False,
+            priority=command.at_once,
+        )
         for command in COMMANDS
         if command.scope in scopes
     ]

@@ -39,6 +39,16 @@ class Document:
     def __post_init__(self) -> None:
         self._index = {block.key: number for number, block in enumerate(self.blocks)}
 
+    @property
+    def offers(self) -> frozenset[str]:
+        """What commands can work with: "turns", "folds", "views"."""
+        offers = {
+            "turns": self.turns_total > 0,
+            "folds": any(isinstance(block, FoldBlock) for block in self.blocks),
+            "views": len(self.views) > 1,
+        }
+        return frozenset(name for name, has in offers.items() if has)
+
     def index_of(self, key: str) -> int | None:
         """The position of the block with `key`."""
         return self._index.get(key)

@@ -32,28 +32,34 @@ def table_lines(
     columns = len(rows[0])
     wanted = [max(1, *(width_of(row[i]) for row in rows if i < len(row))) for i in range(columns)]
     widths = column_widths(wanted, width)
+    laid = [
+        [wrap(row[i] if i < len(row) else [], widths[i]) for i in range(columns)] for row in rows
+    ]
+    # Where a cell takes several lines, a blank one keeps the rows apart.
+    tall = any(len(cell) > 1 for cells in laid[1:] for cell in cells)
+    padded = [*aligns, *[""] * (columns - len(aligns))]
     lines: list[Line] = []
-    for number, row in enumerate(rows):
-        cells = [wrap(row[i] if i < len(row) else [], widths[i]) for i in range(columns)]
+    for number, (cells, source) in enumerate(zip(laid, sources, strict=True)):
+        if tall and number > 1:
+            lines.append(Line([(" │ ".join(" " * w for w in widths), "rule")], source))
+        made = [Line(spans, source) for spans in _row(cells, widths, padded)]
         if number == 0:
-            cells = [
-                [Line(with_role(line.spans, "strong"), line.source) for line in cell]
-                for cell in cells
-            ]
-        for depth in range(max(len(cell) for cell in cells)):
-            spans: Spans = []
-            for i, cell in enumerate(cells):
-                if i:
-                    spans.append((" │ ", "rule"))
-                spans += _aligned(
-                    cell[depth].spans if depth < len(cell) else [],
-                    widths[i],
-                    aligns[i] if i < len(aligns) else "",
-                )
-            lines.append(Line(spans, sources[number]))
-        if number == 0:
-            lines.append(Line([("─┼─".join("─" * w for w in widths), "rule")], sources[number]))
+            made = [Line(with_role(line.spans, "strong"), source) for line in made]
+            made.append(Line([("─┼─".join("─" * w for w in widths), "rule")], source))
+        lines += made
     return lines
+
+
+def _row(cells: list[list[Line]], widths: list[int], aligns: list[str]) -> list[Spans]:
+    rows: list[Spans] = []
+    for depth in range(max(len(cell) for cell in cells)):
+        spans: Spans = []
+        for i, cell in enumerate(cells):
+            if i:
+                spans.append((" │ ", "rule"))
+            spans += _aligned(cell[depth].spans if depth < len(cell) else [], widths[i], aligns[i])
+        rows.append(spans)
+    return rows
 
 
 def _aligned(spans: Spans, width: int, align: str) -> Spans:

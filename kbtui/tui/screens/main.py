@@ -70,7 +70,7 @@ class MainScreen(RoleScreen):
         self.reader_pane = ReaderPane()
         self.citations_pane = CitationsPane(clock)
         self.results_pane = ResultsPane(clock)
-        self.citer = Citer(library, self.citations_pane, self.reader_pane.reader)
+        self.citer = Citer(library, self.citations_pane, self.reader_pane.reader, self._name_of)
         self.opener = Opener(library, clock, self.reader_pane, self.status, self._opened)
         self.asker = Asker(library, self.results_pane, lambda: self.library_pane.state.hidden)
         self._contents_lane = Lane(self)
@@ -156,6 +156,11 @@ class MainScreen(RoleScreen):
         if self.opener.shown and self.opener.shown.key == "home":
             self.opener.reload()
 
+    def _name_of(self, conversation: int) -> str | None:
+        contents = self.opener.contents
+        info = contents.conversation(conversation) if contents else None
+        return info.name if info else None
+
     def _no_contents(self, error: Exception) -> None:
         self.status.doing("lists", None)
         self.status.flash(f"the lists cannot be read: {error}", "error")
@@ -176,6 +181,7 @@ class MainScreen(RoleScreen):
 
     def _opened(self, document: Document, place: Place) -> None:
         self.citer.opened(document, place)
+        self._point()
         if place.ref and place == self.opener.trail.here:
             self.library_pane.reveal(place)
 
@@ -291,12 +297,16 @@ class MainScreen(RoleScreen):
                 PREVIEW_SECONDS, lambda: self.opener.open(place, preview=True)
             )
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """In an input `/` is a letter."""
+        return not (action == "search" and isinstance(self.focused, Input))
+
     def action_search(self) -> None:
         """Type a question."""
         found = self.query_one("#search", SearchInput)
         if self.focused is not found:
             self._remember_focus()
-            found.focus()
+            self.set_focus(found)
             found.action_select_all()
         self.set_class(bool(self.asker.query), "searching")
 
@@ -359,7 +369,7 @@ class MainScreen(RoleScreen):
         """Focus something, showing the pane that it is in."""
         target = self.query_one(selector)
         self._show_pane(self._pane_of(target))
-        target.focus()
+        self.set_focus(target)
 
     def _show_pane(self, name: str | None) -> None:
         """Where there is no room for all panes, show this one."""
@@ -398,8 +408,11 @@ class MainScreen(RoleScreen):
 
     def on_descendant_focus(self) -> None:
         """Show the keys that matter here."""
+        self._point()
+
+    def _point(self) -> None:
         where = self._pane_of(self.focused)
         self._show_pane(where)
         typing = isinstance(self.focused, Input)
         scopes: tuple[Scope, ...] = (_SCOPES[where], "everywhere") if where else ("everywhere",)
-        self.hints.point(*scopes, typing=typing)
+        self.hints.point(*scopes, typing=typing, offers=self.reader_pane.reader.document.offers)

@@ -40,6 +40,7 @@ class Sidebar:
     """What the pane shows: what turn `turn` used, and the turns that used what is read.
 
     None leaves a part out; an empty list is explained by `why_none` and `why_not_used`.
+    In `using` a citation's title is that of the conversation that cites.
     `reason` is said when there are neither.
     """
 
@@ -128,8 +129,9 @@ class CitationsPane(Vertical):
     def _using(self, number: int, cite: Citation) -> Row:
         ref = parse_ref(cite.source)
         when = moment(cite.timestamp, self._clock()) if cite.timestamp else ""
-        below: Spans = [("  ", ""), (f"{WAYS.get(cite.how, cite.how)}  {cite.source}", "dim")]
-        name = one_line(cite.title) if cite.kind == "conversation" else cite.source
+        how = WAYS.get(cite.how, cite.how)
+        below: Spans = [("  ", ""), (f"turn {cite.turn} · {how}", "dim")]
+        name = one_line(cite.title)
         return Row(
             f"using:{number}:{cite.source}",
             [(name, "")],

@@ -144,7 +144,7 @@ class LibraryPane(Vertical):
         """Show the filter and type into it."""
         found = self.query_one("#filter", Input)
         found.display = True
-        found.focus()
+        self.screen.set_focus(found)
 
     @on(Input.Changed, "#filter")
     def _filter(self, event: Input.Changed) -> None:
@@ -155,12 +155,12 @@ class LibraryPane(Vertical):
     @on(Input.Submitted, "#filter")
     def _filtered(self, event: Input.Submitted) -> None:
         event.stop()
-        self.list.focus()
+        self.screen.set_focus(self.list)
 
     def action_clear(self) -> None:
         """Take the filter away."""
         found = self.query_one("#filter", Input)
         if found.display:
-            self.list.focus()
+            self.screen.set_focus(self.list)
             found.value = ""
             found.display = False

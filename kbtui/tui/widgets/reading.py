@@ -208,7 +208,7 @@ class ReaderPane(Vertical):
         if not self.finding and self.place and self.place.words:
             find.value = " ".join(self.place.words[:1])
         self.finding = True
-        find.focus()
+        self.screen.set_focus(find)
         find.action_end()
         self._look(find.value, jump=False)
 
@@ -221,7 +221,7 @@ class ReaderPane(Vertical):
     @on(Input.Submitted, "#find")
     def _find_submitted(self, event: Input.Submitted) -> None:
         event.stop()
-        self.reader.focus()
+        self.screen.set_focus(self.reader)
 
     def _look(self, words: str, *, jump: bool) -> None:
         pattern = finder([words])
@@ -265,7 +265,7 @@ class ReaderPane(Vertical):
         if self.place:
             self.place = replace(self.place, words=())
         self.screen.clear_selection()
-        self.reader.focus()
+        self.screen.set_focus(self.reader)
         self.reader.changed()
 
     def _stop_finding(self) -> None:

@@ -114,11 +114,17 @@ class Hints(Painted):
         super().__init__(id="hints")
         self.scopes: tuple[Scope, ...] = ("everywhere",)
         self.typing = False
+        self.offers: frozenset[str] = frozenset()
 
-    def point(self, *scopes: Scope, typing: bool = False) -> None:
-        """Show the keys of other scopes; those of an input while one types."""
-        if (scopes, typing) != (self.scopes, self.typing):
-            self.scopes, self.typing = scopes, typing
+    def point(
+        self, *scopes: Scope, typing: bool = False, offers: frozenset[str] = frozenset()
+    ) -> None:
+        """Show the keys of other scopes; those of an input while one types.
+
+        `offers` is what the document has that commands can need.
+        """
+        if (scopes, typing, offers) != (self.scopes, self.typing, self.offers):
+            self.scopes, self.typing, self.offers = scopes, typing, offers
             self.refresh()
 
     def render_line(self, y: int) -> Strip:
@@ -129,7 +135,11 @@ class Hints(Painted):
         if self.typing:
             spans = _hints([("Enter", "open"), ("↑↓", "choose"), ("Esc", "leave the input")])
             return self.paint(spans, width)
-        wanted = [command for command in commands_of(*self.scopes) if command.hint]
+        wanted = [
+            command
+            for command in commands_of(*self.scopes)
+            if command.hint and (not command.needs or command.needs in self.offers)
+        ]
         while wanted and width_of(_hints(_pairs(wanted))) > width:
             wanted.remove(min(wanted, key=lambda command: command.hint))
         return self.paint(_hints(_pairs(wanted)), width)
