@@ -12,6 +12,7 @@ import orjson
 
 from kbtui.conversations.configuration import Facts
 from kbtui.conversations.encoding import decode_content, decode_metadata, decode_value
+from kbtui.conversations.files import DAMAGED
 from kbtui.conversations.records import Compaction, Event, EventKind, Turn
 from kbtui.conversations.times import parse_time
 
@@ -55,6 +56,8 @@ class Builder:
         """Take the next elements."""
         takers = self._takers
         for index, element in enumerate(elements, self.count):
+            if element is DAMAGED:
+                continue
             if type(element) is not dict:
                 self.problems.append(f"element {index} is not an object")
                 continue

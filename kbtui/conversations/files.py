@@ -17,6 +17,8 @@ from kbtui.errors import WorkspaceError
 LARGEST = 512 << 20
 """Bytes: a larger file is listed, never read; JP's own are a thousandth of this."""
 LARGEST_CONFIG = 16 << 20
+DAMAGED = object()
+"""Stands where an element cannot be read, so that those after it keep their positions."""
 _BOM = b"\xef\xbb\xbf"
 _SPLIT_OVER = 4 << 20
 _PIECE = 1 << 20
@@ -67,7 +69,7 @@ def read_array(data: bytes, problems: list[str]) -> Iterator[list[Any]]:
     """The elements of `events.json` in batches; what is wrong goes to `problems`.
 
     A big file comes in batches of about a megabyte, so that its raw form is
-    never in memory as a whole. Elements that cannot be read are missing.
+    never in memory as a whole. `DAMAGED` stands for an element that cannot be read.
     """
     if data.startswith(_BOM):
         problems.append("it starts with a byte order mark")
@@ -138,6 +140,7 @@ def _recover(data: bytes, problems: list[str]) -> Iterator[Any]:
                 problems.append(f"element {number} is {reason}, and nothing after it can be read")
                 return
             problems.append(f"element {number} is {reason}")
+            yield DAMAGED
             position = following.end() - len(following[0].lstrip())
         number += 1
 

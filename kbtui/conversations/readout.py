@@ -1,0 +1,191 @@
+"""What `conversation_read` answers, and what it refuses (D39; decisions B3 and B4)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kbtui.conversations import arguments
+from kbtui.conversations.fitting import fit_turn
+from kbtui.conversations.ids import parse_conversation_ref
+from kbtui.conversations.listing import find_conversation
+from kbtui.conversations.reading import load_conversation
+from kbtui.conversations.times import show_time
+from kbtui.conversations.xml import read_envelope, turn_xml
+from kbtui.errors import NothingFound, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kbtui.conversations.records import Conversation, Event, Turn
+    from kbtui.workspace import Workspace
+
+READ_LIMIT = 60_000
+"""Characters of the XML envelope that an assistant is given at most (decisions B4)."""
+_HINT_ROOM = 400
+
+INCLUDED: dict[str, tuple[str, ...]] = {
+    "chat": ("chat_request", "message", "structured"),
+    "reasoning": ("reasoning",),
+    "tool_calls": ("tool_call_request", "inquiry_request"),
+    "tool_results": ("tool_call_response", "inquiry_response"),
+}
+"""The kinds of event behind each word of `include`; by default all."""
+
+
+def read_answer(
+    workspace: Workspace,
+    *,
+    id: str | int,  # noqa: A002
+    turn: int | None = None,
+    last: int | None = None,
+    include: Sequence[str] | None = None,
+    include_current: bool = False,
+    current: int | None = None,
+    max_chars: int | None = READ_LIMIT,
+) -> dict[str, Any]:
+    """Answer `conversation_read`; `id` may name a turn as well (`jp-c17457886043:3`).
+
+    The size is that of the XML envelope, whatever format is printed. Over
+    `max_chars` it refuses, except for a single `turn`, which is cut; None means
+    no limit. Raises `UsageError` for that and for bad arguments, `NothingFound`
+    for a conversation or turn that does not exist.
+    """
+    ref = parse_conversation_ref(str(id) if isinstance(id, int) else arguments.text("id", id))
+    turn = arguments.optional_whole("turn", turn, 1)
+    last = arguments.optional_whole("last", last, 1)
+    if turn is None and last is None:
+        turn = ref.turn
+    if turn is not None and last is not None:
+        raise UsageError("turn and last exclude each other", hint="give one of them")
+    kinds = _kinds(arguments.texts("include", include))
+    limit = arguments.optional_whole("max_chars", max_chars, 1000)
+    number = ref.conversation
+    assert number is not None
+    if number == current and not arguments.flag("include_current", include_current):
+        raise UsageError(
+            f"jp-c{number} is the current conversation, which you can see already",
+            hint="ask with include_current=true",
+        )
+    conversation = load_conversation(find_conversation(workspace, number))
+    chosen = _choose(conversation, turn, last)
+    return _answer(conversation, chosen, kinds, limit, single=turn is not None)
+
+
+def _kinds(include: list[str] | None) -> frozenset[str]:
+    words = INCLUDED if include is None else include
+    return frozenset(
+        kind
+        for word in words
+        for kind in INCLUDED[arguments.one_of("include", word, tuple(INCLUDED))]
+    )
+
+
+def _choose(conversation: Conversation, turn: int | None, last: int | None) -> list[Turn]:
+    if turn is None:
+        return conversation.turns if last is None else conversation.turns[-last:]
+    found = conversation.turn(turn)
+    if found is None:
+        have = len(conversation.turns)
+        raise NothingFound(
+            f"{conversation.info.ref} has no turn {turn}",
+            hint=f"its turns are 1 to {have}" if have else "it has no turns",
+        )
+    return [found]
+
+
+def _answer(
+    conversation: Conversation,
+    chosen: list[Turn],
+    kinds: frozenset[str],
+    limit: int | None,
+    *,
+    single: bool,
+) -> dict[str, Any]:
+    total = len(conversation.turns)
+    answer: dict[str, Any] = {
+        "id": conversation.info.ref,
+        "title": conversation.info.title,
+        "turns_total": total,
+        "count": len(chosen),
+        "omitted": total - len(chosen),
+        "hint": None,
+        "turns": [turn_value(turn, kinds) for turn in chosen],
+    }
+    hints = []
+    if limit is not None:
+        room = limit - len(read_envelope(answer, [])) - _HINT_ROOM
+        sizes = [len(turn_xml(turn)) + 1 for turn in answer["turns"]]
+        if sum(sizes) > room:
+            if not single:
+                raise _refusal(answer, sizes, room, limit)
+            answer["turns"], said = fit_turn(answer["turns"][0], max(0, room))
+            hints.append(said)
+    if answer["omitted"]:
+        hints.append(_rest(chosen, total))
+    hints += _damage(conversation)
+    answer["hint"] = "; ".join(hints)[:_HINT_ROOM] or None
+    return answer
+
+
+def _rest(chosen: list[Turn], total: int) -> str:
+    first, final = chosen[0].number, chosen[-1].number
+    if final < total:
+        return f"turn {first} of {total}: ask with another turn, or with last"
+    return f"turns 1 to {first - 1} are left out: ask with turn, or a larger last"
+
+
+def _damage(conversation: Conversation) -> list[str]:
+    problems = conversation.problems
+    if not problems:
+        return [] if conversation.turns else ["it has no turns yet"]
+    more = f" (and {len(problems) - 1} more problems)" if len(problems) > 1 else ""
+    return [f"not read whole: {problems[0]}{more}"]
+
+
+def _refusal(answer: dict[str, Any], sizes: list[int], room: int, limit: int) -> UsageError:
+    """Says how many turns there are, and which `last` would fit (decisions B4)."""
+    fitting = used = 0
+    for size in reversed(sizes):
+        used += size
+        if used > room:
+            break
+        fitting += 1
+    total = answer["turns_total"]
+    if fitting:
+        hint = f"last={fitting} fits; or ask for one turn with turn=1 to turn={total}"
+    else:
+        hint = f"not even the last turn fits whole; turn={total} gives it shortened"
+    turns = "1 turn" if total == 1 else f"{total} turns"
+    return UsageError(
+        f"{answer['id']} has {turns}; this answer would have {sum(sizes):,} characters, "
+        f"and {limit:,} are allowed",
+        hint=f"{hint}; fewer kinds of event with include",
+    )
+
+
+def turn_value(turn: Turn, kinds: frozenset[str]) -> dict[str, Any]:
+    """A turn as plain values, with the events of these kinds."""
+    events = [event_value(event) for event in turn.events if event.kind in kinds]
+    return {"turn": turn.number, "events": events}
+
+
+def event_value(event: Event) -> dict[str, Any]:
+    """An event as plain values; which keys it has depends on its kind."""
+    value: dict[str, Any] = {
+        "event_kind": event.kind,
+        "timestamp": show_time(event.timestamp),
+    }
+    if event.author is not None:
+        value["author"] = event.author
+    if event.name is not None:
+        value["name"] = event.name
+    if event.call is not None:
+        value["call"] = event.call
+    if event.kind == "tool_call_response":
+        value["is_error"] = event.is_error
+    if event.kind == "tool_call_request":
+        value["arguments"] = event.arguments or {}
+    if event.problem is not None:
+        value["problem"] = event.problem
+    value["content"] = event.text or None if event.kind == "tool_call_request" else event.text
+    return value
