@@ -1,0 +1,209 @@
+"""The installed command in a real pseudo-terminal: start, ask, open, leave, terminal restored."""
+
+import contextlib
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pexpect
+import pyte
+import pytest
+from support import Builder, asked, called, said
+
+COMMAND = str(Path(sys.executable).parent / "kbtui")
+
+
+class Terminal:
+    """The command in a pseudo-terminal, and what a person sees on its screen."""
+
+    def __init__(
+        self, words: list[str], columns: int = 100, lines: int = 30, **environment: str
+    ) -> None:
+        self.screen = pyte.Screen(columns, lines)
+        self._stream = pyte.ByteStream(self.screen)
+        self.raw = b""
+        self.child = pexpect.spawn(
+            COMMAND,
+            words,
+            dimensions=(lines, columns),
+            env={**os.environ, "TERM": "xterm-256color", "COLORTERM": "truecolor", **environment},
+            timeout=30,
+        )
+
+    def read(self) -> str:
+        with contextlib.suppress(pexpect.TIMEOUT, pexpect.EOF):
+            while True:
+                part = self.child.read_nonblocking(65536, timeout=0.05)
+                self.raw += part
+                self._stream.feed(part)
+        return "\n".join(line.rstrip() for line in self.screen.display)
+
+    def until(self, condition: str | Callable[[str], bool], seconds: float = 40.0) -> str:
+        end = time.monotonic() + seconds
+        while True:
+            shown = self.read()
+            if condition in shown if isinstance(condition, str) else condition(shown):
+                return shown
+            assert time.monotonic() < end, f"never saw {condition!r}:\n{shown}"
+
+    def keys(self, text: str) -> None:
+        self.child.send(text)
+
+    def leave(self) -> int:
+        end = time.monotonic() + 15
+        while self.child.isalive():
+            self.read()
+            assert time.monotonic() < end, "it did not end"
+        self.read()
+        self.child.close()
+        return int(self.child.exitstatus if self.child.exitstatus is not None else -1)
+
+
+@pytest.fixture
+def built(workspace_root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Builder]:
+    monkeypatch.setenv("KBTUI_MODEL", "off")
+    builder = Builder(workspace_root)
+    builder.topics(guide={"title": "The Guide"})
+    builder.subject("guide/start.md", "# Getting started\n\nThe aardvark wakes first.\n")
+    builder.conversation(
+        1,
+        [
+            [
+                asked("Who wakes?"),
+                *called("a", "learn", "x", topic="guide", subjects="start"),
+                said("The wombat wakes at dusk."),
+            ]
+        ],
+        title="Waking order",
+    )
+    yield builder
+    with contextlib.suppress(pexpect.ExceptionPexpect):
+        pexpect.run(f"{COMMAND} -w {builder.root} engine stop", timeout=20)
+
+
+def test_start_type_a_query_see_the_right_hit_open_it_and_leave(built: Builder) -> None:
+    terminal = Terminal(["-w", str(built.root)])
+    terminal.until(lambda shown: "The Guide" in shown and "Waking order" in shown)
+    terminal.until("keywords only")
+    terminal.keys("/")
+    terminal.keys("wombat dusk q")
+    terminal.until(lambda shown: "wombat dusk q" in shown and "jp-c17800000001:1" in shown)
+    terminal.keys("\r")
+    opened = terminal.until(
+        lambda shown: "The wombat wakes at dusk." in shown and "turn 1 of 1" in shown
+    )
+    assert "Waking order" in opened
+    terminal.keys("\x1b")
+    time.sleep(0.3)
+    terminal.keys("q")
+    assert terminal.leave() == 0
+    # The alternate screen was left, the cursor is back, the mouse is let go.
+    for entered, left in (
+        (b"\x1b[?1049h", b"\x1b[?1049l"),
+        (b"\x1b[?25l", b"\x1b[?25h"),
+        (b"\x1b[?1000h", b"\x1b[?1000l"),
+    ):
+        assert terminal.raw.count(entered) >= 1
+        assert terminal.raw.rfind(left) > terminal.raw.rfind(entered)
+
+
+def test_what_is_saved_meanwhile_shows_without_a_key(built: Builder) -> None:
+    terminal = Terminal(["-w", str(built.root)])
+    terminal.until("keywords only")
+    built.subject("guide/later.md", "# Added later\n\nA fresh numbat.\n")
+    terminal.until("later")
+    terminal.keys("/")
+    terminal.keys("numbat")
+    terminal.until("guide/later")
+    terminal.keys("\x1b")
+    time.sleep(0.3)
+    terminal.keys("q")
+    assert terminal.leave() == 0
+
+
+@pytest.mark.parametrize(("columns", "lines"), [(40, 10), (20, 5), (200, 60)])
+def test_any_size_of_terminal_works(built: Builder, columns: int, lines: int) -> None:
+    terminal = Terminal(["-w", str(built.root)], columns, lines)
+    terminal.until(lambda shown: bool(shown.strip()))
+    terminal.keys("q")
+    assert terminal.leave() == 0
+
+
+def test_hostile_text_never_reaches_the_terminal(built: Builder) -> None:
+    evil = "\x1b]0;CANARY-TITLE\x07\x1b]52;c;Q0FOQVJZ\x07\x1b[31mred\x1b[0m [bold]m[/b] \u202etxt \x9b31m"
+    built.subject("guide/evil.md", f"# Evil {evil}\n\nharmless {evil} end\n")
+    built.conversation(
+        2,
+        [[asked(f"Evil? {evil}"), *called("b", f"to\x1bol{evil}", evil, path=evil), said(evil)]],
+        title=f"Evil talk {evil}",
+    )
+    terminal = Terminal(["-w", str(built.root)])
+    terminal.until("Evil talk")
+    terminal.keys("/")
+    terminal.keys("harmless")
+    terminal.until("guide/evil")
+    terminal.keys("\r")
+    terminal.until("harmless red")
+    terminal.keys("\x1b")
+    time.sleep(0.3)
+    terminal.keys("q")
+    assert terminal.leave() == 0
+    for canary in (
+        b"CANARY-TITLE\x07",
+        b"]0;CANARY",
+        b"]52;c;Q0FOQVJZ",
+        b"\x9b31m",
+        "\u202e".encode(),
+    ):
+        assert canary not in terminal.raw
+
+
+def test_a_pipe_instead_of_a_terminal_is_told_what_to_use(built: Builder) -> None:
+    import subprocess
+
+    done = subprocess.run(
+        [COMMAND, "-w", str(built.root)],
+        capture_output=True,
+        text=True,
+        check=False,
+        stdin=subprocess.DEVNULL,
+    )
+    assert done.returncode == 2
+    assert "kbtui search" in done.stderr
+
+
+def test_no_workspace_is_said_before_anything_is_drawn(tmp_path: Path) -> None:
+    empty = tmp_path / "none"
+    empty.mkdir()
+    terminal = Terminal(["-w", str(empty)])
+    terminal.child.wait()
+    shown = terminal.read()
+    assert "no JP workspace here" in shown.replace("\n", "")
+    assert b"\x1b[?1049h" not in terminal.raw
+    terminal.child.close()
+    assert terminal.child.exitstatus == 3
+
+
+def test_a_killed_engine_is_replaced_while_one_reads(built: Builder) -> None:
+    import psutil
+
+    from kbtui.engine.places import announced
+
+    terminal = Terminal(["-w", str(built.root)])
+    terminal.until("keywords only")
+    found = announced(built.workspace)
+    assert found
+    psutil.Process(found["pid"]).send_signal(signal.SIGKILL)
+    time.sleep(0.5)
+    built.subject("guide/after.md", "# After the fall\n\nThe quokka smiles.\n")
+    terminal.until("after", 30)
+    terminal.keys("/")
+    terminal.keys("quokka")
+    terminal.until("guide/after", 30)
+    terminal.keys("\x1b")
+    time.sleep(0.3)
+    terminal.keys("q")
+    assert terminal.leave() == 0
