@@ -10,6 +10,9 @@ from kbtui.errors import UsageError
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
+    from kbtui.library import Library
+    from kbtui.refs import Ref
+
 
 def configure(parser: ArgumentParser) -> None:
     """`kbtui tui` has no arguments of its own."""
@@ -35,9 +38,27 @@ def browse(workspace: str | None, reference: str | None = None) -> int:
 
     library = open_workspace(workspace)
     try:
-        ref = library.resolve(reference) if reference else None
+        ref = _resolved(library, reference) if reference else None
         from kbtui.tui.app import run_tui
 
         return run_tui(library, ref)
     finally:
         library.close()
+
+
+def _resolved(library: Library, reference: str) -> Ref:
+    """What a reference names; a chunk is the lines or the turn that it was made from."""
+    from kbtui.errors import NothingFound
+    from kbtui.refs import conversation_ref, subject_ref
+
+    ref = library.resolve(reference)
+    if ref.kind != "chunk":
+        return ref
+    reader = library.reader()
+    found = reader.chunk(ref.chunk or "")
+    entry = reader.entries({found[1]}).get(found[1]) if found else None
+    if found is None or entry is None:
+        raise NothingFound("there is no such chunk any more", where=reference)
+    if entry.conversation is not None:
+        return conversation_ref(entry.conversation, found[0].turn)
+    return subject_ref(entry.topic or "", entry.slug or "", found[0].lines)

@@ -53,6 +53,11 @@ class KbApp(App[None]):
         """Show the main screen."""
         self.push_screen(MainScreen(self.library, self.clock, self._open_ref))
 
+    def action_help_quit(self) -> None:
+        """ctrl+c does not leave; say what does."""
+        if isinstance(self.screen, MainScreen):
+            self.screen.status.flash("q leaves kbtui; ctrl+q does so from everywhere")
+
     def action_theme(self) -> None:
         """Change between the dark and the light theme."""
         self.theme = LIGHT if self.current_theme.dark else DARK

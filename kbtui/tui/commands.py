@@ -121,7 +121,7 @@ COMMANDS: tuple[Command, ...] = (
         "enter",
         "fold",
         "unfold",
-        "Unfold or fold what is at the line being read.",
+        "Unfold or fold what is at the line being read, or open it.",
         "reader",
         8,
         needs="folds",

@@ -15,7 +15,7 @@ class Block:
 
     `key` names it across reloads. `lead` opens each of its lines. `above` is the
     number of blank lines before it. `fold` is the key of the fold that hides it.
-    `turn` and `call` say where in a conversation it belongs.
+    `turn` and `call` say where in a conversation it belongs; `link` is a reference that it leads to.
     """
 
     key: str
@@ -24,6 +24,7 @@ class Block:
     fold: str | None = field(default=None, kw_only=True)
     turn: int | None = field(default=None, kw_only=True)
     call: int | None = field(default=None, kw_only=True)
+    link: str | None = field(default=None, kw_only=True)
 
     def lines(self, width: int, found: Found | None = None, opened: bool = False) -> list[Line]:
         """The block in `width` cells; `found` is marked, `opened` says whether a fold is open."""

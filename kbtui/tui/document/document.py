@@ -44,7 +44,7 @@ class Document:
         """What commands can work with: "turns", "folds", "views"."""
         offers = {
             "turns": self.turns_total > 0,
-            "folds": any(isinstance(block, FoldBlock) for block in self.blocks),
+            "folds": any(isinstance(block, FoldBlock) or block.link for block in self.blocks),
             "views": len(self.views) > 1,
         }
         return frozenset(name for name, has in offers.items() if has)

@@ -65,7 +65,7 @@ def _home_topics(blocks: list[Block], contents: Contents) -> None:
             words.append((f"  {one_line(topic.introduction)}", "dim"))
         if not topic.enable:
             words.append(("  switched off", "warning"))
-        blocks.append(NoteBlock(f"topic:{topic.id}", words, lead=[("  ", "")]))
+        blocks.append(NoteBlock(f"topic:{topic.id}", words, lead=[("  ", "")], link=topic.id))
 
 
 def _home_conversations(blocks: list[Block], contents: Contents, present: datetime) -> None:
@@ -83,7 +83,7 @@ def _home_conversations(blocks: list[Block], contents: Contents, present: dateti
         when = (info.last_event_at or info.created_at).astimezone(present.tzinfo)
         left: Spans = [(one_line(info.name), "" if info.title else "dim")]
         right: Spans = [(day_label(when.date(), present.date()), "dim")]
-        blocks.append(HeadBlock(f"talk:{info.id}", left, right, lead=[("  ", "")]))
+        blocks.append(HeadBlock(f"talk:{info.id}", left, right, lead=[("  ", "")], link=info.ref))
 
 
 def topic_document(shelf: Shelf, listing: str) -> Document:

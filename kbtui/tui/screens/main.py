@@ -169,7 +169,8 @@ class MainScreen(RoleScreen):
 
     @on(LibraryPane.Open)
     @on(CitationsPane.Open)
-    def _open(self, event: LibraryPane.Open | CitationsPane.Open) -> None:
+    @on(ReaderPane.Open)
+    def _open(self, event: LibraryPane.Open | CitationsPane.Open | ReaderPane.Open) -> None:
         event.stop()
         self.open(event.place)
 
@@ -282,7 +283,9 @@ class MainScreen(RoleScreen):
     @on(ResultsPane.OtherMode)
     def _other_mode(self, event: ResultsPane.OtherMode) -> None:
         event.stop()
-        self.status.flash(f"searching by {MODES[self.asker.next_mode()]}")
+        mode = self.asker.next_mode()
+        self.status.search_by("" if mode == "hybrid" else MODES[mode])
+        self.status.flash(f"searching by {MODES[mode]}")
 
     @on(ResultsPane.Open)
     def _open_hit(self, event: ResultsPane.Open) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
@@ -11,11 +11,13 @@ from textual.containers import Vertical
 from textual.message import Message
 from textual.widgets import Input
 
+from kbtui.refs import parse_ref
 from kbtui.text import one_line
 from kbtui.tui.commands import bindings
 from kbtui.tui.desk import beginning
 from kbtui.tui.document.document import finder
 from kbtui.tui.lanes import Lane
+from kbtui.tui.places import place_of
 from kbtui.tui.widgets.bar import Bar
 from kbtui.tui.widgets.paint import plain
 from kbtui.tui.widgets.reader import Reader
@@ -36,6 +38,12 @@ class ReaderPane(Vertical):
 
     class Moved(Message):
         """Another line is being read."""
+
+    @dataclass
+    class Open(Message):
+        """What a line leads to is to be opened."""
+
+        place: Place
 
     class OtherView(Message):
         """The same thing is to be shown in its next view."""
@@ -155,8 +163,10 @@ class ReaderPane(Vertical):
     # folds and turns
 
     def action_fold(self) -> None:
-        """Unfold or fold at the line being read."""
+        """Unfold or fold at the line being read, or open what it leads to."""
         port = self.reader.port
+        if port.document.blocks and (link := port.document.blocks[port.cursor.block].link):
+            self.post_message(self.Open(place_of(parse_ref(link))))
         if fold := port.fold_at_cursor():
             port.toggle(fold)
             self.reader.changed()

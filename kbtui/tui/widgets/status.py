@@ -30,6 +30,7 @@ class Status(Bar):
         self._flash: Spans = []
         self._timer: Timer | None = None
         self._index: Spans = [("index: asking the engine …", "dim")]
+        self._mode = ""
 
     def on_mount(self) -> None:
         """Say the first thing."""
@@ -64,7 +65,8 @@ class Status(Bar):
             self._ready(event)
         elif kind == "gone":
             self._doing.pop("index", None)
-            self._index = [(f"keywords only: {one_line(str(event.get('reason', '')))}", "warning")]
+            reason = one_line(str(event.get("reason", "")))
+            self._index = [("◌ ", "warning"), (f"keywords only: {reason}", "dim")]
         self._say()
 
     def _progress(self, event: dict[str, Any]) -> None:
@@ -79,23 +81,31 @@ class Status(Bar):
 
     def _ready(self, event: dict[str, Any]) -> None:
         if event.get("error"):
-            self._index = [(one_line(f"index: {event['error']}"), "error")]
-        elif not event.get("lexical"):
-            self._index = [("the first index is being made", "warning")]
-        elif event.get("semantic"):
-            self._index = [("● ", "inserted"), ("index ready", "dim")]
-            left = event.get("left")
-            if left:
-                self._index = [("◐ ", "warning"), (f"{left:,} passages to embed", "dim")]
+            self._index = [("! ", "error"), (one_line(f"index: {event['error']}"), "error")]
+            return
+        if not event.get("lexical"):
+            self._index = [("◌ ", "warning"), ("the first index is being made", "dim")]
+            return
+        left = event.get("left")
+        if not event.get("semantic"):
+            reason = one_line(str(event.get("reason") or "no model"))
+            self._index = [("◐ ", "warning"), (f"index ready · keywords only: {reason}", "dim")]
+        elif left:
+            self._index = [("◐ ", "warning"), (f"index ready · {left:,} passages to embed", "dim")]
         else:
-            reason = one_line(str(event.get("reason") or "not ready"))
-            self._index = [("◐ ", "warning"), (f"keywords only: {reason}", "dim")]
+            self._index = [("● ", "inserted"), ("index ready · keywords and meaning", "dim")]
+
+    def search_by(self, mode: str) -> None:
+        """Say which way of searching was chosen, when it is not the usual one."""
+        self._mode = mode
+        self._say()
 
     def _say(self) -> None:
         left: Spans = list(self._flash)
         if not left:
             left = [(" · ".join(self._doing.values()), "dim")] if self._doing else []
-        self.say(left, self._index)
+        mode: Spans = [(f" · searching by {self._mode}", "key")] if self._mode else []
+        self.say(left, [*self._index, *mode])
 
 
 def _duration(seconds: float) -> str:
