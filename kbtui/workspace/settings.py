@@ -21,7 +21,8 @@ class Settings:
     one, "off" for keyword search alone. `language`: what words are stemmed for.
     `engine_idle`: how long the engine stays without clients. `embed_tool_results`:
     whether tool results get vectors. `query_log`: whether searches are logged.
-    `theme`: a Textual theme's name, "" for the default.
+    `theme`: a Textual theme's name, "" for the default. `mask_secrets`: on which
+    assistants' faces secrets are masked: "mcp", "always" (JP's tools too), "never".
     """
 
     model: str = ""
@@ -31,6 +32,7 @@ class Settings:
     query_log: bool = True
     query_log_days: int = 90
     theme: str = ""
+    mask_secrets: str = "mcp"
 
 
 def load_settings(path: Path | None = None) -> Settings:

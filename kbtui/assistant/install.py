@@ -1,0 +1,259 @@
+"""Installs the tools' files in a workspace, and takes back exactly what it installed.
+
+A file is ours when its first line says so and the rest has the hash that stands
+there. One that a person edited is theirs from then on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import stat
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kbtui.errors import WorkspaceError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+    from typing import Literal
+
+    from kbtui.assistant.definitions import Tool
+    from kbtui.knowledge import Knowledge
+    from kbtui.workspace import Workspace
+
+    Action = Literal["write", "update", "remove", "keep", "edited", "taken"]
+
+TOOLS_FOLDER = ".jp/mcp/tools/kbtui"
+SKILL_FILE = ".jp/config/skill/kbtui.toml"
+FILE_MOST = 1 << 20
+
+_MARK = re.compile(rb"# Written by `kbtui tools install`[^\n]* sha256:([0-9a-f]{64})\n")
+_MADE = re.compile(rb"# Folders made with it: ([^\n]+)\n")
+
+
+@dataclass(frozen=True)
+class Change:
+    """What is to be done with one file.
+
+    `keep` leaves ours as it is, `edited` a person's version of ours, `taken`
+    what was never ours (`why` says what is in the way). `old` is what must still
+    be there when it is done, `new` what is written.
+    """
+
+    path: str
+    action: Action
+    new: bytes | None = None
+    old: bytes | None = None
+    why: str | None = None
+
+    @property
+    def text(self) -> str:
+        """What is to be written."""
+        return (self.new or b"").decode("utf-8")
+
+    @property
+    def old_text(self) -> str:
+        """What is there."""
+        return (self.old or b"").decode("utf-8", "replace")
+
+
+def plan_install(workspace: Workspace, knowledge: Knowledge) -> list[Change]:
+    """What `tools install` would do, in order of paths; nothing is written.
+
+    Raises `WorkspaceError` where a folder leads out of the workspace.
+    """
+    from kbtui.assistant.definitions import offered
+    from kbtui.assistant.toml import skill_toml, tool_toml
+
+    tools = offered(knowledge)
+    defined = _defined_elsewhere(workspace, {tool.name for tool in tools})
+    changes, usable = [], []
+    for tool in tools:
+        path = _tool_file(tool)
+        if tool.name in defined:
+            why = f"{defined[tool.name]} defines a tool of that name"
+            changes.append(Change(path, "taken", why=why))
+            continue
+        change = _wanted(workspace, path, tool_toml(tool))
+        changes.append(change)
+        if change.action != "taken":
+            usable.append(tool)
+    names = {_tool_file(tool) for tool in tools}
+    changes += [
+        Change(path, "remove", old=data)
+        for path, data in _ours(workspace).items()
+        if path not in names and path != SKILL_FILE
+    ]
+    if usable:
+        changes.append(_wanted(workspace, SKILL_FILE, skill_toml(usable)))
+    return sorted(changes, key=lambda change: change.path)
+
+
+def plan_uninstall(workspace: Workspace) -> list[Change]:
+    """What `tools uninstall` would do: remove what is ours, say what is not any more."""
+    changes = []
+    for path in _candidates(workspace):
+        state, data = _state(workspace, path)
+        if state == "ours":
+            changes.append(Change(path, "remove", old=data))
+        elif state == "edited":
+            changes.append(Change(path, "edited", old=data))
+    return changes
+
+
+def apply(workspace: Workspace, changes: Iterable[Change]) -> None:
+    """Do it, all or nothing: what was done is undone when something fails.
+
+    Raises `WorkspaceError`, also when a file is not any more what it was when planned.
+    """
+    from kbtui.assistant.writing import Transaction
+
+    todo = [change for change in changes if change.action in ("write", "update", "remove")]
+    folders: set[str] = set()
+    with Transaction(workspace.root) as transaction:
+        for change in todo:
+            _contained(workspace, change.path)
+            if change.new is None:
+                transaction.remove(change.path, change.old or b"")
+                folders |= _made(change.old or b"")
+            else:
+                transaction.write(change.path, change.new, change.old)
+    for folder in sorted(folders, key=len, reverse=True):
+        # Only those that were made for these files, and only when nothing else is in them.
+        if _inside(workspace, folder):
+            try:
+                (workspace.root / folder).rmdir()
+            except OSError:
+                continue
+
+
+def marked(body: str, folders: Iterable[str] = ()) -> bytes:
+    """A file of ours: the body under the line that says so, and the folders made for it."""
+    folders = sorted(folders)
+    if folders:
+        body = f"# Folders made with it: {', '.join(folders)}\n{body}"
+    data = body.encode("utf-8")
+    digest = hashlib.sha256(data).hexdigest()
+    mark = (
+        f"# Written by `kbtui tools install`; edited, it is yours and left alone. sha256:{digest}\n"
+    )
+    return mark.encode() + data
+
+
+def _wanted(workspace: Workspace, path: str, body: str) -> Change:
+    """How to get from what is there to what should be."""
+    _contained(workspace, path)
+    state, old = _state(workspace, path)
+    if state == "absent":
+        return Change(path, "write", new=marked(body, _missing_folders(workspace, path)))
+    if state == "ours" and old is not None:
+        new = marked(body, _made(old))
+        same = new == old.replace(b"\r\n", b"\n")
+        return Change(path, "keep" if same else "update", new=new, old=old)
+    if state == "edited":
+        return Change(path, "edited", old=old)
+    return Change(path, "taken", why="a file is there that kbtui did not write")
+
+
+def _state(
+    workspace: Workspace, path: str
+) -> tuple[Literal["absent", "ours", "edited", "foreign"], bytes | None]:
+    target = workspace.root / path
+    try:
+        status = target.lstat()
+        if not stat.S_ISREG(status.st_mode) or status.st_size > FILE_MOST:
+            return "foreign", None
+        data = target.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        return "absent", None
+    except OSError as error:
+        raise WorkspaceError(f"cannot be read: {error.strerror}", where=path) from error
+    # Git may have changed the line ends.
+    plain = data.replace(b"\r\n", b"\n")
+    match = _MARK.match(plain)
+    if match is None:
+        return "foreign", data
+    good = hashlib.sha256(plain[match.end() :]).hexdigest().encode() == match[1]
+    return ("ours" if good else "edited"), data
+
+
+def _made(data: bytes) -> set[str]:
+    """The folders that were made with a file of ours."""
+    plain = data.replace(b"\r\n", b"\n")
+    match = _MARK.match(plain)
+    folders = _MADE.match(plain, match.end()) if match else None
+    return set(folders[1].decode("utf-8", "replace").split(", ")) if folders else set()
+
+
+def _tool_file(tool: Tool) -> str:
+    return f"{TOOLS_FOLDER}/{tool.name}.toml"
+
+
+def _candidates(workspace: Workspace) -> list[str]:
+    """Files that may be ours: those of our folder, and the skill."""
+    try:
+        names = sorted(os.listdir(workspace.root / TOOLS_FOLDER))  # noqa: PTH208
+    except OSError:
+        names = []
+    found = [f"{TOOLS_FOLDER}/{name}" for name in names if name.endswith(".toml")]
+    return [path for path in (SKILL_FILE, *found) if _inside(workspace, path)]
+
+
+def _ours(workspace: Workspace) -> dict[str, bytes]:
+    states = {path: _state(workspace, path) for path in _candidates(workspace)}
+    return {path: data for path, (state, data) in states.items() if state == "ours" and data}
+
+
+def _missing_folders(workspace: Workspace, path: str) -> list[str]:
+    """The folders above a file that would have to be made."""
+    parts = path.split("/")[:-1]
+    folders = ["/".join(parts[:count]) for count in range(1, len(parts) + 1)]
+    return [folder for folder in folders if not (workspace.root / folder).exists()]
+
+
+def _inside(workspace: Workspace, path: str) -> bool:
+    """Whether the folder of a path, links followed, lies in the workspace (decisions A10)."""
+    from pathlib import Path
+
+    parts = path.split("/")
+    if path.startswith("/") or ".." in parts:
+        return False
+    real = Path(os.path.realpath(workspace.root.joinpath(*parts[:-1])))
+    return real.is_relative_to(Path(os.path.realpath(workspace.root)))
+
+
+def _contained(workspace: Workspace, path: str) -> None:
+    if not _inside(workspace, path):
+        raise WorkspaceError(
+            "leads out of the workspace through a link",
+            where=path,
+            hint="put a real folder in its place",
+        )
+
+
+def _defined_elsewhere(workspace: Workspace, names: set[str]) -> dict[str, str]:
+    """Tools of these names in other files: JP would merge two definitions into one."""
+    import tomllib
+
+    root = workspace.root
+    found: dict[str, str] = {}
+    files: list[Path] = [workspace.jp / "config.toml"]
+    for folder, _, entries in os.walk(workspace.jp / "mcp" / "tools"):
+        from pathlib import Path
+
+        files += [Path(folder, entry) for entry in sorted(entries) if entry.endswith(".toml")]
+    for file in files:
+        relative = file.relative_to(root).as_posix()
+        if relative.startswith(TOOLS_FOLDER + "/"):
+            continue
+        try:
+            data = file.read_bytes() if file.stat().st_size <= FILE_MOST else b""
+            tools = tomllib.loads(data.decode("utf-8"))["conversation"]["tools"]
+            named = [name for name in names if "source" in tools.get(name, {})]
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            continue
+        found.update(dict.fromkeys(named, relative))
+    return found

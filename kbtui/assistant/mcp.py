@@ -1,0 +1,184 @@
+"""The MCP server over stdio, on the official SDK: the only module that imports it here.
+
+The SDK serves the protocol on private copies of stdin and stdout, and points
+stdout itself at stderr, so that a stray print cannot break the stream. Calls run
+in threads; what one of them still does when the client has gone is not waited for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+import threading
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+
+import anyio
+import mcp_types as types
+from mcp.server.lowlevel import Server
+from mcp.server.stdio import stdio_server
+from mcp.shared.exceptions import MCPError
+
+from kbtui import __version__
+from kbtui.assistant.calls import Reply, UnknownTool, answer
+from kbtui.assistant.definitions import DATA, offered
+from kbtui.assistant.masking import masks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mcp.server.context import ServerRequestContext
+
+    from kbtui.assistant.definitions import Tool
+    from kbtui.library import Library
+
+T = TypeVar("T")
+
+CALLS_MOST = 4
+"""Calls that run at once; more wait, so that a flood does not become as many threads."""
+REST_SECONDS = 60.0
+"""Without calls for so long, index and engine are let go, and the engine may end."""
+LEAVE_SECONDS = 2.0
+
+INSTRUCTIONS = (
+    "What this workspace knows (topics of subject files) and what was said in its past "
+    f"conversations. Look here before asking what was decided or discussed. {DATA}"
+)
+
+
+def serve(library: Library, current: int | None = None) -> int:
+    """Serve until the input ends; returns the exit code.
+
+    `current` is the conversation that asks, where it is known (decisions B5).
+    Raises `ConfigError` for a setting that is none.
+    """
+    calls = _Calls(library, current, masked=masks(library.settings, "mcp"))
+    server = Server(
+        "kbtui",
+        version=__version__,
+        instructions=INSTRUCTIONS,
+        on_list_tools=calls.list_tools,
+        on_call_tool=calls.call_tool,
+    )
+    anyio.run(_serve, server, library)
+    if calls.running:
+        _leave(library, 0)
+    library.close()
+    return 0
+
+
+async def _serve(server: Server[Any], library: Library) -> None:
+    """Until the end of input, or a signal."""
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        # The SDK reads stdin in a thread that nothing can wake.
+        loop.add_signal_handler(number, _leave, library, 128 + number)
+    try:
+        async with stdio_server() as (reading, writing):
+            await server.run(reading, writing, server.create_initialization_options())
+    except* (BrokenPipeError, ConnectionError):
+        # The client reads no more; there is nobody to tell.
+        pass
+
+
+def _leave(library: Library, code: int) -> NoReturn:
+    """End without waiting for calls that nobody waits for.
+
+    The interpreter would end their threads in the middle of native code.
+    """
+    closing = threading.Thread(target=library.close, daemon=True)
+    closing.start()
+    closing.join(LEAVE_SECONDS)
+    with contextlib.suppress(OSError, ValueError):
+        sys.stderr.flush()
+    os._exit(code)
+
+
+class _Calls:
+    """Answers the two requests; each call in a thread, a few at once."""
+
+    def __init__(self, library: Library, current: int | None, *, masked: bool) -> None:
+        self._library, self._current, self._masked = library, current, masked
+        self._for_calls = asyncio.Semaphore(CALLS_MOST)
+        self._for_lists = asyncio.Semaphore(1)
+        self._rest: asyncio.TimerHandle | None = None
+        self.running = 0
+
+    async def list_tools(
+        self, context: ServerRequestContext[Any], params: types.PaginatedRequestParams | None
+    ) -> types.ListToolsResult:
+        """The tools as they are offered now; `learn` names today's topics."""
+        tools = await self._in_thread(self._offered, self._for_lists)
+        return types.ListToolsResult(
+            tools=[
+                types.Tool(
+                    name=tool.name,
+                    description=tool.description,
+                    input_schema=tool.schema(),
+                    annotations=types.ToolAnnotations(
+                        read_only_hint=True, idempotent_hint=True, open_world_hint=False
+                    ),
+                )
+                for tool in tools
+            ]
+        )
+
+    async def call_tool(
+        self, context: ServerRequestContext[Any], params: types.CallToolRequestParams
+    ) -> types.CallToolResult:
+        """One call; only an unknown tool is an error of the protocol."""
+
+        def run() -> Reply:
+            return answer(
+                params.name,
+                params.arguments or {},
+                self._library,
+                self._current,
+                masked=self._masked,
+            )
+
+        try:
+            reply = await self._in_thread(run, self._for_calls)
+        except UnknownTool as error:
+            raise MCPError(types.INVALID_PARAMS, str(error)) from error
+        return types.CallToolResult(
+            content=[types.TextContent(text=reply.text)], is_error=reply.is_error
+        )
+
+    def _offered(self) -> list[Tool]:
+        return offered(self._library.knowledge())
+
+    async def _in_thread(self, work: Callable[[], T], places: asyncio.Semaphore) -> T:
+        """Run it in a thread; cancelled, it runs out unheard and keeps its place until then."""
+        loop = asyncio.get_running_loop()
+        await places.acquire()
+        self.running += 1
+        if self._rest is not None:
+            self._rest.cancel()
+        done: asyncio.Future[T] = loop.create_future()
+
+        def finish(result: T | None, error: BaseException | None) -> None:
+            self.running -= 1
+            places.release()
+            if not self.running:
+                self._rest = loop.call_later(REST_SECONDS, self._library.close)
+            if done.cancelled():
+                return
+            if error is not None:
+                done.set_exception(error)
+            else:
+                done.set_result(result)  # type: ignore[arg-type]
+
+        def run() -> None:
+            try:
+                found, failure = work(), None
+            except BaseException as error:
+                found, failure = None, error
+            with contextlib.suppress(RuntimeError):
+                # The loop has ended when nobody waits any more.
+                loop.call_soon_threadsafe(finish, found, failure)
+
+        threading.Thread(target=run, name="call", daemon=True).start()
+        return await done

@@ -1,0 +1,31 @@
+"""Serve the tools over MCP on standard input and output, until the input ends.
+
+Nothing but the protocol goes to stdout. A client's configuration says
+{"command": "kbtui", "args": ["mcp", "-w", "/path/to/workspace"]}.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+
+
+def configure(parser: ArgumentParser) -> None:
+    """The arguments of `kbtui mcp` (decisions B5, B6)."""
+    parser.add_argument(
+        "--current", metavar="ID", help="the conversation that asks: never searched unless asked to"
+    )
+
+
+def run(args: Namespace) -> int:
+    """Serve; workspace and settings are looked at before the first message."""
+    from kbtui.conversations import parse_conversation_id
+    from kbtui.library import open_workspace
+
+    current = parse_conversation_id(args.current) if args.current else None
+    library = open_workspace(args.workspace)
+    from kbtui.assistant.mcp import serve
+
+    return serve(library, current)
