@@ -51,13 +51,9 @@ def read_answer(
     for a conversation or turn that does not exist.
     """
     ref = parse_conversation_ref(str(id) if isinstance(id, int) else arguments.text("id", id))
-    turn = arguments.optional_whole("turn", turn, 1)
-    last = arguments.optional_whole("last", last, 1)
     if turn is None and last is None:
         turn = ref.turn
-    if turn is not None and last is not None:
-        raise UsageError("turn and last exclude each other", hint="give one of them")
-    kinds = _kinds(arguments.texts("include", include))
+    kinds = included_kinds(arguments.texts("include", include))
     limit = arguments.optional_whole("max_chars", max_chars, 1000)
     number = ref.conversation
     assert number is not None
@@ -67,11 +63,12 @@ def read_answer(
             hint="ask with include_current=true",
         )
     conversation = load_conversation(find_conversation(workspace, number))
-    chosen = _choose(conversation, turn, last)
+    chosen = choose_turns(conversation, turn, last)
     return _answer(conversation, chosen, kinds, limit, single=turn is not None)
 
 
-def _kinds(include: list[str] | None) -> frozenset[str]:
+def included_kinds(include: list[str] | None) -> frozenset[str]:
+    """The kinds of event that words of `include` name, by default all; raises `UsageError`."""
     words = INCLUDED if include is None else include
     return frozenset(
         kind
@@ -80,7 +77,12 @@ def _kinds(include: list[str] | None) -> frozenset[str]:
     )
 
 
-def _choose(conversation: Conversation, turn: int | None, last: int | None) -> list[Turn]:
+def choose_turns(conversation: Conversation, turn: int | None, last: int | None) -> list[Turn]:
+    """One turn, the last ones, or all; raises `UsageError` for both, `NothingFound`."""
+    if turn is not None and last is not None:
+        raise UsageError("turn and last exclude each other", hint="give one of them")
+    turn = arguments.optional_whole("turn", turn, 1)
+    last = arguments.optional_whole("last", last, 1)
     if turn is None:
         return conversation.turns if last is None else conversation.turns[-last:]
     found = conversation.turn(turn)

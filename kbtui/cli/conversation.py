@@ -1,0 +1,232 @@
+"""List, search, read and export conversations.
+
+kbtui conversation ls --title retry      those with "retry" in their title
+kbtui conversation grep retry policy     lines that contain "retry policy"
+kbtui conversation read jp-c17457886043  one conversation, or one turn of it (…:3)
+kbtui conversation export ID -o FILE     as Markdown, with what each turn used
+"""
+
+from __future__ import annotations
+
+import sys
+from argparse import SUPPRESS
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kbtui.cli.output import emit, emit_json, is_plain, note
+from kbtui.errors import UsageError
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+    from collections.abc import Callable, Iterable
+
+    from kbtui.cli.conversation_text import Writer
+    from kbtui.library import Library
+
+
+def configure(parser: ArgumentParser) -> None:
+    """The four commands and their arguments (decisions D)."""
+    commands = parser.add_subparsers(dest="action", required=True, metavar="ls|grep|read|export")
+    ls = commands.add_parser("ls", aliases=["list"], help="list conversations, newest first")
+    ls.add_argument("--limit", type=int, default=20, metavar="N", help="how many (20)")
+    ls.add_argument("--offset", type=int, default=0, metavar="N", help="skip the first N (0)")
+    ls.add_argument("--sort", choices=["created", "activity", "updated"], default="activity")
+    ls.add_argument("--ascending", action="store_true", help="oldest first")
+    ls.add_argument("--title", metavar="TEXT", help="only those with TEXT in their title")
+    grep = commands.add_parser("grep", aliases=["g"], help="search them line by line")
+    grep.add_argument("pattern", nargs="+", metavar="PATTERN", help="literal text within a line")
+    grep.add_argument("--case-sensitive", action="store_true", help="capital letters count")
+    _many(grep, ["-i", "--id"], "ids", "ID", "only this conversation")
+    _many(grep, ["-s", "--scope"], "scopes", "SCOPE", "chat, tool, title, user, assistant, …")
+    grep.add_argument(
+        "-C", "--context", type=int, metavar="N", help="lines around (1 on a terminal, else 0)"
+    )
+    grep.add_argument("--limit", type=int, default=50, metavar="N", help="how many matches (50)")
+    read = commands.add_parser("read", aliases=["print"], help="read one")
+    read.add_argument("--max-chars", type=int, metavar="N", help="refuse a larger answer")
+    export = commands.add_parser("export", help="write one as Markdown, with its sources")
+    export.add_argument("-o", "--output", metavar="FILE", help="where to (default: stdout)")
+    for command in (ls, grep):
+        command.add_argument("--archived", action="store_true", help="archived ones, not live ones")
+    for command in (read, export):
+        command.add_argument("id", metavar="ID", help="jp-c17457886043, its digits, or jp-c…:TURN")
+        command.add_argument("--turn", type=int, metavar="N", help="this turn alone")
+        command.add_argument("--last", type=int, metavar="N", help="the last N turns")
+        words = "chat, reasoning, tool_calls, tool_results"
+        _many(command, ["--include"], "include", "KIND", words)
+    for command in (ls, grep, read):
+        command.add_argument("--format", choices=["text", "xml", "json"], default="text")
+        command.add_argument(
+            "--json", dest="format", action="store_const", const="json", help="as --format json"
+        )
+    for command in (ls, grep, read, export):
+        # Also after the inner command; the outer one has the default.
+        command.add_argument(
+            "-w", "--workspace", metavar="PATH", default=SUPPRESS, help="the workspace"
+        )
+
+
+def _many(parser: ArgumentParser, names: list[str], dest: str, metavar: str, text: str) -> None:
+    parser.add_argument(
+        *names,
+        dest=dest,
+        action="append",
+        metavar=metavar,
+        help=f"{text} (repeat, or separate by commas)",
+    )
+
+
+def run(args: Namespace) -> int:
+    """Do what the inner command says; 1 when nothing is found."""
+    from kbtui.library import open_workspace
+
+    library = open_workspace(args.workspace)
+    try:
+        return _ACTIONS[args.action](library, args)
+    finally:
+        library.close()
+
+
+def _ls(library: Library, args: Namespace) -> int:
+    from kbtui.conversations import list_answer, strays
+
+    answer = list_answer(
+        library.workspace,
+        limit=args.limit,
+        offset=args.offset,
+        sort=args.sort,
+        descending=not args.ascending,
+        archived=args.archived,
+        title_contains=args.title,
+    )
+    for path, reason in strays(library.workspace):
+        note(f"{path}: left out: {reason}")
+    _give("list", answer, args.format, lambda writer: writer.listing(answer))
+    if args.format == "text":
+        if answer["omitted"]:
+            note(f"{answer['omitted']} more: --offset {answer['offset'] + answer['count']}")
+        if not answer["count"]:
+            note(answer["hint"] or "no conversation matches")
+    return 0 if answer["count"] else 1
+
+
+def _grep(library: Library, args: Namespace) -> int:
+    from kbtui.conversations import grep_blocks
+    from kbtui.conversations.matching import Needle
+
+    pattern = " ".join(args.pattern)
+    context = args.context
+    if context is None:
+        context = 1 if args.format == "text" and sys.stdout.isatty() else 0
+    answer, blocks = grep_blocks(
+        library.workspace,
+        pattern=pattern,
+        ignore_case=not args.case_sensitive,
+        ids=_words(args.ids),
+        scopes=_words(args.scopes),
+        context=context,
+        limit=args.limit,
+        archived=args.archived,
+    )
+    spans = Needle(pattern, not args.case_sensitive).spans
+    _give(
+        "grep",
+        answer,
+        args.format,
+        lambda writer: writer.hits(answer, blocks, spans, separate=context > 0),
+    )
+    if args.format == "text" and answer["hint"]:
+        note(answer["hint"])
+    return 0 if answer["count"] else 1
+
+
+def _read(library: Library, args: Namespace) -> int:
+    from kbtui.conversations import read_answer
+
+    answer = read_answer(
+        library.workspace,
+        id=args.id,
+        turn=args.turn,
+        last=args.last,
+        include=_words(args.include),
+        max_chars=args.max_chars,
+    )
+    _give("read", answer, args.format, lambda writer: writer.reading(answer))
+    if args.format == "text" and answer["hint"]:
+        note(answer["hint"])
+    return 0 if answer["count"] else 1
+
+
+def _export(library: Library, args: Namespace) -> int:
+    from kbtui.citations.markdown import to_markdown
+    from kbtui.conversations import find_conversation, load_conversation, parse_conversation_ref
+    from kbtui.conversations.readout import choose_turns, included_kinds
+
+    ref = parse_conversation_ref(args.id)
+    conversation = load_conversation(find_conversation(library.workspace, ref.conversation or 0))
+    turn = ref.turn if args.turn is None and args.last is None else args.turn
+    turns = choose_turns(conversation, turn, args.last)
+    kinds = included_kinds(_words(args.include))
+    text = to_markdown(conversation, library.cited(conversation), turns, kinds)
+    if args.output is None:
+        emit(text)
+    else:
+        try:
+            Path(args.output).write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise UsageError(
+                f"cannot be written: {(error.strerror or str(error)).lower()}", where=args.output
+            ) from error
+    for problem in conversation.problems:
+        note(f"{conversation.info.ref}: {problem}")
+    return 0 if turns else 1
+
+
+_ACTIONS: dict[str, Callable[[Library, Namespace], int]] = {
+    "ls": _ls,
+    "list": _ls,
+    "grep": _grep,
+    "g": _grep,
+    "read": _read,
+    "print": _read,
+    "export": _export,
+}
+
+
+def _words(values: list[str] | None) -> list[str] | None:
+    """Repeated arguments, each of which may be a list with commas."""
+    if values is None:
+        return None
+    return [word for value in values for word in value.split(",") if word]
+
+
+def _give(
+    kind: str, answer: dict[str, Any], form: str, text: Callable[[Writer], Iterable[str]]
+) -> None:
+    """Print an answer in the form asked for, through a pager where that helps."""
+    if form == "json":
+        emit_json(answer)
+        return
+    if form == "xml":
+        from kbtui.conversations import to_xml
+
+        emit(to_xml(kind, answer) + "\n")
+        return
+    from datetime import UTC, datetime
+    from shutil import get_terminal_size
+
+    from kbtui.cli.conversation_text import Writer
+    from kbtui.cli.pager import page
+
+    terminal = sys.stdout.isatty()
+    writer = Writer(
+        terminal=terminal,
+        colours=not is_plain(),
+        width=get_terminal_size().columns,
+        now=datetime.now(UTC),
+    )
+    shown = "".join(f"{line}\n" for line in text(writer))
+    if terminal and shown:
+        page(shown)
+    else:
+        emit(shown)
