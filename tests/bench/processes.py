@@ -1,0 +1,145 @@
+"""Whole processes: the search command, the engine's start, the TUI's first paint."""
+
+import statistics
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from kbtui.index import generation
+from kbtui.library import Library
+from kbtui.search import Question
+from kbtui.workspace import Settings, open_root
+from tests.bench import workspaces
+from tests.bench.measure import Row, process, side_by_side, timed
+
+BARE = """
+import sys, tantivy
+index = tantivy.Index.open(sys.argv[1])
+words = tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.simple())
+words = words.filter(tantivy.Filter.lowercase()).filter(tantivy.Filter.stemmer("english")).build()
+index.register_tokenizer("kb_stemmed", words)
+index.register_tokenizer("kb_code", words)
+terms = [term for word in sys.argv[2:] for term in words.analyze(word)]
+query = tantivy.Query.boolean_query(
+    [(tantivy.Occur.Should, tantivy.Query.term_query(index.schema, "body", term)) for term in terms]
+)
+print(len(index.searcher().search(query, 20).hits))
+"""
+"""A bare Python process that opens the same index and asks the same question."""
+
+
+def search(base: Path, times: int) -> Iterator[Row]:
+    """`kbtui search`, lexical and hybrid with a warm engine, against the bare process."""
+    workspaces.subjects(base, 300, 30)
+    workspaces.conversations(base, 30, 50)
+    library = Library(open_root(base), Settings())
+    engine = library.engine()
+    while not engine.request("settle", wait=5.0)["done"]:
+        pass
+    folder = generation.current(library.workspace.cache_dir)
+    words = ["gasto", "subject"]
+    bare = process([sys.executable, "-c", BARE, str(folder) + "/lexical", *words])
+    command = [sys.executable, "-m", "kbtui.cli.main", "search", "-w", str(base), "--json"]
+    for mode, target in (("lexical", "<= 2"), ("hybrid", "<= 3.5")):
+        ours, theirs = side_by_side(process([*command, "--mode", mode, *words]), bare, times)
+        yield Row(
+            f"kbtui search --mode {mode}, whole process",
+            ours,
+            "bare tantivy process",
+            theirs,
+            target,
+        )
+    yield from saved(library, base, times)
+    engine.request("stop")
+
+
+def saved(library: Library, base: Path, times: int) -> Iterator[Row]:
+    """From a save to the moment that a keyword search finds it; p95 is the last but one."""
+    took = []
+    for number in range(max(20, times)):
+        word = f"zyxw{number}q"
+        (base / "docs/d0001" / f"fresh{number}.md").write_text(f"# Fresh\n\n{word}\n")
+        began = time.perf_counter()
+        while not library.lexical(Question(word, mode="lexical")).hits:
+            time.sleep(0.001)
+        took.append(time.perf_counter() - began)
+        time.sleep(0.3)
+    took.sort()
+    p95 = took[int(len(took) * 0.95) - 1] * 1000
+    print(
+        f"save to searchable: median {statistics.median(took) * 1000:.0f} ms, p95 {p95:.0f} ms (target p95 75 ms)"
+    )
+    yield from ()
+
+
+LOAD = """
+import os
+os.environ["HF_HUB_OFFLINE"] = "1"
+from sentence_transformers import SentenceTransformer
+from kbtui.index.embedding import find_model
+SentenceTransformer(find_model("").source, device="cpu").encode(["one"])
+"""
+
+
+def cold(base: Path, times: int) -> Iterator[Row]:
+    """A cold engine to its first semantic answer against importing the library and loading."""
+    workspaces.subjects(base, 20, 2)
+    ours, load = [], []
+    for _ in range(3):
+        load.append(timed(process([sys.executable, "-c", LOAD])))
+        library = Library(open_root(base), Settings())
+        began = time.perf_counter()
+        while library.search(Question("gasto", mode="semantic"), wait=60).degraded:
+            pass
+        ours.append(time.perf_counter() - began)
+        library.engine().request("stop")
+        time.sleep(2)
+    yield Row(
+        "cold engine to its first semantic answer",
+        ours,
+        "import and load the model",
+        load,
+        "<= 0.4",
+    )
+
+
+PAINT = """
+import sys, time
+from textual.app import App
+from textual.widgets import Label
+class Bare(App):
+    def compose(self):
+        yield Label("bare")
+    def on_ready(self):
+        self.exit()
+Bare().run(headless=True, size=(120, 40))
+"""
+
+OURS = """
+import sys
+from kbtui.library import open_workspace
+from kbtui.tui.app import KbtuiApp
+class First(KbtuiApp):
+    def on_ready(self):
+        self.exit()
+First(open_workspace(sys.argv[1])).run(headless=True, size=(120, 40))
+"""
+
+
+def paint(base: Path, times: int) -> Iterator[Row]:
+    """First paint of the TUI against that of a bare Textual application."""
+    workspaces.subjects(base, 300, 30)
+    workspaces.conversations(base, 100, 50)
+    ours, bare = side_by_side(
+        process([sys.executable, "-c", OURS, str(base)]),
+        process([sys.executable, "-c", PAINT]),
+        times,
+    )
+    yield Row(
+        "first paint of the TUI, whole process", ours, "bare Textual application", bare, "<= 1.3"
+    )
+    Library(open_root(base), Settings()).engine().request("stop")
+
+
+BENCHES = {"search": search, "cold": cold, "paint": paint}
