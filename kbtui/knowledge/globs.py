@@ -96,8 +96,7 @@ def _component(text: str) -> str:
     if len(pieces) == 1:
         return pieces[0]
     middle = "".join(f"(?>[^/]*?{piece})" for piece in pieces[1:-1])
-    # The lookahead keeps an empty component out: `*` stands for a whole name here.
-    return f"(?=[^/]){pieces[0]}{middle}[^/]*{pieces[-1]}(?=/|\\Z)"
+    return f"{pieces[0]}{middle}[^/]*{pieces[-1]}"
 
 
 def _class_end(text: str, start: int) -> int | None:

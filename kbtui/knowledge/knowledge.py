@@ -160,15 +160,34 @@ class Knowledge:
         """
         from kbtui.knowledge.editing import marked
 
-        other = Knowledge(self.workspace, dict(self.topics), list(self.problems), self.files)
-        other._resolved = dict(self._resolved)
+        other = self._copy()
         for mark in marks:
             if mark.topic not in other.topics:
                 raise NothingFound(f"there is no topic {mark.topic!r}", hint=self._known())
-            topic = other.topics[mark.topic] = marked(other, other.topics[mark.topic], mark)
-            walked = other.resolved(mark.topic)
-            other._resolved[mark.topic] = Resolved(topic, walked.scan, walked.folder)
+            other._put(marked(other, other.topics[mark.topic], mark))
         return other
+
+    def with_preloaded(self, values: Iterable[str]) -> Knowledge:
+        """This knowledge as `-k` values would make it, on the same walk; raises `UsageError`."""
+        other = self._copy()
+        topics = dict(self.topics)
+        for value in values:
+            config.preload(topics, value)
+        for name, topic in topics.items():
+            if topic is not self.topics[name]:
+                other._put(topic)
+        return other
+
+    def _copy(self) -> Knowledge:
+        other = Knowledge(self.workspace, dict(self.topics), list(self.problems), self.files)
+        other._resolved = dict(self._resolved)
+        return other
+
+    def _put(self, topic: Topic) -> None:
+        """Replace a topic, keeping the walk of its directory."""
+        walked = self.resolved(topic.id)
+        self.topics[topic.id] = topic
+        self._resolved[topic.id] = Resolved(topic, walked.scan, walked.folder)
 
     def resolved(self, topic: str) -> Resolved:
         """A topic's slugs and what may be seen of them; raises `NothingFound`."""

@@ -161,6 +161,19 @@ def test_k_adds_to_learned_for_the_call(rfd: Build) -> None:
     assert assignment.prompt() == knowledge.prompt()
 
 
+def test_trying_k_values_gives_what_giving_them_would(rfd: Build) -> None:
+    plain = rfd()
+    plain.subjects("project")
+    values = ["project/maintainers/*", "skills/ast-grep"]
+    tried = plain.with_preloaded(values)
+    assert tried.prompt() == rfd(knowledge=values).prompt()
+    assert [s.slug for s in tried.subjects("project") if s.learned] == [
+        "maintainers/jean",
+        "maintainers/ryan",
+    ]
+    assert not any(subject.learned for subject in plain.subjects("project"))
+
+
 def schema(knowledge: Knowledge) -> str:
     definition = knowledge.tool_definition()
     assert definition is not None
