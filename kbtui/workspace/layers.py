@@ -191,7 +191,7 @@ def _bytes(path: Path) -> bytes:
             raise OSError("not a regular file")
         if status.st_size > FILE_MOST:
             raise OSError(f"larger than {FILE_MOST:,} bytes")
-        return file.read(FILE_MOST)
+        return file.read(status.st_size + 1)
 
 
 def _stems(workspace: Workspace, cwd: Path | None) -> Iterator[Path]:
