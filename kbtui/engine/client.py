@@ -14,6 +14,7 @@ from kbtui import __version__
 from kbtui.engine import protocol
 from kbtui.engine.places import announced, lock_path, socket_path
 from kbtui.errors import EngineUnavailable
+from kbtui.index.generation import schema_mark
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,6 +38,9 @@ def connect(
     Raises `EngineUnavailable` with the reason.
     """
     client = _try(workspace)
+    if client is not None and start and client.hello.get("schema") != schema_mark():
+        _replace(client)
+        client = None
     if client is not None:
         return client
     if not start:
@@ -58,6 +62,35 @@ def connect(
         where=str(workspace.log_file),
         hint="the log says why; keyword search works without it",
     )
+
+
+def _replace(client: EngineClient) -> None:
+    """End an engine of an older version, whose index this version cannot read.
+
+    Of equal versions the one that asks is taken for the newer. An older client does without the
+    engine: raises `EngineUnavailable`.
+    """
+    if _order(str(client.hello.get("version"))) > _order(__version__):
+        client.close()
+        raise EngineUnavailable(
+            f"the engine is of a newer version, {client.hello.get('version')}",
+            hint="`kbtui engine stop` of that version ends it",
+        )
+    pid = client.pid
+    with contextlib.suppress(EngineUnavailable):
+        client.request("stop")
+    client.close()
+    end = time.monotonic() + 15
+    while time.monotonic() < end:
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return
+        time.sleep(0.02)
+
+
+def _order(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".") if part.isdigit())
 
 
 def _try(workspace: Workspace) -> EngineClient | None:
@@ -127,7 +160,7 @@ class EngineClient:
         self._next = 0
         try:
             self._socket.connect(place)
-            self._send(protocol.hello(__version__))
+            self._send(protocol.hello(__version__, schema_mark()))
             self.hello = self._receive()
         except (OSError, protocol.BadFrame) as error:
             self._socket.close()

@@ -47,6 +47,6 @@ def decode(body: bytes) -> dict[str, Any]:
     return message
 
 
-def hello(version: str, **more: Any) -> dict[str, Any]:
-    """The first message each way."""
-    return {"hello": "kbtui", "protocol": PROTOCOL, "version": version, **more}
+def hello(version: str, schema: str, **more: Any) -> dict[str, Any]:
+    """The first message each way; `schema` is the mark of the index that the sender can read."""
+    return {"hello": "kbtui", "protocol": PROTOCOL, "version": version, "schema": schema, **more}

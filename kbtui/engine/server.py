@@ -21,6 +21,7 @@ from kbtui.engine.process import log
 from kbtui.engine.refresher import Refresher
 from kbtui.engine.semantic import Semantic
 from kbtui.engine.watch import Watcher
+from kbtui.index.generation import schema_mark
 
 if TYPE_CHECKING:
     import threading
@@ -160,7 +161,9 @@ class Server:
             self._clients.add(client)
             client.send(
                 protocol.encode(
-                    protocol.hello(__version__, pid=os.getpid(), root=str(self._workspace.root))
+                    protocol.hello(
+                        __version__, schema_mark(), pid=os.getpid(), root=str(self._workspace.root)
+                    )
                 )
             )
             if int(greeting.get("protocol") or 0) > protocol.PROTOCOL:

@@ -22,19 +22,23 @@ if TYPE_CHECKING:
 LINK = "current"
 
 
-def fingerprint(settings: Settings) -> str:
-    """Eight hex digits for everything that decides what an index of the same files holds."""
+def schema_mark() -> str:
+    """Six hex digits for the form of an index: who has other ones cannot read it."""
     from kbtui.index import catalog, chunking, lexical, words
 
-    parts = (
-        catalog.VERSION,
-        chunking.VERSION,
-        words.VERSION,
-        lexical.VERSION,
-        settings.language,
-        settings.embed_tool_results,
-    )
-    return hashlib.sha256(repr(parts).encode()).hexdigest()[:8]
+    parts = (catalog.VERSION, chunking.VERSION, words.VERSION, lexical.VERSION)
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:6]
+
+
+def fingerprint(settings: Settings) -> str:
+    """The schema's mark, and six hex digits for the settings that decide what an index holds."""
+    chosen = (settings.language, settings.embed_tool_results)
+    return f"{schema_mark()}{hashlib.sha256(repr(chosen).encode()).hexdigest()[:6]}"
+
+
+def readable(folder: Path) -> bool:
+    """Whether this version of kbtui can read the generation."""
+    return folder.name.startswith(f"gen-{schema_mark()}")
 
 
 def current(cache_dir: Path) -> Path | None:

@@ -29,6 +29,12 @@ class IndexReader:
             raise IndexUnavailable(
                 "there is no index yet", where=str(cache_dir), hint="`kbtui index` makes one"
             )
+        if not generation.readable(folder):
+            raise IndexUnavailable(
+                "the index was made by another version of kbtui",
+                where=str(folder),
+                hint="`kbtui index` makes one for this version",
+            )
         self._cache_dir = cache_dir
         self.folder = folder
         self._lock = threading.Lock()

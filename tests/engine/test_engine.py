@@ -269,6 +269,41 @@ def test_a_newer_client_has_an_older_engine_make_way(built: Builder) -> None:
     plug.close()
 
 
+def test_an_engine_whose_index_cannot_be_read_is_replaced(
+    built: Builder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from kbtui.engine import client
+    from kbtui.index import generation
+
+    first = library(built).engine()
+    until(lambda: refs(library(built), "aardvark"))
+    # As after an update: this process reads another form of index than the running engine writes.
+    monkeypatch.setattr(generation, "schema_mark", lambda: "abcdef")
+    monkeypatch.setattr(client, "schema_mark", lambda: "abcdef")
+    assert connect(built.workspace).pid != first.pid
+
+
+def test_an_older_client_leaves_a_newer_engine_and_makes_do(
+    built: Builder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from kbtui.engine import client
+    from kbtui.index import generation
+
+    lib = library(built)
+    engine = lib.engine()
+    until(lambda: refs(lib, "aardvark"))
+    with monkeypatch.context() as older:
+        older.setattr(client, "__version__", "0.0.1")
+        older.setattr(generation, "schema_mark", lambda: "abcdef")
+        older.setattr(client, "schema_mark", lambda: "abcdef")
+        aged = library(built)
+        answer = aged.search(Question("aardvark", mode="lexical"))
+        assert [hit.ref for hit in answer.hits] == ["guide/start:1-3"]
+        assert "newer version" in (answer.degraded or "")
+        aged.close()
+    assert engine.request("status")["pid"] == engine.pid
+
+
 def test_the_socket_is_this_users_alone(built: Builder) -> None:
     connect(built.workspace)
     place = socket_path(built.workspace)
