@@ -88,12 +88,12 @@ def read_named(workspace: Workspace, found: Layers, name: str) -> None:
     user-local root, first match within a root, all roots merged in this order
     (jp-format 1.9). Raises `UsageError` where nothing is found.
     """
-    direct = Path(name)
+    direct = Path(name).absolute()
     if direct.suffix[1:] in EXTENSIONS and direct.is_file():
         found.files.append(direct)
         _load(direct, found)
         return
-    if not direct.name:
+    if not Path(name).name:
         raise UsageError("an empty name", where="--cfg")
     roots = [jp_config_home() / "config", workspace.root]
     if workspace.user_dir is not None:
