@@ -32,8 +32,7 @@ def run(args: Namespace) -> int:
         return 1
     if args.action == "stop":
         pid = engine.pid
-        engine.request("stop")
-        _wait_until_gone(pid)
+        engine.end()
         print(f"stopped engine {pid}")
         return 0
     state = engine.request("status")
@@ -50,16 +49,3 @@ def run(args: Namespace) -> int:
     if state["error"]:
         print(f"the last refresh failed: {state['error']}")
     return 0
-
-
-def _wait_until_gone(pid: int) -> None:
-    import os
-    import time
-
-    end = time.monotonic() + 15
-    while time.monotonic() < end:
-        try:
-            os.kill(pid, 0)
-        except ProcessLookupError:
-            return
-        time.sleep(0.02)

@@ -76,17 +76,7 @@ def _replace(client: EngineClient) -> None:
             f"the engine is of a newer version, {client.hello.get('version')}",
             hint="`kbtui engine stop` of that version ends it",
         )
-    pid = client.pid
-    with contextlib.suppress(EngineUnavailable):
-        client.request("stop")
-    client.close()
-    end = time.monotonic() + 15
-    while time.monotonic() < end:
-        try:
-            os.kill(pid, 0)
-        except ProcessLookupError:
-            return
-        time.sleep(0.02)
+    client.end()
 
 
 def _order(version: str) -> tuple[int, ...]:
@@ -208,6 +198,19 @@ class EngineClient:
             self._socket.settimeout(None)
             while True:
                 yield self._receive()
+
+    def end(self, wait: float = 15.0) -> None:
+        """Tell the engine to stop, and wait up to `wait` seconds until its process is gone."""
+        with contextlib.suppress(EngineUnavailable):
+            self.request("stop")
+        self.close()
+        until = time.monotonic() + wait
+        while time.monotonic() < until:
+            try:
+                os.kill(self.pid, 0)
+            except ProcessLookupError:
+                return
+            time.sleep(0.02)
 
     def close(self) -> None:
         """End the connection."""
