@@ -4,15 +4,21 @@ A whole file goes through orjson. What orjson refuses is read again, slower and
 element by element, so that damage costs the damaged element and nothing else.
 """
 
+from __future__ import annotations
+
 import os
 import re
 import stat
-from collections.abc import Iterator
-from typing import Any
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from kbtui.errors import WorkspaceError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from io import BufferedReader
 
 LARGEST = 512 << 20
 """Bytes: a larger file is listed, never read; JP's own are a thousandth of this."""
@@ -30,22 +36,34 @@ _LONE_SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 
 def read_file(path: str, largest: int = LARGEST) -> bytes:
-    """The bytes of a regular file of at most `largest` bytes.
+    """The bytes of a regular file of at most `largest` bytes; raises `WorkspaceError`."""
+    with _opened(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > largest:
+            raise WorkspaceError(f"it has {size:,} bytes; {largest:,} are read at most", where=path)
+        return file.read()
 
-    Raises `WorkspaceError` with the reason: a pipe or device is never opened, which would wait.
-    """
+
+def read_tail(path: str, length: int) -> bytes:
+    """At most the last `length` bytes of a regular file; raises `WorkspaceError`."""
+    with _opened(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        file.seek(max(0, size - length))
+        return file.read(length)
+
+
+@contextmanager
+def _opened(path: str) -> Iterator[BufferedReader]:
+    """The file, opened without waiting: a pipe in its place would never answer."""
     try:
-        found = os.stat(path)  # noqa: PTH116
-        if not stat.S_ISREG(found.st_mode):
-            raise WorkspaceError("it is not a file", where=path)
-        if found.st_size > largest:
-            raise WorkspaceError(
-                f"it has {found.st_size:,} bytes; kbtui reads at most {largest:,}", where=path
-            )
-        with open(path, "rb") as file:  # noqa: PTH123  (Path costs more than the read)
-            return file.read()
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise WorkspaceError("it is not a file", where=path)
+            yield file
     except FileNotFoundError:
         raise WorkspaceError("there is no such file", where=path) from None
+    except IsADirectoryError:
+        raise WorkspaceError("it is not a file", where=path) from None
     except OSError as error:
         raise WorkspaceError((error.strerror or str(error)).lower(), where=path) from error
     except MemoryError:

@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from kbtui.conversations.files import read_array, read_file, read_object
+from kbtui.conversations.files import read_array, read_file, read_object, read_tail
 from kbtui.conversations.records import ConversationInfo
 from kbtui.conversations.roots import BASE_CONFIG, EVENTS, METADATA, Place, find_places
 from kbtui.conversations.times import id_time, parse_time
@@ -157,16 +157,7 @@ def _labels(value: Any) -> dict[str, str]:
 
 def _last_element(path: str) -> dict[str, Any] | None:
     """The last element of an array written as JP writes it, None where it takes more to know."""
-    from os import SEEK_END
-
-    try:
-        with open(path, "rb") as file:  # noqa: PTH123
-            size = file.seek(0, SEEK_END)
-            file.seek(max(0, size - _TAIL))
-            tail = file.read(_TAIL)
-    except OSError as error:
-        raise WorkspaceError((error.strerror or str(error)).lower(), where=path) from error
-    tail = tail.rstrip()
+    tail = read_tail(path, _TAIL).rstrip()
     start = tail.rfind(b"\n  {")
     if start < 0 or not tail.endswith(b"\n  }\n]"):
         return None

@@ -1,0 +1,317 @@
+"""Where conversations lie, which copy is read, and what the list says of them."""
+
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from jp_files import BASE, ID, Stream, dump, load, time, workspace_at, write
+
+from kbtui.conversations import (
+    find_conversation,
+    list_conversations,
+    load_conversation,
+    parse_conversation_id,
+    strays,
+)
+from kbtui.conversations.records import ConversationInfo
+from kbtui.errors import NothingFound, UsageError
+
+
+def listed(jp: Path, archived: bool | None = None) -> list[ConversationInfo]:
+    return list_conversations(workspace_at(jp.parent), archived)
+
+
+def hello(text: str = "Hi") -> Stream:
+    return Stream().turn().ask(text)
+
+
+def date(folder: Path, name: str, seconds: int) -> None:
+    os.utime(folder / name, (seconds, seconds))
+
+
+def date_all(folder: Path, seconds: int) -> None:
+    for file in folder.iterdir():
+        os.utime(file, (seconds, seconds))
+
+
+def test_both_roots_are_one_list(jp: Path, silo: Path) -> None:
+    write(jp, hello(), number=ID)
+    write(silo, hello(), number=ID)
+    write(silo, hello(), number=ID + 1)
+    write(jp, hello(), number=ID + 2)
+    presence = {info.id: info.presence for info in listed(jp)}
+    assert presence == {ID: "projected", ID + 1: "user_local", ID + 2: "external"}
+
+
+def test_the_link_back_from_the_user_local_directory_is_never_followed(
+    jp: Path, silo: Path
+) -> None:
+    write(jp, hello())
+    (silo / "conversations").mkdir()
+    (silo / "conversations/storage").symlink_to(jp)
+    assert [info.presence for info in listed(jp)] == ["external"]
+
+
+def test_the_newer_copy_is_read_and_metadata_and_events_compete_apart(jp: Path, silo: Path) -> None:
+    here = write(jp, hello("workspace"), title="Workspace")
+    there = write(silo, hello("silo"), title="Silo")
+    date_all(here, 1000)
+    date_all(there, 1000)
+    assert (listed(jp)[0].title, load(jp.parent).turns[0].events[0].text) == ("Silo", "silo"), (
+        "a tie goes to the user-local copy"
+    )
+    date(here, "metadata.json", 2000)
+    assert (listed(jp)[0].title, load(jp.parent).turns[0].events[0].text) == ("Workspace", "silo")
+    date(here, "base_config.json", 3000)
+    conversation = load(jp.parent)
+    assert conversation.turns[0].events[0].text == "workspace", (
+        "events and base configuration are one unit, dated by the newer"
+    )
+    assert conversation.info.directory == here
+
+
+def test_a_copy_without_events_never_hides_one_with_them(jp: Path, silo: Path) -> None:
+    here = write(jp, hello("here"))
+    there = write(silo, None)
+    date_all(here, 1000)
+    date_all(there, 2000)
+    assert load(jp.parent).turns[0].events[0].text == "here"
+
+
+def test_archived_ones_are_listed_with_a_flag_and_read_too(jp: Path, silo: Path) -> None:
+    write(jp, hello("old"), archived=True, number=ID)
+    write(silo, hello("older"), archived=True, number=ID - 1)
+    write(jp, hello("new"), number=ID + 1)
+    assert [(info.id, info.archived) for info in listed(jp)] == [
+        (ID + 1, False),
+        (ID, True),
+        (ID - 1, True),
+    ]
+    assert [info.id for info in listed(jp, archived=True)] == [ID, ID - 1]
+    assert [info.id for info in listed(jp, archived=False)] == [ID + 1]
+    assert load(jp.parent, ID - 1).turns[0].events[0].text == "older"
+
+
+def test_in_the_archive_the_workspaces_metadata_comes_first(jp: Path, silo: Path) -> None:
+    here = write(jp, hello(), archived=True, title="Workspace")
+    there = write(silo, hello(), archived=True, title="Silo")
+    date_all(here, 1000)
+    date_all(there, 2000)
+    assert listed(jp)[0].title == "Workspace"
+
+
+def test_trash_drafts_and_temporary_files_are_no_conversations(jp: Path) -> None:
+    folder = write(jp, hello())
+    write(jp, hello(), number=ID + 1).rename(folder.parent / f".{ID + 1}-hidden")
+    trash = folder.parent / ".trash" / f"{ID + 2}-broken"
+    trash.mkdir(parents=True)
+    (trash / "TRASHED.md").write_text("why")
+    (folder / "events.json.tmp").write_text("[")
+    (folder / "QUERY_MESSAGE.md").write_text("draft")
+    (folder.parent / "metadata.json").write_text("{}")
+    (jp / "local-conversations").mkdir()
+    assert [info.id for info in listed(jp)] == [ID]
+    assert strays(workspace_at(jp.parent)) == []
+    assert listed(jp)[0].problem is None
+
+
+@pytest.mark.parametrize(
+    "name", ["notes", "-5", "٣٤", "99999999999999999999-far", "12345678901234"]
+)
+def test_a_directory_without_an_id_is_told_apart(jp: Path, name: str) -> None:
+    write(jp, hello())
+    (jp / "conversations" / name).mkdir()
+    assert [info.id for info in listed(jp)] == [ID]
+    [(path, reason)] = strays(workspace_at(jp.parent))
+    assert path.name == name
+    assert "id" in reason
+
+
+def test_any_leading_number_is_an_id_as_in_jp(jp: Path) -> None:
+    write(jp, hello(), number=2024, slug="notes")
+    assert [(info.id, info.created_at) for info in listed(jp)] == [
+        (2024, datetime(1970, 1, 1, 0, 3, 22, 400_000, UTC))
+    ]
+
+
+def test_one_id_in_three_places_is_one_entry_that_says_so(jp: Path, silo: Path) -> None:
+    first = write(jp, hello("first"), slug="first")
+    second = write(jp, hello("second"), slug="second")
+    third = write(silo, hello("third"), slug="third", archived=True)
+    date_all(first, 1000)
+    date_all(second, 2000)
+    date_all(third, 3000)
+    [info] = listed(jp)
+    assert not info.archived, "live wins over archived"
+    assert load_conversation(info).turns[0].events[0].text == "second"
+    assert info.problem is not None
+    for name in ("first", "second", "third"):
+        assert name in info.problem
+
+
+def test_the_order_is_newest_activity_first(jp: Path) -> None:
+    write(jp, hello(), number=ID)
+    write(jp, hello().say("later"), number=ID - 50)
+    write(jp, [], number=ID + 1, metadata={"last_activated_at": time(0)})
+    assert [info.id for info in listed(jp)] == [ID - 50, ID, ID + 1]
+
+
+def test_metadata_gives_title_pin_expiry_and_labels(jp: Path) -> None:
+    metadata = {
+        "title": "A conversation",
+        "last_activated_at": "2026-05-29T10:00:00+02:00",
+        "pinned_at": "2026-05-29 09:00:00.0",
+        "expires_at": "2026-06-29 09:00:00.0",
+        "labels": {"area": "search", "bare": "", "odd": 7},
+        "local": False,
+        "parent_id": "jp-c1",
+    }
+    write(jp, hello(), metadata=metadata)
+    [info] = listed(jp)
+    assert info.title == info.name == "A conversation"
+    assert info.last_activated_at == datetime(2026, 5, 29, 8, tzinfo=UTC)
+    assert info.pinned_at == datetime(2026, 5, 29, 9, tzinfo=UTC)
+    assert info.expires_at == datetime(2026, 6, 29, 9, tzinfo=UTC)
+    assert info.labels == {"area": "search", "bare": ""}
+    assert info.archived_at is None
+    assert info.ref == f"jp-c{ID}"
+    assert info.problem is None
+    assert info.size > 0
+
+
+@pytest.mark.parametrize(
+    "metadata", [{"last_activated_at": time(0)}, {"title": "  "}, {"title": 7}]
+)
+def test_an_untitled_conversation_has_no_title(jp: Path, metadata: dict[str, object]) -> None:
+    write(jp, hello(), metadata=metadata)
+    [info] = listed(jp)
+    assert info.title is None
+    assert info.name == "Untitled"
+
+
+def test_counts_are_of_every_element_and_can_be_left_out(jp: Path) -> None:
+    stream = Stream().delta(**BASE).turn().ask("a").add("novelty").say("b")
+    write(jp, stream, base=None)
+    [info] = listed(jp)
+    assert info.events_count == 5
+    assert info.last_event_at == datetime(2026, 5, 29, 10, 0, 4, 500_000, UTC)
+    [quick] = list_conversations(workspace_at(jp.parent), counts=False)
+    assert (quick.events_count, quick.last_event_at) == (None, None)
+    assert quick.signature == info.signature
+    assert find_conversation(workspace_at(jp.parent), ID, counts=True) == info
+
+
+def test_listing_without_counts_opens_no_events(jp: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(jp, hello())
+    from kbtui.conversations import listing
+
+    read = listing.read_file
+
+    def guarded(path: str, *more: int) -> bytes:
+        assert not path.endswith("events.json")
+        return read(path, *more)
+
+    monkeypatch.setattr(listing, "read_file", guarded)
+    assert [info.title for info in list_conversations(workspace_at(jp.parent), counts=False)] == [
+        "A title"
+    ]
+
+
+@pytest.mark.parametrize("name", ["events.json", "metadata.json", "base_config.json"])
+@pytest.mark.parametrize("root", ["jp", "silo"])
+def test_the_signature_changes_with_every_file_in_either_root(
+    jp: Path, silo: Path, name: str, root: str
+) -> None:
+    folders = {"jp": write(jp, hello()), "silo": write(silo, hello())}
+    before = listed(jp)[0].signature
+    assert listed(jp)[0].signature == before
+    file = folders[root] / name
+    # As JP writes: a new file renamed over the old, here even with the same bytes and time.
+    status = file.stat()
+    fresh = file.with_suffix(".json.tmp")
+    fresh.write_bytes(file.read_bytes())
+    os.utime(fresh, ns=(status.st_atime_ns, status.st_mtime_ns))
+    fresh.rename(file)
+    assert listed(jp)[0].signature != before
+
+
+def test_the_signature_changes_with_a_new_title_and_with_a_vanished_file(jp: Path) -> None:
+    folder = write(jp, hello())
+    before = listed(jp)[0].signature
+    renamed = folder.rename(folder.with_name(f"{ID}-another-title"))
+    after = listed(jp)[0].signature
+    assert after != before
+    (renamed / "base_config.json").unlink()
+    assert listed(jp)[0].signature not in {before, after}
+
+
+def test_finding_knows_live_and_archived_and_nothing_else(jp: Path) -> None:
+    write(jp, hello(), archived=True)
+    assert find_conversation(workspace_at(jp.parent), ID).archived
+    with pytest.raises(NothingFound) as caught:
+        find_conversation(workspace_at(jp.parent), ID + 1)
+    assert caught.value.hint is not None
+    assert f"jp-c{ID}" in caught.value.hint
+
+
+def test_no_conversations_at_all_is_an_empty_list(jp: Path) -> None:
+    assert listed(jp) == []
+    (jp / "conversations").write_text("a file, not a directory")
+    assert listed(jp) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"jp-c{ID}",
+        f"{ID}",
+        f" jp-c{ID} ",
+        f"jp-c{ID}-otvo8",
+        f"jp-c{ID}:3",
+        f"jp-c{ID}:3.2",
+        f"jp-c{ID}?a:142",
+        f"jp://jp-c{ID}",
+        f"jp://jp-c{ID}?select=a:-1&raw=all",
+        f"jp://{ID}",
+    ],
+)
+def test_an_id_is_known_in_every_form(text: str) -> None:
+    assert parse_conversation_id(text) == ID
+
+
+@pytest.mark.parametrize(
+    "text", ["", "jp-c", "jp-t123", "guide/start", "the one about locks", "-1"]
+)
+def test_what_is_no_id_is_refused_with_the_forms(text: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_conversation_id(text)
+    assert "jp-c17457886043" in (caught.value.hint or "")
+
+
+def test_nothing_under_either_root_is_written_by_reading(jp: Path, silo: Path) -> None:
+    from kbtui.conversations import grep_answer, list_answer, read_answer
+
+    write(jp, hello())
+    write(silo, Stream().turn().ask("half").elements[:1] and '[\n  {"a": ', number=ID + 1)
+
+    def state() -> dict[str, tuple[int, int]]:
+        return {
+            str(path): (path.lstat().st_mtime_ns, path.lstat().st_ino)
+            for root in (jp, silo)
+            for path in (root, *root.rglob("*"))
+        }
+
+    before = state()
+    workspace = workspace_at(jp.parent)
+    list_answer(workspace)
+    grep_answer(workspace, pattern="h")
+    read_answer(workspace, id=str(ID))
+    for info in list_conversations(workspace):
+        load_conversation(info)
+    assert state() == before
+
+
+def test_a_hand_written_file_has_the_same_counts(jp: Path) -> None:
+    write(jp, dump(hello().elements).replace("\n", "").replace("  ", " "))
+    assert listed(jp)[0].events_count == 2
