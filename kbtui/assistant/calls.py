@@ -119,7 +119,7 @@ def _search(
         raise UsageError("`query` is empty")
     # Keywords now rather than a model in ten seconds; `_remark` says which it was.
     answered = library.search(question, wait=0.0)
-    return Reply(_as_json(answered) if form == "json" else _as_text(answered))
+    return Reply(_as_json(answered) if form == "json" else search_text(answered))
 
 
 def _as_json(answered: Answer) -> str:
@@ -132,7 +132,7 @@ def _as_json(answered: Answer) -> str:
     return json.dumps(shape, indent=2, ensure_ascii=False)
 
 
-def _as_text(answered: Answer) -> str:
+def search_text(answered: Answer) -> str:
     """Blocks with citation headers (decisions C), under lines on what they are."""
     from kbtui.text import cut, one_line
 

@@ -100,7 +100,9 @@ def plan_uninstall(workspace: Workspace) -> list[Change]:
         if state == "ours":
             changes.append(Change(path, "remove", old=data))
         elif state == "edited":
-            changes.append(Change(path, "edited", old=data))
+            # JP refuses to load a name without its definition.
+            why = "what it names is gone: remove it by hand" if path == SKILL_FILE else None
+            changes.append(Change(path, "edited", old=data, why=why))
     return changes
 
 

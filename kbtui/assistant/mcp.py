@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-CALLS_MOST = 4
+CALLS_MOST = 8
 """Calls that run at once; more wait, so that a flood does not become as many threads."""
 REST_SECONDS = 60.0
 """Without calls for so long, index and engine are let go, and the engine may end."""

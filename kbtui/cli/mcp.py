@@ -6,7 +6,10 @@ Nothing but the protocol goes to stdout. A client's configuration says
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
+
+from kbtui.cli.output import note
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
@@ -26,6 +29,8 @@ def run(args: Namespace) -> int:
 
     current = parse_conversation_id(args.current) if args.current else None
     library = open_workspace(args.workspace)
+    if sys.stdin.isatty():
+        note("serving MCP; this is for a client to start, Ctrl+D ends it")
     from kbtui.assistant.mcp import serve
 
     return serve(library, current)

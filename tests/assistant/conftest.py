@@ -1,0 +1,28 @@
+"""The workspace of the assistants' tests."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from assistant_support import end_engine, fill
+from support import Builder
+
+from kbtui.library import Library
+from kbtui.workspace import load_settings
+
+
+@pytest.fixture
+def built(workspace_root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Builder]:
+    # Without a model an engine is up in a moment; the model has a test of its own.
+    monkeypatch.setenv("KBTUI_MODEL", "off")
+    builder = Builder(workspace_root)
+    fill(builder)
+    yield builder
+    end_engine(builder)
+
+
+@pytest.fixture
+def library(built: Builder) -> Iterator[Library]:
+    opened = Library(built.workspace, load_settings())
+    yield opened
+    opened.close()

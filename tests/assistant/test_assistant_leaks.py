@@ -1,0 +1,138 @@
+"""To an assistant, hidden and disabled subjects do not exist: compared with a workspace without them."""
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support import Builder, asked, said
+
+from kbtui.assistant.calls import answer
+from kbtui.assistant.definitions import offered
+from kbtui.errors import EngineUnavailable
+from kbtui.index import Index
+from kbtui.knowledge import load_knowledge
+from kbtui.library import Library
+from kbtui.workspace import Settings
+
+WORDS = ["aardvark", "badger", "cormorant", "dormouse", "ermine"]
+texts = st.lists(st.sampled_from(WORDS), min_size=1, max_size=12).map(" ".join)
+names = st.sampled_from(["one", "two", "deep/three", "deep/four", "five"])
+visible = st.dictionaries(names, texts, min_size=1, max_size=5)
+unseen = st.dictionaries(
+    st.sampled_from([".six", "deep/.seven", ".folder/eight", "out/nine", "out/ten", "secret"]),
+    texts,
+    min_size=1,
+    max_size=6,
+)
+switched_off = st.dictionaries(names, texts, max_size=2)
+
+CALLS: list[tuple[str, dict[str, Any]]] = [
+    *[("learn", {"topic": topic}) for topic in ("notes", "Notes", "off", "empty", "nonsense")],
+    *[
+        ("learn", {"topic": "notes", "subjects": pattern})
+        for pattern in ("*", "**", "out/*", "out/nine", "secret", "s*", ".*", ".folder/*", "none")
+    ],
+    ("learn", {"topic": "notes", "subjects": ["**", "out/ten", "secret"]}),
+    *[("knowledge_search", {"query": query}) for query in (*WORDS, " ".join(WORDS))],
+    ("knowledge_search", {"query": '"aardvark badger" -ermine', "in": "subjects"}),
+    ("knowledge_search", {"query": "dormouse", "topics": ["notes"], "limit": 2}),
+    ("knowledge_search", {"query": "dormouse", "topics": ["off"]}),
+    ("knowledge_search", {"query": "dormouse", "topics": ["empty"]}),
+    ("knowledge_search", {"query": "ermine", "types": ["note"]}),
+    ("conversation_grep", {"pattern": "ermine"}),
+    ("conversation_list", {}),
+]
+
+
+@contextmanager
+def workspace(seen: dict[str, str], rest: dict[str, str], off: dict[str, str]) -> Iterator[Builder]:
+    with tempfile.TemporaryDirectory(prefix="kb-") as base:
+        builder = Builder(Path(base) / "ws")
+        builder.topics(
+            notes={"title": "Notes", "disabled": ["out/**", "secret"], "learned": ["five"]},
+            empty={"title": "Nothing seen", "disabled": ["out/**"]},
+            off={"title": "Off", "enable": False},
+        )
+        files = {
+            **{f"notes/{slug}.md": text for slug, text in {**seen, **rest}.items()},
+            **{f"empty/{slug}.md": text for slug, text in rest.items() if slug != "secret"},
+            **{f"off/{slug}.md": text for slug, text in off.items()},
+        }
+        for path, text in files.items():
+            file = builder.subject(path, f"# {path.split('/')[-1]}\n\n{text}\n")
+            os.utime(file, (1_700_000_000, 1_700_000_000))
+        folder = builder.conversation(
+            1, [[asked("An ermine?"), said("And a badger.")]], title="Talk"
+        )
+        for file in folder.iterdir():
+            os.utime(file, (1_700_000_000, 1_700_000_000))
+        yield builder
+
+
+def answers(builder: Builder) -> dict[str, Any]:
+    """Everything that an assistant can be told here."""
+    index = Index(builder.workspace, Settings())
+    index.refresh()
+    index.close()
+    library = Library(builder.workspace, Settings(model="off"))
+    try:
+        found: dict[str, Any] = {
+            f"{name} {arguments}": answer(name, arguments, library, format=form)
+            for name, arguments in CALLS
+            for form in (("xml", "json") if name == "knowledge_search" else ("xml",))
+        }
+    finally:
+        library.close()
+    found["offered"] = [
+        (tool.name, tool.description) for tool in offered(load_knowledge(builder.workspace))
+    ]
+    return found
+
+
+@pytest.fixture(autouse=True)
+def no_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The index is made here, at once; an engine would only keep it so."""
+
+    def unavailable(self: Library, *, start: bool = True) -> None:
+        raise EngineUnavailable("none in this test")
+
+    monkeypatch.setattr(Library, "engine", unavailable)
+
+
+@settings(max_examples=12, deadline=None)
+@given(seen=visible, rest=unseen, off=switched_off)
+def test_every_answer_is_that_of_a_workspace_without_them(
+    seen: dict[str, str], rest: dict[str, str], off: dict[str, str]
+) -> None:
+    with workspace(seen, rest, off) as whole, workspace(seen, {}, {}) as without:
+        assert answers(whole) == answers(without)
+
+
+def test_the_comparison_can_fail() -> None:
+    with (
+        workspace({"one": "aardvark"}, {}, {}) as first,
+        workspace({"one": "aardvark", "two": "aardvark"}, {}, {}) as second,
+    ):
+        found, other = answers(first), answers(second)
+        differing = {name.partition(" ")[0] for name in found if found[name] != other[name]}
+        assert differing == {"learn", "knowledge_search"}
+
+
+def test_a_subject_disabled_since_the_index_was_made_is_not_served_or_counted() -> None:
+    with workspace({"one": "aardvark", "two": "aardvark badger"}, {}, {}) as builder:
+        answers(builder)
+        text = (builder.root / ".jp/kb.toml").read_text()
+        (builder.root / ".jp/kb.toml").write_text(text.replace('"secret"', '"secret", "two"'))
+        library = Library(builder.workspace, Settings(model="off"))
+        reply = answer("knowledge_search", {"query": "aardvark", "in": "subjects"}, library)
+        library.close()
+        assert "notes/one" in reply.text
+        assert "two" not in reply.text
+        assert "badger" not in reply.text
+        assert "omitted" not in reply.text
