@@ -44,9 +44,9 @@ _FORMATS: tuple[tuple[str, str], ...] = (
     ("JSON web token", r"\beyJ[\w-]{10,2000}\.eyJ[\w-]{10,4000}\.[\w-]{10,2000}"),
 )
 _FORMAT = re.compile("|".join(f"(?P<f{n}>{pattern})" for n, (_, pattern) in enumerate(_FORMATS)))
-# What each of them begins with, looked for first: most texts have none.
+# What they begin with: looking for these alone is fifteen times as fast.
 _MARKERS = re.compile(
-    r"-----BEGIN |AKIA|ASIA|gh[pousr]_|github_pat_|gl[a-z]{2,4}-|xox|hooks\.slack|[rs]k[-_]|AIza"
+    r"-----BEGIN |AKIA|ASIA|gh[pousr]_|github_pat_|gl[a-z]{2,4}-|xox|https://hooks\.slack|[rs]k[-_]|AIza"
     r"|npm_|pypi-|hf_|SG\.|eyJ"
 )
 # scheme://user:password@host
@@ -63,7 +63,7 @@ _ASSIGNED = re.compile(
     r"(?P<head>(?:passwor[dt]|passwd|passphrase|secret|token|credentials?"
     r"|(?:api|access|private|auth|account|signing|encryption)[_.-]?key)"
     r"(?:[_.-]?(?:key|id|value|access[_.-]?key))?"
-    r"[\"']?\s{0,4}(?::=|=>|[:=])\s{0,4}[\"'`]?)"
+    r"[\"']?\s{0,4}(?::=|=>|:(?!:)|=(?!=))\s{0,4}[\"'`]?)"
     r"(?P<value>(?:[^\s\"'`,;<>{}()\[\]:]|:(?=\w)){8,500})",
     re.IGNORECASE,
 )
@@ -85,16 +85,21 @@ def masks(settings: Settings, face: Literal["mcp", "jp"]) -> bool:
 
 def mask(text: str) -> str:
     """The text with each secret replaced by `[masked: what it is]`."""
-    if _MARKERS.search(text):
-        text = _FORMAT.sub(_named, text)
+    text = _without_keys(text)
     text = _BEARER.sub(_replaced("credentials"), text)
     text = _URL.sub(_replaced("password"), text)
     return _ASSIGNED.sub(_assigned, text)
 
 
-def _named(match: re.Match[str]) -> str:
-    number = int((match.lastgroup or "f0")[1:])
-    return f"[masked: {_FORMATS[number][0]}]"
+def _without_keys(text: str) -> str:
+    parts, at = [], 0
+    for marker in _MARKERS.finditer(text):
+        match = _FORMAT.match(text, marker.start()) if marker.start() >= at else None
+        if match is not None:
+            what = _FORMATS[int((match.lastgroup or "f0")[1:])][0]
+            parts += [text[at : match.start()], f"[masked: {what}]"]
+            at = match.end()
+    return "".join([*parts, text[at:]]) if parts else text
 
 
 def _replaced(what: str) -> Callable[[re.Match[str]], str]:
@@ -107,6 +112,8 @@ def _assigned(match: re.Match[str]) -> str:
 
 def looks_random(value: str) -> bool:
     """Whether a value is more like a key than like a word, a name, a path or a placeholder."""
+    # References and negations of code.
+    value = value.lstrip("&*!")
     if value.startswith(("$", "%", "/", "./", "~", "http", "env.", "os.", "process.")):
         return False
     kinds = sum(bool(re.search(kind, value)) for kind in ("[a-z]", "[A-Z]", "[0-9]", r"[^\w]"))
