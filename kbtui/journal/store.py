@@ -1,0 +1,96 @@
+"""Small SQLite files under the data directory: opened for one piece of work, closed after it.
+
+A connection that is never kept needs no thinking about threads, forks or a file
+that somebody deleted; opening one takes a fraction of a millisecond.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING
+
+from kbtui.errors import WorkspaceError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+VERSION = 1
+"""Raise it with the tables; they are made where they are missing, so one may be added."""
+BUSY_SECONDS = 5.0
+"""How long a write waits for another process's write."""
+
+
+class Store:
+    """One file with its tables. `sync` false never waits for the disk (for what may be lost)."""
+
+    def __init__(self, path: Path, tables: str, *, sync: bool) -> None:
+        self.path = path
+        self._tables, self._sync = tables, sync
+
+    @contextmanager
+    def writing(self, wait: float = BUSY_SECONDS) -> Iterator[sqlite3.Connection]:
+        """A transaction that lasts when the block ends well; the file is made when missing.
+
+        `wait`: seconds to wait for other writers. Raises `sqlite3.Error` or `OSError`.
+        """
+        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with closing(self._connect(wait)) as db:
+            db.execute("BEGIN IMMEDIATE")
+            try:
+                yield db
+            except BaseException:
+                db.execute("ROLLBACK")
+                raise
+            db.execute("COMMIT")
+
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection | None]:
+        """A connection to read from; None where there is no file yet. Raises `sqlite3.Error`."""
+        if not self.path.exists():
+            yield None
+            return
+        with closing(self._connect(BUSY_SECONDS)) as db:
+            yield db
+
+    def _connect(self, wait: float) -> sqlite3.Connection:
+        db = sqlite3.connect(self.path, timeout=wait, isolation_level=None)
+        try:
+            db.execute(f"PRAGMA synchronous={'NORMAL' if self._sync else 'OFF'}")
+            if db.execute("PRAGMA user_version").fetchone()[0] < VERSION:
+                self._make(db)
+        except BaseException:
+            db.close()
+            raise
+        return db
+
+    def _make(self, db: sqlite3.Connection) -> None:
+        self.path.chmod(0o600)
+        db.execute("PRAGMA journal_mode=WAL")
+        db.execute("BEGIN IMMEDIATE")
+        for statement in self._tables.split(";"):
+            db.execute(statement)
+        db.execute(f"PRAGMA user_version={VERSION}")
+        db.execute("COMMIT")
+
+    def files(self) -> list[Path]:
+        """The file and what SQLite keeps beside it."""
+        return [self.path, *(self.path.with_name(self.path.name + end) for end in ("-wal", "-shm"))]
+
+
+@contextmanager
+def explained(path: Path, hint: str) -> Iterator[None]:
+    """Turn what SQLite and the system say into a `WorkspaceError` that names the file."""
+    try:
+        yield
+    except (sqlite3.Error, OSError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise WorkspaceError(
+            f"the journal cannot be used: {reason}", where=str(path), hint=hint
+        ) from error
+
+
+def text(value: str) -> str:
+    """Text that SQLite takes: without lone surrogates, which file names and JSON can hold."""
+    return value if value.isascii() else value.encode("utf-8", "replace").decode("utf-8")

@@ -1,0 +1,114 @@
+"""Which network addresses a crawl may connect to: public ones, and hosts that the user allowed.
+
+Checked where an address is configured, where a name is resolved, and at every
+redirect (PLATFORM, "SSRF guard").
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from kbtui.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+# What `is_global` of some Python versions lets through (IANA special-purpose registries).
+_REFUSED_4 = [
+    ipaddress.IPv4Network(text)
+    for text in ("0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "192.88.99.0/24", "198.18.0.0/15",
+                 "224.0.0.0/4", "240.0.0.0/4")
+]  # fmt: skip
+_REFUSED_6 = [
+    ipaddress.IPv6Network(text)
+    for text in ("64:ff9b:1::/48", "100::/64", "2001::/23", "2001:db8::/32", "3fff::/20", "5f00::/16",
+                 "fc00::/7", "fe80::/10", "fec0::/10", "ff00::/8")
+]  # fmt: skip
+# Ranges that carry an IPv4 address, and where in the sixteen bytes it stands.
+_CARRIERS = [
+    (ipaddress.IPv6Network("::ffff:0:0/96"), 12),
+    (ipaddress.IPv6Network("::ffff:0:0:0/96"), 12),
+    (ipaddress.IPv6Network("::/96"), 12),
+    (ipaddress.IPv6Network("64:ff9b::/96"), 12),
+    (ipaddress.IPv6Network("2002::/16"), 2),
+]
+_LOCAL_NAMES = ("localhost", "local", "internal", "intranet", "lan", "home", "corp", "home.arpa")
+
+
+def is_public(address: Address) -> bool:
+    """Whether an address lies in the public internet; IPv6 forms of IPv4 count as what they carry."""
+    if isinstance(address, ipaddress.IPv4Address):
+        return address.is_global and not any(address in network for network in _REFUSED_4)
+    for network, at in _CARRIERS:
+        if address in network:
+            return is_public(ipaddress.IPv4Address(address.packed[at : at + 4]))
+    return address.is_global and not any(address in network for network in _REFUSED_6)
+
+
+def literal(host: str) -> Address | None:
+    """The address that a host is written as, in any form that a resolver takes (`127.1`); else None."""
+    host = host.strip("[]").partition("%")[0]
+    try:
+        return ipaddress.ip_address(host)
+    except ValueError:
+        pass
+    if not host[:1].isdigit():
+        return None
+    try:
+        return ipaddress.IPv4Address(socket.inet_aton(host))
+    except OSError:
+        return None
+
+
+def plain(host: str) -> str:
+    """A host for comparing: without case and final dot."""
+    return host.casefold().strip("[]").rstrip(".")
+
+
+def allowed(host: str, hosts: Collection[str]) -> bool:
+    """Whether the user named this very host as one that may be private."""
+    return plain(host) in {plain(name) for name in hosts}
+
+
+def check_url(url: str, allow_hosts: Collection[str]) -> None:
+    """Raise `ConfigError` for an address that is not HTTP(S), or that names a private place.
+
+    Only looks at what is written: names are checked again when they are resolved.
+    """
+    try:
+        parts = urlsplit(url)
+        host, _ = parts.hostname, parts.port
+    except ValueError as error:
+        raise ConfigError(f"is not an address: {error}", where=url) from error
+    if parts.scheme not in ("http", "https") or not host:
+        raise ConfigError("is not an http or https address", where=url)
+    if parts.username is not None or parts.password is not None:
+        raise ConfigError("carries a name or password", where=url, hint="leave them out")
+    check_host(host, allow_hosts)
+
+
+def check_host(host: str, allow_hosts: Collection[str]) -> None:
+    """Raise `ConfigError` for a host that is written as a private or loopback place."""
+    if allowed(host, allow_hosts):
+        return
+    address, name = literal(host), plain(host)
+    if address is not None:
+        private = not is_public(address)
+    else:
+        private = any(name == local or name.endswith(f".{local}") for local in _LOCAL_NAMES)
+    if private:
+        raise forbidden(host)
+
+
+def forbidden(host: str, address: str | None = None) -> ConfigError:
+    """The error for a host in a private or loopback network."""
+    leads = f" leads to {address}, which" if address else ""
+    return ConfigError(
+        f"the host {host}{leads} is in a private or loopback network",
+        hint=f"if that is meant, allow it: allow_hosts = [{plain(host)!r}]",
+    )

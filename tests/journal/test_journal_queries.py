@@ -1,0 +1,144 @@
+"""The query log: never in the way, complete, swept, and gone when erased."""
+
+import sqlite3
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kbtui.errors import WorkspaceError
+from kbtui.journal import Journal
+from kbtui.journal.queries import QueryLog
+from kbtui.workspace import open_root
+
+DAY = 86_400.0
+
+
+@pytest.fixture
+def journal(workspace_root: Path) -> Journal:
+    return Journal(open_root(workspace_root))
+
+
+def test_a_search_is_counted_with_what_it_found(journal: Journal) -> None:
+    journal.log_search("retry  Policy", "hybrid", 3, "cli", "me", 12.5)
+    journal.log_search("retry policy", "lexical", 4, "dashboard")
+    journal.log_search("unknown thing", "hybrid", 0, "mcp")
+    found = journal.insights()
+    assert found.total == 3
+    assert [(one.query, one.times, one.results) for one in found.top] == [
+        ("retry policy", 2, 4),
+        ("unknown thing", 1, 0),
+    ]
+    assert [one.query for one in found.gaps] == ["unknown thing"]
+    assert found.by_origin == {"cli": 1, "dashboard": 1, "mcp": 1}
+    assert list(found.by_day.values())[-1] == 3
+    assert len(found.by_day) == 30
+
+
+def test_a_gap_closes_when_the_same_query_finds_something(journal: Journal) -> None:
+    journal.log_search("deploy", "hybrid", 0, "cli")
+    assert [one.query for one in journal.insights().gaps] == ["deploy"]
+    time.sleep(0.01)
+    journal.log_search("Deploy", "hybrid", 2, "cli")
+    assert journal.insights().gaps == []
+
+
+def test_an_empty_journal_has_empty_insights_and_makes_no_file(journal: Journal) -> None:
+    found = journal.insights(7)
+    assert (found.total, found.top, found.gaps) == (0, [], [])
+    assert list(found.by_day.values()) == [0] * 7
+    assert journal.erase() == 0
+    assert journal.sweep(90) == 0
+    assert not journal.directory.exists()
+
+
+def test_what_is_old_is_swept_and_what_a_wrong_clock_wrote(tmp_path: Path) -> None:
+    log = QueryLog(tmp_path / "queries.sqlite")
+    now = time.time()
+    for age in (0.0, 89.0, 91.0, -200.0):
+        log.add(f"{age} days old", "hybrid", 1, "cli", None, None, at=now - age * DAY)
+    assert log.sweep(90, now) == 2
+    left = {one.query for one in log.read(100, 10, now).top}
+    assert left == {"0.0 days old", "89.0 days old"}
+
+
+def test_erasing_leaves_no_byte_of_a_query(journal: Journal) -> None:
+    for number in range(200):
+        journal.log_search(f"tell-nobody-{number}", "hybrid", 0, "cli")
+    assert journal.erase() == 200
+    left = b"".join(path.read_bytes() for path in journal.directory.iterdir())
+    assert b"tell-nobody" not in left
+    assert journal.insights().total == 0
+
+
+def test_a_damaged_file_stops_no_search_and_can_be_erased(journal: Journal) -> None:
+    journal.directory.mkdir(parents=True)
+    journal.queries.path.write_bytes(b"not a database, " * 500)
+    journal.log_search("retry", "hybrid", 1, "cli")
+    with pytest.raises(WorkspaceError, match="insights erase"):
+        journal.insights()
+    journal.erase()
+    journal.log_search("retry", "hybrid", 1, "cli")
+    assert journal.insights().total == 1
+
+
+def test_a_place_that_cannot_be_written_stops_no_search(journal: Journal, home: Path) -> None:
+    (home / "data" / "kbtui").write_text("a file where the directory should be")
+    journal.log_search("retry", "hybrid", 1, "cli")
+    assert journal.sweep(90) == 0
+
+
+def test_an_unknown_origin_is_dropped_not_stored(journal: Journal) -> None:
+    journal.log_search("retry", "hybrid", 1, "elsewhere")
+    journal.log_search("retry", "hybrid", 1, "sdk")
+    assert journal.insights().by_origin == {"sdk": 1}
+
+
+def test_a_search_does_not_wait_for_a_writer_that_holds_the_file(journal: Journal) -> None:
+    journal.log_search("first", "hybrid", 1, "cli")
+    other = sqlite3.connect(journal.queries.path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    logging = threading.Thread(target=journal.log_search, args=("second", "hybrid", 1, "cli"))
+    logging.start()
+    logging.join(5.0)
+    assert not logging.is_alive(), "logging waited for the other writer"
+    other.execute("COMMIT")
+    other.close()
+    assert [one.query for one in journal.insights().top] == ["first"]
+
+
+def test_many_at_once_lose_nothing_that_had_room(journal: Journal) -> None:
+    def log() -> None:
+        for _ in range(25):
+            journal.log_search("together", "hybrid", 1, "sdk")
+
+    threads = [threading.Thread(target=log) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert 0 < journal.insights().total <= 100
+    check = sqlite3.connect(journal.queries.path)
+    assert check.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    check.close()
+
+
+def test_nobody_else_may_read_it(journal: Journal) -> None:
+    journal.log_search("private", "hybrid", 1, "cli")
+    assert journal.directory.stat().st_mode & 0o777 == 0o700
+    assert journal.queries.path.stat().st_mode & 0o777 == 0o600
+
+
+@settings(max_examples=50, deadline=None)
+@given(query=st.text(st.characters(), max_size=1200), count=st.integers(0, 10**25))
+def test_any_query_is_taken_or_dropped_but_never_raises(
+    tmp_path_factory: pytest.TempPathFactory, query: str, count: int
+) -> None:
+    log = QueryLog(tmp_path_factory.mktemp("log") / "queries.sqlite")
+    log.add(query, "hybrid", count, "cli", query, 1.0)
+    found = log.read(30, 10)
+    assert found.total == (1 if count < 2**63 else 0)
+    assert all(len(one.query) <= 1000 for one in found.top)
