@@ -267,6 +267,7 @@ _NARROWING = {
     "since",
     "until",
     "exclude",
+    "entries",
 }
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
-VERSION = 5
+VERSION = 6
 """Part of the generation's fingerprint: change it with the tables."""
 
 _TABLES = """
@@ -35,7 +35,8 @@ CREATE TABLE gone (entry_id TEXT PRIMARY KEY, seq INTEGER NOT NULL) WITHOUT ROWI
 CREATE TABLE chunks (
   number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, entry_id TEXT NOT NULL,
   ordinal INTEGER NOT NULL, text TEXT NOT NULL, first_line INTEGER, last_line INTEGER,
-  turn INTEGER, role TEXT, tool TEXT, timestamp REAL, embed INTEGER NOT NULL, hash BLOB
+  turn INTEGER, role TEXT, tool TEXT, timestamp REAL, embed INTEGER NOT NULL, hash BLOB,
+  call INTEGER, args TEXT
 );
 CREATE INDEX chunks_entry ON chunks (entry_id, ordinal);
 CREATE TABLE citations (
@@ -52,7 +53,8 @@ _ENTRY = (
     "created, changed, size, hidden, archived, error, stat"
 )
 _CHUNK = (
-    "number, id, ordinal, text, first_line, last_line, turn, role, tool, timestamp, embed, hash"
+    "number, id, ordinal, text, first_line, last_line, turn, role, tool, timestamp, embed, hash, "
+    "call, args"
 )
 
 
@@ -137,13 +139,14 @@ class Catalog:
             row = (
                 entry.id, chunk.ordinal, _text(chunk.text), first, last, chunk.turn, chunk.role,
                 _text(chunk.tool), chunk.timestamp, chunk.embed,
-                chunk.vector_hash,
+                chunk.vector_hash, chunk.call, json.dumps(chunk.args) if chunk.args else None,
             )  # fmt: skip
             if number := old.get(chunk.id):
                 chunk.number = number
                 self._db.execute(
                     "UPDATE chunks SET entry_id = ?, ordinal = ?, text = ?, first_line = ?, last_line = ?, "
-                    "turn = ?, role = ?, tool = ?, timestamp = ?, embed = ?, hash = ? WHERE number = ?",
+                    "turn = ?, role = ?, tool = ?, timestamp = ?, embed = ?, hash = ?, call = ?, args = ? "
+                    "WHERE number = ?",
                     (*row, number),
                 )
             else:
@@ -151,7 +154,7 @@ class Catalog:
         for chunk, row in new:
             cursor = self._db.execute(
                 "INSERT INTO chunks (id, entry_id, ordinal, text, first_line, last_line, turn, role, tool, "
-                "timestamp, embed, hash) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                "timestamp, embed, hash, call, args) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (chunk.id, *row),
             )
             chunk.number = int(cursor.lastrowid or 0)
@@ -287,18 +290,20 @@ def _entry(row: tuple[Any, ...]) -> Entry:
 
 
 def _chunk(row: tuple[Any, ...]) -> Chunk:
-    number, id_, ordinal, text, first, last, turn, role, tool, timestamp, embed, mark = row[:12]
-    lines = (first, last) if first is not None else None
+    (number, id_, ordinal, text, first, last, turn, role, tool, timestamp, embed, mark, call,
+     args) = row[:14]  # fmt: skip
     return Chunk(
-        id_,
-        text,
-        ordinal,
-        lines,
-        turn,
-        role,
-        tool,
-        timestamp,
-        bool(embed),
-        number,
-        mark,  # type: ignore[arg-type]
+        id=id_,
+        text=text,
+        ordinal=ordinal,
+        lines=(first, last) if first is not None else None,
+        turn=turn,
+        role=role,
+        tool=tool,
+        timestamp=timestamp,
+        embed=bool(embed),
+        number=number,
+        vector_hash=mark,
+        call=call,
+        args=json.loads(args) if args else None,
     )

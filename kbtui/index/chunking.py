@@ -24,11 +24,12 @@ if TYPE_CHECKING:
 
     from kbtui.conversations.records import Conversation, Event
 
-VERSION = 4
+VERSION = 5
 """Part of the generation's fingerprint: change it when the same text is cut differently."""
 
 LEAST, MOST = 350, 900
 TOOL_MOST = 2400
+ARGUMENT_MOST, ARGUMENTS_MOST = 200, 20
 
 _HEADING = re.compile(r"#{1,6}\s")
 _FENCE = re.compile(r"\s*(```+|~~~+)")
@@ -234,6 +235,11 @@ def _spoken(conversation: Conversation, embed_tool_results: bool) -> Iterator[Ch
             if role in {"tool-call", "tool-result"} and not embed_tool_results:
                 most = TOOL_MOST
             when = event.timestamp.timestamp() if event.timestamp else None
+            call, args = event.call, None
+            if role in {"tool-call", "tool-result"}:
+                request = event if role == "tool-call" else event.request
+                call = event.call or (request.call if request else None)
+                args = short_arguments(request)
             for piece in pieces(text, most):
                 yield Chunk(
                     "",
@@ -244,6 +250,8 @@ def _spoken(conversation: Conversation, embed_tool_results: bool) -> Iterator[Ch
                     tool=tool,
                     timestamp=when,
                     embed=embed,
+                    call=call,
+                    args=args,
                 )
 
 
@@ -256,6 +264,18 @@ _ROLES = {
     "tool_call_response": "tool-result",
     "inquiry_request": "inquiry",
 }
+
+
+def short_arguments(request: Event | None) -> dict[str, str] | None:
+    """The arguments of a call that can be asked for (`arg:path=…`): short ones, as text."""
+    found = {}
+    for key, value in ((request.arguments or {}) if request else {}).items():
+        text = value if isinstance(value, str) else _json(value)
+        if len(text) <= ARGUMENT_MOST and len(key) <= ARGUMENT_MOST:
+            found[key] = text
+        if len(found) == ARGUMENTS_MOST:
+            break
+    return found or None
 
 
 def call_text(event: Event) -> str:

@@ -14,7 +14,7 @@ from zlib import crc32
 import tantivy
 
 from kbtui.errors import IndexUnavailable
-from kbtui.index.words import code_words
+from kbtui.index.words import LONGEST, STEPS, code_words, plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -22,18 +22,25 @@ if TYPE_CHECKING:
 
     from kbtui.index.records import Chunk, Entry
 
-VERSION = 5
+VERSION = 6
 """Part of the generation's fingerprint: change it with the schema or the analyzers."""
 
 CONTEXT_CHARACTERS = 600
 """How much of its neighbours, on each side, is indexed with a chunk (stack, section 7)."""
 
+ARGUMENT_TERMS = 60
+"""So many ways an argument can be asked for, at most."""
+
 _WATERMARK = "\0watermark"
 _STEMMED, _CODE = "kb_stemmed", "kb_code"
 
 
-def schema() -> Any:
-    """The fields of a chunk's document; texts are in the catalog, not stored here."""
+def schema(language: str = "") -> Any:
+    """The fields of a chunk's document; texts are in the catalog, not stored here.
+
+    Prose is stemmed for the first language of the setting; for each further one
+    there is a field of its own (`other_fields`).
+    """
     builder = tantivy.SchemaBuilder()
     builder.add_unsigned_field("chunk", fast=True)
     # Which chunks are of one entry, without reading the catalog for each.
@@ -43,15 +50,27 @@ def schema() -> Any:
     builder.add_text_field("context", tokenizer_name=_STEMMED, index_option="freq")
     builder.add_text_field("title", tokenizer_name=_STEMMED, index_option="position")
     builder.add_text_field("code", tokenizer_name=_CODE, index_option="freq")
-    for name in ("kind", "topic", "type", "role", "tool", "archived"):
+    for name in other_fields(language):
+        builder.add_text_field(name, tokenizer_name=name, index_option="freq")
+    for name in ("kind", "topic", "type", "role", "tool", "archived", "arg"):
         builder.add_text_field(name, tokenizer_name="raw", index_option="basic")
     builder.add_integer_field("time", indexed=True, fast=True)
     builder.add_unsigned_field("watermark", stored=True)
     return builder.build()
 
 
+def languages(setting: str) -> list[str]:
+    """The languages of the `language` setting, which may name several: "english, german"."""
+    return list(dict.fromkeys(setting.lower().replace(",", " ").split()))
+
+
+def other_fields(setting: str) -> dict[str, str]:
+    """The fields for all languages but the first, with their languages."""
+    return {f"body_{name}": name for name in languages(setting)[1:]}
+
+
 def analyzer(language: str) -> Any:
-    """The analyzer of prose: folded, lower-case, stemmed for `language` ("" for none)."""
+    """The analyzer of prose: folded, lower-case, stemmed for one language ("" for none)."""
     builder = (
         tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.simple())
         .filter(tantivy.Filter.remove_long(80))
@@ -65,7 +84,7 @@ def analyzer(language: str) -> Any:
             raise IndexUnavailable(
                 f"words cannot be stemmed for {language!r}",
                 where="config.toml: language",
-                hint='write a language in English ("english", "german", …) or "" for none',
+                hint='write languages in English ("english", "english, german") or "" for none',
             ) from error
     return builder.build()
 
@@ -80,16 +99,19 @@ def open_index(folder: Path, language: str, *, create: bool = False) -> Any:
         if index is None:
             if not create:
                 raise IndexUnavailable("there is no index yet", where=str(folder))
-            index = tantivy.Index(schema(), path=str(folder))
+            index = tantivy.Index(schema(language), path=str(folder))
     except (ValueError, OSError) as error:
         raise IndexUnavailable(
             f"the keyword index cannot be opened: {error}",
             where=str(folder),
             hint="`kbtui index --rebuild` makes a new one",
         ) from error
-    index.register_tokenizer(_STEMMED, analyzer(language))
-    plain = tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.whitespace())
-    index.register_tokenizer(_CODE, plain.filter(tantivy.Filter.remove_long(200)).build())
+    first = languages(language)[:1]
+    index.register_tokenizer(_STEMMED, analyzer(first[0] if first else ""))
+    for field, name in other_fields(language).items():
+        index.register_tokenizer(field, analyzer(name))
+    spaced = tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.whitespace())
+    index.register_tokenizer(_CODE, spaced.filter(tantivy.Filter.remove_long(LONGEST + 1)).build())
     return index
 
 
@@ -99,6 +121,7 @@ class LexicalWriter:
     def __init__(self, folder: Path, language: str, *, threads: int = 1) -> None:
         self._index = open_index(folder, language, create=True)
         self._schema = self._index.schema
+        self._others = list(other_fields(language))
         try:
             self._writer = self._index.writer(heap_size=64_000_000 * threads, num_threads=threads)
         except ValueError as error:
@@ -119,7 +142,7 @@ class LexicalWriter:
         self.remove(entry.id)
         held = list(chunks)
         for position, chunk in enumerate(held):
-            self._writer.add_document(_document(entry, held, position, chunk))
+            self._writer.add_document(_document(entry, held, position, chunk, self._others))
 
     def remove(self, entry_id: str) -> None:
         """Take an entry out."""
@@ -140,29 +163,49 @@ class LexicalWriter:
         del self._writer
 
 
-def _document(entry: Entry, chunks: list[Chunk], position: int, chunk: Chunk) -> Any:
+def _document(
+    entry: Entry, chunks: list[Chunk], position: int, chunk: Chunk, others: list[str]
+) -> Any:
     document = tantivy.Document()
-    body = _clean(chunk.text)
+    body, title = plain(chunk.text), plain(entry.title)
     document.add_unsigned("chunk", chunk.number)
     document.add_unsigned("owner", crc32(entry.id.encode("utf-8", "surrogatepass")))
     document.add_text("entry", entry.id)
     document.add_text("body", body)
-    document.add_text("title", _clean(entry.title))
+    document.add_text("title", title)
     if context := _context(chunks, position):
-        document.add_text("context", _clean(context))
-    if code := " ".join(code_words(body)):
+        document.add_text("context", plain(context))
+    if code := " ".join((*code_words(body), *code_words(title))):
         document.add_text("code", code)
+    for field in others:
+        document.add_text(field, body)
+        document.add_text(field, title)
     document.add_text("kind", entry.kind)
-    document.add_text("type", entry.type or entry.kind)
+    document.add_text("type", plain(entry.type) or entry.kind)
     document.add_text("archived", "yes" if entry.archived else "no")
     if entry.topic:
-        document.add_text("topic", entry.topic)
+        document.add_text("topic", plain(entry.topic))
     if chunk.role:
         document.add_text("role", chunk.role)
     if chunk.tool:
-        document.add_text("tool", _clean(chunk.tool))
+        document.add_text("tool", plain(chunk.tool))
+    for key, value in (chunk.args or {}).items():
+        for term in argument_terms(plain(key), plain(value)):
+            document.add_text("arg", term)
     document.add_integer("time", int(chunk.timestamp if chunk.timestamp else entry.changed))
     return document
+
+
+def argument_terms(key: str, value: str) -> list[str]:
+    """What `arg:key=…` may say of an argument: all of it, one of its words, an end of a path or
+    a directory that it lies in."""
+    key, value = key.lower(), " ".join(value.lower().split())
+    words = value.split(" ")
+    found = [value, *words]
+    for word in words:
+        steps = [at for at, sign in enumerate(word) if sign == "/" and 0 < at < len(word) - 1]
+        found += [word[at + 1 :] for at in steps[-STEPS:]] + [word[:at] for at in steps[:STEPS]]
+    return [key, *dict.fromkeys(f"{key}={term}" for term in found[:ARGUMENT_TERMS] if term)]
 
 
 def _context(chunks: list[Chunk], position: int) -> str:
@@ -175,8 +218,3 @@ def _context(chunks: list[Chunk], position: int) -> str:
         if neighbour.embed:
             after += "\n" + neighbour.text
     return before[-CONTEXT_CHARACTERS:] + after[:CONTEXT_CHARACTERS]
-
-
-def _clean(text: str) -> str:
-    # tantivy refuses lone surrogates (stack 4.1).
-    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")

@@ -17,7 +17,8 @@ class Chunk:
     `id` is made from the entry, the text and its ordinal among equal texts
     (decisions C), so an edit elsewhere does not change it. `lines` belong to
     subjects, `turn`, `role`, `tool`, `timestamp` (Unix seconds) to
-    conversations. `embed` says whether it gets a vector; `vector_hash` changes
+    conversations; `call` is the number of the tool call in its turn, `args` its
+    short arguments. `embed` says whether it gets a vector; `vector_hash` changes
     whenever that vector or what it is filtered by would.
     """
 
@@ -32,6 +33,8 @@ class Chunk:
     embed: bool = True
     number: int = 0
     vector_hash: bytes | None = None
+    call: int | None = None
+    args: dict[str, str] | None = None
 
 
 @dataclass(slots=True)

@@ -151,6 +151,7 @@ def condition(
     since: float | None = None,
     until: float | None = None,
     exclude: str | None = None,
+    entries: Sequence[str] = (),
 ) -> str:
     """The filter of a question in LanceDB's SQL; every value is quoted."""
     parts = []
@@ -158,7 +159,8 @@ def condition(
         parts.append("hidden = false")
     if not archived:
         parts.append("archived = false")
-    for column, values in (("kind", kinds), ("topic", topics), ("type", types), ("role", roles)):
+    columns = {"kind": kinds, "topic": topics, "type": types, "role": roles, "entry": entries}
+    for column, values in columns.items():
         if values:
             parts.append(f"{column} IN ({', '.join(_quote(value) for value in values)})")
     if since is not None:

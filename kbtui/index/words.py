@@ -1,61 +1,124 @@
 """The words that programmers use: identifiers, paths, versions, and scripts without spaces.
 
 tantivy's tokenizer keeps runs of letters and digits: `camelCase` is one word,
-`C++` is `c`, a Chinese sentence is one long word. This module makes the words
-of a second field, `code`, from a text and, by the same rules, from a query.
+`read_subject` is two, `C++` is `c`, a Chinese sentence is one long word. This
+module makes the words of a second field, `code`, from a text and, by the same
+rules, the forms of a word of a query.
 """
 
-import re
-from collections.abc import Iterator
+from __future__ import annotations
 
-VERSION = 2
+import re
+import unicodedata
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+VERSION = 3
 """Part of the generation's fingerprint: change it when the same text gives other words."""
 
-# Something with a joint inside: a_b, a-b, a.b, a/b, a::b, aB, a1, or C++ / C#.
+# Each begins at the start of a run of letters and never goes back into it, so
+# that a long blob costs no more than a text of its length. Joined: a/b.py, a-b,
+# a::b, 2.8.3; C++ and C#; with a hump or an underscore: aB, ABc, a_b.
 _COMPOUND = re.compile(
-    r"[A-Za-z_][A-Za-z0-9_]*(?:(?:[.\-/]|::)[A-Za-z0-9_]+)+"
-    r"|[A-Za-z0-9]*[a-z0-9][A-Z][A-Za-z0-9]*"
-    r"|[A-Za-z0-9]*_[A-Za-z0-9_]*[A-Za-z0-9]"
-    r"|\b[A-Za-z](?:\+\+|#)"
-    r"|\bv?\d+(?:\.\d+)+[A-Za-z0-9.\-]*"
-    r"|\b[A-Za-z]+[-]?\d+[A-Za-z0-9]*\b"
+    r"(?<![A-Za-z0-9_])(?:"
+    r"[A-Za-z0-9_]++(?:(?:/\.|[.\-/]|::)[A-Za-z0-9_]++)++"
+    r"|[A-Za-z]{1,2}(?:\+\+|#)"
+    r"|(?=[A-Za-z0-9]*+_|[a-z0-9]+[A-Z]|[A-Z][a-z0-9]+[A-Z]|[A-Z]{2,}[a-z])[A-Za-z0-9_]++"
+    r")"
 )
-_PARTS = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+")
+_STEPS = re.compile(r"/\.?|::|\.")
 _JOINTS = re.compile(r"[.\-/_:]+")
+_PARTS = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+")
+_VERSION = re.compile(r"[vV]?(\d+(?:\.\d+)+)")
 _UNSPACED = re.compile(
-    "[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0002ffff]+"
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
+    "\uac00-\ud7af\uf900-\ufaff\U00020000-\U0002ffff]+"
 )
+LONGEST, STEPS = 200, 5
+"""A compound of more characters is no word; so many ends of a path or a dotted name are words."""
+
+
+class Forms(NamedTuple):
+    """What a query's word may stand as in a text: as `wholes`, any of them, and in `parts`."""
+
+    wholes: list[str]
+    parts: list[str]
+    pairs: list[str]
+
+
+def plain(text: str) -> str:
+    """Text as it is indexed and asked for: composed, one form of each letter, no lone surrogates."""
+    if text.isascii():
+        return text
+    return unicodedata.normalize("NFKC", text.encode("utf-8", "replace").decode("utf-8"))
 
 
 def code_words(text: str) -> Iterator[str]:
-    """The words of the `code` field: each compound whole, then its parts; pairs of CJK characters."""
+    """The words of the `code` field: compounds whole and by their humps; pairs of CJK characters."""
     for match in _COMPOUND.finditer(text):
-        whole = match[0].rstrip(".-/")
-        yield whole.lower()
-        if any(joint in whole for joint in "./:-"):
-            for part in _JOINTS.split(whole):
-                if part and part != whole:
-                    yield part.lower()
-        for part in camel_parts(whole):
-            yield part
+        whole = match[0]
+        if len(whole) > LONGEST:
+            continue
+        yield from _wholes(whole)
+        yield from camel_parts(whole)
     if not text.isascii():
         yield from cjk_pairs(text)
 
 
+def forms(word: str) -> Forms:
+    """The forms of a word of a query."""
+    wholes: list[str] = []
+    parts: list[str] = []
+    for match in _COMPOUND.finditer(word[: LONGEST * 2]):
+        whole = match[0].lower()
+        # A path is asked for as it is written; its ends would find others.
+        wholes += [whole, _squeezed(whole)]
+        if version := _VERSION.fullmatch(whole):
+            wholes.append(version[1])
+        parts += camel_parts(match[0])
+    pairs = [] if word.isascii() else list(cjk_pairs(word))
+    return Forms(_once(wholes), _once(parts), _once(pairs))
+
+
+def _wholes(whole: str) -> Iterator[str]:
+    """A compound as written and squeezed; its ends; a version without `v`, and shorter."""
+    lower = whole.lower()
+    yield lower
+    if (joined := _squeezed(lower)) != lower:
+        yield joined
+    if match := _VERSION.fullmatch(lower):
+        numbers = match[1].split(".")
+        for count in range(2, len(numbers) + (lower[0] == "v")):
+            yield ".".join(numbers[:count])
+        return
+    steps = [step.end() for step in _STEPS.finditer(lower)][-STEPS:]
+    for start in steps:
+        end = lower[start:]
+        if _JOINTS.search(end):
+            yield end
+            if (joined := _squeezed(end)) != end:
+                yield joined
+
+
+def _squeezed(word: str) -> str:
+    """`read_subject`, `read-subject` and `readSubject` are one word."""
+    return word.replace("_", "").replace("-", "") or word
+
+
 def camel_parts(word: str) -> list[str]:
-    """The lower-case parts of a camelCase word; [] where there is but one."""
-    parts = [
-        part.lower()
-        for piece in _JOINTS.split(word)
-        for part in _split_camel(piece)
-        if len(part) > 1
+    """The lower-case parts of the camelCase words in a compound; [] where there is none."""
+    if word.islower() or word.isupper():
+        return []
+    return [
+        part.lower() for piece in _JOINTS.split(word) for part in _split(piece) if len(part) > 1
     ]
-    return parts
 
 
-def _split_camel(piece: str) -> list[str]:
+def _split(piece: str) -> list[str]:
     parts = _PARTS.findall(piece)
-    return parts if len(parts) > 1 else []
+    return parts if len(parts) > 1 and not piece.islower() else []
 
 
 def cjk_pairs(text: str) -> Iterator[str]:
@@ -66,3 +129,12 @@ def cjk_pairs(text: str) -> Iterator[str]:
             yield run
         for at in range(len(run) - 1):
             yield run[at : at + 2]
+
+
+def is_unspaced(text: str) -> bool:
+    """Whether a text has characters of scripts written without spaces."""
+    return not text.isascii() and _UNSPACED.search(text) is not None
+
+
+def _once(words: list[str]) -> list[str]:
+    return list(dict.fromkeys(words))

@@ -205,8 +205,6 @@ class Library:
         self, text: str, question: Question, generation: str, wait: float
     ) -> tuple[list[tuple[int, float]] | None, str | None]:
         """The semantic leg, asked of the engine; a reason instead where there is none."""
-        from kbtui.search.fusion import DEPTH
-
         if self._private is not None:
             return None, self.remark
         if question.tools:
@@ -222,13 +220,14 @@ class Library:
             "since": question.since.timestamp() if question.since else None,
             "until": question.until.timestamp() if question.until else None,
             "exclude": exclude,
+            "entries": list(question.entries),
         }
         try:
             found = self._request(
                 "semantic",
                 text=text,
                 narrowing=narrowing,
-                limit=DEPTH,
+                limit=question.depth,
                 per_entry=question.per_entry,
                 generation=generation,
                 wait=wait,

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from kbtui.refs import conversation_ref, subject_ref
 from kbtui.search.freshness import Freshness
-from kbtui.search.fusion import DEPTH, fuse
-from kbtui.search.marks import find_marks
+from kbtui.search.fusion import fuse
+from kbtui.search.marks import Marker
+from kbtui.search.narrowing import narrow
 from kbtui.search.query import parse_query
 from kbtui.search.records import LIMIT_MOST, QUERY_CHARACTERS, Answer, Hit
 
@@ -17,8 +19,7 @@ if TYPE_CHECKING:
 
     from kbtui.index import IndexReader
     from kbtui.index.records import Chunk, Entry
-    from kbtui.search.lexical import Ranked
-    from kbtui.search.query import Query
+    from kbtui.search.lexical import Lexical, Ranked
     from kbtui.search.records import Question
     from kbtui.workspace import Workspace
 
@@ -35,64 +36,103 @@ def answer(
     """Ask both legs, or the one that the mode names, and fuse them.
 
     Without `semantic`, or when it gives a reason instead of a ranking, the
-    answer has keyword hits only and says why in `degraded`.
+    answer has keyword hits only and says why in `degraded`. A query with a
+    mistake is not asked; `mistakes` say where it is wrong.
     """
-    remarks = []
-    text = question.query
-    if len(text) > QUERY_CHARACTERS:
-        text = text[:QUERY_CHARACTERS]
-        remarks.append(f"the query was cut at {QUERY_CHARACTERS} characters")
-    query = parse_query(text)
-    legs: dict[str, Ranked] = {}
-    if question.mode != "lexical" and semantic is not None and query.spoken:
-        ranked, reason = semantic(query.spoken, question, reader.generation)
-        if ranked is not None:
-            legs["semantic"] = ranked
-        elif reason:
-            remarks.insert(0, reason)
-    if question.mode != "semantic" or "semantic" not in legs:
-        from kbtui.search.lexical import lexical_leg
-
-        legs["lexical"] = lexical_leg(reader, query, question, DEPTH)
-    if "semantic" in legs and (query.phrases or query.excluded):
-        # What the grammar demands holds for both legs.
-        legs["semantic"] = _allowed(reader, query, legs["semantic"])
-    scores = fuse({name: [number for number, _ in ranked] for name, ranked in legs.items()})
+    asked = Asked(workspace, reader, question)
     result = Answer(
-        query=text,
+        query=asked.query.text,
         mode=question.mode,
         hits=[],
-        degraded="; ".join(remarks) or None,
         partial=question.partial,
+        mistakes=tuple(asked.mistakes),
     )
-    _fill(result, workspace, reader, question, query, legs, scores)
+    if not asked.mistakes:
+        asked.ask(semantic)
+        _fill(result, workspace, reader, asked)
+    result.degraded = "; ".join(asked.remarks) or None
     return result
 
 
-def _allowed(reader: IndexReader, query: Query, ranked: Ranked) -> Ranked:
-    chunks = reader.chunks([number for number, _ in ranked])
-    kept = []
-    for number, score in ranked:
-        if number not in chunks:
-            continue
-        text = " ".join(chunks[number][0].text.lower().split())
-        if all(" ".join(phrase.lower().split()) in text for phrase in query.phrases) and not any(
-            word.lower() in text for word in query.excluded
-        ):
-            kept.append((number, score))
-    return kept
+class Asked:
+    """A question read against an index, and what the legs ranked."""
+
+    def __init__(self, workspace: Workspace, reader: IndexReader, question: Question) -> None:
+        self.remarks: list[str] = []
+        text = question.query
+        if len(text) > QUERY_CHARACTERS:
+            text = text[:QUERY_CHARACTERS]
+            self.remarks.append(f"the query was cut at {QUERY_CHARACTERS} characters")
+        self.query = parse_query(text, partial=question.partial)
+        self.question, self.narrowing, self.mistakes = narrow(
+            workspace, reader, self.query, question
+        )
+        self.remarks += [str(mistake) for mistake in self.mistakes[:1]]
+        self.remarks += self.query.remarks
+        self._reader = reader
+        self.legs: dict[str, Ranked] = {}
+        self.scores: dict[int, float] = {}
+
+    @cached_property
+    def lexical(self) -> Lexical:
+        """The lexical leg; also what knows which words are highlighted."""
+        from kbtui.search.lexical import Lexical
+
+        return Lexical(self._reader, self.query, self.question, self.narrowing)
+
+    def ask(self, semantic: Semantic | None) -> None:
+        """Fill `legs` and fuse them into `scores`."""
+        question = self.question
+        if question.mode != "lexical" and semantic is not None and self.query.spoken:
+            self._ask_semantic(semantic)
+        if question.mode != "semantic" or "semantic" not in self.legs:
+            self.legs["lexical"] = self.lexical.ranked(question.depth)
+            if not self.query.words and not self.query.phrases:
+                self.remarks.append(
+                    "no words to look for: the newest first"
+                    if self.lexical.sides[0].query is not None
+                    else "nothing to look for: add a word"
+                )
+        self.scores = fuse(
+            {name: [number for number, _ in ranked] for name, ranked in self.legs.items()}
+        )
+
+    def _ask_semantic(self, semantic: Semantic) -> None:
+        question = self.question
+        if question.tools or self.narrowing.args:
+            self.legs["semantic"] = []  # tool calls and results have no vectors
+            return
+        ranked, reason = semantic(self.query.spoken, question, self._reader.generation)
+        if reason:
+            self.remarks.insert(0, reason)
+        if ranked is not None:
+            # What the grammar demands holds for both legs.
+            demands = self.query.phrases or self.query.excluded or self.narrowing.without
+            self.legs["semantic"] = self._allowed(ranked) if demands else ranked
+
+    def _allowed(self, ranked: Ranked) -> Ranked:
+        chunks = self._reader.chunks([number for number, _ in ranked])
+        entries = self._reader.entries({entry_id for _, entry_id in chunks.values()})
+        kept = []
+        for number, score in ranked:
+            chunk, entry_id = chunks.get(number, (None, ""))
+            entry = entries.get(entry_id)
+            if chunk is None or entry is None or not self.narrowing.allows(entry, chunk):
+                continue
+            says = self.lexical.saying(f"{chunk.text}\n{entry.title}")
+            if all(map(says, self.query.phrases)) and not any(map(says, self.query.excluded)):
+                kept.append((number, score))
+        return kept
 
 
 def _fill(
     result: Answer,
     workspace: Workspace,
     reader: IndexReader,
-    question: Question,
-    query: Query,
-    legs: dict[str, Ranked],
-    scores: dict[int, float],
+    asked: Asked,
 ) -> None:
     """Texts from the catalog, each checked against its file; the best `limit` become hits."""
+    question, legs, scores = asked.question, asked.legs, asked.scores
     chunks = reader.chunks(list(scores))
     entries = reader.entries({entry_id for _, entry_id in chunks.values()})
     ranks = {
@@ -105,6 +145,7 @@ def _fill(
     )
     limit = max(1, min(LIMIT_MOST, question.limit))
     freshness = Freshness(workspace, reader)
+    marker = Marker(asked.lexical.words, asked.query.phrases, asked.lexical.language)
     per_entry: dict[str, int] = {}
     for number in order:
         chunk, entry_id = chunks[number]
@@ -116,7 +157,7 @@ def _fill(
                 result.omitted += 1
                 continue
             hit = _hit(entries[entry_id], chunk, scores[number], state)
-            hit.matches = find_marks(query, chunk.text)
+            hit.matches = marker.find(chunk.text)
             hit.legs = {name: ranks.get(name, {}).get(number) for name in ("lexical", "semantic")}
             result.hits.append(hit)
         per_entry[entry_id] = per_entry.get(entry_id, 0) + 1
@@ -130,7 +171,7 @@ def _hit(
     if entry.kind == "subject":
         ref = subject_ref(entry.topic or "", entry.slug or "", lines)
     else:
-        ref = conversation_ref(entry.conversation or 0, chunk.turn)
+        ref = conversation_ref(entry.conversation or 0, chunk.turn, chunk.call)
     return Hit(
         ref=str(ref),
         kind=entry.kind,

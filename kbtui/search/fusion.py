@@ -7,13 +7,12 @@ leg was filled to its depth. Ties go by chunk id, which the caller sorts by.
 
 from collections.abc import Mapping, Sequence
 
+from kbtui.search.records import DEPTH
+
 K = 10
 WEIGHTS = {"lexical": 1.0, "semantic": 0.5}
 """To begin with; the measured choice belongs to `make eval`. The documented baseline is k = 60
 and equal weights."""
-
-DEPTH = 100
-"""What each leg fetches, whatever the limit, so that the order does not depend on it."""
 
 
 def fuse(

@@ -1,179 +1,328 @@
 """The lexical leg: a question as a tantivy query over the fields of a chunk.
 
-Scores are sums over fields, each word's worth its weight: the chunk's body, its
-neighbours, the title, and the `code` field of identifiers (stack, section 7).
+A score is a sum over parts, each a word in a field with its weight: the chunk's
+body, its neighbours (`context`), the title, and identifiers (`code`; stack,
+section 7). The parts are kept, so that an explanation can name them.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import tantivy
 
-from kbtui.index.lexical import analyzer
-from kbtui.index.words import code_words
+from kbtui.index.words import cjk_pairs, code_words, is_unspaced, plain
+from kbtui.search.terms import Language, Word, begun_with, read_words
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     from kbtui.index import IndexReader
+    from kbtui.search.narrowing import Narrowing
     from kbtui.search.query import Query
     from kbtui.search.records import Question
 
 WEIGHTS = {"body": 1.0, "context": 1.0, "title": 0.75}
 CODE_WEIGHT = 1.0
-FUNCTION_WORD_WEIGHT = 0.3
-PREFIX_TERMS = 32
+"""Of a compound as a whole, and of a pair of characters of a script without spaces."""
+PART_WEIGHT = 0.5
+"""Of a word that stands as a part of a camelCase one, on either side."""
+GUESS_WEIGHT = 0.8
+"""Of what a word may have been meant as, or may become."""
 OVERFETCH = 5
 """How many times the limit is looked at before an entry's surplus chunks are left out."""
-
-FUNCTION_WORDS = frozenset(
-    """a about after all also am an and any are as at be because been before being but by can could
-    did do does doing down during each few for from further had has have having he her here hers him
-    his how i if in into is it its itself just me more most my no nor not now of off on once only or
-    other our out over own same she should so some such than that the their them then there these
-    they this those through to too under until up very was we were what when where which while who
-    whom why will with would you your""".split()
-)
-"""Words of English that say little about what a text is about."""
+LOOKED_AT_MOST = 20_000
 
 Ranked = list[tuple[int, float]]
 """Chunk numbers with their scores, best first."""
 
 
-def lexical_leg(reader: IndexReader, query: Query, question: Question, limit: int) -> Ranked:
-    """The best chunks by keywords; ties by chunk number.
+@dataclass(frozen=True)
+class Part:
+    """One term of a query: the word it is for, where it is looked for, and what it weighs."""
 
-    At most `per_entry` chunks of one entry, so that a long one does not fill the leg.
-    """
-    found: list[tuple[int, float]] = []
-    for hidden in (False, True) if question.hidden else (False,):
-        index = reader.lexical(hidden=hidden)
-        searcher = index.searcher()
-        if not searcher.num_docs:
-            continue
-        built = _Builder(index.schema, searcher, reader.language).build(query, question)
-        if built is None:
+    word: str
+    field: str
+    term: str
+    weight: float
+    query: Any
+
+
+class Lexical:
+    """A question, ready to be asked of the lexical index, and of the hidden one when it may be."""
+
+    def __init__(
+        self, reader: IndexReader, query: Query, question: Question, narrowing: Narrowing
+    ) -> None:
+        self._question = question
+        self.language = Language(reader.language)
+        self.sides = [
+            _Side(reader.lexical(hidden=hidden), query, question, narrowing, self.language)
+            for hidden in ((False, True) if question.hidden else (False,))
+        ]
+
+    @property
+    def words(self) -> list[Word]:
+        """The query's words as each index reads them; corrections can differ."""
+        return [word for side in self.sides for word in side.words]
+
+    def saying(self, text: str) -> Callable[[str], bool]:
+        """Whether a phrase or a word, as it is typed, stands in a text, by the rules of the index."""
+        stems, code = self.language.stems(text), set(code_words(plain(text)))
+
+        def says(wanted: str) -> bool:
+            phrase = [stem for stem in self.language.stems(wanted) if not is_unspaced(stem)]
+            pairs = set(cjk_pairs(plain(wanted)))
+            last = len(stems) - len(phrase)
+            return (
+                bool(phrase or pairs)
+                and pairs | set(_marked(wanted)) <= code
+                and any(stems[at : at + len(phrase)] == phrase for at in range(last + 1))
+            )
+
+        return says
+
+    def ranked(self, limit: int, per_entry: int | None = None) -> Ranked:
+        """The best chunks by keywords; ties by chunk number.
+
+        At most `per_entry` chunks of one entry, so that a long one does not fill
+        the leg. A question of filters alone has the newest first.
+        """
+        per_entry = per_entry or self._question.per_entry
+        found = [hit for side in self.sides for hit in side.ranked(limit, per_entry)]
+        return sorted(found, key=lambda hit: (-hit[1], hit[0]))[:limit]
+
+
+class _Side:
+    """One of the two indexes."""
+
+    def __init__(
+        self,
+        index: Any,
+        query: Query,
+        question: Question,
+        narrowing: Narrowing,
+        language: Language,
+    ) -> None:
+        self.searcher = index.searcher()
+        self._schema, self._language = index.schema, language
+        self.words = read_words(query, self.searcher, language, partial=question.partial)
+        self.parts = [part for word in self.words for part in self._word(word)]
+        self.phrases = [(text, self._phrase(text)) for text in query.phrases]
+        self.excluded = [(text, self._phrase(text)) for text in query.excluded]
+        self.limits = list(self._limits(question, narrowing))
+        self.asks = bool(self.parts or self.phrases)
+        self.query = self._whole()
+
+    # asking
+
+    def ranked(self, limit: int, per_entry: int) -> Ranked:
+        """The best `limit` of this index."""
+        if self.query is None or not self.searcher.num_docs:
             return []
-        hits = searcher.search(built, limit=limit * OVERFETCH, count=False).hits
+        looked_at = limit * OVERFETCH
+        while True:
+            rows = self.rows(looked_at)
+            seen: Counter[object] = Counter()
+            kept = []
+            for number, score, owner in rows:
+                seen[owner] += 1
+                if seen[owner] <= per_entry:
+                    kept.append((number, score))
+            # One long entry may have filled all that was looked at.
+            if len(kept) >= limit or len(rows) < looked_at or looked_at >= LOOKED_AT_MOST:
+                return kept[:limit]
+            looked_at *= 4
+
+    def rows(self, limit: int) -> list[tuple[int, float, object]]:
+        """Chunk number, score and owner of the first `limit`, best first."""
+        if self.query is None:
+            return []
+        order = {} if self.asks else {"order_by_field": "time"}
+        hits = self.searcher.search(self.query, limit=limit, count=False, **order).hits
         addresses = [address for _, address in hits]
-        numbers = searcher.fast_field_values("chunk", addresses)
-        owners = searcher.fast_field_values("owner", addresses)
+        numbers = self.searcher.fast_field_values("chunk", addresses)
+        owners = self.searcher.fast_field_values("owner", addresses)
         rows = [
-            (int(number or 0), float(score), owner)
+            (int(number), float(score), owner)
             for number, owner, (score, _) in zip(numbers, owners, hits, strict=True)
+            if number is not None
         ]
-        seen: Counter[object] = Counter()
-        for number, score, owner in sorted(rows, key=lambda row: (-row[1], row[0])):
-            seen[owner] += 1
-            if seen[owner] <= question.per_entry:
-                found.append((number, score))
-    return sorted(found, key=lambda hit: (-hit[1], hit[0]))[:limit]
+        return sorted(rows, key=lambda row: (-row[1], row[0]))
 
+    # building
 
-class _Builder:
-    """Makes tantivy queries for one index."""
-
-    def __init__(self, schema: Any, searcher: Any, language: str) -> None:
-        self._schema, self._searcher = schema, searcher
-        self._analyzer = analyzer(language)
-
-    def build(self, query: Query, question: Question) -> Any:
+    def _whole(self) -> Any:
         """The whole query, None when nothing is asked for."""
-        clauses: list[tuple[Any, Any]] = []
-        last = len(query.words) - 1
-        for position, word in enumerate(query.words):
-            prefix = question.partial and query.open and position == last
-            clauses += [(tantivy.Occur.Should, part) for part in self._word(word, prefix=prefix)]
-        for phrase in query.phrases:
-            clauses.append((tantivy.Occur.Must, self._phrase(phrase)))
-        if not clauses:
+        wanted = [(tantivy.Occur.Should, part.query) for part in self.parts]
+        wanted += [(tantivy.Occur.Must, phrase) for _, phrase in self.phrases]
+        limits = [(tantivy.Occur.MustNot, phrase) for _, phrase in self.excluded]
+        limits += [(occur, part) for _, occur, part in self.limits]
+        narrowed = any(name != "archived" for name, _, _ in self.limits)
+        if not wanted and not narrowed:
             return None
-        wanted = tantivy.Query.boolean_query(clauses)
-        limits = [(tantivy.Occur.MustNot, self._phrase(text)) for text in query.excluded]
-        limits += [(tantivy.Occur.Must, part) for part in self._filters(question)]
+        asked = tantivy.Query.boolean_query(wanted) if wanted else tantivy.Query.all_query()
+        if not wanted:
+            # The mark of the last commit is no chunk.
+            limits.append((tantivy.Occur.Must, self._any("archived", ("yes", "no"))))
         if not limits:
-            return wanted
-        return tantivy.Query.boolean_query([(tantivy.Occur.Must, wanted), *limits])
+            return asked
+        return tantivy.Query.boolean_query([(tantivy.Occur.Must, asked), *limits])
 
-    def _term(self, field: str, term: str, weight: float, option: str = "freq") -> Any:
-        found = tantivy.Query.term_query(self._schema, field, term, option)
-        return found if weight == 1.0 else tantivy.Query.boost_query(found, weight)
+    def _term(self, field: str, term: str) -> Any:
+        return tantivy.Query.term_query(self._schema, field, term, "freq")
 
-    def _word(self, word: str, *, prefix: bool) -> list[Any]:
-        weight = FUNCTION_WORD_WEIGHT if word.lower().strip("?!.,;:") in FUNCTION_WORDS else 1.0
-        terms = self._analyzer.analyze(word)
-        parts = []
-        for term in dict.fromkeys(terms):
-            for field, worth in WEIGHTS.items():
-                parts.append(self._term(field, term, worth * weight))
-        for term in dict.fromkeys(code_words(word)):
-            parts.append(self._term("code", term, CODE_WEIGHT))
-        if prefix and weight == 1.0 and len(word) > 1 and terms:
-            parts += self._prefix(word)
-        return parts
+    def _part(self, word: str, weight: float, *places: tuple[str, str]) -> Part:
+        """A term, or the best of several."""
+        terms = [self._term(field, term) for field, term in dict.fromkeys(places)]
+        query = terms[0] if len(terms) == 1 else tantivy.Query.disjunction_max_query(terms)
+        if weight != 1.0:
+            query = tantivy.Query.boost_query(query, weight)
+        shown = " | ".join(dict.fromkeys(term for _, term in places))
+        return Part(word, places[0][0], shown, weight, query)
 
-    def _prefix(self, word: str) -> list[Any]:
-        """What the word may become: the terms of the body that begin like it, as one word."""
-        plain = analyzer("").analyze(word)
-        if not plain:
-            return []
-        begun = self._searcher.terms_with_prefix("body", plain[-1], PREFIX_TERMS)
-        terms = [term if isinstance(term, str) else term[0] for term in begun]
-        if not terms:
-            return []
-        return [
-            tantivy.Query.disjunction_max_query([self._term("body", term, 0.8) for term in terms])
-        ]
+    def _word(self, word: Word) -> Iterable[Part]:
+        for token in word.tokens:
+            body = [("body", token.stem), *token.others]
+            yield self._part(token.plain, WEIGHTS["body"] * token.weight, *body)
+            for field in ("context", "title"):
+                yield self._part(token.plain, WEIGHTS[field] * token.weight, (field, token.stem))
+            if token.weight == 1.0:
+                yield self._part(token.plain, PART_WEIGHT, ("code", token.plain))
+            if token.corrected:
+                places = [(field, stem) for stem in token.corrected for field in ("body", "title")]
+                yield self._part(token.plain, GUESS_WEIGHT, *places)
+        wholes = [("code", whole) for whole in word.forms.wholes]
+        if wholes:
+            # Squeezed, `utf-8` may stand as the word `utf8`.
+            squeezed = [("body", stem) for stem in self._language.stems(word.forms.wholes[-1])[:1]]
+            joined = squeezed if word.forms.wholes[-1].isalnum() else []
+            yield self._part(word.text, CODE_WEIGHT, *wholes, *joined)
+        for part in word.forms.parts:
+            stems = [("body", stem) for stem in self._language.stems(part)[:1]]
+            yield self._part(part, PART_WEIGHT, ("code", part), *stems)
+        for pair in word.forms.pairs:
+            pairs = [pair] if len(pair) > 1 else begun_with(self.searcher, pair) or [pair]
+            yield self._part(pair, CODE_WEIGHT, *[("code", term) for term in pairs])
+        begun = [("body", stem) for stem in word.begun] + [("code", w) for w in word.begun_code]
+        if begun:
+            yield self._part(f"{word.text}…", GUESS_WEIGHT, *begun)
 
     def _phrase(self, text: str) -> Any:
-        terms = self._analyzer.analyze(text)
-        if not terms:
-            # Nothing but marks (`"C++"`, `"東京"` is one term): its code words, all of them.
-            words = list(dict.fromkeys(code_words(text)))
-            if not words:
-                return tantivy.Query.empty_query()
-            return tantivy.Query.boolean_query(
-                [(tantivy.Occur.Must, self._term("code", word, 1.0)) for word in words]
-            )
-        fields = ("body", "title")
-        if len(terms) == 1:
-            found = [self._term(field, terms[0], 1.0) for field in fields]
+        """All of a phrase, in order where the script has spaces."""
+        text = plain(text)
+        needed: list[Any] = []
+        stems = self._language.stems(text)
+        if is_unspaced(text):
+            needed += [self._term("code", pair) for pair in dict.fromkeys(cjk_pairs(text))]
+            stems = [stem for stem in stems if not is_unspaced(stem)]
+            needed += [self._anywhere([stem]) for stem in stems]
+        elif stems:
+            needed.append(self._anywhere(stems))
+        # `C++` and `C#` are a mere `c` to the tokenizer.
+        for word in text.split():
+            if word.endswith(("+", "#")):
+                needed += [self._term("code", whole) for whole in _marked(word)]
+        if not needed:
+            return tantivy.Query.empty_query()
+        return tantivy.Query.boolean_query([(tantivy.Occur.Must, part) for part in needed])
+
+    def _anywhere(self, stems: list[str]) -> Any:
+        if len(stems) == 1:
+            found = [self._term(field, stems[0]) for field in ("body", "title")]
         else:
-            found = [tantivy.Query.phrase_query(self._schema, field, terms) for field in fields]
+            found = [
+                tantivy.Query.phrase_query(self._schema, field, list(stems))
+                for field in ("body", "title")
+            ]
         return tantivy.Query.boolean_query([(tantivy.Occur.Should, part) for part in found])
 
-    def _filters(self, question: Question) -> list[Any]:
-        """What narrows before ranking, without a say in the score."""
+    # narrowing
+
+    def _limits(self, question: Question, narrowing: Narrowing) -> Iterable[tuple[str, Any, Any]]:
+        """What narrows before ranking, without a say in the score; each with its name."""
         wanted: dict[str, tuple[str, ...]] = {
             "topic": question.topics,
             "type": question.types,
             "role": question.roles,
             "tool": question.tools,
+            "entry": question.entries,
         }
         if set(question.kinds) != {"subject", "conversation"}:
             wanted["kind"] = question.kinds
         if not question.archived:
             wanted["archived"] = ("no",)
-        parts = [
-            tantivy.Query.term_set_query(self._schema, field, list(values))
-            for field, values in wanted.items()
-            if values
-        ]
-        if question.since or question.until:
-            parts.append(
-                tantivy.Query.range_query(
-                    self._schema,
-                    "time",
-                    tantivy.FieldType.Integer,
-                    lower_bound=int(question.since.timestamp()) if question.since else None,
-                    upper_bound=int(question.until.timestamp()) if question.until else None,
-                    include_upper=question.until is None,
-                )
-            )
+        for field, values in wanted.items():
+            if values:
+                yield field, tantivy.Occur.Must, _silent(self._any(field, values))
+        for terms in narrowing.args:
+            yield "arg", tantivy.Occur.Must, _silent(self._any("arg", terms))
+        for field, values in narrowing.without:
+            if values:
+                yield f"-{field}", tantivy.Occur.MustNot, self._any(field, values)
         if question.exclude is not None:
-            entry = tantivy.Query.term_query(
-                self._schema, "entry", f"jp-c{question.exclude}", "basic"
+            entry = self._any("entry", (f"jp-c{question.exclude}",))
+            yield "exclude", tantivy.Occur.MustNot, entry
+        if question.since or question.until:
+            between = tantivy.Query.range_query(
+                self._schema,
+                "time",
+                tantivy.FieldType.Integer,
+                lower_bound=int(question.since.timestamp()) if question.since else None,
+                upper_bound=int(question.until.timestamp()) if question.until else None,
+                include_upper=question.until is None,
             )
-            both = [(tantivy.Occur.Must, tantivy.Query.all_query()), (tantivy.Occur.MustNot, entry)]
-            parts.append(tantivy.Query.boolean_query(both))
-        return [tantivy.Query.const_score_query(part, 0.0) for part in parts]
+            yield "time", tantivy.Occur.Must, _silent(between)
+
+    def _any(self, field: str, values: Iterable[str]) -> Any:
+        return tantivy.Query.term_set_query(self._schema, field, [plain(value) for value in values])
+
+
+def _silent(query: Any) -> Any:
+    return tantivy.Query.const_score_query(query, 0.0)
+
+
+def _marked(word: str) -> list[str]:
+    from kbtui.index.words import forms
+
+    return [whole for whole in forms(word).wholes if whole.endswith(("+", "#"))]
+
+
+def titled(reader: IndexReader, text: str, *, hidden: bool, most: int) -> set[str]:
+    """The ids of the entries whose title has all words of `text`."""
+    text = plain(text)
+    language = Language(reader.language)
+    unspaced = is_unspaced(text)
+    terms = [("title", stem) for stem in language.stems(text) if not is_unspaced(stem)]
+    terms += [("code", pair) for pair in cjk_pairs(text)]
+    found: dict[object, int] = {}
+    for side in (False, True) if hidden else (False,):
+        index = reader.lexical(hidden=side)
+        searcher = index.searcher()
+        if not terms or not searcher.num_docs:
+            continue
+        query = tantivy.Query.boolean_query(
+            [
+                (tantivy.Occur.Must, tantivy.Query.term_query(index.schema, field, term, "basic"))
+                for field, term in terms
+            ]
+        )
+        hits = searcher.search(query, limit=searcher.num_docs, count=False).hits
+        addresses = [address for _, address in hits]
+        numbers = searcher.fast_field_values("chunk", addresses)
+        owners = searcher.fast_field_values("owner", addresses)
+        for number, owner in zip(numbers, owners, strict=True):
+            if number is not None and len(found) < most:
+                found.setdefault(owner, int(number))
+    owned = {entry_id for _, entry_id in reader.chunks(list(found.values())).values()}
+    if not unspaced:
+        return owned
+    # Pairs are of the text as well: look at the titles themselves.
+    wanted = "".join(text.lower().split())
+    return {
+        entry.id
+        for entry in reader.entries(owned).values()
+        if wanted in "".join(plain(entry.title).lower().split())
+    }

@@ -1,59 +1,153 @@
-"""The query grammar: words, "phrases", -not. User text never reaches an engine's own parser.
+"""The query grammar: words, "phrases", -not, key:value. No text reaches an engine's own parser.
 
-A quotation mark that is never closed opens a phrase that runs to the end, and a
-lone `-` is nothing: every text is a query.
+A quotation mark that is never closed opens a phrase that runs to the end, a lone
+`-` is nothing, `--flag` is a word, and a key that is not known is text: every
+text is a query. What is wrong with a filter is a `Mistake` that says where.
 """
 
-import re
-from dataclasses import dataclass
+from __future__ import annotations
 
-_PART = re.compile(r'(?P<no>(?<!\S)-)?(?:"(?P<phrase>[^"]*)(?:"|$)|(?P<word>[^\s"]+))')
+import re
+from dataclasses import dataclass, field
+
+KEYS: dict[str, str] = {
+    "topic": "subjects of this topic, by id or title",
+    "in": "subjects or conversations",
+    "type": "entries of this type",
+    "title": "entries with this in their title",
+    "role": "what this role said",
+    "tool": "calls of this tool and their results",
+    "arg": "calls with this argument: arg:path=a.md",
+    "after": "from this day on: after:2026-11-01, after:2w",
+    "before": "before this day: before:yesterday",
+}
+"""What may stand before a colon, and what it asks for."""
+
+ALIASES = {"since": "after", "until": "before", "kind": "in", "topics": "topic"}
+
+_VALUE = r'(?:"[^"]*(?:"|$)|[^\s",]+)'
+_PART = re.compile(
+    r"(?P<no>(?<!\S)-(?=[^\s-]))?"
+    rf"(?:(?P<key>(?<![^\s-])(?:{'|'.join((*KEYS, *ALIASES))})):(?P<values>{_VALUE}(?:,{_VALUE})*)"
+    r'|"(?P<phrase>[^"]*)(?:"|$)|(?P<word>[^\s"]+))',
+    re.IGNORECASE,
+)
+_ONE_VALUE = re.compile(r'"([^"]*)(?:"|$)|([^\s",]+)')
+_ALMOST = re.compile(r"([a-z]{3,8}):(?![:/\\])\S")
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """What is wrong with a part of a query: characters `start` to `end` of it, or -1 twice for an
+    option that is not of the text."""
+
+    start: int
+    end: int
+    message: str
+    hint: str
+
+    def __str__(self) -> str:
+        return f"{self.message} ({self.hint})" if self.hint else self.message
+
+
+@dataclass(frozen=True)
+class Filter:
+    """One `key:value,value`; `start` and `end` are its place in the text.
+
+    `unfinished` says that it may still be typed on: what is wrong with it is no mistake yet.
+    """
+
+    key: str
+    values: tuple[str, ...]
+    excluded: bool
+    start: int
+    end: int
+    unfinished: bool = False
 
 
 @dataclass(frozen=True)
 class Query:
-    """A query, read: what should be there, what must, and what must not.
+    """A query, read: what should be there, what must, what must not, and what narrows.
 
-    `open` says that the text ends in a word that may still be typed on.
+    `open` says that the text ends in a word that may still be typed on, `spoken`
+    is the question for the semantic leg: words and phrases as they were typed.
     """
 
     text: str
     words: tuple[str, ...] = ()
     phrases: tuple[str, ...] = ()
     excluded: tuple[str, ...] = ()
+    filters: tuple[Filter, ...] = ()
+    remarks: tuple[str, ...] = ()
+    spoken: str = ""
     open: bool = False
 
-    @property
-    def spoken(self) -> str:
-        """The question for the semantic leg: words and phrases in the order they were typed."""
-        return " ".join(
-            " ".join((match["phrase"] or match["word"] or "").split())
-            for match in _PART.finditer(self.text)
-            if not match["no"]
-        ).strip()
+
+@dataclass
+class _Reading:
+    words: list[str] = field(default_factory=list)
+    phrases: list[str] = field(default_factory=list)
+    excluded: list[str] = field(default_factory=list)
+    filters: list[Filter] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
+    spoken: list[str] = field(default_factory=list)
 
 
-def parse_query(text: str) -> Query:
-    """Read a query; every text is one."""
-    text = " ".join(text.split())
-    words: list[str] = []
-    phrases: list[str] = []
-    excluded: list[str] = []
+def parse_query(text: str, *, partial: bool = False) -> Query:
+    """Read a query; every text is one.
+
+    `partial` says that it is being typed: a filter that ends it may be unfinished.
+    """
+    found = _Reading()
     for match in _PART.finditer(text):
+        typing = partial and match.end() == len(text)
+        if match["key"]:
+            found.filters.append(_filter(match, typing))
+            continue
         part = match["phrase"] if match["phrase"] is not None else match["word"]
         if not part.strip() or part == "-":
             continue
         if match["no"]:
-            excluded.append(part)
-        elif match["phrase"] is not None:
-            phrases.append(part)
+            found.excluded.append(part)
+            continue
+        found.spoken.append(" ".join(part.split()))
+        if match["phrase"] is not None:
+            found.phrases.append(part)
         else:
-            words.append(part)
-    last = text[-1:] if text else ""
+            found.words.append(part)
+            if not typing:
+                _remark(part, found)
+    typed = text[-1:]
     return Query(
         text,
-        tuple(words),
-        tuple(phrases),
-        tuple(excluded),
-        open=bool(words) and last not in {'"', ""},
+        tuple(found.words),
+        tuple(found.phrases),
+        tuple(found.excluded),
+        tuple(found.filters),
+        tuple(found.remarks),
+        spoken=" ".join(found.spoken),
+        open=bool(found.words) and not typed.isspace() and typed != '"',
     )
+
+
+def _filter(match: re.Match[str], typing: bool) -> Filter:
+    key = match["key"].lower()
+    values = tuple(
+        " ".join((one[1] if one[1] is not None else one[2]).split())
+        for one in _ONE_VALUE.finditer(match["values"])
+    )
+    key = ALIASES.get(key, key)
+    return Filter(key, values, bool(match["no"]), match.start(), match.end(), typing)
+
+
+def _remark(word: str, found: _Reading) -> None:
+    """Say so where a word looks like a filter and is none."""
+    key = word.removesuffix(":").lower()
+    if word.endswith(":") and (key in KEYS or key in ALIASES):
+        found.remarks.append(f"{word} has no value after it and was looked for as a word")
+    elif match := _ALMOST.match(word.lower()):
+        from difflib import get_close_matches
+
+        near = get_close_matches(match[1], (*KEYS, *ALIASES), n=1, cutoff=0.79)
+        if near:
+            found.remarks.append(f"{match[1]}: is no filter; did you mean {near[0]}:?")

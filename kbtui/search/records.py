@@ -2,7 +2,10 @@
 
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from kbtui.search.query import Mistake
 
 Mode = Literal["hybrid", "lexical", "semantic"]
 Kind = Literal["subject", "conversation"]
@@ -10,6 +13,8 @@ Kind = Literal["subject", "conversation"]
 QUERY_CHARACTERS = 1000
 """A longer query is cut, and the answer says so (decisions C, "search API")."""
 LIMIT_DEFAULT, LIMIT_MOST = 20, 100
+DEPTH = 100
+"""What each leg fetches, whatever the limit, so that the order does not depend on it."""
 
 
 @dataclass(frozen=True)
@@ -17,7 +22,9 @@ class Question:
     """Everything that decides an answer; equal questions have equal rankings on every face.
 
     `partial` marks a question that is still being typed: its last word matches
-    as a prefix. `exclude` is a conversation never to be answered with.
+    as a prefix. `exclude` is a conversation never to be answered with, `entries`
+    are ids of the only entries to answer with, `depth` is how many each leg
+    fetches. Filters in `query` narrow further; they never widen.
     """
 
     query: str
@@ -35,6 +42,8 @@ class Question:
     per_entry: int = 3
     partial: bool = False
     exclude: int | None = None
+    entries: tuple[str, ...] = ()
+    depth: int = DEPTH
 
 
 @dataclass
@@ -92,7 +101,8 @@ class Answer:
     """The hits of a question. `degraded` says in one phrase which leg is missing, and why.
 
     `total` counts all hits found before the limit, `omitted` those not served
-    because their text or file is gone.
+    because their text or file is gone. With `mistakes` nothing was searched:
+    they say where the query is wrong; `degraded` then has the first of them.
     """
 
     query: str
@@ -102,6 +112,7 @@ class Answer:
     omitted: int = 0
     degraded: str | None = None
     partial: bool = False
+    mistakes: "tuple[Mistake, ...]" = ()
 
     def as_json(self) -> dict[str, Any]:
         """The documented shape."""

@@ -1,0 +1,41 @@
+"""Dates as people write them: `2026-11-01`, `2026-11`, `3d`, `yesterday`, `monday`."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+
+HINT = "write 2026-11-01, 2026-11, today, yesterday, monday or an age such as 12h, 3d, 2w, 6m, 1y"
+
+_AGE = re.compile(r"(\d{1,6})([hdwmy])")
+_HOURS = {"h": 1, "d": 24, "w": 168, "m": 730, "y": 8766}
+_DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+_MONTH = re.compile(r"(\d{4})(?:-(\d{1,2}))?")
+
+
+def parse_moment(text: str, now: datetime | None = None) -> datetime | None:
+    """A moment in UTC, None when `text` is none.
+
+    A day begins at midnight, local time, where no zone is named; an age is
+    counted back from `now` (aware); a weekday is the last one before today.
+    """
+    now = now or datetime.now(UTC)
+    text = text.strip().lower()
+    try:
+        if match := _AGE.fullmatch(text):
+            return now.astimezone(UTC) - timedelta(hours=int(match[1]) * _HOURS[match[2]])
+        today = now.astimezone().replace(hour=0, minute=0, second=0, microsecond=0, tzinfo=None)
+        if text in {"today", "yesterday"}:
+            return _utc(today - timedelta(days=text == "yesterday"))
+        if text in _DAYS:
+            back = (today.weekday() - _DAYS.index(text) - 1) % 7 + 1
+            return _utc(today - timedelta(days=back))
+        if match := _MONTH.fullmatch(text):
+            return _utc(datetime(int(match[1]), int(match[2] or 1), 1))
+        return _utc(datetime.fromisoformat(text.upper()))
+    except (ValueError, OverflowError):
+        return None
+
+
+def _utc(moment: datetime) -> datetime:
+    return moment.astimezone(UTC)

@@ -1,0 +1,1 @@
+"""How good search is: measured on labelled questions, kept, and compared (`make eval`)."""
