@@ -174,8 +174,9 @@ def grep_blocks(
     _drop_loose_context(answer["hits"], blocks, query.limit)
     answer["omitted"] = answer["total"] - answer["count"]
     if answer["omitted"]:
+        matches = "match" if answer["omitted"] == 1 else "matches"
         narrower = "a longer pattern, ids or scopes, or a larger limit"
-        notes.insert(0, f"{answer['omitted']} more matches: ask with {narrower}")
+        notes.insert(0, f"{answer['omitted']} more {matches}: ask with {narrower}")
     notes += _unread(infos, found)
     answer["hint"] = "; ".join(notes) or None
     return answer, blocks

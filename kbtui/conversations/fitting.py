@@ -6,11 +6,13 @@ from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 from kbtui.conversations.events import pretty
-from kbtui.conversations.xml import escape, turn_xml
+from kbtui.conversations.xml import escape, event_xml, turn_xml
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+_WRAPPING = 200
+"""Characters that a turn takes around its events."""
 _LEAST = 200
 """Characters that a text keeps before whole events are left out."""
 
@@ -86,10 +88,9 @@ def _events_that_fit(events: list[dict[str, Any]], room: int) -> list[dict[str, 
     """As many from both ends as fit when each text keeps little."""
     sizes = []
     for event in events:
-        texts = list(_texts(deepcopy(event)))
-        whole = len(turn_xml({"turn": 0, "events": [event]}))
-        sizes.append(whole - sum(max(0, text.size - _LEAST) for text in texts))
-    first, final, used = 0, len(events), 0
+        spare = sum(max(0, text.size - _LEAST) for text in _texts(event))
+        sizes.append(len(event_xml(event)) + 1 - spare)
+    first, final, used = 0, len(events), _WRAPPING
     while first < final:
         at_front = first <= len(events) - final
         used += sizes[first] if at_front else sizes[final - 1]

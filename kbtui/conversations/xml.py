@@ -46,15 +46,19 @@ def turn_xml(turn: dict[str, Any]) -> str:
     if not events:
         return "\n".join([*lines, "      <events></events>", "    </turn>"])
     lines.append("      <events>")
-    for event in events:
-        lines.append("        <event>")
-        for name, value in event.items():
-            if name == "arguments":
-                lines.append(f"          <arguments>\n{fenced(value)}\n          </arguments>")
-            else:
-                lines += _field(name, value, 10)
-        lines.append("        </event>")
+    lines += [event_xml(event) for event in events]
     return "\n".join([*lines, "      </events>", "    </turn>"])
+
+
+def event_xml(event: dict[str, Any]) -> str:
+    """One event, indented as it stands in its turn."""
+    lines = ["        <event>"]
+    for name, value in event.items():
+        if name == "arguments":
+            lines.append(f"          <arguments>\n{fenced(value)}\n          </arguments>")
+        else:
+            lines += _field(name, value, 10)
+    return "\n".join([*lines, "        </event>"])
 
 
 def fenced(value: Any) -> str:
