@@ -25,6 +25,8 @@ def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         (base / name).mkdir(mode=0o700)
         monkeypatch.setenv(variable, str(base / name))
     monkeypatch.setenv("KBTUI_ENGINE_IDLE", "5")
+    # Exporting the model takes a core for seconds; the test of it allows it.
+    monkeypatch.setenv("KBTUI_EXPORT", "off")
     monkeypatch.setenv("LANG", "C.UTF-8")
     for variable in ("NO_COLOR", "JP_GLOBAL_CONFIG_DIR", "KBTUI_MODEL", "COLUMNS", "LINES"):
         monkeypatch.delenv(variable, raising=False)

@@ -8,22 +8,42 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import threading
 import time
 import traceback
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import KbtuiError
 from kbtui.index.catalog import Catalog
 
 if TYPE_CHECKING:
+    import subprocess
     from collections.abc import Callable
     from pathlib import Path
 
-    from kbtui.index.embedding import Embedder
+    from kbtui.index.backlog import Encoder
+    from kbtui.index.embedding import Embedder, Model
+    from kbtui.index.onnx import FastEmbedder
     from kbtui.index.vectors import VectorStore
     from kbtui.index.writer import Progress
     from kbtui.workspace import Settings
+
+
+MUCH = 300
+"""From so many chunks on, loading torch to embed them pays."""
+
+
+def _be_nice() -> None:
+    """Lowest priority for this thread on Linux; elsewhere the process keeps its own."""
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 19)
+
+
+def _import_lance() -> None:
+    import kbtui.index.vectors  # noqa: F401
 
 
 class Semantic:
@@ -48,14 +68,21 @@ class Semantic:
         self.busy = False
         self._folder: Path | None = None
         self._store: VectorStore | None = None
-        self._embedder: Embedder | None = None
+        self._embedder: Embedder | FastEmbedder | None = None
+        self._torch: Embedder | None = None
+        self._exporting: subprocess.Popen[bytes] | None = None
         self._wake = threading.Event()
         self._stop = threading.Event()
         self.warm = threading.Event()
         self.settled = threading.Event()
         self._moved = False
         self._over = False
-        self._thread = threading.Thread(target=self._run, name="backlog", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="semantic", daemon=True)
+        # The backlog has a thread of lowest priority. Loading has one of its own, which must
+        # exist before: a thread that a niced one starts is niced too.
+        self._niced = ThreadPoolExecutor(1, thread_name_prefix="backlog", initializer=_be_nice)
+        self._loader = ThreadPoolExecutor(1, thread_name_prefix="loader")
+        self._loader.submit(threading.get_ident)
 
     def start(self) -> None:
         """Begin loading."""
@@ -66,6 +93,8 @@ class Semantic:
         self._stop.set()
         self._wake.set()
         self._thread.join(5.0)
+        self._niced.shutdown(wait=False, cancel_futures=True)
+        self._loader.shutdown(wait=False, cancel_futures=True)
 
     def follow(self, folder: Path) -> None:
         """The catalog of the generation at `folder` has moved on."""
@@ -96,10 +125,6 @@ class Semantic:
         return store.search(vector.tolist(), condition(**narrowing), limit, per_entry)
 
     def _run(self) -> None:
-        with contextlib.suppress(OSError, AttributeError):
-            # On Linux this is the thread's own; elsewhere the process keeps its niceness.
-            if os.uname().sysname == "Linux":
-                os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 19)
         try:
             self._load()
             while not self._stop.is_set():
@@ -112,8 +137,7 @@ class Semantic:
             self._log(f"no semantic search: {error}")
         except Exception as error:
             self.reason = f"the vectors failed: {type(error).__name__}"
-            self._log(f"no semantic search: {type(error).__name__}: {error}")
-            self._log(traceback.format_exc())
+            self._log(f"no semantic search: {traceback.format_exc()}")
         # Before `settled`: what follows now finds nobody who would settle it.
         self._over = True
         self.left = 0 if self.left is None else self.left
@@ -123,15 +147,48 @@ class Semantic:
         self._changed()
 
     def _load(self) -> None:
-        from kbtui.index.embedding import Embedder, find_model
+        """Load the model: from its export in a second, else whole, in several."""
+        from kbtui.index.embedding import ModelUnavailable, find_model
+        from kbtui.index.onnx import FastEmbedder
 
-        model = find_model(self._settings.model)
+        self._model = find_model(self._settings.model)
         began = time.monotonic()
-        self._embedder = Embedder(model)
-        # Lance is loaded here too, so that the first question does not pay for it.
-        import kbtui.index.vectors  # noqa: F401
+        # Lance is loaded meanwhile, so that the first question does not pay for it.
+        lance = threading.Thread(target=_import_lance, name="lance", daemon=True)
+        lance.start()
+        try:
+            if not self._model.packaged:
+                raise ModelUnavailable("only the packaged model has an export")
+            self._embedder = FastEmbedder(self._model)
+            self._log(f"model loaded from its export in {time.monotonic() - began:.1f} s")
+        except ModelUnavailable:
+            self._embedder = self._whole()
+            self._log(f"model loaded in {time.monotonic() - began:.1f} s")
+        lance.join()
 
-        self._log(f"model loaded in {time.monotonic() - began:.1f} s")
+    def _whole(self) -> Embedder:
+        """The model under torch."""
+        if self._torch is None:
+            from kbtui.index.embedding import Embedder
+
+            self._torch = self._loader.submit(Embedder, self._model).result()
+        return self._torch
+
+    def _encoder(self, missing: int) -> Encoder:
+        """Who embeds so many chunks: torch is quicker where there is much to do."""
+        if self._torch is not None or (missing >= MUCH and self._model.packaged):
+            return self._whole()
+        assert self._embedder is not None
+        return self._embedder
+
+    def _export(self) -> None:
+        """Have the export made, once, when everything else is done."""
+        if self._exporting is None and self._torch is not None:
+            from kbtui.index.onnx import export_in_background
+
+            self._exporting = export_in_background(self._model)
+        elif self._exporting is not None:
+            self._exporting.poll()
 
     def _catch_up(self, folder: Path) -> None:
         from kbtui.index.backlog import Backlog
@@ -142,15 +199,13 @@ class Semantic:
             return
         self.busy = True
         catalog = Catalog(folder / "catalog.sqlite")
-        model = self._embedder.model.key
+        model = self._model.key
         remembered = Remembered(self._cache_dir / "embeddings.sqlite", model)
         try:
             if self._open != folder or self._backlog is None:
                 store = VectorStore(folder / "vectors", model, self._embedder.dimension)
                 self._store, self._open = store, folder
-                self._backlog = Backlog(
-                    catalog, store, remembered, self._embedder, say=self._note, stop=self._stop
-                )
+                self._backlog = Backlog(catalog, store, remembered, say=self._note, stop=self._stop)
             else:
                 self._backlog.continue_with(catalog, remembered)
             self.reason = None
@@ -158,7 +213,8 @@ class Semantic:
             self._changed()
             while not self._stop.is_set():
                 self._moved = False
-                self.left = self._backlog.run(lambda: self._moved)
+                work = self._niced.submit(self._backlog.run, self._encoder, lambda: self._moved)
+                self.left = work.result()
                 if not self._moved or self._folder != folder:
                     break
         finally:
@@ -167,9 +223,11 @@ class Semantic:
         self.busy = False
         if not self._moved:
             self.settled.set()
+            self._export()
         self._changed()
 
     _backlog: Any = None
+    _model: Model
 
     def _note(self, progress: Progress) -> None:
         self.left = progress.total - progress.done

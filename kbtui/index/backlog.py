@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kbtui.index.embedding import BATCH
 from kbtui.index.entries import vector_neighbours
@@ -18,16 +18,23 @@ from kbtui.index.identity import text_hash
 from kbtui.index.writer import Progress
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from kbtui.index.catalog import Catalog
-    from kbtui.index.embedding import Embedder, Matrix
+    from kbtui.index.embedding import Matrix
     from kbtui.index.records import Chunk, Entry
     from kbtui.index.remembered import Remembered
     from kbtui.index.vectors import VectorStore
 
 NEIGHBOUR_WEIGHT = TITLE_WEIGHT = 0.3
 WRITE_ROWS, WRITE_SECONDS = 1000, 3.0
+
+
+class Encoder(Protocol):
+    """A loaded model, whatever it runs under."""
+
+    def encode(self, texts: Sequence[str]) -> Matrix:
+        """Unit vectors, one row a text."""
 
 
 class Backlog:
@@ -38,13 +45,12 @@ class Backlog:
         catalog: Catalog,
         store: VectorStore,
         remembered: Remembered,
-        embedder: Embedder,
         *,
         say: Callable[[Progress], None] | None = None,
         stop: threading.Event | None = None,
     ) -> None:
         self._catalog, self._store = catalog, store
-        self._remembered, self._embedder = remembered, embedder
+        self._remembered = remembered
         self._say = say or (lambda progress: None)
         self._stop = stop or threading.Event()
         self._rows: dict[int, bytes] | None = None
@@ -53,11 +59,15 @@ class Backlog:
         """Go on with these, opened anew; the rows of the table are still known."""
         self._catalog, self._remembered = catalog, remembered
 
-    def run(self, again: Callable[[], bool] = lambda: False) -> int:
+    def run(
+        self, encoder: Callable[[int], Encoder], again: Callable[[], bool] = lambda: False
+    ) -> int:
         """Work until nothing is left, stopped, or `again()` says that the catalog moved on.
 
-        Returns how many chunks are left.
+        `encoder` gives a loaded model for so many chunks; it is asked only when there is a text
+        that was never embedded. Returns how many chunks are left.
         """
+        self._encoder = encoder
         if self._rows is None:
             self._rows = self._store.rows()
         wanted = self._catalog.wanted_vectors()
@@ -68,7 +78,8 @@ class Backlog:
             self._store.remove(stale)
             for number in stale:
                 del self._rows[number]
-        left, total = len(missing), len(wanted)
+        left = self._left = len(missing)
+        total = len(wanted)
         if not missing:
             self._store.tidy()
             return 0
@@ -86,6 +97,7 @@ class Backlog:
                 rows.append(row)
                 vectors.append(vector)
                 left -= 1
+            self._left = left
             self._say(Progress("vectors", total - left, total))
             if self._stop.is_set() or again():
                 break
@@ -144,7 +156,7 @@ class Backlog:
             if self._stop.is_set():
                 break
             keys = missing[at : at + BATCH]
-            vectors = self._embedder.encode([texts[key] for key in keys])
+            vectors = self._encoder(self._left).encode([texts[key] for key in keys])
             fresh = dict(zip(keys, vectors, strict=True))
             self._remembered.put(fresh)
             found.update(fresh)

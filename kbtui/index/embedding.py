@@ -103,8 +103,11 @@ def _key(source: str) -> str:
 class Embedder:
     """A loaded model. `encode` may be called from several threads at once."""
 
-    def __init__(self, model: Model) -> None:
-        """Verify and load; seconds, and hundreds of megabytes. Raises `ModelUnavailable`."""
+    def __init__(self, model: Model, *, half: bool | None = None) -> None:
+        """Verify and load; seconds, and hundreds of megabytes. Raises `ModelUnavailable`.
+
+        `half` says whether the weights are bf16; None asks the processor.
+        """
         verify(model)
         # Set before the import: nothing here may ever ask a model hub.
         os.environ["HF_HUB_OFFLINE"] = "1"
@@ -115,7 +118,7 @@ class Embedder:
             import torch
             from sentence_transformers import SentenceTransformer
 
-            half = _has_bf16()
+            half = _has_bf16() if half is None else half
             options: dict[str, Any] = {"torch_dtype": torch.bfloat16} if half else {}
             self._model = SentenceTransformer(
                 model.source,
@@ -156,6 +159,41 @@ class Embedder:
             matrix = found.to(self._torch.float32).cpu().numpy()
         lengths = np.linalg.norm(matrix, axis=1, keepdims=True)
         return np.asarray(matrix / np.maximum(lengths, 1e-12), dtype=np.float32)
+
+    def write_onnx(self, path: Path) -> None:
+        """Write the model's transformer as ONNX: token ids and mask in, last hidden states out."""
+        import warnings
+
+        torch = self._torch
+        transformer = getattr(self._model[0], "model", None) or self._model[0].auto_model
+
+        class States(torch.nn.Module):  # type: ignore[misc,name-defined]
+            """Only what is exported."""
+
+            def __init__(self, inner: Any) -> None:
+                super().__init__()
+                self.inner = inner
+
+            def forward(self, input_ids: Any, attention_mask: Any) -> Any:
+                """The last hidden states."""
+                found = self.inner(input_ids=input_ids, attention_mask=attention_mask)
+                return found.last_hidden_state
+
+        ones = torch.ones(2, 16, dtype=torch.long)
+        free = {0: "texts", 1: "tokens"}
+        names = ["input_ids", "attention_mask"]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            torch.onnx.export(
+                States(transformer).eval(),
+                (ones, ones),
+                str(path),
+                input_names=names,
+                output_names=["states"],
+                dynamic_axes=dict.fromkeys([*names, "states"], free),
+                opset_version=17,
+                dynamo=False,
+            )
 
 
 def _has_bf16() -> bool:

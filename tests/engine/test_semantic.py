@@ -124,3 +124,23 @@ def test_a_broken_model_directory_means_keywords_and_a_reason(
     assert [hit.slug for hit in answer.hits] == ["a"]
     assert "the model cannot be loaded" in (answer.degraded or "")
     lib.engine().request("stop")
+
+
+def test_an_export_gives_the_same_vectors_and_a_changed_one_is_refused(home: Path) -> None:
+    from kbtui.index.onnx import FastEmbedder, export, export_path
+
+    model = find_model("")
+    with pytest.raises(ModelUnavailable, match="no export"):
+        FastEmbedder(model)
+    path = export(model)
+    texts = ["a short one", "The quick brown fox. " * 60, "日本語のテキスト", ""]
+    near = (FastEmbedder(model).encode(texts) * Embedder(model, half=False).encode(texts)).sum(
+        axis=1
+    )
+    assert near.min() > 0.9999
+    assert path == export_path(model)
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(ModelUnavailable, match="not the one noted"):
+        FastEmbedder(model)
