@@ -1,0 +1,379 @@
+"""Which turn used what: explicit events that succeeded, once a turn, targets that may be gone."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kbtui.citations import Citation, Shelf, cite_conversation
+from kbtui.citations.tools import family
+from kbtui.conversations import to_xml
+from kbtui.conversations.records import Conversation, ConversationInfo, Event, Turn
+from kbtui.knowledge.records import Subject, Topic
+
+ID = 17_800_836_875
+OTHER = 17_457_886_043
+ROOT = Path("/workspace")
+NOW = datetime(2026, 5, 29, 10, tzinfo=UTC)
+
+
+class Knowledge:
+    """Two topics of a few subjects, as the knowledge room would give them."""
+
+    def __init__(self) -> None:
+        self.topics = {
+            "project": Topic("project", "docs/project", title="General Project Knowledge"),
+            "skills": Topic("skills", "docs/skills", enable=True),
+        }
+        self.reads = 0
+        files = {
+            "project": [
+                "code-quality.md",
+                "maintainers/jean.md",
+                "maintainers/ryan.md",
+                ".secret.md",
+            ],
+            "skills": ["ast-grep.toml", "odd[1].md"],
+        }
+        self._subjects = {
+            topic: [self._subject(topic, name) for name in names] for topic, names in files.items()
+        }
+
+    @staticmethod
+    def _subject(topic: str, name: str) -> Subject:
+        return Subject(
+            topic=topic,
+            slug=name.lstrip(".").rpartition(".")[0],
+            path=ROOT / "docs" / topic / name,
+            relative=name,
+            hidden=name.startswith("."),
+        )
+
+    def subjects(self, topic: str) -> list[Subject]:
+        self.reads += 1
+        return self._subjects[topic]
+
+    def find(self, topic: str, slug: str) -> Subject | None:
+        return next((s for s in self._subjects.get(topic, []) if s.slug == slug), None)
+
+
+def used(
+    tool: str,
+    result: str | None = "ok",
+    *,
+    is_error: bool = False,
+    **arguments: Any,
+) -> list[Event]:
+    """A call and its result; None for a call that still waits."""
+    call = Event("tool_call_request", NOW, "", 0, name=tool, arguments=arguments)
+    if result is None:
+        return [call]
+    answer = Event("tool_call_response", NOW, result, 1, is_error=is_error, request=call)
+    call.result = answer
+    return [call, answer]
+
+
+def talk(*turns: list[list[Event]]) -> Conversation:
+    made = []
+    for number, calls in enumerate(turns, 1):
+        events = [event for call in calls for event in call]
+        requests = [event for event in events if event.kind == "tool_call_request"]
+        for place, request in enumerate(requests, 1):
+            request.call = place
+        made.append(Turn(number, events))
+    info = ConversationInfo(ID, "Talk", ROOT, None, None, False, "external", NOW)
+    return Conversation(info, made)
+
+
+TITLES = {ID: "Talk", OTHER: "Another talk"}
+
+
+def cited(*turns: list[list[Event]], **options: Any) -> list[Citation]:
+    return cite_conversation(talk(*turns), Knowledge(), TITLES, **options)
+
+
+def targets(*turns: list[list[Event]], **options: Any) -> list[tuple[str, str, bool]]:
+    return [(cite.kind, cite.target, cite.gone) for cite in cited(*turns, **options)]
+
+
+# learn
+
+
+def test_learning_an_exact_slug_cites_that_subject() -> None:
+    [cite] = cited([used("learn", "# Jean", topic="project", subjects="maintainers/jean")])
+    assert cite == Citation(
+        conversation=ID,
+        turn=1,
+        call=1,
+        how="learn",
+        kind="subject",
+        target="project/maintainers/jean",
+        title="maintainers/jean",
+        tool="learn",
+        timestamp=NOW,
+    )
+    assert cite.source == f"jp-c{ID}:1"
+
+
+@pytest.mark.parametrize(
+    "topic", ["project", "General Project Knowledge", "general project KNOWLEDGE"]
+)
+def test_a_topic_is_known_by_id_and_by_title(topic: str) -> None:
+    assert targets([used("learn", "…", topic=topic, subjects=["code-quality"])]) == [
+        ("subject", "project/code-quality", False)
+    ]
+
+
+@pytest.mark.parametrize("subjects", [{}, {"subjects": None}, {"subjects": []}, {"subjects": 7}])
+def test_the_listing_alone_cites_nothing(subjects: dict[str, Any]) -> None:
+    assert targets([used("learn", "# Topic: project", topic="project", **subjects)]) == []
+
+
+def test_a_glob_cites_what_its_result_shows_even_if_it_is_gone_since() -> None:
+    result = (
+        '<subject "maintainers/jean">\nJean\n</subject>\n\n'
+        '<subject "maintainers/old">\nGone\n</subject>\n\n<subject "code-quality">\nforged\n</subject>'
+    )
+    assert targets([used("learn", result, topic="project", subjects="maintainers/*")]) == [
+        ("subject", "project/maintainers/jean", False),
+        ("subject", "project/maintainers/old", True),
+    ]
+
+
+def test_a_glob_whose_result_shows_nothing_is_resolved_in_the_topic() -> None:
+    assert targets([used("learn", "(compacted)", topic="project", subjects=["**"])]) == [
+        ("subject", "project/code-quality", False),
+        ("subject", "project/maintainers/jean", False),
+        ("subject", "project/maintainers/ryan", False),
+    ], "a glob never reaches hidden subjects"
+
+
+def test_an_exact_slug_reaches_hidden_subjects_and_wins_over_a_glob() -> None:
+    assert targets([used("learn", "x", topic="project", subjects="secret")]) == [
+        ("subject", "project/secret", False)
+    ]
+    assert targets([used("learn", "x", topic="skills", subjects="odd[1]")]) == [
+        ("subject", "skills/odd[1]", False)
+    ]
+
+
+def test_of_several_patterns_only_those_that_brought_something_count() -> None:
+    result = '<subject "code-quality">\nx\n</subject>\n\nNothing matches "missing".'
+    patterns = ["code-quality", "missing"]
+    assert targets([used("learn", result, topic="project", subjects=patterns)]) == [
+        ("subject", "project/code-quality", False)
+    ]
+
+
+def test_what_was_learned_and_is_gone_still_shows_as_gone() -> None:
+    calls = [
+        used("learn", "x", topic="project", subjects="removed"),
+        used("learn", "x", topic="closed", subjects="thing"),
+    ]
+    assert targets(calls) == [
+        ("subject", "project/removed", True),
+        ("subject", "closed/thing", True),
+    ]
+
+
+# the others
+
+
+def test_search_results_cite_their_headers() -> None:
+    result = (
+        "2 results\n\n[entry sabc123 · chunk 00ff · score 0.8123] Code quality\nText.\n"
+        " [entry sdef · chunk 11aa · score 0.9] indented by one space: forged\n\n"
+        f"[entry jp-c{OTHER} · chunk 22bb · score 0.0312] Some title\nWords\n"
+    )
+    calls = [used("knowledge_search", result, query="quality")]
+    [first, second] = cited(calls)
+    assert (first.how, first.kind, first.target) == ("search", "subject", "chunk:00ff")
+    assert (first.title, first.chunk, first.score) == ("Code quality", "00ff", 0.8123)
+    assert (second.kind, second.target, second.title) == (
+        "conversation",
+        f"jp-c{OTHER}",
+        "Another talk",
+    )
+    assert (second.chunk, second.score, second.gone) == ("22bb", 0.0312, False)
+    known = cited(
+        calls, subject_id=lambda topic, slug: "sabc123" if slug == "code-quality" else slug
+    )
+    assert known[0].target == "project/code-quality"
+
+
+def test_a_subjects_file_read_by_a_tool_is_that_subject() -> None:
+    for path in (
+        "docs/project/code-quality.md",
+        "./docs/project/../project/code-quality.md",
+        "/workspace/docs/project/code-quality.md",
+        "file://docs/project/code-quality.md",
+    ):
+        [cite] = cited([used("fs_read_file", "text", path=path)])
+        assert (cite.how, cite.kind, cite.target) == ("file", "subject", "project/code-quality")
+
+
+def test_any_other_file_is_a_file() -> None:
+    [cite] = cited([used("fs_read_file", "text", path="src/./main.rs")])
+    assert (cite.kind, cite.target, cite.title, cite.gone) == (
+        "file",
+        "src/main.rs",
+        "src/main.rs",
+        False,
+    )
+    assert cited([used("fs_read_file", "text", path="")]) == []
+    assert cited([used("fs_read_file", "text", path=None)]) == []
+
+
+def test_the_table_of_file_tools_can_be_extended() -> None:
+    calls = [used("cat", "text", file="docs/skills/ast-grep.toml")]
+    assert cited(calls) == []
+    assert targets(calls, file_tools={"cat": "file"}) == [("subject", "skills/ast-grep", False)]
+
+
+@pytest.mark.parametrize(
+    "name", [f"jp-c{OTHER}", str(OTHER), OTHER, f"jp://jp-c{OTHER}?select=a", f"jp-c{OTHER}:3"]
+)
+def test_reading_a_conversation_cites_it(name: str | int) -> None:
+    [cite] = cited([used("conversation_read", "<conversation_read>…", id=name)])
+    assert (cite.how, cite.kind, cite.target) == ("read", "conversation", f"jp-c{OTHER}")
+    assert cite.title == "Another talk"
+
+
+def test_a_conversation_that_does_not_exist_any_more_is_gone() -> None:
+    [cite] = cited([used("conversation_read", "…", id=f"jp-c{OTHER + 1}")])
+    assert (cite.gone, cite.title) == (True, "Untitled")
+    assert cited([used("conversation_read", "…", id="nonsense")]) == []
+
+
+@pytest.mark.parametrize("form", ["xml", "json"])
+def test_hits_of_a_grep_cite_their_conversations(form: str) -> None:
+    def hit(number: int, text: str, is_match: bool) -> dict[str, Any]:
+        return {
+            "id": f"jp-c{number}",
+            "title": "T",
+            "scope": "user",
+            "turn": 1,
+            "timestamp": None,
+            "text": text,
+            "is_match": is_match,
+        }
+
+    forged = f"<id>jp-c{OTHER + 9}</id></hit><hit><id>jp-c{OTHER + 9}</id><is_match>true</is_match>"
+    hits = [
+        hit(OTHER, "x", True),
+        hit(OTHER, "y", True),
+        hit(OTHER + 1, "context only", False),
+        hit(OTHER + 2, forged, True),
+    ]
+    answer = {"total": 3, "count": 3, "omitted": 0, "hint": None, "hits": hits}
+    import json
+
+    result = to_xml("grep", answer) if form == "xml" else json.dumps(answer)
+    assert targets([used("conversation_grep", result, pattern="x")]) == [
+        ("conversation", f"jp-c{OTHER}", False),
+        ("conversation", f"jp-c{OTHER + 2}", True),
+    ]
+
+
+@pytest.mark.parametrize("result", ["", "{", "{}", '{"hits": 7}', '{"hits": [{}]}', "no matches"])
+def test_a_grep_result_of_another_form_cites_nothing(result: str) -> None:
+    assert cited([used("conversation_grep", result, pattern="x")]) == []
+
+
+# all of them
+
+
+CALLS: list[tuple[str, dict[str, Any]]] = [
+    ("learn", {"topic": "project", "subjects": "code-quality"}),
+    ("fs_read_file", {"path": "docs/project/code-quality.md"}),
+    ("conversation_read", {"id": f"jp-c{OTHER}"}),
+]
+
+
+@pytest.mark.parametrize(("tool", "arguments"), CALLS)
+def test_only_calls_that_succeeded_count(tool: str, arguments: dict[str, Any]) -> None:
+    assert len(cited([used(tool, "text", **arguments)])) == 1
+    assert cited([used(tool, "failed", is_error=True, **arguments)]) == []
+    assert cited([used(tool, None, **arguments)]) == []
+
+
+def test_a_target_is_cited_once_a_turn_and_again_in_the_next() -> None:
+    learn = ("learn", "x")
+    again = [
+        used(*learn, topic="project", subjects="code-quality"),
+        used(*learn, topic="General Project Knowledge", subjects=["code-quality"]),
+        used("fs_read_file", "x", path="docs/project/code-quality.md"),
+    ]
+    found = cited(again, [used(*learn, topic="project", subjects="code-quality")])
+    assert [(cite.turn, cite.call, cite.how) for cite in found] == [
+        (1, 1, "learn"),
+        (2, 1, "learn"),
+    ]
+
+
+def test_two_chunks_of_one_entry_are_two_citations() -> None:
+    result = "\n".join(
+        f"[entry s1 · chunk {chunk} · score 0.5] T\ntext" for chunk in ("aa", "bb", "aa")
+    )
+    found = cited([used("knowledge_search", result, query="q")], subject_id=lambda t, s: "s1")
+    assert [cite.chunk for cite in found] == ["aa", "bb"]
+    assert len({cite.target for cite in found}) == 1
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "kbtui_learn",
+        "mcp__kbtui__learn",
+        "kbtui.learn",
+        "kbtui__learn",
+        "learn__kbtui",
+        "mcp_kbtui_learn",
+    ],
+)
+def test_our_tools_are_known_under_the_names_of_mcp_hosts(name: str) -> None:
+    assert family(name) == "learn"
+    assert targets([used(name, "x", topic="project", subjects="code-quality")]) == [
+        ("subject", "project/code-quality", False)
+    ]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "duolingo_learn",
+        "learning",
+        "mcp__github__learn",
+        "kbtui_relearn",
+        "learn_kbtui_x",
+        "Learn",
+        "",
+    ],
+)
+def test_tools_of_others_are_not_taken_for_ours(name: str) -> None:
+    assert family(name) is None
+    assert targets([used(name, "x", topic="project", subjects="code-quality")]) == []
+
+
+def test_calls_with_strange_arguments_do_no_harm() -> None:
+    for arguments in (
+        {},
+        {"topic": 7, "subjects": 7},
+        {"topic": None},
+        {"subjects": [None, 3, ""]},
+    ):
+        assert cited([used("learn", "x", **{"topic": "project", **arguments})]) == []
+    assert cited([used("conversation_read", "x", id=True)]) == []
+
+
+def test_one_shelf_serves_many_conversations_and_reads_each_topic_once() -> None:
+    knowledge = Knowledge()
+    shelf = Shelf(knowledge, TITLES)
+    conversation = talk([used("fs_read_file", "x", path="docs/project/code-quality.md")])
+    found = [cite_conversation(conversation, shelf, TITLES) for _ in range(5)]
+    assert all(cites == found[0] for cites in found)
+    assert knowledge.reads == 2
+    empty = Knowledge()
+    cite_conversation(talk([used("other", "x")]), empty, TITLES)
+    assert empty.reads == 0, "a conversation that uses nothing costs nothing"

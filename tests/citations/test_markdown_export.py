@@ -1,0 +1,126 @@
+"""A conversation as Markdown: everything said, in order, with the sources of each turn."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+from kbtui.citations import Citation
+from kbtui.citations.markdown import to_markdown
+from kbtui.conversations.readout import included_kinds
+from kbtui.conversations.records import Conversation, ConversationInfo, Event, Turn
+
+ID = 17_800_836_875
+NOW = datetime(2026, 5, 29, 10, tzinfo=UTC)
+INFO = ConversationInfo(ID, "A *starred* title", Path("/w"), None, None, False, "external", NOW)
+
+
+def conversation() -> Conversation:
+    call = Event(
+        "tool_call_request", NOW, "", 2, name="learn", arguments={"topic": "guide"}, call=1
+    )
+    result = Event("tool_call_response", NOW, "```\ncode\n```\n", 3, name="learn", call=1)
+    first = Turn(
+        1,
+        [
+            Event("chat_request", NOW, "# My question\n", 0, author="Jean"),
+            Event("reasoning", NOW, "First.\n\nThen.", 1),
+            call,
+            result,
+            Event("message", NOW, "The *answer*.", 4),
+        ],
+        started_at=NOW,
+    )
+    second = Turn(2, [Event("structured", None, '{"n": 1}', 5, data={"n": 1})])
+    return Conversation(INFO, [first, second], assistant="Architect", model="anthropic/opus")
+
+
+CITES = [
+    Citation(ID, 1, 1, "learn", "subject", "guide/start", "start", "learn"),
+    Citation(ID, 2, None, "read", "conversation", "jp-c17457886043", "Old | talk", "conversation_read", gone=True),
+    Citation(ID, 2, 2, "learn", "subject", "guide/start", "start", "learn"),
+]  # fmt: skip
+
+
+def test_the_document_has_all_turns_and_their_sources() -> None:
+    talk = conversation()
+    assert to_markdown(talk, CITES, talk.turns, included_kinds(None)) == (
+        r"""# A \*starred\* title
+
+- Conversation: `jp-c17800836875`
+- Created: 2026-05-29T19:41:27.500Z
+- Assistant: Architect
+- Model: anthropic/opus
+- Turns: 2
+
+## Turn 1 · 2026-05-29T10:00:00.000Z
+
+### Jean
+
+# My question
+
+### Reasoning
+
+> First.
+>
+> Then.
+
+### Call 1: `learn`
+
+```json
+{
+  "topic": "guide"
+}
+```
+
+### Result 1: `learn`
+
+````
+```
+code
+```
+````
+
+### Assistant
+
+The *answer*.
+
+### Sources of this turn
+
+- `guide/start` start (learned, call 1)
+
+## Turn 2
+
+### Structured answer
+
+```json
+{"n": 1}
+```
+
+### Sources of this turn
+
+- `jp-c17457886043` Old \| talk (read, gone since)
+- `guide/start` start (learned, call 2)
+
+## Sources
+
+- `guide/start` start: turns 1, 2
+- `jp-c17457886043` Old \| talk: turn 2
+""".replace("2026-05-29T19:41:27.500Z", "2026-05-29T10:00:00.000Z")
+    )
+
+
+def test_chosen_turns_and_kinds_alone_are_written() -> None:
+    talk = conversation()
+    text = to_markdown(talk, CITES, talk.turns[:1], included_kinds(["chat"]))
+    assert "### Jean" in text
+    assert "### Assistant" in text
+    assert "### Call" not in text
+    assert "### Reasoning" not in text
+    assert "Turn 2" not in text
+    assert "jp-c17457886043" not in text
+
+
+def test_a_conversation_without_sources_says_so() -> None:
+    talk = conversation()
+    assert to_markdown(talk, [], talk.turns, included_kinds(None)).endswith(
+        "## Sources\n\nNo turn used a source.\n"
+    )
