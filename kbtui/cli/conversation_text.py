@@ -72,6 +72,12 @@ class Writer:
     def _when(self, text: str) -> str:
         return ago(datetime.fromisoformat(text), self.now) if self.terminal else text
 
+    def _heading(self, value: dict[str, Any]) -> str:
+        title = self.line(value["title"] or "Untitled")
+        if self.terminal:
+            title = cut(title, max(20, self.width - len(value["id"]) - 2))
+        return f"{self.paint(value['id'], CYAN)}  {self.paint(title, BOLD)}"
+
     # matches
 
     def hits(
@@ -96,8 +102,7 @@ class Writer:
             if self.terminal and opens:
                 if conversation is not None:
                     yield ""
-                title = self.line(hit["title"] or "Untitled")
-                yield f"{self.paint(hit['id'], CYAN)}  {self.paint(title, BOLD)}"
+                yield self._heading(hit)
             conversation, previous = hit["id"], block
             yield self._hit(hit, spans)
 
@@ -133,8 +138,7 @@ class Writer:
 
     def reading(self, answer: dict[str, Any]) -> Iterator[str]:
         """A conversation's turns: who, when, and what, each event under its head."""
-        title = self.line(answer["title"] or "Untitled")
-        yield f"{self.paint(answer['id'], CYAN)}  {self.paint(title, BOLD)}"
+        yield self._heading(answer)
         for turn in answer["turns"]:
             yield ""
             yield self.paint(f"── {answer['id']}:{turn['turn']} ──", BOLD)

@@ -1,0 +1,370 @@
+"""`kbtui conversation` as a person or a script runs it: text, XML, JSON, a terminal, a pager."""
+
+import base64
+import json
+import os
+import re
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pexpect
+import pytest
+
+from kbtui.cli.conversation_text import Writer, ago
+from kbtui.cli.main import main
+from kbtui.conversations import grep_answer, list_answer, read_answer, to_xml
+from kbtui.workspace import open_root
+
+ID = 17_800_836_875
+ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
+
+
+def encoded(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+def write(root: Path, number: int, elements: list[dict[str, Any]] | str, title: str | None) -> Path:
+    folder = root / ".jp/conversations" / str(number)
+    folder.mkdir(parents=True)
+    facts = {"last_activated_at": "2026-05-29 10:00:00.0", **({"title": title} if title else {})}
+    (folder / "metadata.json").write_text(json.dumps(facts))
+    (folder / "base_config.json").write_text("{}")
+    text = elements if isinstance(elements, str) else json.dumps(elements, indent=2)
+    (folder / "events.json").write_text(text)
+    return folder
+
+
+def element(kind: str, second: int, **fields: Any) -> dict[str, Any]:
+    return {"timestamp": f"2026-05-29 10:00:{second:02}.0", "type": kind, **fields}
+
+
+TALK = [
+    element("turn_start", 0),
+    element("chat_request", 1, content="Where is the needle?\nIn which haystack?", author="Jean"),
+    element("tool_call_request", 2, id="1", name="fs_read_file", arguments={"path": encoded("hay.txt")}),
+    element("tool_call_response", 3, id="1", content=encoded("straw\n\x1b[31mneedle\x1b[0m\n"), is_error=False),
+    element("turn_start", 4),
+    element("chat_response", 5, message="The needle is in hay.txt.\x1b]0;pwned\x07"),
+]  # fmt: skip
+
+
+@pytest.fixture
+def root(workspace_root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    write(workspace_root, ID, TALK, "Needles\x1b[2J in hay")
+    write(workspace_root, ID - 10, [element("turn_start", 0)], None)
+    monkeypatch.chdir(workspace_root)
+    return workspace_root
+
+
+def kbtui(*words: str) -> int:
+    return main(["conversation", *words])
+
+
+# lists
+
+
+def test_ls_prints_a_line_a_conversation(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert kbtui("ls") == 0
+    out, err = capsys.readouterr()
+    assert out.splitlines() == [
+        f"jp-c{ID}  6  2026-05-29T10:00:05.000Z  Needles\x1b[2J in hay",
+        f"jp-c{ID - 10}  1  2026-05-29T10:00:00.000Z  Untitled",
+    ]
+    assert err == ""
+
+
+def test_ls_tells_how_to_get_the_rest(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert kbtui("ls", "--limit", "1") == 0
+    out, err = capsys.readouterr()
+    assert out.count("\n") == 1
+    assert "1 more: --offset 1" in err
+
+
+def test_ls_names_what_is_broken_and_what_is_no_conversation(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(root, ID + 1, '[\n  {"a": ', "Half")
+    (root / ".jp/conversations/notes").mkdir()
+    assert kbtui("ls") == 0
+    out, err = capsys.readouterr()
+    assert "Half" in out
+    assert "    events.json: element 0 is not valid JSON" in out
+    assert "notes: left out: its name" in err
+
+
+def test_nothing_to_list_is_exit_code_one(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert kbtui("ls", "--archived") == 1
+    assert kbtui("ls", "--title", "absent", "--json") == 1
+    out, _ = capsys.readouterr()
+    assert json.loads(out)["conversations"] == []
+
+
+# one answer on every face
+
+
+@pytest.mark.parametrize("form", ["json", "xml"])
+def test_the_formats_are_the_answers_of_the_room(
+    root: Path, capsys: pytest.CaptureFixture[str], form: str
+) -> None:
+    workspace = open_root(root)
+    expected = {
+        ("ls",): ("list", list_answer(workspace)),
+        ("grep", "NEEDLE", "-C", "1"): (
+            "grep",
+            grep_answer(workspace, pattern="needle", context=1),
+        ),
+        ("read", str(ID)): ("read", read_answer(workspace, id=str(ID))),
+    }
+    for words, (kind, answer) in expected.items():
+        assert kbtui(*words, "--format", form) == 0
+        out, _ = capsys.readouterr()
+        if form == "json":
+            assert json.loads(out) == answer
+            assert kbtui(*words, "--json") == 0
+            assert capsys.readouterr().out == out
+        else:
+            assert out == to_xml(kind, answer) + "\n"
+
+
+# grep
+
+
+def test_grep_prints_coordinates_in_jps_own_line_form(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert kbtui("grep", "needle") == 0
+    out, _ = capsys.readouterr()
+    assert out.splitlines() == [
+        f"jp-c{ID}:..:title:m:Needles\x1b[2J in hay",
+        f"jp-c{ID}:1:user:m:Where is the needle?",
+        f"jp-c{ID}:1:tool-result:m:\x1b[31mneedle\x1b[0m",
+        f"jp-c{ID}:2:assistant:m:The needle is in hay.txt.\x1b]0;pwned\x07",
+    ]
+
+
+def test_grep_takes_words_scopes_ids_context_and_case(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert kbtui("grep", "in", "which", "-s", "user,title", "-i", f"jp-c{ID}", "-C", "1") == 0
+    assert capsys.readouterr().out.splitlines() == [
+        f"jp-c{ID}:1:user:c:Where is the needle?",
+        f"jp-c{ID}:1:user:m:In which haystack?",
+    ]
+    assert kbtui("grep", "--case-sensitive", "NEEDLE") == 1
+    assert kbtui("grep", "needle", "--limit", "1") == 0
+    assert "more matches" in capsys.readouterr().err
+    assert kbtui("grep", "--", "-not there") == 1
+
+
+def test_finding_nothing_prints_nothing_and_is_exit_code_one(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert kbtui("grep", "absent") == 1
+    assert capsys.readouterr().out == ""
+    assert kbtui("grep", "absent", "--json") == 1
+    assert json.loads(capsys.readouterr().out)["hits"] == []
+
+
+# read
+
+
+def test_read_prints_turns_with_who_said_what(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert kbtui("read", f"jp-c{ID}:1") == 0
+    out, _ = capsys.readouterr()
+    assert f"── jp-c{ID}:1 ──" in out
+    assert "Jean  2026-05-29T10:00:01.000Z\nWhere is the needle?\nIn which haystack?\n" in out
+    assert 'Call fs_read_file #1  2026-05-29T10:00:02.000Z\n{\n  "path": "hay.txt"\n}\n' in out
+    assert "Result fs_read_file #1" in out
+    assert "Assistant" not in out
+
+
+def test_read_has_no_limit_for_a_person_but_takes_one(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(root, ID + 5, [element("chat_request", 0, content="y" * 200_000)], "Long")
+    assert kbtui("read", str(ID + 5)) == 0
+    assert "y" * 200_000 in capsys.readouterr().out
+    assert kbtui("read", str(ID + 5), "--max-chars", "60000") == 2
+    assert "turn=1" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["read", "17800000000"], 1),
+        (["read", f"jp-c{ID}:9"], 1),
+        (["read", "the one about locks"], 2),
+        (["read", str(ID), "--turn", "1", "--last", "1"], 2),
+        (["read", str(ID), "--include", "chats"], 2),
+        (["read"], 2),
+        (["write"], 2),
+        ([], 2),
+        (["grep"], 2),
+        (["grep", "x", "-i", "17800000000"], 1),
+        (["grep", "x", "-s", "chats"], 2),
+        (["ls", "--limit", "0"], 2),
+        (["ls", "--sort", "title"], 2),
+        (["export", "17800000000"], 1),
+    ],
+)
+def test_errors_have_their_exit_codes_and_say_what_to_do(
+    root: Path, capsys: pytest.CaptureFixture[str], words: list[str], code: int
+) -> None:
+    assert kbtui(*words) == code
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("kbtui: ")
+
+
+# export
+
+
+def test_export_writes_one_markdown_file_with_sources(
+    root: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    target = tmp_path / "talk.md"
+    assert kbtui("export", str(ID), "-o", str(target)) == 0
+    assert capsys.readouterr().out == ""
+    text = target.read_text()
+    assert "### Jean\n\nWhere is the needle?" in text
+    assert "- `hay.txt` (read from its file, call 1)" in text
+    assert text.rstrip().endswith("- `hay.txt`: turn 1")
+    assert kbtui("export", f"jp-c{ID}:2") == 0
+    assert "Where is the needle" not in capsys.readouterr().out
+    assert kbtui("export", str(ID), "-o", str(tmp_path)) == 2
+
+
+# the whole command
+
+
+def run(*words: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "kbtui.cli.main", *words],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        **options,
+    )
+
+
+def test_the_workspace_is_named_anywhere_and_the_alias_works(root: Path, tmp_path: Path) -> None:
+    for words in (
+        ["-w", str(root), "c", "ls"],
+        ["c", "-w", str(root), "ls"],
+        ["conversation", "ls", "-w", str(root)],
+    ):
+        done = run(*words, cwd=tmp_path)
+        assert (done.returncode, done.stdout.count("jp-c")) == (0, 2), done.stderr
+    assert run("c", "ls", cwd=tmp_path.parent).returncode in (1, 3)
+
+
+def test_reading_into_a_closed_pipe_is_no_error(root: Path) -> None:
+    write(root, ID + 5, [element("chat_request", 0, content="y\n" * 500_000)], "Long")
+    command = f"{sys.executable} -m kbtui.cli.main c read {ID + 5} | head -n 1"
+    done = subprocess.run(
+        command, shell=True, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.stdout.startswith(f"jp-c{ID + 5}")
+    assert done.stderr == ""
+
+
+def terminal(*words: str, **environment: str) -> str:
+    """What a terminal of 80 columns gets."""
+    env = {**os.environ, "TERM": "xterm-256color", "PAGER": "", **environment}
+    command = [sys.executable, "-m", "kbtui.cli.main", "conversation", *words]
+    child = pexpect.spawn(command[0], command[1:], env=env, dimensions=(24, 80), timeout=60)
+    child.expect(pexpect.EOF)
+    child.close()
+    text: str = child.before.decode()
+    return text
+
+
+def test_a_terminal_gets_colours_relative_times_and_nothing_dangerous(root: Path) -> None:
+    shown = terminal("grep", "needle")
+    assert "\x1b[1;31mneedle\x1b[0m" in shown, "the match stands out"
+    assert "\x1b[2J" not in shown
+    assert "\x1b]0" not in shown
+    plain = ESCAPES.sub("", shown).replace("\r\n", "\n")
+    assert f"jp-c{ID}  Needles in hay" in plain
+    assert "  1 user        Where is the needle?\n" in plain
+    assert "    1 user        In which haystack?\n" in plain, "one line of context"
+    listed = ESCAPES.sub("", terminal("ls"))
+    assert "2026-05-29  Needles in hay" in listed or "ago  Needles in hay" in listed
+    read = terminal("read", str(ID))
+    assert "\x1b]0" not in read
+    assert "The needle is in hay.txt." in read
+
+
+@pytest.mark.parametrize("environment", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
+def test_no_colour_means_none(root: Path, environment: dict[str, str]) -> None:
+    for words in (["ls"], ["grep", "needle"], ["read", str(ID)]):
+        assert "\x1b" not in terminal(*words, **environment)
+
+
+def test_long_lines_fit_the_terminal_with_their_match_in_sight(root: Path) -> None:
+    text = "a" * 300 + " needle " + "b" * 300
+    write(root, ID + 7, [element("chat_request", 0, content=text)], "x" * 200)
+    for line in ESCAPES.sub("", terminal("grep", "needle", "-i", str(ID + 7))).splitlines():
+        assert len(line) <= 80
+        if " user " in line:
+            assert "needle" in line
+    assert all(len(line) <= 80 for line in ESCAPES.sub("", terminal("ls")).splitlines())
+
+
+def test_a_pager_is_used_on_a_terminal_and_never_in_a_pipe(root: Path, tmp_path: Path) -> None:
+    pager = tmp_path / "pager"
+    pager.write_text(f'#!/bin/sh\necho "[paged $LESS]"\ncat\ntouch {tmp_path}/used\n')
+    pager.chmod(0o755)
+    shown = terminal("read", str(ID), PAGER=f"{pager} --flag")
+    assert "[paged FRX]" in shown
+    assert "Where is the needle?" in shown
+    (tmp_path / "used").unlink()
+    done = run("conversation", "read", str(ID), env={**os.environ, "PAGER": str(pager)}, cwd=root)
+    assert done.returncode == 0
+    assert not (tmp_path / "used").exists()
+    assert "Where is the needle?" in terminal("read", str(ID), PAGER="/nowhere/pager")
+
+
+@pytest.mark.parametrize(
+    ("before", "expected"),
+    [
+        (timedelta(seconds=5), "just now"),
+        (timedelta(seconds=-5), "just now"),
+        (timedelta(minutes=1), "1 minute ago"),
+        (timedelta(minutes=59), "59 minutes ago"),
+        (timedelta(hours=23), "23 hours ago"),
+        (timedelta(days=1), "1 day ago"),
+        (timedelta(days=29), "29 days ago"),
+        (timedelta(days=31), "2026-04-30"),
+        (timedelta(days=-2), "2026-06-02"),
+    ],
+)
+def test_how_long_ago(before: timedelta, expected: str) -> None:
+    now = datetime(2026, 5, 31, 12, tzinfo=UTC)
+    assert ago(now - before, now) == expected
+
+
+def test_marks_of_a_conversation_are_words(root: Path) -> None:
+    entry = {
+        "id": "jp-c1",
+        "title": None,
+        "events_count": None,
+        "created_at": "2026-05-29T10:00:00.000Z",
+        "last_event_at": None,
+        "archived_at": "2026-05-29T10:00:00.000Z",
+        "expires_at": None,
+        "updated_at": None,
+        "pinned_at": "2026-05-29T10:00:00.000Z",
+        "labels": {"area": "search", "draft": ""},
+        "problem": None,
+    }
+    writer = Writer(terminal=False, colours=False, width=80, now=datetime.now(UTC))
+    assert list(writer.listing({"conversations": [entry]})) == [
+        "jp-c1  ?  2026-05-29T10:00:00.000Z  Untitled  pinned archived [area=search] [draft]"
+    ]
