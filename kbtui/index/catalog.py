@@ -286,7 +286,7 @@ def _entry(row: tuple[Any, ...]) -> Entry:
     values[9] = json.loads(str(values[9]))
     values[14], values[15] = bool(values[14]), bool(values[15])
     (id_, kind, title, signature, path, type_, topic, slug, conversation, *rest) = values
-    return Entry(id_, kind, title, signature, path, type_, topic, slug, conversation, *rest)  # type: ignore[arg-type]
+    return Entry(id_, kind, title, signature, path, type_, topic, slug, conversation, *rest)
 
 
 def _chunk(row: tuple[Any, ...]) -> Chunk:
