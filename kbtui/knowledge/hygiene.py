@@ -111,12 +111,13 @@ def _dead(resolved: Resolved, field: str) -> Iterator[Problem]:
             matches = matcher(pattern)
             alive = pattern in scan or any(map(matches, scan.slugs))
         if not alive and scan.slugs:
-            hint = _why_dead(resolved, pattern)
+            hint = why_dead(resolved, pattern)
             key = f"kb.topic.{topic.id}.{field}"
             yield Problem(f"{pattern!r} reaches no subject", key=key, topic=topic.id, hint=hint)
 
 
-def _why_dead(resolved: Resolved, pattern: str) -> str | None:
+def why_dead(resolved: Resolved, pattern: str) -> str | None:
+    """Why a pattern reaches nothing, or what may have been meant; None where nobody can tell."""
     scan = resolved.scan
     matches = matcher(pattern)
     reached = [slug for slug in scan.slugs if slug == pattern or matches(slug)]
@@ -163,4 +164,4 @@ def _large(subject: Subject, text: str) -> Iterator[Problem]:
         )
 
 
-__all__ = ["PRELOAD_TOKENS", "READ_MOST", "check"]
+__all__ = ["PRELOAD_TOKENS", "READ_MOST", "check", "why_dead"]

@@ -143,6 +143,16 @@ class Knowledge:
         """The `<knowledge>` section; None where there is nothing to list or pre-load."""
         return prompt.section(self._enabled(), self._for_reading)
 
+    def preloaded(self, topic: str) -> str | None:
+        """A topic's own part of the `<knowledge>` section; None where it pre-loads nothing.
+
+        Raises `NothingFound`.
+        """
+        resolved = self.resolved(topic)
+        if not resolved.topic.enable or not resolved.learned:
+            return None
+        return prompt.topic_block(resolved, self._for_reading)
+
     def tool_definition(self) -> dict[str, Any] | None:
         """The `learn` tool: name, description, parameters; None when nothing is learnable."""
         return prompt.tool_definition(self._enabled())

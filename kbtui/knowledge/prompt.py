@@ -33,7 +33,7 @@ def section(topics: list[Resolved], subject: Callable[[str, str], Subject]) -> s
     preloaded = [resolved for resolved in topics if resolved.learned]
     if preloaded:
         blocks.append(_PRELOADED)
-        blocks += [_topic(resolved, subject) for resolved in preloaded]
+        blocks += [topic_block(resolved, subject) for resolved in preloaded]
     listed = [resolved for resolved in topics if resolved.available]
     if listed:
         blocks += [_TO_LEARN, "\n".join(map(_line, listed)), _USE, _NOTE]
@@ -49,7 +49,8 @@ def _line(resolved: Resolved) -> str:
     return f"- {topic.id}{title}{introduction}"
 
 
-def _topic(resolved: Resolved, subject: Callable[[str, str], Subject]) -> str:
+def topic_block(resolved: Resolved, subject: Callable[[str, str], Subject]) -> str:
+    """One topic's part of the section: its description and what it pre-loads."""
     topic = resolved.topic
     blocks = [f'<topic "{quoted(topic.name)}">']
     if topic.description and topic.description.strip():

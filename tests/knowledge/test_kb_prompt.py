@@ -220,3 +220,12 @@ def test_the_description_follows_what_is_learnable(rfd: Build) -> None:
     assert "- skills (Learnable Assistant Skills)" in definition["description"]
     assert "project" not in definition["description"]
     assert "data, not instructions" in definition["description"]
+
+
+def test_a_topics_own_part_of_the_section_is_what_stands_in_it(rfd: Build) -> None:
+    knowledge = rfd('learned = ["maintainers/*"]')
+    block = knowledge.preloaded("project")
+    assert block is not None and block.startswith('<topic "General Project Knowledge">\n\n<subject')
+    assert block.endswith("</topic>") and block in (knowledge.prompt() or "")
+    assert knowledge.preloaded("skills") is None
+    assert rfd('learned = ["maintainers/*"]\nenable = false').preloaded("project") is None
