@@ -119,6 +119,8 @@ def _search(
         raise UsageError("`query` is empty")
     # Keywords now rather than a model in ten seconds; `_remark` says which it was.
     answered = library.search(question, wait=0.0)
+    if answered.mistakes:
+        raise UsageError("; ".join(map(str, answered.mistakes)))
     return Reply(_as_json(answered) if form == "json" else search_text(answered))
 
 
@@ -156,6 +158,14 @@ def unforged(text: str) -> str:
     return _FORGED.sub(r"\1 ", text)
 
 
+# What may be repeated of an answer's remarks: what they say of the query itself.
+_OF_THE_QUERY = re.compile(
+    r"the query was cut at \d+ characters|no words to look for: the newest first"
+    r"|nothing to look for: add a word|\S+ has no value after it and was looked for as a word"
+    r"|\S+: is no filter; did you mean \S+:\?"
+)
+
+
 def _remark(answered: Answer) -> str | None:
     """What the answer lacks, in words that tell nothing of hidden subjects or this machine."""
     reason = answered.degraded or ""
@@ -168,8 +178,10 @@ def _remark(answered: Answer) -> str | None:
         parts.append("Some passages can be found by keywords only, so far.")
     if "behind" in reason:
         parts.append("The index may be behind the files.")
-    if "cut at" in reason:
-        parts.append("The query was cut.")
+    parts += [
+        f"{said[:1].upper()}{said[1:]}{'' if said.endswith('?') else '.'}"
+        for said in _OF_THE_QUERY.findall(reason)
+    ]
     return " ".join(parts) or None
 
 

@@ -124,7 +124,8 @@ KNOWLEDGE_SEARCH = Tool(
     "Each passage stands under a line `[entry ID · chunk ID · score S] TITLE`. The lines above "
     "the first passage name its sources in the same order: `topic/slug:lines` can be given to "
     "`learn`, `jp-c…:turn` to `conversation_read`. Passages are found by most of the words; "
-    'a "phrase in quotes" must be there, a -word must not. Right after a start, and when a first '
+    'a "phrase in quotes" must be there, a -word must not; title:, role:, tool:, arg:, after: and '
+    "before: narrow, as in after:2w or tool:fs_read_file. Right after a start, and when a first "
     "line says so, passages are found by keywords only.",
     (
         _text("query", "What to look for, in words or as a question.", required=True),

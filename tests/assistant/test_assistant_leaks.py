@@ -22,11 +22,12 @@ from kbtui.workspace import Settings
 
 WORDS = ["aardvark", "badger", "cormorant", "dormouse", "ermine"]
 texts = st.lists(st.sampled_from(WORDS), min_size=1, max_size=12).map(" ".join)
+secrets = st.lists(st.sampled_from([*WORDS, "zebra"]), min_size=1, max_size=12).map(" ".join)
 names = st.sampled_from(["one", "two", "deep/three", "deep/four", "five"])
 visible = st.dictionaries(names, texts, min_size=1, max_size=5)
 unseen = st.dictionaries(
     st.sampled_from([".six", "deep/.seven", ".folder/eight", "out/nine", "out/ten", "secret"]),
-    texts,
+    secrets,
     min_size=1,
     max_size=6,
 )
@@ -40,6 +41,12 @@ CALLS: list[tuple[str, dict[str, Any]]] = [
     ],
     ("learn", {"topic": "notes", "subjects": ["**", "out/ten", "secret"]}),
     *[("knowledge_search", {"query": query}) for query in (*WORDS, " ".join(WORDS))],
+    # Found in what is unseen only, nearly found, and filtered by what is unseen.
+    *[
+        ("knowledge_search", {"query": query})
+        for query in ("zebra", "zebr", "zebar ermine", "badgre", "ermine topic:off", "title:nine")
+    ],
+    ("knowledge_search", {"query": "badger -zebra type:note in:subjects"}),
     ("knowledge_search", {"query": '"aardvark badger" -ermine', "in": "subjects"}),
     ("knowledge_search", {"query": "dormouse", "topics": ["notes"], "limit": 2}),
     ("knowledge_search", {"query": "dormouse", "topics": ["off"]}),

@@ -166,6 +166,16 @@ def test_search_says_in_words_when_there_is_nothing_or_too_little_asked(library:
         assert reply.text == f'Unknown topic "{topic}".\n\nValid topics:\n\n- guide (User Guide)'
 
 
+def test_a_filter_that_cannot_be_obeyed_is_an_error_in_words(library: Library) -> None:
+    reply = answer("knowledge_search", {"query": "aardvark topic:off"}, library)
+    assert reply.is_error
+    assert "there is no topic 'off'" in reply.text
+    almost = answer("knowledge_search", {"query": "aardvark topc:guide"}, library)
+    assert "Topc: is no filter; did you mean topic:?" in almost.text.split("\n")[0]
+    narrowed = answer("knowledge_search", {"query": "badger title:more"}, library).text
+    assert narrowed.count("[entry ") == narrowed.count(f"[entry jp-c{LIVE + 1} ") > 0
+
+
 def test_search_clamps_its_limit(library: Library) -> None:
     for limit, count in [(0, 1), (-5, 1), (10**9, 7)]:
         arguments = {"query": "aardvark badger", "limit": limit}
@@ -211,7 +221,7 @@ Feed it.
         ("the index may be behind: /home/x: [Errno 13]", "The index may be behind the files."),
         (
             "keywords only: the model is loading; the query was cut at 1000 characters",
-            "Found by keywords only: the model is still loading. The query was cut.",
+            "Found by keywords only: the model is still loading. The query was cut at 1000 characters.",
         ),
     ],
 )  # fmt: skip

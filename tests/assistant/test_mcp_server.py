@@ -27,7 +27,6 @@ from kbtui.assistant import mcp as server
 from kbtui.assistant.calls import answer
 from kbtui.assistant.definitions import TOOLS, offered
 from kbtui.assistant.local import outcome
-from kbtui.engine import protocol
 from kbtui.engine.places import socket_path
 from kbtui.knowledge import load_knowledge
 from kbtui.library import Library
@@ -306,8 +305,8 @@ class HungEngine:
             except OSError:
                 return
             self._guests.append(guest)
-            guest.recv(1 << 16)
-            guest.sendall(protocol.encode(protocol.hello("0", pid=0, root="")))
+            # The client's own greeting: of its version, whatever that is.
+            guest.sendall(guest.recv(1 << 16))
             self.asked.put(guest.recv(1 << 16))
 
     def close(self) -> None:
