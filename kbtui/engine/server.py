@@ -337,6 +337,7 @@ class _Estimate:
 
     def __init__(self) -> None:
         self._began: dict[str, tuple[float, int]] = {}
+        self._idle: dict[str, int] = {}
 
     def left(self, phase: str, done: int, total: int) -> float | None:
         now = time.monotonic()
@@ -344,9 +345,12 @@ class _Estimate:
         if done >= total:
             self._began.pop(phase, None)
             return None
-        if phase not in self._began or done < first:
+        # The pace is counted from the first thing done: what came before was loading.
+        if phase not in self._began or done < first or done == self._idle.get(phase):
             self._began[phase] = (now, done)
+            self._idle[phase] = done
             return None
+        self._idle.pop(phase, None)
         if now - began < 1.0 or done == first:
             return None
         return round((total - done) * (now - began) / (done - first), 1)

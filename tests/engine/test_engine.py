@@ -344,3 +344,17 @@ def test_clients_with_another_runtime_directory_find_the_engine(
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(home / "run2"))
     second: EngineClient = connect(built.workspace)
     assert second.pid == first.pid
+
+
+def test_an_estimate_counts_from_the_first_thing_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    from kbtui.engine import server
+
+    clock = {"now": 0.0}
+    monkeypatch.setattr(server.time, "monotonic", lambda: clock["now"])
+    estimate = server._Estimate()
+    assert estimate.left("vectors", 0, 100) is None
+    clock["now"] = 60.0  # loading
+    assert estimate.left("vectors", 0, 100) is None
+    clock["now"] = 62.0
+    assert estimate.left("vectors", 10, 100) == 18.0
+    assert estimate.left("vectors", 100, 100) is None
