@@ -8,7 +8,7 @@ from typing import Any
 # say nothing, which JP's strict decoder refuses and Python's does not notice.
 _BEFORE_ONE = frozenset("AEIMQUYcgkosw048")
 _BEFORE_TWO = frozenset("AQgw")
-_TOKEN = re.compile(rb"[A-Za-z0-9_-]{38,}={0,2}")
+_TOKEN = re.compile(r"[A-Za-z0-9_-]{38,}={0,2}")
 _TOKEN_LENGTH = 40
 
 
@@ -39,15 +39,6 @@ def decode_bytes(text: str) -> bytes | None:
     return data if len(data) == len(text) // 4 * 3 - pads else None
 
 
-def decode_content_bytes(text: str) -> bytes | None:
-    """The bytes of a tool result, which a later JP may have encoded over the URL-safe form."""
-    data = decode_bytes(text)
-    if data is not None and len(data) >= _TOKEN_LENGTH and _TOKEN.fullmatch(data):
-        again = decode_bytes(data.decode())
-        return data if again is None or not is_text(again) else again
-    return data
-
-
 def is_text(data: bytes) -> bool:
     """Whether bytes are UTF-8, and so what JP would take for decoded."""
     if data.isascii():
@@ -69,12 +60,11 @@ def decode_text(text: str) -> str:
 
 
 def decode_content(text: str) -> str:
-    """The text of a tool result, or the string itself where there is none."""
-    data = decode_content_bytes(text)
-    try:
-        return text if data is None else data.decode()
-    except ValueError:
-        return text
+    """The text of a tool result, which a later JP may have encoded over the URL-safe form."""
+    decoded = decode_text(text)
+    if len(decoded) >= _TOKEN_LENGTH and _TOKEN.fullmatch(decoded) and decoded is not text:
+        return decode_text(decoded)
+    return decoded
 
 
 def decode_value(value: Any) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from kbtui.conversations.encoding import decode_content_bytes, decode_value, is_text
+from kbtui.conversations.encoding import decode_bytes, decode_content, decode_value, is_text
 
 _SAID = {
     "message": "assistant",
@@ -92,10 +92,15 @@ class Prefilter:
         return self._bytes in text.encode("utf-8", "replace").lower()
 
     def _in_result(self, encoded: str) -> bool:
-        data = decode_content_bytes(encoded)
-        if data is None or not is_text(data):
+        data = decode_bytes(encoded)
+        if data is None:
             return self._in_text(encoded)
-        return self._bytes in (data.lower() if self._fold else data)
+        if self._bytes in (data.lower() if self._fold else data):
+            return True
+        if b" " in data and is_text(data):
+            return False
+        # One word may be encoded once more, and what is no text was never decoded.
+        return self._in_text(decode_content(encoded))
 
     def _in_value(self, value: Any) -> bool:
         """Written as it is searched, only indented more; strings also as they are."""

@@ -41,6 +41,7 @@ def load_conversation(
             builder.add(batch)
             if progress is not None:
                 builder.finish()
+                _settle(conversation, facts)
                 progress(conversation)
         builder.finish()
         conversation.info = replace(
@@ -51,10 +52,14 @@ def load_conversation(
     if info.base_config_path is None and not builder.configured and not damage:
         problems.append("there is no base configuration: JP itself refuses this conversation")
     problems += [f"{EVENTS}: {text}" for text in (*damage, *builder.problems)]
+    _settle(conversation, facts)
+    return conversation
+
+
+def _settle(conversation: Conversation, facts: Facts) -> None:
     conversation.assistant = facts.assistant
     conversation.model = facts.model
     conversation.attachments = facts.attachments
-    return conversation
 
 
 def _read_base(path: str, facts: Facts, problems: list[str]) -> None:
