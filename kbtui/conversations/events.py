@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 _Element = dict[str, Any]
 
+PROBLEMS_MOST = 100
+"""Damaged elements that are named; the others are counted."""
+
 
 class Builder:
     """Takes elements in order; `turns` and the rest are whole after `finish`."""
@@ -31,6 +34,7 @@ class Builder:
         self.turns: list[Turn] = []
         self.compactions: list[Compaction] = []
         self.problems: list[str] = []
+        self.more_problems = 0
         self.unknown: dict[int, Any] = {}
         self.count = 0
         self.configured = False
@@ -59,7 +63,7 @@ class Builder:
             if element is DAMAGED:
                 continue
             if type(element) is not dict:
-                self.problems.append(f"element {index} is not an object")
+                self._note(f"element {index} is not an object")
                 continue
             kind = element.get("type")
             taker = takers.get(kind) if type(kind) is str else None
@@ -69,7 +73,7 @@ class Builder:
                 # Of a later JP: kept, and otherwise not our business.
                 self.unknown[index] = element
             else:
-                self.problems.append(f"element {index} has no type")
+                self._note(f"element {index} has no type")
         self.count += len(elements)
         if elements:
             last = elements[-1]
@@ -187,7 +191,7 @@ class Builder:
     def _compaction(self, index: int, element: _Element) -> None:
         first, last = element.get("from_turn"), element.get("to_turn")
         if type(first) is not int or type(last) is not int or first < 0 or last < first:
-            self.problems.append(f"element {index}: a compaction that names no turns")
+            self._note(f"element {index}: a compaction that names no turns")
             return
         summary = element.get("summary")
         text = summary.get("summary") if type(summary) is dict else None
@@ -239,7 +243,13 @@ class Builder:
 
     def _blame(self, event: Event, what: str) -> None:
         event.problem = f"{event.problem}; {what}" if event.problem else what
-        self.problems.append(f"element {event.index} ({event.kind}): {what}")
+        self._note(f"element {event.index} ({event.kind}): {what}")
+
+    def _note(self, problem: str) -> None:
+        if len(self.problems) < PROBLEMS_MOST:
+            self.problems.append(problem)
+        else:
+            self.more_problems += 1
 
     def _metadata(self, event: Event, metadata: dict[str, Any]) -> dict[str, Any]:
         try:

@@ -52,6 +52,8 @@ def load_conversation(
     if info.base_config_path is None and not builder.configured and not damage:
         problems.append("there is no base configuration: JP itself refuses this conversation")
     problems += [f"{EVENTS}: {text}" for text in (*damage, *builder.problems)]
+    if builder.more_problems:
+        problems.append(f"{EVENTS}: {builder.more_problems} more damaged elements")
     _settle(conversation, facts)
     return conversation
 

@@ -118,7 +118,8 @@ class Compaction:
 class Conversation:
     """A whole conversation: its list entry, turns, overlays, and what was wrong.
 
-    `problems` has a line for each damaged part; everything else was read.
+    `problems` has a line for each damaged part (the first hundred elements by
+    name, the rest as a number); everything else was read.
     `unknown` keeps elements of types that are not known, by their position.
     """
 

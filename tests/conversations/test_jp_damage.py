@@ -287,6 +287,14 @@ def test_an_element_that_is_no_event_is_passed_over(good: Path, element: object)
     assert saved == ["one", "two", "three"]
 
 
+def test_very_many_damaged_elements_are_counted(good: Path) -> None:
+    write(good, [*SOUND, *[None] * 250])
+    _, problems, saved = broken(good)
+    assert saved == ["one", "two", "three"]
+    assert len(problems) == 101
+    assert problems[-1] == "events.json: 150 more damaged elements"
+
+
 # Files that cannot be read.
 
 
