@@ -87,9 +87,15 @@ class Opener:
         contents = self.contents
         self._lane.submit(
             lambda: make_document(self._library, place, self._clock, contents),
-            lambda document: self._made(place, document),
+            lambda document: self._made_of(contents, place, document),
             self._failed,
         )
+
+    def _made_of(self, contents: Contents | None, place: Place, document: Document) -> None:
+        self._made(place, document)
+        # The home page may have been made before the lists were read.
+        if place.key == "home" and contents is not self.contents:
+            self.reload()
 
     def _made(self, place: Place, document: Document) -> None:
         self._status.doing("open", None)

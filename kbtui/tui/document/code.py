@@ -28,7 +28,11 @@ def source_lines(text: str, language: str | None) -> list[Spans]:
         role = _role(kind)
         first, *others = value.split("\n")
         if first:
-            lines[-1].append((first, role))
+            line = lines[-1]
+            if line and line[-1][1] == role:
+                line[-1] = (line[-1][0] + first, role)
+            else:
+                line.append((first, role))
         lines += [[(part, role)] if part else [] for part in others]
     # Lexers end a text with a newline that it may not have had.
     wanted = text.count("\n") + 1

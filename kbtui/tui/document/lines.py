@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from rich.cells import cell_len
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
 Span = tuple[str, str]
 Spans = list[Span]
@@ -61,6 +61,24 @@ def cut_spans(spans: Sequence[Span], start: int, end: int) -> Spans:
             break
         position = after
     return kept
+
+
+def slices(spans: Sequence[Span], bounds: Iterable[tuple[int, int]]) -> Iterator[Spans]:
+    """`cut_spans` for many stretches in ascending order, in one walk."""
+    number, position = 0, 0
+    for start, end in bounds:
+        kept: Spans = []
+        while number < len(spans) and position + len(spans[number][0]) <= start:
+            position += len(spans[number][0])
+            number += 1
+        at, before = number, position
+        while at < len(spans) and before < end:
+            text, role = spans[at]
+            if piece := text[max(0, start - before) : end - before]:
+                kept.append((piece, role))
+            before += len(text)
+            at += 1
+        yield kept
 
 
 def fit(spans: Sequence[Span], width: int) -> Spans:
@@ -149,11 +167,11 @@ def wrap(
     """Prose in lines of at most `width` cells; `first` opens the first line, `hang` the others."""
     text = "".join(part for part, _ in spans)
     width = max(width, width_of(first) + 1, width_of(hang) + 1)
-    lines: list[Line] = []
-    for number, (start, end) in enumerate(_breaks(text, width, width_of(first), width_of(hang))):
-        lead = hang if number else first
-        lines.append(Line([*lead, *cut_spans(spans, start, end)], source))
-    return lines
+    bounds = _breaks(text, width, width_of(first), width_of(hang))
+    return [
+        Line([*(hang if number else first), *part], source)
+        for number, part in enumerate(slices(spans, bounds))
+    ]
 
 
 def wrap_code(spans: Sequence[Span], width: int, source: int = 0) -> list[Line]:
@@ -162,19 +180,21 @@ def wrap_code(spans: Sequence[Span], width: int, source: int = 0) -> list[Line]:
     width = max(width, 4)
     if (len(text) if text.isascii() else cell_len(text)) <= width:
         return [Line(list(spans), source)]
-    lines: list[Line] = []
+    bounds: list[tuple[int, int]] = []
     start = 0
-    while start < len(text) or not lines:
-        room = width - (2 if lines else 0)
+    while start < len(text):
+        room = width - (2 if bounds else 0)
         end = max(_reach(text, start, room), start + 1)
         if end < len(text):
             space = text.rfind(" ", start + room // 2, end)
             if space > start:
                 end = space + 1
-        lead: Spans = [("  ", "")] if lines else []
-        lines.append(Line([*lead, *cut_spans(spans, start, end)], source))
+        bounds.append((start, end))
         start = end
-    return lines
+    return [
+        Line([("  ", ""), *part] if number else part, source)
+        for number, part in enumerate(slices(spans, bounds))
+    ]
 
 
 @dataclass(slots=True)

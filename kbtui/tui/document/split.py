@@ -38,13 +38,14 @@ class Piece:
 
 
 def split_source(text: str, most: int = PIECE) -> Iterator[Piece]:
-    """Pieces of a text without structure, cut between lines; a longer line is cut inside."""
+    """Pieces of a text without structure, cut between lines; a longer line at a space."""
     start, line = 0, 1
     while start < len(text):
         end = start + most
         if end < len(text):
             newline = text.rfind("\n", start, end)
-            end = newline + 1 if newline >= start else end
+            space = text.rfind(" ", start + most // 2, end)
+            end = newline + 1 if newline >= start else space + 1 if space > start else end
         else:
             end = len(text)
         yield Piece(start, end, line)

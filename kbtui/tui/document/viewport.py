@@ -92,12 +92,15 @@ class Viewport:
         self.layouts = 0
         """Counts the blocks that were laid out."""
         self._cache: LRUCache[int, list[Line]] = LRUCache(LAID_OUT_MOST)
+        self._kept: tuple[Mark, Mark] | None = None
+        self._kept_at = (self.top, self.cursor)
 
     # documents
 
     def show(self, document: Document, at: Mark | None = None) -> None:
         """Show a document from its top, or from a place in it."""
         self.document = document
+        self._kept = None
         self.folds.opened = set()
         self.folds.adopt(document)
         self.here = None
@@ -112,6 +115,7 @@ class Viewport:
         following = self.following
         top, cursor = self.mark(self.top), self.mark()
         self.document = document
+        self._kept = None
         self.folds.adopt(document)
         self._reflow()
         if following:
@@ -130,18 +134,19 @@ class Viewport:
 
     def resize(self, width: int, height: int) -> None:
         """Take another size, at the line one was reading."""
-        if width == self.width:
-            self.height = height
-            self.arrange()
-            self.cursor_into_view()
-            return
-        top, cursor = (self.mark(self.top), self.mark()) if self.width else (None, None)
-        self.width, self.height = width, height
-        self._reflow()
-        if top and cursor:
-            self.top, self.cursor = self.locate(top), self.locate(cursor)
+        # Several changes of size in a row go back to the same place, not to where
+        # the line of the last width happened to begin.
+        marks = self._kept if self._kept_at == (self.top, self.cursor) else None
+        self.height = height
+        if width != self.width:
+            marks = marks or ((self.mark(self.top), self.mark()) if self.width else None)
+            self.width = width
+            self._reflow()
+        if marks:
+            self.top, self.cursor = map(self.locate, marks)
         self.arrange()
-        self.cursor_into_view()
+        self.cursor_into_view(1)
+        self._kept, self._kept_at = marks, (self.top, self.cursor)
 
     def _reflow(self) -> None:
         """Begin again with estimates: width, folds or document changed."""
@@ -193,6 +198,8 @@ class Viewport:
 
     def step(self, start: Position, lines: int) -> Position:
         """The position `lines` further on (or back, when negative), within the document."""
+        if not len(self.heights):
+            return Position()
         block, line = start
         while lines > 0:
             count = len(self.lines(block))

@@ -416,6 +416,6 @@ class MainScreen(RoleScreen):
     def _point(self) -> None:
         where = self._pane_of(self.focused)
         self._show_pane(where)
-        typing = isinstance(self.focused, Input)
+        typing = (self.focused.id or "input") if isinstance(self.focused, Input) else ""
         scopes: tuple[Scope, ...] = (_SCOPES[where], "everywhere") if where else ("everywhere",)
         self.hints.point(*scopes, typing=typing, offers=self.reader_pane.reader.document.offers)

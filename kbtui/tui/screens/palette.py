@@ -15,6 +15,7 @@ from kbtui.text import one_line
 from kbtui.tui.commands import SCOPES, Command, commands_of
 from kbtui.tui.lanes import Lane
 from kbtui.tui.places import Place
+from kbtui.tui.widgets.entry import SafeInput
 from kbtui.tui.widgets.paint import RoleScreen
 from kbtui.tui.widgets.rows import Row, RowList
 
@@ -131,7 +132,7 @@ class PaletteScreen(RoleScreen):
         """The input and the list."""
         with Vertical(id="palette", classes="pane") as pane:
             pane.border_title = "Go to or do"
-            yield Input(
+            yield SafeInput(
                 id="palette-input",
                 placeholder="command, topic, subject, conversation",
                 compact=True,

@@ -118,11 +118,12 @@ class CitationsPane(Vertical):
         place = None if cite.gone else _target(cite) or place_of(call)
         name: Spans = [(one_line(cite.title or cite.target), "dim struck" if cite.gone else "")]
         how = WAYS.get(cite.how, cite.how)
-        below: Spans = [("    ", ""), (how, "dim")]
+        below: Spans = [("    ", "")]
+        if cite.gone:
+            below.append(("gone  ", "warning"))
+        below.append((how, "dim"))
         if cite.title and cite.title != cite.target:
             below.append((f"  {one_line(cite.target)}", "dim"))
-        if cite.gone:
-            below.append(("  gone", "warning"))
         key = f"used:{cite.target}:{cite.how}:{cite.call}:{cite.chunk}"
         return Row(key, [(f"[{number}] ", "note"), *name], below=[below], data=place)
 

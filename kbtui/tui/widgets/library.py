@@ -13,6 +13,7 @@ from textual.widgets import Input
 from kbtui.tui.commands import bindings
 from kbtui.tui.library_rows import LibraryState, library_rows
 from kbtui.tui.places import Place
+from kbtui.tui.widgets.entry import Entry
 from kbtui.tui.widgets.rows import RowList
 
 if TYPE_CHECKING:
@@ -40,14 +41,13 @@ class LibraryPane(Vertical):
         self.contents: Contents | None = None
         self.state = LibraryState()
         self.list = RowList("library-list")
+        self.filter = Entry("filter", "filter")
         self.list.empty = [("Reading the workspace …", "dim")]
         self._clock = clock
 
     def compose(self) -> ComposeResult:
         """The filter and the list."""
-        filter_input = Input(id="filter", placeholder="filter titles", compact=True)
-        filter_input.display = False
-        yield filter_input
+        yield self.filter
         yield self.list
 
     def update(self, contents: Contents) -> None:
@@ -142,9 +142,7 @@ class LibraryPane(Vertical):
 
     def action_filter(self) -> None:
         """Show the filter and type into it."""
-        found = self.query_one("#filter", Input)
-        found.display = True
-        self.screen.set_focus(found)
+        self.filter.ask()
 
     @on(Input.Changed, "#filter")
     def _filter(self, event: Input.Changed) -> None:
@@ -159,8 +157,6 @@ class LibraryPane(Vertical):
 
     def action_clear(self) -> None:
         """Take the filter away."""
-        found = self.query_one("#filter", Input)
-        if found.display:
+        if self.filter.display:
             self.screen.set_focus(self.list)
-            found.value = ""
-            found.display = False
+            self.filter.put_away()

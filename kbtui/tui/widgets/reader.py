@@ -9,12 +9,14 @@ from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
+from kbtui.tui.commands import bindings
 from kbtui.tui.document.blocks import FoldBlock
 from kbtui.tui.document.viewport import Mark, Position, Viewport
 from kbtui.tui.widgets.paint import Painted
 
 if TYPE_CHECKING:
     from textual import events
+    from textual.binding import BindingType
     from textual.selection import Selection
 
     from kbtui.tui.document.document import Document
@@ -25,6 +27,7 @@ class Reader(Painted, ScrollView, can_focus=True):
 
     ALLOW_MAXIMIZE = False
     ALLOW_SELECT: ClassVar[bool] = True
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings("moving")]
 
     class Moved(Message):
         """Another line is being read, or another document is shown."""
@@ -128,6 +131,50 @@ class Reader(Painted, ScrollView, can_focus=True):
     def selection_updated(self, selection: Selection | None) -> None:
         """Paint again."""
         self.refresh()
+
+    # moving
+
+    def action_down(self) -> None:
+        """One line down."""
+        self.port.move(1)
+        self.changed()
+
+    def action_up(self) -> None:
+        """One line up."""
+        self.port.move(-1)
+        self.changed()
+
+    def action_half_down(self) -> None:
+        """Half a page down."""
+        self.port.turn_page(max(1, self.port.height // 2))
+        self.changed()
+
+    def action_half_up(self) -> None:
+        """Half a page up."""
+        self.port.turn_page(-max(1, self.port.height // 2))
+        self.changed()
+
+    def action_page_down(self) -> None:
+        """A page down; one line stays."""
+        self.port.turn_page(max(1, self.port.height - 1))
+        self.changed()
+
+    def action_page_up(self) -> None:
+        """A page up; one line stays."""
+        self.port.turn_page(-max(1, self.port.height - 1))
+        self.changed()
+
+    def action_top(self) -> None:
+        """To the beginning."""
+        self.port.go_start()
+        self.changed()
+
+    def action_bottom(self) -> None:
+        """To the end."""
+        self.port.go_end()
+        self.changed()
+
+    # the mouse
 
     def _on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
         self.port.scroll(3)

@@ -19,6 +19,7 @@ from kbtui.tui.document.document import finder
 from kbtui.tui.lanes import Lane
 from kbtui.tui.places import place_of
 from kbtui.tui.widgets.bar import Bar
+from kbtui.tui.widgets.entry import Entry
 from kbtui.tui.widgets.paint import plain
 from kbtui.tui.widgets.reader import Reader
 
@@ -52,6 +53,7 @@ class ReaderPane(Vertical):
         super().__init__(id="reading", classes="pane")
         self.border_title = "Reader"
         self.reader = Reader()
+        self.finder = Entry("find", "find")
         self.place: Place | None = None
         self.matches: list[tuple[int, int]] = []
         self.match = -1
@@ -63,9 +65,7 @@ class ReaderPane(Vertical):
         """Header, text, finder."""
         yield Bar(id="where")
         yield self.reader
-        find = Input(id="find", placeholder="find in this document", compact=True)
-        find.display = False
-        yield find
+        yield self.finder
 
     # what is shown
 
@@ -95,7 +95,7 @@ class ReaderPane(Vertical):
         self.reader.reload(document)
         self._titles()
         if self.finding:
-            self._look(self.query_one("#find", Input).value, jump=False)
+            self._look(self.finder.input.value, jump=False)
 
     def _begin(self, document: Document, place: Place) -> None:
         start = None if place.mark else beginning(document, place)
@@ -213,14 +213,12 @@ class ReaderPane(Vertical):
 
     def action_find(self) -> None:
         """Type what to find."""
-        find = self.query_one("#find", Input)
-        find.display = True
+        entry = self.finder.input
         if not self.finding and self.place and self.place.words:
-            find.value = " ".join(self.place.words[:1])
+            entry.value = self.place.words[0]
         self.finding = True
-        self.screen.set_focus(find)
-        find.action_end()
-        self._look(find.value, jump=False)
+        self.finder.ask()
+        self._look(entry.value, jump=False)
 
     @on(Input.Changed, "#find")
     def _find_changed(self, event: Input.Changed) -> None:
@@ -279,9 +277,8 @@ class ReaderPane(Vertical):
         self.reader.changed()
 
     def _stop_finding(self) -> None:
-        find = self.query_one("#find", Input)
         self.finding = False
         self.matches, self.match = [], -1
         self._requests = {}
-        find.display = False
+        self.finder.put_away()
         self._finding_lane.forget()

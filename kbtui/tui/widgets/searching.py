@@ -10,16 +10,15 @@ from textual import on
 from textual.binding import Binding
 from textual.containers import Horizontal, Vertical
 from textual.message import Message
-from textual.widgets import Input
 
 from kbtui.text import one_line, safe
 from kbtui.tui.commands import bindings
 from kbtui.tui.document.lines import cut_spans, fit, fit_end, with_role
 from kbtui.tui.widgets.bar import Bar
+from kbtui.tui.widgets.entry import SafeInput
 from kbtui.tui.widgets.rows import Row, RowList
 
 if TYPE_CHECKING:
-    from textual import events
     from textual.app import ComposeResult
     from textual.binding import BindingType
 
@@ -34,7 +33,7 @@ MODES: dict[Mode, str] = {
 }
 
 
-class SearchInput(Input):
+class SearchInput(SafeInput):
     """The input; arrows move in the results without leaving it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -55,12 +54,6 @@ class SearchInput(Input):
     def action_leave(self) -> None:
         """Leave the input."""
         self.post_message(self.Left())
-
-    def _on_paste(self, event: events.Paste) -> None:
-        """Take pasted text as one safe line."""
-        event.stop()
-        event.prevent_default()
-        self.insert_text_at_cursor(one_line(event.text))
 
 
 class SearchBar(Horizontal):

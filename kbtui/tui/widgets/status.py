@@ -123,13 +123,11 @@ class Hints(Painted):
     def __init__(self) -> None:
         super().__init__(id="hints")
         self.scopes: tuple[Scope, ...] = ("everywhere",)
-        self.typing = False
+        self.typing = ""
         self.offers: frozenset[str] = frozenset()
 
-    def point(
-        self, *scopes: Scope, typing: bool = False, offers: frozenset[str] = frozenset()
-    ) -> None:
-        """Show the keys of other scopes; those of an input while one types.
+    def point(self, *scopes: Scope, typing: str = "", offers: frozenset[str] = frozenset()) -> None:
+        """Show the keys of other scopes, or those of the input named `typing`.
 
         `offers` is what the document has that commands can need.
         """
@@ -143,8 +141,7 @@ class Hints(Painted):
         if y:
             return self.paint([], width)
         if self.typing:
-            spans = _hints([("Enter", "open"), ("↑↓", "choose"), ("Esc", "leave the input")])
-            return self.paint(spans, width)
+            return self.paint(_hints(_TYPING.get(self.typing, _TYPING[""])), width)
         wanted = [
             command
             for command in commands_of(*self.scopes)
@@ -153,6 +150,14 @@ class Hints(Painted):
         while wanted and width_of(_hints(_pairs(wanted))) > width:
             wanted.remove(min(wanted, key=lambda command: command.hint))
         return self.paint(_hints(_pairs(wanted)), width)
+
+
+_TYPING = {
+    "search": [("Enter", "open"), ("↑↓", "choose"), ("Esc", "leave the input")],
+    "find": [("Enter", "done: n and N go to the matches"), ("Esc", "end finding")],
+    "filter": [("Enter", "done"), ("Esc", "all titles")],
+    "": [("Esc", "leave the input")],
+}
 
 
 def _pairs(commands: list[Command]) -> list[tuple[str, str]]:

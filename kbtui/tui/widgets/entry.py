@@ -1,0 +1,51 @@
+"""An input with a word before it, shown only while it is used."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from textual.containers import Horizontal
+from textual.widgets import Input
+
+from kbtui.text import one_line
+from kbtui.tui.widgets.bar import Bar
+
+if TYPE_CHECKING:
+    from textual import events
+    from textual.app import ComposeResult
+
+
+class SafeInput(Input):
+    """An input that takes pasted text as one safe line."""
+
+    def _on_paste(self, event: events.Paste) -> None:
+        event.stop()
+        event.prevent_default()
+        self.insert_text_at_cursor(one_line(event.text))
+
+
+class Entry(Horizontal):
+    """A word and an input; hidden until it is asked for."""
+
+    def __init__(self, name: str, word: str) -> None:
+        super().__init__(classes="entry")
+        self._sign = Bar(classes="entry-word")
+        self._sign.left = [(word, "key")]
+        self.input = SafeInput(id=name, compact=True)
+        self.display = False
+
+    def compose(self) -> ComposeResult:
+        """The word, then the input."""
+        yield self._sign
+        yield self.input
+
+    def ask(self) -> None:
+        """Show it, and type into it."""
+        self.display = True
+        self.screen.set_focus(self.input)
+        self.input.action_end()
+
+    def put_away(self) -> None:
+        """Hide and empty it."""
+        self.display = False
+        self.input.value = ""

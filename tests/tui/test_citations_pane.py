@@ -1,0 +1,88 @@
+"""The citations pane: both directions, numbers, and why it is empty."""
+
+from support import Builder, asked, called, said
+from tui_support import running
+
+TALK = "jp-c17800000001"
+
+
+async def test_a_turn_lists_what_it_used_with_footnotes_in_the_text(book: Builder) -> None:
+    async with running(book.root) as tui:
+        await tui.open(TALK)
+        await tui.until(lambda: any("[1]" in row for row in tui.rows("citations-list")))
+        rows = tui.rows("citations-list")
+        assert rows[0] == "TURN 1 USED"
+        assert rows[1].startswith("[1] ")
+        assert rows[2].startswith("[2] Makefile")
+        assert "learned" in tui.text
+        assert "read as a file" in tui.text
+        call = next(row for row in tui.text.split("\n") if "▸ learn" in row)
+        assert "[1]" in call
+
+
+async def test_it_follows_the_turn_one_reads_and_says_why_it_is_empty(book: Builder) -> None:
+    async with running(book.root, size=(120, 24)) as tui:
+        await tui.open(TALK)
+        await tui.press("n", "n")
+        await tui.until(lambda: tui.rows("citations-list")[0] == "TURN 2 USED")
+        assert "It searched nothing" in tui.text
+
+
+async def test_a_turn_that_looked_and_found_nothing_says_that(book: Builder) -> None:
+    book.conversation(
+        7,
+        [
+            [
+                asked("Know it?"),
+                *called("s", "knowledge_search", "nothing", query="xyzzy"),
+                said("No."),
+            ],
+            [asked("List?"), *called("l", "shell", "a b", command="ls"), said("a, b")],
+        ],
+        title="In vain",
+    )
+    async with running(book.root) as tui:
+        await tui.open("jp-c17800000007")
+        await tui.until("It looked things up,")
+        await tui.press("n", "n")
+        await tui.until("Its tool call read no")
+
+
+async def test_opening_a_citation_follows_it_and_back_returns(book: Builder) -> None:
+    async with running(book.root) as tui:
+        await tui.open(TALK)
+        await tui.until(lambda: any("[1]" in row for row in tui.rows("citations-list")))
+        await tui.press("3", "enter")
+        await tui.until(lambda: tui.main.reader_pane.reader.document.key == "project/start")
+        # The other direction: the turn that used this subject, by its conversation's name.
+        await tui.until(lambda: any("First steps" in row for row in tui.rows("citations-list")))
+        assert "turn 1 · learned" in tui.text
+        await tui.press("3", "enter")
+        await tui.until(lambda: tui.main.reader_pane.reader.document.key == TALK)
+        await tui.press("left_square_bracket")
+        await tui.until(lambda: tui.main.reader_pane.reader.document.key == "project/start")
+
+
+async def test_a_file_that_is_no_subject_opens_where_it_was_read(book: Builder) -> None:
+    async with running(book.root) as tui:
+        await tui.open(TALK)
+        await tui.until(lambda: any("Makefile" in row for row in tui.rows("citations-list")))
+        await tui.press("3", "j", "enter")
+        await tui.until("all:")
+        assert tui.main.reader_pane.reader.port.reference == f"{TALK}:1.2"
+
+
+async def test_a_subject_that_nobody_used_says_so(book: Builder) -> None:
+    async with running(book.root) as tui:
+        await tui.open("project/people/ada")
+        await tui.until("No turn has used it.")
+
+
+async def test_what_is_gone_shows_as_gone(book: Builder) -> None:
+    (book.root / "docs" / "project" / "start.md").unlink()
+    async with running(book.root) as tui:
+        await tui.open(TALK)
+        await tui.until(lambda: any("[1]" in row for row in tui.rows("citations-list")))
+        assert "gone" in tui.text
+        await tui.press("3", "enter")
+        assert tui.main.reader_pane.reader.document.key == TALK

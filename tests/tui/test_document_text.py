@@ -1,0 +1,270 @@
+"""Text to lines: wrapping, cutting, Markdown, code, tables. Pure functions, rules as properties."""
+
+import itertools
+import re
+
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+
+from kbtui.tui.document.code import source_lines
+from kbtui.tui.document.heights import Heights
+from kbtui.tui.document.lines import (
+    Found,
+    between,
+    cut_spans,
+    fit,
+    fit_end,
+    mark,
+    slices,
+    width_of,
+    wrap,
+    wrap_code,
+)
+from kbtui.tui.document.markdown import link_definitions, markdown_lines
+from kbtui.tui.document.split import PIECE, split_markdown, split_source
+from kbtui.tui.document.table import column_widths
+
+texts = st.text(st.sampled_from("ab cé日本語🙂-\u0301  "), max_size=120)
+spans = st.lists(st.tuples(texts, st.sampled_from(["", "strong", "code"])), max_size=6)
+CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
+
+
+def plain(lines: list) -> list[str]:  # type: ignore[type-arg]
+    return [line.plain for line in lines]
+
+
+@given(spans, st.integers(4, 60))
+def test_wrapped_lines_fit_and_lose_only_spaces(given_spans: list, width: int) -> None:  # type: ignore[type-arg]
+    lines = wrap(given_spans, width)
+    assert all(line.width <= width for line in lines)
+    whole = "".join(text for text, _ in given_spans)
+    assert "".join("".join(plain(lines)).split()) == "".join(whole.split())
+
+
+@given(spans, st.integers(4, 60))
+def test_wrapped_code_fits_and_loses_nothing(given_spans: list, width: int) -> None:  # type: ignore[type-arg]
+    lines = wrap_code(given_spans, width)
+    assert all(line.width <= width for line in lines)
+    whole = "".join(text for text, _ in given_spans)
+    assert "".join(text if not n else text[2:] for n, text in enumerate(plain(lines))) == whole
+
+
+@given(spans, st.lists(st.integers(0, 300), max_size=8))
+def test_slices_are_what_cutting_one_by_one_gives(given_spans: list, cuts: list[int]) -> None:  # type: ignore[type-arg]
+    cuts = sorted(cuts)
+    bounds = list(itertools.pairwise(cuts))
+    assert list(slices(given_spans, bounds)) == [cut_spans(given_spans, a, b) for a, b in bounds]
+
+
+@given(spans, st.integers(0, 60), spans)
+def test_what_is_cut_to_fit_fits(left: list, width: int, right: list) -> None:  # type: ignore[type-arg]
+    assert width_of(fit(left, width)) <= width
+    assert width_of(between(left, right, width)) <= width
+    text = "".join(part for part, _ in left)
+    assert cell_len(fit_end(text, max(1, width))) <= max(1, width)
+
+
+def test_marks_count_matches_and_name_the_one_one_is_at() -> None:
+    found = Found(re.compile("an", re.IGNORECASE), here=1)
+    marked = mark([("b", ""), ("anan", "strong"), ("A", ""), ("N", "")], found)
+    assert [(t, r) for t, r in marked if "found" in r] == [
+        ("an", "strong found"),
+        ("an", "strong found-here"),
+        ("A", "found"),
+        ("N", "found"),
+    ]
+    assert found.seen == 3
+
+
+@given(st.lists(st.integers(0, 9), max_size=40), st.integers(0, 200), st.data())
+def test_heights_agree_with_plain_sums(values: list[int], line: int, data: st.DataObject) -> None:
+    heights = Heights(values)
+    for _ in range(3):
+        if values:
+            at = data.draw(st.integers(0, len(values) - 1))
+            values[at] = data.draw(st.integers(0, 9))
+            heights.set(at, values[at])
+    assert heights.total == sum(values)
+    assert [heights.before(n) for n in range(len(values) + 1)] == [
+        sum(values[:n]) for n in range(len(values) + 1)
+    ]
+    if line < sum(values):
+        block, within = heights.find(line)
+        assert sum(values[:block]) + within == line
+        assert within < values[block]
+
+
+MARKDOWN = """\
+# Title with `code`
+
+A paragraph with **bold**, *slant*, ~~gone~~, a [link](https://example.org/x) and <https://e.org>.
+Second line.
+
+> Quoted
+> text
+
+- one
+- two
+  - nested
+- [x] done
+- [ ] to do
+
+3. three
+4. four
+
+| a | right |
+|---|------:|
+| 1 | 22 |
+
+```python
+def f(x):
+    return x  # why
+```
+
+    indented code
+
+---
+
+<div>html stays text</div>
+
+![a cat](cat.png)
+"""
+
+
+def test_markdown_is_laid_out_for_reading() -> None:
+    lines = plain(markdown_lines(MARKDOWN, 60))
+    text = "\n".join(lines)
+    assert lines[0] == "Title with code"
+    assert set(lines[1]) == {"━"}
+    assert "A paragraph with bold, slant, gone, a link" in text
+    assert "(https://example.org/x)" in text
+    assert "▎ Quoted text" in text
+    assert "• one\n• two\n  • nested\n• ☑ done\n• ☐ to do" in text
+    assert "3. three\n4. four" in text
+    assert "a │ right" in text
+    assert "1 │    22" in text
+    assert "  def f(x):" in text
+    assert "indented code" in text
+    assert "─" * 60 in lines
+    assert "<div>html stays text</div>" in text
+    assert "[image: a cat]" in text
+    assert all(cell_len(line) <= 60 for line in lines)
+
+
+def test_every_line_knows_the_line_of_its_source() -> None:
+    lines = markdown_lines(MARKDOWN, 60, first_line=10)
+    source = MARKDOWN.split("\n")
+    for wanted in ("A paragraph", "def f(x)", "return x", "html stays", "four"):
+        line = next(line for line in lines if wanted in line.plain)
+        assert wanted in source[line.source - 10], (wanted, line.source)
+
+
+@given(st.text(max_size=300), st.integers(8, 80))
+def test_any_text_can_be_laid_out_and_holds_no_control_characters(text: str, width: int) -> None:
+    for lines in (
+        markdown_lines(text, width),
+        [line for s in source_lines(text, "python") for line in wrap_code(s, width)],
+    ):
+        for line in lines:
+            assert not CONTROL.search(line.plain)
+            assert "\n" not in line.plain
+
+
+def test_short_lines_of_a_message_stay_lines_and_long_ones_flow() -> None:
+    short = "first\nsecond\nthird"
+    assert plain(markdown_lines(short, 80, breaks=True)) == ["first", "second", "third"]
+    assert plain(markdown_lines(short, 80)) == ["first second third"]
+    broken = "This line was broken by the margin of an editor, not\non purpose."
+    assert len(markdown_lines(broken, 100, breaks=True)) == 1
+
+
+def test_code_keeps_its_indentation_and_gets_roles() -> None:
+    lines = source_lines("if x:\n\treturn 'a'\n", "python")
+    assert "".join(text for text, _ in lines[1]) == "    return 'a'"
+    assert ("return", "keyword") in lines[1]
+    assert len(lines) == 3
+    assert source_lines("a\nb", "no-such-language") == [[("a", "")], [("b", "")]]
+
+
+@given(
+    st.lists(
+        st.sampled_from(
+            [
+                "word " * 30,
+                "",
+                "- item",
+                "  more",
+                "# head",
+                "```",
+                "~~~",
+                "code line",
+                "    x",
+                "1. n",
+            ]
+        ),
+        max_size=120,
+    ),
+    st.integers(60, 400),
+)
+def test_pieces_hold_the_whole_text_in_order(lines: list[str], most: int) -> None:
+    text = "\n".join(lines)
+    for pieces in (list(split_markdown(text, most)), list(split_source(text, most))):
+        position = 0
+        for piece in pieces:
+            assert piece.start >= position
+            # Between pieces only the fence's own lines are left out.
+            assert not re.sub(r"[`~\s]|[^\n]*(?:```|~~~)[^\n]*", "", text[position : piece.start])
+            assert piece.first_line == text.count("\n", 0, piece.start) + 1
+            position = piece.end
+        assert all(p.end - p.start <= 2 * most + 200 for p in pieces)
+
+
+def test_a_piece_never_ends_inside_a_fence_or_a_short_list() -> None:
+    fence = "```rust\n" + "let a = 1;\n\n" * 40 + "```\n"
+    items = "".join(f"{n}. item\n\n   more\n\n" for n in range(20))
+    text = ("para " * 100 + "\n\n" + fence + "\n" + items + "\n") * 10
+    pieces = list(split_markdown(text, 2000))
+    assert len(pieces) > 4
+    for piece in pieces:
+        part = text[piece.start : piece.end]
+        assert part.count("```") % 2 == 0
+    whole = [line for line in plain(markdown_lines(text, 70)) if line.strip()]
+    parts = [
+        line
+        for piece in pieces
+        for line in plain(markdown_lines(text[piece.start : piece.end], 70))
+        if line.strip()
+    ]
+    assert parts == whole
+
+
+def test_a_fence_of_many_thousand_lines_is_cut_into_code() -> None:
+    text = (
+        "intro\n\n```rust\n" + "".join(f"let x{n} = {n};\n" for n in range(5000)) + "```\n\nend\n"
+    )
+    pieces = list(split_markdown(text))
+    code = [piece for piece in pieces if piece.code]
+    assert len(code) > 5
+    assert {piece.language for piece in code} == {"rust"}
+    assert text[code[0].start :].startswith("let x0 = 0;")
+    assert max(piece.end - piece.start for piece in pieces) <= 2 * PIECE
+    assert not code[0].continued
+    assert all(piece.continued for piece in code[1:])
+
+
+def test_links_defined_elsewhere_in_the_text_still_work() -> None:
+    links = link_definitions("[RFD 1]: https://example.org/1\n\n[b]: <x y>\n")
+    lines = markdown_lines("See [RFD 1].", 80, links=links)
+    assert any("link" in role for _, role in lines[0].spans)
+    assert plain(lines) == ["See RFD 1 (https://example.org/1)."]
+
+
+@given(st.lists(st.integers(1, 80), min_size=1, max_size=6), st.integers(20, 100))
+def test_columns_fit_as_far_as_they_can(wanted: list[int], width: int) -> None:
+    widths = column_widths(wanted, width)
+    total = sum(widths) + 3 * (len(widths) - 1)
+    assert total <= width or all(w <= 6 for w in widths)
+    assert all(got <= want for got, want in zip(widths, wanted, strict=True))
+    if sum(wanted) + 3 * (len(wanted) - 1) <= width:
+        assert widths == wanted

@@ -1,0 +1,232 @@
+"""The reader pane: turns, folds, finding, views, and the place one reads at."""
+
+from support import Builder, asked, said
+from tui_support import Tui, running
+
+TALK = "jp-c17800000001"
+
+
+def line(tui: Tui) -> str:
+    found = tui.main.reader_pane.reader.port.line
+    return found.plain.strip() if found else ""
+
+
+async def test_a_conversation_shows_turns_speakers_and_folded_calls(book: Builder) -> None:
+    async with running(book.root) as tui:
+        await tui.open(TALK)
+        text = tui.text
+        assert "─ turn 1 ─" in text
+        assert "─ turn 2 ─" in text
+        assert "You" in text
+        assert "JP" in text
+        assert "How do I start?" in text
+        assert "▸ thinking The user is new here." in text
+        assert "▸ learn  project/start" in text
+        assert "▸ fs_read_file  Makefile" in text
+        assert "▸ ✗ shell  make hepl" in text
+        assert "error 14" in text
+        # Folded: the result is not there, nor is the reasoning in full.
+        assert "no such target" not in text
+        assert "Run make, then read style." in text
+
+
+async def test_enter_unfolds_what_one_is_at_and_folds_it_again(book: Builder) -> None:
+    async with running(book.root) as tui:
+        await tui.open(TALK)
+        while "shell" not in line(tui):
+            await tui.press("j")
+        await tui.press("enter")
+        assert "no such target" in tui.text
+        assert "command: make hepl" in tui.text
+        assert "all:" not in tui.text
+        await tui.press("j", "j", "enter")
+        assert "no such target" not in tui.text
+        assert "shell" in line(tui)
+
+
+async def test_all_tool_calls_and_all_reasoning_unfold_by_kind(book: Builder) -> None:
+    async with running(book.root, size=(120, 60)) as tui:
+        await tui.open(TALK)
+        await tui.press("t")
+        assert "no such target" in tui.text
+        assert "all:" in tui.text
+        assert "Look it up." in tui.text  # in the folded line
+        await tui.press("r")
+        assert tui.text.count("The user is new here. Look it up.") == 2
+        await tui.press("t", "r")
+        assert "no such target" not in tui.text
+
+
+async def test_n_goes_from_turn_to_turn_and_the_header_says_which(book: Builder) -> None:
+    async with running(book.root, size=(120, 24)) as tui:
+        await tui.open(TALK)
+        await tui.press("n")
+        assert "turn 1 of 3" in tui.text
+        await tui.press("n")
+        assert "turn 2 of 3  And the tests?" in tui.text
+        assert tui.main.reader_pane.border_subtitle is not None
+        assert f"{TALK}:2" in str(tui.main.reader_pane.border_subtitle)
+        await tui.press("n", "n", "n")
+        assert "turn 3 of 3  Thanks." in tui.text
+        await tui.press("N")
+        assert "turn 2 of 3" in tui.text
+
+
+async def test_finding_counts_walks_and_unfolds(book: Builder) -> None:
+    async with running(book.root) as tui:
+        await tui.open(TALK)
+        await tui.press("f")
+        await tui.type("make")
+        await tui.until("1 of 6")
+        assert tui.app.focused is tui.main.query_one("#find")
+        await tui.press("enter", "n")
+        await tui.until("2 of 6")
+        assert "make" in line(tui).lower()
+        # The second match lies in a folded tool call, which is open now.
+        await tui.press("n", "n", "n", "n")
+        await tui.until("6 of 6")
+        await tui.press("n")
+        await tui.until("1 of 6")
+        await tui.press("N")
+        await tui.until("6 of 6")
+        await tui.press("escape")
+        assert " of 6" not in tui.text
+        assert "turn 2 of 3" in tui.text
+        await tui.press("f")
+        await tui.type("zzz")
+        await tui.until("no match")
+
+
+async def test_a_subject_shows_rendered_with_its_facts_and_what_it_costs(book: Builder) -> None:
+    async with running(book.root) as tui:
+        await tui.open("project/start")
+        text = tui.text
+        assert "title  Getting started" in text
+        assert "tags   first, steps" in text
+        assert "---" not in text
+        assert "**run**" not in text
+        assert "run. See make help." in text
+        assert "step  │ command" in text
+        assert "build │ make" in text
+        assert "characters ≈" in text
+        assert "tokens" in text
+        assert "1. Read the style." in text
+        assert "def main() -> int:" in text
+        assert "```" not in text
+
+
+async def test_views_go_round_rendered_source_and_what_learn_gives(book: Builder) -> None:
+    async with running(book.root) as tui:
+        await tui.open("snippets/retry")
+        assert "1  [retry]" in tui.text
+        await tui.press("v", "v")
+        await tui.until("```toml")
+        assert tui.main.reader_pane.reader.document.view == "learn"
+        await tui.press("v")
+        await tui.until(lambda: "```toml" not in tui.text)
+        await tui.open("project/start")
+        await tui.press("v")
+        await tui.until("**run**")
+        assert "tags: [first, steps]" in tui.text
+        expected = tui.app.library.knowledge().learn("project", ["start"]).text
+        await tui.press("v")
+        await tui.until(lambda: tui.main.reader_pane.reader.document.view == "learn")
+        shown = tui.main.reader_pane.reader.document
+        assert "".join(block.search_text() for block in shown.blocks) == expected
+
+
+async def test_the_whole_prompt_shows_with_its_cost(book: Builder) -> None:
+    async with running(book.root) as tui:
+        await tui.press("p")
+        await tui.until("<knowledge>")
+        prompt = tui.app.library.knowledge().prompt()
+        assert prompt
+        assert f"{len(prompt):,} characters" in tui.text
+        shown = tui.main.reader_pane.reader.document
+        assert "".join(block.search_text() for block in shown.blocks) == prompt
+
+
+async def test_badges_say_hidden_preloaded_and_disabled_in_words(book: Builder) -> None:
+    async with running(book.root) as tui:
+        for ref, word in (
+            ("project/secret", "hidden"),
+            ("project/style", "pre-loaded"),
+            ("project/old", "disabled"),
+        ):
+            await tui.open(ref)
+            assert f"● {word}" in tui.text
+
+
+async def test_a_topic_page_shows_what_learn_lists(book: Builder) -> None:
+    async with running(book.root) as tui:
+        await tui.open("project")
+        text = tui.text
+        assert "what everybody here should know" in text
+        assert "Available subjects" in text
+        assert "Already learned" in text
+        page = "".join(b.search_text() for b in tui.main.reader_pane.reader.document.blocks)
+        assert "4 subjects, 1 hidden, 1 pre-loaded, 1 disabled" in page
+
+
+async def test_back_and_forward_return_to_the_line_one_was_reading(book: Builder) -> None:
+    async with running(book.root, size=(100, 24)) as tui:
+        await tui.open(TALK)
+        await tui.press("n", "n")
+        at = line(tui)
+        await tui.open("project/start")
+        await tui.press("left_square_bracket")
+        await tui.until("First steps")
+        await tui.until(lambda: line(tui) == at)
+        await tui.press("right_square_bracket")
+        await tui.until(lambda: tui.main.reader_pane.reader.document.key == "project/start")
+        await tui.press("right_square_bracket")
+        assert "nothing further on" in tui.text
+
+
+async def test_y_copies_the_reference_of_what_is_read(book: Builder) -> None:
+    async with running(book.root) as tui:
+        await tui.open(TALK)
+        while "shell" not in line(tui):
+            await tui.press("j")
+        await tui.press("y")
+        assert tui.app.clipboard == f"{TALK}:1.3"
+        assert f"copied {TALK}:1.3" in tui.text
+        await tui.open("project/start")
+        while "Getting started" not in line(tui) or "title" in line(tui):
+            await tui.press("j")
+        await tui.press("y")
+        assert tui.app.clipboard == "project/start:6"
+
+
+async def test_another_width_keeps_the_line_one_was_reading(book: Builder) -> None:
+    words = " ".join(f"word{n}" for n in range(3000))
+    book.conversation(6, [[asked("Long?"), said(words)]], title="Long talk")
+    async with running(book.root, size=(120, 30)) as tui:
+        await tui.open("jp-c17800000006")
+        for _ in range(12):
+            await tui.press("ctrl+d")
+        first = line(tui).split()[0]
+        for width, height in ((80, 24), (140, 50), (50, 16), (120, 30)):
+            await tui.pilot.resize_terminal(width, height)
+            await tui.until(lambda: first in line(tui).split() and first in tui.text)
+
+
+async def test_what_is_gone_says_so_instead_of_failing(book: Builder) -> None:
+    async with running(book.root) as tui:
+        await tui.press("f")
+        await tui.press("escape")
+        (book.root / "docs" / "project" / "start.md").unlink()
+        tui.main.library_pane.list.select("project/start")
+        await tui.press("enter")
+        await tui.until("there is no subject 'project/start'")
+        await tui.open("jp-c17800000099")
+        await tui.until("! ")
+
+
+async def test_home_leads_to_topics_and_conversations(book: Builder) -> None:
+    async with running(book.root) as tui:
+        await tui.press("2")
+        while "Retries" not in line(tui):
+            await tui.press("j")
+        await tui.press("enter")
+        await tui.until(lambda: tui.main.reader_pane.reader.document.title == "Retries")

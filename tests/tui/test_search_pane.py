@@ -1,0 +1,140 @@
+"""Searching in the TUI: typing, hits, opening at the match, leaving."""
+
+from support import Builder, asked, said
+from tui_support import Tui, running
+
+from kbtui.search.records import Answer, Hit, Question
+
+
+def hits(tui: Tui) -> list[str]:
+    return [row.data.ref for row in tui.main.results_pane.list.rows]
+
+
+async def search(tui: Tui, words: str) -> None:
+    await tui.press("slash")
+    await tui.type(words)
+    await tui.until(lambda: tui.main.results_pane.answer is not None)
+    await tui.until(lambda: not tui.main.results_pane.query_one("#answer").text.endswith("…"))  # type: ignore[attr-defined]
+
+
+async def test_hits_show_while_typing_before_a_word_is_whole(book: Builder) -> None:
+    async with running(book.root) as tui:
+        await tui.press("slash")
+        await tui.type("Clon")
+        await tui.until(lambda: "project/start" in " ".join(hits(tui)))
+        assert "Getting started" in tui.text
+
+
+async def test_letters_in_the_input_are_text_and_escape_gives_them_back(book: Builder) -> None:
+    async with running(book.root) as tui:
+        await search(tui, "q ? [ 1 first/program")
+        assert tui.main.query_one("#search").value == "q ? [ 1 first/program"  # type: ignore[attr-defined]
+        await tui.until(lambda: bool(hits(tui)))
+        await tui.press("escape")
+        assert tui.app.focused is tui.main.results_pane.list
+        await tui.press("j", "k", "escape")
+        assert tui.app.focused is tui.main.library_pane.list
+        assert "Results" not in tui.text
+
+
+async def test_enter_opens_a_conversation_at_the_turn_with_the_match_marked(book: Builder) -> None:
+    book.conversation(
+        8,
+        [[asked(f"Question {n}?"), said(f"Plain answer {n}. " * 30)] for n in range(20)]
+        + [[asked("The odd one?"), said("Beware of the jabberwock, my son.")]],
+        title="Many turns",
+    )
+    async with running(book.root, size=(80, 24)) as tui:
+        await search(tui, "jabberwock")
+        await tui.press("enter")
+        await tui.until("Beware of the jabberwock")
+        port = tui.main.reader_pane.reader.port
+        assert port.turn == 21
+        assert port.line is not None
+        assert "jabberwock" in port.line.plain
+        assert any("found" in role for text, role in port.line.spans if text == "jabberwock")
+        assert tui.app.focused is tui.main.reader_pane.reader
+
+
+async def test_enter_opens_a_subject_at_the_lines(book: Builder) -> None:
+    filler = "\n\n".join(f"## Part {n}\n\nNothing to see in part {n}." for n in range(200))
+    book.subject("project/long.md", f"# Long\n\n{filler}\n\n## Odd\n\nA **quokka** smiles.\n")
+    async with running(book.root, size=(80, 24)) as tui:
+        await search(tui, "quokka")
+        await tui.press("enter")
+        await tui.until("A quokka smiles.")
+        line = tui.main.reader_pane.reader.port.line
+        assert line is not None
+        assert "quokka" in line.plain
+
+
+async def test_wide_screens_preview_and_leaving_returns_to_what_was_read(book: Builder) -> None:
+    async with running(book.root, size=(140, 40)) as tui:
+        await tui.open("project/people/ada")
+        await search(tui, "three times")
+        await tui.until("Retry how often?")
+        assert tui.main.reader_pane.reader.document.title == "Retries"
+        await tui.press("escape", "escape")
+        await tui.until(lambda: tui.main.reader_pane.reader.document.key == "project/people/ada")
+        # A preview leaves no trace in the history.
+        await tui.press("2", "left_square_bracket")
+        await tui.until(lambda: tui.main.reader_pane.reader.document.key == "home")
+
+
+async def test_the_mode_and_what_is_missing_are_said_in_one_phrase(book: Builder) -> None:
+    async with running(book.root) as tui:
+        await search(tui, "sentences")
+        assert "keywords only: not in this test" in tui.text
+        await tui.press("escape", "m")
+        await tui.until("searching by keywords")
+
+
+async def test_nothing_found_says_what_to_try(book: Builder) -> None:
+    async with running(book.root) as tui:
+        await search(tui, "xyzzyplugh")
+        await tui.until("Nothing found.")
+        assert "fewer words" in tui.text
+
+
+async def test_hidden_subjects_are_found_only_while_they_are_shown(book: Builder) -> None:
+    async with running(book.root) as tui:
+        await search(tui, "hippopotamus")
+        await tui.until("Nothing found.")
+        await tui.press("escape", "full_stop", "slash")
+        await tui.until(lambda: any("project/secret" in ref for ref in hits(tui)))
+
+
+async def test_a_refined_answer_keeps_the_selected_row(book: Builder) -> None:
+    def hit(chunk: str) -> Hit:
+        return Hit(f"project/{chunk}", "subject", "e", chunk, chunk.title(), f"text {chunk}", 1.0)
+
+    async with running(book.root) as tui:
+        await search(tui, "start")
+        pane = tui.main.results_pane
+        pane.show(Answer("start", "hybrid", [hit("a"), hit("b"), hit("c")]), True, False)
+        await tui.press("down")
+        assert pane.list.selected
+        assert pane.list.selected.key == "b"
+        pane.show(Answer("start", "hybrid", [hit("x"), hit("c"), hit("a"), hit("b")]), False, True)
+        assert pane.list.selected.key == "b"
+        pane.show(Answer("start", "hybrid", [hit("x"), hit("c")]), False, True)
+        assert pane.list.selected is not None
+
+
+async def test_the_same_question_ranks_as_it_does_for_the_command(book: Builder) -> None:
+    async with running(book.root) as tui:
+        await search(tui, "make tests")
+        await tui.until(lambda: not tui.main.asker._whole.busy)
+        answer = tui.app.library.search(Question("make tests"))
+        assert hits(tui) == [found.ref for found in answer.hits]
+        assert answer.hits
+
+
+async def test_four_comes_back_to_the_results(book: Builder) -> None:
+    async with running(book.root, size=(80, 24)) as tui:
+        await search(tui, "make")
+        await tui.press("enter")
+        await tui.until(lambda: not tui.main.has_class("searching"))
+        await tui.press("4")
+        assert tui.main.has_class("searching")
+        assert tui.app.focused is tui.main.results_pane.list

@@ -1,0 +1,185 @@
+"""Driving the TUI in tests: a fixed clock, no engine, waiting for states, reading the screen."""
+
+import asyncio
+import os
+import re
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from support import FIRST_ID, Builder, asked, called, said
+from textual.pilot import Pilot
+
+from kbtui.errors import EngineUnavailable
+from kbtui.library import Library
+from kbtui.refs import Ref
+from kbtui.tui.app import KbApp
+from kbtui.tui.screens.main import MainScreen
+from kbtui.workspace import load_settings
+
+# The day after the conversations that `Builder` writes.
+PRESENT = datetime.fromtimestamp(FIRST_ID / 10 + 86_400, UTC).replace(hour=12, minute=0)
+
+
+def clock() -> datetime:
+    return PRESENT
+
+
+class WithoutEngine(Library):
+    """A library whose engine cannot be started: a state that users meet, and a quiet one.
+
+    Keyword search then works on a private index, made when it is first needed.
+    """
+
+    def engine(self, *, start: bool = True) -> Any:
+        raise EngineUnavailable("not in this test")
+
+
+class Tui:
+    """A running application, and how a test looks at it."""
+
+    def __init__(self, app: KbApp, pilot: Pilot[None]) -> None:
+        self.app = app
+        self.pilot = pilot
+
+    @property
+    def main(self) -> MainScreen:
+        screen = next(s for s in self.app.screen_stack if isinstance(s, MainScreen))
+        return screen
+
+    @property
+    def text(self) -> str:
+        """What is on the screen, line by line, without spaces at the ends."""
+        strips = self.app.screen._compositor.render_strips()
+        return "\n".join("".join(s.text for s in strip).rstrip() for strip in strips)
+
+    async def press(self, *keys: str) -> None:
+        await self.pilot.press(*keys)
+        await self.pilot.pause()
+
+    async def type(self, text: str) -> None:
+        await self.press(*[{" ": "space", "/": "slash"}.get(letter, letter) for letter in text])
+
+    async def until(self, condition: str | Callable[[], Any], seconds: float = 30.0) -> None:
+        """Wait until a text is on the screen, or something is true."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + seconds
+        while not (condition in self.text if isinstance(condition, str) else condition()):
+            assert loop.time() < end, f"never: {condition!r}\n{self.text}"
+            await self.pilot.pause(0.01)
+        await self.pilot.pause()
+
+    async def open(self, ref: str) -> None:
+        """Open something, as the palette would, and wait for it."""
+        from kbtui.tui.places import place_of
+
+        place = place_of(self.app.library.resolve(ref))
+        self.main.open(place)
+        await self.until(lambda: self.main.opener.shown == place)
+        await self.until(lambda: self.main.reader_pane.reader.document.key == place.key)
+
+    def rows(self, name: str) -> list[str]:
+        """The first lines of a list's rows."""
+        from kbtui.tui.widgets.rows import RowList
+
+        found = self.main.query_one(f"#{name}", RowList)
+        return ["".join(text for text, _ in [*row.left, *row.right]).strip() for row in found.rows]
+
+
+@asynccontextmanager
+async def running(
+    root: Path,
+    size: tuple[int, int] = (120, 40),
+    open_ref: Ref | None = None,
+    library: Library | None = None,
+) -> AsyncIterator[Tui]:
+    """The application on a workspace; ready when its lists were read."""
+    from kbtui.workspace import open_root
+
+    library = library or WithoutEngine(open_root(root), load_settings())
+    app = KbApp(library, open_ref, clock)
+    app.animation_level = "none"
+    try:
+        async with app.run_test(size=size) as pilot:
+            tui = Tui(app, pilot)
+            await tui.until(lambda: len(app.screen_stack) > 1)
+            await tui.until(lambda: tui.main.library_pane.contents is not None)
+            await tui.until(lambda: tui.main.opener.shown is not None)
+            if open_ref is None:
+                await tui.until("What was said" if _has_talks(tui) else "No conversations yet")
+            yield tui
+    finally:
+        library.close()
+
+
+def _has_talks(tui: Tui) -> bool:
+    contents = tui.main.library_pane.contents
+    return bool(contents and contents.conversations)
+
+
+SNAPSHOTS = Path(__file__).parent / "snapshots"
+
+
+def matches_snapshot(name: str, text: str) -> None:
+    """Compare a screen with its golden file; KBTUI_UPDATE_SNAPSHOTS=1 writes it anew."""
+    path = SNAPSHOTS / f"{name}.txt"
+    text = re.sub(r"[ \t]+$", "", text, flags=re.MULTILINE) + "\n"
+    if os.environ.get("KBTUI_UPDATE_SNAPSHOTS"):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    assert path.exists(), f"no snapshot {name}; make it with KBTUI_UPDATE_SNAPSHOTS=1"
+    assert text == path.read_text(), f"the screen is not as in snapshots/{name}.txt:\n{text}"
+
+
+def handbook(builder: Builder) -> Builder:
+    """A small workspace with one of everything that the library marks."""
+    builder.topics(
+        project={
+            "title": "Project Handbook",
+            "introduction": "what everybody here should know",
+            "learned": ["style"],
+            "disabled": ["old"],
+        },
+        snippets={"title": "Snippets"},
+    )
+    builder.subject(
+        "project/start.md",
+        "---\ntitle: Getting started\ntype: note\ntags: [first, steps]\n---\n"
+        "# Getting started\n\nClone, build, **run**. See `make help`.\n\n"
+        "| step | command |\n|---|---|\n| build | `make` |\n| test | `make test` |\n\n"
+        "1. Read the [style](style.md).\n2. Ask.\n\n```python\ndef main() -> int:\n    return 0\n```\n",
+    )
+    builder.subject("project/style.md", "# Style\n\nShort sentences. No tabs.\n")
+    builder.subject("project/old.md", "# Old\n\nNobody should read this.\n")
+    builder.subject("project/.secret.md", "# Secret\n\nHidden words: hippopotamus.\n")
+    builder.subject("project/people/ada.md", "# Ada\n\nWrote the first program.\n")
+    builder.subject("snippets/retry.toml", "[retry]\ntimes = 3\nwait = 'long'\n")
+    builder.conversation(
+        1,
+        [
+            [
+                asked("How do I start?\nTell me."),
+                {"type": "chat_response", "reasoning": "The user is new here. Look it up."},
+                *called("a", "learn", "# Getting started", topic="project", subjects="start"),
+                *called("b", "fs_read_file", "all:\n\tcc", path="Makefile"),
+                *called("c", "shell", "no such target", error=True, command="make hepl"),
+                said("Run `make`, then read **style**."),
+            ],
+            [asked("And the tests?"), said("`make test`.")],
+            [asked("Thanks."), said("You are welcome.")],
+        ],
+        title="First steps",
+    )
+    builder.conversation(2, [[asked("Retry how often?"), said("Three times.")]], title="Retries")
+    builder.conversation(
+        3,
+        [[asked("Pin me"), said("Done.")]],
+        title="Pinned talk",
+        metadata={"pinned_at": "2026-05-01 10:00:00.0"},
+    )
+    builder.conversation(4, [[asked("Old"), said("Very.")]], title="Old talk", archived=True)
+    broken = builder.conversation(5, [[asked("x"), said("y")]], title="Broken talk")
+    (broken / "events.json").write_text("[{")
+    return builder
