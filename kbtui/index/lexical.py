@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
     from kbtui.index.records import Chunk, Entry
 
-VERSION = 6
+VERSION = 7
 """Part of the generation's fingerprint: change it with the schema or the analyzers."""
 
 CONTEXT_CHARACTERS = 600
-"""How much of its neighbours, on each side, is indexed with a chunk (stack, section 7)."""
+"""How much of its neighbours, on each side, is indexed with a chunk."""
 
 ARGUMENT_TERMS = 60
 """So many ways an argument can be asked for, at most."""
@@ -173,8 +173,7 @@ def _document(
     document.add_text("entry", entry.id)
     document.add_text("body", body)
     document.add_text("title", title)
-    if context := _context(chunks, position):
-        document.add_text("context", plain(context))
+    document.add_text("context", plain(_context(chunks, position)))
     if code := " ".join((*code_words(body), *code_words(title))):
         document.add_text("code", code)
     for field in others:
@@ -209,7 +208,11 @@ def argument_terms(key: str, value: str) -> list[str]:
 
 
 def _context(chunks: list[Chunk], position: int) -> str:
-    """The end of what stands before a chunk and the start of what follows it."""
+    """A chunk within what stands around it: the end of what is before, the start of what follows.
+
+    The chunk itself is in it, or one without neighbours would seem to say less
+    than a long entry's (CONTRIBUTING, "Search quality").
+    """
     before = after = ""
     for neighbour in reversed(chunks[max(0, position - 2) : position]):
         if neighbour.embed:
@@ -217,4 +220,5 @@ def _context(chunks: list[Chunk], position: int) -> str:
     for neighbour in chunks[position + 1 : position + 3]:
         if neighbour.embed:
             after += "\n" + neighbour.text
-    return before[-CONTEXT_CHARACTERS:] + after[:CONTEXT_CHARACTERS]
+    own = chunks[position].text
+    return f"{before[-CONTEXT_CHARACTERS:]}\n{own}\n{after[:CONTEXT_CHARACTERS]}"

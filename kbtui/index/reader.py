@@ -81,6 +81,11 @@ class IndexReader:
         with self._lock:
             return self._catalog.chunks(numbers)
 
+    def chunks_of(self, entry_id: str) -> list[Chunk]:
+        """An entry's chunks, in order."""
+        with self._lock:
+            return self._catalog.chunks_of(entry_id)
+
     def chunk(self, chunk_id: str) -> tuple[Chunk, str] | None:
         """A chunk by its id, with its entry's id."""
         with self._lock:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -39,17 +40,21 @@ def answer(
     answer has keyword hits only and says why in `degraded`. A query with a
     mistake is not asked; `mistakes` say where it is wrong.
     """
-    asked = Asked(workspace, reader, question)
+    return respond(Asked(workspace, reader, question), semantic)
+
+
+def respond(asked: Asked, semantic: Semantic | None = None) -> Answer:
+    """The answer to a question that was read; `asked` keeps what the legs said."""
     result = Answer(
         query=asked.query.text,
-        mode=question.mode,
+        mode=asked.question.mode,
         hits=[],
-        partial=question.partial,
+        partial=asked.question.partial,
         mistakes=tuple(asked.mistakes),
     )
     if not asked.mistakes:
         asked.ask(semantic)
-        _fill(result, workspace, reader, asked)
+        _fill(result, asked)
     result.degraded = "; ".join(asked.remarks) or None
     return result
 
@@ -69,7 +74,7 @@ class Asked:
         )
         self.remarks += [str(mistake) for mistake in self.mistakes[:1]]
         self.remarks += self.query.remarks
-        self._reader = reader
+        self.workspace, self.reader = workspace, reader
         self.legs: dict[str, Ranked] = {}
         self.scores: dict[int, float] = {}
 
@@ -78,7 +83,26 @@ class Asked:
         """The lexical leg; also what knows which words are highlighted."""
         from kbtui.search.lexical import Lexical
 
-        return Lexical(self._reader, self.query, self.question, self.narrowing)
+        return Lexical(self.reader, self.query, self.question, self.narrowing)
+
+    @cached_property
+    def chunks(self) -> dict[int, tuple[Chunk, str]]:
+        """The chunks that a leg ranked, each with its entry's id."""
+        return self.reader.chunks(list(self.scores))
+
+    @cached_property
+    def entries(self) -> dict[str, Entry]:
+        """The entries of these chunks."""
+        return self.reader.entries({entry_id for _, entry_id in self.chunks.values()})
+
+    def order(self) -> list[int]:
+        """The chunks that are still in the catalog, best first; ties by chunk id."""
+        known = [
+            number
+            for number in self.scores
+            if number in self.chunks and self.chunks[number][1] in self.entries
+        ]
+        return sorted(known, key=lambda number: (-self.scores[number], self.chunks[number][0].id))
 
     def ask(self, semantic: Semantic | None) -> None:
         """Fill `legs` and fuse them into `scores`."""
@@ -102,7 +126,7 @@ class Asked:
         if question.tools or self.narrowing.args:
             self.legs["semantic"] = []  # tool calls and results have no vectors
             return
-        ranked, reason = semantic(self.query.spoken, question, self._reader.generation)
+        ranked, reason = semantic(self.query.spoken, question, self.reader.generation)
         if reason:
             self.remarks.insert(0, reason)
         if ranked is not None:
@@ -111,8 +135,8 @@ class Asked:
             self.legs["semantic"] = self._allowed(ranked) if demands else ranked
 
     def _allowed(self, ranked: Ranked) -> Ranked:
-        chunks = self._reader.chunks([number for number, _ in ranked])
-        entries = self._reader.entries({entry_id for _, entry_id in chunks.values()})
+        chunks = self.reader.chunks([number for number, _ in ranked])
+        entries = self.reader.entries({entry_id for _, entry_id in chunks.values()})
         kept = []
         for number, score in ranked:
             chunk, entry_id = chunks.get(number, (None, ""))
@@ -125,42 +149,32 @@ class Asked:
         return kept
 
 
-def _fill(
-    result: Answer,
-    workspace: Workspace,
-    reader: IndexReader,
-    asked: Asked,
-) -> None:
+def _fill(result: Answer, asked: Asked) -> None:
     """Texts from the catalog, each checked against its file; the best `limit` become hits."""
-    question, legs, scores = asked.question, asked.legs, asked.scores
-    chunks = reader.chunks(list(scores))
-    entries = reader.entries({entry_id for _, entry_id in chunks.values()})
+    question = asked.question
+    chunks, entries = asked.chunks, asked.entries
     ranks = {
         name: {number: at for at, (number, _) in enumerate(ranked, 1)}
-        for name, ranked in legs.items()
+        for name, ranked in asked.legs.items()
     }
-    order = sorted(
-        (number for number in scores if number in chunks and chunks[number][1] in entries),
-        key=lambda number: (-scores[number], chunks[number][0].id),
-    )
     limit = max(1, min(LIMIT_MOST, question.limit))
-    freshness = Freshness(workspace, reader)
+    freshness = Freshness(asked.workspace, asked.reader)
     marker = Marker(asked.lexical.words, asked.query.phrases, asked.lexical.language)
-    per_entry: dict[str, int] = {}
-    for number in order:
+    per_entry: Counter[str] = Counter()
+    for number in asked.order():
         chunk, entry_id = chunks[number]
-        if per_entry.get(entry_id, 0) >= question.per_entry:
+        if per_entry[entry_id] >= question.per_entry:
             continue
         if len(result.hits) < limit:
             state = freshness.check(entries[entry_id], chunk)
             if state is None:
                 result.omitted += 1
                 continue
-            hit = _hit(entries[entry_id], chunk, scores[number], state)
+            hit = _hit(entries[entry_id], chunk, asked.scores[number], state)
             hit.matches = marker.find(chunk.text)
             hit.legs = {name: ranks.get(name, {}).get(number) for name in ("lexical", "semantic")}
             result.hits.append(hit)
-        per_entry[entry_id] = per_entry.get(entry_id, 0) + 1
+        per_entry[entry_id] += 1
         result.total += 1
 
 

@@ -15,19 +15,38 @@ WEIGHTS = {"lexical": 1.0, "semantic": 0.5}
 and equal weights."""
 
 
+def gives(
+    leg: str,
+    rank: int | None,
+    length: int,
+    *,
+    k: float = K,
+    weights: Mapping[str, float] = WEIGHTS,
+    depth: int = DEPTH,
+) -> float:
+    """What a leg of `length` gives to the score of a hit at `rank`, or to one that it lacks."""
+    if rank is None or rank > length:
+        if length < depth:
+            return 0.0
+        rank = length + 1
+    return weights.get(leg, 1.0) / (k + rank)
+
+
 def fuse(
-    legs: Mapping[str, Sequence[int]], *, k: float = K, weights: Mapping[str, float] = WEIGHTS
+    legs: Mapping[str, Sequence[int]],
+    *,
+    k: float = K,
+    weights: Mapping[str, float] = WEIGHTS,
+    depth: int = DEPTH,
 ) -> dict[int, float]:
     """The score of every chunk number that a leg ranked."""
-    scores: dict[int, float] = {}
     ranks = {
         name: {number: at for at, number in enumerate(ranked, 1)} for name, ranked in legs.items()
     }
-    for number in {number for ranked in legs.values() for number in ranked}:
-        score = 0.0
-        for name, ranked in ranks.items():
-            rank = ranked.get(number, len(ranked) + 1 if len(ranked) >= DEPTH else None)
-            if rank is not None:
-                score += weights.get(name, 1.0) / (k + rank)
-        scores[number] = score
-    return scores
+    return {
+        number: sum(
+            gives(name, ranked.get(number), len(ranked), k=k, weights=weights, depth=depth)
+            for name, ranked in ranks.items()
+        )
+        for number in {number for ranked in legs.values() for number in ranked}
+    }

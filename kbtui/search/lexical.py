@@ -152,6 +152,14 @@ class _Side:
         ]
         return sorted(rows, key=lambda row: (-row[1], row[0]))
 
+    def address(self, entry_id: str, number: int) -> Any:
+        """Where this index has a chunk, None where it has not; for explanations."""
+        entry = tantivy.Query.term_query(self._schema, "entry", entry_id, "basic")
+        hits = self.searcher.search(entry, limit=LOOKED_AT_MOST, count=False).hits
+        addresses = [address for _, address in hits]
+        numbers = self.searcher.fast_field_values("chunk", addresses)
+        return next((at for at, n in zip(addresses, numbers, strict=True) if n == number), None)
+
     # building
 
     def _whole(self) -> Any:

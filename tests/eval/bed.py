@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from kbtui.index import Index, IndexReader
+from kbtui.index.backlog import Backlog
+from kbtui.index.catalog import Catalog
+from kbtui.index.embedding import Embedder, find_model
+from kbtui.index.identity import text_hash
+from kbtui.index.remembered import Remembered
+from kbtui.index.vectors import VectorStore, condition
 from kbtui.search.answer import answer
 from kbtui.workspace import Settings, Workspace, open_root
 
@@ -24,13 +33,35 @@ def cache_folder() -> Path:
     return home / "kbtui-eval"
 
 
+class Vectors:
+    """The packaged model, loaded only for a text that was never embedded before."""
+
+    def __init__(self) -> None:
+        self.model = find_model("")
+        cache_folder().mkdir(parents=True, exist_ok=True)
+        self.remembered = Remembered(cache_folder() / "embeddings.sqlite", self.model.key)
+
+    @cached_property
+    def embedder(self) -> Embedder:
+        """The model, loaded."""
+        return Embedder(self.model)
+
+    def question(self, text: str) -> list[float]:
+        """The vector of a question."""
+        key = text_hash(f"question\0{text}")
+        if key not in self.remembered.get([key]):
+            self.remembered.put({key: self.embedder.encode_query(text)[0]})
+        return np.frombuffer(self.remembered.get([key])[key], dtype=np.float32).tolist()  # type: ignore[no-any-return]
+
+
 @dataclass
 class Bed:
     """One collection, indexed and embedded."""
 
     workspace: Workspace
     reader: IndexReader
-    chunks: int
+    store: VectorStore
+    vectors: Vectors
 
     def ask(self, question: Question) -> Answer:
         """The same answer that every face gives, with the vectors asked in this process."""
@@ -40,9 +71,6 @@ class Bed:
         self, text: str, question: Question, generation: str
     ) -> tuple[Ranked | None, str | None]:
         """The semantic leg as the engine has it."""
-        from kbtui.index.vectors import condition
-
-        vector = self._vector(text)
         where = condition(
             hidden=question.hidden,
             archived=question.archived,
@@ -52,41 +80,26 @@ class Bed:
             roles=list(question.roles),
             entries=list(question.entries),
         )
-        return self._store.search(vector, where, question.depth, question.per_entry), None
-
-    def _vector(self, text: str) -> list[float]:
-        if text not in self._asked:
-            self._asked[text] = self._embedder.encode_query(text)[0].tolist()
-        return self._asked[text]
+        vector = self.vectors.question(text)
+        return self.store.search(vector, where, question.depth, question.per_entry), None
 
     def close(self) -> None:
         """Let go of the index."""
         self.reader.close()
 
 
-def open_bed(root: Path, settings: Settings | None = None, *, embedder: object = None) -> Bed:
+def open_bed(root: Path, vectors: Vectors, settings: Settings | None = None) -> Bed:
     """Bring index and vectors of the workspace at `root` up to date; texts once embedded stay so."""
-    from kbtui.index.backlog import Backlog
-    from kbtui.index.catalog import Catalog
-    from kbtui.index.embedding import Embedder
-    from kbtui.index.remembered import Remembered
-    from kbtui.index.vectors import VectorStore
-
     workspace = open_root(root)
     cache = cache_folder() / f"{root.name}-index"
-    cache.mkdir(parents=True, exist_ok=True)
-    index = Index(workspace, replace(settings or Settings(), model=""), cache_dir=cache)
+    index = Index(workspace, settings or Settings(), cache_dir=cache)
     index.refresh()
     index.close()
     reader = IndexReader(cache)
-    assert isinstance(embedder, Embedder)
-    store = VectorStore(reader.folder / "vectors", embedder.model.key, embedder.dimension)
     catalog = Catalog(reader.folder / "catalog.sqlite")
-    remembered = Remembered(cache_folder() / "embeddings.sqlite", embedder.model.key)
-    left = Backlog(catalog, store, remembered, embedder).run()
+    store = VectorStore(reader.folder / "vectors", vectors.model.key, 384)
+    backlog: Any = Backlog(catalog, store, vectors.remembered)
+    left = backlog.run(lambda count: vectors.embedder)
     assert left == 0, f"{left} chunks have no vector"
     catalog.close()
-    remembered.close()
-    bed = Bed(workspace, reader, store.count())
-    bed._store, bed._embedder, bed._asked = store, embedder, {}  # type: ignore[attr-defined]
-    return bed
+    return Bed(workspace, reader, store, vectors)

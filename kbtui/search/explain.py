@@ -1,0 +1,292 @@
+"""Why a hit stands where it stands, and what kept something else out.
+
+For a hit: rank and score in each leg, what each gives to the fused score, the
+terms that matched with their weight, and the chunk as it was embedded. For a
+reference: the same for its best chunk, and the reasons that it is no hit.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from kbtui.search.answer import Asked, respond
+from kbtui.search.fusion import gives
+from kbtui.search.obstacles import missing_entry, obstacles
+
+if TYPE_CHECKING:
+    from kbtui.index import IndexReader
+    from kbtui.index.records import Chunk, Entry
+    from kbtui.refs import Ref
+    from kbtui.search.answer import Semantic
+    from kbtui.search.lexical import Part, Ranked
+    from kbtui.search.records import Answer, Question
+    from kbtui.workspace import Workspace
+
+DEEP = 1000
+"""How far down a leg is looked for what it did not find."""
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Where a chunk stands in a leg.
+
+    `rank` is 1-based and may lie beyond what the leg fetches, `score` is the
+    leg's own (BM25 or cosine), `gives` its part of the fused score. `note` says
+    why there is no rank.
+    """
+
+    rank: int | None = None
+    score: float | None = None
+    gives: float = 0.0
+    note: str | None = None
+
+
+@dataclass(frozen=True)
+class Match:
+    """A term that matched: the word asked for, field and term, its weight and its part of the score."""
+
+    word: str
+    field: str
+    term: str
+    weight: float
+    score: float
+
+
+@dataclass(frozen=True)
+class Embedded:
+    """What a chunk's vector is made from: its text, and others at their weight."""
+
+    text: str
+    title: str
+    title_weight: float
+    neighbours: list[str]
+    neighbour_weight: float
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """One chunk explained. `rank` is its place among all hits, None where it is none; `kept_out`
+    says what keeps it from being shown, in the order in which it would have to be undone.
+    """
+
+    ref: str
+    title: str
+    chunk_id: str | None
+    rank: int | None = None
+    score: float = 0.0
+    lexical: Standing = Standing()
+    semantic: Standing = Standing()
+    matches: list[Match] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+    embedded: Embedded | None = None
+    kept_out: list[str] = field(default_factory=list)
+
+    def as_json(self) -> dict[str, Any]:
+        """Everything, with the names of the fields."""
+        return asdict(self)
+
+
+class Explainer:
+    """An answer that can be asked why. Costs more than the answer alone."""
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        reader: IndexReader,
+        question: Question,
+        semantic: Semantic | None = None,
+    ) -> None:
+        self._workspace, self._reader, self._semantic = workspace, reader, semantic
+        self._asked = Asked(workspace, reader, question)
+        self.answer: Answer = respond(self._asked, semantic)
+        self._order = self._asked.order()
+        self._deep: dict[str, dict[int, tuple[int, float]]] = {}
+
+    def hits(self) -> list[Explanation]:
+        """An explanation for each hit of the answer, in order."""
+        return [self._of_chunk_id(hit.chunk_id, hit.ref) for hit in self.answer.hits]
+
+    def why(self, ref: Ref) -> Explanation:
+        """What kept a subject, a turn or a chunk out; of several chunks the one that came nearest."""
+        if ref.kind == "chunk":
+            found = self._reader.chunk(ref.chunk or "")
+            entry_id, chunks = (found[1], [found[0]]) if found else ("", [])
+        else:
+            entry_id, chunks = self._candidates(ref)
+        entry = self._reader.entries({entry_id}).get(entry_id)
+        if entry is None:
+            reason = missing_entry(self._workspace, ref)
+            return Explanation(str(ref), "", None, kept_out=[reason])
+        if not chunks:
+            reason = entry.error or "no text of it is indexed"
+            return Explanation(str(ref), entry.title, None, kept_out=[reason])
+        explained = [self._explain(entry, chunk, str(ref)) for chunk in chunks]
+        return min(explained, key=_nearness)
+
+    def _candidates(self, ref: Ref) -> tuple[str, list[Chunk]]:
+        from kbtui.index.identity import conversation_id, subject_id
+
+        if ref.kind == "conversation":
+            entry_id = conversation_id(ref.conversation or 0)
+        else:
+            entry_id = subject_id(ref.topic or "", ref.slug or "")
+        chunks = self._reader.chunks_of(entry_id)
+        if ref.turn is not None:
+            chunks = [chunk for chunk in chunks if chunk.turn == ref.turn]
+        if ref.call is not None:
+            chunks = [chunk for chunk in chunks if chunk.call == ref.call]
+        if ref.lines is not None:
+            first, last = ref.lines
+            chunks = [c for c in chunks if c.lines and c.lines[0] <= last and c.lines[1] >= first]
+        return entry_id, chunks
+
+    def _of_chunk_id(self, chunk_id: str, ref: str) -> Explanation:
+        found = self._reader.chunk(chunk_id)
+        entry = self._reader.entries({found[1]}).get(found[1]) if found else None
+        if found is None or entry is None:
+            return Explanation(ref, "", chunk_id, kept_out=["it is gone since"])
+        return self._explain(entry, found[0], ref)
+
+    def _explain(self, entry: Entry, chunk: Chunk, ref: str) -> Explanation:
+        asked = self._asked
+        number = chunk.number
+        rank = self._order.index(number) + 1 if number in self._order else None
+        matches, missing = self._matches(entry, chunk)
+        explained = Explanation(
+            ref=ref,
+            title=entry.title,
+            chunk_id=chunk.id,
+            rank=rank,
+            score=round(asked.scores.get(number, 0.0), 6),
+            lexical=self._standing("lexical", number, "none of its words is in it"),
+            semantic=self._standing("semantic", number, self._no_vector(chunk)),
+            matches=matches,
+            missing=missing,
+            embedded=self._embedded(entry, chunk),
+        )
+        if any(hit.chunk_id == chunk.id for hit in self.answer.hits):
+            return explained
+        reasons = obstacles(self._workspace, self._reader, asked, entry, chunk)
+        if not reasons:
+            reasons = self._too_far(explained, entry)
+        return replace(explained, kept_out=reasons)
+
+    # the legs
+
+    def _standing(self, leg: str, number: int, absent: str) -> Standing:
+        asked = self._asked
+        if leg not in asked.legs:
+            return Standing(note="not asked")
+        ranked = asked.legs[leg]
+        rank = next((at for at, (other, _) in enumerate(ranked, 1) if other == number), None)
+        part = round(gives(leg, rank, len(ranked), depth=asked.question.depth), 6)
+        if rank is not None:
+            return Standing(rank, round(ranked[rank - 1][1], 6), part)
+        if number in self._below(leg):
+            rank, score = self._below(leg)[number]
+            return Standing(rank, round(score, 6), part)
+        return Standing(gives=part, note=absent)
+
+    def _below(self, leg: str) -> dict[int, tuple[int, float]]:
+        """Rank and score further down, every chunk of an entry counted."""
+        if leg not in self._deep:
+            ranked: Ranked | None = []
+            if leg == "lexical":
+                ranked = self._asked.lexical.ranked(DEEP * 10, per_entry=DEEP * 10)
+            elif self._semantic is not None and self._asked.legs.get(leg):
+                question = replace(self._asked.question, depth=DEEP, per_entry=DEEP)
+                ranked, _ = self._semantic(
+                    self._asked.query.spoken, question, self._reader.generation
+                )
+            self._deep[leg] = {
+                number: (at, score) for at, (number, score) in enumerate(ranked or [], 1)
+            }
+        return self._deep[leg]
+
+    def _no_vector(self, chunk: Chunk) -> str:
+        if not chunk.embed:
+            return "tool calls and results are found by keywords only"
+        return f"not among the first {DEEP}, or not embedded yet"
+
+    def _too_far(self, explained: Explanation, entry: Entry) -> list[str]:
+        """Nothing forbids it: others are simply nearer."""
+        asked = self._asked
+        others = [number for number in self._order if asked.chunks[number][1] == entry.id]
+        most = asked.question.per_entry
+        if len(others) >= most and explained.chunk_id not in {
+            asked.chunks[number][0].id for number in others[:most]
+        }:
+            return [f"{most} other passages of it come first, and more are not shown of one entry"]
+        if explained.rank is not None:
+            return [
+                f"it stands at {explained.rank}, and {len(self.answer.hits)} are shown: "
+                "ask for more with --limit, or more precisely"
+            ]
+        reasons = []
+        for name, standing in (("keywords", explained.lexical), ("meaning", explained.semantic)):
+            if standing.rank is not None:
+                reasons.append(
+                    f"by {name} it stands at {standing.rank}, and the first "
+                    f"{asked.question.depth} are looked at"
+                )
+            elif standing.note != "not asked":
+                reasons.append(f"by {name}: {standing.note}")
+        return reasons
+
+    # the terms
+
+    def _matches(self, entry: Entry, chunk: Chunk) -> tuple[list[Match], list[str]]:
+        """The parts of the query that match the chunk, best first, and the words that do not."""
+        found: list[Match] = []
+        words: dict[str, bool] = {}
+        for side in self._asked.lexical.sides:
+            address = side.address(entry.id, chunk.number)
+            if address is None:
+                continue
+            for part in side.parts:
+                score = _score(part, side.searcher, address)
+                words[part.word] = words.get(part.word, False) or score > 0
+                if score > 0:
+                    found.append(
+                        Match(part.word, part.field, part.term, part.weight, round(score, 4))
+                    )
+        found.sort(key=lambda match: (-match.score, match.word, match.field))
+        return found, [word for word, matched in words.items() if not matched]
+
+    def _embedded(self, entry: Entry, chunk: Chunk) -> Embedded | None:
+        if not chunk.embed:
+            return None
+        from kbtui.index.backlog import NEIGHBOUR_WEIGHT, TITLE_WEIGHT
+        from kbtui.index.entries import vector_neighbours
+
+        chunks = self._reader.chunks_of(entry.id)
+        position = next((at for at, other in enumerate(chunks) if other.id == chunk.id), None)
+        around = vector_neighbours(chunks, position) if position is not None else []
+        return Embedded(
+            chunk.text,
+            entry.title,
+            TITLE_WEIGHT,
+            [other.text for other in around],
+            NEIGHBOUR_WEIGHT,
+        )
+
+
+def _score(part: Part, searcher: Any, address: Any) -> float:
+    try:
+        return float(json.loads(part.query.explain(searcher, address).to_json())["value"])
+    except ValueError:
+        return 0.0  # it does not match
+
+
+def _nearness(explained: Explanation) -> tuple[bool, int, int, float]:
+    """Orders explanations: what was shown or came nearest first."""
+    lexical, semantic = explained.lexical.rank, explained.semantic.rank
+    ranks = [rank for rank in (lexical, semantic) if rank is not None]
+    return (
+        bool(explained.kept_out),
+        explained.rank or 1_000_000,
+        min(ranks, default=1_000_000),
+        -sum(match.score for match in explained.matches),
+    )
