@@ -1,6 +1,7 @@
 """The index follows the files, whatever happens to them or to it."""
 
 import os
+import random
 import shutil
 import signal
 import subprocess
@@ -283,6 +284,75 @@ def test_killed_at_a_write_boundary_the_next_start_repairs(
     refresh(built)
     refresh(built, cache_dir=tmp_path / "fresh")
     assert content_of(built.workspace.cache_dir) == content_of(tmp_path / "fresh")
+
+
+SEED = int(os.environ.get("KBTUI_SEED") or random.SystemRandom().randrange(1 << 30))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_two_hundred_kills_one_after_the_other_leave_what_a_fresh_build_gives(
+    built: Builder, tmp_path: Path
+) -> None:
+    print(f"KBTUI_SEED={SEED}")
+    random_ = random.Random(SEED)
+    killed = 0
+    for round_ in range(200):
+        for _ in range(random_.randint(1, 4)):
+            change(built, random_)
+        where = (
+            random_.choice(["before", "after"])
+            + "-"
+            + random_.choice(["catalog", "put", "lexical", "replace"])
+        )
+        done = subprocess.run(
+            [
+                sys.executable,
+                "-c",
+                textwrap.dedent(KILLED),
+                str(built.root),
+                where,
+                str(random_.randrange(4)),
+            ],
+            capture_output=True,
+            env=os.environ.copy(),
+            check=False,
+        )
+        killed += done.returncode == -signal.SIGKILL
+        assert done.returncode == -signal.SIGKILL or b"survived" in done.stdout, done.stderr
+        if round_ % 10 == 9:
+            refresh(built)
+            fresh = tmp_path / f"fresh{round_}"
+            refresh(built, cache_dir=fresh)
+            assert content_of(built.workspace.cache_dir) == content_of(fresh), (SEED, round_)
+            shutil.rmtree(fresh)
+    assert killed > 50
+
+
+def change(built: Builder, random_: random.Random) -> None:
+    """One of the things that happen to a workspace."""
+    name = f"s{random_.randrange(12)}"
+    word = f"word{random_.randrange(1000)}"
+    kind = random_.randrange(6)
+    if kind == 0:
+        built.subject(f"guide/{name}.md", f"# {name}\n\n{word} " * random_.randint(1, 60))
+    elif kind == 1:
+        built.subject(f"guide/.{name}.md", f"# hidden {name}\n\n{word}\n")
+    elif kind == 2:
+        for path in (built.root / "docs" / "guide").glob(f"*{name}.md"):
+            path.unlink()
+    elif kind == 3:
+        number = 10 + random_.randrange(6)
+        built.conversation(
+            number, [[asked(word), said(word * 3)]] * random_.randint(1, 5), title=word
+        )
+    elif kind == 4:
+        shutil.rmtree(
+            built.root / ".jp/conversations" / f"178000000{10 + random_.randrange(6)}",
+            ignore_errors=True,
+        )
+    else:
+        built.topics(guide={"disabled": [name]}, notes={"enable": bool(random_.randrange(2))})
 
 
 def test_a_second_writer_is_told_that_there_is_one(built: Builder) -> None:
