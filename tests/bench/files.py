@@ -22,7 +22,7 @@ def resolve(base: Path, times: int) -> Iterator[Row]:
     workspace = open_root(base)
 
     def ours() -> None:
-        found = load_knowledge(workspace).match("bulk", ["**"])
+        found = load_knowledge(workspace).slugs("bulk", ["**"])
         assert len(found) == 20_000
 
     ours_, walk = side_by_side(ours, lambda: bare_walk(base / "docs"), times)
