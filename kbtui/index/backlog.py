@@ -10,11 +10,14 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from typing import TYPE_CHECKING, Any, Protocol
 
+from kbtui.errors import KbtuiError
 from kbtui.index.embedding import BATCH
 from kbtui.index.entries import vector_neighbours
 from kbtui.index.identity import text_hash
+from kbtui.index.standing import StandingWriter
 from kbtui.index.writer import Progress
 
 if TYPE_CHECKING:
@@ -28,6 +31,8 @@ if TYPE_CHECKING:
 
 NEIGHBOUR_WEIGHT = TITLE_WEIGHT = 0.3
 WRITE_ROWS, WRITE_SECONDS = 1000, 3.0
+FAILURES_MOST = 3
+"""After so many entries in a row that cannot be embedded, it is the model and not the entries."""
 
 
 class Encoder(Protocol):
@@ -70,6 +75,8 @@ class Backlog:
         self._encoder = encoder
         if self._rows is None:
             self._rows = self._store.rows()
+        standing = StandingWriter(self._catalog.path.parent)
+        seq = self._catalog.seq()
         wanted = self._catalog.wanted_vectors()
         marks = {number: mark for number, _, mark in wanted}
         stale = [number for number, mark in self._rows.items() if marks.get(number) != mark]
@@ -78,6 +85,8 @@ class Backlog:
             self._store.remove(stale)
             for number in stale:
                 del self._rows[number]
+        lacks = Counter(entry_id for _, entry_id, _ in missing)
+        standing.begin(seq, self._remembered.model, lacks)
         left = self._left = len(missing)
         total = len(wanted)
         if not missing:
@@ -87,24 +96,41 @@ class Backlog:
         rows: list[dict[str, Any]] = []
         vectors: list[Matrix] = []
         written = time.monotonic()
-        entries = list(dict.fromkeys(entry_id for _, entry_id, _ in missing))
         lacking = {number for number, _, _ in missing}
-        for entry_id in entries:
+        complete: list[str] = []
+        failures = 0
+        for entry_id in lacks:
             entry = self._catalog.entry(entry_id)
             if entry is None:
                 continue
-            for row, vector in self._entry(entry, lacking):
+            try:
+                made = self._entry(entry, lacking)
+                failures = 0
+            except KbtuiError:
+                raise
+            except Exception as error:
+                # Tried again with the next work; one entry never takes the rest down.
+                standing.failed(entry_id, f"not embedded: {type(error).__name__}: {error}")
+                failures += 1
+                if failures >= FAILURES_MOST:
+                    raise
+                continue
+            for row, vector in made:
                 rows.append(row)
                 vectors.append(vector)
                 left -= 1
+            if len(made) == lacks[entry_id]:
+                complete.append(entry_id)
             self._left = left
             self._say(Progress("vectors", total - left, total))
             if self._stop.is_set() or again():
                 break
             if len(rows) >= WRITE_ROWS or time.monotonic() - written > WRITE_SECONDS:
                 self._write(rows, vectors)
-                rows, vectors, written = [], [], time.monotonic()
+                standing.done(complete)
+                rows, vectors, complete, written = [], [], [], time.monotonic()
         self._write(rows, vectors)
+        standing.done(complete)
         self._store.tidy()
         return left
 

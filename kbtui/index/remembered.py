@@ -20,7 +20,7 @@ class Remembered:
     """The file of remembered embeddings of one model. For one thread."""
 
     def __init__(self, path: Path, model: str) -> None:
-        self._path, self._model = path, model
+        self._path, self.model = path, model
         try:
             self._open()
         except sqlite3.DatabaseError:
@@ -46,7 +46,7 @@ class Remembered:
             found.update(
                 self._db.execute(
                     f"SELECT hash, vector FROM embeddings WHERE model = ? AND hash IN ({marks})",
-                    [self._model, *part],
+                    [self.model, *part],
                 )
             )
         return found
@@ -56,7 +56,7 @@ class Remembered:
         self._db.execute("BEGIN")
         self._db.executemany(
             "INSERT OR REPLACE INTO embeddings VALUES (?, ?, ?)",
-            [(self._model, key, vector.tobytes()) for key, vector in vectors.items()],
+            [(self.model, key, vector.tobytes()) for key, vector in vectors.items()],
         )
         self._db.execute("COMMIT")
 

@@ -120,7 +120,7 @@ class QueryLog:
         Queries count as equal without regard to case and spacing; a gap is one
         whose last search found nothing. Raises `WorkspaceError`.
         """
-        from kbtui.journal.records import AskedQuery, Queries, days_until
+        from kbtui.journal.records import AskedQuery, Queries, days_until, start_of
 
         now = time.time() if now is None else now
         dates = days_until(now, days)
@@ -128,7 +128,7 @@ class QueryLog:
         with explained(self.path, _HINT), self._store.reading() as db:
             if db is None:
                 return found
-            since = now - days * _DAY
+            since = start_of(dates)
             # With max(), SQLite takes the other columns from the row that has the maximum.
             grouped = (
                 "SELECT query, count(*) AS times, max(at) AS last, result_count AS found FROM searches "

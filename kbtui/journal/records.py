@@ -1,7 +1,7 @@
 """What the journal hands out."""
 
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
 RunStatus = Literal["ok", "partial", "error"]
@@ -63,6 +63,15 @@ class AskedQuery:
     last: float
     results: int
 
+    def as_json(self) -> dict[str, Any]:
+        """The documented shape."""
+        return {
+            "query": self.query,
+            "times": self.times,
+            "last_asked_at": iso(self.last),
+            "last_result_count": self.results,
+        }
+
 
 @dataclass
 class Queries:
@@ -75,16 +84,82 @@ class Queries:
     by_origin: dict[str, int] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class EntryUse:
+    """An entry and how often turns cited it in the span; `changed` is Unix seconds."""
+
+    id: str
+    ref: str
+    kind: str
+    title: str
+    changed: float
+    cites: int
+
+    def as_json(self) -> dict[str, Any]:
+        """The documented shape."""
+        return {
+            "id": self.id,
+            "ref": self.ref,
+            "kind": self.kind,
+            "title": self.title,
+            "changed_at": iso(self.changed),
+            "cites": self.cites,
+        }
+
+
+@dataclass
+class Insights:
+    """What was asked, found, used and missing in the last `days` days.
+
+    `never_cited` are subjects without any citation ever, the longest unchanged
+    first, of `never_cited_total`; `stale` are subjects that have not changed for
+    `stale_days` and were cited all the same. The days of both charts are equal.
+    """
+
+    days: int
+    stale_days: int
+    searches: Queries
+    citations: int
+    citations_by_day: dict[str, int]
+    most_cited: list[EntryUse]
+    never_cited: list[EntryUse]
+    never_cited_total: int
+    stale: list[EntryUse]
+
+    def as_json(self) -> dict[str, Any]:
+        """The documented shape."""
+        return {
+            "days": self.days,
+            "searches": self.searches.total,
+            "searches_by_origin": self.searches.by_origin,
+            "top_queries": [asked.as_json() for asked in self.searches.top],
+            "zero_result_queries": [asked.as_json() for asked in self.searches.gaps],
+            "citations": self.citations,
+            "most_cited": [use.as_json() for use in self.most_cited],
+            "never_cited_total": self.never_cited_total,
+            "never_cited": [use.as_json() for use in self.never_cited],
+            "stale_days": self.stale_days,
+            "stale_but_cited": [use.as_json() for use in self.stale],
+            "by_day": [
+                {"date": date, "searches": count, "citations": self.citations_by_day[date]}
+                for date, count in self.searches.by_day.items()
+            ],
+        }
+
+
 def days_until(now: float, days: int) -> list[str]:
     """The last `days` local dates up to that of `now`, as ISO 8601, oldest first."""
     last = datetime.fromtimestamp(now).date()
     return [(last - timedelta(days=back)).isoformat() for back in range(max(1, days) - 1, -1, -1)]
 
 
+def start_of(dates: list[str]) -> float:
+    """The local midnight at which the first of some dates began, in Unix seconds."""
+    return datetime.fromisoformat(dates[0]).timestamp()
+
+
 def iso(seconds: float | None) -> str | None:
     """Unix seconds as ISO 8601 in UTC; None stays."""
-    from datetime import UTC
-
     if seconds is None:
         return None
     try:

@@ -1,0 +1,118 @@
+"""What was asked, found, used and missing: top queries, gaps, citations, by day.
+
+`kbtui insights erase` removes every logged search.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kbtui.cli.output import emit, emit_json, note
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+
+    from kbtui.journal.records import AskedQuery, EntryUse, Insights
+
+
+def configure(parser: ArgumentParser) -> None:
+    """The arguments of `kbtui insights`."""
+    add = parser.add_argument
+    add("action", choices=["show", "erase"], nargs="?", default="show", help="erase the query log")
+    add("--days", type=int, default=30, metavar="N", help="look at so many days (30)")
+    add("--limit", type=int, default=10, metavar="N", help="so many rows in each list (10)")
+    add(
+        "--stale-days",
+        type=int,
+        default=180,
+        metavar="N",
+        help="unchanged for so many days is stale (180)",
+    )
+    add("--hidden", action="store_true", help="hidden subjects too")
+    add("--json", action="store_true", help="one JSON document")
+
+
+def run(args: Namespace) -> int:
+    """Show or erase; 2 for numbers that make no sense."""
+    from kbtui.errors import UsageError
+    from kbtui.journal import Journal
+    from kbtui.journal.insights import insights
+    from kbtui.library import open_workspace
+
+    if not 1 <= args.days <= 3660 or not 1 <= args.limit <= 1000 or args.stale_days < 0:
+        raise UsageError("the numbers make no sense", where="--days, --limit, --stale-days")
+    library = open_workspace(args.workspace)
+    journal = Journal(library.workspace)
+    if args.action == "erase":
+        count = journal.erase()
+        if args.json:
+            emit_json({"erased": count})
+        else:
+            emit(f"erased {count} searches\n")
+        return 0
+    library.current()
+    found = insights(
+        library.workspace,
+        journal,
+        library.reader(),
+        days=args.days,
+        limit=args.limit,
+        stale_days=args.stale_days,
+        hidden=args.hidden,
+    )
+    if library.remark:
+        note(library.remark)
+    library.close()
+    if args.json:
+        emit_json({**found.as_json(), "logging": library.settings.query_log})
+    else:
+        emit(shown(found))
+        if not library.settings.query_log:
+            note("searches are not logged (query_log = false)")
+    return 0
+
+
+def shown(found: Insights) -> str:
+    """The insights as text, a block for each list."""
+    from kbtui.journal.chart import day_chart
+
+    blocks = [
+        [f"Last {found.days} days: {found.searches.total} searches, {found.citations} citations"],
+        ["Asked most", *map(_asked, found.searches.top)],
+        ["Found nothing", *map(_gap, found.searches.gaps)],
+        ["Cited most", *map(_used, found.most_cited)],
+        [f"Never cited ({found.never_cited_total})", *map(_unused, found.never_cited)],
+        [f"Cited, unchanged for {found.stale_days} days", *map(_used, found.stale)],
+        ["By day", *(f"  {line}" for line in day_chart(found))],
+    ]
+    texts = ["\n".join([*block, "  nothing"] if len(block) == 1 else block) for block in blocks[1:]]
+    return "\n\n".join([*blocks[0], *texts]) + "\n"
+
+
+def _asked(asked: AskedQuery) -> str:
+    from kbtui.text import cut, one_line
+
+    return f"{asked.times:>5}  {cut(one_line(asked.query), 60)}  ({asked.results} found)"
+
+
+def _gap(asked: AskedQuery) -> str:
+    import shlex
+
+    from kbtui.text import cut, one_line
+
+    query = cut(one_line(asked.query), 60)
+    return f"{asked.times:>5}  {query}\n       kbtui entry new --title {shlex.quote(query)}"
+
+
+def _used(use: EntryUse) -> str:
+    from kbtui.text import cut, one_line
+
+    return f"{use.cites:>5}  {one_line(use.ref)}  {cut(one_line(use.title), 60)}"
+
+
+def _unused(use: EntryUse) -> str:
+    from kbtui.journal.records import iso
+    from kbtui.text import cut, one_line
+
+    changed = (iso(use.changed) or "")[:10]
+    return f"       {one_line(use.ref)}  {cut(one_line(use.title), 60)}  (changed {changed})"

@@ -1,0 +1,219 @@
+"""A person's own subjects: a draft becomes a file in a topic, is edited, goes to the trash."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kbtui.errors import KbtuiError, NothingFound, UsageError
+from kbtui.sources.writing import (
+    check_slug,
+    folder_inside,
+    name_of,
+    topic_folder,
+    with_front_matter,
+    write_new,
+)
+
+if TYPE_CHECKING:
+    from kbtui.knowledge import Knowledge
+    from kbtui.knowledge.records import Subject, Topic
+
+UNTITLED = "Untitled"
+_EDITORS = ("sensible-editor", "nano", "vim", "vi")
+
+
+class NoTrash(KbtuiError):
+    """The system has no trash that this file could go to."""
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A subject that is not written yet; `slug` None means one made of the title."""
+
+    title: str
+    text: str = ""
+    type: str = "note"
+    tags: tuple[str, ...] = ()
+    slug: str | None = None
+
+    @property
+    def document(self) -> str:
+        """The whole file: front matter and text."""
+        facts = {
+            "title": " ".join(self.title.split()) or UNTITLED,
+            "type": self.type,
+            "tags": list(self.tags),
+            "created": datetime.now().date(),
+        }
+        return with_front_matter(facts, self.text)
+
+
+def choose_topic(knowledge: Knowledge, name: str | None) -> Topic:
+    """The topic of this id or title; without a name the only one. Raises `KbtuiError`."""
+    if name is not None:
+        return knowledge.resolve_topic(name)
+    topics = [topic for topic in knowledge.topics.values() if topic.enable]
+    if len(topics) == 1:
+        return topics[0]
+    known = ", ".join(topic.id for topic in topics)
+    raise UsageError(
+        "say which topic it belongs to",
+        where="--topic",
+        hint=f"topics: {known}" if known else "declare one in .jp/kb.toml as [kb.topic.ID]",
+    )
+
+
+def add(knowledge: Knowledge, topic: Topic, draft: Draft) -> Subject:
+    """Write a draft into a topic; raises `UsageError` where the name is taken or impossible."""
+    return _add(knowledge, topic, draft.slug or name_of(draft.title or UNTITLED), draft.document)
+
+
+def edit_draft(knowledge: Knowledge, topic: Topic, draft: Draft) -> Subject | None:
+    """Have a draft edited and write it; None when it was left as it was.
+
+    What was typed is never lost: when it cannot be written, the error says where it is.
+    """
+    with tempfile.NamedTemporaryFile(
+        "w", suffix=".md", prefix="kbtui-", encoding="utf-8", delete=False
+    ) as file:
+        file.write(draft.document)
+    path = Path(file.name)
+    keep = False
+    try:
+        _run_editor(path)
+        text = path.read_text("utf-8")
+        if text == draft.document or not text.strip():
+            return None
+        keep = True
+        if problem := front_matter_problem(text):
+            raise UsageError(f"the front matter is not YAML: {problem}")
+        slug = draft.slug or name_of(_title(text) or draft.title or UNTITLED)
+        found = _add(knowledge, topic, slug, text)
+        keep = False
+        return found
+    except (KbtuiError, OSError, ValueError) as error:
+        if not keep:
+            raise
+        message = error.message if isinstance(error, KbtuiError) else str(error)
+        raise KbtuiError(message, where=topic.id, hint=f"what you wrote is in {path}") from error
+    finally:
+        if not keep:
+            path.unlink(missing_ok=True)
+
+
+def _title(text: str) -> str | None:
+    from kbtui.index.entries import front_matter
+
+    title = front_matter(text).get("title")
+    return title if isinstance(title, str) and title != UNTITLED else None
+
+
+def _add(knowledge: Knowledge, topic: Topic, slug: str, text: str) -> Subject:
+    slug = check_slug(slug.removesuffix(".md"))
+    if knowledge.find(topic.id, slug) is not None:
+        raise UsageError(
+            "there is such a subject already",
+            where=f"{topic.id}/{slug}",
+            hint=f"`kbtui entry edit {topic.id}/{slug}` changes it, --slug names another",
+        )
+    root = Path(os.path.realpath(knowledge.workspace.root))
+    base = topic_folder(knowledge, topic)
+    *folders, name = slug.split("/")
+    path = folder_inside(root, base.joinpath(*folders)) / f"{name}.md"
+    write_new(path, text)
+    from kbtui.knowledge import load_knowledge
+
+    known = load_knowledge(knowledge.workspace)
+    for subject in known.subjects(topic.id):
+        if os.path.realpath(subject.path) == os.path.realpath(path):
+            return subject
+    raise NothingFound("was written, but the topic does not list it", where=str(path))
+
+
+def edit(subject: Subject) -> bool:
+    """Open a subject in the person's editor; says whether it changed. Raises `KbtuiError`."""
+    path = subject.path
+    before = path.read_bytes()
+    _run_editor(path)
+    try:
+        return path.read_bytes() != before
+    except FileNotFoundError:
+        raise KbtuiError("is gone after editing", where=str(path)) from None
+
+
+def _run_editor(path: Path) -> None:
+    command = [*editor(), str(path)]
+    try:
+        done = subprocess.run(command, check=False)
+    except OSError as error:
+        raise KbtuiError(
+            f"the editor cannot be started: {error.strerror}",
+            where=command[0],
+            hint="set $VISUAL or $EDITOR",
+        ) from error
+    if done.returncode:
+        raise KbtuiError(f"the editor ended with {done.returncode}", where=command[0])
+
+
+def editor() -> list[str]:
+    """The person's editor as a command; raises `UsageError` where there is none."""
+    import shlex
+    import shutil
+
+    for variable in ("VISUAL", "EDITOR"):
+        try:
+            words = shlex.split(os.environ.get(variable, ""))
+        except ValueError as error:
+            raise UsageError(f"is not a command line: {error}", where=f"${variable}") from error
+        if words:
+            return words
+    found = next(filter(None, map(shutil.which, _EDITORS)), None)
+    if found is None:
+        raise UsageError("there is no editor", hint="set $EDITOR, or give --text")
+    return [found]
+
+
+def front_matter_problem(text: str) -> str | None:
+    """Why a text's front matter counts for nothing; None when it is sound or there is none."""
+    from kbtui.index.chunking import without_front_matter
+
+    lines = without_front_matter(text)[1]
+    if not lines:
+        return "it is never closed" if text.startswith(("---\n", "---\r\n")) else None
+    import yaml
+
+    try:
+        facts = yaml.safe_load("\n".join(text.split("\n")[1 : lines - 1]))
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        return " ".join(str(error).split())[:200]
+    return None if facts is None or isinstance(facts, dict) else "it is no table of keys and values"
+
+
+def trash(subject: Subject) -> None:
+    """Move a subject's file to the system's trash; raises `NoTrash`, `NothingFound`."""
+    from send2trash import send2trash
+
+    if not os.path.lexists(subject.path):
+        raise NothingFound("is gone already", where=str(subject.path))
+    try:
+        with contextlib.redirect_stdout(None):
+            send2trash(os.fspath(subject.path))
+    except Exception as error:
+        # Each platform's trash has errors of its own.
+        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        raise NoTrash(f"there is no trash for it: {reason}", where=str(subject.path)) from error
+
+
+def delete(subject: Subject) -> None:
+    """Delete a subject's file for good; raises `KbtuiError`."""
+    try:
+        subject.path.unlink()
+    except OSError as error:
+        raise KbtuiError(f"cannot be deleted: {error.strerror}", where=str(subject.path)) from error

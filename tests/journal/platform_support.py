@@ -1,0 +1,24 @@
+"""A workspace with its index, made without an engine."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from support import Builder
+
+from kbtui.index import Index, IndexReader
+from kbtui.workspace import Settings
+
+
+@contextmanager
+def indexed(builder: Builder) -> Iterator[IndexReader]:
+    """The workspace's index as it is now."""
+    index = Index(builder.workspace, Settings(model="off"))
+    try:
+        index.refresh()
+        reader = IndexReader(builder.workspace.cache_dir)
+        try:
+            yield reader
+        finally:
+            reader.close()
+    finally:
+        index.close()

@@ -1,0 +1,90 @@
+"""Insights: most cited, never cited, stale but cited, and each day's searches and citations."""
+
+import os
+import time
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+from platform_support import indexed
+from support import Builder, called
+
+from kbtui.journal import Journal
+from kbtui.journal.chart import bar, day_chart
+from kbtui.journal.insights import insights
+from kbtui.journal.records import Insights
+
+DAY = 86_400.0
+
+
+def ago(days: float) -> int:
+    return int((time.time() - days * DAY) * 10) - 17_800_000_000
+
+
+@pytest.fixture
+def found(workspace_root: Path) -> Insights:
+    builder = Builder(workspace_root)
+    builder.topics(guide={})
+    for name in ("used", "old", "never", ".hidden", "gone"):
+        builder.subject(f"guide/{name}.md", f"# {name}\n\nText of {name}.\n")
+    old = time.time() - 300 * DAY
+    for name in ("old", "never"):
+        os.utime(builder.root / f"docs/guide/{name}.md", (old, old))
+    for days, names in ((3, ["used", "old", "gone"]), (2, ["used"]), (200, ["old"])):
+        calls = [
+            part
+            for number, name in enumerate(names)
+            for part in called(f"c{number}", "learn", "…", topic="guide", subjects=name)
+        ]
+        builder.conversation(ago(days), [calls], title=f"{days} days ago")
+    (builder.root / "docs/guide/gone.md").unlink()
+    journal = Journal(builder.workspace)
+    journal.log_search("nothing like it", "hybrid", 0, "cli")
+    with indexed(builder) as reader:
+        return insights(builder.workspace, journal, reader, days=30)
+
+
+def test_most_cited_counts_what_exists_in_the_span(found: Insights) -> None:
+    assert [(use.ref, use.cites) for use in found.most_cited] == [
+        ("guide/used", 2),
+        ("guide/old", 1),
+    ]
+    # What is gone counts nowhere.
+    assert found.citations == 3
+
+
+def test_never_cited_are_subjects_alone_and_no_hidden_ones(found: Insights) -> None:
+    assert [use.ref for use in found.never_cited] == ["guide/never"]
+    assert found.never_cited_total == 1
+
+
+def test_stale_is_what_is_cited_and_long_unchanged(found: Insights) -> None:
+    assert [use.ref for use in found.stale] == ["guide/old"]
+
+
+def test_every_day_of_the_span_is_there_and_adds_up(found: Insights) -> None:
+    assert len(found.citations_by_day) == 30
+    assert list(found.citations_by_day) == sorted(found.searches.by_day)
+    assert sum(found.citations_by_day.values()) == found.citations
+    assert found.searches.by_day[datetime.now().date().isoformat()] == 1
+    shape = found.as_json()
+    assert shape["by_day"][-1] == {
+        "date": datetime.now().date().isoformat(), "searches": 1, "citations": 0,
+    }  # fmt: skip
+    assert [gap["query"] for gap in shape["zero_result_queries"]] == ["nothing like it"]
+
+
+def test_the_chart_has_a_line_a_day_with_bars_to_scale(found: Insights) -> None:
+    lines = day_chart(found, width=8)
+    assert len(lines) == 31
+    days = {line[:10]: line for line in lines[1:]}
+    two_days = datetime.fromtimestamp(time.time() - 3 * DAY).date().isoformat()
+    assert days[two_days].endswith("2 ████████")
+
+
+@pytest.mark.parametrize(
+    ("value", "most", "expected"),
+    [(0, 10, ""), (10, 10, "████"), (5, 10, "██"), (1, 10_000, "▏"), (9, 10, "███▋"), (3, 0, "")],
+)
+def test_a_bar_is_as_long_as_its_share(value: int, most: int, expected: str) -> None:
+    assert bar(value, most, 4) == expected
