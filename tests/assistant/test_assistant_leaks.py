@@ -1,5 +1,6 @@
 """To an assistant, hidden and disabled subjects do not exist: compared with a workspace without them."""
 
+import json
 import os
 import tempfile
 from collections.abc import Iterator
@@ -137,9 +138,12 @@ def test_a_subject_disabled_since_the_index_was_made_is_not_served_or_counted() 
         text = (builder.root / ".jp/kb.toml").read_text()
         (builder.root / ".jp/kb.toml").write_text(text.replace('"secret"', '"secret", "two"'))
         library = Library(builder.workspace, Settings(model="off"))
-        reply = answer("knowledge_search", {"query": "aardvark", "in": "subjects"}, library)
+        question = {"query": "aardvark", "in": "subjects"}
+        reply = answer("knowledge_search", question, library)
+        shape = json.loads(answer("knowledge_search", question, library, format="json").text)
         library.close()
         assert "notes/one" in reply.text
         assert "two" not in reply.text
         assert "badger" not in reply.text
-        assert "omitted" not in reply.text
+        assert [hit["slug"] for hit in shape["hits"]] == ["one"]
+        assert {"total", "omitted"}.isdisjoint(shape)

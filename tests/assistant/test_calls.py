@@ -334,6 +334,13 @@ def test_an_answer_can_always_be_encoded(built: Builder, library: Library) -> No
         reply = answer("conversation_read", {"id": str(LIVE)}, library, format=form)  # type: ignore[arg-type]
         assert "In its \ufffdsett." in reply.text
         reply.text.encode("utf-8")
+    # What was asked is repeated in errors.
+    for name, arguments in [
+        ("learn", {"topic": "\ud800"}),
+        ("learn", {"topic": "guide", "\udfff": 1}),
+        ("knowledge_search", {"query": "xyzzy \udc80"}),
+    ]:
+        assert "\ufffd" in answer(name, arguments, library).text
 
 
 def test_secrets_are_masked_only_where_asked_for(built: Builder, library: Library) -> None:
