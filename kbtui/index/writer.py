@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from kbtui.conversations.records import ConversationInfo
+    from kbtui.citations import Shelf
+    from kbtui.conversations.records import Conversation, ConversationInfo
     from kbtui.index.records import Chunk, Entry
     from kbtui.knowledge import Knowledge
     from kbtui.knowledge.records import Subject
@@ -209,7 +210,9 @@ class Index:
         infos: list[ConversationInfo],
         changes: Changes,
     ) -> None:
-        titles = {info.id: info.name for info in infos}
+        from kbtui.citations import Shelf
+
+        shelf = Shelf(knowledge, {info.id: info.name for info in infos}, subject_id)
         work.sort(key=_precedence)
         self._remove(gone, changes)
         done, committed = 0, time.monotonic()
@@ -217,7 +220,7 @@ class Index:
         began = time.monotonic()
         self._say(Progress("keywords", 0, len(work)))
         citations: list[tuple[int, list[tuple[object, ...]]]] = []
-        for entry, chunks, cited in self._read(work, knowledge, titles, changes):
+        for entry, chunks, cited in self._read(work, shelf, changes):
             batch.append((entry, chunks))
             if entry.conversation is not None:
                 citations.append((entry.conversation, cited))
@@ -237,8 +240,7 @@ class Index:
     def _read(
         self,
         work: list[Subject | ConversationInfo],
-        knowledge: Knowledge,
-        titles: dict[int, str],
+        shelf: Shelf,
         changes: Changes,
     ) -> Iterator[tuple[Entry, list[Chunk], list[tuple[object, ...]]]]:
         from kbtui.conversations.records import ConversationInfo
@@ -250,7 +252,7 @@ class Index:
                 entry, chunks, conversation = read_conversation_entry(
                     item, embed_tool_results=self.settings.embed_tool_results
                 )
-                rows = _citation_rows(conversation, knowledge, titles) if conversation else []
+                rows = _citation_rows(conversation, shelf) if conversation else []
                 changes.conversations.append(item.id)
                 yield entry, chunks, rows
             else:
@@ -333,9 +335,7 @@ def configuration_state(files: list[Path]) -> list[list[object]]:
     return state
 
 
-def _citation_rows(
-    conversation: object, knowledge: Knowledge, titles: dict[int, str]
-) -> list[tuple[object, ...]]:
+def _citation_rows(conversation: Conversation, shelf: Shelf) -> list[tuple[object, ...]]:
     from kbtui.citations import cite_conversation
 
     return [
@@ -343,5 +343,5 @@ def _citation_rows(
             cite.conversation, cite.turn, cite.call, cite.how, cite.kind, cite.target, cite.title,
             cite.tool, cite.timestamp.timestamp() if cite.timestamp else None, cite.chunk, cite.score,
         )
-        for cite in cite_conversation(conversation, knowledge, titles)  # type: ignore[arg-type]
+        for cite in cite_conversation(conversation, shelf, shelf.titles)
     ]  # fmt: skip

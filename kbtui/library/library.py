@@ -251,11 +251,13 @@ class Library:
 
     def cited(self, conversation: Conversation) -> list[Citation]:
         """What each turn of a conversation used, from the conversation itself."""
-        from kbtui.citations import cite_conversation
+        from kbtui.citations import Shelf, cite_conversation
         from kbtui.conversations import list_conversations
+        from kbtui.index.identity import subject_id
 
         titles = {info.id: info.name for info in list_conversations(self.workspace, counts=False)}
-        return cite_conversation(conversation, self.knowledge(), titles)
+        shelf = Shelf(self.knowledge(), titles, subject_id)
+        return cite_conversation(conversation, shelf, titles)
 
     def turns_citing(self, ref: Ref) -> list[Citation]:
         """The turns that used a subject or a conversation, newest first, from the index."""
