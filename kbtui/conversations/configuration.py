@@ -5,7 +5,6 @@ all but these three facts is JP's own business.
 """
 
 from typing import Any
-from urllib.parse import quote
 
 
 class Facts:
@@ -64,6 +63,8 @@ def _attachment(item: Any) -> str | None:
     arguments = params.get("args") if isinstance(params, dict) else None
     url = f"{kind}://{path if isinstance(path, str) else ''}"
     if isinstance(arguments, list):
+        from urllib.parse import quote
+
         url += "".join(
             f"{'&' if number else '?'}arg={quote(str(argument), safe='')}"
             for number, argument in enumerate(arguments)

@@ -75,7 +75,10 @@ def decode_value(value: Any) -> Any:
     if type(value) is str:
         return decode_text(value)
     if type(value) is dict:
-        return {key: decode_value(item) for key, item in value.items()}
+        return {
+            key: decode_text(item) if type(item) is str else decode_value(item)
+            for key, item in value.items()
+        }
     if type(value) is list:
         return [decode_value(item) for item in value]
     return value

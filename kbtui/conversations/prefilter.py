@@ -5,12 +5,14 @@ gives, without making text of them, and everything else as parsing left it.
 Whatever is not as JP writes it means "it can": then the events are made and decide.
 """
 
+import re
 from typing import Any
 
 import orjson
 
 from kbtui.conversations.encoding import decode_bytes, decode_content, decode_value, is_text
 
+_FOREIGN = re.compile("[^A-Za-z0-9+/=_-]")
 _SAID = {
     "message": "assistant",
     "reasoning": "reasoning",
@@ -32,6 +34,8 @@ class Prefilter:
         self._needle = needle
         self._bytes = needle.encode("utf-8", "replace")
         self._fold = ignore_case
+        # What has a sign that base64 has not is never found in what was not decoded.
+        self._decoded_only = bool(_FOREIGN.search(needle))
         self._calls = "tool-call" in scopes
         self._results = "tool-result" in scopes
         self._requests = "user" in scopes
@@ -97,7 +101,7 @@ class Prefilter:
             return self._in_text(encoded)
         if self._bytes in (data.lower() if self._fold else data):
             return True
-        if b" " in data and is_text(data):
+        if b" " in data and (self._decoded_only or is_text(data)):
             return False
         # One word may be encoded once more, and what is no text was never decoded.
         return self._in_text(decode_content(encoded))
