@@ -11,6 +11,7 @@ from kbtui.tui.clock import now
 from kbtui.tui.screens.main import MainScreen
 from kbtui.tui.terminal import Guard
 from kbtui.tui.theme import DARK, LIGHT, THEMES, blended
+from kbtui.tui.widgets.paint import RoleScreen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,6 +53,11 @@ class KbApp(App[None]):
     def on_mount(self) -> None:
         """Show the main screen."""
         self.push_screen(MainScreen(self.library, self.clock, self._open_ref))
+
+    async def action_quit(self) -> None:
+        """Leave, unless the screen on top asks first."""
+        if not isinstance(self.screen, RoleScreen) or self.screen.may_leave():
+            await super().action_quit()
 
     def action_help_quit(self) -> None:
         """ctrl+c does not leave; say what does."""

@@ -298,6 +298,22 @@ COMMANDS: tuple[Command, ...] = (
         "everywhere",
     ),
     Command(
+        "workshop",
+        "P",
+        "workshop",
+        "prompt workshop",
+        "Shape the prompt: mark subjects, try patterns, see what it costs.",
+        "everywhere",
+    ),
+    Command(
+        "doctor",
+        "D",
+        "doctor",
+        "doctor",
+        "See what is wrong with topics, conversations, index, engine and model.",
+        "everywhere",
+    ),
+    Command(
         "hidden",
         "full_stop",
         "hidden",

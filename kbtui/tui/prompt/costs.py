@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kbtui.errors import KbtuiError
 from kbtui.knowledge import read_subject
 from kbtui.knowledge.size import estimate_tokens
+from kbtui.tui.document.document import characters
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -39,10 +40,10 @@ class Cost(NamedTuple):
             self.about or other.about,
         )
 
-    @property
-    def short(self) -> str:
-        """`1,204 ≈ 301`, with `~` before a guess."""
-        return f"{'~' if self.about else ''}{self.characters:,} ≈ {self.tokens:,}"
+    def short(self, *, exact: bool = True) -> str:
+        """`1,204 ≈ 301`, else `1.2k ≈ 301`; with `~` before a guess."""
+        show = "{:,}".format if exact else characters
+        return f"{'~' if self.about else ''}{show(self.characters)} ≈ {show(self.tokens)}"
 
     @property
     def long(self) -> str:
@@ -60,12 +61,14 @@ def cost_of(text: str | None) -> Cost:
 
 
 def growth(before: Cost, after: Cost) -> str:
-    """`+3,120 characters ≈ +780 tokens`; empty where nothing changed."""
-    characters = after.characters - before.characters
+    """`+3,120 characters ≈ 780 tokens`; empty where nothing changed."""
+    letters = after.characters - before.characters
     tokens = after.tokens - before.tokens
-    if not characters and not tokens:
+    if not letters and not tokens:
         return ""
-    return f"{_signed(characters)} characters ≈ {_signed(tokens)} tokens"
+    # One sign for both, unless other letters made more of the one and less of the other.
+    second = f"{abs(tokens):,}" if letters * tokens >= 0 else _signed(tokens)
+    return f"{_signed(letters)} characters ≈ {second} tokens"
 
 
 def _signed(number: int) -> str:
@@ -90,17 +93,17 @@ class Costs:
 
     def total(self, topic: str, slugs: Iterable[str]) -> Cost:
         """What subjects of a topic cost together; a guess while one of them is not counted."""
-        characters = tokens = 0
+        letters = tokens = 0
         about = False
         for slug in slugs:
             cost = self._known.get((topic, slug))
             if cost is None:
                 about = True
                 continue
-            characters += cost.characters
+            letters += cost.characters
             tokens += cost.tokens
             about = about or cost.about
-        return Cost(characters, tokens, about)
+        return Cost(letters, tokens, about)
 
     def measure(self, knowledge: Knowledge, wanted: Callable[[], bool]) -> Iterable[int]:
         """Count every subject; in a thread. Yields, now and then, how many are left.

@@ -31,6 +31,7 @@ class Faces:
         self.sums: dict[str, Sums] = {}
         self._costs, self._marks, self._wishes = costs, marks, wishes
         self._learned: dict[str, list[str]] = {}
+        self._wide = True
 
     def look_at(self, standing: Standing, sums: dict[str, Sums]) -> None:
         """Take over a newer standing."""
@@ -47,19 +48,20 @@ class Faces:
             return mark.state
         return state_of(self.standing.written, topic, slug) if self.standing else "plain"
 
-    def describe(self, entry: Entry) -> tuple[Spans, Spans]:
-        """The left and the right side of a row."""
+    def describe(self, entry: Entry, *, wide: bool = True) -> tuple[Spans, Spans]:
+        """The left and the right side of a row; `wide` where there is room for whole numbers."""
+        self._wide = wide
         standing = self.standing
         if standing is None:
             return [], []
         if entry.kind == "whole":
-            return [("<knowledge>", "strong")], _cost(standing.cost, "strong")
+            return [("<knowledge>", "strong")], self._cost(standing.cost, "strong")
         if entry.kind == "problem":
             return [("! ", "error"), (one_line(entry.name), "error")], []
         if entry.kind == "fragment":
             fragment = standing.fragments[entry.number : entry.number + 1]
             cost = cost_of(fragment[0].content) if fragment else Cost()
-            return [("  ", ""), (one_line(entry.name), "")], _cost(cost)
+            return [("  ", ""), (one_line(entry.name), "")], self._cost(cost)
         if entry.topic not in standing.written.topics:
             return [("  ", ""), (one_line(entry.name or entry.topic), "dim")], [("gone", "dim")]
         if entry.kind == "subject":
@@ -88,7 +90,7 @@ class Faces:
             reason = one_line(self._costs.unreadable[topic, slug])
             return left, [("! ", "error"), (reason, "error")]
         cost = self._costs.get(topic, slug)
-        return left, _cost(cost) if cost else [("…", "dim")]
+        return left, self._cost(cost) if cost else [("…", "dim")]
 
     def _branch(self, standing: Standing, entry: Entry) -> tuple[Spans, Spans]:
         """A topic or a folder: how many of its subjects are pre-loaded, and what all would cost."""
@@ -115,7 +117,7 @@ class Faces:
         if learned:
             right.append((f"{SIGNS['learned']}{learned:,}/", "accent"))
         right.append((f"{count:,}  ", "dim"))
-        return left, [*right, *_cost(cost)]
+        return left, [*right, *self._cost(cost)]
 
     def _count(self, topic: str, prefix: str) -> int:
         """How many pre-loaded subjects have slugs that begin so."""
@@ -124,22 +126,19 @@ class Faces:
             return len(learned)
         return bisect_left(learned, prefix + chr(0x10FFFF)) - bisect_left(learned, prefix)
 
-
-def _cost(cost: Cost, role: str = "dim") -> Spans:
-    return [(cost.short, role)]
+    def _cost(self, cost: Cost, role: str = "dim") -> Spans:
+        return [(cost.short(exact=self._wide), role)]
 
 
 def totals(standing: Standing | None, marks: int) -> tuple[Spans, Spans]:
     """The line under it all: what the prompt costs, and what the marks change of that."""
     if standing is None:
         return [("reading the workspace …", "dim")], []
-    left: Spans = [("<knowledge> ", "dim"), (standing.cost.long, "strong")]
+    left: Spans = [(standing.cost.long, "strong")]
     grown = growth(standing.written_cost, standing.cost)
     if grown:
-        left += [("  ", ""), (grown, "warning" if grown[0] == "+" else "inserted")]
-    noun = "mark" if marks == 1 else "marks"
-    right: Spans = [(f"{marks:,} {noun} not written", "warning")] if marks else []
-    return left, right
+        left += [(", ", "dim"), (grown, "warning" if grown[0] == "+" else "inserted")]
+    return left, [(f"{marks:,} to write", "warning")] if marks else []
 
 
 def particulars(standing: Standing, entry: Entry) -> Spans:
@@ -150,9 +149,9 @@ def particulars(standing: Standing, entry: Entry) -> Spans:
         return [(f"{len(on):,} topics on, {learned:,} subjects pre-loaded", "dim")]
     if entry.kind == "topic" and entry.topic in standing.preloads:
         loaded = standing.preloads[entry.topic]
-        words = f"listing {standing.listings[entry.topic].short}"
+        words = f"listing {standing.listings[entry.topic].short()}"
         if loaded.characters:
-            words = f"in the prompt {loaded.short} · {words}"
+            words = f"in the prompt {loaded.short()} · {words}"
         return [(words, "dim")]
     if entry.kind == "subject" and entry.topic in standing.written.topics:
         resolved = standing.written.resolved(entry.topic)

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from textual.timer import Timer
     from textual.widget import Widget
 
+    from kbtui.knowledge.editing import Change
     from kbtui.library import Library
     from kbtui.refs import Ref
     from kbtui.tui.clock import Clock
@@ -78,6 +79,8 @@ class MainScreen(RoleScreen):
         self._stop_listening: Callable[[], None] | None = None
         self._preview: Timer | None = None
         self._before_search = "#library-list"
+        self._changes: list[Change] = []
+        """What was written from the prompt workshop, to be taken back there."""
 
     def compose(self) -> ComposeResult:
         """Search on top, the panes, two lines below."""
@@ -122,6 +125,8 @@ class MainScreen(RoleScreen):
         self.status.hear(event)
         if event.get("event") != "changed":
             return
+        if isinstance(self.app.screen, RoleScreen):
+            self.app.screen.files_changed()
         self._read_contents()
         self.asker.again()
         self.citer.refresh_using()
@@ -217,6 +222,27 @@ class MainScreen(RoleScreen):
     def action_prompt(self) -> None:
         """Show the whole prompt."""
         self.open(PROMPT)
+
+    def action_workshop(self) -> None:
+        """Shape the prompt, beginning at what is selected or read."""
+        from kbtui.tui.screens.prompt import PromptScreen
+
+        def left(wrote: bool | None) -> None:
+            if wrote:
+                self.action_reload()
+
+        screen = PromptScreen(self.library, self._reference(), self._changes)
+        self.app.push_screen(screen, left)
+
+    def action_doctor(self) -> None:
+        """See what is wrong; what one chooses there is opened."""
+        from kbtui.tui.screens.doctor import DoctorScreen
+
+        def left(ref: Ref | None) -> None:
+            if ref is not None:
+                self.open(place_of(ref))
+
+        self.app.push_screen(DoctorScreen(self.library), left)
 
     def action_hidden(self) -> None:
         """Show or hide hidden subjects."""

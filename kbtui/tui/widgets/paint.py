@@ -53,6 +53,13 @@ class RoleScreen(Screen[Any]):
         self._role_styles = {}
         self.look += 1
 
+    def files_changed(self) -> None:
+        """Called on the screen on top when files of the workspace changed."""
+
+    def may_leave(self) -> bool:
+        """Whether nothing would be lost by leaving; a screen that says no asks."""
+        return True
+
     def role_style(self, roles: str) -> Style:
         """The style of one role or several, later ones winning."""
         style = self._role_styles.get(roles)

@@ -1,0 +1,193 @@
+"""The doctor: what is wrong with knowledge, conversations, index, engine and model."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, ClassVar
+
+from textual.binding import Binding
+from textual.containers import Vertical
+
+from kbtui.library.health import AREAS, Finding, examine
+from kbtui.refs import parse_ref
+from kbtui.text import one_line
+from kbtui.tui.commands import bindings
+from kbtui.tui.document.blocks import HeadBlock, NoteBlock
+from kbtui.tui.document.document import Document
+from kbtui.tui.widgets.bar import Bar
+from kbtui.tui.widgets.paint import RoleScreen
+from kbtui.tui.widgets.reader import Reader
+
+if TYPE_CHECKING:
+    from textual.app import ComposeResult
+    from textual.binding import BindingType
+
+    from kbtui.library import Library
+    from kbtui.tui.document.blocks import Block
+    from kbtui.tui.document.lines import Spans
+
+SIGNS = {"ok": ("✓ ", "inserted"), "note": ("· ", "warning"), "wrong": ("! ", "error")}
+"""What stands before a finding; the words of the bottom line explain them."""
+HEADINGS = {
+    "knowledge": "Knowledge",
+    "conversations": "Conversations",
+    "index": "Index",
+    "engine": "Engine",
+    "model": "Model",
+}
+TELL_EVERY = 50
+"""Findings of one area that are shown together."""
+
+
+def doctor_document(findings: list[Finding], looking: str | None) -> Document:
+    """The findings by area, those that are wrong first; `looking` is the area being looked at."""
+    blocks: list[Block] = []
+    for area in AREAS:
+        own = [finding for finding in findings if finding.area == area]
+        if not own and area != looking:
+            continue
+        above = int(bool(blocks))
+        heading = HEADINGS[area]
+        blocks.append(HeadBlock(f"head:{area}", [(heading, "h2")], _counts(own), above=above))
+        own.sort(key=lambda finding: ("ok", "wrong", "note").index(finding.state))
+        for number, finding in enumerate(own):
+            spans: Spans = [(one_line(finding.message), "dim" if finding.state == "ok" else "")]
+            lead: Spans = [SIGNS[finding.state]]
+            key = f"{area}:{number}:{finding.message}"
+            blocks.append(NoteBlock(key, spans, lead=lead, link=finding.ref))
+        if area == looking:
+            blocks.append(NoteBlock(f"looking:{area}", [("… looking", "dim")]))
+    return Document("doctor", "Doctor", blocks)
+
+
+def _counts(findings: list[Finding]) -> Spans:
+    words = []
+    for state, noun in (("wrong", "wrong"), ("note", "to look at")):
+        count = sum(finding.state == state for finding in findings)
+        if count:
+            words.append(f"{count:,} {noun}")
+    return [(", ".join(words), "dim")] if words else []
+
+
+class DoctorScreen(RoleScreen):
+    """A page that fills while it is looked; gives back the reference that one chose to open."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,q,D", "leave", show=False),
+        Binding("enter", "open", show=False),
+        Binding("n", "next(1)", show=False),
+        Binding("N", "next(-1)", show=False),
+        Binding("ctrl+r,r", "look", show=False),
+        Binding("T", "app.theme", show=False),
+        *bindings("moving"),
+    ]
+    DEFAULT_CSS = """
+    DoctorScreen {
+        #outcome { height: 1; padding: 0 1; background: $background; }
+        #doctor-keys { height: 1; padding: 0 1; background: $surface; }
+    }
+    """
+
+    def __init__(self, library: Library) -> None:
+        super().__init__()
+        self.reader = Reader()
+        self.findings: list[Finding] = []
+        self.looking: str | None = AREAS[0]
+        self._library = library
+        self._round = 0
+
+    def compose(self) -> ComposeResult:
+        """The page, what came of it, the keys."""
+        with Vertical(id="doctor", classes="pane") as pane:
+            pane.border_title = "Doctor"
+            yield self.reader
+        yield Bar(id="outcome")
+        keys = Bar(id="doctor-keys")
+        pairs = (("Enter", "open"), ("n", "next"), ("r", "look again"), ("Esc", "close"))
+        for key, label in pairs:
+            keys.left += [("  " if keys.left else "", ""), (key, "key"), (f" {label}", "dim")]
+        yield keys
+
+    def on_mount(self) -> None:
+        """Begin to look, once something is on the screen."""
+        self.reader.focus()
+        self.call_after_refresh(self.action_look)
+
+    def on_unmount(self) -> None:
+        """Look no further."""
+        self._round += 1
+
+    def action_look(self) -> None:
+        """Look at everything again."""
+        self._round += 1
+        self.findings, self.looking = [], AREAS[0]
+        self._show()
+        args = (self._round,)
+        threading.Thread(target=self._look, args=args, name="kbtui-doctor", daemon=True).start()
+
+    def _look(self, number: int) -> None:
+        """In a thread: look, and tell of what is found as it is found."""
+        found: list[Finding] = []
+        area: str | None = None
+        try:
+            for finding in examine(self._library):
+                if number != self._round:
+                    return
+                if found and (finding.area != area or len(found) >= TELL_EVERY):
+                    self.call_later(self._found, number, found, finding.area)
+                    found = []
+                area = finding.area
+                found.append(finding)
+        except Exception as error:
+            message = f"cannot be looked at: {type(error).__name__}: {error}"
+            found.append(Finding(area or AREAS[0], "wrong", message))
+        self.call_later(self._found, number, found, None)
+
+    def _found(self, number: int, found: list[Finding], looking: str | None) -> None:
+        if number == self._round:
+            self.findings += found
+            self.looking = looking
+            self._show()
+
+    def _show(self) -> None:
+        document = doctor_document(self.findings, self.looking)
+        if self.reader.document.key == document.key:
+            self.reader.reload(document)
+        else:
+            self.reader.show(document)
+        counts = [sum(f.state == state for f in self.findings) for state in ("wrong", "note")]
+        left: Spans = [
+            ("! ", "error"), (f"{counts[0]:,} wrong  ", "strong"),
+            ("· ", "warning"), (f"{counts[1]:,} to look at", "strong"),
+        ]  # fmt: skip
+        if self.looking is None and not any(counts):
+            left = [("✓ ", "inserted"), ("nothing is wrong", "strong")]
+        right: Spans = [(f"looking at {self.looking} …", "dim")] if self.looking else []
+        self.query_one("#outcome", Bar).say(left, right)
+
+    def action_next(self, step: int) -> None:
+        """Go to the next finding that is wrong or to be looked at."""
+        port = self.reader.port
+        telling = [
+            number
+            for number, block in enumerate(port.document.blocks)
+            if block.lead and block.lead[0] != SIGNS["ok"]
+        ]
+        here = port.cursor.block
+        beyond = [n for n in telling if (n > here if step > 0 else n < here)]
+        if beyond:
+            port.go_to(beyond[0 if step > 0 else -1])
+            self.reader.changed()
+
+    def action_open(self) -> None:
+        """Open what the finding is about."""
+        port = self.reader.port
+        blocks = port.document.blocks
+        if blocks and (link := blocks[port.cursor.block].link):
+            knowledge = self._library.knowledge()
+            exists = knowledge.find
+            self.dismiss(parse_ref(link, lambda topic, slug: exists(topic, slug) is not None))
+
+    def action_leave(self) -> None:
+        """Close the page."""
+        self.dismiss(None)
