@@ -6,10 +6,11 @@ first use so that `import kbtui` costs nothing.
 
 from typing import TYPE_CHECKING, Any
 
+from kbtui.version import __version__
+
 if TYPE_CHECKING:
     from kbtui.library import Library, open_workspace
 
-__version__ = "0.1.0"
 __all__ = ["Library", "__version__", "open_workspace"]
 
 

@@ -118,7 +118,7 @@ def _search(
     if not question.query.strip():
         raise UsageError("`query` is empty")
     # Keywords now rather than a model in ten seconds; `_remark` says which it was.
-    answered = library.search(question, wait=0.0)
+    answered = library.search(question, wait=0.0, origin="mcp")
     if answered.mistakes:
         raise UsageError("; ".join(map(str, answered.mistakes)))
     return Reply(_as_json(answered) if form == "json" else search_text(answered))

@@ -21,7 +21,7 @@ from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 from mcp.shared.exceptions import MCPError
 
-from kbtui import __version__
+from kbtui.version import __version__
 from kbtui.assistant.calls import Reply, UnknownTool, answer
 from kbtui.assistant.definitions import DATA, offered
 from kbtui.assistant.masking import masks

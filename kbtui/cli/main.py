@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
-from kbtui import __version__
+from kbtui.version import __version__
 from kbtui.errors import KbtuiError
 
 # command -> (module under kbtui.cli, what it does); `tui` is what plain `kbtui` runs.

@@ -55,7 +55,7 @@ def run(args: Namespace) -> int:
     from kbtui.library import open_workspace
 
     library = open_workspace(args.workspace)
-    answer = library.search(_question(args), wait=max(0.0, args.wait))
+    answer = library.search(_question(args), wait=max(0.0, args.wait), origin="cli")
     library.close()
     if args.json:
         emit_json(answer.as_json())

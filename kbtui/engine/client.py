@@ -10,7 +10,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from kbtui import __version__
+from kbtui.version import __version__
 from kbtui.engine import protocol
 from kbtui.engine.places import announced, lock_path, socket_path
 from kbtui.errors import EngineUnavailable

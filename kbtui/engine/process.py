@@ -16,7 +16,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from kbtui import __version__
+from kbtui.version import __version__
 from kbtui.engine.places import lock_path, socket_path
 from kbtui.errors import KbtuiError
 from kbtui.workspace import load_settings, open_root

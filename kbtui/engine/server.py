@@ -15,7 +15,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from kbtui import __version__
+from kbtui.version import __version__
 from kbtui.engine import protocol
 from kbtui.engine.process import log
 from kbtui.engine.refresher import Refresher

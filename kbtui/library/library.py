@@ -151,23 +151,53 @@ class Library:
         answered.degraded = answered.degraded or self.remark
         return answered
 
-    def search(self, question: Question, wait: float = 10.0) -> Answer:
+    def search(
+        self,
+        question: Question,
+        wait: float = 10.0,
+        *,
+        origin: str | None = "sdk",
+        caller: str | None = None,
+    ) -> Answer:
         """The whole answer; waits up to `wait` seconds for the semantic leg.
 
-        Raises `IndexUnavailable` when there is nothing to ask.
+        `origin` and `caller` are for the query log; None logs nothing. Raises `IndexUnavailable`
+        when there is nothing to ask.
         """
-        from kbtui.search.answer import answer
+        import time
 
+        began = time.perf_counter()
         self.current()
         if question.mode == "lexical":
-            return self.lexical(question)
-        answered = answer(
-            self.workspace,
-            self.reader(),
-            question,
-            lambda text, asked, generation: self._semantic(text, asked, generation, wait),
-        )
+            answered = self.lexical(question)
+        else:
+            from kbtui.search.answer import answer
+
+            answered = answer(
+                self.workspace,
+                self.reader(),
+                question,
+                lambda text, asked, generation: self._semantic(text, asked, generation, wait),
+            )
+        if origin is not None:
+            self.log(answered, origin, caller, (time.perf_counter() - began) * 1000)
         return answered
+
+    def log(
+        self,
+        answered: Answer,
+        origin: str,
+        caller: str | None = None,
+        milliseconds: float | None = None,
+    ) -> None:
+        """Note a search in the query log, unless the settings forbid it; never fails."""
+        if not self.settings.query_log or not answered.query.strip():
+            return
+        from kbtui.journal import Journal
+
+        Journal(self.workspace).log_search(
+            answered.query, answered.mode, len(answered.hits), origin, caller, milliseconds
+        )
 
     def reader(self, wait: float = FIRST_INDEX_SECONDS) -> IndexReader:
         """The index in use; the first one is waited for. Raises `IndexUnavailable`."""

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 SETTLED_SECONDS = 0.25
 """After so long without a key the whole answer is asked for."""
+LOGGED_SECONDS = 2.0
+"""A question that stands so long is one that somebody asked, not one on the way to another."""
 
 
 class Asker:
@@ -30,6 +32,8 @@ class Asker:
         self._hidden = hidden
         self._keywords = Lane(pane)
         self._whole = Lane(pane, limit=3)
+        self._log = Lane(pane)
+        self._unlogged: Answer | None = None
         self._timer: Timer | None = None
         self._shown = ""
         self.query = ""
@@ -41,6 +45,7 @@ class Asker:
         if query == self.query:
             return
         self.query = query
+        self._unlogged = None
         self._start()
 
     def again(self) -> None:
@@ -82,15 +87,27 @@ class Asker:
         unfinished = self._question(mode=self.mode, partial=True)
 
         def ask() -> Answer:
-            answer = self._library.search(question)
+            # Logged when it has settled: see `note`.
+            answer = self._library.search(question, origin=None)
             # A word that is only half typed finds nothing as a whole word.
-            return answer if answer.hits else self._library.search(unfinished)
+            return answer if answer.hits else self._library.search(unfinished, origin=None)
 
         self._whole.submit(ask, self._settled, self._failed)
 
     def _settled(self, answer: Answer) -> None:
         self._keywords.forget()
         self._show(answer, refining=False)
+        self._unlogged = answer
+        query = self.query
+        self._pane.set_timer(LOGGED_SECONDS, lambda: self.note() if query == self.query else None)
+
+    def note(self) -> None:
+        """Put the question in the query log, once: it is a settled one."""
+        answer, self._unlogged = self._unlogged, None
+        if answer is not None:
+            self._log.submit(
+                lambda: self._library.log(answer, "dashboard"), lambda _: None, lambda _: None
+            )
 
     def _show(self, answer: Answer, *, refining: bool) -> None:
         self._pane.show(answer, refining, same_query=self._shown == self.query)

@@ -316,6 +316,7 @@ class MainScreen(RoleScreen):
     @on(ResultsPane.Open)
     def _open_hit(self, event: ResultsPane.Open) -> None:
         event.stop()
+        self.asker.note()
         place = place_of_hit(event.hit)
         if self._preview:
             self._preview.stop()

@@ -1,0 +1,60 @@
+"""The library: one ranking for all, searches logged, references resolved."""
+
+from pathlib import Path
+
+import pytest
+from support import Builder, asked, said
+
+from kbtui import open_workspace
+from kbtui.errors import NothingFound, WorkspaceError
+from kbtui.journal import Journal
+from kbtui.library import Library
+from kbtui.search import Question
+from kbtui.workspace import Settings
+
+
+@pytest.fixture
+def built(workspace_root: Path, monkeypatch: pytest.MonkeyPatch) -> Builder:
+    monkeypatch.setenv("KBTUI_MODEL", "off")
+    builder = Builder(workspace_root)
+    builder.topics(guide={"title": "The Guide", "disabled": ["gone"]})
+    builder.subject("guide/start.md", "# Start\n\nThe aardvark wakes.\n")
+    builder.subject("guide/gone.md", "# Gone\n\nThe aardvark left.\n")
+    builder.conversation(1, [[asked("Aardvark?"), said("Awake.")]], title="Talk")
+    return builder
+
+
+def test_a_search_is_logged_with_its_origin_and_can_be_forbidden(built: Builder) -> None:
+    lib = open_workspace(built.root)
+    lib.search(Question("aardvark", mode="lexical"), origin="cli")
+    lib.search(Question("xylophone", mode="lexical"), origin="mcp")
+    lib.search(Question("unlogged", mode="lexical"), origin=None)
+    found = Journal(lib.workspace).insights()
+    assert sorted(row.query for row in found.top) == ["aardvark", "xylophone"]
+    assert [row.query for row in found.gaps] == ["xylophone"]
+    Library(lib.workspace, Settings(query_log=False)).search(Question("secret", mode="lexical"))
+    assert "secret" not in [row.query for row in Journal(lib.workspace).insights().top]
+    lib.engine().request("stop")
+
+
+def test_a_log_that_cannot_be_written_does_not_fail_the_search(built: Builder) -> None:
+    lib = open_workspace(built.root)
+    lib.workspace.data_dir.parent.mkdir(parents=True, exist_ok=True)
+    lib.workspace.data_dir.write_text("in the way")
+    assert lib.search(Question("aardvark", mode="lexical"), origin="cli").hits
+    lib.engine().request("stop")
+
+
+def test_references_name_subjects_and_never_disabled_ones(built: Builder) -> None:
+    lib = open_workspace(built.root / "docs" / "guide")
+    assert lib.subject(lib.resolve("guide/start")).slug == "start"
+    with pytest.raises(NothingFound):
+        lib.subject(lib.resolve("guide/gone"))
+    assert lib.resolve("guide/start:2-3").lines == (2, 3)
+    assert str(lib.resolve("jp-c17800000001:1")) == "jp-c17800000001:1"
+
+
+def test_a_file_named_like_a_workspace_is_none(tmp_path: Path) -> None:
+    (tmp_path / ".jp").write_text("a file")
+    with pytest.raises(WorkspaceError, match="no JP workspace"):
+        open_workspace(tmp_path)
