@@ -1,8 +1,9 @@
 """JP's base64 fields: obfuscation that keeps bulk text out of grep (jp-format 2.3)."""
 
 import re
-from binascii import a2b_base64
 from typing import Any
+
+from pybase64 import b64decode as a2b_base64
 
 # The characters that may stand before one and two `=`: any other has bits that
 # say nothing, which JP's strict decoder refuses and Python's does not notice.
