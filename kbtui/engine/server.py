@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import os
 import socket
 import struct
@@ -22,6 +23,7 @@ from kbtui.engine.refresher import Refresher
 from kbtui.engine.semantic import Semantic
 from kbtui.engine.watch import Watcher
 from kbtui.index.generation import schema_mark
+from kbtui.journal import Journal
 
 if TYPE_CHECKING:
     import threading
@@ -34,6 +36,8 @@ HELLO_SECONDS = 10.0
 QUEUE_MOST = 1000
 """Events that may wait for a slow client before it is let go."""
 CLIENTS_MOST = 128
+SWEEP_SECONDS = 86_400.0
+"""How often searches that are older than the settings say leave the query log."""
 
 
 class Server:
@@ -84,9 +88,14 @@ class Server:
             self._pool.shutdown(wait=False, cancel_futures=True)
 
     async def _stay(self) -> None:
+        swept = -math.inf
         while not self._ended.is_set():
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._ended.wait(), 0.5)
+            if time.monotonic() - swept > SWEEP_SECONDS:
+                swept = time.monotonic()
+                days = self._settings.query_log_days
+                await asyncio.to_thread(Journal(self._workspace).sweep, days)
             if not self._in_charge():
                 log("the lock or the socket is not this engine's any more")
                 return

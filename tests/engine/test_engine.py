@@ -358,3 +358,25 @@ def test_an_estimate_counts_from_the_first_thing_done(monkeypatch: pytest.Monkey
     clock["now"] = 62.0
     assert estimate.left("vectors", 10, 100) == 18.0
     assert estimate.left("vectors", 100, 100) is None
+
+
+def test_the_engine_sweeps_old_searches_from_the_log(
+    built: Builder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import sqlite3
+
+    from kbtui.journal import Journal
+
+    journal = Journal(built.workspace)
+    journal.log_search("an old one", "lexical", 0, "cli")
+    with sqlite3.connect(journal.queries.path) as db:
+        (table,) = db.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchone()
+        db.execute(f"UPDATE {table} SET at = at - 91 * 86400")
+    journal.log_search("a new one", "lexical", 0, "cli")
+    connect(built.workspace)
+
+    def left() -> list[str]:
+        with sqlite3.connect(journal.queries.path) as db:
+            return [row[0] for row in db.execute(f"SELECT query FROM {table}")]
+
+    until(lambda: left() == ["a new one"])
