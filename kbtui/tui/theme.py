@@ -50,9 +50,9 @@ def blended(variables: dict[str, str]) -> dict[str, str]:
     primary = Color.parse(variables["primary"])
     accent = Color.parse(variables["accent"])
     return {
-        "kb-dim": foreground.blend(background, 0.36).hex,
+        "kb-dim": foreground.blend(background, 0.27).hex,
         "kb-line": foreground.blend(background, 0.76).hex,
-        "kb-cursor": background.blend(primary, 0.24).hex,
+        "kb-cursor": background.blend(primary, 0.17).hex,
         "kb-cursor-off": background.blend(foreground, 0.08).hex,
         "kb-found": background.blend(accent, 0.32).hex,
     }

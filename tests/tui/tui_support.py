@@ -108,15 +108,11 @@ async def running(
             await tui.until(lambda: tui.main.library_pane.contents is not None)
             await tui.until(lambda: tui.main.opener.shown is not None)
             if open_ref is None:
-                await tui.until("What was said" if _has_talks(tui) else "No conversations yet")
+                document = tui.main.reader_pane.reader
+                await tui.until(lambda: document.document.index_of("loading") is None)
             yield tui
     finally:
         library.close()
-
-
-def _has_talks(tui: Tui) -> bool:
-    contents = tui.main.library_pane.contents
-    return bool(contents and contents.conversations)
 
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"

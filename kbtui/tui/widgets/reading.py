@@ -134,7 +134,7 @@ class ReaderPane(Vertical):
             left.append((self._request(port.turn), ""))
         elif len(document.views) > 1:
             for view in document.views:
-                left += [(view, "key" if view == document.view else "dim"), ("  ", "")]
+                left += [(view, "key" if view == document.view else "dim"), (" ", "")]
         elif document.view in ("learn", "prompt"):
             left = [("as the assistant gets it", "dim")]
         right: Spans = []

@@ -1,0 +1,218 @@
+"""A conversation as a document: everything JP writes has its line."""
+
+from pathlib import Path
+
+import pytest
+from support import Builder, asked, called, said
+from tui_support import PRESENT
+
+from kbtui.conversations import find_conversation, load_conversation
+from kbtui.tui.document.blocks import FoldBlock
+from kbtui.tui.document.conversation import conversation_document
+from kbtui.tui.document.document import Document, characters, cost, counted
+from kbtui.tui.document.tools import main_argument, readable
+from kbtui.tui.document.viewport import Viewport
+
+
+def build(root: Path, turns: list, **more: object) -> Document:  # type: ignore[type-arg]
+    builder = Builder(root)
+    builder.conversation(1, turns, **more)  # type: ignore[arg-type]
+    info = find_conversation(builder.workspace, 17_800_000_001)
+    return conversation_document(load_conversation(info), PRESENT)
+
+
+def shown(document: Document, *kinds: str, width: int = 90) -> str:
+    port = Viewport()
+    port.resize(width, 400)
+    port.show(document)
+    for kind in kinds:
+        port.toggle_kind(kind)
+    return "\n".join(line.plain.rstrip() for _, line in port.rows)
+
+
+def test_reasoning_tools_and_structured_answers(workspace_root: Path) -> None:
+    document = build(
+        workspace_root,
+        [
+            [
+                {**asked("Do it"), "author": "Ada"},
+                {"type": "chat_response", "reasoning": "Let me think.\nHard."},
+                *called("a", "fs_modify_file", "done", path="x.py", patterns=[{"old": "a\nb"}]),
+                {"type": "chat_response", "data": {"answer": 42}},
+            ]
+        ],
+    )
+    text = shown(document)
+    assert "▌ Ada" in text
+    assert "▌ Do it" in text
+    assert "▸ thinking Let me think. Hard." in text
+    assert "▸ fs_modify_file  x.py" in text
+    assert '"answer": 42' in text
+    opened = shown(document, "tool", "reasoning")
+    assert "▾ fs_modify_file" in opened
+    assert "│ path: x.py" in opened
+    assert "│   -\n" in opened
+    assert "│     old:\n" in opened
+    assert "│       a\n" in opened
+    assert "│ result" in opened
+    assert "│ done" in opened
+
+
+def test_orphans_inquiries_and_empty_turns(workspace_root: Path) -> None:
+    request, response = called("a", "shell", "late")
+    document = build(
+        workspace_root,
+        [
+            [asked("One"), request],
+            [],
+            [asked("Three"), {**response, "id": "zzz"}],
+            [
+                asked("Four"),
+                {
+                    "type": "inquiry_request",
+                    "id": "q",
+                    "source": {"source": "assistant"},
+                    "question": {"text": "Apply changes?", "answer_type": {"type": "boolean"}},
+                },
+                {"type": "inquiry_response", "id": "q", "answer": True},
+            ],
+        ],
+    )
+    text = shown(document)
+    assert "no result" in text
+    assert "an empty turn" in text
+    assert "─ turn 2 ─" in text
+    assert "a result without its call  late" in text
+    assert "Apply changes?" in text
+    assert document.turns_total == 4
+
+
+def test_compactions_are_noted_where_they_begin(workspace_root: Path) -> None:
+    builder = Builder(workspace_root)
+    folder = builder.conversation(1, [[asked(f"Q{n}"), said(f"A{n}")] for n in range(3)])
+    import json
+
+    events = json.loads((folder / "events.json").read_text())
+    events += [
+        {
+            "type": "compaction",
+            "timestamp": "2026-06-01 10:00:00.0",
+            "from_turn": 0,
+            "to_turn": 1,
+            "summary": {"summary": "They talked about **letters**."},
+        },
+        {
+            "type": "compaction",
+            "timestamp": "2026-06-01 11:00:00.0",
+            "from_turn": 2,
+            "to_turn": 2,
+            "reasoning": "strip",
+        },
+    ]
+    (folder / "events.json").write_text(json.dumps(events))
+    info = find_conversation(builder.workspace, 17_800_000_001)
+    document = conversation_document(load_conversation(info), PRESENT)
+    text = shown(document)
+    assert "▸ compacted for the model: turns 1–2, replaced by a summary" in text
+    assert text.index("turns 1–2") < text.index("─ turn 1 ─")
+    assert "compacted for the model: turn 3, reasoning removed" in text
+    assert "They talked about letters." not in text
+    assert "They talked about letters." in shown(document, "compaction")
+    # The originals are still there.
+    assert "A0" in text
+
+
+def test_damage_is_said_and_the_rest_is_shown(workspace_root: Path) -> None:
+    builder = Builder(workspace_root)
+    folder = builder.conversation(1, [[asked("Fine"), said("Also fine")]])
+    import json
+
+    events = json.loads((folder / "events.json").read_text())
+    events.insert(2, {"type": "chat_response", "timestamp": "never"})
+    (folder / "events.json").write_text(json.dumps(events))
+    info = find_conversation(builder.workspace, 17_800_000_001)
+    text = shown(conversation_document(load_conversation(info), PRESENT))
+    assert "! " in text
+    assert "Fine" in text
+    assert "Also fine" in text
+
+
+def test_a_speaker_is_named_once_until_another_one_speaks(workspace_root: Path) -> None:
+    document = build(
+        workspace_root,
+        [
+            [
+                asked("Go"),
+                said("First."),
+                *called("a", "shell", "x"),
+                said("Then."),
+                asked("Stop"),
+                said("Ok."),
+            ]
+        ],
+    )
+    assert shown(document).count("\nJP") == 2
+
+
+def test_a_result_of_many_megabytes_is_many_small_blocks(workspace_root: Path) -> None:
+    big = "\n".join(f"line {n} " + "x" * 60 for n in range(60_000))
+    document = build(
+        workspace_root, [[asked("Read"), *called("a", "fs_read_file", big, path="big")]]
+    )
+    port = Viewport()
+    port.resize(80, 40)
+    port.show(document)
+    port.toggle_kind("tool")
+    port.go_end()
+    assert port.layouts < 40
+    assert port.line is not None
+    assert "line 59999" in port.line.plain
+    assert max(len(block.search_text()) for block in document.blocks) < 13_000
+
+
+def test_calls_can_be_gone_to_and_numbered(workspace_root: Path) -> None:
+    document = build(
+        workspace_root,
+        [[asked("x"), *called("a", "one", "1"), *called("b", "two", "2"), said("y")]],
+    )
+    position = document.block_of_turn(1, 2)
+    assert position is not None
+    block = document.blocks[position]
+    assert isinstance(block, FoldBlock)
+    port = Viewport()
+    port.resize(60, 30)
+    port.show(document)
+    assert port.number_calls({"call:1.2": 7, "call:9.9": 1})
+    assert not port.number_calls({"call:1.2": 7})
+    assert any(line.plain.rstrip().endswith("[7]") for _, line in port.rows)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "wanted"),
+    [
+        (None, ""),
+        ({}, ""),
+        ({"path": "a/b.rs", "content": "x"}, "a/b.rs"),
+        ({"topic": "skills", "subjects": ["a", "b"]}, "skills/a, b"),
+        ({"topic": "skills"}, "skills"),
+        ({"flag": True, "count": 3}, "3"),
+        ({"files": ["one", "two"]}, "one, two"),
+        ({"command": "a\n  b\x1b[31m"}, "a b"),
+        ({"nested": {"x": 1}}, ""),
+    ],
+)
+def test_the_main_argument_says_what_a_call_is_about(arguments: dict | None, wanted: str) -> None:  # type: ignore[type-arg]
+    assert main_argument(arguments) == wanted
+
+
+def test_arguments_read_as_text() -> None:
+    value = {"a": 1, "text": "x\ny", "list": ["p", {"q": None}], "empty": []}
+    assert readable(value) == "a: 1\ntext:\n  x\n  y\nlist:\n  - p\n  -\n    q: null\nempty: []"
+
+
+def test_sizes_are_short_and_costs_exact() -> None:
+    assert [characters(n) for n in (0, 999, 1000, 12_345, 99_949, 99_950, 999_499, 1_200_000)] == [
+        "0", "999", "1.0k", "12.3k", "99.9k", "100k", "999k", "1.2M",
+    ]  # fmt: skip
+    assert cost(4000) == "4,000 characters ≈ 1,000 tokens"
+    assert [counted(n, "turn") for n in (0, 1, 2)] == ["0 turns", "1 turn", "2 turns"]

@@ -1,0 +1,281 @@
+"""The whole screen: sizes, panes and their keys, help, palette, themes; with snapshots."""
+
+import pytest
+from support import Builder
+from textual.color import Color
+from tui_support import Tui, matches_snapshot, running
+
+from kbtui.tui.commands import COMMANDS, SCOPES, bindings
+from kbtui.tui.theme import DARK, LIGHT
+
+TALK = "jp-c17800000001"
+
+
+def panes(tui: Tui) -> list[str]:
+    names = ("library", "results", "reading", "citations")
+    return [name for name in names if tui.main.query_one(f"#{name}").size.width > 0]
+
+
+@pytest.mark.parametrize(
+    ("size", "shown"),
+    [
+        ((160, 50), ["library", "reading", "citations"]),
+        ((120, 40), ["library", "reading", "citations"]),
+        ((80, 24), ["library", "reading"]),
+        ((60, 20), ["library"]),
+        ((40, 10), ["library"]),
+    ],
+)
+async def test_as_many_panes_show_as_there_is_room_for(
+    book: Builder, size: tuple[int, int], shown: list[str]
+) -> None:
+    async with running(book.root, size=size) as tui:
+        assert panes(tui) == shown
+        # Whatever is folded away comes back by its key.
+        for key, name in (("2", "reading"), ("3", "citations"), ("1", "library")):
+            await tui.press(key)
+            await tui.until(lambda name=name: name in panes(tui))
+            assert tui.main._pane_of(tui.app.focused) == name
+        await tui.press("slash", "m", "a", "k", "e")
+        await tui.until(lambda: "results" in panes(tui))
+        await tui.press("enter")
+        await tui.until(lambda: panes(tui) and "reading" in panes(tui))
+        lines = tui.text.split("\n")
+        assert len(lines) == size[1]
+        assert max(map(len, lines)) <= size[0]
+
+
+@pytest.mark.parametrize("size", [(20, 5), (12, 3), (300, 90)])
+async def test_no_size_breaks_it(book: Builder, size: tuple[int, int]) -> None:
+    async with running(book.root, size=(80, 24)) as tui:
+        await tui.open(TALK)
+        await tui.pilot.resize_terminal(*size)
+        for key in ("1", "j", "2", "G", "3", "4", "escape", "question_mark", "j", "escape", "t"):
+            await tui.press(key)
+        await tui.pilot.resize_terminal(80, 24)
+        await tui.press("2")
+        await tui.until("You")
+
+
+async def test_three_shows_and_hides_the_citations_where_room_is_short(book: Builder) -> None:
+    async with running(book.root, size=(80, 24)) as tui:
+        await tui.open(TALK)
+        await tui.press("3")
+        await tui.until(lambda: panes(tui) == ["reading", "citations"])
+        await tui.press("3")
+        await tui.until(lambda: "citations" not in panes(tui))
+        assert tui.app.focused is tui.main.reader_pane.reader
+
+
+async def test_tab_goes_round_the_panes(book: Builder) -> None:
+    async with running(book.root) as tui:
+        seen = []
+        for _ in range(4):
+            seen.append(tui.main._pane_of(tui.app.focused))
+            await tui.press("tab")
+        assert seen == ["library", "reading", "citations", "library"]
+        await tui.press("shift+tab")
+        assert tui.main._pane_of(tui.app.focused) == "library"
+
+
+async def test_help_explains_the_keys_of_where_one_is(book: Builder) -> None:
+    async with running(book.root, size=(100, 60)) as tui:
+        await tui.press("question_mark")
+        await tui.until("In the library")
+        assert tui.text.index("In the library") < tui.text.index("Everywhere")
+        await tui.press("escape", "2", "question_mark")
+        await tui.until("In the reader")
+        assert tui.text.index("In the reader") < tui.text.index("Moving inside a pane")
+        assert "Go to the next turn" in tui.text
+        await tui.press("q")
+        assert "In the reader" not in tui.text
+        assert tui.app.is_running
+
+
+async def test_every_command_is_in_the_help(book: Builder) -> None:
+    from kbtui.tui.screens.help import help_document
+
+    text = "\n".join(block.search_text() for block in help_document(("reader",)).blocks)
+    assert all(command.help in text for command in COMMANDS)
+
+
+def test_commands_have_ids_of_their_own_and_keys_that_do_not_clash() -> None:
+    assert len({command.id for command in COMMANDS}) == len(COMMANDS)
+    for scope in SCOPES:
+        scopes = {scope, "everywhere"} | ({"moving"} if scope != "everywhere" else set())
+        keys = [key for c in COMMANDS if c.scope in scopes for key in c.keys.split(",")]
+        assert len(keys) == len(set(keys)), (scope, sorted(keys))
+    assert {binding.id for binding in bindings(*SCOPES)} == {command.id for command in COMMANDS}
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.id)
+async def test_every_command_has_its_action_where_it_is_bound(book: Builder, command) -> None:  # type: ignore[no-untyped-def]
+    from kbtui.tui.app import KbApp
+    from kbtui.tui.screens.main import MainScreen
+    from kbtui.tui.widgets.citations import CitationsPane
+    from kbtui.tui.widgets.library import LibraryPane
+    from kbtui.tui.widgets.reader import Reader
+    from kbtui.tui.widgets.reading import ReaderPane
+    from kbtui.tui.widgets.rows import RowList
+    from kbtui.tui.widgets.searching import ResultsPane
+
+    owners = {
+        "library": [LibraryPane],
+        "reader": [ReaderPane],
+        "citations": [CitationsPane],
+        "results": [ResultsPane],
+        "moving": [RowList, Reader],
+        "everywhere": [KbApp if command.action.startswith("app.") else MainScreen],
+    }[command.scope]
+    name = command.action.removeprefix("app.").partition("(")[0]
+    assert all(hasattr(owner, f"action_{name}") for owner in owners)
+
+
+async def test_the_palette_finds_commands_topics_subjects_and_conversations(book: Builder) -> None:
+    async with running(book.root) as tui:
+        for words, kind, then in (
+            ("ada", "subject", "Wrote the first program."),
+            ("retries", "conversation", "Retry how often?"),
+            ("handbook", "topic", "what everybody here should know"),
+            ("knowledge prompt", "command", "<knowledge>"),
+            ("c17800000003", "conversation", "Pin me"),
+        ):
+            await tui.press("ctrl+p")
+            await tui.until(lambda: len(tui.app.screen_stack) == 3)
+            await tui.until(lambda: getattr(tui.app.focused, "id", "") == "palette-input")
+            await tui.type(words)
+            listed = tui.app.screen.list  # type: ignore[attr-defined]
+            await tui.until(
+                lambda listed=listed, kind=kind: bool(
+                    listed.rows and listed.rows[0].left[0][0].strip() == kind
+                )
+            )
+            await tui.press("enter")
+            await tui.until(then)
+
+
+async def test_the_palette_does_what_was_chosen(book: Builder) -> None:
+    async with running(book.root) as tui:
+        await tui.press("ctrl+p")
+        await tui.until(lambda: getattr(tui.app.focused, "id", "") == "palette-input")
+        await tui.type("light theme")
+        await tui.press("enter")
+        await tui.until(lambda: tui.app.theme == LIGHT)
+        await tui.press("colon")
+        await tui.until(lambda: getattr(tui.app.focused, "id", "") == "palette-input")
+        await tui.type("filter")
+        await tui.press("escape")
+        await tui.until(lambda: len(tui.app.screen_stack) == 2)
+
+
+def contrast(one: Color, other: Color) -> float:
+    def luminance(color: Color) -> float:
+        parts = [c / 255 for c in (color.r, color.g, color.b)]
+        red, green, blue = (
+            p / 12.92 if p <= 0.03928 else ((p + 0.055) / 1.055) ** 2.4 for p in parts
+        )
+        return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+    light, dark = sorted((luminance(one), luminance(other)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+@pytest.mark.parametrize("theme", [DARK, LIGHT])
+async def test_every_role_can_be_read_on_every_ground(book: Builder, theme: str) -> None:
+    from kbtui.tui.widgets.paint import ROLES
+
+    quiet = {"rule", "cursor", "cursor-off", "code"}
+    async with running(book.root) as tui:
+        tui.app.theme = theme
+        await tui.pilot.pause()
+        screen = tui.main
+        ground = {
+            name: Color.from_rich_color(style.bgcolor)
+            for name, style in (
+                ("plain", screen.query_one("#reader").rich_style),
+                ("cursor", screen.role_style("cursor")),
+                ("cursor-off", screen.role_style("cursor-off")),
+                ("code", screen.role_style("code")),
+            )
+            if style.bgcolor
+        }
+        assert set(ground) == {"plain", "cursor", "cursor-off", "code"}
+        for role in sorted(ROLES - quiet):
+            style = screen.role_style(role)
+            color = style.color or screen.query_one("#reader").rich_style.color
+            assert color is not None
+            for name, back in ground.items():
+                behind = Color.from_rich_color(style.bgcolor) if style.bgcolor else back
+                ratio = contrast(Color.from_rich_color(color), behind)
+                assert ratio >= 4.5, (theme, role, name, round(ratio, 2))
+
+
+async def test_without_colours_the_place_one_is_at_still_shows(
+    book: Builder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    async with running(book.root) as tui:
+        assert tui.app.no_color
+        await tui.press("j", "j")
+        selected = tui.main.library_pane.list.selected
+        assert selected is not None
+        name = selected.left[-1][0]
+        assert any("▎" in row and name in row for row in tui.text.split("\n"))
+
+
+async def test_ctrl_c_says_how_to_leave(book: Builder) -> None:
+    async with running(book.root) as tui:
+        await tui.press("ctrl+c")
+        assert tui.app.is_running
+        assert "q leaves kbtui" in tui.text
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+async def test_the_first_screen(book: Builder, size: tuple[int, int]) -> None:
+    async with running(book.root, size=size) as tui:
+        await tui.until("keywords only: not in this test")
+        for wanted in (
+            "Project Handbook",
+            "What is known",
+            "search everything",
+            "? help",
+            "q quit",
+        ):
+            assert wanted in tui.text
+        matches_snapshot(f"home-{size[0]}x{size[1]}", tui.text)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+async def test_a_conversation(book: Builder, size: tuple[int, int]) -> None:
+    async with running(book.root, size=size) as tui:
+        await tui.open(TALK)
+        await tui.until(lambda: any("[1]" in row for row in tui.rows("citations-list")))
+        await tui.press("n")
+        await tui.until("No turn has used it." if size[0] > 100 else "turn 1 of 3")
+        for wanted in ("turn 1 of 3", "How do I start?", "▸ learn  project/start", "[1]"):
+            assert wanted in tui.text
+        matches_snapshot(f"conversation-{size[0]}x{size[1]}", tui.text)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+async def test_a_subject(book: Builder, size: tuple[int, int]) -> None:
+    async with running(book.root, size=size) as tui:
+        await tui.open("project/start")
+        await tui.until(lambda: any("First steps" in row for row in tui.rows("citations-list")))
+        for wanted in ("Getting started", "run. See make help.", "characters ≈", "project/start"):
+            assert wanted in tui.text
+        matches_snapshot(f"subject-{size[0]}x{size[1]}", tui.text)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+async def test_results(book: Builder, size: tuple[int, int]) -> None:
+    async with running(book.root, size=size) as tui:
+        await tui.press("slash")
+        await tui.type("make tests")
+        await tui.until(lambda: tui.main.results_pane.answer is not None)
+        await tui.until(lambda: not tui.main.results_pane.query_one("#answer").text.endswith("…"))  # type: ignore[attr-defined]
+        if size[0] > 100:
+            await tui.until("turn 2 of 3")
+        for wanted in ("make tests", "First steps", f"{TALK}:2", "Esc leave the input"):
+            assert wanted in tui.text
+        matches_snapshot(f"results-{size[0]}x{size[1]}", tui.text)
