@@ -10,11 +10,11 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from kbtui.version import __version__
 from kbtui.engine import protocol
 from kbtui.engine.places import announced, lock_path, socket_path
 from kbtui.errors import EngineUnavailable
 from kbtui.index.generation import schema_mark
+from kbtui.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

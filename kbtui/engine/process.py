@@ -16,9 +16,9 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from kbtui.version import __version__
 from kbtui.engine.places import lock_path, socket_path
 from kbtui.errors import KbtuiError
+from kbtui.version import __version__
 from kbtui.workspace import load_settings, open_root
 
 if TYPE_CHECKING:

@@ -16,7 +16,6 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from kbtui.version import __version__
 from kbtui.engine import protocol
 from kbtui.engine.process import log
 from kbtui.engine.refresher import Refresher
@@ -24,6 +23,7 @@ from kbtui.engine.semantic import Semantic
 from kbtui.engine.watch import Watcher
 from kbtui.index.generation import schema_mark
 from kbtui.journal import Journal
+from kbtui.version import __version__
 
 if TYPE_CHECKING:
     import threading
