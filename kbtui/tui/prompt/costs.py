@@ -41,9 +41,11 @@ class Cost(NamedTuple):
         )
 
     def short(self, *, exact: bool = True) -> str:
-        """`1,204 ≈ 301`, else `1.2k ≈ 301`; with `~` before a guess."""
-        show = "{:,}".format if exact else characters
-        return f"{'~' if self.about else ''}{show(self.characters)} ≈ {show(self.tokens)}"
+        """`1,204 ≈ 301`, else `1.2k ≈ 301` in columns; with `~` before a guess."""
+        sign = "~" if self.about else ""
+        if exact:
+            return f"{sign}{self.characters:,} ≈ {self.tokens:,}"
+        return f"{sign + characters(self.characters):>5} ≈ {characters(self.tokens):<5}"
 
     @property
     def long(self) -> str:

@@ -37,8 +37,8 @@ class Faces:
         """Take over a newer standing."""
         self.standing, self.sums = standing, sums
         self._learned = {
-            topic: sorted(standing.knowledge.resolved(topic).learned)
-            for topic in standing.knowledge.topics
+            topic.id: sorted(standing.knowledge.resolved(topic.id).learned) if topic.enable else []
+            for topic in standing.knowledge.topics.values()
         }
 
     def state(self, topic: str, slug: str | None) -> State:
@@ -98,6 +98,7 @@ class Faces:
         key = folder_key(topic, prefix) if entry.kind == "folder" else f"topic:{topic}"
         opened = key in self._wishes.opened or bool(self._wishes.words)
         left: Spans = [("  " * entry.depth, ""), ("▾ " if opened else "▸ ", "dim")]
+        right: Spans = []
         if entry.kind == "folder":
             left.append((f"{one_line(prefix[:-1].rsplit('/', 1)[-1])}/", ""))
         else:
@@ -106,14 +107,12 @@ class Faces:
             left.append((name, "" if on else "dim struck"))
             changed = self._marks.of(topic, None) is not None
             if changed or not on:
-                words = f"  {'on' if on else 'off'}{UNWRITTEN if changed else ''}"
-                left.append((words, "warning"))
+                right.append((f"{'on' if on else 'off'}{UNWRITTEN if changed else ''} ", "warning"))
         sums = self.sums.get(topic)
         if sums is None:
-            return left, []
+            return left, right
         count, cost = sums.below(prefix)
         learned = self._count(topic, prefix)
-        right: Spans = []
         if learned:
             right.append((f"{SIGNS['learned']}{learned:,}/", "accent"))
         right.append((f"{count:,}  ", "dim"))

@@ -56,7 +56,7 @@ def _make(standing: Standing, entry: Entry, view: str, trial: Trial | None) -> P
     if trial is not None and trial.usable:
         if trial.preloads:
             tried = knowledge.with_preloaded(trial.preloads)
-            return _prompt_page(f"kbtui {trial.call}", tried.prompt())
+            return _prompt_page(trial.call, tried.prompt())
         if view == "learn":
             return _learn_page(knowledge, trial.topic or "", trial.patterns)
     if entry.kind == "problem":
@@ -64,7 +64,7 @@ def _make(standing: Standing, entry: Entry, view: str, trial: Trial | None) -> P
     if entry.kind == "fragment":
         return _fragment_page(standing, entry.number)
     if view == "prompt" or entry.kind == "whole":
-        page = _prompt_page("kbtui prompt", standing.prompt)
+        page = _prompt_page("prompt", standing.prompt)
         return Page(page.document, page.cost, _spot(knowledge, standing.prompt or "", entry))
     if entry.kind == "topic":
         return _learn_page(knowledge, entry.topic, ())
@@ -81,7 +81,7 @@ def literal(text: str) -> str:
 def _learn_page(knowledge: Knowledge, topic: str, patterns: tuple[str, ...]) -> Page:
     """Exactly what `learn` returns."""
     text = knowledge.learn(topic, list(patterns)).text
-    call = " ".join(["kbtui learn", quote(topic), *map(quote, patterns)])
+    call = " ".join(["learn", quote(topic), *map(quote, patterns)])
     return _text_page(f"learn:{topic}:{' '.join(patterns)}", call, text)
 
 

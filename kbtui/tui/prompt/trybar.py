@@ -107,7 +107,7 @@ class TryBar(Vertical):
             return
         if remark.wrong and not count:
             right = []
-        room = self._remark.content_size.width - sum(cells(text) + 1 for text, _ in right)
+        room = self.size.width - sum(cells(text) + 1 for text, _ in right)
         self._remark.say(pointing(remark, self._column(trial.text, remark.at), room), right)
 
     def _column(self, text: str, at: int) -> int:

@@ -51,9 +51,9 @@ class HelpScreen(RoleScreen):
         *bindings("moving"),
     ]
 
-    def __init__(self, scopes: tuple[Scope, ...]) -> None:
+    def __init__(self, scopes: tuple[Scope, ...] = (), page: Document | None = None) -> None:
         super().__init__()
-        self._scopes = scopes
+        self._page = page or help_document(scopes)
         self.reader = Reader()
 
     def compose(self) -> ComposeResult:
@@ -65,5 +65,5 @@ class HelpScreen(RoleScreen):
 
     def on_mount(self) -> None:
         """Show it."""
-        self.reader.show(help_document(self._scopes))
+        self.reader.show(self._page)
         self.reader.focus()

@@ -1,0 +1,244 @@
+"""The workshop's screen without its keys: what is shown of the bench's newest."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from textual.containers import Horizontal, Vertical
+from textual.widgets import Input
+
+from kbtui.errors import KbtuiError
+from kbtui.text import one_line
+from kbtui.tui.prompt.bench import Bench
+from kbtui.tui.prompt.costs import growth
+from kbtui.tui.prompt.entries import WHOLE, folder_key
+from kbtui.tui.prompt.faces import particulars, totals
+from kbtui.tui.prompt.keys import hints
+from kbtui.tui.prompt.list import EntryList
+from kbtui.tui.prompt.trybar import TryBar
+from kbtui.tui.widgets.bar import Bar
+from kbtui.tui.widgets.paint import RoleScreen, plain
+from kbtui.tui.widgets.reader import Reader
+
+if TYPE_CHECKING:
+    from textual.app import ComposeResult
+    from textual.timer import Timer
+
+    from kbtui.library import Library
+    from kbtui.tui.prompt.pages import Page
+    from kbtui.tui.prompt.trying import Trial
+    from kbtui.tui.widgets.rows import Row
+
+PAGE_SECONDS = 0.06
+"""How long one stays on an entry before its text is made."""
+EXPAND_MOST = 40
+"""Subjects up to which all topics are open in the beginning."""
+
+
+class Workshop(RoleScreen):
+    """List and text, the pattern, the totals, what was said, the keys; `reference` is where to begin."""
+
+    HORIZONTAL_BREAKPOINTS = [(0, "-slim"), (70, "-broad")]  # noqa: RUF012
+    AUTO_FOCUS = "#entries"
+    DEFAULT_CSS = """
+    Workshop {
+        #sides { height: 1fr; }
+        #sides > .pane { width: 1fr; }
+        &.-slim #sides { layout: vertical; }
+        #particulars, #remark { height: 1; padding: 0 1; background: $background; }
+        #trying { height: auto; }
+        #pattern-line { height: 1; background: $surface; }
+        #pattern-sign { width: 4; height: 1; padding: 0 0 0 2; background: $surface; }
+        #pattern, #choose { width: 1fr; background: $surface; color: $foreground; }
+        #choose { padding: 0 1; display: none; }
+        #remark { padding: 0; display: none; }
+        #totals, #said { height: 1; padding: 0 1; background: $background; }
+        #keys { height: 1; padding: 0 1; background: $surface; }
+    }
+    """
+
+    def __init__(self, library: Library, reference: str | None) -> None:
+        super().__init__()
+        self.bench = Bench(self, self, library)
+        self.list = EntryList(self.bench.faces)
+        self.reader = Reader()
+        self.trybar = TryBar()
+        self.view = "learn"
+        self.page: Page | None = None
+        self._reference = reference
+        self._select: str | None = WHOLE
+        self._page_timer: Timer | None = None
+        self._asking = False
+
+    def compose(self) -> ComposeResult:
+        """List and text, the pattern, the totals, what was said, the keys."""
+        with Horizontal(id="sides"):
+            with Vertical(id="shelves", classes="pane") as pane:
+                pane.border_title = "Prompt workshop"
+                yield Input(id="choose", placeholder="words of slugs", compact=True)
+                yield self.list
+                yield Bar(id="particulars")
+            with Vertical(id="given", classes="pane"):
+                yield self.reader
+        yield self.trybar
+        yield Bar(id="totals")
+        yield Bar(id="said")
+        yield Bar(id="keys")
+
+    def on_mount(self) -> None:
+        """Begin to read, once something is on the screen."""
+        self._say_totals()
+        self.call_after_refresh(self.bench.read)
+
+    def on_unmount(self) -> None:
+        """Count no more."""
+        self.bench.stop()
+
+    def on_resize(self) -> None:
+        """Other keys fit."""
+        self._say_keys()
+
+    @property
+    def holding(self) -> bool:
+        """Whether what stands on the right is to stay: a change that is shown before it is written."""
+        return False
+
+    @property
+    def can_undo(self) -> bool:
+        """Whether something was written from here."""
+        return False
+
+    # what the bench says
+
+    def standing_changed(self, *, anew: bool) -> None:
+        """Show the newest standing."""
+        if anew and self._reference is not None:
+            self._begin(self._reference)
+            self._reference = None
+        elif anew and not self.list.rows:
+            self._begin("")
+        self._say_totals()
+        self.list.refresh()
+        self._look()
+
+    def _begin(self, reference: str) -> None:
+        """Select what the screen was opened for, with everything open that it lies in."""
+        standing = self.bench.standing
+        if standing is None:
+            return
+        knowledge, wishes = standing.written, self.bench.wishes
+        counts = {topic: len(knowledge.resolved(topic).visible) for topic in knowledge.topics}
+        if sum(counts.values()) <= EXPAND_MOST:
+            wishes.opened |= {f"topic:{topic}" for topic in counts}
+        topic, _, slug = reference.partition("/")
+        if topic not in knowledge.topics:
+            return
+        self._select = f"topic:{topic}"
+        wishes.opened.add(self._select)
+        scan = knowledge.resolved(topic).scan
+        slug = slug if slug in scan else slug.rpartition(":")[0]  # lines may follow
+        if slug and slug in scan:
+            wishes.hidden = wishes.hidden or slug in scan.hidden
+            self._select = f"{topic}/{slug}"
+            parts = slug.split("/")
+            wishes.opened |= {
+                folder_key(topic, "/".join(parts[:depth]) + "/") for depth in range(1, len(parts))
+            }
+
+    def rows_made(self, rows: list[Row]) -> None:
+        """Show other rows; the selected one stays selected."""
+        nothing = "Nothing matches." if self.bench.trial.text else "Nothing is here."
+        self.list.set_rows(rows, [(nothing, "dim")], select=self._select)
+        self._select = None
+        self._look()
+
+    def trial_made(self, trial: Trial) -> None:
+        """Say what was understood."""
+        self.query_one("#remark").display = bool(trial.text.strip())
+        self.trybar.show(trial, trial.cost.long)
+        self._look(at_once=False)
+
+    def counted(self, left: int) -> None:
+        """More subjects were counted."""
+        self.query_one("#shelves", Vertical).border_subtitle = f"counting {left:,}" if left else ""
+        self.list.refresh()
+
+    def refused(self, error: Exception) -> None:
+        """Say why a mark cannot be set, or what cannot be read."""
+        self._say(words_of(error), "error")
+
+    def page_made(self, page: Page) -> None:
+        """Show the text for what is selected."""
+        if self.holding:
+            return
+        self._show(page)
+        trial = self.bench.trial
+        if trial.usable and page.cost is not None:
+            outcome = page.cost.long
+            if trial.preloads and self.bench.standing is not None:
+                outcome = growth(self.bench.standing.cost, page.cost) or "no change"
+            self.trybar.show(trial, outcome)
+
+    def _show(self, page: Page) -> None:
+        same = self.page is not None and self.page.document.key == page.document.key
+        before, self.page = self.page, page
+        if same and before is not None and before.line == page.line:
+            self.reader.reload(page.document)
+        else:
+            self.reader.show(page.document)
+            if page.line is not None:
+                self._go_to(page.line)
+        pane = self.query_one("#given", Vertical)
+        pane.border_title = plain(page.document.title)
+        pane.border_subtitle = plain(page.cost.long if page.cost else page.document.size)
+
+    def _go_to(self, line: int) -> None:
+        port = self.reader.port
+        block = port.document.block_of_line(line)
+        lines = port.lines(block)
+        port.go_to(block, next((n for n, drawn in enumerate(lines) if drawn.source == line), 0), 0)
+        self.reader.changed()
+
+    # what is selected
+
+    def _look(self, *, at_once: bool = True) -> None:
+        """Have the text made for what is selected, and say what there is to say about it."""
+        standing = self.bench.standing
+        if standing is None:
+            return
+        self.query_one("#particulars", Bar).say(particulars(standing, self.list.entry))
+        if self._page_timer is not None:
+            self._page_timer.stop()
+        seconds = 0.001 if at_once else PAGE_SECONDS
+        self._page_timer = self.set_timer(seconds, self._make_page)
+
+    def _make_page(self) -> None:
+        if not self.holding:
+            self.bench.make_page(self.list.entry, self.view)
+
+    # saying
+
+    def _say_totals(self) -> None:
+        left, right = totals(self.bench.standing, len(self.bench.marks))
+        self.query_one("#totals", Bar).say(left, right)
+        self._say_keys()
+
+    def _say(self, text: str = "", role: str = "strong") -> None:
+        """Say something until something else is said; a question that was asked is over."""
+        self._asking = False
+        self.query_one("#said", Bar).say([(one_line(text), role)] if text else [])
+
+    def _say_keys(self) -> None:
+        offers = {"marks": len(self.bench.marks) > 0, "written": self.can_undo}
+        bar = self.query_one("#keys", Bar)
+        bar.say(
+            hints(bar.content_size.width, frozenset(name for name, has in offers.items() if has))
+        )
+
+
+def words_of(error: Exception) -> str:
+    """An error on one line: where, what, and what to do."""
+    if isinstance(error, KbtuiError):
+        where = f"{error.where}: " if error.where else ""
+        return f"{where}{error.message}" + (f" ({error.hint})" if error.hint else "")
+    return f"{type(error).__name__}: {error}"
