@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from kbtui.conversations.answers import grep_answer, grep_blocks, list_answer
     from kbtui.conversations.ids import parse_conversation_id, parse_conversation_ref
     from kbtui.conversations.listing import (
+        conversation_signatures,
         find_conversation,
         list_conversations,
         strays,
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from kbtui.conversations.xml import to_xml
 
 __all__ = [
+    "conversation_signatures",
     "find_conversation",
     "grep_answer",
     "grep_blocks",

@@ -34,6 +34,11 @@ def list_conversations(
     return sorted(infos, key=_newest, reverse=True)
 
 
+def conversation_signatures(workspace: Workspace) -> dict[int, str]:
+    """The signature of every conversation by id, from file states alone: nothing is read."""
+    return {place.id: place.signature for place in find_places(workspace)[0]}
+
+
 def find_conversation(
     workspace: Workspace,
     id: int,  # noqa: A002

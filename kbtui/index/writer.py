@@ -164,7 +164,7 @@ class Index:
 
     def refresh(self) -> Changes:
         """Compare all files with the catalog, and take in what differs."""
-        from kbtui.conversations import list_conversations
+        from kbtui.conversations import conversation_signatures
         from kbtui.knowledge import load_knowledge
 
         knowledge = load_knowledge(self.workspace)
@@ -173,19 +173,25 @@ class Index:
             for topic in knowledge.topics.values()
             if topic.enable
         ]
-        wanted: dict[str, tuple[str, Subject | ConversationInfo]] = {}
-        for subject in _indexed_subjects(knowledge):
-            wanted[subject_id(subject.topic, subject.slug)] = (subject_signature(subject), subject)
-        infos = list_conversations(self.workspace, counts=False)
-        for info in infos:
-            wanted[conversation_id(info.id)] = (info.signature, info)
         have = self.catalog.signatures()
+        seen: set[str] = set()
+        subjects: list[Subject] = []
+        for subject in _indexed_subjects(knowledge):
+            entry_id = subject_id(subject.topic, subject.slug)
+            seen.add(entry_id)
+            if have.get(entry_id) != subject_signature(subject):
+                subjects.append(subject)
+        conversations: set[int] = set()
+        for identity, mark in conversation_signatures(self.workspace).items():
+            entry_id = conversation_id(identity)
+            seen.add(entry_id)
+            if have.get(entry_id) != mark:
+                conversations.add(identity)
         changes = Changes()
-        gone = [entry_id for entry_id in have if entry_id not in wanted]
-        work = [item for entry_id, (mark, item) in wanted.items() if have.get(entry_id) != mark]
+        gone = [entry_id for entry_id in have if entry_id not in seen]
         self._note_configuration(knowledge, changes)
-        if gone or work:
-            self._take_in(gone, work, knowledge, infos, changes)
+        if gone or subjects or conversations:
+            self._take_in(gone, subjects, conversations, knowledge, changes)
         if self._unpublished and not self._stop.is_set():
             generation.publish(self.folder)
             self._unpublished = False
@@ -205,13 +211,20 @@ class Index:
     def _take_in(
         self,
         gone: list[str],
-        work: list[Subject | ConversationInfo],
+        subjects: list[Subject],
+        conversations: set[int],
         knowledge: Knowledge,
-        infos: list[ConversationInfo],
         changes: Changes,
     ) -> None:
         from kbtui.citations import Shelf
+        from kbtui.conversations import list_conversations
 
+        # Metadata is read only when there is a conversation to take in.
+        infos = list_conversations(self.workspace, counts=False) if conversations else []
+        work: list[Subject | ConversationInfo] = [
+            *subjects,
+            *(info for info in infos if info.id in conversations),
+        ]
         shelf = Shelf(knowledge, {info.id: info.name for info in infos}, subject_id)
         work.sort(key=_precedence)
         self._remove(gone, changes)
