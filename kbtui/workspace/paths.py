@@ -6,7 +6,6 @@ too, as decided there. Every one can be overridden by its XDG variable.
 
 import os
 import stat
-import tempfile
 from pathlib import Path
 
 from kbtui.errors import WorkspaceError
@@ -48,6 +47,8 @@ def runtime_dir() -> Path:
     if base.startswith("/") and Path(base).is_dir():
         path = Path(base) / "kbtui"
     else:
+        import tempfile  # it brings much with it
+
         path = Path(tempfile.gettempdir()) / f"kbtui-{os.getuid()}"
     try:
         path.mkdir(mode=0o700, exist_ok=True)
