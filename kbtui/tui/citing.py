@@ -54,18 +54,19 @@ class Citer:
         self._target: Ref | None = None
         self._turn: int | None = None
 
-    def opened(self, document: Document, place: Place) -> None:
-        """Another document is shown, or the same one anew."""
+    def opened(self, document: Document, place: Place, again: bool = False) -> None:
+        """Another document is shown, or the same one anew: then what is known stays meanwhile."""
         self._used_lane.forget()
         self._using_lane.forget()
-        self._used, self._using, self._conversation = None, [], None
+        self._conversation = None
+        if not again:
+            self._used, self._using, self._why_not_used = None, [], WAITING
         ref = place.ref
         record = document.record
         if ref is None or record is None or ref.kind not in ("conversation", "subject"):
             self._target = None
             self._pane.say("Citations show here for a conversation's turn or for a subject.")
             return
-        self._why_not_used = WAITING
         if ref.kind == "conversation":
             self._conversation = record
             self._used_lane.submit(lambda: self._library.cited(record), self._cited, self._no_used)

@@ -29,13 +29,14 @@ class Opener:
         clock: Clock,
         pane: ReaderPane,
         status: Status,
-        opened: Callable[[Document, Place], None],
+        opened: Callable[[Document, Place, bool], None],
     ) -> None:
         self._library = library
         self._clock = clock
         self._pane = pane
         self._status = status
         self._opened = opened
+        """Told of each document that is shown, and whether it is the same one anew."""
         self._lane = Lane(pane)
         self._reload_lane = Lane(pane)
         self.trail = Trail()
@@ -101,7 +102,7 @@ class Opener:
         self._status.doing("open", None)
         self.shown = place
         self._pane.show(document, place)
-        self._opened(document, place)
+        self._opened(document, place, False)
 
     def _failed(self, error: Exception) -> None:
         self._status.doing("open", None)
@@ -122,4 +123,4 @@ class Opener:
     def _remade(self, place: Place, document: Document) -> None:
         if place.same_document(self.shown):
             self._pane.reload(document)
-            self._opened(document, place)
+            self._opened(document, place, True)

@@ -23,12 +23,14 @@ def assert_harmless(tui: Tui) -> None:
 
 
 async def test_hostile_titles_slugs_tools_and_texts_are_only_shown(book: Builder) -> None:
-    evil = EVIL.replace("\ud800", "")
+    # A NUL would make a file binary, and a lone surrogate cannot be written to one.
+    evil = EVIL.replace("\ud800", "").replace("\x00", "")
     book.topics(
         bad={"title": f"Bad {evil}", "introduction": evil, "description": evil},
         project={"title": "[/b] project"},
     )
-    slug = "a[b]c [link=x] \x1b[31m\u202ez"
+    slug = "a[b]c [link=x] [@click=app.quit]z"
+    book.subject("bad/esc \x1b[31m\u202ez.md", "# A name that is refused, or shown harmlessly\n")
     book.subject(
         f"bad/{slug}.md",
         f"---\ntitle: '[/b]'\n---\n# Head harmless {evil}\n\n{evil}\n\n```{evil}\n{evil}\n```\n\n| {evil} | b |\n|---|---|\n| {evil} | [x]({evil}) |\n",
@@ -40,7 +42,7 @@ async def test_hostile_titles_slugs_tools_and_texts_are_only_shown(book: Builder
             [
                 {**asked(f"Ask {evil}"), "author": f"Eve {evil}"},
                 {"type": "chat_response", "reasoning": evil},
-                *called("x", f"tool {evil}", evil, path=evil, other=evil),
+                *called("x", f"tool {evil}", f"{evil}\x00", path=evil, other=evil),
                 *called("y", "learn", evil, topic=evil, subjects=evil),
                 said(evil),
             ]

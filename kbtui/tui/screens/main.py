@@ -185,10 +185,10 @@ class MainScreen(RoleScreen):
         self.opener.open(place)
         self._focus("#reader")
 
-    def _opened(self, document: Document, place: Place) -> None:
-        self.citer.opened(document, place)
+    def _opened(self, document: Document, place: Place, again: bool) -> None:
+        self.citer.opened(document, place, again)
         self._point()
-        if place.ref and place == self.opener.trail.here:
+        if not again and place.ref and place == self.opener.trail.here:
             self.library_pane.reveal(place)
 
     @on(ReaderPane.Moved)

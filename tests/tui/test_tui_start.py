@@ -1,0 +1,215 @@
+"""Starting: what is imported, what happens without a terminal, and whose standard error it is."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pexpect
+import pytest
+from support import Builder
+from tui_support import WithoutEngine, clock, running
+
+from kbtui.tui.app import KbApp
+from kbtui.workspace import load_settings
+
+HEAVY = {
+    "torch",
+    "lancedb",
+    "pyarrow",
+    "sentence_transformers",
+    "tantivy",
+    "numpy",
+    "mcp",
+    "watchfiles",
+}
+
+
+def python(code: str, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", code, *words],
+        capture_output=True,
+        text=True,
+        check=True,
+        stdin=subprocess.DEVNULL,
+    )
+
+
+def test_the_start_imports_nothing_heavy() -> None:
+    done = python("import kbtui.tui.app, sys, json; print(json.dumps(sorted(sys.modules)))")
+    loaded = {name.partition(".")[0] for name in json.loads(done.stdout)}
+    assert not loaded & (HEAVY | {"yaml", "markdown_it", "pygments"})
+
+
+def test_a_running_tui_imports_neither_torch_nor_lancedb(book: Builder) -> None:
+    code = """
+import asyncio, json, sys
+sys.path[:0] = sys.argv[2:]
+from pathlib import Path
+from tui_support import running
+async def main():
+    async with running(Path(sys.argv[1])) as tui:
+        await tui.open("project/start")
+        await tui.press("slash")
+        await tui.type("make")
+        await tui.until(lambda: bool(tui.main.results_pane.list.rows))
+asyncio.run(main())
+print(json.dumps(sorted(sys.modules)))
+"""
+    here = Path(__file__).parent
+    done = python(code, str(book.root), str(here), str(here.parent))
+    loaded = {name.partition(".")[0] for name in json.loads(done.stdout.splitlines()[-1])}
+    assert not loaded & {"torch", "sentence_transformers", "lancedb", "pyarrow"}
+
+
+async def test_the_first_paint_waits_for_nothing(book: Builder) -> None:
+    from threading import Event
+
+    released = Event()
+
+    class Slow(WithoutEngine):
+        def knowledge(self, *words: object, **more: object):  # type: ignore[no-untyped-def,override]
+            released.wait(30)
+            return super().knowledge()
+
+    app = KbApp(Slow(book.workspace, load_settings()), None, clock)
+    try:
+        async with app.run_test(size=(100, 30)) as pilot:
+            await pilot.pause()
+            while len(app.screen_stack) < 2:
+                await pilot.pause()
+            text = "\n".join(strip.text for strip in app.screen._compositor.render_strips())
+            assert "search subjects and conversations" in text
+            assert "Reading the workspace" in text
+            # Keys work meanwhile.
+            await pilot.press("slash", "x")
+            assert app.screen.query_one("#search").value == "x"  # type: ignore[attr-defined]
+            released.set()
+    finally:
+        released.set()
+
+
+async def test_leaving_does_not_wait_for_slow_calls(book: Builder) -> None:
+    from threading import Event
+
+    never = Event()
+
+    class Stuck(WithoutEngine):
+        def conversations(self, archived: bool | None = None):  # type: ignore[no-untyped-def,override]
+            never.wait(60)
+            return []
+
+    app = KbApp(Stuck(book.workspace, load_settings()), None, clock)
+    async with app.run_test(size=(100, 30)) as pilot:
+        while len(app.screen_stack) < 2:
+            await pilot.pause()
+        await pilot.press("q")
+    assert not app.is_running
+    never.set()
+
+
+def test_a_pipe_gets_a_message_and_exit_code_2(book: Builder) -> None:
+    for words in (["-w", str(book.root)], ["-w", str(book.root), "open", "project/start"]):
+        done = subprocess.run(
+            [sys.executable, "-m", "kbtui.cli.main", *words],
+            capture_output=True,
+            text=True,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
+        assert done.returncode == 2
+        assert done.stdout == ""
+        assert "needs a terminal" in done.stderr
+        assert "kbtui search" in done.stderr
+
+
+def test_no_workspace_is_said_before_the_screen_is_taken(tmp_path: Path) -> None:
+    child = pexpect.spawn(
+        sys.executable, ["-m", "kbtui.cli.main", "-w", str(tmp_path)], timeout=30, encoding="utf-8"
+    )
+    shown = child.read()
+    child.close()
+    assert child.exitstatus == 3
+    assert "no JP workspace here" in shown
+    assert "hint" in shown
+    assert "\x1b[?1049h" not in shown
+
+
+GUARD = """
+import os, sys
+from pathlib import Path
+from kbtui.tui.terminal import Guard
+guard = Guard(Path(sys.argv[1]))
+guard.set()
+sys.__stderr__.write("drawn\\n"); sys.__stderr__.flush()
+os.write(2, b"native noise\\n")
+with guard.aside():
+    os.write(2, b"an editor speaks\\n")
+os.write(2, b"more noise\\n")
+guard.lift()
+os.write(2, b"a traceback\\n")
+"""
+
+
+def test_native_noise_goes_to_a_log_and_only_while_the_screen_is_ours(tmp_path: Path) -> None:
+    log = tmp_path / "state" / "tui.log"
+    shown = pexpect.run(f"{sys.executable} -c '{GUARD}' {log}", timeout=30, encoding="utf-8")
+    assert shown.split("\r\n") == ["drawn", "an editor speaks", "a traceback", ""]
+    # Lent to another program and taken back, the log begins anew.
+    assert log.read_text() == "more noise\n"
+    assert log.stat().st_mode & 0o077 == 0
+
+
+def test_a_redirected_standard_error_is_left_alone(tmp_path: Path) -> None:
+    errors = tmp_path / "errors"
+    log = tmp_path / "tui.log"
+    script = tmp_path / "guard.py"
+    script.write_text(GUARD)
+    shown = pexpect.run(
+        f"/bin/sh -c '{sys.executable} {script} {log} 2>{errors}'", timeout=30, encoding="utf-8"
+    )
+    assert shown == "drawn\r\n"
+    assert "native noise" in errors.read_text()
+    assert not log.exists()
+
+
+async def test_a_reference_is_opened_at_the_start(book: Builder) -> None:
+    from kbtui.refs import parse_ref
+
+    ref = parse_ref("jp-c17800000001:2")
+    async with running(book.root, open_ref=ref) as tui:
+        await tui.until("turn 2 of 3")
+        assert tui.app.focused is not None
+
+
+def test_open_resolves_chunks_to_where_they_are_from(book: Builder) -> None:
+    from kbtui.cli.tui import _resolved
+    from kbtui.errors import NothingFound
+    from kbtui.search.records import Question
+
+    library = WithoutEngine(book.workspace, load_settings())
+    try:
+        for query in ("program", "three times"):
+            hit = library.lexical(Question(query)).hits[0]
+            assert str(_resolved(library, f"chunk:{hit.chunk_id}")) == hit.ref
+        with pytest.raises(NothingFound):
+            _resolved(library, "chunk:nosuchchunk")
+    finally:
+        library.close()
+
+
+async def test_the_theme_of_the_settings_is_used_and_an_unknown_one_is_not(book: Builder) -> None:
+    from dataclasses import replace
+
+    settings = load_settings()
+    for wanted, got in (("nord", "nord"), ("no-such-theme", "kbtui-dark"), ("", "kbtui-dark")):
+        library = WithoutEngine(book.workspace, replace(settings, theme=wanted))
+        async with running(book.root, library=library) as tui:
+            assert tui.app.theme == got
+
+
+def test_environment_is_not_left_changed(book: Builder) -> None:
+    before = dict(os.environ)
+    KbApp(WithoutEngine(book.workspace, load_settings()), None, clock)
+    assert dict(os.environ) == before
