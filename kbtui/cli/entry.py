@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 import time
+from argparse import SUPPRESS
 from typing import TYPE_CHECKING, Any
 
 from kbtui.cli.output import emit, emit_json, note
@@ -24,7 +25,7 @@ PREVIEW = 200
 
 def configure(parser: ArgumentParser) -> None:
     """The arguments of `kbtui entry`; each action has its own."""
-    actions = parser.add_subparsers(dest="action", required=True, parser_class=_parser())
+    actions = parser.add_subparsers(dest="action", required=True, metavar="new|edit|rm|show")
     new = actions.add_parser("new", help="make a subject file and edit it")
     new.add_argument("--topic", metavar="ID", help="where it goes (default: the only topic)")
     new.add_argument("--title", metavar="TEXT", help="its title")
@@ -44,12 +45,8 @@ def configure(parser: ArgumentParser) -> None:
         one.add_argument("ref", metavar="REF", help="topic/slug" + (", jp-c…" * (one is show)))
     for one in (new, show):
         one.add_argument("--json", action="store_true", help="one JSON document")
-
-
-def _parser() -> Any:
-    from kbtui.cli.parser import Parser
-
-    return lambda **options: Parser(prog=options["prog"], description=options.get("description"))
+    for one in (new, edit, remove, show):
+        one.add_argument("-w", "--workspace", metavar="PATH", default=SUPPRESS)
 
 
 def run(args: Namespace) -> int:

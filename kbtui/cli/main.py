@@ -28,6 +28,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "entries": ("entries", "list entries: type, status, size, citations"),
     "entry": ("entry", "make, edit, remove or inspect a subject"),
     "insights": ("insights", "what was asked, found, used and missing"),
+    "source": ("source", "fetch pages, files and MCP resources into topics"),
     "tools": ("tools", "the tools for assistants: schema, install, uninstall"),
     "tool": ("tool", "answer one call of a JP local tool"),
     "mcp": ("mcp", "serve the tools over MCP on stdio"),

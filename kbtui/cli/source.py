@@ -1,0 +1,342 @@
+"""Sources: web pages, files and MCP resources that are fetched into a topic.
+
+`add` declares one in .jp/kb-sources.toml and approves it; `approve` agrees to one
+that somebody else declared, or that was changed; nothing else ever runs.
+"""
+
+from __future__ import annotations
+
+import sys
+from argparse import SUPPRESS
+from typing import TYPE_CHECKING, Any
+
+from kbtui.cli.output import emit, emit_json, note
+from kbtui.errors import KbtuiError, UsageError
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+
+    from kbtui.journal import Journal
+    from kbtui.journal.records import Run
+    from kbtui.sources.records import Progress, Source
+    from kbtui.workspace import Workspace
+
+_KINDS = {"url": "url_crawl", "file": "file_upload", "url_crawl": "url_crawl",
+          "file_upload": "file_upload", "mcp": "mcp"}  # fmt: skip
+_OPTIONS = ("topic", "depth", "prefixes", "pattern", "server", "allow_hosts", "env", "cron")
+
+
+def configure(parser: ArgumentParser) -> None:
+    """The arguments of `kbtui source`; each action has its own (decisions D)."""
+    actions = parser.add_subparsers(
+        dest="action", required=True, metavar="add|ls|edit|approve|run|rm"
+    )
+    add = actions.add_parser("add", help="declare a source and approve it")
+    add.add_argument("kind", choices=_KINDS, metavar="KIND", help="url_crawl, file_upload or mcp")
+    add.add_argument(
+        "what", nargs="?", metavar="WHAT", help="the address, the file or directory, the command"
+    )
+    add.add_argument("--name", metavar="N", help="its name and directory (default: made of WHAT)")
+    edit = actions.add_parser("edit", help="change it and approve the change")
+    edit.add_argument("name", metavar="NAME")
+    edit.add_argument("--what", metavar="WHAT", help="the address, the file, the command")
+    edit.add_argument("--no-cron", action="store_true", help="run by hand only")
+    for one in (add, edit):
+        _configure_options(one, needs_topic=one is add)
+    approve = actions.add_parser("approve", help="look at a source, and agree to it as it is")
+    run_ = actions.add_parser("run", help="fetch now")
+    run_.add_argument("--all", action="store_true", help="every approved source")
+    remove = actions.add_parser("rm", help="remove a source, and say whether its documents stay")
+    kept = remove.add_mutually_exclusive_group()
+    kept.add_argument("--keep", action="store_true", help="its documents stay, as your own")
+    kept.add_argument("--delete", action="store_true", help="its documents go")
+    for one in (approve, remove):
+        one.add_argument("name", metavar="NAME")
+        one.add_argument("--yes", action="store_true", help="do not ask")
+    run_.add_argument("name", nargs="?", metavar="NAME")
+    listing = actions.add_parser("ls", aliases=["list"], help="list them with their last runs")
+    for one in (listing, run_, add):
+        one.add_argument("--json", action="store_true", help="one JSON document")
+    for one in (add, listing, edit, approve, run_, remove):
+        one.add_argument("-w", "--workspace", metavar="PATH", default=SUPPRESS)
+
+
+def _configure_options(parser: ArgumentParser, *, needs_topic: bool) -> None:
+    add = parser.add_argument
+    add("--topic", metavar="ID", required=needs_topic, help="the topic that it feeds")
+    add("--depth", type=int, metavar="N", help="follow links so many times (1)")
+    add("--prefix", dest="prefixes", action="append", metavar="P", help="only addresses below this")
+    add("--pattern", metavar="P", help="only resources whose address matches this glob")
+    add("--server", metavar="CMD", help="the MCP server's command")
+    add(
+        "--allow-host",
+        dest="allow_hosts",
+        action="append",
+        metavar="H",
+        help="this host may lie in a private network",
+    )
+    add("--env", action="append", metavar="VAR", help="the MCP server gets this variable of yours")
+    add("--cron", metavar="EXPR", help="when the engine runs it, such as '0 4 * * 1'")
+
+
+def run(args: Namespace) -> int:
+    """Do the action."""
+    from kbtui.journal import Journal
+    from kbtui.library import open_workspace
+
+    workspace = open_workspace(args.workspace).workspace
+    actions = {
+        "add": _add,
+        "ls": _list,
+        "list": _list,
+        "edit": _edit,
+        "approve": _approve,
+        "run": _run,
+        "rm": _remove,
+    }
+    return actions[args.action](workspace, Journal(workspace), args)
+
+
+# declaring
+
+
+def _block(args: Namespace) -> dict[str, Any]:
+    return {key: value for key in _OPTIONS if (value := getattr(args, key)) is not None}
+
+
+_MAIN_KEY = {"url_crawl": "url", "file_upload": "file", "mcp": "server"}
+
+
+def _add(workspace: Workspace, journal: Journal, args: Namespace) -> int:
+    from kbtui.knowledge import load_knowledge
+    from kbtui.sources.approval import approve
+    from kbtui.sources.editing import add_source
+
+    kind = _KINDS[args.kind]
+    what = args.what or args.server
+    if not what:
+        raise UsageError("say what to fetch", where=f"source add {args.kind}")
+    topic = load_knowledge(workspace).resolve_topic(args.topic)
+    block = {"kind": kind, **_block(args), "topic": topic.id, _MAIN_KEY[kind]: what}
+    name = args.name or _name(kind, what)
+    source = add_source(workspace, name, block)
+    approve(workspace, journal, source)
+    if args.json:
+        emit_json(_as_json(workspace, journal, source, None))
+    else:
+        emit(f"{name}\n")
+        note(f"`kbtui source run {name}` fetches it")
+    return 0
+
+
+def _name(kind: str, what: str) -> str:
+    """A name made of the host, the file or the command."""
+    import re
+    from pathlib import PurePath
+    from urllib.parse import urlsplit
+
+    from kbtui.sources.writing import name_of
+
+    if kind == "url_crawl":
+        what = urlsplit(what).hostname or what
+    elif kind == "file_upload":
+        what = PurePath(what).stem or what
+    else:
+        what = what.split()[0].rpartition("/")[2]
+    plain = re.sub(r"[^a-z0-9._-]+", "-", name_of(what)).strip("-._")
+    return plain[:40].rstrip("-._") or kind.replace("_", "-")
+
+
+def _edit(workspace: Workspace, journal: Journal, args: Namespace) -> int:
+    from kbtui.sources.approval import approve, approved_at
+    from kbtui.sources.config import load_sources
+    from kbtui.sources.editing import edit_source
+
+    before = load_sources(workspace).find(args.name)
+    changes = _block(args)
+    if args.what:
+        changes[_MAIN_KEY[before.kind]] = args.what
+    if args.no_cron:
+        changes["cron"] = None
+    if not changes:
+        raise UsageError("nothing to change", where=f"source edit {args.name}")
+    if approved_at(workspace, journal, before) is None:
+        # Whoever changes one key has not looked at the others.
+        note("it was not approved before and is not now: look at it with `source approve`")
+        edit_source(workspace, args.name, changes)
+        return 0
+    approve(workspace, journal, edit_source(workspace, args.name, changes))
+    return 0
+
+
+def _approve(workspace: Workspace, journal: Journal, args: Namespace) -> int:
+    from kbtui.cli.entry import ask
+    from kbtui.sources.approval import approve, approved_at, block_text
+    from kbtui.sources.config import load_sources
+    from kbtui.text import safe
+
+    source = load_sources(workspace).find(args.name)
+    if approved_at(workspace, journal, source) is not None:
+        note("it is approved already")
+        return 0
+    sys.stderr.write(safe(block_text(source), "visualize"))
+    if not args.yes and not ask("run this, now and whenever it asks to?"):
+        note("it was not approved")
+        return 1
+    # What was shown is what is agreed to: the file is not read again.
+    approve(workspace, journal, source)
+    return 0
+
+
+# running
+
+
+def _run(workspace: Workspace, journal: Journal, args: Namespace) -> int:
+    from kbtui.sources.approval import approved_at
+    from kbtui.sources.config import load_sources
+    from kbtui.sources.run import run_source
+
+    if bool(args.name) == args.all:
+        raise UsageError("name a source, or say --all", where="source run")
+    found = load_sources(workspace)
+    names = [args.name] if args.name else []
+    for source in found.sources.values() if args.all else ():
+        if approved_at(workspace, journal, source) is None:
+            note(f"{source.name}: not approved, left out")
+        else:
+            names.append(source.name)
+    shower = _Shower()
+    runs = []
+    for name in names:
+        try:
+            runs.append(run_source(workspace, name, say=shower.show))
+        finally:
+            shower.end()
+        if not args.json:
+            _print_run(runs[-1])
+    if args.json:
+        emit_json([{"name": run.source, **run.as_json()} for run in runs])
+    return 0 if runs and all(run.status == "ok" for run in runs) else 1
+
+
+def _print_run(run: Run) -> None:
+    emit(
+        f"{run.source}: {run.status}, {run.entries} documents ({run.added} new, {run.updated} changed, "
+        f"{run.removed} removed) in {run.ended - run.began:.1f} s\n"
+    )
+    for problem in run.problems:
+        note(problem)
+
+
+class _Shower:
+    """One line of progress on stderr, on a terminal only."""
+
+    def __init__(self) -> None:
+        self._shown = False
+
+    def show(self, progress: Progress) -> None:
+        if not sys.stderr.isatty():
+            return
+        from kbtui.text import cut, one_line
+
+        text = f"{progress.source} {progress.done}/{progress.total} {one_line(progress.now)}"
+        sys.stderr.write(f"\r\x1b[K{cut(text, 78)}")
+        sys.stderr.flush()
+        self._shown = True
+
+    def end(self) -> None:
+        if self._shown:
+            sys.stderr.write("\r\x1b[K")
+            self._shown = False
+
+
+# listing
+
+
+def _list(workspace: Workspace, journal: Journal, args: Namespace) -> int:
+    from kbtui.sources.config import load_sources
+
+    found = load_sources(workspace)
+    runs = journal.runs()
+    shown = [
+        _as_json(workspace, journal, source, runs.get(name))
+        for name, source in found.sources.items()
+    ]
+    for problem in found.problems:
+        note(str(problem))
+    if args.json:
+        emit_json(shown)
+    else:
+        emit("".join(map(_line, shown)))
+    if not shown and not found.problems:
+        note("there are no sources; `kbtui source add` makes one")
+    return 0 if shown else 2 if found.problems else 1
+
+
+def _as_json(
+    workspace: Workspace, journal: Journal, source: Source, run: Run | None
+) -> dict[str, Any]:
+    from kbtui.journal.records import iso
+    from kbtui.sources.approval import approved_at
+    from kbtui.sources.schedule import due_at
+
+    empty = {"last_run_at": None, "last_run_status": None, "last_run_error": None,
+             "last_run_entry_count": None}  # fmt: skip
+    return {
+        "name": source.name,
+        "kind": source.kind,
+        "topic": source.topic,
+        "what": source.what,
+        "config": source.block,
+        "cron": source.cron,
+        "approved_at": iso(approved_at(workspace, journal, source)),
+        "next_run_at": iso(due_at(workspace, journal, source)),
+        **(run.as_json() if run else empty),
+    }
+
+
+def _line(shown: dict[str, Any]) -> str:
+    from kbtui.text import one_line
+
+    state = shown["last_run_status"] or "never run"
+    if shown["last_run_at"]:
+        state += f" {shown['last_run_at'][:16].replace('T', ' ')}, {shown['last_run_entry_count']} documents"
+    if shown["approved_at"] is None:
+        state = "NOT APPROVED"
+    cron = f", at {shown['cron']}" if shown["cron"] else ""
+    text = f"{shown['name']}  {shown['kind']} into {shown['topic']}{cron}: {state}\n    {one_line(shown['what'])}\n"
+    return text + (f"    {one_line(shown['last_run_error'])}\n" if shown["last_run_error"] else "")
+
+
+# removing
+
+
+def _remove(workspace: Workspace, journal: Journal, args: Namespace) -> int:
+    from kbtui.cli.entry import ask
+    from kbtui.sources.config import load_sources
+    from kbtui.sources.editing import remove_source
+    from kbtui.sources.run import lock, open_shelf
+
+    source = load_sources(workspace).find(args.name)
+    with lock(workspace, source.name):
+        try:
+            shelf = open_shelf(workspace, source)
+        except KbtuiError as error:
+            note(f"its documents cannot be reached and are left alone: {error}")
+            shelf = None
+        count = len(shelf.held) if shelf else 0
+        if not args.yes and not ask(f"remove the source {source.name}?"):
+            note("nothing was removed")
+            return 1
+        keep = args.keep or not args.delete
+        if count and not (args.keep or args.delete or args.yes):
+            keep = not ask(f"remove its {count} documents too?")
+        remove_source(workspace, source.name)
+        if shelf and keep:
+            shelf.release()
+        elif shelf:
+            shelf.remove_all()
+            for problem in shelf.problems:
+                note(problem)
+        journal.forget_source(source.name)
+    return 0

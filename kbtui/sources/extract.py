@@ -1,0 +1,205 @@
+"""Turns what was fetched into Markdown: HTML, PDF and plain text. Runs in a process of its own.
+
+A page or a PDF made to choke its reader then costs that process, not the run:
+`python -m kbtui.sources.extract` reads frames (four bytes of length, JSON of the
+request, four bytes of length, the content) and answers with frames of JSON.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+import struct
+import sys
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urljoin
+
+if TYPE_CHECKING:
+    from typing import BinaryIO
+
+SIZE = struct.Struct(">I")
+MEMORY_MOST = 3 << 30
+PDF_PAGES_MOST = 3000
+LINKS_MOST = 5000
+
+HTML, PDF = ("text/html", "application/xhtml+xml"), ("application/pdf", "application/x-pdf")
+MARKDOWN, PLAIN = ("text/markdown", "text/x-markdown"), ("text/plain",)
+READABLE = (*HTML, *PDF, *MARKDOWN, *PLAIN)
+"""The content types that are read."""
+
+
+_OWN_CHARSET = re.compile(rb"charset\s*=\s*[\"']?([a-zA-Z0-9_.:-]{1,40})")
+
+
+class Unreadable(Exception):
+    """Why a document gave no text."""
+
+
+def extract(content: bytes, kind: str, url: str, charset: str | None) -> dict[str, Any]:
+    """A document of content type `kind` as `title`, `text` and `tags`; for HTML `links`,
+    `noindex` and `nofollow` too. Raises `Unreadable`.
+    """
+    if kind in PDF:
+        return _pdf(content)
+    text = decoded(content, charset)
+    if kind in HTML:
+        return _html(text, url)
+    if "\0" in text[:8192]:
+        raise Unreadable("it is a binary file")
+    return _plain(text, markdown=kind in MARKDOWN)
+
+
+def decoded(content: bytes, charset: str | None) -> str:
+    """Text in the named character set, in UTF-8, in the one it names itself, or in a likely one."""
+    own = _OWN_CHARSET.search(content[:2048])
+    for name in (charset, "utf-8-sig", own[1].decode("ascii") if own else None):
+        try:
+            if name:
+                return content.decode(name)
+        except (LookupError, UnicodeError):
+            continue
+    from trafilatura.utils import detect_encoding
+
+    # A few bytes are no evidence.
+    likely = detect_encoding(content[:200_000]) if len(content) > 100 else []
+    return content.decode(likely[0] if likely else "cp1252", "replace")
+
+
+def _html(text: str, url: str) -> dict[str, Any]:
+    import lxml.html
+    import trafilatura
+
+    try:
+        # A declaration of encoding would contradict the text, which is decoded already.
+        tree = lxml.html.document_fromstring(text.encode("utf-8"), parser=_parser(), base_url=url)
+    except (lxml.etree.LxmlError, ValueError, AssertionError) as error:
+        raise Unreadable(f"it is not HTML: {error}") from error
+    base = next((one.get("href") for one in tree.iter("base") if one.get("href")), None)
+    tree.make_links_absolute(urljoin(url, base) if base else url, handle_failures="discard")
+    robots = " ".join(
+        (one.get("content") or "").lower()
+        for one in tree.iter("meta")
+        if (one.get("name") or "").lower() in ("robots", "kbtui")
+    )
+    nofollow = "nofollow" in robots or "none" in robots.split()
+    links = [] if nofollow else _links(tree)
+    about = trafilatura.extract_metadata(tree, default_url=url)
+    heading = next((one.text_content() for one in tree.iter("title")), "")
+    body = trafilatura.extract(
+        copy.deepcopy(tree),
+        url=url,
+        output_format="markdown",
+        include_links=True,
+        include_tables=True,
+        include_formatting=True,
+        include_comments=False,
+    )
+    return {
+        "title": (about.title if about else None) or heading,
+        # A page with little text has no main part that could be told from the rest.
+        "text": body or trafilatura.html2txt(tree),
+        "tags": [],
+        "links": links,
+        "noindex": "noindex" in robots or "none" in robots.split(),
+        "nofollow": nofollow,
+    }
+
+
+def _parser() -> Any:
+    import lxml.html
+
+    return lxml.html.HTMLParser(encoding="utf-8", no_network=True, huge_tree=False)
+
+
+def _links(tree: Any) -> list[str]:
+    found: dict[str, None] = {}
+    for anchor in tree.iter("a", "area"):
+        target = anchor.get("href")
+        if target and "nofollow" not in (anchor.get("rel") or "").lower():
+            found[target] = None
+            if len(found) >= LINKS_MOST:
+                break
+    return list(found)
+
+
+def _pdf(content: bytes) -> dict[str, Any]:
+    import io
+
+    import pypdf
+    from pypdf.errors import PyPdfError
+
+    try:
+        reader = pypdf.PdfReader(io.BytesIO(content))
+        if reader.is_encrypted and not reader.decrypt(""):
+            raise Unreadable("it is encrypted")
+        pages = len(reader.pages)
+        if pages > PDF_PAGES_MOST:
+            raise Unreadable(f"it has {pages:,} pages, more than {PDF_PAGES_MOST:,}")
+        texts = [page.extract_text().strip() for page in reader.pages]
+        title = str(reader.metadata.title or "") if reader.metadata else ""
+    except (PyPdfError, ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+        # Damaged files make pypdf stumble in many ways.
+        raise Unreadable(f"it is not a readable PDF: {error}") from error
+    # Headings tell a reader, and the chunker, where a page begins.
+    body = "\n\n".join(f"## Page {at}\n\n{text}" for at, text in enumerate(texts, 1) if text)
+    if not body:
+        raise Unreadable("it has no text (a scan?)")
+    return {"title": title, "text": body, "tags": []}
+
+
+def _plain(text: str, *, markdown: bool) -> dict[str, Any]:
+    from kbtui.index.chunking import without_front_matter
+    from kbtui.index.entries import front_matter
+
+    facts = front_matter(text)
+    body = without_front_matter(text)[0] if facts else text
+    title = facts.get("title")
+    tags = facts.get("tags")
+    if not isinstance(title, str):
+        heads = (line for line in body.split("\n")[:50] if line.startswith("# "))
+        title = next(heads, "")[2:].strip() if markdown else ""
+    return {
+        "title": title,
+        "text": body,
+        "tags": [str(tag) for tag in tags] if isinstance(tags, list) else [],
+    }
+
+
+def _read(stream: BinaryIO) -> bytes | None:
+    head = stream.read(SIZE.size)
+    if len(head) < SIZE.size:
+        return None
+    (size,) = SIZE.unpack(head)
+    body = stream.read(size)
+    return body if len(body) == size else None
+
+
+def main() -> None:
+    """Answer requests until the input ends."""
+    import resource
+    import warnings
+
+    warnings.simplefilter("ignore")
+    if sys.platform == "linux":
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY_MOST, MEMORY_MOST))
+    answers = sys.stdout.buffer
+    # What a library prints must not be taken for an answer.
+    sys.stdout = sys.stderr
+    while True:
+        request, content = _read(sys.stdin.buffer), _read(sys.stdin.buffer)
+        if request is None or content is None:
+            return
+        try:
+            found = extract(content, **json.loads(request))
+        except Unreadable as error:
+            found = {"error": str(error)}
+        except (Exception, RecursionError, MemoryError) as error:
+            found = {"error": f"it cannot be read: {type(error).__name__}"}
+        answer = json.dumps(found).encode("ascii")
+        answers.write(SIZE.pack(len(answer)) + answer)
+        answers.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,176 @@
+"""`mcp`: takes in the resources of a configured MCP server over stdio. Beside `assistant/mcp` the
+only module that imports the SDK."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+import tempfile
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import mcp_types as types
+from mcp import ClientSession, StdioServerParameters, stdio_client
+from mcp.shared.exceptions import MCPError
+
+from kbtui.errors import KbtuiError
+from kbtui.sources.documents import Document
+from kbtui.sources.extract import HTML, MARKDOWN, PDF, PLAIN
+from kbtui.sources.extractor import ExtractError
+from kbtui.sources.writing import name_of
+from kbtui.version import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from kbtui.sources.extractor import Extractor
+    from kbtui.sources.passes import Pass
+
+RESOURCES_MOST, BYTES_MOST = 2000, 50_000_000
+
+
+async def take_resources(
+    run: Pass,
+    root: Path,
+    extractor: Extractor,
+    *,
+    start_seconds: float = 30.0,
+    read_seconds: float = 60.0,
+    run_seconds: float = 1800.0,
+) -> None:
+    """Start the server in the workspace's `root`, read what matches, end it.
+
+    Raises `KbtuiError` when the server does not start, answer or end in time.
+    """
+    source = run.source
+    server = StdioServerParameters(
+        command=source.server[0],
+        args=list(source.server[1:]),
+        env={name: os.environ[name] for name in source.env if name in os.environ},
+        cwd=root,
+    )
+    failure: Exception | None = None
+    with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as log:
+        try:
+            # Times are anyio's: the SDK ends its server under anyio's shield alone.
+            with anyio.fail_after(run_seconds):
+                async with (
+                    stdio_client(server, errlog=log) as (read, write),
+                    ClientSession(
+                        read,
+                        write,
+                        read_timeout_seconds=read_seconds,
+                        client_info=types.Implementation(name="kbtui", version=__version__),
+                    ) as session,
+                ):
+                    try:
+                        with anyio.fail_after(start_seconds):
+                            await session.initialize()
+                        await _resources(run, session, extractor)
+                    except (MCPError, TimeoutError, RuntimeError, ValueError) as error:
+                        # Raised outside: here task groups would wrap it.
+                        failure = error
+        except (OSError, ExceptionGroup) as error:
+            failure = failure or error
+        if failure is not None:
+            raise KbtuiError(
+                f"the MCP server failed: {_reason(failure)}",
+                where=source.what,
+                hint=_said(log),
+            ) from failure
+
+
+def _reason(error: BaseException) -> str:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    if isinstance(error, TimeoutError):
+        return "it did not answer in time"
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__
+
+
+def _said(log: Any) -> str | None:
+    """The last line that the server wrote to its log."""
+    log.seek(0, os.SEEK_END)
+    log.seek(max(0, log.tell() - 2000))
+    lines = log.read().strip().split("\n")
+    return f"it said: {lines[-1][:300]}" if lines[-1] else None
+
+
+async def _resources(run: Pass, session: ClientSession, extractor: Extractor) -> None:
+    wanted = [
+        one
+        async for one in _listed(session)
+        if run.source.pattern is None or fnmatchcase(one.uri, run.source.pattern)
+    ]
+    if len(wanted) > RESOURCES_MOST:
+        run.fail(run.source.name, f"only the first {RESOURCES_MOST} are taken", lasting=False)
+    for done, resource in enumerate(wanted[:RESOURCES_MOST]):
+        run.doing(done, len(wanted), resource.uri)
+        try:
+            text = await _text(session, resource, extractor)
+        except ExtractError as error:
+            run.fail(resource.uri, str(error))
+            continue
+        except MCPError as error:
+            run.fail(resource.uri, str(error), lasting=False)
+            continue
+        title = resource.title or resource.name or resource.uri
+        run.put(Document(resource.uri, _name(resource.uri), title, text), {})
+
+
+async def _listed(session: ClientSession) -> AsyncIterator[types.Resource]:
+    cursor: str | None = None
+    seen: set[str] = set()
+    for _ in range(RESOURCES_MOST):
+        params = types.PaginatedRequestParams(cursor=cursor) if cursor else None
+        found = await session.list_resources(params=params)
+        for resource in found.resources:
+            if resource.uri not in seen:
+                seen.add(resource.uri)
+                yield resource
+        cursor = found.next_cursor
+        if not cursor:
+            return
+
+
+async def _text(session: ClientSession, resource: types.Resource, extractor: Extractor) -> str:
+    """A resource's parts as Markdown, joined; raises `ExtractError` where one cannot be read."""
+    found = await session.read_resource(resource.uri)
+    if not isinstance(found, types.ReadResourceResult):
+        raise ExtractError("it asks for input")
+    parts = []
+    for content in found.contents:
+        kind = (content.mime_type or resource.mime_type or "").partition(";")[0].strip().lower()
+        if isinstance(content, types.TextResourceContents):
+            data = content.text.encode("utf-8", "replace")
+        else:
+            try:
+                data = base64.b64decode(content.blob, validate=True)
+            except (binascii.Error, ValueError) as error:
+                raise ExtractError("its content is not base64") from error
+        if len(data) > BYTES_MOST:
+            raise ExtractError(f"it has {len(data):,} bytes, more than {BYTES_MOST:,}")
+        if kind in (*HTML, *PDF, *MARKDOWN, *PLAIN):
+            parts.append((await extractor.extract(data, kind, resource.uri, "utf-8"))["text"])
+        elif isinstance(content, types.TextResourceContents):
+            parts.append(_fenced(content.text, kind))
+        else:
+            raise ExtractError(f"it is {kind or 'of no type'}, which is not read")
+    return "\n\n".join(part.strip("\n") for part in parts)
+
+
+def _fenced(text: str, kind: str) -> str:
+    """Text of a type that is no prose, in a fence that names it."""
+    from kbtui.knowledge.content import present
+
+    if not kind or kind.startswith("text/"):
+        return text
+    return present(text, f"x.{kind.rpartition('/')[2].rpartition('+')[2]}")
+
+
+def _name(uri: str) -> str:
+    pieces = [piece for piece in uri.partition("://")[2].split("/") if piece.strip(". ")]
+    return "/".join(map(name_of, pieces or [uri]))

@@ -1,0 +1,119 @@
+"""Which sources are due, and running them: for the engine, which looks every now and then."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from kbtui.journal import Journal
+from kbtui.sources.approval import approved_at
+from kbtui.sources.config import load_sources
+from kbtui.sources.cron import next_time
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from kbtui.sources.records import Source
+    from kbtui.workspace import Workspace
+
+LOOK_SECONDS = 30.0
+RUN_SECONDS = 7200.0
+"""A run that is not done after this long is ended."""
+
+
+def due_at(
+    workspace: Workspace, journal: Journal, source: Source, since: float = 0.0
+) -> float | None:
+    """When a source is to run next, in Unix seconds, which may have passed; None for never.
+
+    Counted from its last run, its approval or `since`, whatever is latest:
+    several missed times are one.
+    """
+    if source.cron is None:
+        return None
+    approved = approved_at(workspace, journal, source)
+    if approved is None:
+        return None
+    last = journal.runs().get(source.name)
+    return next_time(source.cron, max(approved, since, last.began if last else 0.0))
+
+
+def due(
+    workspace: Workspace, now: float | None = None, started: Mapping[str, float] | None = None
+) -> list[str]:
+    """The names of the sources that are to run now, the longest overdue first.
+
+    `started` says when each was started lately, whatever became of it.
+    """
+    now = time.time() if now is None else now
+    journal = Journal(workspace)
+    waiting = []
+    for source in load_sources(workspace).sources.values():
+        at = due_at(workspace, journal, source, (started or {}).get(source.name, 0.0))
+        if at is not None and at <= now:
+            waiting.append((at, source.name))
+    return [name for _, name in sorted(waiting)]
+
+
+class Schedule:
+    """Runs what is due, one source at a time, each in a process of its own with low priority.
+
+    Call `tick` from one thread; it never waits for a run.
+    """
+
+    def __init__(self, workspace: Workspace, log: Callable[[str], None]) -> None:
+        self._workspace, self._log = workspace, log
+        self._process: subprocess.Popen[bytes] | None = None
+        self._name, self._began = "", 0.0
+        # A run that never notes how it ended must not be started again and again.
+        self._started: dict[str, float] = {}
+
+    @property
+    def running(self) -> str | None:
+        """The source that runs now."""
+        return self._name if self._process is not None else None
+
+    def tick(self, now: float | None = None) -> None:
+        """See whether a run ended or hangs, and start the next that is due."""
+        self._reap()
+        if self._process is None:
+            for name in due(self._workspace, now, self._started)[:1]:
+                self._started[name] = time.time() if now is None else now
+                self._start(name)
+
+    def stop(self) -> None:
+        """End the run that is going on; the next start makes it up."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.terminate()
+        try:
+            process.wait(5.0)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    def _start(self, name: str) -> None:
+        self._log(f"source {name}: due, started")
+        self._name, self._began = name, time.monotonic()
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "kbtui.sources", os.fspath(self._workspace.root), name],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            cwd="/",
+        )
+
+    def _reap(self) -> None:
+        if self._process is None:
+            return
+        code = self._process.poll()
+        if code is None:
+            if time.monotonic() - self._began > RUN_SECONDS:
+                self._log(f"source {self._name}: not done after {RUN_SECONDS:g} s, ended")
+                self.stop()
+            return
+        self._log(f"source {self._name}: ended with {code}")
+        self._process = None
