@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from kbtui.tui.lanes import Lane
+from kbtui.tui.memory import settle
 from kbtui.tui.prompt.costs import Costs, sums_of
 from kbtui.tui.prompt.entries import Trees, Wishes, make_rows, match_rows
 from kbtui.tui.prompt.faces import Faces
@@ -107,6 +108,8 @@ class Bench:
             self.mark()
         if anew:
             self._trees = Trees(standing.written, hidden=self.wishes.hidden)
+            knowledge = standing.written
+            settle(sum(len(knowledge.resolved(topic).scan.slugs) for topic in knowledge.topics))
             self._count()
         self.make_rows()
         for refusal in standing.refusals:
@@ -203,5 +206,8 @@ class Bench:
             self._owner.counted(left)
 
     def stop(self) -> None:
-        """Count no more."""
+        """Count no more, and let go of everything: there may be much of it."""
         self._counting += 1
+        self.standing = self._trees = None
+        self.trial = Trial("")
+        self.costs.clear()

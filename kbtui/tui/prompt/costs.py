@@ -89,6 +89,10 @@ class Costs:
         self.unreadable: dict[tuple[str, str], str] = {}
         """Why a subject cannot be given, in the words that `learn` has for it."""
 
+    def clear(self) -> None:
+        """Forget everything."""
+        self._known, self._versions, self.unreadable = {}, {}, {}
+
     def get(self, topic: str, slug: str) -> Cost | None:
         """What a subject costs; None while nobody knows."""
         return self._known.get((topic, slug))
@@ -114,13 +118,15 @@ class Costs:
         from sizes come first. Ends early when `wanted` says no.
         """
         todo: list[Subject] = []
-        for topic in knowledge.topics:
-            for subject in knowledge.subjects(topic):
+        passing = knowledge.with_marks(())  # a copy, so that no records stay behind
+        for topic in passing.topics:
+            for subject in passing.subjects(topic):
                 key = (topic, subject.slug)
                 version = (subject.size, subject.mtime_ns)
                 if self._versions.get(key) != version:
                     self._known[key] = Cost(subject.size, (subject.size + 3) // 4, about=True)
                     todo.append(subject)
+        del passing
         yield len(todo)
         allowed = READ_ALL_MOST
         for number, subject in enumerate(todo, 1):

@@ -69,6 +69,7 @@ class Workshop(RoleScreen):
         self._select: str | None = WHOLE
         self._page_timer: Timer | None = None
         self._asking = False
+        self._trying = False
 
     def compose(self) -> ComposeResult:
         """List and text, the pattern, the totals, what was said, the keys."""
@@ -91,8 +92,9 @@ class Workshop(RoleScreen):
         self.call_after_refresh(self.bench.read)
 
     def on_unmount(self) -> None:
-        """Count no more."""
+        """Count no more, and keep nothing."""
         self.bench.stop()
+        self.list.rows = []
 
     def on_resize(self) -> None:
         """Other keys fit."""
@@ -148,6 +150,9 @@ class Workshop(RoleScreen):
     def rows_made(self, rows: list[Row]) -> None:
         """Show other rows; the selected one stays selected."""
         nothing = "Nothing matches." if self.bench.trial.text else "Nothing is here."
+        if self.bench.trial.text and not self._trying and len(rows) > 1:
+            self._select = rows[1].key  # the first match
+        self._trying = bool(self.bench.trial.text)
         self.list.set_rows(rows, [(nothing, "dim")], select=self._select)
         self._select = None
         self._look()

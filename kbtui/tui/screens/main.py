@@ -11,8 +11,8 @@ from textual.widgets import Input
 from kbtui.tui.asking import Asker
 from kbtui.tui.citing import Citer
 from kbtui.tui.commands import Command, bindings
-from kbtui.tui.contents import read_contents
 from kbtui.tui.lanes import Lane
+from kbtui.tui.memory import settle
 from kbtui.tui.opening import Opener
 from kbtui.tui.places import HOME, PROMPT, place_of, place_of_hit
 from kbtui.tui.widgets.citations import CitationsPane
@@ -150,14 +150,19 @@ class MainScreen(RoleScreen):
 
     def _read_contents(self) -> None:
         self.status.doing("lists", "reading lists …")
-        self._contents_lane.submit(
-            lambda: read_contents(self.library), self._contents, self._no_contents
-        )
+        self._contents_lane.submit(self._contents_now, self._contents, self._no_contents)
+
+    def _contents_now(self) -> Contents:
+        """Called in a thread."""
+        from kbtui.tui.contents import read_contents
+
+        return read_contents(self.library)
 
     def _contents(self, contents: Contents) -> None:
         self.status.doing("lists", None)
         self.opener.contents = contents
         self.library_pane.update(contents)
+        settle(sum(len(shelf.subjects) for shelf in contents.shelves))
         if self.opener.shown and self.opener.shown.key == "home":
             self.opener.reload()
 
