@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
@@ -10,7 +10,9 @@ from textual.containers import Vertical
 from textual.message import Message
 from textual.widgets import Input
 
+from kbtui.text import one_line
 from kbtui.tui.commands import bindings
+from kbtui.tui.lanes import Lane
 from kbtui.tui.library_rows import LibraryState, library_rows
 from kbtui.tui.places import Place
 from kbtui.tui.widgets.entry import Entry
@@ -22,6 +24,10 @@ if TYPE_CHECKING:
 
     from kbtui.tui.clock import Clock
     from kbtui.tui.contents import Contents
+
+
+AT_ONCE = 1_000
+"""Subjects up to which the rows are made at once."""
 
 
 class LibraryPane(Vertical):
@@ -44,6 +50,7 @@ class LibraryPane(Vertical):
         self.filter = Entry("filter", "filter")
         self.list.empty = [("Reading the workspace …", "dim")]
         self._clock = clock
+        self._lane = Lane(self)
 
     def compose(self) -> ComposeResult:
         """The filter and the list."""
@@ -63,17 +70,30 @@ class LibraryPane(Vertical):
         assert self.contents is not None
         room = self.list.scrollable_content_region.height
         for shelf in self.contents.shelves:
+            if shelf.visible > AT_ONCE:
+                continue
             key = f"topic:{shelf.topic.id}"
             self.state.expanded.add(key)
             if len(library_rows(self.contents, self.state, self._clock())) > room:
                 self.state.expanded.discard(key)
 
     def refill(self, select: str | None = None) -> None:
-        """Make the rows again."""
-        if self.contents is None:
+        """Make the rows again; in a thread where there are so many that one would notice."""
+        contents = self.contents
+        if contents is None:
             return
-        self.list.set_rows(library_rows(self.contents, self.state, self._clock()), select=select)
         self.border_subtitle = "hidden shown" if self.state.hidden else ""
+        self._lane.forget()
+        present = self._clock()
+        if sum(len(shelf.subjects) for shelf in contents.shelves) <= AT_ONCE:
+            self.list.set_rows(library_rows(contents, self.state, present), select=select)
+            return
+        state = replace(self.state, expanded=set(self.state.expanded))
+        self._lane.submit(
+            lambda: library_rows(contents, state, present),
+            lambda rows: self.list.set_rows(rows, select=select),
+            lambda error: self.list.set_rows([], [(one_line(str(error)), "error")]),
+        )
 
     def reveal(self, place: Place) -> None:
         """Select a place, expanding what it lies in."""
@@ -84,7 +104,7 @@ class LibraryPane(Vertical):
             wanted |= {f"folder:{topic}/" + "/".join(parts[:n]) for n in range(1, len(parts))}
             if not wanted <= self.state.expanded:
                 self.state.expanded |= wanted
-                self.refill()
+                self.refill(select=place.key)
         self.list.select(place.key)
 
     @on(RowList.Opened)
