@@ -17,6 +17,7 @@ from kbtui.tui.prompt.trying import Trial, attempt
 if TYPE_CHECKING:
     from textual.message_pump import MessagePump
 
+    from kbtui.knowledge.records import Mark
     from kbtui.library import Library
     from kbtui.tui.prompt.costs import Sums
     from kbtui.tui.prompt.entries import Entry
@@ -72,15 +73,20 @@ class Bench:
 
     # the standing
 
-    def read(self) -> None:
-        """Read the files again; marks stay."""
-        marks = self.marks.all
+    def read(self, written: tuple[Mark, ...] = ()) -> None:
+        """Read the files again; marks stay, but for those that were written."""
+        marks = tuple(mark for mark in self.marks.all if mark not in written)
 
         def work() -> tuple[Standing, dict[str, Sums]]:
             standing = read_standing(self._library, marks)
             return standing, sums_of(standing.knowledge, self.costs)
 
-        self._reading.submit(work, lambda made: self._took(*made, anew=True), self._owner.refused)
+        def done(made: tuple[Standing, dict[str, Sums]]) -> None:
+            for mark in written:
+                self.marks.drop(mark)
+            self._took(*made, anew=True)
+
+        self._reading.submit(work, done, self._owner.refused)
 
     def mark(self) -> None:
         """See what the marks make of it."""

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from textual.containers import Horizontal, Vertical
-from textual.widgets import Input
 
 from kbtui.errors import KbtuiError
-from kbtui.text import one_line
+from kbtui.knowledge.config import shown
 from kbtui.tui.prompt.bench import Bench
 from kbtui.tui.prompt.costs import growth
 from kbtui.tui.prompt.entries import WHOLE, folder_key
 from kbtui.tui.prompt.faces import particulars, totals
 from kbtui.tui.prompt.keys import hints
 from kbtui.tui.prompt.list import EntryList
+from kbtui.tui.prompt.note import Note
 from kbtui.tui.prompt.trybar import TryBar
 from kbtui.tui.widgets.bar import Bar
+from kbtui.tui.widgets.entry import Entry
 from kbtui.tui.widgets.paint import RoleScreen, plain
 from kbtui.tui.widgets.reader import Reader
 
@@ -49,20 +51,22 @@ class Workshop(RoleScreen):
         #trying { height: auto; }
         #pattern-line { height: 1; background: $surface; }
         #pattern-sign { width: 4; height: 1; padding: 0 0 0 2; background: $surface; }
-        #pattern, #choose { width: 1fr; background: $surface; color: $foreground; }
-        #choose { padding: 0 1; display: none; }
+        #pattern { width: 1fr; background: $surface; color: $foreground; }
         #remark { padding: 0; display: none; }
-        #totals, #said { height: 1; padding: 0 1; background: $background; }
+        #totals { height: 1; padding: 0 1; background: $background; }
         #keys { height: 1; padding: 0 1; background: $surface; }
     }
     """
 
     def __init__(self, library: Library, reference: str | None) -> None:
         super().__init__()
+        self.library = library
         self.bench = Bench(self, self, library)
         self.list = EntryList(self.bench.faces)
         self.reader = Reader()
         self.trybar = TryBar()
+        self.filter = Entry("choose", "filter")
+        self.said = Note("said")
         self.view = "learn"
         self.page: Page | None = None
         self._reference = reference
@@ -76,14 +80,14 @@ class Workshop(RoleScreen):
         with Horizontal(id="sides"):
             with Vertical(id="shelves", classes="pane") as pane:
                 pane.border_title = "Prompt workshop"
-                yield Input(id="choose", placeholder="words of slugs", compact=True)
+                yield self.filter
                 yield self.list
                 yield Bar(id="particulars")
             with Vertical(id="given", classes="pane"):
                 yield self.reader
         yield self.trybar
         yield Bar(id="totals")
-        yield Bar(id="said")
+        yield self.said
         yield Bar(id="keys")
 
     def on_mount(self) -> None:
@@ -170,7 +174,7 @@ class Workshop(RoleScreen):
 
     def refused(self, error: Exception) -> None:
         """Say why a mark cannot be set, or what cannot be read."""
-        self._say(words_of(error), "error")
+        self._say(self._words(error), "error")
 
     def page_made(self, page: Page) -> None:
         """Show the text for what is selected."""
@@ -223,6 +227,9 @@ class Workshop(RoleScreen):
 
     # saying
 
+    def _words(self, error: Exception) -> str:
+        return words_of(error, self.library.workspace.root)
+
     def _say_totals(self) -> None:
         left, right = totals(self.bench.standing, len(self.bench.marks))
         self.query_one("#totals", Bar).say(left, right)
@@ -231,7 +238,7 @@ class Workshop(RoleScreen):
     def _say(self, text: str = "", role: str = "strong") -> None:
         """Say something until something else is said; a question that was asked is over."""
         self._asking = False
-        self.query_one("#said", Bar).say([(one_line(text), role)] if text else [])
+        self.said.say(text, role)
 
     def _say_keys(self) -> None:
         offers = {"marks": len(self.bench.marks) > 0, "written": self.can_undo}
@@ -241,9 +248,9 @@ class Workshop(RoleScreen):
         )
 
 
-def words_of(error: Exception) -> str:
-    """An error on one line: where, what, and what to do."""
-    if isinstance(error, KbtuiError):
-        where = f"{error.where}: " if error.where else ""
-        return f"{where}{error.message}" + (f" ({error.hint})" if error.hint else "")
-    return f"{type(error).__name__}: {error}"
+def words_of(error: Exception, root: Path) -> str:
+    """An error in a few words: where, seen from the workspace's root, what, and what to do."""
+    if not isinstance(error, KbtuiError):
+        return f"{type(error).__name__}: {error}"
+    where = f"{shown(root, Path(error.where))}: " if error.where else ""
+    return f"{where}{error.message}" + (f" ({error.hint})" if error.hint else "")

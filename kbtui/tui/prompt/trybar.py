@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from textual import events, on
+from textual import on
 from textual.binding import Binding
 from textual.containers import Horizontal, Vertical
 from textual.message import Message
@@ -13,6 +13,7 @@ from textual.widgets import Input
 from kbtui.text import cells, one_line
 from kbtui.tui.document.lines import fit
 from kbtui.tui.widgets.bar import Bar
+from kbtui.tui.widgets.entry import SafeInput
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
@@ -25,7 +26,7 @@ LABEL = 4
 """Columns before the input."""
 
 
-class TryInput(Input):
+class TryInput(SafeInput):
     """The input; arrows move in the list without leaving it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -34,12 +35,6 @@ class TryInput(Input):
         Binding("pagedown", "screen.entries('page_down')", show=False),
         Binding("pageup", "screen.entries('page_up')", show=False),
     ]
-
-    def _on_paste(self, event: events.Paste) -> None:
-        """Take pasted text as one safe line."""
-        event.stop()
-        event.prevent_default()
-        self.insert_text_at_cursor(one_line(event.text))
 
 
 class TryBar(Vertical):

@@ -79,6 +79,8 @@ class MainScreen(RoleScreen):
         self._stop_listening: Callable[[], None] | None = None
         self._preview: Timer | None = None
         self._before_search = "#library-list"
+        # Where there is room for one pane only, it is this one.
+        self.add_class("at-library")
         self._changes: list[Change] = []
         """What was written from the prompt workshop, to be taken back there."""
 
@@ -126,7 +128,7 @@ class MainScreen(RoleScreen):
         if event.get("event") != "changed":
             return
         if isinstance(self.app.screen, RoleScreen):
-            self.app.screen.files_changed()
+            self.app.screen.files_changed(event)
         self._read_contents()
         self.asker.again()
         self.citer.refresh_using()

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import on
 from textual.widgets import Input
 
 from kbtui.knowledge.records import Mark
 from kbtui.tui.prompt.costs import growth
-from kbtui.tui.prompt.display import Workshop, words_of
+from kbtui.tui.prompt.display import Workshop
 from kbtui.tui.prompt.entries import folder_key
 from kbtui.tui.prompt.keys import help_page, workshop_bindings
 from kbtui.tui.prompt.pages import change_page
@@ -40,6 +40,7 @@ class PromptScreen(Workshop):
         super().__init__(library, reference)
         self.writer = Writer(self, self, written)
         self._wrote = False
+        self._writing: tuple[Mark, ...] = ()
 
     @property
     def holding(self) -> bool:
@@ -56,9 +57,7 @@ class PromptScreen(Workshop):
     @on(RowList.Moved)
     def _moved(self, event: RowList.Moved) -> None:
         event.stop()
-        if self.writer.shown is not None:
-            self.writer.withdraw()
-            self._say()
+        self._withdraw()
         self._look(at_once=False)
 
     @on(RowList.Opened)
@@ -74,7 +73,7 @@ class PromptScreen(Workshop):
     def action_view(self) -> None:
         """The other view of what is selected."""
         self.view = "prompt" if self.view == "learn" else "learn"
-        self.writer.withdraw()
+        self._withdraw()
         self._look()
 
     def action_open(self) -> None:
@@ -173,7 +172,7 @@ class PromptScreen(Workshop):
     @on(TryBar.Typed)
     def _typed(self, event: TryBar.Typed) -> None:
         event.stop()
-        self.writer.withdraw()
+        self._withdraw()
         self.bench.attempt(event.text)
 
     @on(TryBar.Done)
@@ -183,9 +182,7 @@ class PromptScreen(Workshop):
 
     def action_filter(self) -> None:
         """Type words of slugs."""
-        found = self.query_one("#choose", Input)
-        found.display = True
-        self.set_focus(found)
+        self.filter.ask()
 
     @on(Input.Changed, "#choose")
     def _chosen(self, event: Input.Changed) -> None:
@@ -210,11 +207,18 @@ class PromptScreen(Workshop):
         """Show what would be written; when that is shown, write it."""
         standing, marks = self.bench.standing, self.bench.marks.all
         if self.writer.shown is not None:
+            self._writing = marks
             self.writer.write()
         elif not marks:
             self._say("nothing is marked, so there is nothing to write", "warning")
         elif standing is not None:
             self.writer.propose(standing.written, marks)
+
+    def _withdraw(self) -> None:
+        """The change that is shown will not be written."""
+        if self.holding:
+            self._say()
+        self.writer.withdraw()
 
     def proposed(self, change: Change) -> None:
         """Show the change before it is written."""
@@ -231,8 +235,7 @@ class PromptScreen(Workshop):
     def wrote(self, change: Change) -> None:
         """Say so, and see how things are now."""
         self._wrote = True
-        self.bench.marks.clear()
-        self.bench.read()
+        self.bench.read(self._writing)
         self._say("written to .jp/kb.toml · u takes it back", "inserted")
 
     def action_undo(self) -> None:
@@ -240,7 +243,7 @@ class PromptScreen(Workshop):
         if not self.writer.written:
             self._say("nothing was written from here", "warning")
             return
-        self.writer.withdraw()
+        self._withdraw()
         self.writer.undo()
 
     def took_back(self, change: Change) -> None:
@@ -251,27 +254,24 @@ class PromptScreen(Workshop):
 
     def not_written(self, error: Exception) -> None:
         """Say why, and go back to the texts."""
-        self._say(f"nothing was written: {words_of(error)}", "error")
+        self._say(f"Not written. {self._words(error)}", "error")
         self.bench.read()
 
     # leaving
 
     def action_back(self) -> None:
         """One step back."""
-        chosen = self.query_one("#choose", Input)
         if self._asking:
             self._say()
-        elif self.writer.shown is not None:
-            self.writer.withdraw()
-            self._say()
+        elif self.holding:
+            self._withdraw()
             self._look()
         elif self.trybar.input.value or self.focused is self.trybar.input:
             self.trybar.clear()
             self.set_focus(self.list)
-        elif chosen.display:
+        elif self.filter.display:
             self.set_focus(self.list)
-            chosen.value = ""
-            chosen.display = False
+            self.filter.put_away()
         elif self.focused is self.reader:
             self.set_focus(self.list)
         else:
@@ -301,9 +301,10 @@ class PromptScreen(Workshop):
         """Read everything again."""
         self.bench.read()
 
-    def files_changed(self) -> None:
-        """The files are others: read them again, with the marks that are not written."""
-        if self.writer.shown is None and not self.writer.writing:
+    def files_changed(self, event: dict[str, Any]) -> None:
+        """Topics or subjects are others: read them again, with the marks that are not written."""
+        touched = event.get("knowledge") or event.get("subjects")
+        if touched and not self.holding and not self.writer.writing:
             self.bench.read()
 
     def action_help(self) -> None:

@@ -6,11 +6,12 @@ can be obeyed by a terminal, even if a builder forgot.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from rich.segment import Segment
 from rich.style import Style
 from textual.content import Content
+from textual.dom import DOMNode
 from textual.screen import Screen
 from textual.strip import Strip
 from textual.widget import Widget
@@ -37,24 +38,18 @@ def plain(text: str) -> Content:
 
 
 class RoleScreen(Screen[Any]):
-    """A screen that knows how each role looks; the styles file says it as `.r-<role>`."""
+    """A screen that knows how each role looks; the styles file says it as `.r-<role>`.
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = {f"r-{role}" for role in ROLES}
+    Textual would work out the styles of all component classes whenever a class
+    changes somewhere. Roles depend on the theme alone, so each is worked out once.
+    """
 
     def __init__(self) -> None:
         super().__init__()
-        self._role_styles: dict[str, Style] = {}
-        self.look = 0
-        """Counts changes of style, so that widgets know when to paint again."""
+        self._role_styles: dict[tuple[str, str], Style] = {}
 
-    def notify_style_update(self) -> None:
-        """Forget the roles' styles: the theme may be another one."""
-        super().notify_style_update()
-        self._role_styles = {}
-        self.look += 1
-
-    def files_changed(self) -> None:
-        """Called on the screen on top when files of the workspace changed."""
+    def files_changed(self, event: dict[str, Any]) -> None:
+        """Called on the screen on top with the engine's `changed`: files are others."""
 
     def may_leave(self) -> bool:
         """Whether nothing would be lost by leaving; a screen that says no asks."""
@@ -62,25 +57,46 @@ class RoleScreen(Screen[Any]):
 
     def role_style(self, roles: str) -> Style:
         """The style of one role or several, later ones winning."""
-        style = self._role_styles.get(roles)
+        key = (self.app.theme, roles)
+        style = self._role_styles.get(key)
         if style is None:
             style = Style()
             for role in roles.split():
                 if role in ROLES:
-                    style += self.get_component_rich_style(f"r-{role}", partial=True)
-            self._role_styles[roles] = style
+                    style += self._styled(role)
+            self._role_styles[key] = style
         return style
+
+    def _styled(self, role: str) -> Style:
+        node = DOMNode(classes=f"r-{role}")
+        node._attach(self)
+        self.app.stylesheet.apply(node, animate=False)
+        return node.styles.partial_rich_style
 
 
 class Painted(Widget, inherit_bindings=False):
     """A widget that draws lines with roles."""
+
+    _ground: Style | None = None
+
+    def notify_style_update(self) -> None:
+        """Forget the colours of the ground."""
+        super().notify_style_update()
+        self._ground = None
+
+    @property
+    def ground(self) -> Style:
+        """The widget's own style, on which roles are put."""
+        if self._ground is None:
+            self._ground = self.rich_style
+        return self._ground
 
     def paint(self, spans: Sequence[Span], width: int, base: str = "", indent: int = 0) -> Strip:
         """A strip of exactly `width` cells; `base` is a role for the whole of it."""
         screen = self.screen
         if not isinstance(screen, RoleScreen):
             return Strip.blank(width)
-        ground = self.rich_style + screen.role_style(base) if base else self.rich_style
+        ground = self.ground + screen.role_style(base) if base else self.ground
         segments: list[Segment] = [Segment(" " * indent, ground)] if indent else []
         room = width - indent
         for text, roles in spans if width_of(spans) <= room else fit(spans, room):
