@@ -50,9 +50,9 @@ class KbApp(App[None]):
         variables = super().get_css_variables()
         return {**blended(variables), **variables}
 
-    def on_mount(self) -> None:
-        """Show the main screen."""
-        self.push_screen(MainScreen(self.library, self.clock, self._open_ref))
+    def get_default_screen(self) -> MainScreen:
+        """The screen to begin with."""
+        return MainScreen(self.library, self.clock, self._open_ref)
 
     async def action_quit(self) -> None:
         """Leave, unless the screen on top asks first."""

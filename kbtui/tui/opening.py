@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kbtui.tui.desk import make_document
 from kbtui.tui.lanes import Lane
 from kbtui.tui.places import HOME, Trail
 
@@ -87,10 +86,16 @@ class Opener:
         self._status.doing("open", f"opening {place.key} …")
         contents = self.contents
         self._lane.submit(
-            lambda: make_document(self._library, place, self._clock, contents),
+            lambda: self._make(place, contents),
             lambda document: self._made_of(contents, place, document),
             self._failed,
         )
+
+    def _make(self, place: Place, contents: Contents | None) -> Document:
+        """Called in a thread."""
+        from kbtui.tui.desk import make_document
+
+        return make_document(self._library, place, self._clock, contents)
 
     def _made_of(self, contents: Contents | None, place: Place, document: Document) -> None:
         self._made(place, document)
@@ -115,7 +120,7 @@ class Opener:
             return
         contents = self.contents
         self._reload_lane.submit(
-            lambda: make_document(self._library, place, self._clock, contents),
+            lambda: self._make(place, contents),
             lambda document: self._remade(place, document),
             self._failed,
         )

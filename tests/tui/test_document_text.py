@@ -3,7 +3,7 @@
 import itertools
 import re
 
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
@@ -25,6 +25,9 @@ from kbtui.tui.document.markdown import link_definitions, markdown_lines
 from kbtui.tui.document.split import PIECE, split_markdown, split_source
 from kbtui.tui.document.table import column_widths
 
+# Nothing here is about time, and the machine may be busy.
+RELAXED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
 texts = st.text(st.sampled_from("ab cé日本語🙂-\u0301  "), max_size=120)
 spans = st.lists(st.tuples(texts, st.sampled_from(["", "strong", "code"])), max_size=6)
 CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
@@ -34,6 +37,7 @@ def plain(lines: list) -> list[str]:  # type: ignore[type-arg]
     return [line.plain for line in lines]
 
 
+@RELAXED
 @given(spans, st.integers(4, 60))
 def test_wrapped_lines_fit_and_lose_only_spaces(given_spans: list, width: int) -> None:  # type: ignore[type-arg]
     lines = wrap(given_spans, width)
@@ -42,6 +46,7 @@ def test_wrapped_lines_fit_and_lose_only_spaces(given_spans: list, width: int) -
     assert "".join("".join(plain(lines)).split()) == "".join(whole.split())
 
 
+@RELAXED
 @given(spans, st.integers(4, 60))
 def test_wrapped_code_fits_and_loses_nothing(given_spans: list, width: int) -> None:  # type: ignore[type-arg]
     lines = wrap_code(given_spans, width)
@@ -50,6 +55,7 @@ def test_wrapped_code_fits_and_loses_nothing(given_spans: list, width: int) -> N
     assert "".join(text if not n else text[2:] for n, text in enumerate(plain(lines))) == whole
 
 
+@RELAXED
 @given(spans, st.lists(st.integers(0, 300), max_size=8))
 def test_slices_are_what_cutting_one_by_one_gives(given_spans: list, cuts: list[int]) -> None:  # type: ignore[type-arg]
     cuts = sorted(cuts)
@@ -57,6 +63,7 @@ def test_slices_are_what_cutting_one_by_one_gives(given_spans: list, cuts: list[
     assert list(slices(given_spans, bounds)) == [cut_spans(given_spans, a, b) for a, b in bounds]
 
 
+@RELAXED
 @given(spans, st.integers(0, 60), spans)
 def test_what_is_cut_to_fit_fits(left: list, width: int, right: list) -> None:  # type: ignore[type-arg]
     assert width_of(fit(left, width)) <= width
@@ -77,6 +84,7 @@ def test_marks_count_matches_and_name_the_one_one_is_at() -> None:
     assert found.seen == 3
 
 
+@RELAXED
 @given(st.lists(st.integers(0, 9), max_size=40), st.integers(0, 200), st.data())
 def test_heights_agree_with_plain_sums(values: list[int], line: int, data: st.DataObject) -> None:
     heights = Heights(values)
@@ -160,6 +168,7 @@ def test_every_line_knows_the_line_of_its_source() -> None:
         assert wanted in source[line.source - 10], (wanted, line.source)
 
 
+@RELAXED
 @given(st.text(max_size=300), st.integers(8, 80))
 def test_any_text_can_be_laid_out_and_holds_no_control_characters(text: str, width: int) -> None:
     for lines in (
@@ -187,6 +196,7 @@ def test_code_keeps_its_indentation_and_gets_roles() -> None:
     assert source_lines("a\nb", "no-such-language") == [[("a", "")], [("b", "")]]
 
 
+@RELAXED
 @given(
     st.lists(
         st.sampled_from(
@@ -260,6 +270,7 @@ def test_links_defined_elsewhere_in_the_text_still_work() -> None:
     assert plain(lines) == ["See RFD 1 (https://example.org/1)."]
 
 
+@RELAXED
 @given(st.lists(st.integers(1, 80), min_size=1, max_size=6), st.integers(20, 100))
 def test_columns_fit_as_far_as_they_can(wanted: list[int], width: int) -> None:
     widths = column_widths(wanted, width)

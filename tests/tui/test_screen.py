@@ -141,7 +141,7 @@ async def test_the_palette_finds_commands_topics_subjects_and_conversations(book
             ("c17800000003", "conversation", "Pin me"),
         ):
             await tui.press("ctrl+p")
-            await tui.until(lambda: len(tui.app.screen_stack) == 3)
+            await tui.until(lambda: len(tui.app.screen_stack) == 2)
             await tui.until(lambda: getattr(tui.app.focused, "id", "") == "palette-input")
             await tui.type(words)
             listed = tui.app.screen.list  # type: ignore[attr-defined]
@@ -165,7 +165,7 @@ async def test_the_palette_does_what_was_chosen(book: Builder) -> None:
         await tui.until(lambda: getattr(tui.app.focused, "id", "") == "palette-input")
         await tui.type("filter")
         await tui.press("escape")
-        await tui.until(lambda: len(tui.app.screen_stack) == 2)
+        await tui.until(lambda: len(tui.app.screen_stack) == 1)
 
 
 def contrast(one: Color, other: Color) -> float:
@@ -276,6 +276,7 @@ async def test_results(book: Builder, size: tuple[int, int]) -> None:
         await tui.until(lambda: not tui.main.results_pane.query_one("#answer").text.endswith("…"))  # type: ignore[attr-defined]
         if size[0] > 100:
             await tui.until("turn 2 of 3")
+            await tui.until("17 [1]")
         for wanted in ("make tests", "First steps", f"{TALK}:2", "Esc leave the input"):
             assert wanted in tui.text
         matches_snapshot(f"results-{size[0]}x{size[1]}", tui.text)

@@ -2,7 +2,7 @@
 
 import re
 
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kbtui.tui.document.blocks import Block, FoldBlock, HeadBlock, MarkdownBlock, SourceBlock
@@ -34,9 +34,13 @@ def everything(port: Viewport) -> list[str]:
     return [line.plain for n in range(len(port.document.blocks)) for line in port.lines(n)]
 
 
+# Nothing here is about time, and the machine may be busy.
+RELAXED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
 sizes = st.lists(st.integers(0, 60), min_size=1, max_size=25)
 
 
+@RELAXED
 @given(sizes, st.booleans(), st.lists(st.integers(-30, 30), max_size=12), st.integers(3, 20))
 def test_walking_shows_the_document_s_own_lines_wherever_one_is(
     given_sizes: list[int], folds: bool, moves: list[int], height: int
@@ -56,6 +60,7 @@ def test_walking_shows_the_document_s_own_lines_wherever_one_is(
     assert [line.plain for _, line in port.rows] == whole[:height]
 
 
+@RELAXED
 @given(sizes, st.integers(0, 200), st.integers(0, 200))
 def test_a_step_back_undoes_a_step_on(given_sizes: list[int], start: int, by: int) -> None:
     port = opened(document(given_sizes, folds=True))
@@ -67,6 +72,7 @@ def test_a_step_back_undoes_a_step_on(given_sizes: list[int], start: int, by: in
         assert back == here
 
 
+@RELAXED
 @given(sizes, st.integers(0, 100), st.lists(st.integers(12, 90), max_size=5))
 def test_changes_of_width_return_to_the_same_line(
     given_sizes: list[int], by: int, widths: list[int]

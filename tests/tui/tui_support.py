@@ -104,7 +104,6 @@ async def running(
     try:
         async with app.run_test(size=size) as pilot:
             tui = Tui(app, pilot)
-            await tui.until(lambda: len(app.screen_stack) > 1)
             await tui.until(lambda: tui.main.library_pane.contents is not None)
             await tui.until(lambda: tui.main.opener.shown is not None)
             if open_ref is None:

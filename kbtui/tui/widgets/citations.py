@@ -122,8 +122,12 @@ class CitationsPane(Vertical):
         if cite.gone:
             below.append(("gone  ", "warning"))
         below.append((how, "dim"))
-        if cite.title and cite.title != cite.target:
-            below.append((f"  {one_line(cite.target)}", "dim"))
+        if cite.kind == "subject":
+            # The title of a subject is its slug; what is left to say is its topic.
+            topic = cite.target.removesuffix(f"/{cite.title}") if cite.title else cite.target
+            below.append((f" · {one_line(topic)}", "dim"))
+        elif cite.title and cite.title != cite.target:
+            below.append((f" · {one_line(cite.target)}", "dim"))
         key = f"used:{cite.target}:{cite.how}:{cite.call}:{cite.chunk}"
         return Row(key, [(f"[{number}] ", "note"), *name], below=[below], data=place)
 

@@ -94,7 +94,7 @@ class Reader(Painted, ScrollView, can_focus=True):
         """Line `y` of what is in sight."""
         width = self.scrollable_content_region.width
         if y >= len(self.port.rows):
-            return Strip.blank(width, self.rich_style)
+            return Strip.blank(width, self.ground)
         position, line = self.port.rows[y]
         here = position == self.port.cursor
         base = ("cursor" if self.has_focus else "cursor-off") if here else ""

@@ -14,8 +14,7 @@ from textual.widgets import Input
 from kbtui.refs import parse_ref
 from kbtui.text import one_line
 from kbtui.tui.commands import bindings
-from kbtui.tui.desk import beginning
-from kbtui.tui.document.document import finder
+from kbtui.tui.document.document import counted, finder
 from kbtui.tui.lanes import Lane
 from kbtui.tui.places import place_of
 from kbtui.tui.widgets.bar import Bar
@@ -98,6 +97,8 @@ class ReaderPane(Vertical):
             self._look(self.finder.input.value, jump=False)
 
     def _begin(self, document: Document, place: Place) -> None:
+        from kbtui.tui.desk import beginning
+
         start = None if place.mark else beginning(document, place)
         if start is not None:
             block, count = start
@@ -132,6 +133,8 @@ class ReaderPane(Vertical):
                 (f" of {document.turns_total:,}  ", "dim"),
             ]
             left.append((self._request(port.turn), ""))
+        elif document.turns_total:
+            left = [(counted(document.turns_total, "turn"), "dim")]
         elif len(document.views) > 1:
             for view in document.views:
                 left += [(view, "key" if view == document.view else "dim"), (" ", "")]

@@ -167,7 +167,7 @@ class RowList(Painted, ScrollView, can_focus=True):
             return self.paint(lines[y].spans if y < len(lines) else [], width)
         absolute = y + round(self.scroll_y)
         if absolute >= self._tops[-1]:
-            return Strip.blank(width, self.rich_style)
+            return Strip.blank(width, self.ground)
         number = bisect_right(self._tops, absolute) - 1
         row = self.rows[number]
         depth = absolute - self._tops[number]
