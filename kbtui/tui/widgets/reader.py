@@ -128,6 +128,9 @@ class Reader(Painted, ScrollView, can_focus=True):
             texts.append((text[start:] if end == -1 else text[start:end]).rstrip())
         return "\n".join(texts), "\n"
 
+    def text_select_all(self) -> None:
+        """A double click selects nothing: all of a long document is never wanted."""
+
     def selection_updated(self, selection: Selection | None) -> None:
         """Paint again."""
         self.refresh()
@@ -179,12 +182,12 @@ class Reader(Painted, ScrollView, can_focus=True):
     def _on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
         self.port.scroll(3)
         self.changed()
-        event.stop()
+        event.stop().prevent_default()
 
     def _on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
         self.port.scroll(-3)
         self.changed()
-        event.stop()
+        event.stop().prevent_default()
 
     def on_click(self, event: events.Click) -> None:
         """Read the line that was clicked; a click on a fold opens or closes it."""
