@@ -21,10 +21,10 @@ from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 from mcp.shared.exceptions import MCPError
 
-from kbtui.version import __version__
 from kbtui.assistant.calls import Reply, UnknownTool, answer
 from kbtui.assistant.definitions import DATA, offered
 from kbtui.assistant.masking import masks
+from kbtui.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Callable
