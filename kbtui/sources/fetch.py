@@ -227,6 +227,8 @@ class Fetcher:
         most: int,
     ) -> Response:
         client = self._client(url.scheme, host, port)
+        # A server's cookies are a memory that a crawl does not want.
+        client.cookies.clear()
         named = f"[{host}]" if ":" in host else host
         headers = {
             "Host": named if url.port is None else f"{named}:{url.port}",
@@ -241,8 +243,6 @@ class Fetcher:
             headers=headers,
             extensions={"sni_hostname": host},
         )
-        # A server's cookies are a memory that a crawl does not want.
-        client.cookies.clear()
         response = await client.send(request, stream=True)
         try:
             found = Response(str(url), response.status_code, response.headers)
@@ -261,16 +261,20 @@ class Fetcher:
         """A client for one host alone: a connection's certificate was checked for its name."""
         key = (scheme, host, port)
         if key not in self._clients:
-            if self._context is None:
-                self._context = httpx.create_ssl_context(trust_env=False)
-                self._context.load_default_certs()
             self._clients[key] = httpx.AsyncClient(
-                verify=self._context,
+                verify=self._tls() if scheme == "https" else False,
                 trust_env=False,
                 follow_redirects=False,
                 timeout=httpx.Timeout(self.limits.connect_seconds, read=self.limits.seconds),
             )
         return self._clients[key]
+
+    def _tls(self) -> ssl.SSLContext:
+        """The usual authorities, and those that this system knows."""
+        if self._context is None:
+            self._context = httpx.create_ssl_context(trust_env=False)
+            self._context.load_default_certs()
+        return self._context
 
 
 def _refused(response: httpx.Response) -> FetchError:

@@ -27,23 +27,18 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kbtui.sources.extractor import Extractor
+    from kbtui.sources.fetch import Limits
     from kbtui.sources.passes import Pass
 
 RESOURCES_MOST, BYTES_MOST = 2000, 50_000_000
+LATE_MOST = 3
+"""After so many resources in a row that did not come in time, the server hangs."""
 
 
-async def take_resources(
-    run: Pass,
-    root: Path,
-    extractor: Extractor,
-    *,
-    start_seconds: float = 30.0,
-    read_seconds: float = 60.0,
-    run_seconds: float = 1800.0,
-) -> None:
+async def take_resources(run: Pass, root: Path, extractor: Extractor, limits: Limits) -> None:
     """Start the server in the workspace's `root`, read what matches, end it.
 
-    Raises `KbtuiError` when the server does not start, answer or end in time.
+    Raises `KbtuiError` when the server does not start, or does not answer in time.
     """
     source = run.source
     server = StdioServerParameters(
@@ -56,20 +51,19 @@ async def take_resources(
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as log:
         try:
             # Times are anyio's: the SDK ends its server under anyio's shield alone.
-            with anyio.fail_after(run_seconds):
+            with anyio.fail_after(limits.run_seconds):
                 async with (
                     stdio_client(server, errlog=log) as (read, write),
                     ClientSession(
                         read,
                         write,
-                        read_timeout_seconds=read_seconds,
                         client_info=types.Implementation(name="kbtui", version=__version__),
                     ) as session,
                 ):
                     try:
-                        with anyio.fail_after(start_seconds):
+                        with anyio.fail_after(max(limits.seconds, limits.connect_seconds)):
                             await session.initialize()
-                        await _resources(run, session, extractor)
+                        await _resources(run, session, extractor, limits.seconds)
                     except (MCPError, TimeoutError, RuntimeError, ValueError) as error:
                         # Raised outside: here task groups would wrap it.
                         failure = error
@@ -99,18 +93,31 @@ def _said(log: Any) -> str | None:
     return f"it said: {lines[-1][:300]}" if lines[-1] else None
 
 
-async def _resources(run: Pass, session: ClientSession, extractor: Extractor) -> None:
-    wanted = [
-        one
-        async for one in _listed(session)
-        if run.source.pattern is None or fnmatchcase(one.uri, run.source.pattern)
-    ]
+async def _resources(
+    run: Pass, session: ClientSession, extractor: Extractor, seconds: float
+) -> None:
+    """Take in every resource that matches; each, and the list, may take `seconds`."""
+    with anyio.fail_after(seconds):
+        wanted = [
+            one
+            async for one in _listed(session)
+            if run.source.pattern is None or fnmatchcase(one.uri, run.source.pattern)
+        ]
     if len(wanted) > RESOURCES_MOST:
         run.fail(run.source.name, f"only the first {RESOURCES_MOST} are taken", lasting=False)
+    late = 0
     for done, resource in enumerate(wanted[:RESOURCES_MOST]):
         run.doing(done, len(wanted), resource.uri)
         try:
-            text = await _text(session, resource, extractor)
+            with anyio.fail_after(seconds):
+                text = await _text(session, resource, extractor)
+            late = 0
+        except TimeoutError:
+            run.fail(resource.uri, f"not done after {seconds:g} s", lasting=False)
+            late += 1
+            if late >= LATE_MOST:
+                raise
+            continue
         except ExtractError as error:
             run.fail(resource.uri, str(error))
             continue

@@ -147,7 +147,7 @@ async def _fetch(workspace: Workspace, run: Pass, limits: Limits, resolve: Resol
         elif run.source.kind == "mcp":
             from kbtui.sources.mcp import take_resources
 
-            await take_resources(run, workspace.root, extractor)
+            await take_resources(run, workspace.root, extractor, limits)
         else:
             from kbtui.sources.crawl import Crawl
 

@@ -39,6 +39,8 @@ async def upload(run: Pass, root: Path, extractor: Extractor) -> None:
     base = root / Path(named).expanduser()
     if not base.exists():
         raise KbtuiError("there is no such file", where=str(base))
+    if not base.is_file() and not base.is_dir():
+        raise KbtuiError("is neither a file nor a directory", where=str(base))
     found = [(base, "")] if base.is_file() else list(_below(base))
     if len(found) > FILES_MOST:
         raise KbtuiError(f"has more than {FILES_MOST:,} files", where=str(base))

@@ -1,0 +1,121 @@
+"""Nothing runs that its user has not approved, block by block: a clone is only files."""
+
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+from support import Builder, tree_hash
+from web_support import FAST, Bench, Site
+
+from kbtui.journal import Journal
+from kbtui.sources import Schedule, load_sources
+from kbtui.sources.approval import approve, approved_at
+from kbtui.sources.editing import edit_source
+from kbtui.sources.run import NotApproved, run_source
+from kbtui.sources.schedule import due
+from kbtui.workspace import open_root
+
+
+def hostile(root: Path, site: Site, marker: Path) -> Builder:
+    """Somebody's workspace that would fetch, read a secret and run a program, every minute."""
+    builder = Builder(root)
+    builder.topics(guide={})
+    (root / "server.py").write_text(f"open({str(marker)!r}, 'w').close()\n")
+    (root / ".jp" / "kb-sources.toml").write_text(
+        f"""
+        [source.beacon]
+        kind = "url_crawl"
+        topic = "guide"
+        url = "{site.url()}"
+        allow_hosts = ["127.0.0.1"]
+        cron = "* * * * *"
+        [source.secret]
+        kind = "file_upload"
+        topic = "guide"
+        file = "{marker.with_name("secret.txt")}"
+        cron = "* * * * *"
+        [source.program]
+        kind = "mcp"
+        topic = "guide"
+        server = "{sys.executable} server.py"
+        cron = "* * * * *"
+        """
+    )
+    return builder
+
+
+def test_opening_a_hostile_clone_runs_nothing(tmp_path: Path, site: Site) -> None:
+    marker = tmp_path / "ran"
+    (tmp_path / "secret.txt").write_text("the secret")
+    builder = hostile(tmp_path / "clone", site, marker)
+    before = tree_hash(builder.root)
+    workspace = builder.workspace
+    assert list(load_sources(workspace).sources) == ["beacon", "secret", "program"]
+    for name in load_sources(workspace).sources:
+        with pytest.raises(NotApproved, match="did not approve"):
+            run_source(workspace, name, limits=FAST)
+    schedule = Schedule(workspace, print)
+    for later in (0.0, 120.0, 1e9):
+        assert due(workspace, 2e9 + later) == []
+        schedule.tick(2e9 + later)
+    assert schedule.running is None
+    assert site.asked == []
+    assert not marker.exists()
+    assert tree_hash(builder.root) == before
+    assert "the secret" not in str(
+        [path.read_text() for path in (builder.root / "docs").rglob("*.md")]
+    )
+
+
+def test_an_approval_of_one_clone_is_none_of_another(tmp_path: Path, site: Site) -> None:
+    first = hostile(tmp_path / "first", site, tmp_path / "ran").workspace
+    shutil.copytree(first.root, tmp_path / "second")
+    second = open_root(tmp_path / "second")
+    source = load_sources(first).find("beacon")
+    approve(first, Journal(first), source)
+    assert approved_at(first, Journal(first), source)
+    assert approved_at(second, Journal(second), load_sources(second).find("beacon")) is None
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"url": "https://elsewhere.example/"}, {"depth": 5}, {"allow_hosts": ["127.0.0.1", "10.0.0.1"]}, {"cron": None},
+     {"topic": "other"}, {"prefixes": ["https://elsewhere.example/"]}],
+)  # fmt: skip
+def test_any_change_of_the_block_is_another_block(
+    bench: Bench, site: Site, change: dict[str, object]
+) -> None:
+    bench.crawl(site.url(), depth=1, cron="0 4 * * *")
+    workspace = bench.builder.workspace
+    edit_source(workspace, "docs", change)
+    with pytest.raises(NotApproved):
+        run_source(workspace, "docs", limits=FAST)
+    assert site.asked == []
+
+
+def test_the_block_as_it_was_is_approved_again(bench: Bench, site: Site) -> None:
+    bench.crawl(site.url(), depth=1)
+    workspace = bench.builder.workspace
+    edit_source(workspace, "docs", {"depth": 2})
+    assert approved_at(workspace, Journal(workspace), bench.source()) is None
+    edit_source(workspace, "docs", {"depth": 1})
+    assert approved_at(workspace, Journal(workspace), bench.source())
+
+
+def test_the_same_block_under_another_name_is_not_approved(bench: Bench, site: Site) -> None:
+    bench.crawl(site.url())
+    path = bench.root / ".jp" / "kb-sources.toml"
+    path.write_text(path.read_text().replace("[source.docs]", "[source.docs2]"))
+    with pytest.raises(NotApproved):
+        run_source(bench.builder.workspace, "docs2", limits=FAST)
+
+
+def test_a_script_that_changed_is_not_what_was_approved(bench: Bench) -> None:
+    script = bench.root / "server.py"
+    script.write_text("print('harmless')\n")
+    bench.add(kind="mcp", server=f"{sys.executable} server.py")
+    workspace = bench.builder.workspace
+    assert approved_at(workspace, Journal(workspace), bench.source())
+    script.write_text("print('something else')\n")
+    assert approved_at(workspace, Journal(workspace), bench.source()) is None

@@ -1,0 +1,163 @@
+"""kb-sources.toml: read with care, one mistake leaves the others, edited without losing a word."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from web_support import Bench
+
+from kbtui.errors import ConfigError, KbtuiError, NothingFound, UsageError
+from kbtui.sources import load_sources
+from kbtui.sources.editing import add_source, edit_source, remove_source
+
+GOOD = {"kind": "url_crawl", "topic": "guide", "url": "https://example.org/docs/"}
+
+
+def declare(bench: Bench, text: str) -> Any:
+    (bench.root / ".jp" / "kb-sources.toml").write_text(text)
+    return load_sources(bench.builder.workspace)
+
+
+def test_no_file_is_no_sources(bench: Bench) -> None:
+    found = load_sources(bench.builder.workspace)
+    assert (found.sources, found.problems) == ({}, [])
+    with pytest.raises(NothingFound, match="no source 'docs'"):
+        found.find("docs")
+
+
+def test_the_three_kinds_are_read(bench: Bench) -> None:
+    found = declare(
+        bench,
+        """
+        [source.docs]
+        kind = "url_crawl"
+        topic = "guide"
+        url = "https://example.org/docs/"
+        depth = 3
+        prefixes = ["https://example.org/docs/", "https://example.org/api/"]
+        cron = "0 4 * * 1"
+        [source.manual]
+        kind = "file_upload"
+        topic = "guide"
+        file = "manual.pdf"
+        [source.notes]
+        kind = "mcp"
+        topic = "guide"
+        server = "notes-mcp --root 'my notes'"
+        pattern = "note://*"
+        """,
+    )
+    assert found.problems == []
+    assert found.find("docs").depth == 3
+    assert found.find("manual").what == "manual.pdf"
+    assert found.find("notes").server == ("notes-mcp", "--root", "my notes")
+
+
+@pytest.mark.parametrize(
+    ("block", "key", "words"),
+    [
+        ({"url": None}, "url", "missing"),
+        ({"topic": None}, "topic", "missing"),
+        ({"kind": "ftp"}, "kind", "one of"),
+        ({"dept": 1}, "dept", "unknown key"),
+        ({"depth": "2"}, "depth", "whole number"),
+        ({"depth": True}, "depth", "whole number"),
+        ({"depth": -1}, "depth", "between"),
+        ({"depth": 999}, "depth", "between"),
+        ({"prefixes": "https://example.org/"}, "prefixes", "list"),
+        ({"prefixes": ["http://10.0.0.1/"]}, "prefixes", "private"),
+        ({"url": "http://localhost/"}, "url", "private"),
+        ({"url": "file:///etc/passwd"}, "url", "not an http"),
+        ({"cron": "every day"}, "cron", "cron expression"),
+        ({"cron": "0 0 30 2 *"}, "cron", "cron expression"),
+        ({"cron": "* * * * * *"}, "cron", "five fields"),
+        ({"kind": "mcp", "url": None, "server": "unclosed '"}, "server", "command line"),
+        ({"kind": "mcp", "url": None, "server": "  "}, "server", "missing"),
+        ({"kind": "file_upload"}, "url", "unknown key"),
+    ],
+)
+def test_a_mistake_names_file_key_and_reason_and_leaves_the_others(
+    bench: Bench, block: dict[str, Any], key: str, words: str
+) -> None:
+    import tomli_w
+
+    broken = {name: value for name, value in {**GOOD, **block}.items() if value is not None}
+    found = declare(bench, tomli_w.dumps({"source": {"broken": broken, "good": GOOD}}))
+    assert list(found.sources) == ["good"]
+    (problem,) = found.problems
+    assert problem.where == ".jp/kb-sources.toml"
+    assert problem.key == f"source.broken.{key}"
+    assert words in problem.message
+    with pytest.raises(ConfigError, match=words):
+        found.find("broken")
+
+
+@pytest.mark.parametrize("name", ["../x", "a/b", ".hidden", "A", "x..y", "", "x" * 65, "a b", "ä"])
+def test_a_name_that_would_be_no_plain_directory_is_refused(bench: Bench, name: str) -> None:
+    with pytest.raises(ConfigError):
+        add_source(bench.builder.workspace, name, GOOD)
+    assert not (bench.root / ".jp" / "kb-sources.toml").exists()
+
+
+@pytest.mark.parametrize(
+    "text", ["[source", "source = 3", "source = []", "\x00", "[[source]]\nkind='mcp'"]
+)
+def test_a_file_that_is_no_table_of_sources_is_said(bench: Bench, text: str) -> None:
+    found = declare(bench, text)
+    assert found.sources == {}
+    assert len(found.problems) == 1
+
+
+def test_editing_keeps_comments_and_order(bench: Bench) -> None:
+    workspace = bench.builder.workspace
+    declare(
+        bench,
+        "# Sources of ours.\n\n[source.docs] # the manual\nkind = \"url_crawl\"\ntopic = \"guide\"\n"
+        "url = \"https://example.org/docs/\" # not the wiki\n\n[source.other]\nkind = \"file_upload\"\n"
+        'topic = "guide"\nfile = "x.md"\n',
+    )  # fmt: skip
+    edit_source(workspace, "docs", {"depth": 2, "cron": "0 4 * * *"})
+    text = (bench.root / ".jp" / "kb-sources.toml").read_text()
+    for words in ("# Sources of ours.", "# the manual", "# not the wiki", "depth = 2"):
+        assert words in text
+    edit_source(workspace, "docs", {"cron": None})
+    add_source(workspace, "third", GOOD)
+    remove_source(workspace, "other")
+    found = load_sources(workspace)
+    assert list(found.sources) == ["docs", "third"]
+    assert found.find("docs").depth == 2
+    assert found.find("docs").cron is None
+    remove_source(workspace, "docs")
+    remove_source(workspace, "third")
+    assert load_sources(workspace).sources == {}
+    add_source(workspace, "again", GOOD)
+    assert list(load_sources(workspace).sources) == ["again"]
+
+
+def test_a_name_is_taken_once_and_mistakes_write_nothing(bench: Bench) -> None:
+    workspace = bench.builder.workspace
+    add_source(workspace, "docs", GOOD)
+    before = (bench.root / ".jp" / "kb-sources.toml").read_bytes()
+    with pytest.raises(UsageError, match="already"):
+        add_source(workspace, "docs", GOOD)
+    with pytest.raises(ConfigError, match="private"):
+        edit_source(workspace, "docs", {"url": "http://192.168.0.1/"})
+    with pytest.raises(NothingFound):
+        remove_source(workspace, "none")
+    assert (bench.root / ".jp" / "kb-sources.toml").read_bytes() == before
+
+
+def test_a_file_that_is_no_toml_is_left_as_it_is(bench: Bench) -> None:
+    declare(bench, "[source.docs\nkind = 1")
+    with pytest.raises(ConfigError, match="not valid TOML"):
+        add_source(bench.builder.workspace, "docs", GOOD)
+    assert (bench.root / ".jp" / "kb-sources.toml").read_text() == "[source.docs\nkind = 1"
+
+
+def test_a_link_is_not_written_through(bench: Bench, tmp_path: Path) -> None:
+    outside = tmp_path / "outside.toml"
+    outside.write_text("")
+    (bench.root / ".jp" / "kb-sources.toml").symlink_to(outside)
+    with pytest.raises(KbtuiError, match="link"):
+        add_source(bench.builder.workspace, "docs", GOOD)
+    assert outside.read_text() == ""

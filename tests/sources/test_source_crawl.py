@@ -1,0 +1,331 @@
+"""A crawl over a real server: what it takes, what it leaves, what it does the second time."""
+
+import gzip
+import time
+from itertools import pairwise
+
+import pytest
+from web_support import FAST, Bench, Site, linked
+
+from kbtui.journal import Journal
+from kbtui.sources.fetch import Limits
+
+
+def test_a_page_becomes_a_subject_with_front_matter_and_its_main_text(
+    bench: Bench, site: Site
+) -> None:
+    site.pages["/docs/"] = linked("Retries", text="A failed request is tried again. ")
+    bench.crawl(site.url("/docs/"), depth=0)
+    run = bench.run()
+    assert (run.status, run.entries, run.added) == ("ok", 1, 1)
+    (text,) = bench.documents().values()
+    head, body = text.split("---\n", 2)[1:]
+    assert "title: Retries\n" in head
+    assert "type: url_crawl\n" in head
+    assert "source: docs\n" in head
+    assert f"source_url: {site.url('/docs/')}\n" in head
+    assert "fetched_at: " in head
+    assert "A failed request is tried again." in body
+    assert "<p>" not in body
+    knowledge = bench.builder.workspace
+    from kbtui.knowledge import load_knowledge
+
+    assert "tried again" in load_knowledge(knowledge).learn("guide", "docs/index").text
+
+
+def test_links_are_followed_as_deep_as_asked_and_inside_the_prefix(
+    bench: Bench, site: Site
+) -> None:
+    site.pages |= {
+        "/docs/": linked("Start", "a.html", "/docs/b", "/private/", "#here", "mailto:x@y"),
+        "/docs/a.html": linked("A", "deep/c.html", "/docs/"),
+        "/docs/b": linked("B", "a.html"),
+        "/docs/deep/c.html": linked("C", "d.html"),
+        "/docs/deep/d.html": linked("D"),
+        "/private/": linked("Private"),
+    }
+    bench.crawl(site.url("/docs/"), depth=2)
+    run = bench.run()
+    assert run.status == "ok"
+    assert set(bench.documents()) == {"index.md", "a.md", "b.md", "deep/c.md"}
+    assert "/private/" not in site.paths
+    assert len(site.paths) == len(set(site.paths)), "a page was fetched twice"
+
+
+def test_more_prefixes_widen_and_lookalikes_do_not(bench: Bench, site: Site) -> None:
+    site.pages |= {
+        "/docs/": linked(
+            "Start", "/api/x", "/docs/../private/", "/docs/%2e%2e/private/", "/docsx/"
+        ),
+        "/api/x": linked("X"),
+        "/private/": linked("Private"),
+        "/docsx/": linked("Lookalike"),
+    }
+    bench.crawl(site.url("/docs/"), prefixes=[site.url("/docs/"), site.url("/api/")])
+    bench.run()
+    assert set(bench.documents()) == {"index.md", "api/x.md"}
+    assert not any("private" in path or "docsx" in path for path in site.paths)
+
+
+def test_robots_txt_is_obeyed(bench: Bench, site: Site) -> None:
+    site.pages |= {
+        "/robots.txt": (
+            200, {}, b"User-agent: other\nDisallow: /\n\nUser-agent: *\nDisallow: /secret*\nAllow: /secret-ok\n",
+        ),
+        "/": linked("Start", "/secret1", "/secret-ok", "/open"),
+        "/secret1": linked("No"),
+        "/secret-ok": linked("Yes"),
+        "/open": linked("Open"),
+    }  # fmt: skip
+    bench.crawl(site.url())
+    assert bench.run().status == "ok"
+    assert set(bench.documents()) == {"index.md", "secret-ok.md", "open.md"}
+    assert "/secret1" not in site.paths
+
+
+def test_a_site_that_forbids_us_or_whose_rules_fail_is_left_alone(bench: Bench, site: Site) -> None:
+    site.pages |= {
+        "/robots.txt": (200, {}, b"User-agent: kbtui\nDisallow: /\n"),
+        "/": linked("Start"),
+    }
+    bench.crawl(site.url())
+    run = bench.run()
+    assert run.status == "error"
+    assert "robots.txt" in (run.error or "")
+    site.pages["/robots.txt"] = (503, {}, b"")
+    run = bench.run()
+    assert run.status == "error"
+    assert "robots.txt" in (run.error or "")
+    assert site.paths == []
+
+
+def test_noindex_and_nofollow_are_obeyed(bench: Bench, site: Site) -> None:
+    def marked(robots: str, page: str) -> str:
+        return page.replace("<head>", f'<head><meta name="robots" content="{robots}">')
+
+    site.pages |= {
+        "/": linked("Start", "/hidden", "/end"),
+        "/hidden": marked("noindex", linked("Hidden", "/found")),
+        "/end": marked("nofollow", linked("End", "/lost")),
+        "/found": linked("Found"),
+        "/lost": linked("Lost"),
+    }
+    bench.crawl(site.url(), depth=2)
+    bench.run()
+    assert set(bench.documents()) == {"index.md", "end.md", "found.md"}
+
+
+def test_sitemaps_count_as_links_packed_and_nested(bench: Bench, site: Site) -> None:
+    inner = f"<urlset><url><loc>{site.url('/docs/b')}</loc></url><url><loc>{site.url('/else')}</loc></url></urlset>"
+    outer = (
+        f"<sitemapindex><sitemap><loc>{site.url('/inner.xml.gz')}</loc></sitemap>"
+        "<sitemap><loc>http://10.0.0.1/map.xml</loc></sitemap></sitemapindex>"
+    )
+    site.pages |= {
+        "/robots.txt": (200, {}, f"Sitemap: {site.url('/outer.xml')}\n".encode()),
+        "/outer.xml": (200, {"Content-Type": "application/xml"}, outer.encode()),
+        "/inner.xml.gz": (200, {"Content-Type": "application/gzip"}, gzip.compress(inner.encode())),
+        "/docs/": linked("Start"),
+        "/docs/b": linked("B"),
+        "/else": linked("Else"),
+    }
+    bench.crawl(site.url("/docs/"))
+    assert bench.run().status == "ok"
+    assert set(bench.documents()) == {"index.md", "b.md"}
+
+
+def test_a_second_run_changes_only_what_changed(bench: Bench, site: Site) -> None:
+    def page(title: str, tag: str, *links: str) -> tuple[int, dict[str, str], bytes]:
+        headers = {"Content-Type": "text/html", "ETag": tag}
+        return 200, headers, linked(title, *links).encode()
+
+    site.pages |= {
+        "/": page("Start", '"1"', "/same", "/changed", "/goes"),
+        "/same": page("Same", '"1"', "/below"),
+        "/below": page("Below", '"1"'),
+        "/changed": page("Old words", '"1"'),
+        "/goes": page("Goes", '"1"'),
+    }
+    bench.crawl(site.url(), depth=2)
+    first = bench.run()
+    assert (first.added, first.entries) == (5, 5)
+    before = bench.documents()
+    folder = bench.root / "docs/guide/docs"
+    times = {name: (folder / name).stat().st_mtime_ns for name in before}
+    site.pages["/"] = page("Start", '"2"', "/same", "/changed", "/new")
+    site.pages["/changed"] = page("New words", '"2"')
+    site.pages["/new"] = page("New", '"1"')
+    del site.pages["/goes"]
+    site.asked.clear()
+    second = bench.run()
+    assert (second.added, second.updated, second.removed) == (1, 2, 1)
+    assert second.status == "ok"
+    after = bench.documents()
+    assert set(after) == {"index.md", "same.md", "below.md", "changed.md", "new.md"}
+    assert "New words" in after["changed.md"]
+    for name in ("same.md", "below.md"):
+        assert (folder / name).stat().st_mtime_ns == times[name]
+    # Links of an unchanged page are still followed, and it was asked for changes alone.
+    asked = dict(site.asked)
+    assert asked["/same"]["if-none-match"] == '"1"'
+    assert "/below" in asked
+
+
+def test_a_page_that_fails_keeps_its_document_and_makes_the_run_partial(
+    bench: Bench, site: Site
+) -> None:
+    site.pages |= {"/": linked("Start", "/a", "/b"), "/a": linked("A"), "/b": linked("B")}
+    bench.crawl(site.url())
+    bench.run()
+    site.pages["/a"] = (500, {}, b"")
+    site.pages["/"] = linked("Start", "/a")
+    run = bench.run()
+    assert run.status == "partial"
+    assert "/a: the server answered 500" in (run.error or "")
+    # What was not met may be linked from what failed.
+    assert set(bench.documents()) == {"index.md", "a.md", "b.md"}
+    site.pages["/a"] = linked("A")
+    assert bench.run().removed == 1
+    assert set(bench.documents()) == {"index.md", "a.md"}
+
+
+def test_a_page_that_is_gone_goes(bench: Bench, site: Site) -> None:
+    site.pages |= {"/": linked("Start", "/a"), "/a": linked("A")}
+    bench.crawl(site.url())
+    bench.run()
+    site.pages["/a"] = (410, {}, b"")
+    run = bench.run()
+    assert (run.status, run.removed) == ("partial", 1)
+    assert set(bench.documents()) == {"index.md"}
+
+
+def test_when_the_network_goes_half_way_nothing_is_lost(bench: Bench, site: Site) -> None:
+    names = [f"/p{number}" for number in range(30)]
+    site.pages |= {"/": linked("Start", *names), **{name: linked(name) for name in names}}
+    bench.crawl(site.url())
+    assert bench.run().entries == 31
+    before = bench.documents()
+
+    def dead(handler: object) -> None:
+        handler.connection.close()  # type: ignore[attr-defined]
+
+    site.pages |= dict.fromkeys(names[5:], dead)
+    site.asked.clear()
+    run = bench.run()
+    assert run.status == "partial"
+    assert any("nothing answers any more" in problem for problem in run.problems)
+    assert len(site.paths) < 25, "it went on asking a network that is gone"
+    assert bench.documents() == before
+    site.close()
+    run = bench.run()
+    assert run.status == "error"
+    assert bench.documents() == before
+    assert Journal(bench.builder.workspace).runs()["docs"] == run
+
+
+def test_types_that_are_not_read_are_left_out_without_complaint(bench: Bench, site: Site) -> None:
+    site.pages |= {
+        "/": linked("Start", "/logo.png", "/data", "/notes.md", "/plain.txt"),
+        "/data": (200, {"Content-Type": "application/octet-stream"}, b"\0\1"),
+        "/notes.md": b"---\ntitle: My notes\ntags: [x]\n---\n# Notes\n\nMarkdown stays *as it is*.\n",
+        "/plain.txt": (200, {"Content-Type": "text/plain"}, "Größe".encode("latin-1")),
+    }
+    bench.crawl(site.url())
+    assert bench.run().status == "ok"
+    found = bench.documents()
+    assert set(found) == {"index.md", "notes.md", "plain.md"}
+    assert "Markdown stays *as it is*." in found["notes.md"]
+    assert "title: My notes" in found["notes.md"]
+    assert "Größe" in found["plain.md"]
+    assert "/logo.png" not in site.paths
+
+
+def test_relative_links_in_the_text_lead_where_they_led_on_the_page(
+    bench: Bench, site: Site
+) -> None:
+    text = 'A failed request is tried again, as <a href="../b.html">the policy</a> says in full. '
+    site.pages["/docs/a/page.html"] = linked("Page", text=text)
+    bench.crawl(site.url("/docs/a/page.html"), depth=0)
+    bench.run()
+    assert f"]({site.url('/docs/b.html')})" in bench.documents()["page.md"]
+
+
+def test_two_addresses_never_share_a_file(bench: Bench, site: Site) -> None:
+    links = ["/a", "/a/", "/a.html", "/A", "/a?x=1", "/a?x=2"]
+    site.pages |= {"/": linked("Start", *links), **{link: linked(f"Page {link}") for link in links}}
+    bench.crawl(site.url())
+    first = bench.run()
+    assert (first.status, first.entries) == ("ok", 7)
+    names = list(bench.documents())
+    assert len(names) == 7
+    assert len({name.casefold() for name in names}) == 7
+    second = bench.run()
+    assert (second.added, second.updated, second.removed) == (0, 0, 0)
+    assert list(bench.documents()) == names
+
+
+def test_pages_and_time_are_limited_and_it_is_said(bench: Bench, site: Site) -> None:
+    names = [f"/p{number}" for number in range(10)]
+    site.pages |= {"/": linked("Start", *names), **{name: linked(name) for name in names}}
+    bench.crawl(site.url())
+    run = bench.run(limits=Limits(pages=4, delay=0.0))
+    assert (run.status, run.entries) == ("partial", 4)
+    assert "stopped after 4 pages" in (run.error or "")
+    run = bench.run(limits=Limits(run_seconds=0.0, delay=0.0))
+    assert len(bench.documents()) == 4, "what was not met is not gone"
+
+
+def test_a_host_is_not_asked_faster_than_it_wants(bench: Bench, site: Site) -> None:
+    times: list[float] = []
+
+    def page(title: str, *links: str) -> object:
+        def answer(handler: object) -> None:
+            times.append(time.monotonic())
+            body = linked(title, *links).encode()
+            handler.send_response(200)  # type: ignore[attr-defined]
+            handler.send_header("Content-Type", "text/html")  # type: ignore[attr-defined]
+            handler.send_header("Content-Length", str(len(body)))  # type: ignore[attr-defined]
+            handler.end_headers()  # type: ignore[attr-defined]
+            handler.wfile.write(body)  # type: ignore[attr-defined]
+
+        return answer
+
+    site.pages |= {
+        "/robots.txt": (200, {}, b"User-agent: *\nCrawl-delay: 0.15\n"),
+        "/": page("Start", "/a", "/b"),  # type: ignore[dict-item]
+        "/a": page("A"),  # type: ignore[dict-item]
+        "/b": page("B"),  # type: ignore[dict-item]
+    }
+    bench.crawl(site.url())
+    bench.run(limits=Limits(delay=0.0, delay_most=1.0))
+    assert len(times) == 3
+    assert all(later - earlier >= 0.14 for earlier, later in pairwise(times))
+
+
+def test_a_busy_server_is_asked_once_more_when_it_says_when(bench: Bench, site: Site) -> None:
+    answers = [(429, {"Retry-After": "0"}, b""), (429, {"Retry-After": "100000"}, b"")]
+
+    def busy(handler: object) -> None:
+        status, headers, _ = answers.pop(0) if answers else (404, {}, b"")
+        handler.send_response(status)  # type: ignore[attr-defined]
+        for name, value in headers.items():
+            handler.send_header(name, value)  # type: ignore[attr-defined]
+        handler.end_headers()  # type: ignore[attr-defined]
+
+    site.pages |= {"/": linked("Start", "/busy"), "/busy": busy}
+    bench.crawl(site.url())
+    run = bench.run()
+    assert run.status == "partial"
+    assert site.paths.count("/busy") == 2
+    assert "429" in (run.error or "")
+
+
+@pytest.mark.parametrize("topic", ["gone", "off"])
+def test_a_topic_that_vanished_is_an_error_of_the_source(
+    bench: Bench, site: Site, topic: str
+) -> None:
+    site.pages["/"] = linked("Start")
+    bench.add(kind="url_crawl", url=site.url(), allow_hosts=["127.0.0.1"], topic=topic)
+    run = bench.run(limits=FAST)
+    assert run.status == "error"
+    assert topic in (run.error or "")

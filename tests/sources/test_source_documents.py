@@ -1,0 +1,212 @@
+"""A source's directory: only what changed is touched, and nothing that a person wrote is lost."""
+
+import os
+import threading
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from web_support import Bench
+
+from kbtui.errors import KbtuiError
+from kbtui.sources.documents import Document, Shelf, read_held
+from kbtui.sources.records import Source
+from kbtui.sources.run import Busy, lock, run_source
+
+SOURCE = Source("docs", "file_upload", "guide", file="x")
+
+
+def shelf(root: Path) -> Shelf:
+    folder = root / "topic"
+    folder.mkdir(exist_ok=True)
+    return Shelf(root, folder, SOURCE)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return Path(os.path.realpath(tmp_path))
+
+
+def fill(root: Path, *names: str, text: str = "text") -> Shelf:
+    found = shelf(root)
+    for name in names:
+        found.put(Document(f"x/{name}", name, name.title(), text))
+    return found
+
+
+def test_the_same_again_touches_nothing(root: Path) -> None:
+    fill(root, "a", "b/c")
+    files = {path: path.stat().st_mtime_ns for path in (root / "topic").rglob("*.md")}
+    again = fill(root, "a", "b/c")
+    again.drop_unseen()
+    assert again.tally.unchanged == 2
+    assert {path: path.stat().st_mtime_ns for path in (root / "topic").rglob("*.md")} == files
+
+
+def test_what_a_person_changed_is_left_alone_and_said(root: Path) -> None:
+    fill(root, "a", "b", "c")
+    for name, change in (("a", "\nMy remark.\n"), ("b", "\nMine too.\n")):
+        path = root / "topic/docs" / f"{name}.md"
+        path.write_text(path.read_text() + change)
+    # Unchanged at the source: nothing to say.
+    same = fill(root, "a", "b", "c")
+    same.drop_unseen()
+    assert same.problems == []
+    # Changed there, or gone there: kept here, and said.
+    found = fill(root, "a", text="other text")
+    found.drop_unseen()
+    assert sorted(found.problems) == [
+        "a.md: changed at its source, but was edited by hand: left alone",
+        "b.md: gone at its source, but was edited by hand: left alone",
+    ]
+    assert "My remark." in (root / "topic/docs/a.md").read_text()
+    assert "Mine too." in (root / "topic/docs/b.md").read_text()
+    assert not (root / "topic/docs/c.md").exists()
+
+
+def test_front_matter_that_a_person_changed_counts_as_theirs(root: Path) -> None:
+    fill(root, "a")
+    path = root / "topic/docs/a.md"
+    path.write_text(path.read_text().replace("title: A\n", "title: A\ntags: [mine]\n"))
+    fill(root, "a", text="other")
+    assert "tags: [mine]" in path.read_text()
+
+
+def test_other_line_ends_are_no_change_of_hand(root: Path) -> None:
+    fill(root, "a", text="one\ntwo")
+    path = root / "topic/docs/a.md"
+    path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
+    found = fill(root, "a", text="three")
+    assert found.tally.updated == 1
+
+
+def test_files_of_others_in_the_directory_are_never_touched(root: Path) -> None:
+    folder = root / "topic/docs"
+    folder.mkdir(parents=True)
+    (folder / "a.md").write_text("# Mine\n")
+    (folder / "b.txt").write_text("mine")
+    (folder / "c.md").write_text("---\nsource: other\nsource_url: x/c\n---\nanother source's\n")
+    found = fill(root, "a", "b", "c")
+    assert found.tally.added == 3
+    names = sorted(path.name for path in folder.iterdir())
+    assert len(names) == 6
+    gone = shelf(root)
+    gone.drop_unseen()
+    assert sorted(path.name for path in folder.iterdir()) == ["a.md", "b.txt", "c.md"]
+    assert (folder / "a.md").read_text() == "# Mine\n"
+
+
+def test_empty_directories_go_with_their_last_document(root: Path) -> None:
+    fill(root, "deep/er/a", "b")
+    fill(root, "b").drop_unseen()
+    assert sorted(path.name for path in (root / "topic/docs").iterdir()) == ["b.md"]
+
+
+def test_a_document_that_moved_is_found_by_its_address(root: Path) -> None:
+    fill(root, "a")
+    (root / "topic/docs/a.md").rename(root / "topic/docs/renamed.md")
+    found = fill(root, "a", text="new text")
+    assert found.tally.updated == 1
+    assert "new text" in (root / "topic/docs/renamed.md").read_text()
+
+
+def test_a_directory_that_is_a_link_is_refused(root: Path, tmp_path: Path) -> None:
+    (root / "topic").mkdir()
+    (root / "elsewhere").mkdir()
+    (root / "topic/docs").symlink_to(root / "elsewhere")
+    with pytest.raises(KbtuiError, match="link"):
+        shelf(root)
+
+
+def test_a_link_inside_leads_nothing_out(
+    root: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    outside = tmp_path_factory.mktemp("outside")
+    (root / "topic/docs").mkdir(parents=True)
+    (root / "topic/docs/sub").symlink_to(outside)
+    found = shelf(root)
+    with pytest.raises(KbtuiError, match="out of the workspace"):
+        found.put(Document("x/sub/a", "sub/a", "A", "text"))
+    assert list(outside.iterdir()) == []
+
+
+def test_a_full_disk_leaves_what_was_there(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(root, "a")
+    before = (root / "topic/docs/a.md").read_text()
+
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(KbtuiError, match="No space left"):
+        fill(root, "a", text="much more text")
+    monkeypatch.undo()
+    assert (root / "topic/docs/a.md").read_text() == before
+    assert [path.name for path in (root / "topic/docs").iterdir()] == ["a.md"]
+
+
+def test_letting_go_makes_documents_ordinary_subjects(root: Path) -> None:
+    found = fill(root, "a")
+    assert found.release() == 1
+    text = (root / "topic/docs/a.md").read_text()
+    assert "source_url: x/a" in text
+    assert "type: reference" in text
+    assert "\nsource: " not in text
+    assert "\ndigest: " not in text
+    assert shelf(root).held == {}
+
+
+def test_removing_all_keeps_what_a_person_changed(root: Path) -> None:
+    fill(root, "a", "b")
+    path = root / "topic/docs/a.md"
+    path.write_text(path.read_text() + "mine\n")
+    found = shelf(root)
+    found.remove_all()
+    assert [item.name for item in (root / "topic/docs").iterdir()] == ["a.md"]
+    assert len(found.problems) == 1
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    title=st.text(max_size=40),
+    text=st.text(max_size=200),
+    tags=st.lists(st.text(max_size=8), max_size=3),
+)
+def test_what_is_written_is_recognised_as_untouched(
+    tmp_path_factory: pytest.TempPathFactory, title: str, text: str, tags: list[str]
+) -> None:
+    root = Path(os.path.realpath(tmp_path_factory.mktemp("shelf")))
+    found = shelf(root)
+    found.put(Document("https://example.org/a", "a", title, text, tuple(tags)))
+    held = read_held(root / "topic/docs/a.md", "docs")
+    assert held is not None
+    assert not held.edited
+    again = shelf(root)
+    again.put(Document("https://example.org/a", "a", title, text, tuple(tags)))
+    assert again.tally.unchanged == 1
+
+
+def test_two_runs_at_once_are_one(bench: Bench) -> None:
+    (bench.root / "x.md").write_text("# X\n\ntext\n")
+    bench.add(kind="file_upload", file="x.md")
+    workspace = bench.builder.workspace
+    with lock(workspace, "docs"), pytest.raises(Busy, match="running already"):
+        run_source(workspace, "docs")
+    assert bench.run().status == "ok"
+    outcomes: list[str] = []
+
+    def go() -> None:
+        try:
+            outcomes.append(bench.run().status)
+        except Busy:
+            outcomes.append("busy")
+
+    threads = [threading.Thread(target=go) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert "ok" in outcomes
+    assert set(outcomes) <= {"ok", "busy"}
+    assert list(bench.documents()) == ["x.md"]

@@ -1,0 +1,148 @@
+"""Files and directories of a person's own: text, Markdown, HTML, PDF."""
+
+from pathlib import Path
+
+import pytest
+from web_support import Bench, linked
+
+
+def pdf(*pages: str) -> bytes:
+    """A small, correct PDF with a line of text on each page."""
+    objects = ["<< /Type /Catalog /Pages 2 0 R >>"]
+    kids = " ".join(f"{4 + 2 * at} 0 R" for at in range(len(pages)))
+    objects.append(f"<< /Type /Pages /Kids [{kids}] /Count {len(pages)} >>")
+    objects.append("<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>")
+    for at, text in enumerate(pages):
+        objects.append(
+            f"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents {5 + 2 * at} 0 R "
+            "/Resources << /Font << /F1 3 0 R >> >> >>"
+        )
+        stream = f"BT /F1 24 Tf 72 720 Td ({text}) Tj ET"
+        objects.append(f"<< /Length {len(stream)} >>\nstream\n{stream}\nendstream")
+    body, offsets = "%PDF-1.4\n", []
+    for number, content in enumerate(objects, 1):
+        offsets.append(len(body))
+        body += f"{number} 0 obj\n{content}\nendobj\n"
+    table = "".join(f"{offset:010} 00000 n \n" for offset in offsets)
+    count = len(objects) + 1
+    body += (
+        f"xref\n0 {count}\n0000000000 65535 f \n{table}trailer\n<< /Size {count} /Root 1 0 R >>\n"
+        f"startxref\n{len(body)}\n%%EOF\n"
+    )
+    return body.encode("latin-1")
+
+
+def test_every_kind_becomes_a_subject(bench: Bench) -> None:
+    folder = bench.root / "inbox"
+    (folder / "sub").mkdir(parents=True)
+    (folder / "notes.md").write_text("---\ntitle: My notes\n---\n# Notes\n\nThe aardvark.\n")
+    (folder / "plain.txt").write_text("The ibex in plain text.\n")
+    (folder / "page.html").write_text(linked("A page", text="The wombat digs at night. "))
+    (folder / "sub" / "paper.pdf").write_bytes(pdf("The lynx on page one", "and on page two"))
+    (folder / "photo.jpg").write_bytes(b"\xff\xd8")
+    (folder / ".hidden.md").write_text("# Hidden\n")
+    bench.add(kind="file_upload", file="inbox")
+    run = bench.run()
+    assert (run.status, run.entries) == ("ok", 4)
+    found = bench.documents()
+    assert set(found) == {"notes.md", "plain.md", "page.md", "sub/paper.md"}
+    assert "title: My notes" in found["notes.md"]
+    assert "The ibex in plain text." in found["plain.md"]
+    assert "The wombat digs" in found["page.md"]
+    assert "<p>" not in found["page.md"]
+    assert "## Page 1\n\nThe lynx on page one" in found["sub/paper.md"]
+    assert "## Page 2" in found["sub/paper.md"]
+    assert "source_url: inbox/sub/paper.pdf" in found["sub/paper.md"]
+
+
+def test_changes_follow_and_only_they(bench: Bench) -> None:
+    folder = bench.root / "inbox"
+    folder.mkdir()
+    for name in ("a", "b", "c"):
+        (folder / f"{name}.md").write_text(f"# {name}\n\ntext\n")
+    bench.add(kind="file_upload", file="inbox")
+    assert bench.run().added == 3
+    kept = (bench.root / "docs/guide/docs/a.md").stat().st_mtime_ns
+    (folder / "b.md").write_text("# b\n\nother text\n")
+    (folder / "c.md").unlink()
+    (folder / "d.md").write_text("# d\n\ntext\n")
+    run = bench.run()
+    assert (run.added, run.updated, run.removed, run.unchanged) == (1, 1, 1, 1)
+    assert (bench.root / "docs/guide/docs/a.md").stat().st_mtime_ns == kept
+
+
+def test_a_file_outside_of_the_workspace_may_be_named(bench: Bench, tmp_path: Path) -> None:
+    outside = tmp_path / "outside.md"
+    outside.write_text("# Outside\n\ntext\n")
+    bench.add(kind="file_upload", file=str(outside))
+    assert bench.run().status == "ok"
+    assert list(bench.documents()) == ["outside.md"]
+
+
+def test_links_in_a_directory_are_not_followed(bench: Bench, tmp_path: Path) -> None:
+    (tmp_path / "secret.md").write_text("# Secret\n")
+    folder = bench.root / "inbox"
+    folder.mkdir()
+    (folder / "link.md").symlink_to(tmp_path / "secret.md")
+    (folder / "real.md").write_text("# Real\n\ntext\n")
+    bench.add(kind="file_upload", file="inbox")
+    bench.run()
+    assert list(bench.documents()) == ["real.md"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "reason"),
+    [
+        ("x.pdf", b"%PDF-1.4 and then nothing", "not a readable PDF"),
+        ("x.pdf", pdf(""), "no text"),
+        ("x.txt", b"a\0b", "binary"),
+        ("x.md", b"", "no text"),
+        ("x.html", b"", "not HTML"),
+        ("x.bin", b"\x7fELF\0\0\0", "binary"),
+    ],
+    ids=["damaged PDF", "scanned PDF", "binary text", "empty", "empty HTML", "binary"],
+)
+def test_a_file_without_text_is_an_error_with_its_reason(
+    bench: Bench, name: str, content: bytes, reason: str
+) -> None:
+    (bench.root / name).write_bytes(content)
+    bench.add(kind="file_upload", file=name)
+    run = bench.run()
+    assert run.status == "error"
+    assert reason in (run.error or "")
+    assert bench.documents() == {}
+
+
+def test_one_bad_file_leaves_the_others(bench: Bench) -> None:
+    folder = bench.root / "inbox"
+    folder.mkdir()
+    (folder / "good.md").write_text("# Good\n\ntext\n")
+    (folder / "bad.pdf").write_bytes(b"nonsense")
+    bench.add(kind="file_upload", file="inbox")
+    run = bench.run()
+    assert (run.status, run.entries) == ("partial", 1)
+
+
+def test_a_file_that_vanished_is_an_error_and_its_document_stays(bench: Bench) -> None:
+    path = bench.root / "x.md"
+    path.write_text("# X\n\ntext\n")
+    bench.add(kind="file_upload", file="x.md")
+    bench.run()
+    path.unlink()
+    run = bench.run()
+    assert run.status == "error"
+    assert "no such file" in (run.error or "")
+    assert list(bench.documents()) == ["x.md"]
+    assert run.entries == 1
+
+
+def test_a_fifo_does_not_hang_a_run(bench: Bench) -> None:
+    import os
+
+    folder = bench.root / "inbox"
+    folder.mkdir()
+    os.mkfifo(folder / "pipe.md")
+    (folder / "good.md").write_text("# Good\n\ntext\n")
+    bench.add(kind="file_upload", file="inbox")
+    assert bench.run().status == "partial"
+    assert list(bench.documents()) == ["good.md"]
