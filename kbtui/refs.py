@@ -103,5 +103,9 @@ def _subject(topic: str, slug: str, exists: Callable[[str, str], bool] | None) -
     first = int(match[2])
     last = int(match[3] or first)
     if first < 1 or last < first:
-        raise UsageError(f"{match[2]}-{match[3]} is not a range of lines", where=f"{topic}/{slug}")
+        raise UsageError(
+            f"{slug[match.end(1) + 1 :]} is not a range of lines",
+            where=f"{topic}/{slug}",
+            hint="lines are counted from 1, the first one first",
+        )
     return subject_ref(topic, match[1], (first, last))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kbtui.cli.output import emit, emit_json, note
+from kbtui.cli.output import emit, emit_json, note, valid
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
@@ -23,7 +23,7 @@ def run(args: Namespace) -> int:
     from kbtui.library import open_workspace
 
     library = open_workspace(args.workspace)
-    ref = library.resolve(args.ref)
+    ref = library.resolve(valid(args.ref))
     uses: list[Citation] = []
     if ref.kind == "conversation":
         conversation = library.conversation(ref.conversation or 0)

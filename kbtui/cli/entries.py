@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kbtui.cli.output import emit, emit_json, note
+from kbtui.cli.output import emit, emit_json, note, valid
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
@@ -37,9 +37,12 @@ def configure(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     """Print a page; 1 when the filters leave nothing."""
+    from kbtui.errors import UsageError
     from kbtui.index.browse import list_entries
     from kbtui.library import open_workspace
 
+    if not 1 <= args.limit <= 500:
+        raise UsageError(f"it must be 1 to 500, not {args.limit}", where="--limit")
     wanted = _wanted(args)
     library = open_workspace(args.workspace)
     library.current()
@@ -78,7 +81,7 @@ def _wanted(args: Namespace) -> Wanted:
         if status not in STATUSES:
             raise UsageError(f"{status!r} is no status", where="--status", hint=", ".join(STATUSES))
     return Wanted(
-        q=" ".join(args.query),
+        q=valid(" ".join(args.query)),
         types=tuple(part for part in (args.types or "").split(",") if part),
         statuses=statuses,
         topics=tuple(args.topics),

@@ -39,8 +39,13 @@ def run(args: Namespace) -> int:
     from kbtui.journal.insights import insights
     from kbtui.library import open_workspace
 
-    if not 1 <= args.days <= 3660 or not 1 <= args.limit <= 1000 or args.stale_days < 0:
-        raise UsageError("the numbers make no sense", where="--days, --limit, --stale-days")
+    for option, number, least, most in (
+        ("--days", args.days, 1, 3660),
+        ("--limit", args.limit, 1, 1000),
+        ("--stale-days", args.stale_days, 0, 36600),
+    ):
+        if not least <= number <= most:
+            raise UsageError(f"it must be {least} to {most}, not {number}", where=option)
     library = open_workspace(args.workspace)
     journal = Journal(library.workspace)
     if args.action == "erase":

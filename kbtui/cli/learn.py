@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 def configure(parser: ArgumentParser) -> None:
     """The arguments of `kbtui learn` (decisions D)."""
     parser.add_argument("topic", metavar="TOPIC", help="a topic's id or title")
-    parser.add_argument("subjects", nargs="*", metavar="SUBJECT", help="a slug or a glob")
+    parser.add_argument(
+        "subjects", nargs="*", default=[], metavar="SUBJECT", help="a slug or a glob"
+    )
     configure_knowledge(parser)
 
 

@@ -5,12 +5,14 @@ modules instead of importing them, and only the invoked command builds a parser.
 Each module has `configure(parser)` and `run(args) -> int`.
 """
 
+import errno
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
 
-from kbtui.version import __version__
 from kbtui.errors import KbtuiError
+from kbtui.version import __version__
 
 # command -> (module under kbtui.cli, what it does); `tui` is what plain `kbtui` runs.
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -46,6 +48,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("kbtui: Windows is not supported yet; Linux and macOS are", file=sys.stderr)
         return 3
     words = list(sys.argv[1:] if argv is None else argv)
+    if sys.stdout is None:
+        # Closed by who started us (`>&-`): what would be printed has nowhere to go.
+        sys.stdout = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8")
     try:
         return _run(words)
     except KbtuiError as error:
@@ -56,11 +61,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        # The reader has enough (`| head`); what is still buffered must not complain.
-        import os
-
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # The reader has enough (`| head`).
+        _drop_output()
         return 0
+    except OSError as error:
+        if error.errno not in {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG}:
+            raise
+        from kbtui.cli.output import note
+
+        where = f"{os.fsdecode(error.filename)}: " if error.filename else "the output "
+        note(f"{where}cannot be written: {(error.strerror or str(error)).lower()}")
+        _drop_output()
+        return 3
+
+
+def _drop_output() -> None:
+    """Send what is still buffered nowhere, so that leaving does not complain."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _run(words: list[str]) -> int:
@@ -77,6 +94,13 @@ def _run(words: list[str]) -> int:
 
         from kbtui.errors import UsageError
 
+        if name in {"-w", "--workspace"}:
+            raise UsageError("a path is missing", where=name, hint="write `kbtui -w PATH`")
+        if name.startswith("-"):
+            raise UsageError(
+                f"there is no option {words[0]!r} before a command",
+                hint="only -w PATH may stand there; `kbtui --help` lists the commands",
+            )
         near = get_close_matches(name, COMMANDS, n=1)
         raise UsageError(
             f"there is no command {words[0]!r}",

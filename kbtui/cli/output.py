@@ -29,6 +29,11 @@ def emit(text: str) -> None:
         sys.stdout.buffer.flush()
 
 
+def valid(text: str) -> str:
+    """An argument as text that every library takes: bytes that are no UTF-8 become U+FFFD."""
+    return os.fsencode(text).decode("utf-8", "replace")
+
+
 def emit_json(value: Any) -> None:
     """Print a result as one JSON document; ASCII escapes keep it safe anywhere."""
     import json

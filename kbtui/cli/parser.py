@@ -9,6 +9,9 @@ from kbtui.errors import UsageError
 class Parser(argparse.ArgumentParser):
     """`ArgumentParser` that raises `UsageError` instead of printing and exiting."""
 
+    hint: str | None = None
+    """What to do about a usage error, where a command knows better than `--help`."""
+
     def __init__(self, *, prog: str, description: str | None = None) -> None:
         super().__init__(
             prog=prog,
@@ -19,4 +22,4 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raise `UsageError` with the parser's words."""
-        raise UsageError(message, hint=f"`{self.prog} --help` explains the arguments")
+        raise UsageError(message, hint=self.hint or f"`{self.prog} --help` explains the arguments")

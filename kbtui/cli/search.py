@@ -1,6 +1,7 @@
 """Search subjects and conversations.
 
 Words find what has most of them; "a phrase" must be there; -word must not.
+A query that begins with a dash goes after `--`.
 """
 
 from __future__ import annotations
@@ -11,14 +12,16 @@ from typing import TYPE_CHECKING
 from kbtui.cli.output import emit_json, is_plain, note
 
 if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
+    from argparse import Namespace
     from datetime import datetime
 
+    from kbtui.cli.parser import Parser
     from kbtui.search.records import Answer, Hit, Question
 
 
-def configure(parser: ArgumentParser) -> None:
+def configure(parser: Parser) -> None:
     """The arguments of `kbtui search` (decisions D)."""
+    parser.hint = "a word that begins with a dash goes after `--`; `kbtui search --help` explains"
     add = parser.add_argument
     add("query", nargs="+", metavar="QUERY", help="what to look for")
     add("--mode", choices=["hybrid", "lexical", "semantic"], default="hybrid")
@@ -52,10 +55,15 @@ def configure(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     """Search; 0 when something was found, 1 when nothing was."""
+    from kbtui.errors import UsageError
     from kbtui.library import open_workspace
 
+    if not 1 <= args.limit <= 100:
+        raise UsageError(f"it must be 1 to 100, not {args.limit}", where="--limit")
+    if not args.wait >= 0:
+        raise UsageError(f"it must be 0 or more seconds, not {args.wait:g}", where="--wait")
     library = open_workspace(args.workspace)
-    answer = library.search(_question(args), wait=max(0.0, args.wait), origin="cli")
+    answer = library.search(_question(args), wait=args.wait, origin="cli")
     library.close()
     if args.json:
         emit_json(answer.as_json())

@@ -33,7 +33,10 @@ def run(args: Namespace) -> int:
 def shown(library: Library, ref: Ref) -> str:
     """The text that a reference names; raises `NothingFound`."""
     if ref.kind == "topic":
-        return library.knowledge().learn(ref.topic or "").text
+        learned = library.knowledge().learn(ref.topic or "")
+        if learned.is_error:
+            raise NothingFound(learned.text)
+        return learned.text
     if ref.kind == "subject":
         return _subject(library, ref)
     if ref.kind == "chunk":
