@@ -105,6 +105,9 @@ def _engine(library: Library) -> Iterator[Finding]:
 def _model(library: Library) -> Iterator[Finding]:
     from kbtui.index.embedding import ModelUnavailable, find_model, verify
 
+    if library.settings.model == "off":
+        yield Finding("model", "note", "switched off in the settings: keyword search only")
+        return
     try:
         verify(find_model(library.settings.model))
     except ModelUnavailable as error:

@@ -237,6 +237,9 @@ class Library:
         """The semantic leg, asked of the engine; a reason instead where there is none."""
         if self._private is not None:
             return None, self.remark
+        if self.settings.model == "off":
+            # Also for one command alone, whatever model the running engine has.
+            return None, 'keywords only: the model is switched off (setting model = "off")'
         if question.tools:
             return [], None  # tool calls and results have no vectors
         exclude = f"jp-c{question.exclude}" if question.exclude is not None else None
