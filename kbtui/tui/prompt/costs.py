@@ -62,14 +62,16 @@ def cost_of(text: str | None) -> Cost:
     return Cost(len(text), estimate_tokens(text)) if text else NOTHING
 
 
-def growth(before: Cost, after: Cost) -> str:
-    """`+3,120 characters ≈ 780 tokens`; empty where nothing changed."""
+def growth(before: Cost, after: Cost, *, words: bool = True) -> str:
+    """`+3,120 characters ≈ 780 tokens`, else `+3,120 ≈ 780`; empty where nothing changed."""
     letters = after.characters - before.characters
     tokens = after.tokens - before.tokens
     if not letters and not tokens:
         return ""
     # One sign for both, unless other letters made more of the one and less of the other.
     second = f"{abs(tokens):,}" if letters * tokens >= 0 else _signed(tokens)
+    if not words:
+        return f"{_signed(letters)} ≈ {second}"
     return f"{_signed(letters)} characters ≈ {second} tokens"
 
 

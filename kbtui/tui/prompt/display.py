@@ -101,8 +101,8 @@ class Workshop(RoleScreen):
         self.list.rows = []
 
     def on_resize(self) -> None:
-        """Other keys fit."""
-        self._say_keys()
+        """Other words fit."""
+        self.call_after_refresh(self._say_totals)
 
     @property
     def holding(self) -> bool:
@@ -231,8 +231,9 @@ class Workshop(RoleScreen):
         return words_of(error, self.library.workspace.root)
 
     def _say_totals(self) -> None:
-        left, right = totals(self.bench.standing, len(self.bench.marks))
-        self.query_one("#totals", Bar).say(left, right)
+        bar = self.query_one("#totals", Bar)
+        width = bar.content_size.width
+        bar.say(*totals(self.bench.standing, len(self.bench.marks), width))
         self._say_keys()
 
     def _say(self, text: str = "", role: str = "strong") -> None:

@@ -6,6 +6,8 @@ from bisect import bisect_left
 from typing import TYPE_CHECKING
 
 from kbtui.text import one_line
+from kbtui.tui.document.document import counted
+from kbtui.tui.document.lines import width_of
 from kbtui.tui.library_rows import MARKS
 from kbtui.tui.prompt.costs import Cost, cost_of, growth
 from kbtui.tui.prompt.entries import folder_key
@@ -129,15 +131,21 @@ class Faces:
         return [(cost.short(exact=self._wide), role)]
 
 
-def totals(standing: Standing | None, marks: int) -> tuple[Spans, Spans]:
+def totals(standing: Standing | None, marks: int, width: int) -> tuple[Spans, Spans]:
     """The line under it all: what the prompt costs, and what the marks change of that."""
     if standing is None:
         return [("reading the workspace …", "dim")], []
-    left: Spans = [(standing.cost.long, "strong")]
-    grown = growth(standing.written_cost, standing.cost)
-    if grown:
-        left += [(", ", "dim"), (grown, "warning" if grown[0] == "+" else "inserted")]
-    return left, [(f"{marks:,} to write", "warning")] if marks else []
+    right: Spans = [(f"{marks:,} to write", "warning")] if marks else []
+    before, after = standing.written_cost, standing.cost
+    role = "warning" if after.characters >= before.characters else "inserted"
+    left: Spans = []
+    for words in (True, False):
+        left = [(after.long if words else after.short(), "strong")]
+        if grown := growth(before, after, words=words):
+            left += [(", ", "dim"), (grown, role)]
+        if width_of(left) + width_of(right) < width:
+            break
+    return left, right
 
 
 def particulars(standing: Standing, entry: Entry) -> Spans:
@@ -145,7 +153,8 @@ def particulars(standing: Standing, entry: Entry) -> Spans:
     if entry.kind == "whole":
         on = [topic for topic in standing.knowledge.topics.values() if topic.enable]
         learned = sum(len(standing.knowledge.resolved(topic.id).learned) for topic in on)
-        return [(f"{len(on):,} topics on, {learned:,} subjects pre-loaded", "dim")]
+        words = f"{counted(len(on), 'topic')} on, {counted(learned, 'subject')} pre-loaded"
+        return [(words, "dim")]
     if entry.kind == "topic" and entry.topic in standing.preloads:
         loaded = standing.preloads[entry.topic]
         words = f"listing {standing.listings[entry.topic].short()}"

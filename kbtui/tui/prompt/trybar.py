@@ -11,6 +11,7 @@ from textual.message import Message
 from textual.widgets import Input
 
 from kbtui.text import cells, one_line
+from kbtui.tui.document.document import counted
 from kbtui.tui.document.lines import fit
 from kbtui.tui.widgets.bar import Bar
 from kbtui.tui.widgets.entry import SafeInput
@@ -94,8 +95,9 @@ class TryBar(Vertical):
             self._remark.say([])
             return
         count = len(trial.matches)
-        subjects = f"{count:,} subject{'' if count == 1 else 's'}"
-        right: Spans = [(subjects, "strong"), (f", {outcome}", "")] if trial.usable else []
+        right: Spans = []
+        if trial.usable:
+            right = [(counted(count, "subject"), "strong"), (f", {outcome}", "")]
         remark = trial.remark
         if remark is None:
             self._remark.say([(f"{' ' * LABEL}kbtui {one_line(trial.call)}", "dim")], right)

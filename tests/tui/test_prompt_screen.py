@@ -1,0 +1,632 @@
+"""The prompt workshop: previewed exactly, marked, written only when asked twice, taken back."""
+
+import threading
+from pathlib import Path
+
+import pytest
+from support import Builder, tree_hash
+from textual.widgets import Input
+from tui_support import running
+from workshop_support import knowledge_of, workshop
+
+from kbtui.knowledge.records import Mark
+from kbtui.knowledge.size import estimate_tokens
+from kbtui.tui.prompt import bench as bench_module
+
+WRITTEN = """\
+# My topics. Keep this comment.
+
+[kb.topic.project]   # the project
+title = "Project Handbook"
+subjects = "docs/project" # where they are
+learned = [
+  "style", # always
+]
+disabled = ["old"]
+
+# What follows are snippets.
+[kb.topic.snippets]
+subjects = "docs/snippets"
+"""
+
+
+@pytest.fixture
+def kb(book: Builder) -> Path:
+    """The handbook's `kb.toml`, written by a person."""
+    path = book.root / ".jp" / "kb.toml"
+    path.write_text(WRITTEN)
+    return path
+
+
+def cost(text: str | None) -> str:
+    return f"{len(text or ''):,} characters ≈ {estimate_tokens(text or ''):,} tokens"
+
+
+# what is shown
+
+
+async def test_it_opens_at_the_subject_one_reads_with_what_learn_returns(book: Builder) -> None:
+    learned = knowledge_of(book.root).learn("project", "people/ada").text
+    async with workshop(book.root, at="project/people/ada") as shop:
+        assert shop.screen.list.selected
+        assert shop.screen.list.selected.key == "project/people/ada"
+        await shop.tui.until("learn project people/ada")
+        assert shop.given == learned
+        assert cost(learned) in shop.tui.text
+
+
+async def test_topics_folders_and_subjects_show_their_cost_and_their_sign(book: Builder) -> None:
+    knowledge = knowledge_of(book.root)
+    async with workshop(book.root) as shop:
+        text = knowledge.learn("project", "start").text
+        assert shop.entry("start") == f"start {len(text)} ≈ {estimate_tokens(text)}"
+        assert shop.entry("style").startswith("◆ style ")
+        assert shop.entry("old").startswith("✕ old ")
+        texts = [knowledge.learn("project", slug).text for slug in ("start", "people/ada")]
+        texts.append("# Style\n\nShort sentences. No tabs.\n")
+        total = sum(map(len, texts))
+        tokens = sum(map(estimate_tokens, texts))
+        # Of what may be seen: neither the hidden nor the disabled subject counts.
+        assert shop.entry("Project Handbook") == f"▾ Project Handbook ◆1/3 {total} ≈ {tokens}"
+        assert "secret" not in " ".join(shop.entries)
+        await shop.press("full_stop")
+        await shop.tui.until(lambda: any("◌ secret" in entry for entry in shop.entries))
+
+
+async def test_the_whole_section_is_the_commands_and_v_changes_between_both(book: Builder) -> None:
+    prompt = knowledge_of(book.root).prompt()
+    async with workshop(book.root) as shop:
+        await shop.select("whole")
+        await shop.tui.until(lambda: shop.given == prompt)
+        assert cost(prompt) in shop.tui.text
+        await shop.select("snippets/retry")
+        listing = knowledge_of(book.root).learn("snippets", "retry").text
+        assert listing.startswith("```toml\n")
+        await shop.tui.until(lambda: shop.given == listing)
+        await shop.press("v")
+        await shop.tui.until(lambda: shop.given == prompt)
+        await shop.press("v")
+        await shop.tui.until(lambda: shop.given == listing)
+
+
+async def test_the_section_shows_from_where_the_selected_subject_stands(book: Builder) -> None:
+    book.topics(long={"learned": ["a", "b"]})
+    book.subject("long/a.md", "line of a\n" * 200)
+    book.subject("long/b.md", "line of b\n" * 200)
+    async with workshop(book.root, size=(100, 24)) as shop:
+        await shop.select("long/b")
+        await shop.press("v")
+        await shop.tui.until('<subject "b">')
+        assert "line of b" in shop.tui.text
+        assert "line of a" not in shop.tui.text
+
+
+async def test_a_folder_shows_what_a_glob_over_it_returns(book: Builder) -> None:
+    book.subject("project/a[1]/x.md", "in brackets\n")
+    book.subject("project/a1/y.md", "not that\n")
+    async with workshop(book.root) as shop:
+        await shop.select("folder:project/a[1]/")
+        await shop.tui.until(lambda: '<subject "a[1]/x">' in shop.given)
+        assert "not that" not in shop.given
+
+
+# marks
+
+
+async def test_marks_are_previewed_counted_and_change_no_file(book: Builder, kb: Path) -> None:
+    before = tree_hash(book.root)
+    marks = [Mark("project", "start", "learned"), Mark("project", "people/ada", "disabled")]
+    wanted = knowledge_of(book.root).with_marks(marks)
+    grown = len(wanted.prompt() or "") - len(knowledge_of(book.root).prompt() or "")
+    async with workshop(book.root) as shop:
+        await shop.select("project/start")
+        await shop.marked("space")
+        assert shop.entry("start").startswith("◆*start ")
+        await shop.select("folder:project/people/")
+        await shop.press("right")
+        await shop.tui.until(lambda: any("ada" in entry for entry in shop.entries))
+        await shop.select("project/people/ada")
+        await shop.marked("x")
+        assert shop.entry("ada").startswith("✕*ada ")
+        await shop.tui.until(lambda: shop.given == wanted.learn("project", "people/ada").text)
+        assert "Nothing in topic" in shop.given
+        await shop.tui.until(f"{cost(wanted.prompt())}, +{grown:,} characters ≈ ")
+        assert "2 to write" in shop.tui.text
+        await shop.press("v")
+        await shop.tui.until(lambda: shop.given == wanted.prompt())
+        # The same keys take the marks back.
+        await shop.marked("x")
+        await shop.select("project/start")
+        await shop.marked("l")
+        assert "to write" not in shop.tui.text
+        assert "+" not in shop.tui.text
+    assert tree_hash(book.root) == before
+
+
+async def test_a_topic_is_switched_off_and_on_again(book: Builder) -> None:
+    async with workshop(book.root) as shop:
+        await shop.select("project/start")
+        await shop.marked("e")
+        assert "off*" in shop.entry("Project Handbook")
+        await shop.tui.until(lambda: shop.given.startswith('Unknown topic "project"'))
+        await shop.tui.until("−")
+        await shop.marked("e")
+        assert "off" not in shop.entry("Project Handbook")
+        assert not shop.screen.bench.marks.all
+
+
+async def test_a_mark_that_a_pattern_forbids_is_refused_with_what_to_do(book: Builder) -> None:
+    book.topics(project={"title": "Project Handbook", "disabled": ["o*"]})
+    async with workshop(book.root, size=(80, 24)) as shop:
+        await shop.select("project/old")
+        await shop.press("space")
+        await shop.tui.until("by the pattern 'o*'")
+        assert "change that pattern in .jp/kb.toml" in " ".join(shop.screen.said.text.split())
+        assert "kb.toml" in shop.tui.text
+        assert not shop.screen.bench.marks.all
+        assert shop.entry("old").startswith("✕ old")
+
+
+async def test_folders_topics_and_fragments_say_why_they_take_no_mark(book: Builder) -> None:
+    async with workshop(book.root) as shop:
+        for key, words in (("topic:project", "with e"), ("folder:project/people/", "subjects")):
+            await shop.select(key)
+            await shop.press("space")
+            assert words in shop.screen.said.text
+        assert not shop.screen.bench.marks.all
+
+
+async def test_all_marks_are_dropped_at_once(book: Builder) -> None:
+    async with workshop(book.root) as shop:
+        await shop.select("project/start")
+        await shop.marked("x", "e")
+        assert len(shop.screen.bench.marks) == 2
+        await shop.marked("U")
+        assert not shop.screen.bench.marks.all
+        await shop.tui.until(lambda: "to write" not in shop.tui.text)
+
+
+async def test_marks_outlive_a_reload_and_one_whose_subject_is_gone_is_dropped(
+    book: Builder,
+) -> None:
+    async with workshop(book.root) as shop:
+        await shop.select("project/start")
+        await shop.marked("space")
+        await shop.select("snippets/retry")
+        await shop.marked("space")
+        (book.root / "docs" / "snippets" / "retry.toml").unlink()
+        book.subject("project/start.md", "much shorter\n")
+        await shop.press("ctrl+r")
+        await shop.tui.until("there is no such subject")
+        assert [mark.slug for mark in shop.screen.bench.marks.all] == ["start"]
+        await shop.tui.until(lambda: "start 13 ≈ 4" in shop.entry("start"))
+
+
+# writing
+
+
+async def test_only_the_second_w_writes_exactly_what_was_shown(book: Builder, kb: Path) -> None:
+    before = tree_hash(book.root)
+    async with workshop(book.root) as shop:
+        await shop.select("project/start")
+        await shop.marked("space")
+        await shop.select("snippets/retry")
+        await shop.marked("x")
+        await shop.shown()
+        for line in ('-disabled = ["old"]', '+disabled = ["retry"]', '+  "start",'):
+            assert (line in shop.tui.text) == (not line.startswith("-")), shop.tui.text
+        assert "Nothing is written yet." in shop.tui.text
+        assert tree_hash(book.root) == before
+        await shop.press("w")
+        await shop.tui.until("written to .jp/kb.toml")
+        text = kb.read_text()
+        assert "# My topics. Keep this comment." in text
+        assert "# always" in text
+        assert text.replace('  "start",\n', "", 1).replace('disabled = ["retry"]\n', "") == WRITTEN
+        await shop.tui.until(lambda: not shop.screen.bench.marks.all)
+        await shop.tui.until(lambda: shop.entry("start").startswith("◆ start"))
+        assert knowledge_of(book.root).topics["project"].learned == ("style", "start")
+
+
+async def test_u_takes_back_what_was_written_byte_for_byte(book: Builder, kb: Path) -> None:
+    kb.write_bytes(WRITTEN.replace("\n", "\r\n").encode())
+    before = kb.read_bytes()
+    async with workshop(book.root) as shop:
+        await shop.press("u")
+        assert "nothing was written from here" in shop.screen.said.text
+        await shop.select("project/start")
+        await shop.marked("x")
+        await shop.shown()
+        await shop.press("enter")
+        await shop.tui.until("written to .jp/kb.toml")
+        assert kb.read_bytes() != before
+        await shop.press("u")
+        await shop.tui.until("taken back")
+        assert kb.read_bytes() == before
+        await shop.tui.until(lambda: not shop.entry("start").startswith("✕"))
+
+
+async def test_what_was_written_can_be_taken_back_after_coming_again(
+    book: Builder, kb: Path
+) -> None:
+    async with workshop(book.root) as shop:
+        await shop.select("project/start")
+        await shop.marked("x")
+        await shop.shown()
+        await shop.press("w")
+        await shop.tui.until("written to .jp/kb.toml")
+        await shop.press("q")
+        await shop.tui.until(lambda: not shop.is_open)
+        # The library shows it too.
+        await shop.tui.until(lambda: "✕ start" in shop.tui.rows("library-list"))
+        await shop.press("P")
+        await shop.tui.until(lambda: shop.is_open and shop.screen.list.rows)
+        await shop.press("u")
+        await shop.tui.until("taken back")
+        assert kb.read_text() == WRITTEN
+
+
+async def test_a_file_that_changed_meanwhile_is_left_alone_and_said(
+    book: Builder, kb: Path
+) -> None:
+    async with workshop(book.root, size=(80, 24)) as shop:
+        await shop.select("project/start")
+        await shop.marked("space")
+        await shop.shown()
+        kb.write_text(WRITTEN + "# another hand\n")
+        await shop.press("w")
+        await shop.tui.until("changed meanwhile")
+        assert "look at the change again" in " ".join(shop.screen.said.text.split())
+        assert kb.read_text() == WRITTEN + "# another hand\n"
+        # Asked again, the change is shown anew, on what the file says now.
+        assert shop.screen.bench.marks.all
+        await shop.shown()
+        await shop.press("w")
+        await shop.tui.until("written to .jp/kb.toml")
+        assert kb.read_text().endswith("# another hand\n")
+        kb.write_text("# all gone\n")
+        await shop.press("u")
+        await shop.tui.until("changed meanwhile")
+        assert kb.read_text() == "# all gone\n"
+
+
+async def test_keys_typed_ahead_do_not_write_what_nobody_saw(book: Builder, kb: Path) -> None:
+    async with workshop(book.root) as shop:
+        await shop.select("project/start")
+        await shop.marked("space")
+        shop.screen.action_write()
+        shop.screen.action_write()
+        shop.screen.action_open()
+        await shop.tui.until("This would be written")
+        assert kb.read_text() == WRITTEN
+
+
+async def test_going_on_withdraws_the_change_so_that_w_shows_it_again(
+    book: Builder, kb: Path
+) -> None:
+    async with workshop(book.root) as shop:
+        await shop.select("project/start")
+        await shop.marked("space")
+        for leave in ("escape", "v", "k"):
+            await shop.shown()
+            await shop.press(leave)
+            await shop.tui.until(lambda: "This would be written" not in shop.tui.text)
+            assert "w or Enter writes" not in shop.tui.text
+        await shop.shown()
+        await shop.marked("x")
+        assert shop.is_open
+        await shop.shown()
+        assert kb.read_text() == WRITTEN
+
+
+async def test_without_kb_toml_one_is_made_and_undoing_removes_it(book: Builder) -> None:
+    kb = book.root / ".jp" / "kb.toml"
+    kb.rename(book.root / ".jp" / "config.toml")
+    async with workshop(book.root) as shop:
+        await shop.select("snippets/retry")
+        await shop.marked("space")
+        await shop.shown()
+        assert "/dev/null" in shop.tui.text
+        assert not kb.exists()
+        await shop.press("w")
+        await shop.tui.until("written to .jp/kb.toml")
+        assert kb.read_text() == '[kb.topic.snippets]\nlearned = [\n    "retry",\n]\n'
+        await shop.press("u")
+        await shop.tui.until("taken back")
+        assert not kb.exists()
+
+
+async def test_a_broken_kb_toml_is_shown_and_never_written_over(book: Builder) -> None:
+    kb = book.root / ".jp" / "kb.toml"
+    kb.rename(book.root / ".jp" / "config.toml")
+    kb.write_text("[kb.topic.x\n")
+    async with workshop(book.root) as shop:
+        assert any(entry.startswith("! ") and "kb.toml" in entry for entry in shop.entries)
+        await shop.select("snippets/retry")
+        await shop.marked("space")
+        await shop.press("w")
+        await shop.tui.until("Not written.")
+        assert "mend it first" in shop.screen.said.text
+        assert kb.read_text() == "[kb.topic.x\n"
+
+
+# leaving
+
+
+async def test_leaving_with_marks_asks_first(book: Builder, kb: Path) -> None:
+    before = tree_hash(book.root)
+    async with workshop(book.root) as shop:
+        await shop.select("project/start")
+        await shop.marked("space")
+        for key in ("escape", "q", "ctrl+q"):
+            await shop.press(key)
+            assert shop.is_open
+            assert "1 mark is not written" in shop.tui.text
+            await shop.press("escape")
+            assert "not written" not in shop.tui.text
+        await shop.press("q", "q")
+        await shop.tui.until(lambda: not shop.is_open)
+    assert tree_hash(book.root) == before
+
+
+async def test_escape_goes_back_step_by_step(book: Builder) -> None:
+    async with workshop(book.root) as shop:
+        everything = len(shop.screen.list.rows)
+        await shop.press("f")
+        await shop.tui.type("ada")
+        await shop.tui.until(lambda: any("people/ada" in entry for entry in shop.entries))
+        await shop.press("escape")
+        await shop.tui.until(lambda: len(shop.screen.list.rows) == everything)
+        await shop.tried("people/*")
+        await shop.press("escape")
+        await shop.tui.until(lambda: len(shop.screen.list.rows) == everything)
+        await shop.press("tab")
+        assert shop.tui.app.focused is shop.screen.reader
+        await shop.press("escape")
+        assert shop.tui.app.focused is shop.screen.list
+        await shop.press("escape")
+        await shop.tui.until(lambda: not shop.is_open)
+
+
+# patterns
+
+
+async def test_a_glob_lists_what_it_matches_and_what_learn_would_cost(book: Builder) -> None:
+    text = knowledge_of(book.root).learn("project", ["p*/*", "start"]).text
+    async with workshop(book.root) as shop:
+        await shop.select("topic:project")
+        await shop.tried("p*/* start")
+        assert [row.key for row in shop.screen.list.rows[1:]] == [
+            "project/people/ada",
+            "project/start",
+        ]
+        assert shop.given == text
+        assert f"2 subjects, {cost(text)}" in shop.tui.text
+        assert "kbtui learn project 'p*/*' start" in shop.tui.text
+        # From any other topic by its name, and to the matches with Enter.
+        await shop.tried("snippets/**")
+        assert shop.given == knowledge_of(book.root).learn("snippets", ["**"]).text
+        await shop.press("enter")
+        assert shop.tui.app.focused is shop.screen.list
+        await shop.marked("space")
+        assert [mark.slug for mark in shop.screen.bench.marks.all] == ["retry"]
+
+
+async def test_a_k_shows_how_the_prompt_would_grow_and_keeps_nothing(book: Builder) -> None:
+    before = tree_hash(book.root)
+    plain = knowledge_of(book.root).prompt() or ""
+    tried = knowledge_of(book.root, knowledge=["project/p*/*", "snippets/retry"]).prompt() or ""
+    async with workshop(book.root) as shop:
+        await shop.tried("-k 'project/p*/*' -k snippets/retry")
+        assert shop.given == tried
+        tokens = estimate_tokens(tried) - estimate_tokens(plain)
+        grown = f"+{len(tried) - len(plain):,} characters ≈ {tokens:,} tokens"
+        assert f"2 subjects, {grown}" in shop.tui.text
+        await shop.tried("-k project/style")
+        assert "all of it is pre-loaded already" in shop.tui.text
+        await shop.press("escape")
+        await shop.tui.until(lambda: shop.screen.query_one("#remark").display is False)
+    assert tree_hash(book.root) == before
+
+
+MISTAKES = [
+    ("-k", 0, "-k needs a value"),
+    ("-k project", 3, "needs a topic and a pattern"),
+    ("-k projcet/*", 3, "did you mean 'project'?"),
+    ("-k project/* start", 13, "a pattern among -k values"),
+    ('start "peo', 6, "this quote has no end"),
+    ("peop[le/*", 4, "a [ without its ] is itself"),
+    ("start.md", 0, "slugs have no extension: 'start'"),
+    ("start sty", 6, "nothing matches"),
+    (".secret", 0, "slugs have no leading dots"),
+    ("old", 0, "what it names is disabled"),
+    ("project/start snippets/retry", 14, "one topic at a time"),
+    ("../*", 0, "nothing matches"),
+    ("x" * 5000, 0, "longer than any slug"),
+]
+
+
+async def test_mistakes_are_pointed_at_and_the_rest_goes_on(book: Builder) -> None:
+    async with workshop(book.root) as shop:
+        await shop.select("topic:project")
+        for typed, at, words in MISTAKES:
+            await shop.tried(typed)
+            remark = shop.screen.bench.trial.remark
+            assert remark is not None, typed
+            assert (remark.at, words in f"{remark.message}; {remark.hint}") == (at, True), remark
+            lines = shop.tui.text.split("\n")
+            below = next(n for n, line in enumerate(lines) if line.startswith("  / ")) + 1
+            if len(typed) < 100:
+                assert lines[below].index("^") == 4 + at
+            assert words in lines[below]
+        await shop.tried("start")
+        assert shop.given == knowledge_of(book.root).learn("project", "start").text
+
+
+async def test_a_pattern_is_tried_again_when_the_marks_change(book: Builder) -> None:
+    async with workshop(book.root) as shop:
+        await shop.select("topic:project")
+        await shop.tried("*")
+        assert "project/start" in [row.key for row in shop.screen.list.rows]
+        await shop.press("enter")
+        await shop.select("project/start")
+        await shop.marked("x")
+        await shop.tui.until(
+            lambda: "project/start" not in [row.key for row in shop.screen.list.rows]
+        )
+
+
+# JP's fragments
+
+
+async def test_jps_fragments_are_a_read_only_group_with_who_loads_them(book: Builder) -> None:
+    folder = book.root / ".jp" / "config"
+    (folder / "knowledge").mkdir(parents=True)
+    (folder / "personas").mkdir()
+    (folder / "knowledge" / "house.toml").write_text(
+        '[[assistant.system_prompt_sections]]\ntag = "house"\ntitle = "House rules"\n'
+        'content = "Wipe your \\u001b[31mfeet[/b]."\n'
+    )
+    (folder / "personas" / "dev.toml").write_text('extends = ["../knowledge/house.toml"]\n')
+    before = tree_hash(book.root)
+    async with workshop(book.root) as shop:
+        assert "JP'S PROMPT FRAGMENTS, read-only" in shop.entries
+        await shop.select("fragment:0")
+        await shop.tui.until("Wipe your feet[/b].")
+        assert ".jp/config/personas/dev.toml" in shop.tui.text
+        assert shop.entry("House rules").startswith("House rules 24 ≈ 6")
+        await shop.press("space", "x", "e")
+        assert "select a topic" in shop.screen.said.text
+        assert not shop.screen.bench.marks.all
+    assert tree_hash(book.root) == before
+
+
+# what files may hold
+
+
+async def test_hostile_titles_and_names_are_only_text(book: Builder) -> None:
+    book.topics(
+        **{
+            "[red]": {
+                "title": "\x1b[31mEvil[/b] \u202egnp",
+                "introduction": "[@click=app.quit]x[/]",
+                "subjects": "docs/evil",
+            }
+        }
+    )
+    book.subject("evil/re[a-z]+ [b].md", "\x1b]0;owned\x07[/b] \x9b2J done\n")
+    book.subject("evil/a\u202eb.md", "x\n")
+    async with workshop(book.root, size=(80, 24)) as shop:
+        await shop.select("topic:[red]")
+        await shop.press("right")
+        await shop.select("[red]/re[a-z]+ [b]")
+        await shop.tui.until("[/b]")
+        assert "done" in shop.tui.text
+        await shop.marked("space")
+        await shop.press("v")
+        await shop.shown()
+        text = shop.tui.text
+        assert not any(sign in text for sign in "\x1b\x07\x9b\u202e")
+        assert "Evil[/b] gnp" in text
+        await shop.press("w")
+        await shop.tui.until("written to")
+        assert knowledge_of(book.root).topics["[red]"].learned == ("re[a-z]+ [b]",)
+        await shop.press("v")
+        await shop.tried("re[")
+        assert shop.is_open
+
+
+async def test_what_cannot_be_learned_says_so_in_place_of_its_cost(book: Builder) -> None:
+    (book.root / "docs" / "snippets" / "blob.bin").write_bytes(b"\0\1\2")
+    (book.root / "docs" / "snippets" / "latin.txt").write_bytes(b"caf\xe9")
+    async with workshop(book.root) as shop:
+        assert "it is a binary file" in shop.entry("blob")
+        assert "it is not UTF-8 text" in shop.entry("latin")
+        await shop.select("snippets/blob")
+        await shop.tui.until(lambda: shop.given == 'Skipped "blob": it is a binary file.')
+
+
+@pytest.mark.parametrize("size", [(80, 24), (40, 12), (160, 50)])
+async def test_it_is_usable_at_any_size(book: Builder, size: tuple[int, int]) -> None:
+    async with workshop(book.root, size=size) as shop:
+        assert "Prompt workshop" in shop.tui.text
+        await shop.select("project/start")
+        await shop.marked("space")
+        await shop.tui.until("+")
+        await shop.shown()
+        await shop.press("escape", "question_mark")
+        await shop.tui.until("In the prompt workshop")
+        await shop.press("escape", "q", "q")
+        await shop.tui.until(lambda: not shop.is_open)
+
+
+async def test_an_empty_workspace_says_what_to_do(workspace_root: Path) -> None:
+    async with workshop(workspace_root) as shop:
+        assert "declare one in .jp/kb.toml" in shop.tui.text
+        await shop.tui.until("There is no <knowledge> section")
+        await shop.press("space", "x", "e", "w", "u", "v", "enter", "left", "right")
+        assert shop.is_open
+
+
+# many
+
+
+async def test_slow_work_is_done_in_threads_and_only_rows_in_sight_are_made(
+    book: Builder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    book.topics(bulk={})
+    for number in range(1200):
+        folder = book.root / "docs" / "bulk" / f"d{number % 120:03}"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"s{number:04}.md").write_text(f"# Subject {number}\n")
+    names = ("read_standing", "with_marks", "make_rows", "attempt", "make_page", "sums_of")
+    called: dict[str, set[bool]] = {name: set() for name in names}
+    main = threading.get_ident()
+
+    def noted(name: str) -> None:
+        real = getattr(bench_module, name)
+
+        def call(*args: object, **options: object) -> object:
+            called[name].add(threading.get_ident() == main)
+            return real(*args, **options)
+
+        monkeypatch.setattr(bench_module, name, call)
+
+    for name in names:
+        noted(name)
+    async with workshop(book.root, size=(100, 30)) as shop:
+        faces = shop.screen.bench.faces
+        drawn: list[str] = []
+        real = faces.describe
+        monkeypatch.setattr(
+            faces, "describe", lambda entry, **wide: drawn.append(entry.name) or real(entry, **wide)
+        )
+        await shop.select("topic:bulk")
+        await shop.press("right")
+        await shop.tui.until(lambda: len(shop.screen.list.rows) > 120)
+        await shop.tried("**")
+        assert len(shop.screen.list.rows) == 1201
+        assert "1,200 subjects" in shop.tui.text
+        await shop.press("enter")
+        drawn.clear()
+        await shop.press("G")
+        assert "s1199" in shop.tui.text
+        assert 0 < len(drawn) <= 3 * 30
+        await shop.marked("space")
+        await shop.press("escape")
+        await shop.press("f")
+        shop.screen.query_one("#choose", Input).value = "s010 d1"
+        await shop.tui.until(lambda: len(shop.screen.list.rows) == 13)
+        found = [row.key for row in shop.screen.list.rows if row.key.startswith("bulk/")]
+        assert found == [f"bulk/d{number}/s0{number}" for number in range(100, 110)]
+    assert all(threads == {False} for threads in called.values()), called
+
+
+async def test_leaving_kbtui_does_not_wait_for_the_counting(book: Builder) -> None:
+    book.topics(bulk={})
+    for number in range(900):
+        book.subject(f"bulk/s{number}.md", "x\n")
+    async with running(book.root) as tui:
+        await tui.press("P")
+        await tui.press("ctrl+q")
+        await tui.until(lambda: not tui.app.is_running)

@@ -1,0 +1,110 @@
+"""Driving the prompt workshop in tests."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from tui_support import Tui, running
+
+from kbtui.knowledge import Knowledge, load_knowledge
+from kbtui.tui.screens.prompt import PromptScreen
+from kbtui.workspace import open_root
+
+
+class Shop:
+    """The open workshop, and how a test looks at it."""
+
+    def __init__(self, tui: Tui) -> None:
+        self.tui = tui
+
+    @property
+    def screen(self) -> PromptScreen:
+        screen = next(s for s in self.tui.app.screen_stack if isinstance(s, PromptScreen))
+        return screen
+
+    @property
+    def is_open(self) -> bool:
+        return any(isinstance(screen, PromptScreen) for screen in self.tui.app.screen_stack)
+
+    @property
+    def entries(self) -> list[str]:
+        """The rows of the list as they read, whether in sight or not."""
+        found = []
+        for row in self.screen.list.rows:
+            left, right = (row.left, row.right)
+            if row.selectable:
+                left, right = self.screen.bench.faces.describe(row.data)
+            found.append(" ".join("".join(text for text, _ in [*left, (" ", ""), *right]).split()))
+        return found
+
+    def entry(self, words: str) -> str:
+        """The one row with these words."""
+        found = [entry for entry in self.entries if words in entry]
+        assert len(found) == 1, (words, self.entries)
+        return found[0]
+
+    @property
+    def given(self) -> str:
+        """The text on the right, whole, as the document has it."""
+        document = self.screen.reader.document
+        return "".join(getattr(block, "piece", str)() for block in document.blocks)
+
+    async def select(self, key: str) -> None:
+        assert self.screen.list.select(key), (key, [row.key for row in self.screen.list.rows])
+        await self.tui.pilot.pause()
+
+    async def press(self, *keys: str) -> None:
+        await self.tui.press(*keys)
+
+    async def marked(self, *keys: str) -> None:
+        """Press keys that mark, and wait until the prompt with the marks was made."""
+        await self.press(*keys)
+        screen = self.screen
+        await self.tui.until(
+            lambda: (
+                screen.bench.standing is not None
+                and screen.bench.standing.marks == screen.bench.marks.all
+            )
+        )
+
+    async def shown(self) -> None:
+        """Press w, and wait until the change is shown."""
+        await self.press("w")
+        await self.tui.until("This would be written")
+
+    async def tried(self, text: str) -> None:
+        """Type a pattern as one would paste it, and wait until it is understood."""
+        screen = self.screen
+        if self.tui.app.focused is not screen.trybar.input:
+            await self.press("slash")
+        screen.trybar.input.value = text
+        await self.tui.until(lambda: screen.bench.trial.text == text)
+        await self.tui.until(lambda: not screen.bench._trials.busy)
+        await self.tui.pilot.pause()
+        if screen.bench.trial.usable:
+            title = screen.bench.trial.call
+            await self.tui.until(lambda: screen.page and screen.page.document.title == title)
+            await self.tui.pilot.pause()
+
+
+@asynccontextmanager
+async def workshop(
+    root: Path, size: tuple[int, int] = (140, 40), at: str | None = None
+) -> AsyncIterator[Shop]:
+    """The workshop, opened from the main screen by its key, with everything counted."""
+    async with running(root, size=size) as tui:
+        if at is not None:
+            await tui.open(at)
+        await tui.press("P")
+        shop = Shop(tui)
+        await tui.until(lambda: shop.is_open)
+        screen = shop.screen
+        await tui.until(lambda: screen.list.rows)
+        await tui.until(lambda: not screen.bench._counts.busy)
+        await tui.until(lambda: screen.page is not None)
+        yield shop
+
+
+def knowledge_of(root: Path, **options: list[str]) -> Knowledge:
+    """What the files say, read apart from the screen."""
+    return load_knowledge(open_root(root), **options)
