@@ -100,7 +100,12 @@ def _run(
 ) -> Run:
     shelf = open_shelf(workspace, source)
     found = Pass(source, shelf, journal.fetched(source.name), say)
-    asyncio.run(_fetch(workspace, found, limits, resolve))
+    try:
+        asyncio.run(_fetch(workspace, found, limits, resolve))
+    except KbtuiError as error:
+        # What came before stays, and counts.
+        found.problems.insert(0, str(error))
+        found.complete = False
     if found.complete:
         shelf.drop_unseen()
     # What an incomplete run did not meet may be there yet.

@@ -1,0 +1,313 @@
+"""entries, entry, insights and source, as a person or a script runs them."""
+
+import json
+import os
+import stat
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from support import Builder, asked, called, said, tree_hash
+
+DAY = 86_400.0
+
+
+@pytest.fixture
+def built(workspace_root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Builder]:
+    monkeypatch.setenv("KBTUI_MODEL", "off")
+    builder = Builder(workspace_root)
+    builder.topics(guide={"title": "The Guide"})
+    builder.subject(
+        "guide/start.md",
+        "---\ntype: rule\ntags: [first]\ncreated: 2026-03-01\n---\n# Getting started\n\nThe aardvark.\n",
+    )
+    builder.subject("guide/end.md", "---\ncreated: 2026-02-01\n---\n# The end\n\nThe ibex.\n")
+    builder.subject("guide/.inner.md", "# Inner\n\nThe aardvark has a secret.\n")
+    lately = int((time.time() - DAY) * 10) - 17_800_000_000
+    use = called("a", "learn", "…", topic="guide", subjects="start")
+    builder.conversation(lately, [[asked("Who?"), *use, said("The aardvark.")]], title="Waking")
+    yield builder
+    run(builder, "engine", "stop")
+
+
+def run(builder: Builder, *words: str, text: str | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "kbtui.cli.main", *words],
+        cwd=builder.root,
+        input=text if text is not None else "",
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        env=os.environ.copy(),
+    )
+
+
+def found(done: subprocess.CompletedProcess[str]) -> dict:  # type: ignore[type-arg]
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)  # type: ignore[no-any-return]
+
+
+# entries
+
+
+def test_entries_have_the_documented_shape_and_write_nothing(built: Builder) -> None:
+    before = tree_hash(built.root)
+    page = found(run(built, "entries", "--json"))
+    assert list(page) == ["total", "by_status", "by_type", "cursor", "entries"]
+    assert page["by_type"] == {"conversation": 1, "note": 1, "rule": 1}
+    assert page["by_status"] == {"ready": 3, "pending": 0, "error": 0}
+    row = next(row for row in page["entries"] if row["ref"] == "guide/start")
+    assert set(row) == {
+        "id", "ref", "kind", "title", "type", "status", "error", "tags", "topic", "slug", "created_at",
+        "changed_at", "chunks", "size", "cites_30d", "source_url", "hidden", "archived",
+    }  # fmt: skip
+    assert (row["title"], row["cites_30d"], row["tags"]) == ("Getting started", 1, ["first"])
+    assert row["created_at"] == "2026-03-01T00:00:00+00:00"
+    table = run(built, "entries", "--type", "note,rule").stdout.split("\n")
+    assert table[0].split() == [
+        "cites",
+        "30d",
+        "status",
+        "type",
+        "chunks",
+        "size",
+        "changed",
+        "entry",
+        "title",
+    ]
+    # Seen and never cited is 0, which is something else than not known.
+    assert table[1].split()[0] == "1"
+    assert table[2].split()[0] == "0"
+    assert tree_hash(built.root) == before
+
+
+def test_entries_filters_and_pages(built: Builder) -> None:
+    def refs(*words: str) -> list[str]:
+        done = run(built, "entries", "--json", *words)
+        return [row["ref"] for row in json.loads(done.stdout)["entries"]]
+
+    assert refs("aardvark", "--type", "rule") == ["guide/start"]
+    assert refs("--topic", "guide", "--from", "2026-02-01", "--to", "2026-02-01") == ["guide/end"]
+    assert refs("--topic", "guide", "--hidden", "secret") == ["guide/inner"]
+    assert refs("--status", "error") == []
+    assert run(built, "entries", "--status", "error").returncode == 1
+    first = found(run(built, "entries", "--json", "--limit", "1"))
+    rest = found(run(built, "entries", "--json", "--cursor", first["cursor"]))
+    assert len(rest["entries"]) == 2
+    done = run(built, "entries", "--json", "--type", "note", "--cursor", first["cursor"])
+    assert (done.returncode, "another filter" in done.stderr) == (2, True)
+    for wrong in (["--from", "soonish"], ["--status", "red"], ["--to", "2026-13-45"]):
+        assert run(built, "entries", *wrong).returncode == 2
+
+
+# insights
+
+
+def test_insights_show_gaps_use_and_days_and_forget_on_demand(built: Builder) -> None:
+    from kbtui.journal import Journal
+
+    journal = Journal(built.workspace)
+    journal.log_search("unknown beast", "hybrid", 0, "cli")
+    journal.log_search("aardvark", "hybrid", 2, "dashboard")
+    facts = found(run(built, "insights", "--json"))
+    assert [gap["query"] for gap in facts["zero_result_queries"]] == ["unknown beast"]
+    assert {asked["query"] for asked in facts["top_queries"]} == {"unknown beast", "aardvark"}
+    assert [(use["ref"], use["cites"]) for use in facts["most_cited"]] == [("guide/start", 1)]
+    assert [use["ref"] for use in facts["never_cited"]] == ["guide/end"]
+    assert len(facts["by_day"]) == 30
+    assert sum(day["searches"] for day in facts["by_day"]) == facts["searches"] == 2
+    text = run(built, "insights").stdout
+    assert "kbtui entry new --title 'unknown beast'" in text
+    assert "█" in text
+    assert found(run(built, "insights", "erase", "--json")) == {"erased": 2}
+    assert found(run(built, "insights", "--json"))["searches"] == 0
+    assert run(built, "insights", "--days", "0").returncode == 2
+
+
+# entry
+
+
+def editor(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, script: str) -> None:
+    program = tmp_path / "editor"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("EDITOR", str(program))
+
+
+def test_an_entry_is_made_edited_and_keeps_id_and_citations(
+    built: Builder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    made = found(
+        run(built, "entry", "new", "--title", "Retry policy", "--tags", "net,http", "--text", "-", "--json",
+            text="Back off.\n")
+    )  # fmt: skip
+    assert made["ref"] == "guide/retry-policy"
+    assert "Back off." in Path(made["path"]).read_text()
+    assert run(built, "entry", "new", "--title", "Retry policy", "--text", "x").returncode == 2
+    before = found(run(built, "entry", "show", "guide/start", "--json"))
+    assert len(before["citations_30d"]) == before["cites_30d"] == 1
+    editor(monkeypatch, tmp_path, "printf '# All new\\n\\nThe wombat.\\n' > \"$1\"")
+    assert run(built, "entry", "edit", "guide/start").returncode == 0
+    end = time.monotonic() + 20
+    while True:
+        after = found(run(built, "entry", "show", "guide/start", "--json"))
+        if after["title"] == "All new":
+            break
+        assert time.monotonic() < end, "the edit is not indexed"
+    assert after["id"] == before["id"]
+    assert after["citations_30d"] == before["citations_30d"]
+    assert [chunk["text"] for chunk in after["chunk_list"]] == ["# All new\n\nThe wombat."]
+
+
+def test_an_entry_goes_to_the_trash_after_asking(built: Builder, home: Path) -> None:
+    path = built.root / "docs/guide/end.md"
+    done = run(built, "entry", "rm", "guide/end")
+    assert (done.returncode, path.exists()) == (2, True), "there was nobody to ask"
+    assert run(built, "entry", "rm", "guide/end", "--yes").returncode == 0
+    assert not path.exists()
+    (trashed,) = (home / "data" / "Trash" / "files").iterdir()
+    assert "The ibex." in trashed.read_text()
+    assert run(built, "entry", "rm", "guide/end", "--yes").returncode == 1
+    assert run(built, "entry", "rm", "guide", "--yes").returncode == 2
+
+
+def test_without_a_trash_nothing_is_deleted_unless_that_is_said(built: Builder, home: Path) -> None:
+    (home / "data" / "Trash").write_text("no directory")
+    path = built.root / "docs/guide/end.md"
+    done = run(built, "entry", "rm", "guide/end", "--yes")
+    assert (done.returncode, path.exists()) == (3, True)
+    assert "--permanently" in done.stderr
+    assert run(built, "entry", "rm", "guide/end", "--yes", "--permanently").returncode == 0
+    assert not path.exists()
+
+
+# sources
+
+
+@pytest.fixture
+def page() -> Iterator[str]:
+    """The address of a page on a real server."""
+
+    class Answering(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            known = self.path == "/docs/"
+            self.send_response(200 if known else 404)
+            self.send_header("Content-Type", "text/markdown")
+            self.end_headers()
+            self.wfile.write(b"# Wombats\n\nThe wombat digs.\n" if known else b"")
+
+        def log_message(self, *args: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Answering)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_address[1]}/docs/"
+    server.shutdown()
+    server.server_close()
+
+
+def test_a_source_from_adding_to_removing(built: Builder, page: str) -> None:
+    words = [
+        "source",
+        "add",
+        "url_crawl",
+        page,
+        "--topic",
+        "The Guide",
+        "--depth",
+        "0",
+        "--name",
+        "web",
+    ]
+    done = run(built, *words)
+    assert (done.returncode, "private or loopback" in done.stderr) == (2, True)
+    assert run(built, *words, "--allow-host", "127.0.0.1", "--cron", "0 4 * * *").stdout == "web\n"
+    (listed,) = found(run(built, "source", "ls", "--json"))
+    assert listed["approved_at"]
+    assert listed["next_run_at"]
+    assert listed["last_run_status"] is None
+    (ran,) = found(run(built, "source", "run", "web", "--json"))
+    assert (ran["last_run_status"], ran["last_run_entry_count"], ran["added"]) == ("ok", 1, 1)
+    assert (built.root / "docs/guide/web/index.md").exists()
+    (listed,) = found(run(built, "source", "ls", "--json"))
+    assert listed["last_run_status"] == "ok"
+    assert "ok" in run(built, "source", "ls").stdout
+    assert run(built, "source", "edit", "web", "--no-cron").returncode == 0
+    (listed,) = found(run(built, "source", "ls", "--json"))
+    assert (listed["cron"], listed["next_run_at"]) == (None, None)
+    assert listed["approved_at"], "a change by hand is approved"
+    assert run(built, "source", "rm", "web").returncode == 2, "there was nobody to ask"
+    assert run(built, "source", "rm", "web", "--yes", "--delete").returncode == 0
+    assert not (built.root / "docs/guide/web").exists()
+    assert run(built, "source", "ls").returncode == 1
+    assert run(built, "source", "run", "web").returncode == 1
+
+
+def test_documents_stay_when_their_source_goes_unless_said(built: Builder, page: str) -> None:
+    run(built, "source", "add", "url_crawl", page, "--topic", "guide", "--depth", "0", "--name", "web",
+        "--allow-host", "127.0.0.1")  # fmt: skip
+    run(built, "source", "run", "web")
+    assert run(built, "source", "rm", "web", "--yes").returncode == 0
+    text = (built.root / "docs/guide/web/index.md").read_text()
+    assert "The wombat digs." in text
+    assert "\nsource: " not in text
+
+
+def test_a_source_of_somebody_else_runs_after_it_was_looked_at(built: Builder, page: str) -> None:
+    (built.root / ".jp" / "kb-sources.toml").write_text(
+        f'[source.theirs]\nkind = "url_crawl"\ntopic = "guide"\nurl = "{page}"\ndepth = 0\n'
+        'allow_hosts = ["127.0.0.1"]\n[source.broken]\nkind = "mcp"\n'
+    )
+    done = run(built, "source", "run", "theirs")
+    assert (done.returncode, "did not approve" in done.stderr) == (2, True)
+    done = run(built, "source", "run", "--all")
+    assert "not approved, left out" in done.stderr
+    shown = run(built, "source", "ls")
+    assert "NOT APPROVED" in shown.stdout
+    assert "source.broken.topic: is missing" in shown.stderr
+    assert run(built, "source", "approve", "theirs").returncode == 2, "there was nobody to ask"
+    # Changing one key is not looking at the others.
+    assert run(built, "source", "edit", "theirs", "--depth", "1").returncode == 0
+    assert run(built, "source", "run", "theirs").returncode == 2
+    done = run(built, "source", "approve", "theirs", "--yes")
+    assert done.returncode == 0
+    assert page in done.stderr
+    assert run(built, "source", "run", "theirs").returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        (["file", "notes/handbook.pdf"], "handbook"),
+        (["url", "https://docs.example.org/x/"], "docs.example.org"),
+        (["mcp", "/opt/notes-mcp --x"], "notes-mcp"),
+    ],
+)
+def test_a_source_gets_a_name(built: Builder, words: list[str], name: str) -> None:
+    assert run(built, "source", "add", *words, "--topic", "guide").stdout == f"{name}\n"
+
+
+def test_mistakes_in_arguments_are_usage_errors(built: Builder) -> None:
+    for words in (
+        ["source"],
+        ["source", "add", "ftp", "x", "--topic", "guide"],
+        ["source", "add", "url", "--topic", "guide"],
+        ["source", "add", "url", "https://example.org/", "--topic", "guide", "--cron", "daily"],
+        ["source", "run"],
+        ["entry"],
+        ["entry", "edit", "jp-c17800000001"],
+    ):
+        done = run(built, *words)
+        assert done.returncode == 2, (words, done.stderr)
+        assert "Traceback" not in done.stderr
+    assert (
+        run(built, "source", "add", "url", "https://example.org/", "--topic", "none").returncode
+        == 1
+    )

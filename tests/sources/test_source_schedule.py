@@ -1,0 +1,149 @@
+"""Cron: due once for however many missed times, never unapproved, each run a process of its own."""
+
+import time
+from datetime import datetime
+
+import pytest
+from web_support import Bench
+
+from kbtui.journal import Journal
+from kbtui.journal.records import Run
+from kbtui.sources import Schedule
+from kbtui.sources.cron import next_time
+from kbtui.sources.run import lock
+from kbtui.sources.schedule import due, due_at
+
+HOUR, DAY = 3600.0, 86_400.0
+
+
+def at(text: str) -> float:
+    return datetime.fromisoformat(text).timestamp()
+
+
+def ran(bench: Bench, began: float) -> None:
+    Journal(bench.builder.workspace).put_run(Run("docs", began, began + 1, "ok"))
+
+
+@pytest.fixture
+def hourly(bench: Bench) -> Bench:
+    (bench.root / "x.md").write_text("# X\n\ntext\n")
+    bench.add(kind="file_upload", file="x.md", cron="0 * * * *")
+    return bench
+
+
+def test_a_source_is_due_at_its_time_and_not_before(hourly: Bench) -> None:
+    workspace = hourly.builder.workspace
+    ran(hourly, at("2100-01-01 12:00:30"))
+    assert due(workspace, at("2100-01-01 12:59:59")) == []
+    assert due(workspace, at("2100-01-01 13:00:00")) == ["docs"]
+
+
+def test_missed_times_are_made_up_once(hourly: Bench) -> None:
+    workspace = hourly.builder.workspace
+    ran(hourly, at("2100-01-01 12:00:30"))
+    late = at("2100-01-05 09:20:00")
+    assert due(workspace, late) == ["docs"]
+    ran(hourly, late)
+    assert due(workspace, late + 60) == []
+    assert due(workspace, at("2100-01-05 10:00:00")) == ["docs"]
+
+
+def test_a_new_source_waits_for_its_first_time(hourly: Bench) -> None:
+    workspace = hourly.builder.workspace
+    assert due(workspace) == []
+    assert due(workspace, time.time() + HOUR) == ["docs"]
+
+
+def test_without_a_schedule_nothing_is_due(bench: Bench) -> None:
+    bench.add(kind="file_upload", file="x.md")
+    workspace = bench.builder.workspace
+    assert due(workspace, time.time() + 1000 * DAY) == []
+    assert due_at(workspace, Journal(workspace), bench.source()) is None
+
+
+def test_an_unapproved_change_is_not_due(hourly: Bench) -> None:
+    from kbtui.sources.editing import edit_source
+
+    workspace = hourly.builder.workspace
+    edit_source(workspace, "docs", {"file": "/etc/passwd"})
+    assert due(workspace, time.time() + DAY) == []
+
+
+def test_a_clock_that_went_back_makes_nothing_due_early(hourly: Bench) -> None:
+    ran(hourly, at("2100-01-01 12:00:00"))
+    assert due(hourly.builder.workspace, at("2099-01-01 12:00:00")) == []
+
+
+@pytest.mark.parametrize(
+    ("expression", "after", "expected"),
+    [
+        ("0 4 * * *", "2026-11-21 03:59:59", "2026-11-21 04:00:00"),
+        ("0 4 * * *", "2026-11-21 04:00:00", "2026-11-22 04:00:00"),
+        ("*/15 * * * *", "2026-11-21 10:07:00", "2026-11-21 10:15:00"),
+        ("0 9 * * 1", "2026-11-21 10:00:00", "2026-11-23 09:00:00"),
+        ("0 0 29 2 *", "2026-01-01 00:00:00", "2028-02-29 00:00:00"),
+    ],
+)
+def test_times_are_local(expression: str, after: str, expected: str) -> None:
+    assert next_time(expression, at(after)) == at(expected)
+
+
+def test_summer_time_neither_skips_a_day_nor_runs_backwards(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    time.tzset()
+    try:
+        for start, end in (
+            ("2026-03-28 00:00", "2026-03-31 00:00"),
+            ("2026-10-24 00:00", "2026-10-27 00:00"),
+        ):
+            moment, days = at(start), []
+            while (moment := next_time("30 2 * * *", moment) or 0.0) < at(end):
+                days.append(datetime.fromtimestamp(moment).date())
+            assert len(days) == len(set(days)) == 3
+            moment, seen = at(start), []
+            while (moment := next_time("*/20 * * * *", moment) or 0.0) < at(end):
+                seen.append(moment)
+            assert seen == sorted(set(seen))
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+def wait_for_end(schedule: Schedule) -> None:
+    end = time.monotonic() + 30
+    while schedule.running is not None:
+        assert time.monotonic() < end, "the run does not end"
+        time.sleep(0.02)
+        schedule.tick(0.0)
+
+
+def test_the_engine_runs_what_is_due_in_a_process_of_its_own(hourly: Bench) -> None:
+    lines: list[str] = []
+    schedule = Schedule(hourly.builder.workspace, lines.append)
+    schedule.tick()
+    assert schedule.running is None
+    schedule.tick(time.time() + HOUR)
+    assert schedule.running == "docs"
+    wait_for_end(schedule)
+    assert list(hourly.documents()) == ["x.md"]
+    assert Journal(hourly.builder.workspace).runs()["docs"].status == "ok"
+    assert lines == ["source docs: due, started", "source docs: ended with 0"]
+
+
+def test_a_run_that_notes_nothing_is_not_started_again_and_again(hourly: Bench) -> None:
+    workspace = hourly.builder.workspace
+    lines: list[str] = []
+    schedule = Schedule(workspace, lines.append)
+    now = time.time() + HOUR
+    with lock(workspace, "docs"):
+        schedule.tick(now)
+        wait_for_end(schedule)
+    assert Journal(workspace).runs() == {}
+    schedule.tick(now + 60)
+    assert schedule.running is None
+    schedule.tick(now + HOUR)
+    assert schedule.running == "docs"
+    schedule.stop()
+    assert schedule.running is None

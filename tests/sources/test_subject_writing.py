@@ -1,0 +1,228 @@
+"""A person's own subjects: made in one step, never outside, never over another, never lost."""
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support import Builder
+
+from kbtui.errors import KbtuiError, UsageError
+from kbtui.index.entries import front_matter
+from kbtui.index.identity import subject_id
+from kbtui.knowledge import Knowledge, load_knowledge
+from kbtui.knowledge.scan import slug_of
+from kbtui.sources import subjects
+from kbtui.sources.subjects import Draft
+from kbtui.sources.writing import name_of, with_front_matter
+
+
+@pytest.fixture
+def builder(workspace_root: Path) -> Builder:
+    builder = Builder(workspace_root)
+    builder.topics(guide={"title": "The Guide"})
+    return builder
+
+
+def knowledge(builder: Builder) -> Knowledge:
+    return load_knowledge(builder.workspace)
+
+
+def add(builder: Builder, **draft: object) -> object:
+    known = knowledge(builder)
+    return subjects.add(known, subjects.choose_topic(known, "guide"), Draft(**draft))  # type: ignore[arg-type]
+
+
+def editing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, script: str) -> None:
+    """Make $EDITOR a program that does `script` to the file in `$1`."""
+    program = tmp_path / "editor"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("EDITOR", str(program))
+    monkeypatch.delenv("VISUAL", raising=False)
+
+
+def test_a_draft_becomes_a_subject_that_learn_gives(builder: Builder) -> None:
+    found = add(
+        builder, title='On "retries": how', text="Back off.", type="rule", tags=("net", "2026")
+    )
+    assert found.slug == "on-retries-how"  # type: ignore[attr-defined]
+    text = (builder.root / "docs/guide/on-retries-how.md").read_text()
+    facts = front_matter(text)
+    assert facts["title"] == 'On "retries": how'
+    assert (facts["type"], facts["tags"]) == ("rule", ["net", "2026"])
+    assert "Back off." in knowledge(builder).learn("guide", "on-retries-how").text
+
+
+def test_the_topic_may_be_named_by_title_or_be_the_only_one(builder: Builder) -> None:
+    known = knowledge(builder)
+    assert subjects.choose_topic(known, "the guide").id == "guide"
+    assert subjects.choose_topic(known, None).id == "guide"
+    builder.topics(guide={}, ops={})
+    with pytest.raises(UsageError, match="which topic"):
+        subjects.choose_topic(knowledge(builder), None)
+
+
+def test_a_name_that_is_taken_is_refused_and_nothing_changes(builder: Builder) -> None:
+    builder.subject("guide/retries.txt", "mine")
+    with pytest.raises(UsageError, match="already"):
+        add(builder, title="Retries", text="other")
+    assert [path.name for path in (builder.root / "docs/guide").iterdir()] == ["retries.txt"]
+
+
+@pytest.mark.parametrize(
+    "slug", ["../x", "a/../../x", "/etc/x", "a//b", ".", "..", "a\nb", "a\\b", "x" * 300]
+)
+def test_a_name_never_leads_out(builder: Builder, slug: str) -> None:
+    with pytest.raises(KbtuiError):
+        add(builder, title="T", text="x", slug=slug)
+    assert list(builder.root.rglob("*.md")) == []
+
+
+def test_a_topic_behind_a_link_out_of_the_workspace_is_refused(
+    builder: Builder, tmp_path: Path
+) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (builder.root / "docs/guide").rmdir()
+    (builder.root / "docs/guide").symlink_to(outside)
+    with pytest.raises(KbtuiError, match="out of the workspace"):
+        add(builder, title="T", text="x")
+    assert list(outside.iterdir()) == []
+
+
+def test_a_topic_whose_directory_is_missing_gets_one(builder: Builder) -> None:
+    (builder.root / "docs/guide").rmdir()
+    add(builder, title="First", text="x")
+    assert (builder.root / "docs/guide/first.md").exists()
+
+
+def test_the_editor_sees_the_draft_and_its_words_are_written(
+    builder: Builder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    editing(monkeypatch, tmp_path, "sed -i 's/Untitled/On deploys/' \"$1\"; echo 'Ship.' >> \"$1\"")
+    known = knowledge(builder)
+    found = subjects.edit_draft(known, subjects.choose_topic(known, None), Draft(title=""))
+    assert found is not None
+    assert found.slug == "on-deploys"
+    assert "Ship." in found.path.read_text()
+
+
+def test_a_draft_left_as_it_was_writes_nothing(
+    builder: Builder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    editing(monkeypatch, tmp_path, "true")
+    known = knowledge(builder)
+    assert subjects.edit_draft(known, subjects.choose_topic(known, None), Draft(title="T")) is None
+    assert list(builder.root.rglob("*.md")) == []
+
+
+@pytest.mark.parametrize(
+    "script",
+    ["printf -- '---\\ntitle: [unclosed\\n---\\nprecious words\\n' > \"$1\"",
+     "printf -- '---\\ntitle: Taken\\n---\\nprecious words\\n' > \"$1\""],
+    ids=["front matter that is no YAML", "a name that is taken"],
+)  # fmt: skip
+def test_what_was_typed_is_kept_when_it_cannot_be_written(
+    builder: Builder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, script: str
+) -> None:
+    builder.subject("guide/taken.md", "# Taken\n")
+    editing(monkeypatch, tmp_path, script)
+    known = knowledge(builder)
+    with pytest.raises(KbtuiError) as caught:
+        subjects.edit_draft(known, subjects.choose_topic(known, None), Draft(title=""))
+    assert caught.value.hint is not None
+    kept = Path(caught.value.hint.partition("is in ")[2])
+    assert "precious words" in kept.read_text()
+    kept.unlink()
+
+
+def test_an_editor_that_fails_or_is_missing_is_said(
+    builder: Builder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    builder.subject("guide/a.md", "# A\n")
+    subject = knowledge(builder).find("guide", "a")
+    assert subject is not None
+    editing(monkeypatch, tmp_path, "exit 3")
+    with pytest.raises(KbtuiError, match="ended with 3"):
+        subjects.edit(subject)
+    monkeypatch.setenv("EDITOR", "/does/not/exist")
+    with pytest.raises(KbtuiError, match="cannot be started"):
+        subjects.edit(subject)
+    monkeypatch.setenv("EDITOR", "")
+    monkeypatch.setenv("PATH", str(tmp_path / "none"))
+    with pytest.raises(UsageError, match="no editor"):
+        subjects.edit(subject)
+
+
+def test_editing_keeps_the_id(
+    builder: Builder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    builder.subject("guide/a.md", "# A\n")
+    subject = knowledge(builder).find("guide", "a")
+    assert subject is not None
+    editing(monkeypatch, tmp_path, "printf '# Another title\\n' > \"$1\"")
+    assert subjects.edit(subject)
+    after = knowledge(builder).find("guide", "a")
+    assert after is not None
+    assert subject_id(after.topic, after.slug) == subject_id(subject.topic, subject.slug)
+
+
+@pytest.mark.parametrize(
+    ("text", "sound"),
+    [("# no front matter", True), ("---\ntitle: x\n---\nbody", True), ("---\n---\nbody", True),
+     ("---\ntitle: [x\n---\nbody", False), ("---\n- a\n---\nbody", False), ("---\ntitle: x\nbody", False)],
+)  # fmt: skip
+def test_front_matter_is_judged(text: str, sound: bool) -> None:
+    assert (subjects.front_matter_problem(text) is None) == sound
+
+
+@given(st.text(max_size=200))
+def test_any_text_makes_a_name_that_is_plain_and_keeps_its_slug(text: str) -> None:
+    name = name_of(text)
+    assert name
+    assert name.isprintable()
+    assert "/" not in name
+    assert not name.startswith((".", "-"))
+    assert len(name.encode()) <= 90
+    assert slug_of(f"{name}.md") == name
+    assert name_of(name) == name or name.endswith("-1")
+
+
+VALUES = st.one_of(st.text(max_size=40), st.lists(st.text(max_size=10), max_size=4), st.dates())
+
+
+@given(st.dictionaries(st.sampled_from(["title", "type", "tags", "source", "created"]), VALUES))
+def test_front_matter_is_read_as_it_was_written(facts: dict[str, object]) -> None:
+    text = with_front_matter(facts, "# Body\n\n---\nnot: front matter\n")
+    kept = {key: value for key, value in facts.items() if value not in ("", [])}
+    read = front_matter(text)
+    assert set(read) == set(kept)
+    for key, value in kept.items():
+        # What YAML cannot hold (lone surrogates) and what it folds is not asked for.
+        if _plain(value):
+            assert read[key] == value
+
+
+def _plain(value: object) -> bool:
+    items = value if isinstance(value, list) else [value]
+    return all(not isinstance(item, str) or item.isprintable() for item in items)
+
+
+def test_a_file_system_without_hard_links_still_writes_nothing_over(
+    builder: Builder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*args: object, **options: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refuse)
+    add(builder, title="First", text="one")
+    path = builder.root / "docs/guide/second.md"
+    path.write_text("mine")
+    from kbtui.sources.writing import write_new
+
+    with pytest.raises(KbtuiError, match="already"):
+        write_new(path, "theirs")
+    assert path.read_text() == "mine"
