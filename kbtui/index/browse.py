@@ -233,8 +233,8 @@ def _conditions(wanted: Wanted) -> tuple[list[str], list[Any]]:
         conditions.append("e.created < ?")
         values.append(wanted.until)
     for word in wanted.q.split():
-        if word.isascii():
-            # SQLite's own LIKE knows case in ASCII only, but is much faster.
+        if word.isascii() and "\0" not in word:
+            # SQLite's own LIKE knows case in ASCII only and ends at a NUL, but is much faster.
             escaped = "".join(f"\\{sign}" if sign in "\\%_" else sign for sign in word)
             test, value = "{} LIKE ? ESCAPE '\\'", f"%{escaped}%"
         else:

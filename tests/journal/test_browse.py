@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from platform_support import indexed
 from support import Builder, asked, called, said
@@ -181,6 +181,7 @@ def test_any_text_may_be_looked_for(workspace_root: Path) -> None:
 
     @settings(max_examples=150, deadline=None)
     @given(q=st.text(max_size=30))
+    @example(q="\0")
     def check(q: str) -> None:
         found = list_entries(builder.workspace, reader, Wanted(q=q), vectors=False)
         words = q.casefold().split()
