@@ -35,8 +35,8 @@ HEADINGS = {
     "engine": "Engine",
     "model": "Model",
 }
-TELL_EVERY = 50
-"""Findings of one area that are shown together."""
+TELL_FIRST = 50
+"""Findings of one area that are waited for before any are shown."""
 
 
 def doctor_document(findings: list[Finding], looking: str | None) -> Document:
@@ -50,10 +50,10 @@ def doctor_document(findings: list[Finding], looking: str | None) -> Document:
         heading = HEADINGS[area]
         blocks.append(HeadBlock(f"head:{area}", [(heading, "h2")], _counts(own), above=above))
         own.sort(key=lambda finding: ("ok", "wrong", "note").index(finding.state))
-        for number, finding in enumerate(own):
+        for finding in own:
             spans: Spans = [(one_line(finding.message), "dim" if finding.state == "ok" else "")]
             lead: Spans = [SIGNS[finding.state]]
-            key = f"{area}:{number}:{finding.message}"
+            key = f"{area}:{finding.message}"
             blocks.append(NoteBlock(key, spans, lead=lead, link=finding.ref))
         if area == looking:
             blocks.append(NoteBlock(f"looking:{area}", [("… looking", "dim")]))
@@ -121,36 +121,39 @@ class DoctorScreen(RoleScreen):
         """Look at everything again."""
         self._round += 1
         self.findings, self.looking = [], AREAS[0]
-        self._show()
+        self._show(doctor_document([], self.looking))
         args = (self._round,)
         threading.Thread(target=self._look, args=args, name="kbtui-doctor", daemon=True).start()
 
     def _look(self, number: int) -> None:
-        """In a thread: look, and tell of what is found as it is found."""
+        """In a thread: look, and tell of what is found as it is found, ever more at a time."""
         found: list[Finding] = []
-        area: str | None = None
+        looking, told = AREAS[0], 0
         try:
             for finding in examine(self._library):
                 if number != self._round:
                     return
-                if found and (finding.area != area or len(found) >= TELL_EVERY):
-                    self.call_later(self._found, number, found, finding.area)
-                    found = []
-                area = finding.area
+                if finding.area != looking or len(found) >= told + max(TELL_FIRST, told):
+                    looking, told = finding.area, len(found)
+                    self._tell(number, found, looking)
                 found.append(finding)
         except Exception as error:
             message = f"cannot be looked at: {type(error).__name__}: {error}"
-            found.append(Finding(area or AREAS[0], "wrong", message))
-        self.call_later(self._found, number, found, None)
+            found.append(Finding(looking, "wrong", message))
+        self._tell(number, found, None)
 
-    def _found(self, number: int, found: list[Finding], looking: str | None) -> None:
+    def _tell(self, number: int, found: list[Finding], looking: str | None) -> None:
+        document = doctor_document(found, looking)
+        self.call_later(self._told, number, list(found), looking, document)
+
+    def _told(
+        self, number: int, found: list[Finding], looking: str | None, document: Document
+    ) -> None:
         if number == self._round:
-            self.findings += found
-            self.looking = looking
-            self._show()
+            self.findings, self.looking = found, looking
+            self._show(document)
 
-    def _show(self) -> None:
-        document = doctor_document(self.findings, self.looking)
+    def _show(self, document: Document) -> None:
         if self.reader.document.key == document.key:
             self.reader.reload(document)
         else:

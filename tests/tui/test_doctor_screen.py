@@ -1,0 +1,148 @@
+"""The doctor: the findings of the command, as they are found, and the way to what they are about."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support import Builder, tree_hash
+from tui_support import Tui, running
+
+from kbtui.library import Library, health
+from kbtui.library.health import AREAS, Finding, examine
+from kbtui.tui.screens.doctor import DoctorScreen
+from kbtui.workspace import load_settings, open_root
+
+
+@pytest.fixture
+def ailing(book: Builder) -> Builder:
+    """A workspace with something wrong in several areas."""
+    book.topics(
+        project={"title": "Project Handbook", "learned": ["style", "nobody-*"]},
+        snippets={"title": "Snippets"},
+        gone={"subjects": "docs/nowhere"},
+    )
+    (book.root / "docs" / "nowhere").rmdir()
+    book.subject("project/start.md", "# Start\n\nSee `people/eve` and learn.\n")
+    (book.root / "docs" / "snippets" / "blob.bin").write_bytes(b"\0\1")
+    return book
+
+
+def doctor(tui: Tui) -> DoctorScreen:
+    screen = tui.app.screen
+    assert isinstance(screen, DoctorScreen)
+    return screen
+
+
+async def opened(tui: Tui) -> DoctorScreen:
+    await tui.press("D")
+    await tui.until(lambda: isinstance(tui.app.screen, DoctorScreen))
+    screen = doctor(tui)
+    await tui.until(lambda: screen.looking is None)
+    await tui.pilot.pause()
+    return screen
+
+
+async def test_it_finds_what_the_command_finds_and_changes_nothing(ailing: Builder) -> None:
+    before = tree_hash(ailing.root)
+    async with running(ailing.root, size=(140, 50)) as tui:
+        screen = await opened(tui)
+        for words in (
+            "docs/nowhere does not exist",
+            "'nobody-*' reaches no subject",
+            "mentions `people/eve`, which does not exist",
+            "cannot be learned: it is a binary file",
+            "jp-c17800000005: ",
+            "there is no index yet",
+        ):
+            assert words in tui.text, tui.text
+        shown = [(found.area, found.state, found.message) for found in screen.findings]
+        wrong = sum(state == "wrong" for _, state, _ in shown)
+        assert f"! {wrong} wrong" in tui.text
+    command = [
+        str(Path(sys.executable).with_name("kbtui")),
+        "-w",
+        str(ailing.root),
+        "doctor",
+        "--json",
+    ]
+    done = subprocess.run(command, capture_output=True, env=os.environ, check=False)
+    assert done.returncode == 1
+    told = [(row["area"], row["state"], row["message"]) for row in json.loads(done.stdout)]
+    assert told == shown
+    assert tree_hash(ailing.root) == before
+
+
+async def test_enter_opens_what_a_finding_is_about(ailing: Builder) -> None:
+    async with running(ailing.root, size=(120, 40)) as tui:
+        for key in ("project/start", "jp-c17800000005"):
+            port = (await opened(tui)).reader.port
+            blocks = port.document.blocks
+            port.go_to(next(n for n, block in enumerate(blocks) if block.link == key))
+            await tui.press("enter")
+            await tui.until(lambda: tui.app.screen is tui.main)
+            reader = tui.main.reader_pane.reader
+            while reader.document.key != key:
+                await tui.pilot.pause(0.01)
+
+
+async def test_n_goes_from_finding_to_finding_past_what_is_well(ailing: Builder) -> None:
+    async with running(ailing.root, size=(120, 40)) as tui:
+        screen = await opened(tui)
+        port = screen.reader.port
+        seen = []
+        while not seen or port.cursor != seen[-1][0]:
+            seen.append((port.cursor, port.line.plain if port.line else ""))
+            await tui.press("n")
+        assert len(seen) > 4
+        assert all(line.startswith(("! ", "· ")) for _, line in seen[1:])
+        await tui.press("N")
+        assert port.cursor == seen[-2][0]
+
+
+async def test_looking_again_sees_what_was_mended(ailing: Builder) -> None:
+    async with running(ailing.root, size=(120, 40)) as tui:
+        await opened(tui)
+        assert "docs/nowhere does not exist" in tui.text
+        (ailing.root / "docs" / "nowhere").mkdir()
+        await tui.press("r")
+        await tui.until(lambda: doctor(tui).looking is None)
+        await tui.until(lambda: "docs/nowhere does not exist" not in tui.text)
+        assert "docs/nowhere has no subjects" in tui.text
+        await tui.press("escape")
+        assert tui.app.screen is tui.main
+
+
+async def test_what_one_area_cannot_tell_leaves_the_others(
+    book: Builder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(self: Library, archived: bool | None = None) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Library, "conversations", broken)
+    found = list(examine(Library(open_root(book.root), load_settings())))
+    assert [f.area for f in found if f.state == "wrong"][:1] == ["conversations"]
+    assert [area for area in AREAS if any(f.area == area for f in found)] == list(AREAS)
+
+
+async def test_findings_about_hostile_names_are_only_text(book: Builder) -> None:
+    book.topics(project={"title": "\x1b[2J[/b]", "learned": ["[x", "\x1b[31m*", "a\u202eb"]})
+    async with running(book.root, size=(80, 24)) as tui:
+        await opened(tui)
+        assert "'[x' reaches no subject" in tui.text
+        assert not any(sign in tui.text for sign in "\x1b\u202e")
+
+
+async def test_thousands_of_findings_are_laid_out_only_in_sight(
+    book: Builder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    many = [Finding("knowledge", "note", f"finding number {n}") for n in range(20_000)]
+    monkeypatch.setitem(health._AREAS, "knowledge", lambda library: iter(many))
+    async with running(book.root, size=(80, 24)) as tui:
+        screen = await opened(tui)
+        assert "20,000 to look at" in tui.text
+        assert screen.reader.port.layouts < 1000
+        await tui.press("G")
+        await tui.until("Model")

@@ -1,0 +1,192 @@
+"""The workshop's rules, apart from any screen: costs, trees, marks, patterns."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from support import Builder
+
+from kbtui.knowledge import Knowledge, load_knowledge
+from kbtui.knowledge.records import Mark
+from kbtui.tui.prompt.costs import Cost, Costs, Sums, cost_of, growth
+from kbtui.tui.prompt.entries import Trees, Wishes, folder_key, make_rows
+from kbtui.tui.prompt.pages import literal
+from kbtui.tui.prompt.standing import Marks, read_standing, state_of, with_marks
+from kbtui.tui.prompt.trying import attempt
+from kbtui.workspace import open_root
+
+FILES = settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None
+)
+
+names = st.text("ab[*1- ", min_size=1, max_size=3).filter(lambda name: name.strip(" ."))
+slugs = st.lists(
+    st.lists(names, min_size=1, max_size=4).map("/".join), min_size=1, max_size=30, unique=True
+).map(sorted)
+
+
+@given(slugs, st.data())
+def test_the_sum_below_any_beginning_is_that_of_its_subjects(
+    found: list[str], data: st.DataObject
+) -> None:
+    costs = [Cost(len(slug), n, about=n % 3 == 0) for n, slug in enumerate(found)]
+    sums = Sums(found, list(costs))
+    prefix = data.draw(st.sampled_from(["", *(slug[: len(slug) // 2] for slug in found)]))
+    own = [cost for slug, cost in zip(found, costs, strict=True) if slug.startswith(prefix)]
+    wanted = Cost(
+        sum(c.characters for c in own), sum(c.tokens for c in own), any(c.about for c in own)
+    )
+    assert sums.below(prefix) == (len(own), wanted)
+
+
+def test_growth_has_one_sign_unless_letters_and_tokens_differ() -> None:
+    assert growth(Cost(10, 3), Cost(3130, 783)) == "+3,120 characters ≈ 780 tokens"
+    assert growth(Cost(3130, 783), Cost(10, 3)) == "−3,120 characters ≈ 780 tokens"
+    assert growth(Cost(8, 2), Cost(6, 5)) == "−2 characters ≈ +3 tokens"
+    assert growth(Cost(8, 2), Cost(8, 2)) == ""
+    assert growth(Cost(0, 0), Cost(8, 2), words=False) == "+8 ≈ 2"
+
+
+def test_counting_is_exact_and_reads_again_only_what_changed(book: Builder) -> None:
+    knowledge = load_knowledge(open_root(book.root))
+    costs = Costs()
+    todo = next(iter(costs.measure(knowledge, lambda: True)))
+    assert todo == 6
+    assert list(costs.measure(knowledge, lambda: True))[-1] == 0
+    for topic, slug in (("project", "start"), ("snippets", "retry")):
+        assert costs.get(topic, slug) == cost_of(knowledge.learn(topic, slug).text)
+    book.subject("project/start.md", "shorter\n")
+    again = load_knowledge(open_root(book.root))
+    assert next(iter(costs.measure(again, lambda: True))) == 1
+    assert list(costs.measure(again, lambda: True))
+    assert costs.get("project", "start") == Cost(8, 2)
+
+
+@FILES
+@given(slugs)
+def test_every_subject_is_listed_once_when_all_is_open(
+    workspace_root: Path, found: list[str]
+) -> None:
+    book = Builder(workspace_root)
+    book.topics(t={})
+    folder = book.root / "docs" / "t"
+    for path in sorted(folder.rglob("*"), reverse=True):
+        path.rmdir() if path.is_dir() else path.unlink()
+    for slug in found:
+        target = folder / f"{slug}.md"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text("x")
+
+    class Files:
+        def knowledge(self) -> Knowledge:
+            return load_knowledge(open_root(book.root))
+
+    standing = read_standing(Files())  # type: ignore[arg-type]
+    parts = [slug.split("/") for slug in found]
+    opened = {"topic:t"} | {
+        folder_key("t", "/".join(part[:depth]) + "/")
+        for part in parts
+        for depth in range(1, len(part))
+    }
+    trees = Trees(standing.written, hidden=True)
+    rows = make_rows(standing, trees, Wishes(opened))
+    listed = [row.key for row in rows if row.data.kind == "subject"]
+    assert sorted(listed) == sorted(f"t/{slug}" for slug in found)
+    folders = [row.key for row in rows if row.data.kind == "folder"]
+    assert set(folders) == opened - {"topic:t"}
+    assert len(folders) == len(set(folders))
+    for row in rows:
+        # A folder's row shows what a glob over just that folder gives.
+        if row.data.kind == "folder":
+            reached = standing.written.slugs("t", [f"{literal(row.data.name)}**"])
+            assert reached == [slug for slug in found if slug.startswith(row.data.name)]
+
+
+MARKS = st.lists(
+    st.tuples(
+        st.sampled_from(["start", "style", "old", "people/ada"]),
+        st.sampled_from(["learned", "disabled"]),
+    ),
+    max_size=12,
+)
+
+
+@FILES
+@given(MARKS)
+def test_any_keys_end_in_what_the_marks_alone_would_give(
+    book: Builder, presses: list[tuple[str, str]]
+) -> None:
+    knowledge = load_knowledge(open_root(book.root))
+    marks = Marks()
+
+    class Files:
+        def knowledge(self) -> Knowledge:
+            return knowledge
+
+    standing = read_standing(Files())  # type: ignore[arg-type]
+    for slug, state in presses:
+        mark = marks.of("project", slug)
+        written = state_of(knowledge, "project", slug)
+        now = mark.state if mark else written
+        marks.toggle(Mark("project", slug, state), now, written, "plain")  # type: ignore[arg-type]
+        standing = with_marks(standing, marks.all)
+        assert not standing.refusals
+        # Pressed once it is so; pressed again it is not.
+        after = state_of(standing.knowledge, "project", slug)
+        assert (after == state) == (now != state)
+    assert standing.prompt == knowledge.with_marks(marks.all).prompt()
+    assert standing.cost == cost_of(standing.prompt)
+    for topic in knowledge.topics:
+        assert standing.preloads[topic] == cost_of(standing.knowledge.preloaded(topic))
+
+
+@FILES
+@given(
+    st.one_of(
+        st.text(max_size=20),
+        st.lists(
+            st.sampled_from(
+                ["-k", "-k=", "-kproject/*", "--knowledge", "--knowledge=project/**", "project/",
+                 "*", "**", "start", "[", "[!a]", "'", '"', "snippets/*", "../", "\0", "\x1b[31m",
+                 "people/**", "project", "-", "--", "/", "//", ".secret", "%", "é\u202e"]
+            ),
+            max_size=5,
+        ).map(" ".join),
+    )
+)  # fmt: skip
+def test_whatever_one_types_is_understood_or_pointed_at(book: Builder, typed: str) -> None:
+    knowledge = load_knowledge(open_root(book.root))
+    trial = attempt(typed, knowledge, Costs(), "project")
+    if trial.remark is not None:
+        assert 0 <= trial.remark.at <= max(0, len(typed) - 1)
+    if trial.preloads:
+        before = {(t, s) for t in knowledge.topics for s in knowledge.resolved(t).learned}
+        tried = knowledge.with_preloaded(trial.preloads)
+        after = {(t, s) for t in tried.topics for s in tried.resolved(t).learned}
+        assert set(trial.matches) == after - before
+    elif trial.topic is not None:
+        wanted = knowledge.slugs(trial.topic, trial.patterns or None)
+        assert list(trial.matches) == [(trial.topic, slug) for slug in wanted]
+    elif typed.strip():
+        assert trial.remark is not None
+        assert trial.remark.wrong
+
+
+@pytest.mark.parametrize(
+    ("typed", "call"),
+    [
+        ("people/*", "learn project 'people/*'"),
+        ("project/people/*", "learn project 'people/*'"),
+        ("snippets", "learn snippets"),
+        ("snippets/", "learn snippets"),
+        ("'a b' style", "learn project 'a b' style"),
+        ("-k snippets/*", "prompt -k 'snippets/*'"),
+        ("-ksnippets/retry --knowledge=project/start", "prompt -k snippets/retry -k project/start"),
+    ],
+)
+def test_what_is_typed_is_the_command_that_gives_the_same(
+    book: Builder, typed: str, call: str
+) -> None:
+    knowledge = load_knowledge(open_root(book.root))
+    assert attempt(typed, knowledge, Costs(), "project").call == call
