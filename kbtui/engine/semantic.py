@@ -20,7 +20,7 @@ from kbtui.index.catalog import Catalog
 
 if TYPE_CHECKING:
     import subprocess
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from kbtui.index.backlog import Encoder
@@ -113,16 +113,24 @@ class Semantic:
     _open: Path | None = None
 
     def ask(
-        self, text: str, narrowing: dict[str, Any], limit: int, per_entry: int
+        self,
+        text: str,
+        narrowing: dict[str, Any],
+        limit: int,
+        per_entry: int,
+        lean: Sequence[int] = (),
     ) -> list[tuple[int, float]]:
-        """The nearest chunks; call only when `reason` is None. From any thread."""
-        from kbtui.index.vectors import condition
+        """The nearest chunks; call only when `reason` is None. From any thread.
+
+        The question leans towards the first chunk of `lean` that has a vector.
+        """
+        from kbtui.index.vectors import condition, leaning
 
         embedder, store = self._embedder, self._store
         if embedder is None or store is None:
             return []
-        vector = embedder.encode_query(text)[0]
-        return store.search(vector.tolist(), condition(**narrowing), limit, per_entry)
+        vector = leaning(embedder.encode_query(text)[0].tolist(), store.vector(lean))
+        return store.search(vector, condition(**narrowing), limit, per_entry)
 
     def _run(self) -> None:
         try:

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
     from kbtui.conversations.records import Conversation, Event
 
-VERSION = 5
+VERSION = 6
 """Part of the generation's fingerprint: change it when the same text is cut differently."""
 
-LEAST, MOST = 350, 900
+LEAST, MOST = 450, 1200
 TOOL_MOST = 2400
 ARGUMENT_MOST, ARGUMENTS_MOST = 200, 20
 

@@ -34,6 +34,7 @@ ANN_ROWS = 10_000
 """From here an index of one partition, always probed, pays: exact, and three times as fast
 (design, "Processes")."""
 
+LEAN = 0.3
 FRAGMENTS_MOST = 24
 OVERFETCH = 5
 """How many times the limit is looked at before an entry's surplus chunks are left out."""
@@ -124,6 +125,16 @@ class VectorStore:
                 kept.append((int(row["number"]), 1.0 - float(row["_distance"])))
         return kept[:limit]
 
+    def vector(self, numbers: Sequence[int]) -> list[float] | None:
+        """The vector of the first of these chunks that has one."""
+        if not numbers:
+            return None
+        wanted = ", ".join(str(int(number)) for number in numbers)
+        query: Any = self._table.search().where(f"number IN ({wanted})")
+        rows = query.select(["number", "vector"]).limit(len(numbers)).to_list()
+        held = {row["number"]: row["vector"] for row in rows}
+        return next((list(held[number]) for number in numbers if number in held), None)
+
     def tidy(self, *, force: bool = False) -> None:
         """Keep the table compact: join fragments, drop old versions, index from `ANN_ROWS`."""
         stats: Any = self._table.stats()
@@ -138,6 +149,13 @@ class VectorStore:
                 "vector", config=IvfFlat(distance_type="cosine", num_partitions=1)
             )
             self._indexed = True
+
+
+def leaning(vector: list[float], towards: list[float] | None) -> list[float]:
+    """A question's vector, moved by `LEAN` towards another (CONTRIBUTING, "Search quality")."""
+    if towards is None:
+        return vector
+    return [mine + LEAN * other for mine, other in zip(vector, towards, strict=True)]
 
 
 def condition(

@@ -262,6 +262,7 @@ class Library:
                 narrowing=narrowing,
                 limit=question.depth,
                 per_entry=question.per_entry,
+                lean=list(question.lean),
                 generation=generation,
                 wait=wait,
                 timeout=wait + 10.0,

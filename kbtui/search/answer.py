@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
 
     Semantic = Callable[[str, Question, str], tuple[Ranked | None, str | None]]
     """The semantic leg: text, question and generation -> ranked chunks, or None and the reason."""
+
+
+LEAN_ON = 3
+"""Of so many keyword hits the first that has a vector draws the question towards it."""
 
 
 def answer(
@@ -107,18 +112,21 @@ class Asked:
     def ask(self, semantic: Semantic | None) -> None:
         """Fill `legs` and fuse them into `scores`."""
         question = self.question
+        if question.mode != "semantic":
+            self.legs["lexical"] = self.lexical.ranked(question.depth)
         if question.mode != "lexical" and semantic is not None and self.query.spoken:
             self._ask_semantic(semantic)
-        if question.mode != "semantic" or "semantic" not in self.legs:
+        if question.mode == "semantic" and "semantic" not in self.legs:
             self.legs["lexical"] = self.lexical.ranked(question.depth)
-            if not self.query.words and not self.query.phrases:
-                self.remarks.append(
-                    "no words to look for: the newest first"
-                    if self.lexical.sides[0].query is not None
-                    else "nothing to look for: add a word"
-                )
+        if "lexical" in self.legs and not self.query.words and not self.query.phrases:
+            self.remarks.append(
+                "no words to look for: the newest first"
+                if self.lexical.sides[0].query is not None
+                else "nothing to look for: add a word"
+            )
         self.scores = fuse(
-            {name: [number for number, _ in ranked] for name, ranked in self.legs.items()}
+            {name: [number for number, _ in ranked] for name, ranked in self.legs.items()},
+            depth=question.depth,
         )
 
     def _ask_semantic(self, semantic: Semantic) -> None:
@@ -126,6 +134,8 @@ class Asked:
         if question.tools or self.narrowing.args:
             self.legs["semantic"] = []  # tool calls and results have no vectors
             return
+        first = [number for number, _ in self.legs.get("lexical", ())[:LEAN_ON]]
+        question = replace(question, lean=tuple(first))
         ranked, reason = semantic(self.query.spoken, question, self.reader.generation)
         if reason:
             self.remarks.insert(0, reason)

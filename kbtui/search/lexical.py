@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import tantivy
@@ -24,13 +25,15 @@ if TYPE_CHECKING:
     from kbtui.search.query import Query
     from kbtui.search.records import Question
 
-WEIGHTS = {"body": 1.0, "context": 1.0, "title": 0.75}
+WEIGHTS = {"body": 1.0, "context": 1.0, "title": 0.5}
 CODE_WEIGHT = 1.0
 """Of a compound as a whole, and of a pair of characters of a script without spaces."""
 PART_WEIGHT = 0.5
 """Of a word that stands as a part of a camelCase one, on either side."""
 GUESS_WEIGHT = 0.8
 """Of what a word may have been meant as, or may become."""
+PAIR_WEIGHT = 0.1
+"""Of two words that stand next to each other, in question and text."""
 OVERFETCH = 5
 """How many times the limit is looked at before an entry's surplus chunks are left out."""
 LOOKED_AT_MOST = 20_000
@@ -110,6 +113,7 @@ class _Side:
         self._schema, self._language = index.schema, language
         self.words = read_words(query, self.searcher, language, partial=question.partial)
         self.parts = [part for word in self.words for part in self._word(word)]
+        self.parts += self._pairs()
         self.phrases = [(text, self._phrase(text)) for text in query.phrases]
         self.excluded = [(text, self._phrase(text)) for text in query.excluded]
         self.limits = list(self._limits(question, narrowing))
@@ -217,6 +221,18 @@ class _Side:
         begun = [("body", stem) for stem in word.begun] + [("code", w) for w in word.begun_code]
         if begun:
             yield self._part(f"{word.text}…", GUESS_WEIGHT, *begun)
+
+    def _pairs(self) -> Iterable[Part]:
+        """Words that stand next to each other in the question count a little more where they do so
+        in the text."""
+        tokens = [token for word in self.words for token in word.tokens]
+        for first, second in pairwise(tokens):
+            if PAIR_WEIGHT and max(first.weight, second.weight) == 1.0:
+                terms = [first.stem, second.stem]
+                query = tantivy.Query.phrase_query(self._schema, "body", list(terms))
+                query = tantivy.Query.boost_query(query, PAIR_WEIGHT)
+                said = f"{first.plain} {second.plain}"
+                yield Part(said, "body", " ".join(terms), PAIR_WEIGHT, query)
 
     def _phrase(self, text: str) -> Any:
         """All of a phrase, in order where the script has spaces."""

@@ -24,7 +24,9 @@ class Question:
     `partial` marks a question that is still being typed: its last word matches
     as a prefix. `exclude` is a conversation never to be answered with, `entries`
     are ids of the only entries to answer with, `depth` is how many each leg
-    fetches. Filters in `query` narrow further; they never widen.
+    fetches. Filters in `query` narrow further; they never widen. `lean` is for
+    the semantic leg alone: numbers of the best keyword hits, towards the first
+    of which the question leans.
     """
 
     query: str
@@ -44,6 +46,7 @@ class Question:
     exclude: int | None = None
     entries: tuple[str, ...] = ()
     depth: int = DEPTH
+    lean: tuple[int, ...] = ()
 
 
 @dataclass

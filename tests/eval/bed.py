@@ -16,7 +16,7 @@ from kbtui.index.catalog import Catalog
 from kbtui.index.embedding import Embedder, find_model
 from kbtui.index.identity import text_hash
 from kbtui.index.remembered import Remembered
-from kbtui.index.vectors import VectorStore, condition
+from kbtui.index.vectors import VectorStore, condition, leaning
 from kbtui.search.answer import answer
 from kbtui.workspace import Settings, Workspace, open_root
 
@@ -80,7 +80,7 @@ class Bed:
             roles=list(question.roles),
             entries=list(question.entries),
         )
-        vector = self.vectors.question(text)
+        vector = leaning(self.vectors.question(text), self.store.vector(question.lean))
         return self.store.search(vector, where, question.depth, question.per_entry), None
 
     def close(self) -> None:

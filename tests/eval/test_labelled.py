@@ -1,0 +1,43 @@
+"""The labelled set is sound: enough questions, and every answer is in the demo workspace."""
+
+import re
+
+import pytest
+
+from eval.labelled import DEMO, Labelled, read, squeezed
+from kbtui.conversations import find_conversation, load_conversation
+from kbtui.index.chunking import call_text
+from kbtui.knowledge import load_knowledge, subject_text
+from kbtui.workspace import open_root
+
+OPEN, SEALED = read("questions"), read("sealed")
+
+
+def test_there_are_enough_questions_and_a_third_of_them_is_sealed() -> None:
+    assert len(OPEN) + len(SEALED) >= 120
+    assert len(SEALED) >= (len(OPEN) + len(SEALED)) / 3
+    assert not {question.text for question in OPEN} & {question.text for question in SEALED}
+    kinds = {"names", "errors", "paraphrases", "decisions", "languages"}
+    assert {question.kind for question in OPEN} == {question.kind for question in SEALED} == kinds
+
+
+def text_of(ref: str) -> str:
+    workspace = open_root(DEMO)
+    if match := re.fullmatch(r"jp-c(\d+):(\d+)", ref):
+        turn = load_conversation(find_conversation(workspace, int(match[1]))).turn(int(match[2]))
+        assert turn, ref
+        return "\n".join(
+            call_text(event) if event.kind == "tool_call_request" else event.text
+            for event in turn.events
+        )
+    topic, _, slug = ref.partition("/")
+    subject = load_knowledge(workspace).find(topic, slug)
+    assert subject is not None, ref
+    assert {subject.hidden, subject.disabled} == {False}, ref
+    return subject_text(subject)
+
+
+@pytest.mark.parametrize("question", [*OPEN, *SEALED], ids=lambda question: question.text)
+def test_every_answer_is_there(question: Labelled) -> None:
+    for answer in question.answers:
+        assert squeezed(answer.words) in squeezed(text_of(answer.ref)), answer
