@@ -11,7 +11,9 @@ from demo_files import DEMO, TOPICS, is_hidden, subject_files
 SUBJECTS = subject_files()
 COMMANDS = """demo index search learn prompt topics entries insights cites entry conversation
     show open source tool tools mcp engine doctor paths model serve completion"""
-KEYS = "/ Esc ? q Tab 1 2 3 4 j k g G ctrl+d ctrl+u Enter [ ] n N t r y ctrl+p"
+KEYS = (
+    "/ Esc ? q Tab 1 2 3 4 j k g G ctrl+d ctrl+u Enter [ ] n N t r y ctrl+p : . p P D T f v m l h"
+)
 GUIDE = sorted(ref for ref in SUBJECTS if ref.startswith("guide/"))
 
 
@@ -134,7 +136,9 @@ def test_the_guide_explains_every_command_setting_and_key() -> None:
     text = "\n".join(SUBJECTS[ref].read_text() for ref in GUIDE)
     for command in COMMANDS.split():
         assert f"kbtui {command}" in text, command
-    settings = "model language engine_idle embed_tool_results query_log query_log_days theme"
+    settings = (
+        "model language engine_idle embed_tool_results query_log query_log_days theme mask_secrets"
+    )
     for setting in settings.split():
         assert f"| `{setting}` |" in SUBJECTS["guide/configuration"].read_text(), setting
     keys = SUBJECTS["guide/keys"].read_text()
