@@ -1,0 +1,175 @@
+"""Every `kbtui …` line that the guide and the README show works, on a copy of the demo."""
+
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from demo_files import DEMO, subject_files
+
+from kbtui.cli.main import ALIASES
+from kbtui.cli.main import COMMANDS as KNOWN
+
+README = Path(__file__).parents[2] / "README.md"
+GOLDEN = Path(__file__).parents[1] / "conversations" / "golden"
+PAGES = {"README": README} | {
+    ref: path for ref, path in sorted(subject_files().items()) if ref.startswith("guide/")
+}
+NOT_RUN = {
+    "kbtui": "the screen",
+    "kbtui -w '~/projects/website'": "the screen",
+    "kbtui demo": "the screen",
+    "kbtui open decisions/005-fuse-by-rank": "the screen",
+    "kbtui open jp-c17757622345:2": "the screen",
+    "kbtui tools install": "asks a person",
+    "kbtui tools uninstall": "removes what the one above made",
+}
+"""What asks a person or opens the screen, and why it is not run here."""
+EXIT_CODES = {
+    "kbtui model show": 3,  # it is switched off here
+    "kbtui entries --status error,pending --json": 1,  # the demo has none
+}
+PLANNED = {"serve", "completion"}
+MESSAGE = re.compile(r"`kbtui needs [^`]*`")
+"""A quoted message that begins like a command."""
+
+
+def shown_lines(text: str) -> Iterator[str]:
+    """The shell lines of a page, comments taken off."""
+    for block in re.findall(r"^ *```sh\n(.*?)^ *```", text, re.MULTILINE | re.DOTALL):
+        yield from (line.strip() for line in block.splitlines())
+
+
+def commands() -> dict[str, str]:
+    """Each `kbtui …` command that is shown, by where it is shown first."""
+    found: dict[str, str] = {}
+    for page, path in PAGES.items():
+        for line in shown_lines(path.read_text("utf-8")):
+            for words in simple_commands(line):
+                if words[:1] == ["kbtui"]:
+                    found.setdefault(shlex.join(words), page)
+    return found
+
+
+def simple_commands(line: str) -> Iterator[list[str]]:
+    """The commands of a shell line, without what their output goes to."""
+    words = shlex.shlex(line, posix=True, punctuation_chars="|>;&")
+    words.whitespace_split = True
+    found: list[str] = []
+    for word in [*words, ";"]:
+        if word and set(word) <= set("|>;&"):
+            yield found
+            found = []
+        elif found or not (word == "if" or re.fullmatch(r"\w+=\S+", word)):
+            found.append(word)
+
+
+COMMANDS = {line: page for line, page in commands().items() if line not in NOT_RUN}
+
+
+@pytest.fixture(scope="module")
+def demo() -> Iterator[Path]:
+    """A copy of the demo, with directories of its own for all that kbtui keeps."""
+    # A short path: a socket's has 104 bytes at most.
+    base = Path(tempfile.mkdtemp(prefix="kb-"))
+    (base / "run").mkdir(mode=0o700)
+    shutil.copytree(DEMO, base / "demo")
+    yield base
+    run(base, ["engine", "stop"])
+    shutil.rmtree(base)
+
+
+def run(base: Path, words: list[str]) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {
+        "HOME": str(base),
+        "XDG_CACHE_HOME": str(base / "cache"),
+        "XDG_CONFIG_HOME": str(base / "config"),
+        "XDG_DATA_HOME": str(base / "data"),
+        "XDG_STATE_HOME": str(base / "state"),
+        "XDG_RUNTIME_DIR": str(base / "run"),
+        "JP_USER_DATA_DIR": str(base / "jp"),
+        "KBTUI_MODEL": "off",
+        "KBTUI_ENGINE_IDLE": "60",
+    }
+    return subprocess.run(
+        [sys.executable, "-m", "kbtui.cli.main", *words],
+        cwd=base / "demo",
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        env=environment,
+    )
+
+
+def test_many_commands_are_shown_and_what_is_set_apart_is_shown_too() -> None:
+    assert len(COMMANDS) > 60
+    assert set(NOT_RUN) | set(EXIT_CODES) <= set(commands())
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_command_that_a_page_names_exists(page: str) -> None:
+    named = set(re.findall(r"`kbtui ([a-z]+)", MESSAGE.sub("", PAGES[page].read_text("utf-8"))))
+    if page == "guide/commands/planned":
+        assert named >= PLANNED
+        assert not PLANNED & set(KNOWN)
+        named -= PLANNED
+    assert named <= set(KNOWN) | set(ALIASES)
+
+
+def test_every_command_has_a_place_in_the_guides_list() -> None:
+    page = PAGES["guide/command-line"].read_text("utf-8")
+    listed = set(re.findall(r"`kbtui ([a-z]+)", page))
+    assert set(KNOWN) - {"tui"} <= listed
+
+
+def keys(value: object) -> set[str]:
+    """Every key in a JSON document, however deep; labels have names of their own."""
+    if isinstance(value, list):
+        return set().union(*map(keys, value))
+    if not isinstance(value, dict):
+        return set()
+    deeper = (keys(part) for name, part in value.items() if name not in {"labels", "arguments"})
+    return set(value).union(*deeper)
+
+
+@pytest.mark.parametrize("golden", sorted(GOLDEN.glob("*.json")), ids=lambda path: str(path.stem))
+def test_the_guide_has_every_key_of_a_conversation_answer(golden: Path) -> None:
+    page = PAGES["guide/json"].read_text("utf-8")
+    assert keys(json.loads(golden.read_text("utf-8"))) <= set(re.findall(r"\w+", page))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "search chunk size --json",
+        "entries --limit 2 --json",
+        "entry show guide/keys --json",
+        "cites jp-c17757622345:1 --json",
+    ],
+)
+def test_the_guide_has_every_key_of_an_answer(demo: Path, line: str) -> None:
+    page = PAGES["guide/json"].read_text("utf-8")
+    answer = json.loads(run(demo, line.split()).stdout)
+    for inner in ("by_type", "chunk_list"):
+        answer.pop(inner, None)
+    assert keys(answer) <= set(re.findall(r"\w+", page))
+
+
+@pytest.mark.parametrize("line", COMMANDS)
+def test_a_shown_command_works(demo: Path, line: str) -> None:
+    words = shlex.split(line)[1:]
+    if words[0] == "engine":
+        run(demo, ["index", "--no-vectors"])  # so that there is one
+    done = run(demo, words)
+    said = f"{COMMANDS[line]}: {line}\n{done.stdout[:500]}{done.stderr}"
+    assert done.returncode == EXIT_CODES.get(line, 0), said
+    assert "Traceback" not in done.stderr
