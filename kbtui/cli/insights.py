@@ -84,7 +84,7 @@ def shown(found: Insights) -> str:
     blocks = [
         [f"Last {found.days} days: {found.searches.total} searches, {found.citations} citations"],
         ["Asked most", *map(_asked, found.searches.top)],
-        ["Found nothing", *map(_gap, found.searches.gaps)],
+        ["Found nothing, or nothing by its words", *map(_gap, found.searches.gaps)],
         ["Cited most", *map(_used, found.most_cited)],
         [f"Never cited ({found.never_cited_total})", *map(_unused, found.never_cited)],
         [f"Cited, unchanged for {found.stale_days} days", *map(_used, found.stale)],

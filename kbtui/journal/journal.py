@@ -58,13 +58,15 @@ class Journal:
         origin: str,
         caller: str | None = None,
         milliseconds: float | None = None,
+        keyword_count: int | None = None,
     ) -> None:
         """Note a search; never raises, never waits: what cannot be written at once is dropped.
 
         `origin` is `sdk`, `dashboard` (the TUI), `cli` or `mcp`; `caller` says who
-        asked, where that is known (decisions C, "query log").
+        asked, where that is known (decisions C, "query log"). `keyword_count` says
+        how many of the results have a word of the query, None when that was not asked.
         """
-        self.queries.add(query, mode, result_count, origin, caller, milliseconds)
+        self.queries.add(query, mode, result_count, origin, caller, milliseconds, keyword_count)
 
     def sweep(self, days: int) -> int:
         """Remove searches older than `days`; returns how many. Never raises."""

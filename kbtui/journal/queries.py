@@ -22,7 +22,7 @@ QUERY_CHARACTERS = 1000
 _TABLES = """
 CREATE TABLE IF NOT EXISTS searches (
   id INTEGER PRIMARY KEY, at REAL NOT NULL, query TEXT NOT NULL, key TEXT NOT NULL,
-  mode TEXT NOT NULL, result_count INTEGER NOT NULL,
+  mode TEXT NOT NULL, result_count INTEGER NOT NULL, keyword_count INTEGER,
   origin TEXT NOT NULL CHECK (origin IN ('sdk', 'dashboard', 'cli', 'mcp')),
   caller TEXT, milliseconds REAL
 );
@@ -49,15 +49,16 @@ class QueryLog:
         mode: str,
         result_count: int,
         origin: str,
-        caller: str | None,
-        milliseconds: float | None,
+        caller: str | None = None,
+        milliseconds: float | None = None,
+        keyword_count: int | None = None,
         at: float | None = None,
     ) -> None:
         """Log a search; what goes wrong is dropped. `at` is Unix seconds, by default now."""
         query = text(query[:QUERY_CHARACTERS])
         row = (
-            time.time() if at is None else at, query, key_of(query), mode, result_count, origin,
-            text(caller) if caller else None, milliseconds,
+            time.time() if at is None else at, query, key_of(query), mode, result_count,
+            keyword_count, origin, text(caller) if caller else None, milliseconds,
         )  # fmt: skip
         # ValueError: NUL in a path; OverflowError: a number that SQLite cannot hold.
         with (
@@ -65,8 +66,8 @@ class QueryLog:
             self._store.writing(LOG_SECONDS) as db,
         ):
             db.execute(
-                "INSERT INTO searches (at, query, key, mode, result_count, origin, caller, milliseconds) "
-                "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                "INSERT INTO searches (at, query, key, mode, result_count, keyword_count, origin, caller, "
+                "milliseconds) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 row,
             )
 
@@ -118,7 +119,8 @@ class QueryLog:
         """What was searched in the last `days` days: the most frequent, the gaps, each day.
 
         Queries count as equal without regard to case and spacing; a gap is one
-        whose last search found nothing. Raises `WorkspaceError`.
+        whose last search found nothing, or nothing by its words: search by meaning
+        has a nearest hit for everything. Raises `WorkspaceError`.
         """
         from kbtui.journal.records import AskedQuery, Queries, days_until, start_of
 
@@ -131,7 +133,8 @@ class QueryLog:
             since = start_of(dates)
             # With max(), SQLite takes the other columns from the row that has the maximum.
             grouped = (
-                "SELECT query, count(*) AS times, max(at) AS last, result_count AS found FROM searches "
+                "SELECT query, count(*) AS times, max(at) AS last, result_count AS found, "
+                "keyword_count AS worded FROM searches "
                 "WHERE at >= ? GROUP BY key"
             )
 
@@ -143,7 +146,7 @@ class QueryLog:
                 )
                 return [AskedQuery(*row) for row in rows]
 
-            found.top, found.gaps = asked(""), asked("WHERE found = 0")
+            found.top, found.gaps = asked(""), asked("WHERE found = 0 OR worded = 0")
             found.total = db.execute(
                 "SELECT count(*) FROM searches WHERE at >= ?", (since,)
             ).fetchone()[0]

@@ -46,6 +46,12 @@ def test_a_gap_closes_when_the_same_query_finds_something(journal: Journal) -> N
     assert journal.insights().gaps == []
 
 
+def test_a_query_that_only_its_meaning_was_near_to_is_a_gap_too(journal: Journal) -> None:
+    journal.log_search("zymurgy", "hybrid", 20, "cli", keyword_count=0)
+    journal.log_search("retry", "hybrid", 20, "cli", keyword_count=7)
+    assert [(one.query, one.results) for one in journal.insights().gaps] == [("zymurgy", 20)]
+
+
 def test_an_empty_journal_has_empty_insights_and_makes_no_file(journal: Journal) -> None:
     found = journal.insights(7)
     assert (found.total, found.top, found.gaps) == (0, [], [])

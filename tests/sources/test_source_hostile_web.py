@@ -2,8 +2,10 @@
 
 import asyncio
 import ipaddress
+import ssl
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -99,7 +101,7 @@ def test_redirects_in_a_circle_end(site: Site, loop: dict[str, str]) -> None:
 
 def test_a_name_that_leads_to_a_private_place_is_never_connected_to(site: Site) -> None:
     async def resolve(host: str, port: int) -> list[str]:
-        return ["93.184.216.34", "127.0.0.1"]
+        return ["127.0.0.1", "93.184.216.34"]
 
     with pytest.raises(FetchError, match=r"evil\.example leads to 127\.0\.0\.1"):
         fetch(site.url(host="evil.example"), resolve=resolve)
@@ -167,6 +169,44 @@ def test_proxies_of_the_environment_are_not_used(
             monkeypatch.setenv(name, proxy.url())
         assert fetch(site.url()).body == b"straight"
         assert proxy.asked == []
+
+
+# certificates
+
+
+@pytest.fixture
+def secure(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    """The port of a server whose certificate is for good.example, which is trusted for the test."""
+    pem = Path(__file__).with_name("good.example.pem")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pem)
+    with serving(context) as site:
+        site.pages["/"] = b"over TLS"
+        public = ipaddress.ip_address("127.0.0.1")
+        monkeypatch.setattr(addresses, "is_public", lambda address: address == public)
+        trusting = ssl.create_default_context(cafile=str(pem))
+        monkeypatch.setattr(Fetcher, "_tls", lambda fetcher: trusting)
+        yield site.port
+
+
+async def at_home(host: str, port: int) -> list[str]:
+    return ["127.0.0.1"]
+
+
+def test_a_certificate_is_checked_for_the_name_not_for_the_address(secure: int) -> None:
+    assert fetch(f"https://good.example:{secure}/", resolve=at_home).body == b"over TLS"
+    with pytest.raises(FetchError, match="certificate"):
+        fetch(f"https://other.example:{secure}/", resolve=at_home)
+
+
+def test_a_connection_of_one_name_is_not_used_for_another(secure: int) -> None:
+    async def go() -> None:
+        async with Fetcher(FAST, (), at_home) as fetcher:
+            await fetcher.get(f"https://good.example:{secure}/")
+            with pytest.raises(FetchError, match="certificate"):
+                await fetcher.get(f"https://other.example:{secure}/")
+
+    asyncio.run(go())
 
 
 # bodies

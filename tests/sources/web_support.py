@@ -1,5 +1,6 @@
 """A real server on loopback whose pages a test writes, and workspaces with sources."""
 
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -26,7 +27,7 @@ FAST = Limits(delay=0.0, delay_most=0.2, seconds=5.0, connect_seconds=2.0)
 class Site:
     """Pages by path: HTML text, Markdown bytes, (status, headers, body), or a function."""
 
-    def __init__(self) -> None:
+    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
         self.pages: dict[str, Page] = {}
         self.asked: list[tuple[str, dict[str, str]]] = []
         site = self
@@ -67,6 +68,8 @@ class Site:
                 """Clients that go away in the middle are what is tested."""
 
         self._server = Quiet(("127.0.0.1", 0), Answering)
+        if tls is not None:
+            self._server.socket = tls.wrap_socket(self._server.socket, server_side=True)
         self._thread = threading.Thread(
             target=self._server.serve_forever, args=(0.01,), daemon=True
         )
@@ -91,8 +94,8 @@ class Site:
 
 
 @contextmanager
-def serving() -> Iterator[Site]:
-    site = Site()
+def serving(tls: ssl.SSLContext | None = None) -> Iterator[Site]:
+    site = Site(tls)
     try:
         yield site
     finally:
