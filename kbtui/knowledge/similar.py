@@ -74,8 +74,15 @@ def _sample(words: list[str]) -> list[int]:
 def _likeness(
     ordered: list[int], sample: frozenset[int], other: frozenset[int], other_ordered: list[int]
 ) -> float:
-    """The estimated share of runs that two texts have in common (bottom-k of the union)."""
-    union = sorted(sample | other)[: max(len(ordered), len(other_ordered))]
+    """The estimated share of runs that two texts have in common (bottom-k of the union).
+
+    0 where it is under `NEAR` for certain: of thousands of candidates most are.
+    """
+    most = max(len(ordered), len(other_ordered))
+    common = len(sample & other)
+    if common < NEAR * min(most, len(sample) + len(other) - common):
+        return 0.0
+    union = sorted(sample | other)[:most]
     return sum(run in sample and run in other for run in union) / len(union)
 
 

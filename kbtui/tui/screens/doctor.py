@@ -35,8 +35,6 @@ HEADINGS = {
     "engine": "Engine",
     "model": "Model",
 }
-TELL_FIRST = 50
-"""Findings of one area that are waited for before any are shown."""
 
 
 def doctor_document(findings: list[Finding], looking: str | None) -> Document:
@@ -128,15 +126,18 @@ class DoctorScreen(RoleScreen):
     def _look(self, number: int) -> None:
         """In a thread: look, and tell of what is found as it is found, ever more at a time."""
         found: list[Finding] = []
-        looking, told = AREAS[0], 0
+        looking, next_time = AREAS[0], 1
         try:
             for finding in examine(self._library):
                 if number != self._round:
                     return
-                if finding.area != looking or len(found) >= told + max(TELL_FIRST, told):
-                    looking, told = finding.area, len(found)
-                    self._tell(number, found, looking)
+                if finding.area != looking:
+                    looking, next_time = finding.area, 0
                 found.append(finding)
+                # Each area's first at once: the next may take seconds. Then ever more at a time.
+                if len(found) >= next_time:
+                    next_time = 2 * len(found)
+                    self._tell(number, found, looking)
         except Exception as error:
             message = f"cannot be looked at: {type(error).__name__}: {error}"
             found.append(Finding(looking, "wrong", message))
