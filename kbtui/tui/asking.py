@@ -36,6 +36,7 @@ class Asker:
         self._unlogged: Answer | None = None
         self._timer: Timer | None = None
         self._shown = ""
+        self._open_first = False
         self.query = ""
         self.mode: Mode = "hybrid"
 
@@ -50,8 +51,15 @@ class Asker:
 
     def again(self) -> None:
         """Ask the same question again: the index has changed."""
-        if self.query:
+        if self.query and self._shown == self.query:
             self._ask_whole()
+
+    def open(self) -> None:
+        """Open the selected hit; while hits for what was typed are still to come, the first then."""
+        if self._shown == self.query:
+            self._pane.action_open()
+        else:
+            self._open_first = True
 
     def next_mode(self) -> Mode:
         """Search in the next mode."""
@@ -64,12 +72,15 @@ class Asker:
     def _start(self) -> None:
         self._whole.forget()
         self._keywords.forget()
+        self._open_first = False
         if self._timer:
             self._timer.stop()
         if not self.query:
             self._shown = ""
             self._pane.clear("Type to search.")
             return
+        if not self._pane.list.rows:
+            self._pane.clear("Searching …")
         if self.mode != "semantic":
             question = self._question(mode="lexical", partial=True)
             self._keywords.submit(
@@ -112,6 +123,9 @@ class Asker:
     def _show(self, answer: Answer, *, refining: bool) -> None:
         self._pane.show(answer, refining, same_query=self._shown == self.query)
         self._shown = self.query
+        if self._open_first and answer.hits:
+            self._open_first = False
+            self._pane.action_open()
 
     def _failed(self, error: Exception) -> None:
         self._shown = ""

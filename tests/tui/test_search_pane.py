@@ -138,3 +138,55 @@ async def test_four_comes_back_to_the_results(book: Builder) -> None:
         await tui.press("4")
         assert tui.main.has_class("searching")
         assert tui.app.focused is tui.main.results_pane.list
+
+
+async def test_enter_before_the_hits_are_there_opens_the_first_of_them(book: Builder) -> None:
+    from threading import Event
+
+    from tui_support import WithoutEngine
+
+    from kbtui.workspace import load_settings
+
+    released = Event()
+
+    class Slow(WithoutEngine):
+        def lexical(self, question: Question) -> Answer:
+            released.wait(30)
+            return super().lexical(question)
+
+    async with running(book.root, library=Slow(book.workspace, load_settings())) as tui:
+        await tui.press("slash")
+        await tui.type("program")
+        await tui.until("Searching …")
+        await tui.press("enter")
+        assert tui.main.has_class("searching")
+        released.set()
+        await tui.until(lambda: tui.main.reader_pane.reader.document.key == "project/people/ada")
+        assert not tui.main.has_class("searching")
+
+
+async def test_a_failing_search_says_why_and_the_next_one_works(book: Builder) -> None:
+    from tui_support import WithoutEngine
+
+    from kbtui.errors import IndexUnavailable
+    from kbtui.workspace import load_settings
+
+    class Broken(WithoutEngine):
+        broken = True
+
+        def lexical(self, question: Question) -> Answer:
+            if self.broken:
+                raise IndexUnavailable("[/b] the disk is full", hint="make room")
+            return super().lexical(question)
+
+        def search(self, question: Question, wait: float = 10.0) -> Answer:
+            return self.lexical(question)
+
+    library = Broken(book.workspace, load_settings())
+    async with running(book.root, library=library) as tui:
+        await tui.press("slash")
+        await tui.type("program")
+        await tui.until("The search failed: [/b] the disk is full (make room)")
+        library.broken = False
+        await tui.type(" first")
+        await tui.until(lambda: bool(hits(tui)))

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from kbtui.tui.document.blocks import Block, FoldBlock, HeadBlock, TextBlock
+from kbtui.tui.document.blocks import Block, FoldBlock, TextBlock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,16 +35,25 @@ class Document:
     record: Any = None
     turns_total: int = 0
     _index: dict[str, int] = field(default_factory=dict, repr=False)
+    _heads: list[tuple[int, int]] = field(default_factory=list, repr=False)
+    _folds: bool = False
 
     def __post_init__(self) -> None:
+        # All at once and now: documents are made in threads, and asked on the event loop.
         self._index = {block.key: number for number, block in enumerate(self.blocks)}
+        self._folds = any(isinstance(block, FoldBlock) or block.link for block in self.blocks)
+        self._heads = [
+            (block.turn, number)
+            for number, block in enumerate(self.blocks)
+            if block.turn is not None and block.key == f"turn:{block.turn}"
+        ]
 
     @property
     def offers(self) -> frozenset[str]:
         """What commands can work with: "turns", "folds", "views"."""
         offers = {
             "turns": self.turns_total > 0,
-            "folds": any(isinstance(block, FoldBlock) or block.link for block in self.blocks),
+            "folds": self._folds,
             "views": len(self.views) > 1,
         }
         return frozenset(name for name, has in offers.items() if has)
@@ -55,13 +64,7 @@ class Document:
 
     def turn_heads(self) -> list[tuple[int, int]]:
         """Turn number and block position of every turn's first line."""
-        return [
-            (block.turn, number)
-            for number, block in enumerate(self.blocks)
-            if block.turn is not None
-            and isinstance(block, HeadBlock)
-            and block.key == f"turn:{block.turn}"
-        ]
+        return self._heads
 
     def block_of_turn(self, turn: int, call: int | None = None) -> int | None:
         """The block where turn `turn` begins, or its tool call `call`."""

@@ -151,9 +151,11 @@ class Viewport:
     def _reflow(self) -> None:
         """Begin again with estimates: width, folds or document changed."""
         self._cache.clear()
+        width = self.width
+        open_folds = {key for key in self.folds.kinds if self.folds.is_open(key)}
         self.heights = Heights(
-            0 if self._hidden(number) else block.estimate(self.width)
-            for number, block in enumerate(self.document.blocks)
+            block.estimate(width) if block.fold is None or block.fold in open_folds else 0
+            for block in self.document.blocks
         )
 
     def _hidden(self, number: int) -> bool:

@@ -125,12 +125,17 @@ class MainScreen(RoleScreen):
 
     def _heard(self, event: dict[str, Any]) -> None:
         self.status.hear(event)
+        answer = self.results_pane.answer
+        if event.get("event") == "ready" and event.get("semantic") and answer and answer.degraded:
+            # Meaning can be searched now: what keywords found is refined.
+            self.asker.again()
         if event.get("event") != "changed":
             return
         if isinstance(self.app.screen, RoleScreen):
             self.app.screen.files_changed(event)
         self._read_contents()
-        self.asker.again()
+        if self.has_class("searching"):
+            self.asker.again()
         self.citer.refresh_using()
         place = self.opener.shown
         ref = place.ref if place else None
@@ -288,7 +293,7 @@ class MainScreen(RoleScreen):
     @on(Input.Submitted, "#search")
     def _submitted(self, event: Input.Submitted) -> None:
         event.stop()
-        self.results_pane.action_open()
+        self.asker.open()
 
     @on(SearchInput.Left)
     def _left(self, event: SearchInput.Left) -> None:
@@ -391,6 +396,7 @@ class MainScreen(RoleScreen):
                 self._remember_focus()
                 self.add_class("searching")
                 self._focus("#results-list")
+                self.asker.again()
             else:
                 self.action_search()
             return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from textual.geometry import Size
+from textual.geometry import Region, Size
 from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from textual.selection import Selection
 
     from kbtui.tui.document.document import Document
+    from kbtui.tui.document.lines import Line
 
 
 class Reader(Painted, ScrollView, can_focus=True):
@@ -36,6 +37,7 @@ class Reader(Painted, ScrollView, can_focus=True):
         super().__init__(id="reader")
         self.port = Viewport()
         self._syncing = False
+        self._painted: tuple[list[tuple[Position, Line]], Position] = ([], Position())
 
     @property
     def document(self) -> Document:
@@ -61,7 +63,15 @@ class Reader(Painted, ScrollView, can_focus=True):
     def changed(self) -> None:
         """Paint again after the viewport was moved or changed, and say so."""
         self._sync()
-        self.refresh()
+        rows, cursor = self.port.rows, self.port.cursor
+        before, self._painted = self._painted, (rows, cursor)
+        if _same(before[0], rows) and rows:
+            # Only the line being read is another one.
+            for number, (position, _) in enumerate(rows):
+                if position in (before[1], cursor):
+                    self.refresh(Region(0, number, self.size.width, 1))
+        else:
+            self.refresh()
         self.post_message(self.Moved())
 
     def _sync(self) -> None:
@@ -198,3 +208,9 @@ class Reader(Painted, ScrollView, can_focus=True):
         if isinstance(block, FoldBlock) and self.port.cursor.line >= block.above:
             self.port.toggle(block.key)
         self.changed()
+
+
+def _same(one: list[tuple[Position, Line]], other: list[tuple[Position, Line]]) -> bool:
+    return len(one) == len(other) and all(
+        a[0] == b[0] and a[1] is b[1] for a, b in zip(one, other, strict=True)
+    )
