@@ -21,8 +21,10 @@ from kbtui.engine.process import log
 from kbtui.engine.refresher import Refresher
 from kbtui.engine.semantic import Semantic
 from kbtui.engine.watch import Watcher
+from kbtui.errors import KbtuiError
 from kbtui.index.generation import schema_mark
 from kbtui.journal import Journal
+from kbtui.sources.schedule import LOOK_SECONDS, Schedule
 from kbtui.version import __version__
 
 if TYPE_CHECKING:
@@ -70,6 +72,7 @@ class Server:
             self._workspace, self._settings, self._say, self._refreshed, log
         )
         self._watcher = Watcher(self._workspace, self._refresher.ask, log)
+        self._schedule = Schedule(self._workspace, log)
         self._refresher.start()
         self._watcher.start()
         self._semantic.start()
@@ -84,12 +87,12 @@ class Server:
             server.close()
             for client in list(self._clients):
                 client.end()
-            for part in (self._watcher, self._refresher, self._semantic):
+            for part in (self._schedule, self._watcher, self._refresher, self._semantic):
                 await asyncio.to_thread(part.stop)
             self._pool.shutdown(wait=False, cancel_futures=True)
 
     async def _stay(self) -> None:
-        swept = -math.inf
+        swept = looked = -math.inf
         while not self._ended.is_set():
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._ended.wait(), 0.5)
@@ -97,14 +100,25 @@ class Server:
                 swept = time.monotonic()
                 days = self._settings.query_log_days
                 await asyncio.to_thread(Journal(self._workspace).sweep, days)
+            if time.monotonic() - looked > LOOK_SECONDS:
+                looked = time.monotonic()
+                await asyncio.to_thread(self._look)
             if not self._in_charge():
                 log("the lock or the socket is not this engine's any more")
                 return
-            if self._clients or self._semantic.busy or self._refresher.busy:
+            busy = self._semantic.busy or self._refresher.busy or self._schedule.running
+            if self._clients or busy:
                 self._last_seen = time.monotonic()
             elif time.monotonic() - self._last_seen > self._settings.engine_idle:
                 log("idle")
                 return
+
+    def _look(self) -> None:
+        """Run the sources that are due; what goes wrong there is for the log."""
+        try:
+            self._schedule.tick()
+        except KbtuiError as error:
+            log(f"sources: {error}")
 
     # what the threads say
 

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from kbtui.knowledge import Knowledge
     from kbtui.knowledge.records import Subject
     from kbtui.refs import Ref
+    from kbtui.search.answer import Semantic
+    from kbtui.search.explain import Explainer
     from kbtui.search.records import Answer, Question
 
 FIRST_INDEX_SECONDS = 60.0
@@ -173,15 +175,30 @@ class Library:
         else:
             from kbtui.search.answer import answer
 
-            answered = answer(
-                self.workspace,
-                self.reader(),
-                question,
-                lambda text, asked, generation: self._semantic(text, asked, generation, wait),
-            )
+            answered = answer(self.workspace, self.reader(), question, self._leg(wait))
         if origin is not None:
             self.log(answered, origin, caller, (time.perf_counter() - began) * 1000)
         return answered
+
+    def explain(self, question: Question, wait: float = 10.0) -> Explainer:
+        """A search that can be asked why: `answer`, `hits()`, `why(ref)`. It is not logged."""
+        from kbtui.search.explain import Explainer
+
+        self.current()
+        return Explainer(self.workspace, self.reader(), question, self._leg(wait))
+
+    def related(self, ref: Ref, question: Question | None = None, wait: float = 10.0) -> Answer:
+        """More like a subject, a conversation or a turn; `question` narrows and limits.
+
+        Raises `NothingFound` for what is not indexed.
+        """
+        from kbtui.search.related import related
+
+        self.current()
+        return related(self.workspace, self.reader(), ref, self._leg(wait), question)
+
+    def _leg(self, wait: float) -> Semantic:
+        return lambda text, question, generation: self._semantic(text, question, generation, wait)
 
     def log(
         self,
@@ -195,8 +212,17 @@ class Library:
             return
         from kbtui.journal import Journal
 
+        # The semantic leg finds a nearest chunk for anything: what has no word of the question is
+        # what the gap list wants to know of.
+        worded = sum(hit.legs.get("lexical") is not None for hit in answered.hits)
         Journal(self.workspace).log_search(
-            answered.query, answered.mode, len(answered.hits), origin, caller, milliseconds
+            answered.query,
+            answered.mode,
+            answered.total,
+            origin,
+            caller,
+            milliseconds,
+            keyword_count=worded,
         )
 
     def reader(self, wait: float = FIRST_INDEX_SECONDS) -> IndexReader:
