@@ -29,6 +29,9 @@ test: $(STAMP)  ## run the tests (under five minutes)
 test-slow: $(STAMP)  ## run the slow tests
 	$(BIN)/python -m pytest -m slow $(ARGS)
 
+eval: $(STAMP)  ## measure search quality on the labelled sets
+	$(BIN)/python -m tests.eval $(ARGS)
+
 bench: $(STAMP)  ## measure, as ratios to baselines of the same run
 	$(BIN)/python -m tests.bench $(ARGS)
 
@@ -45,4 +48,4 @@ format: $(STAMP)  ## format and sort imports
 clean:  ## remove the virtual environment and caches
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 
-.PHONY: help setup run test test-slow bench check format clean
+.PHONY: help setup run test test-slow eval bench check format clean
