@@ -55,9 +55,13 @@ class KbApp(App[None]):
         return MainScreen(self.library, self.clock, self._open_ref)
 
     async def action_quit(self) -> None:
-        """Leave, unless the screen on top asks first."""
-        if not isinstance(self.screen, RoleScreen) or self.screen.may_leave():
-            await super().action_quit()
+        """Leave, unless a screen asks first; whatever stands over that one is closed."""
+        for screen in reversed(self.screen_stack):
+            if isinstance(screen, RoleScreen) and not screen.may_leave():
+                while self.screen is not screen:
+                    await self.pop_screen()
+                return
+        await super().action_quit()
 
     def action_help_quit(self) -> None:
         """ctrl+c does not leave; say what does."""

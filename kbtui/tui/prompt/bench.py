@@ -146,7 +146,7 @@ class Bench:
     def attempt(self, text: str) -> None:
         """Understand what was typed, and list what it matches; empty text brings the trees back."""
         standing = self.standing
-        if not text.strip() or standing is None:
+        if not text.strip():
             self._trials.forget()
             self.trial = Trial("")
             self._owner.trial_made(self.trial)
@@ -154,6 +154,8 @@ class Bench:
             return
         topic = self.addressed
         self.trial = replace(self.trial, text=text)
+        if standing is None:  # typed ahead; tried when the files were read
+            return
 
         def work() -> tuple[Trial, list[Row]]:
             trial = attempt(text, standing.knowledge, self.costs, topic)
