@@ -1,6 +1,7 @@
 """Search subjects and conversations.
 
-Words find what has most of them; "a phrase" must be there; -word must not.
+Words find what has most of them; "a phrase" must be there; -word must not. topic:, in:, type:,
+title:, role:, tool:, arg:, after: and before: narrow: topic:guide after:2w.
 A query that begins with a dash goes after `--`.
 """
 
@@ -10,6 +11,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from kbtui.cli.output import emit_json, is_plain, note
+from kbtui.errors import UsageError
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -23,7 +25,7 @@ def configure(parser: Parser) -> None:
     """The arguments of `kbtui search` (decisions D)."""
     parser.hint = "a word that begins with a dash goes after `--`; `kbtui search --help` explains"
     add = parser.add_argument
-    add("query", nargs="+", metavar="QUERY", help="what to look for")
+    add("query", nargs="*", metavar="QUERY", help="what to look for")
     add("--mode", choices=["hybrid", "lexical", "semantic"], default="hybrid")
     add("--in", dest="kinds", choices=["subjects", "conversations"], help="only these")
     add("--type", dest="types", metavar="T,…", help="only entries of these types")
@@ -50,26 +52,44 @@ def configure(parser: Parser) -> None:
     add("--hidden", action="store_true", help="hidden subjects too")
     add("--limit", type=int, default=20, metavar="N", help="how many hits, 1 to 100 (20)")
     add("--wait", type=float, default=10.0, metavar="S", help="seconds to wait for the model (10)")
+    add("--explain", action="store_true", help="say of each hit why it stands where it stands")
+    add("--why", metavar="REF", help="say what kept a subject or a turn out")
+    add("--like", metavar="REF", help="more like a subject or a turn, instead of a query")
     add("--json", action="store_true", help="one JSON document")
 
 
 def run(args: Namespace) -> int:
     """Search; 0 when something was found, 1 when nothing was."""
-    from kbtui.errors import UsageError
     from kbtui.library import open_workspace
 
+    _check(args)
+    library = open_workspace(args.workspace)
+    if args.explain or args.why:
+        from kbtui.cli.explanation import explain
+
+        return explain(library, _question(args), args)
+    if args.like:
+        answer = library.related(library.resolve(args.like), _question(args), args.wait)
+    else:
+        answer = library.search(_question(args), wait=args.wait, origin="cli")
+    library.close()
+    refuse(answer)
+    if args.json:
+        emit_json(answer.as_json())
+    else:
+        _print(answer, args.like or answer.query)
+    return 0 if answer.hits else 1
+
+
+def _check(args: Namespace) -> None:
+    if not args.query and not args.like:
+        raise UsageError("the following arguments are required: QUERY", hint="say what to look for")
+    if args.like and (args.query or args.explain or args.why):
+        raise UsageError("--like stands alone: it takes the place of a query", where="--like")
     if not 1 <= args.limit <= 100:
         raise UsageError(f"it must be 1 to 100, not {args.limit}", where="--limit")
     if not args.wait >= 0:
         raise UsageError(f"it must be 0 or more seconds, not {args.wait:g}", where="--wait")
-    library = open_workspace(args.workspace)
-    answer = library.search(_question(args), wait=args.wait, origin="cli")
-    library.close()
-    if args.json:
-        emit_json(answer.as_json())
-    else:
-        _print(answer)
-    return 0 if answer.hits else 1
 
 
 def _question(args: Namespace) -> Question:
@@ -96,35 +116,36 @@ def _moment(text: str | None, option: str) -> datetime | None:
     """A day, a time or an age such as `3d`; local time where no zone is named."""
     if not text:
         return None
-    import re
-    from datetime import UTC, datetime, timedelta
+    from kbtui.search.dates import HINT, parse_moment
 
-    from kbtui.errors import UsageError
-
-    if match := re.fullmatch(r"(\d{1,6})([hdwmy])", text):
-        hours = {"h": 1, "d": 24, "w": 168, "m": 730, "y": 8766}[match[2]]
-        return datetime.now(UTC) - timedelta(hours=int(match[1]) * hours)
-    try:
-        return datetime.fromisoformat(text).astimezone(UTC)
-    except (ValueError, OverflowError):
-        raise UsageError(
-            f"{text!r} is not a date",
-            where=option,
-            hint="write 2026-11-01, 2026-11-01T14:00 or an age such as 12h, 3d, 2w, 6m, 1y",
-        ) from None
+    moment = parse_moment(text)
+    if moment is None:
+        raise UsageError(f"{text!r} is not a date", where=option, hint=HINT)
+    return moment
 
 
-def _print(answer: Answer) -> None:
+def _print(answer: Answer, asked: str) -> None:
     if answer.degraded:
         note(answer.degraded)
     plain = is_plain()
     for hit in answer.hits:
-        sys.stdout.write(_shown(hit, plain=plain) + "\n")
+        sys.stdout.write(shown(hit, plain=plain) + "\n")
     if not answer.hits:
-        note(f"nothing found for {answer.query!r}")
+        note(f"nothing found for {asked!r}")
 
 
-def _shown(hit: Hit, *, plain: bool) -> str:
+def refuse(answer: Answer) -> None:
+    """Point at what is wrong with the query."""
+    for mistake in answer.mistakes[:1]:
+        where = None
+        if mistake.start >= 0:
+            where = (
+                f"{answer.query[mistake.start : mistake.end]!r}, from character {mistake.start + 1}"
+            )
+        raise UsageError(mistake.message, where=where, hint=mistake.hint)
+
+
+def shown(hit: Hit, *, plain: bool) -> str:
     """Reference and title, then the text around the first match."""
     from kbtui.text import one_line, safe
 

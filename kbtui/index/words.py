@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -32,12 +33,17 @@ _STEPS = re.compile(r"/\.?|::|\.")
 _JOINTS = re.compile(r"[.\-/_:]+")
 _PARTS = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+")
 _VERSION = re.compile(r"[vV]?(\d+(?:\.\d+)+)")
-_UNSPACED = re.compile(
-    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
-    "\uac00-\ud7af\uf900-\ufaff\U00020000-\U0002ffff]+"
-)
 LONGEST, STEPS = 200, 5
 """A compound of more characters is no word; so many ends of a path or a dotted name are words."""
+
+
+@cache
+def _unspaced() -> re.Pattern[str]:
+    """Made when first asked for: it takes two milliseconds, and English does without."""
+    return re.compile(
+        "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
+        "\uac00-\ud7af\uf900-\ufaff\U00020000-\U0002ffff]+"
+    )
 
 
 class Forms(NamedTuple):
@@ -123,7 +129,7 @@ def _split(piece: str) -> list[str]:
 
 def cjk_pairs(text: str) -> Iterator[str]:
     """Overlapping pairs of characters of scripts written without spaces; a lone one as it is."""
-    for match in _UNSPACED.finditer(text):
+    for match in _unspaced().finditer(text):
         run = match[0]
         if len(run) == 1:
             yield run
@@ -133,7 +139,7 @@ def cjk_pairs(text: str) -> Iterator[str]:
 
 def is_unspaced(text: str) -> bool:
     """Whether a text has characters of scripts written without spaces."""
-    return not text.isascii() and _UNSPACED.search(text) is not None
+    return not text.isascii() and _unspaced().search(text) is not None
 
 
 def _once(words: list[str]) -> list[str]:

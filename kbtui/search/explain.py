@@ -110,12 +110,7 @@ class Explainer:
 
     def why(self, ref: Ref) -> Explanation:
         """What kept a subject, a turn or a chunk out; of several chunks the one that came nearest."""
-        if ref.kind == "chunk":
-            found = self._reader.chunk(ref.chunk or "")
-            entry_id, chunks = (found[1], [found[0]]) if found else ("", [])
-        else:
-            entry_id, chunks = self._candidates(ref)
-        entry = self._reader.entries({entry_id}).get(entry_id)
+        entry, chunks = passages(self._reader, ref)
         if entry is None:
             reason = missing_entry(self._workspace, ref)
             return Explanation(str(ref), "", None, kept_out=[reason])
@@ -124,23 +119,6 @@ class Explainer:
             return Explanation(str(ref), entry.title, None, kept_out=[reason])
         explained = [self._explain(entry, chunk, str(ref)) for chunk in chunks]
         return min(explained, key=_nearness)
-
-    def _candidates(self, ref: Ref) -> tuple[str, list[Chunk]]:
-        from kbtui.index.identity import conversation_id, subject_id
-
-        if ref.kind == "conversation":
-            entry_id = conversation_id(ref.conversation or 0)
-        else:
-            entry_id = subject_id(ref.topic or "", ref.slug or "")
-        chunks = self._reader.chunks_of(entry_id)
-        if ref.turn is not None:
-            chunks = [chunk for chunk in chunks if chunk.turn == ref.turn]
-        if ref.call is not None:
-            chunks = [chunk for chunk in chunks if chunk.call == ref.call]
-        if ref.lines is not None:
-            first, last = ref.lines
-            chunks = [c for c in chunks if c.lines and c.lines[0] <= last and c.lines[1] >= first]
-        return entry_id, chunks
 
     def _of_chunk_id(self, chunk_id: str, ref: str) -> Explanation:
         found = self._reader.chunk(chunk_id)
@@ -271,6 +249,29 @@ class Explainer:
             [other.text for other in around],
             NEIGHBOUR_WEIGHT,
         )
+
+
+def passages(reader: IndexReader, ref: Ref) -> tuple[Entry | None, list[Chunk]]:
+    """The entry that a reference names, and those of its chunks that it means; None when the
+    index does not have it."""
+    from kbtui.index.identity import conversation_id, subject_id
+
+    if ref.kind == "chunk":
+        found = reader.chunk(ref.chunk or "")
+        return (reader.entries({found[1]}).get(found[1]), [found[0]]) if found else (None, [])
+    if ref.kind == "conversation":
+        entry_id = conversation_id(ref.conversation or 0)
+    else:
+        entry_id = subject_id(ref.topic or "", ref.slug or "")
+    chunks = reader.chunks_of(entry_id)
+    if ref.turn is not None:
+        chunks = [chunk for chunk in chunks if chunk.turn == ref.turn]
+    if ref.call is not None:
+        chunks = [chunk for chunk in chunks if chunk.call == ref.call]
+    if ref.lines is not None:
+        first, last = ref.lines
+        chunks = [c for c in chunks if c.lines and c.lines[0] <= last and c.lines[1] >= first]
+    return reader.entries({entry_id}).get(entry_id), chunks
 
 
 def _score(part: Part, searcher: Any, address: Any) -> float:

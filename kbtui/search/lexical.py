@@ -8,9 +8,8 @@ section 7). The parts are kept, so that an explanation can name them.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import tantivy
 
@@ -42,8 +41,7 @@ Ranked = list[tuple[int, float]]
 """Chunk numbers with their scores, best first."""
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(NamedTuple):
     """One term of a query: the word it is for, where it is looked for, and what it weighs."""
 
     word: str

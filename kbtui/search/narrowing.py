@@ -6,8 +6,8 @@ it was allowed to see, never widen it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kbtui.search.query import KEYS, Filter, Mistake
 
@@ -33,8 +33,7 @@ ENTRIES_MOST = 2000
 """So many entries a title may name; the rest is left out."""
 
 
-@dataclass(frozen=True)
-class Narrowing:
+class Narrowing(NamedTuple):
     """What no field of a `Question` holds: arguments of calls, and what is left out.
 
     `args` has for each `arg:` the terms of which one must be there; `without`

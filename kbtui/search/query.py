@@ -8,7 +8,7 @@ text is a query. What is wrong with a filter is a `Mistake` that says where.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 KEYS: dict[str, str] = {
     "topic": "subjects of this topic, by id or title",
@@ -36,8 +36,7 @@ _ONE_VALUE = re.compile(r'"([^"]*)(?:"|$)|([^\s",]+)')
 _ALMOST = re.compile(r"([a-z]{3,8}):(?![:/\\])\S")
 
 
-@dataclass(frozen=True)
-class Mistake:
+class Mistake(NamedTuple):
     """What is wrong with a part of a query: characters `start` to `end` of it, or -1 twice for an
     option that is not of the text."""
 
@@ -50,8 +49,7 @@ class Mistake:
         return f"{self.message} ({self.hint})" if self.hint else self.message
 
 
-@dataclass(frozen=True)
-class Filter:
+class Filter(NamedTuple):
     """One `key:value,value`; `start` and `end` are its place in the text.
 
     `unfinished` says that it may still be typed on: what is wrong with it is no mistake yet.
@@ -65,8 +63,7 @@ class Filter:
     unfinished: bool = False
 
 
-@dataclass(frozen=True)
-class Query:
+class Query(NamedTuple):
     """A query, read: what should be there, what must, what must not, and what narrows.
 
     `open` says that the text ends in a word that may still be typed on, `spoken`
@@ -83,14 +80,14 @@ class Query:
     open: bool = False
 
 
-@dataclass
 class _Reading:
-    words: list[str] = field(default_factory=list)
-    phrases: list[str] = field(default_factory=list)
-    excluded: list[str] = field(default_factory=list)
-    filters: list[Filter] = field(default_factory=list)
-    remarks: list[str] = field(default_factory=list)
-    spoken: list[str] = field(default_factory=list)
+    def __init__(self) -> None:
+        self.words: list[str] = []
+        self.phrases: list[str] = []
+        self.excluded: list[str] = []
+        self.filters: list[Filter] = []
+        self.remarks: list[str] = []
+        self.spoken: list[str] = []
 
 
 def parse_query(text: str, *, partial: bool = False) -> Query:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kbtui.index.lexical import analyzer, languages, other_fields
 from kbtui.index.words import Forms, forms, plain
@@ -25,8 +24,7 @@ ENDING_LETTERS = 5
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
-@dataclass(frozen=True)
-class Token:
+class Token(NamedTuple):
     """A run of letters and digits in a word of a query.
 
     `stem` is what stands in the index for it, `others` the same in the fields of
@@ -40,8 +38,7 @@ class Token:
     corrected: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Word:
+class Word(NamedTuple):
     """A word of a query: its tokens, its forms as code, and what it may become when typed on."""
 
     text: str
@@ -146,7 +143,7 @@ def _corrected(token: Token, searcher: Any, language: Language) -> Token:
     stems = dict.fromkeys(language.stems(" ".join(_one_off(word))))
     counts = {stem: searcher.doc_freq("body", stem) for stem in stems if len(stem) > 2}
     best = sorted((stem for stem in counts if counts[stem]), key=lambda stem: -counts[stem])
-    return Token(token.plain, token.stem, token.others, token.weight, tuple(best[:CORRECTIONS]))
+    return token._replace(corrected=tuple(best[:CORRECTIONS]))
 
 
 def _one_off(word: str) -> list[str]:
