@@ -1,0 +1,179 @@
+"""Search: every text is a question, hits are true to the files, and the order is one order."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from support import Builder, asked, said
+
+from kbtui.index import Index, IndexReader
+from kbtui.search import Answer, Question
+from kbtui.search.answer import answer
+from kbtui.workspace import Settings
+
+
+@pytest.fixture
+def built(workspace_root: Path) -> Builder:
+    builder = Builder(workspace_root)
+    builder.topics(notes={"title": "Notes"}, guide={})
+    builder.subject(
+        "notes/retry.md", "# Retry policy\n\nRetries back off exponentially after a timeout.\n"
+    )
+    builder.subject(
+        "notes/config.md", "# Settings\n\nSet maxRetries and http_timeout in C++ or C#.\n"
+    )
+    builder.subject("notes/cafe.md", "# Café\n\nDas Café öffnet um neun.\n")
+    builder.subject("notes/tokyo.md", "# 東京\n\n東京都は日本の首都です。\n")
+    builder.subject(
+        "guide/version.md", "# Version\n\nUse version 1.82.3 or later; see docs/setup/linux.md.\n"
+    )
+    builder.conversation(
+        1, [[asked("Why E0308?"), said("The types of the timeout differ.")]], title="Type error"
+    )
+    refresh(builder)
+    return builder
+
+
+def refresh(builder: Builder) -> None:
+    index = Index(builder.workspace, Settings())
+    index.refresh()
+    index.close()
+
+
+@pytest.fixture
+def reader(built: Builder) -> Iterator[IndexReader]:
+    held = IndexReader(built.workspace.cache_dir)
+    yield held
+    held.close()
+
+
+def ask(builder: Builder, reader: IndexReader, query: str, **options: object) -> Answer:
+    return answer(builder.workspace, reader, Question(query, mode="lexical", **options))  # type: ignore[arg-type]
+
+
+def slugs(answered: Answer) -> list[str | None]:
+    return [hit.slug or hit.conversation_id for hit in answered.hits]
+
+
+@pytest.mark.parametrize(
+    ("query", "first"),
+    [
+        ("retrying", "retry"),
+        ("maxRetries", "config"),
+        ("http_timeout", "config"),
+        ("C++", "config"),
+        ("cafe", "cafe"),
+        ("Café", "cafe"),
+        ("東京", "tokyo"),
+        ("首都", "tokyo"),
+        ("1.82.3", "version"),
+        ("docs/setup/linux.md", "version"),
+        ("E0308", "jp-c17800000001"),
+        ('"back off exponentially"', "retry"),
+        ("exponentialy", "retry"),
+    ],
+)
+def test_the_words_that_programmers_use_are_found(
+    built: Builder, reader: IndexReader, query: str, first: str
+) -> None:
+    assert slugs(ask(built, reader, query))[0] == first
+
+
+def test_a_phrase_must_be_there_and_an_excluded_word_must_not(
+    built: Builder, reader: IndexReader
+) -> None:
+    assert slugs(ask(built, reader, '"off back"')) == []
+    assert "retry" in slugs(ask(built, reader, "timeout"))
+    assert "retry" not in slugs(ask(built, reader, "timeout -exponentially"))
+
+
+def test_while_one_types_the_last_word_is_a_beginning(built: Builder, reader: IndexReader) -> None:
+    assert "retry" in slugs(ask(built, reader, "expon", partial=True))
+    assert "retry" not in slugs(ask(built, reader, "expon"))
+
+
+@settings(max_examples=120, deadline=None)
+@given(query=st.text(max_size=60))
+@example(
+    query="what's up? foo_bar.baz() `code` \"unbalanced (paren title: AND NOT [a TO ^2 {} <5 -x"
+)
+@example(query="http://x.com/a?b=c /x/y.md \ud800 \0")
+@example(query="-" * 50)
+def test_every_text_is_a_question(query: str) -> None:
+    builder, held = _shared()
+    answered = ask(builder, held, query)
+    assert len(answered.hits) <= 20
+
+
+_held: list[tuple[Builder, IndexReader]] = []
+
+
+def _shared() -> tuple[Builder, IndexReader]:
+    return _held[0]
+
+
+@pytest.fixture(autouse=True)
+def _share(built: Builder, reader: IndexReader) -> Iterator[None]:
+    _held[:] = [(built, reader)]
+    yield
+    _held.clear()
+
+
+def test_matches_are_offsets_of_the_words_in_the_text(built: Builder, reader: IndexReader) -> None:
+    hit = ask(built, reader, "retries timeout").hits[0]
+    assert {hit.text[first:last].lower() for first, last in hit.matches} >= {"retries", "timeout"}
+
+
+def test_a_changed_file_is_served_where_its_text_stands_now(
+    built: Builder, reader: IndexReader
+) -> None:
+    built.subject(
+        "notes/retry.md",
+        "A new first line.\n\n# Retry policy\n\nRetries back off exponentially after a timeout.\n",
+    )
+    hit = ask(built, reader, "exponentially").hits[0]
+    assert (hit.freshness, hit.slug) == ("changed", "retry")
+    assert hit.lines
+    assert hit.lines[0] >= 3
+
+
+def test_what_is_gone_or_disabled_since_is_not_served_and_is_counted(
+    built: Builder, reader: IndexReader
+) -> None:
+    (built.root / "docs/notes/retry.md").unlink()
+    answered = ask(built, reader, "exponentially")
+    assert "retry" not in slugs(answered)
+    assert answered.omitted >= 1
+    built.topics(notes={"disabled": ["config"]}, guide={"enable": False})
+    assert "config" not in slugs(ask(built, reader, "maxRetries"))
+    assert "version" not in slugs(ask(built, reader, "version"))
+
+
+def test_the_order_does_not_depend_on_the_limit(built: Builder, reader: IndexReader) -> None:
+    whole = [hit.chunk_id for hit in ask(built, reader, "the timeout of retries", limit=100).hits]
+    for limit in (1, 2, 3):
+        assert [
+            hit.chunk_id for hit in ask(built, reader, "the timeout of retries", limit=limit).hits
+        ] == whole[:limit]
+
+
+def test_a_long_query_is_cut_and_the_answer_says_so(built: Builder, reader: IndexReader) -> None:
+    answered = ask(built, reader, "timeout " * 300)
+    assert "1000" in (answered.degraded or "").replace(",", "")
+    assert answered.hits
+
+
+def test_times_narrow(built: Builder, reader: IndexReader) -> None:
+    os.utime(built.root / "docs/notes/cafe.md")
+    from datetime import UTC, datetime
+
+    old = datetime(2001, 1, 1, tzinfo=UTC)
+    assert ask(built, reader, "timeout", until=old).hits == []
+    assert ask(built, reader, "timeout", since=old).hits
+
+
+def test_a_part_of_a_compound_finds_the_compound(built: Builder, reader: IndexReader) -> None:
+    assert "config" in slugs(ask(built, reader, "max retries"))
