@@ -116,12 +116,20 @@ def open_index(folder: Path, language: str, *, create: bool = False) -> Any:
 
 
 class LexicalWriter:
-    """Writes one of the two indexes. All calls are made from one thread (stack 4.1)."""
+    """Writes one of the two indexes. All calls are made from one thread (stack 4.1).
+
+    `changed` says whether there is something to commit. A commit without would
+    still count: replaced documents stay in the statistics until segments are
+    merged, and visible scores must not move because something hidden did.
+    """
 
     def __init__(self, folder: Path, language: str, *, threads: int = 1) -> None:
         self._index = open_index(folder, language, create=True)
         self._schema = self._index.schema
         self._others = list(other_fields(language))
+        self._searcher = self._index.searcher()
+        self._added: set[str] = set()
+        self.changed = False
         try:
             self._writer = self._index.writer(heap_size=64_000_000 * threads, num_threads=threads)
         except ValueError as error:
@@ -132,7 +140,7 @@ class LexicalWriter:
     def watermark(self) -> int:
         """The catalog's sequence number at the last commit; 0 for a new index."""
         self._index.reload()
-        searcher = self._index.searcher()
+        self._searcher = searcher = self._index.searcher()
         query = tantivy.Query.term_query(self._schema, "entry", _WATERMARK)
         hits = searcher.search(query, limit=1, count=False).hits
         return int(searcher.doc(hits[0][1])["watermark"][0]) if hits else 0
@@ -143,10 +151,21 @@ class LexicalWriter:
         held = list(chunks)
         for position, chunk in enumerate(held):
             self._writer.add_document(_document(entry, held, position, chunk, self._others))
+        if held:
+            self._added.add(entry.id)
+            self.changed = True
 
     def remove(self, entry_id: str) -> None:
-        """Take an entry out."""
-        self._writer.delete_documents_by_term("entry", entry_id)
+        """Take an entry out, if it is there."""
+        if entry_id in self._added or self._has(entry_id):
+            self._writer.delete_documents_by_term("entry", entry_id)
+            self.changed = True
+
+    def _has(self, entry_id: str) -> bool:
+        if not self._searcher.doc_freq("entry", entry_id):
+            return False
+        query = tantivy.Query.term_query(self._schema, "entry", entry_id, "basic")
+        return bool(self._searcher.search(query, limit=1, count=False).hits)
 
     def commit(self, watermark: int) -> None:
         """Make everything since the last commit visible, and remember the catalog's state."""
@@ -156,6 +175,10 @@ class LexicalWriter:
         document.add_unsigned("watermark", watermark)
         self._writer.add_document(document)
         self._writer.commit()
+        self._index.reload()
+        self._searcher = self._index.searcher()
+        self._added.clear()
+        self.changed = False
 
     def close(self) -> None:
         """Let go of the index; what was not committed is forgotten."""

@@ -158,7 +158,8 @@ class Index:
                     writer.replace(entry, self.catalog.chunks_of(entry_id))
                 else:
                     writer.remove(entry_id)
-            writer.commit(seq)
+            if hidden or writer.changed:
+                writer.commit(seq)
 
     # refreshing
 
@@ -315,8 +316,10 @@ class Index:
 
     def _commit_lexical(self) -> None:
         seq = self.catalog.seq()
-        for writer in self._writers.values():
-            writer.commit(seq)
+        for hidden, writer in self._writers.items():
+            # The visible side's statistics must not move because something hidden changed.
+            if hidden or writer.changed:
+                writer.commit(seq)
 
 
 def _indexed_subjects(knowledge: Knowledge) -> Iterator[Subject]:

@@ -101,13 +101,25 @@ class Asked:
         return self.reader.entries({entry_id for _, entry_id in self.chunks.values()})
 
     def order(self) -> list[int]:
-        """The chunks that are still in the catalog, best first; ties by chunk id."""
+        """The chunks that are still in the catalog, best first; ties by chunk id.
+
+        Vectors follow the catalog with some delay, so that what was hidden or
+        archived meanwhile is left out here.
+        """
         known = [
             number
             for number in self.scores
-            if number in self.chunks and self.chunks[number][1] in self.entries
+            if number in self.chunks and self._may_show(self.chunks[number][1])
         ]
         return sorted(known, key=lambda number: (-self.scores[number], self.chunks[number][0].id))
+
+    def _may_show(self, entry_id: str) -> bool:
+        entry = self.entries.get(entry_id)
+        return (
+            entry is not None
+            and (self.question.hidden or not entry.hidden)
+            and (self.question.archived or not entry.archived)
+        )
 
     def ask(self, semantic: Semantic | None) -> None:
         """Fill `legs` and fuse them into `scores`."""

@@ -1,0 +1,85 @@
+"""The words of code: compounds are found however they are written, at a cost that stays linear."""
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from kbtui.index.lexical import argument_terms
+from kbtui.index.words import LONGEST, cjk_pairs, code_words, forms, plain
+
+
+@pytest.mark.parametrize(
+    ("text", "query"),
+    [
+        ("call readSubject()", "readSubject"),
+        ("call readSubject()", "read_subject"),
+        ("call read_subject()", "readSubject"),
+        ("a read-subject step", "read_subject"),
+        ("in kbtui/search/fusion.py it", "fusion.py"),
+        ("in kbtui/search/fusion.py it", "search/fusion.py"),
+        ("in .jp/kb.toml it", ".jp/kb.toml"),
+        ("std::vec::Vec", "vec::Vec"),
+        ("needs v2.8.3.", "2.8.3"),
+        ("needs v2.8.3.", "2.8"),
+        ("needs 2.8.3.", "v2.8.3"),
+        ("C++ and C#", "C++"),
+        ("C++ and C#", "c#"),
+        ("error ERR-1042!", "ERR-1042"),
+        ("KBTUI_ENGINE_IDLE=5", "KBTUI_ENGINE_IDLE"),
+        ("with --no-vectors", "--no-vectors"),
+        ("on 2026-11-01 we", "2026-11-01"),
+    ],
+)
+def test_a_compound_is_found_in_each_of_its_forms(text: str, query: str) -> None:
+    wanted = forms(query)
+    assert set(wanted.wholes) & set(code_words(text))
+
+
+def test_a_part_of_a_camel_case_word_is_a_word() -> None:
+    assert {"parse", "http", "request"} <= set(code_words("parseHTTPRequest"))
+    assert forms("parseHTTPRequest").parts == ["parse", "http", "request"]
+
+
+def test_prose_has_no_code_words() -> None:
+    assert list(code_words("It is said, after all. And WHY not? ")) == []
+
+
+def test_scripts_without_spaces_become_pairs() -> None:
+    assert list(cjk_pairs("全文検索 x 猫")) == ["全文", "文検", "検索", "猫"]
+    assert set(forms("検索").pairs) <= set(code_words("全文検索のしくみ"))
+
+
+def test_letters_have_one_form() -> None:
+    assert plain("cafe\u0301") == plain("caf\u00e9")
+    assert plain("ＡＰＩ ｶﾅ") == "API カナ"
+    plain("\ud800").encode()
+
+
+@given(st.text(max_size=300))
+@example("a/" * 150)
+@example("_" * 300)
+@settings(max_examples=200, deadline=None)
+def test_any_text_gives_words_that_can_be_indexed(text: str) -> None:
+    for word in code_words(text):
+        assert word
+        assert not word.isspace()
+        assert len(word) <= LONGEST
+
+
+@pytest.mark.parametrize("blob", ["a", "aB", "a/", "_", "A", "1.", "aa:", "-a"])
+def test_a_long_blob_costs_as_much_as_its_length(blob: str) -> None:
+    # Quadratic, this would take minutes and end at the suite's timeout.
+    assert sum(1 for _ in code_words(blob * 200_000)) < 2_000_000
+
+
+def test_an_argument_is_asked_for_whole_by_an_end_or_by_a_directory() -> None:
+    terms = argument_terms("Path", "Docs/decisions/005-fuse.md")
+    assert {
+        "path",
+        "path=docs/decisions/005-fuse.md",
+        "path=decisions/005-fuse.md",
+        "path=005-fuse.md",
+        "path=docs",
+        "path=docs/decisions",
+    } <= set(terms)
+    assert "pattern=never" in argument_terms("pattern", "or never so")
