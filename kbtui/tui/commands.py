@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 from textual.binding import Binding
 
@@ -71,319 +71,183 @@ _SHOWN = {
     "space": "Space",
 }
 
+
+def _key(name: str, keys: str, label: str, explained: str, hint: int = 0, **more: Any) -> Command:
+    action = more.pop("action", name)
+    return Command(name, keys, action, label, explained, "everywhere", hint, **more)
+
+
+def _in(scope: Scope, *commands: Command) -> list[Command]:
+    prefix = {"everywhere": "", "moving": "move."}.get(scope, f"{scope}.")
+    palette = scope != "moving"
+    return [
+        replace(c, id=f"{prefix}{c.id}", scope=scope, palette=palette and c.palette)
+        for c in commands
+    ]
+
+
 COMMANDS: tuple[Command, ...] = (
-    Command("library.open", "enter", "open", "open", "Open what is selected.", "library", 9),
-    Command(
-        "library.expand",
-        "l,right",
-        "expand",
-        "expand",
-        "Show what a topic or folder holds.",
+    *_in(
         "library",
+        _key("open", "enter", "open", "Open what is selected.", 9),
+        _key("expand", "l,right", "expand", "Show what a topic or folder holds."),
+        _key("collapse", "h,left", "collapse", "Hide it again, or go to its parent."),
+        _key(
+            "toggle",
+            "space",
+            "expand or collapse",
+            "Expand or collapse.",
+            action="expand_or_collapse",
+            palette=False,
+        ),
+        _key("filter", "f", "filter", "Show only titles and slugs with these words.", 7),
+        _key("clear", "escape", "all titles", "Take the filter away.", palette=False),
     ),
-    Command(
-        "library.collapse",
-        "h,left",
-        "collapse",
-        "collapse",
-        "Hide it again, or go to its parent.",
-        "library",
-    ),
-    Command(
-        "library.toggle",
-        "space",
-        "expand_or_collapse",
-        "expand or collapse",
-        "Expand or collapse.",
-        "library",
-        palette=False,
-    ),
-    Command(
-        "library.filter",
-        "f",
-        "filter",
-        "filter",
-        "Show only titles and slugs with these words.",
-        "library",
-        7,
-    ),
-    Command(
-        "library.clear",
-        "escape",
-        "clear",
-        "all titles",
-        "Take the filter away.",
-        "library",
-        palette=False,
-    ),
-    Command(
-        "reader.fold",
-        "enter",
-        "fold",
-        "unfold",
-        "Unfold or fold what is at the line being read, or open it.",
+    *_in(
         "reader",
-        8,
-        needs="folds",
+        _key(
+            "fold",
+            "enter",
+            "unfold",
+            "Unfold or fold what is at the line being read, or open it.",
+            8,
+            needs="folds",
+        ),
+        _key(
+            "next",
+            "n",
+            "next turn",
+            "Go to the next turn; while finding, to the next match.",
+            6,
+            needs="turns",
+        ),
+        _key("previous", "N", "previous turn", "Go to the previous turn or match.", needs="turns"),
+        _key("find", "f,ctrl+f", "find", "Find words in what is being read.", 7),
+        _key(
+            "tools",
+            "t",
+            "tool calls",
+            "Unfold or fold all tool calls and results.",
+            4,
+            needs="turns",
+        ),
+        _key("reasoning", "r", "reasoning", "Unfold or fold all reasoning.", 3, needs="turns"),
+        _key(
+            "view",
+            "v",
+            "other view",
+            "Change between rendered, source and what `learn` gives.",
+            5,
+            needs="views",
+        ),
+        _key("clear", "escape", "clear marks", "End finding and clear the marks.", palette=False),
     ),
-    Command(
-        "reader.next",
-        "n",
-        "next",
-        "next turn",
-        "Go to the next turn; while finding, to the next match.",
-        "reader",
-        6,
-        needs="turns",
-    ),
-    Command(
-        "reader.previous",
-        "N",
-        "previous",
-        "previous turn",
-        "Go to the previous turn or match.",
-        "reader",
-        needs="turns",
-    ),
-    Command(
-        "reader.find", "f,ctrl+f", "find", "find", "Find words in what is being read.", "reader", 7
-    ),
-    Command(
-        "reader.tools",
-        "t",
-        "tools",
-        "tool calls",
-        "Unfold or fold all tool calls and results.",
-        "reader",
-        4,
-        needs="turns",
-    ),
-    Command(
-        "reader.reasoning",
-        "r",
-        "reasoning",
-        "reasoning",
-        "Unfold or fold all reasoning.",
-        "reader",
-        3,
-        needs="turns",
-    ),
-    Command(
-        "reader.view",
-        "v",
-        "view",
-        "other view",
-        "Change between rendered, source and what `learn` gives.",
-        "reader",
-        5,
-        needs="views",
-    ),
-    Command(
-        "reader.clear",
-        "escape",
-        "clear",
-        "clear marks",
-        "End finding and clear the marks.",
-        "reader",
-        palette=False,
-    ),
-    Command(
-        "citations.open",
-        "enter",
-        "open",
-        "open",
-        "Open what was used, or the turn that used it.",
+    *_in(
         "citations",
-        9,
+        _key("open", "enter", "open", "Open what was used, or the turn that used it.", 9),
     ),
-    Command(
-        "results.open", "enter", "open", "open", "Open the hit where it matches.", "results", 9
-    ),
-    Command(
-        "results.mode",
-        "m",
-        "mode",
-        "other mode",
-        "Change between all results, keywords and meaning.",
+    *_in(
         "results",
-        6,
+        _key("open", "enter", "open", "Open the hit where it matches.", 9),
+        _key("mode", "m", "other mode", "Change between all results, keywords and meaning.", 6),
+        _key("close", "escape", "close", "Leave the results, back to what was being read.", 8),
     ),
-    Command(
-        "results.close",
-        "escape",
-        "close",
-        "close",
-        "Leave the results, back to what was being read.",
-        "results",
-        8,
-    ),
-    Command(
-        "move.down", "j,down", "down", "down", "One line or entry down.", "moving", palette=False
-    ),
-    Command("move.up", "k,up", "up", "up", "One line or entry up.", "moving", palette=False),
-    Command(
-        "move.half_down",
-        "ctrl+d",
-        "half_down",
-        "half a page down",
-        "Half a page down.",
+    *_in(
         "moving",
-        palette=False,
+        _key("down", "j,down", "down", "One line or entry down."),
+        _key("up", "k,up", "up", "One line or entry up."),
+        _key("half_down", "ctrl+d", "half a page down", "Half a page down."),
+        _key("half_up", "ctrl+u", "half a page up", "Half a page up."),
+        _key("page_down", "pagedown", "page down", "A page down."),
+        _key("page_up", "pageup,b", "page up", "A page up."),
+        _key("top", "g,home", "to the top", "To the beginning."),
+        _key("bottom", "G,end", "to the end", "To the end."),
     ),
-    Command(
-        "move.half_up",
-        "ctrl+u",
-        "half_up",
-        "half a page up",
-        "Half a page up.",
-        "moving",
-        palette=False,
-    ),
-    Command(
-        "move.page_down",
-        "pagedown",
-        "page_down",
-        "page down",
-        "A page down.",
-        "moving",
-        palette=False,
-    ),
-    Command(
-        "move.page_up", "pageup,b", "page_up", "page up", "A page up.", "moving", palette=False
-    ),
-    Command(
-        "move.top", "g,home", "top", "to the top", "To the beginning.", "moving", palette=False
-    ),
-    Command("move.bottom", "G,end", "bottom", "to the end", "To the end.", "moving", palette=False),
-    Command(
-        "search",
-        "slash",
-        "search",
-        "search",
-        "Search everything; Esc leaves the input.",
+    *_in(
         "everywhere",
-        10,
-        at_once=True,
+        _key(
+            "search",
+            "slash",
+            "search",
+            "Search everything; Esc leaves the input.",
+            10,
+            at_once=True,
+        ),
+        _key(
+            "palette",
+            "ctrl+p,colon",
+            "palette",
+            "Find a command, topic, subject or conversation by name.",
+            2,
+        ),
+        _key("back", "left_square_bracket", "back", "Back to what was read before."),
+        _key("forward", "right_square_bracket", "forward", "Forward again."),
+        _key(
+            "copy",
+            "y",
+            "copy reference",
+            "Copy the reference of what is selected or being read.",
+            1,
+        ),
+        _key("prompt", "p", "prompt", "Show the whole <knowledge> prompt and what it costs."),
+        _key(
+            "workshop",
+            "P",
+            "prompt workshop",
+            "Shape the prompt: mark subjects, try patterns, see what it costs.",
+        ),
+        _key(
+            "doctor",
+            "D",
+            "doctor",
+            "See what is wrong with topics, conversations, index, engine and model.",
+        ),
+        _key("hidden", "full_stop", "hidden subjects", "Show or hide hidden subjects."),
+        _key("pane.library", "1", "library", "Go to the library.", action="pane('library')"),
+        _key("pane.reader", "2", "reader", "Go to the reader.", action="pane('reader')"),
+        _key(
+            "pane.citations",
+            "3",
+            "citations",
+            "Show the citations, or hide them again.",
+            action="pane('citations')",
+        ),
+        _key(
+            "pane.search",
+            "4",
+            "search results",
+            "Go to the search input, with its results.",
+            action="pane('search')",
+        ),
+        _key(
+            "pane.next",
+            "tab",
+            "next pane",
+            "Go to the next pane.",
+            action="next_pane",
+            palette=False,
+        ),
+        _key(
+            "pane.previous",
+            "shift+tab",
+            "previous pane",
+            "Go to the previous pane.",
+            action="previous_pane",
+            palette=False,
+        ),
+        _key(
+            "theme",
+            "T",
+            "light or dark",
+            "Change between the dark and the light theme.",
+            action="app.theme",
+        ),
+        _key("reload", "ctrl+r", "read again", "Read lists and document again from the files."),
+        _key("help", "question_mark", "help", "Explain the keys of where you are.", 11),
+        _key("quit", "q", "quit", "Leave kbtui.", 12, action="app.quit"),
     ),
-    Command(
-        "palette",
-        "ctrl+p,colon",
-        "palette",
-        "palette",
-        "Find a command, topic, subject or conversation by name.",
-        "everywhere",
-        2,
-    ),
-    Command(
-        "back", "left_square_bracket", "back", "back", "Back to what was read before.", "everywhere"
-    ),
-    Command(
-        "forward", "right_square_bracket", "forward", "forward", "Forward again.", "everywhere"
-    ),
-    Command(
-        "copy",
-        "y",
-        "copy",
-        "copy reference",
-        "Copy the reference of what is selected or being read.",
-        "everywhere",
-        1,
-    ),
-    Command(
-        "prompt",
-        "p",
-        "prompt",
-        "prompt",
-        "Show the whole <knowledge> prompt and what it costs.",
-        "everywhere",
-    ),
-    Command(
-        "workshop",
-        "P",
-        "workshop",
-        "prompt workshop",
-        "Shape the prompt: mark subjects, try patterns, see what it costs.",
-        "everywhere",
-    ),
-    Command(
-        "doctor",
-        "D",
-        "doctor",
-        "doctor",
-        "See what is wrong with topics, conversations, index, engine and model.",
-        "everywhere",
-    ),
-    Command(
-        "hidden",
-        "full_stop",
-        "hidden",
-        "hidden subjects",
-        "Show or hide hidden subjects.",
-        "everywhere",
-    ),
-    Command("pane.library", "1", "pane('library')", "library", "Go to the library.", "everywhere"),
-    Command("pane.reader", "2", "pane('reader')", "reader", "Go to the reader.", "everywhere"),
-    Command(
-        "pane.citations",
-        "3",
-        "pane('citations')",
-        "citations",
-        "Show the citations, or hide them again.",
-        "everywhere",
-    ),
-    Command(
-        "pane.search",
-        "4",
-        "pane('search')",
-        "search results",
-        "Go to the search input, with its results.",
-        "everywhere",
-    ),
-    Command(
-        "pane.next",
-        "tab",
-        "next_pane",
-        "next pane",
-        "Go to the next pane.",
-        "everywhere",
-        palette=False,
-    ),
-    Command(
-        "pane.previous",
-        "shift+tab",
-        "previous_pane",
-        "previous pane",
-        "Go to the previous pane.",
-        "everywhere",
-        palette=False,
-    ),
-    Command(
-        "theme",
-        "T",
-        "app.theme",
-        "light or dark",
-        "Change between the dark and the light theme.",
-        "everywhere",
-    ),
-    Command(
-        "reload",
-        "ctrl+r",
-        "reload",
-        "read again",
-        "Read lists and document again from the files.",
-        "everywhere",
-    ),
-    Command(
-        "help",
-        "question_mark",
-        "help",
-        "help",
-        "Explain the keys of where you are.",
-        "everywhere",
-        11,
-    ),
-    Command("quit", "q", "app.quit", "quit", "Leave kbtui.", "everywhere", 12),
 )
+"""All commands of the main screen. `_key` takes name, keys, label, help and hint."""
 
 
 def bindings(*scopes: Scope) -> list[Binding]:

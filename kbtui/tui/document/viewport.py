@@ -1,97 +1,31 @@
-"""What is in sight of a document: where its top is, which line is being read, what is unfolded.
-
-The top is known as a block and a line within it, never as a line of the whole
-document, because most heights are only estimates. Moving walks from there over
-blocks that are laid out as they come.
-"""
+"""What is in sight of a document: where its top is, and which line of it is being read."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
-
-from textual.cache import LRUCache
+from typing import TYPE_CHECKING
 
 from kbtui.tui.document.blocks import FoldBlock
-from kbtui.tui.document.document import Document
-from kbtui.tui.document.heights import Heights
-from kbtui.tui.document.lines import Found
+from kbtui.tui.document.walker import LAID_OUT_MOST, Mark, Position, Walker
 
 if TYPE_CHECKING:
     import re
 
+    from kbtui.tui.document.document import Document
     from kbtui.tui.document.lines import Line
 
-LAID_OUT_MOST = 400
-"""Blocks whose lines are kept."""
+__all__ = ["LAID_OUT_MOST", "Mark", "Position", "Viewport"]
 
 
-class Position(NamedTuple):
-    """A line of a document: the block and the line within it."""
-
-    block: int = 0
-    line: int = 0
-
-
-@dataclass(frozen=True)
-class Mark:
-    """A position that survives another width, or a reload.
-
-    The block's key and number, the line, and the letters and digits before it.
-    """
-
-    key: str
-    block: int
-    line: int
-    letters: int
-
-
-@dataclass
-class Folds:
-    """Which folds are open: one by one, or all of a kind."""
-
-    kinds: dict[str, str] = field(default_factory=dict)
-    opened: set[str] = field(default_factory=set)
-    opened_kinds: set[str] = field(default_factory=set)
-
-    def is_open(self, key: str) -> bool:
-        """Whether the fold with this key is open."""
-        # Both together mean: opened with its kind, then closed by itself.
-        return (key in self.opened) != (self.kinds.get(key) in self.opened_kinds)
-
-    def toggle(self, key: str) -> None:
-        """Open or close one."""
-        self.opened ^= {key}
-
-    def toggle_kind(self, kind: str) -> None:
-        """Open or close all of a kind."""
-        self.opened = {key for key in self.opened if self.kinds.get(key) != kind}
-        self.opened_kinds ^= {kind}
-
-    def adopt(self, document: Document) -> None:
-        """Know the folds of a document; those that it no longer has are forgotten."""
-        self.kinds = {b.key: b.kind for b in document.blocks if isinstance(b, FoldBlock)}
-        self.opened &= self.kinds.keys()
-
-
-class Viewport:
+class Viewport(Walker):
     """A window of `width` × `height` cells onto a document."""
 
     def __init__(self) -> None:
-        self.document = Document("", "", [])
-        self.width = 0
+        super().__init__()
         self.height = 0
         self.top = Position()
         self.cursor = Position()
-        self.folds = Folds()
-        self.pattern: re.Pattern[str] | None = None
-        self.here: tuple[int, int] | None = None
-        self.heights = Heights()
         self.rows: list[tuple[Position, Line]] = []
         """What is in sight, from the top."""
-        self.layouts = 0
-        """Counts the blocks that were laid out."""
-        self._cache: LRUCache[int, list[Line]] = LRUCache(LAID_OUT_MOST)
         self._kept: tuple[Mark, Mark] | None = None
         self._kept_at = (self.top, self.cursor)
 
@@ -105,7 +39,7 @@ class Viewport:
         self.folds.adopt(document)
         self.here = None
         self.top = self.cursor = Position()
-        self._reflow()
+        self.reflow()
         if at is not None:
             self.top = self.cursor = self.locate(at)
         self.arrange()
@@ -117,7 +51,7 @@ class Viewport:
         self.document = document
         self._kept = None
         self.folds.adopt(document)
-        self._reflow()
+        self.reflow()
         if following:
             self.go_end()
         else:
@@ -141,95 +75,12 @@ class Viewport:
         if width != self.width:
             marks = marks or ((self.mark(self.top), self.mark()) if self.width else None)
             self.width = width
-            self._reflow()
+            self.reflow()
         if marks:
             self.top, self.cursor = map(self.locate, marks)
         self.arrange()
         self.cursor_into_view(1)
         self._kept, self._kept_at = marks, (self.top, self.cursor)
-
-    def _reflow(self) -> None:
-        """Begin again with estimates: width, folds or document changed."""
-        self._cache.clear()
-        width = self.width
-        open_folds = {key for key in self.folds.kinds if self.folds.is_open(key)}
-        self.heights = Heights(
-            block.estimate(width) if block.fold is None or block.fold in open_folds else 0
-            for block in self.document.blocks
-        )
-
-    def _hidden(self, number: int) -> bool:
-        fold = self.document.blocks[number].fold
-        return fold is not None and not self.folds.is_open(fold)
-
-    def lines(self, number: int) -> list[Line]:
-        """The lines of a block, laid out now if need be."""
-        lines = self._cache.get(number)
-        if lines is None:
-            lines = []
-            if not self._hidden(number):
-                here = self.here[1] if self.here and self.here[0] == number else -1
-                block = self.document.blocks[number]
-                found = Found(self.pattern, here) if self.pattern else None
-                lines = block.lines(self.width, found, self.folds.is_open(block.key))
-                self.layouts += 1
-            self._cache[number] = lines
-            self.heights.set(number, len(lines))
-        return lines
-
-    # walking
-
-    def _seek(self, number: int, step: int) -> int | None:
-        """The next block from `number` on, in direction `step`, that has lines."""
-        while 0 <= number < len(self.heights):
-            if not self._hidden(number) and self.lines(number):
-                return number
-            number += step
-        return None
-
-    @property
-    def first(self) -> Position:
-        """The first line."""
-        return Position(self._seek(0, 1) or 0, 0)
-
-    @property
-    def end(self) -> Position:
-        """The last line."""
-        last = self._seek(len(self.heights) - 1, -1)
-        return Position() if last is None else Position(last, len(self.lines(last)) - 1)
-
-    def step(self, start: Position, lines: int) -> Position:
-        """The position `lines` further on (or back, when negative), within the document."""
-        if not len(self.heights):
-            return Position()
-        block, line = start
-        while lines > 0:
-            count = len(self.lines(block))
-            if line + lines < count:
-                return Position(block, line + lines)
-            following = self._seek(block + 1, 1)
-            if following is None:
-                return Position(block, max(0, count - 1))
-            lines -= count - line
-            block, line = following, 0
-        while -lines > line:
-            before = self._seek(block - 1, -1)
-            if before is None:
-                return Position(block, 0)
-            lines += line + 1
-            block, line = before, len(self.lines(before)) - 1
-        return Position(block, line + lines)
-
-    def valid(self, position: Position) -> Position:
-        """The nearest position that exists and is not folded away."""
-        if not len(self.heights):
-            return Position()
-        number = min(position.block, len(self.heights) - 1)
-        found = self._seek(number, -1)
-        if found is None:
-            return self.first
-        last = len(self.lines(found)) - 1
-        return Position(found, min(position.line, last) if found == number else last)
 
     def arrange(self) -> None:
         """Work out which lines are in sight."""
@@ -255,30 +106,9 @@ class Viewport:
             block, line = following, 0
         return rows
 
-    # places
-
     def mark(self, position: Position | None = None) -> Mark:
-        """Where `position` (default: the line being read) is, for another width or a reload."""
-        block, line = position or self.cursor
-        if block >= len(self.document.blocks):
-            return Mark("", 0, 0, 0)
-        letters = sum(map(_letters, self.lines(block)[:line]))
-        return Mark(self.document.blocks[block].key, block, line, letters)
-
-    def locate(self, mark: Mark) -> Position:
-        """Where a mark is now."""
-        block = self.document.index_of(mark.key)
-        if block is None:
-            return self.valid(Position(mark.block, 0))
-        lines = self.lines(block)
-        if mark.line < len(lines) and sum(map(_letters, lines[: mark.line])) == mark.letters:
-            return self.valid(Position(block, mark.line))
-        seen = 0
-        for number, line in enumerate(lines):
-            seen += _letters(line)
-            if seen > mark.letters:
-                return Position(block, number)
-        return self.valid(Position(block, max(0, len(lines) - 1)))
+        """A mark for a position, by default the line being read."""
+        return self.mark_of(position or self.cursor)
 
     # moving
 
@@ -320,7 +150,7 @@ class Viewport:
         fold = self.document.blocks[block].fold
         if fold is not None and not self.folds.is_open(fold):
             self.folds.toggle(fold)
-            self._reflow()
+            self.reflow()
         self.cursor = self.valid(Position(block, line))
         self.top = self.step(self.cursor, -(self.height // 4 if lead is None else lead))
         self.arrange()
@@ -385,7 +215,7 @@ class Viewport:
 
     def _refold(self, top: Mark | None, row: int = 0) -> None:
         cursor = self.mark()
-        self._reflow()
+        self.reflow()
         self.cursor = self.locate(cursor)
         self.top = self.locate(top) if top else self.step(self.cursor, -row)
         self.arrange()
@@ -442,7 +272,3 @@ class Viewport:
         """The reference of the line being read."""
         line = self.line
         return self.document.ref_at(self.cursor.block, line.source if line else 0)
-
-
-def _letters(line: Line) -> int:
-    return sum(map(str.isalnum, line.plain))

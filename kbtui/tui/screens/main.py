@@ -11,20 +11,18 @@ from textual.widgets import Input
 from kbtui.tui.asking import Asker
 from kbtui.tui.citing import Citer
 from kbtui.tui.commands import Command, bindings
-from kbtui.tui.lanes import Lane
-from kbtui.tui.memory import settle
+from kbtui.tui.keeping import Keeper
 from kbtui.tui.opening import Opener
 from kbtui.tui.places import HOME, PROMPT, place_of, place_of_hit
+from kbtui.tui.screens.panes import INSIDE, SCOPES, PaneScreen
 from kbtui.tui.widgets.citations import CitationsPane
 from kbtui.tui.widgets.library import LibraryPane
 from kbtui.tui.widgets.paint import RoleScreen
 from kbtui.tui.widgets.reading import ReaderPane
 from kbtui.tui.widgets.searching import MODES, ResultsPane, SearchBar, SearchInput
-from kbtui.tui.widgets.status import Hints, Status
+from kbtui.tui.widgets.status import Status
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from textual.app import ComposeResult
     from textual.binding import BindingType
     from textual.timer import Timer
@@ -34,31 +32,17 @@ if TYPE_CHECKING:
     from kbtui.library import Library
     from kbtui.refs import Ref
     from kbtui.tui.clock import Clock
-    from kbtui.tui.commands import Scope
     from kbtui.tui.contents import Contents
     from kbtui.tui.document.document import Document
     from kbtui.tui.places import Place
 
 PREVIEW_SECONDS = 0.12
-_SCOPES: dict[str, Scope] = {
-    "library": "library",
-    "reading": "reader",
-    "citations": "citations",
-    "results": "results",
-}
 
 
-class MainScreen(RoleScreen):
+class MainScreen(PaneScreen):
     """Everything one sees; opening, searching and citations are done by their own objects."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("everywhere")]
-    HORIZONTAL_BREAKPOINTS = [  # noqa: RUF012
-        (0, "-one"),
-        (72, "-two"),
-        (104, "-three"),
-        (150, "-wide"),
-    ]
-    VERTICAL_BREAKPOINTS = [(0, "-low"), (14, "-high")]  # noqa: RUF012
     AUTO_FOCUS = "#library-list"
 
     def __init__(self, library: Library, clock: Clock, open_ref: Ref | None = None) -> None:
@@ -66,21 +50,18 @@ class MainScreen(RoleScreen):
         self.library = library
         self._first = place_of(open_ref) if open_ref else HOME
         self.status = Status()
-        self.hints = Hints()
         self.library_pane = LibraryPane(clock)
         self.reader_pane = ReaderPane()
         self.citations_pane = CitationsPane(clock)
         self.results_pane = ResultsPane(clock)
-        self.citer = Citer(library, self.citations_pane, self.reader_pane.reader, self._name_of)
+        self.keeper = Keeper(self)
+        self.citer = Citer(
+            library, self.citations_pane, self.reader_pane.reader, self.keeper.name_of
+        )
         self.opener = Opener(library, clock, self.reader_pane, self.status, self._opened)
         self.asker = Asker(library, self.results_pane, lambda: self.library_pane.state.hidden)
-        self._contents_lane = Lane(self)
-        self._listen_lane = Lane(self)
-        self._stop_listening: Callable[[], None] | None = None
         self._preview: Timer | None = None
         self._before_search = "#library-list"
-        # Where there is room for one pane only, it is this one.
-        self.add_class("at-library")
         self._changes: list[Change] = []
         """What was written from the prompt workshop, to be taken back there."""
 
@@ -102,85 +83,38 @@ class MainScreen(RoleScreen):
 
     def _begin(self) -> None:
         self.opener.open(self._first)
-        self.action_reload()
-        self._listen_lane.submit(
-            lambda: self.library.listen(self._hear),
-            self._listening,
-            lambda error: self.status.hear({"event": "gone", "reason": str(error)}),
-        )
-
-    def _listening(self, stop: Callable[[], None]) -> None:
-        self._stop_listening = stop
+        self.keeper.start()
 
     def on_unmount(self) -> None:
         """Hear no more."""
-        if self._stop_listening:
-            self._stop_listening()
+        self.keeper.stop()
 
-    # what the engine says
+    # what changed
 
-    def _hear(self, event: dict[str, Any]) -> None:
-        """Called in the listener's thread."""
-        self.call_later(self._heard, event)
-
-    def _heard(self, event: dict[str, Any]) -> None:
-        self.status.hear(event)
-        answer = self.results_pane.answer
-        if event.get("event") == "ready" and event.get("semantic") and answer and answer.degraded:
-            # Meaning can be searched now: what keywords found is refined.
-            self.asker.again()
-        if event.get("event") != "changed":
-            return
-        if isinstance(self.app.screen, RoleScreen):
-            self.app.screen.files_changed(event)
-        self._read_contents()
+    def files_changed(self, event: dict[str, Any]) -> None:
+        """Read again what is shown, where the engine's message says that it may be another."""
+        top = self.app.screen
+        if top is not self and isinstance(top, RoleScreen):
+            top.files_changed(event)
         if self.has_class("searching"):
             self.asker.again()
         self.citer.refresh_using()
         place = self.opener.shown
-        ref = place.ref if place else None
-        touched = event.get("conversations") or []
-        if (
-            ref
-            and ref.kind == "conversation"
-            and ref.conversation not in touched
-            and len(touched) < 500
-        ):
-            return
-        self.opener.reload()
+        if self.keeper.touches(place.ref if place else None, event):
+            self.opener.reload()
 
     def action_reload(self) -> None:
         """Read everything again."""
-        self._read_contents()
+        self.keeper.read()
         if self.opener.shown:
             self.opener.reload()
 
-    def _read_contents(self) -> None:
-        self.status.doing("lists", "reading lists …")
-        self._contents_lane.submit(self._contents_now, self._contents, self._no_contents)
-
-    def _contents_now(self) -> Contents:
-        """Called in a thread."""
-        from kbtui.tui.contents import read_contents
-
-        return read_contents(self.library)
-
-    def _contents(self, contents: Contents) -> None:
-        self.status.doing("lists", None)
+    def show_contents(self, contents: Contents) -> None:
+        """Show lists that were read."""
         self.opener.contents = contents
         self.library_pane.update(contents)
-        settle(sum(len(shelf.subjects) for shelf in contents.shelves))
         if self.opener.shown and self.opener.shown.key == "home":
             self.opener.reload()
-
-    def _name_of(self, conversation: int) -> str | None:
-        contents = self.opener.contents
-        info = contents.conversation(conversation) if contents else None
-        return info.name if info else None
-
-    def _no_contents(self, error: Exception) -> None:
-        self.status.doing("lists", None)
-        self.status.flash(f"the lists cannot be read: {error}", "error")
 
     # opening
 
@@ -195,11 +129,11 @@ class MainScreen(RoleScreen):
         """Show a place and go to the reader."""
         self._leave_search()
         self.opener.open(place)
-        self._focus("#reader")
+        self.go("#reader")
 
     def _opened(self, document: Document, place: Place, again: bool) -> None:
         self.citer.opened(document, place, again)
-        self._point()
+        self.point()
         if not again and place.ref and place == self.opener.trail.here:
             self.library_pane.reveal(place)
 
@@ -272,7 +206,7 @@ class MainScreen(RoleScreen):
         self.status.flash(f"copied {reference}")
 
     def _reference(self) -> str | None:
-        where = self._pane_of(self.focused)
+        where = self.pane
         if where == "results" and (row := self.results_pane.list.selected):
             return str(row.data.ref)
         lists = {"library": self.library_pane.list, "citations": self.citations_pane.list}
@@ -299,7 +233,7 @@ class MainScreen(RoleScreen):
     def _left(self, event: SearchInput.Left) -> None:
         event.stop()
         if self.has_class("searching") and self.results_pane.list.rows:
-            self._focus("#results-list")
+            self.go("#results-list")
         else:
             self._close_search()
 
@@ -311,7 +245,7 @@ class MainScreen(RoleScreen):
     def _close_search(self) -> None:
         self._leave_search()
         self.opener.end_preview()
-        self._focus(self._before_search)
+        self.go(self._before_search)
 
     def _leave_search(self) -> None:
         if self._preview:
@@ -353,13 +287,9 @@ class MainScreen(RoleScreen):
         self.set_class(bool(self.asker.query), "searching")
 
     def _remember_focus(self) -> None:
-        where = self._pane_of(self.focused)
+        where = self.pane
         if where and where != "results":
-            self._before_search = {
-                "library": "#library-list",
-                "reading": "#reader",
-                "citations": "#citations-list",
-            }[where]
+            self._before_search = INSIDE[where]
 
     # commands
 
@@ -371,7 +301,7 @@ class MainScreen(RoleScreen):
             self.open(what)
             return
         owners: dict[str, Widget] = {
-            scope: self.query_one(f"#{name}") for name, scope in _SCOPES.items()
+            scope: self.query_one(f"#{name}") for name, scope in SCOPES.items()
         }
         await self.app.run_action(what.action, owners.get(what.scope, self))
 
@@ -395,67 +325,19 @@ class MainScreen(RoleScreen):
             if self.asker.query and self.results_pane.list.rows:
                 self._remember_focus()
                 self.add_class("searching")
-                self._focus("#results-list")
+                self.go("#results-list")
                 self.asker.again()
             else:
                 self.action_search()
             return
         self._leave_search()
         self.opener.end_preview()
-        if name == "citations" and self._pane_of(self.focused) == "citations":
+        if name == "citations" and self.pane == "citations":
             self.remove_class("citing")
-            self._focus("#reader")
+            self.go("#reader")
             return
-        self._focus({"library": "#library-list", "reader": "#reader"}.get(name, "#citations-list"))
+        self.go({"library": "#library-list", "reader": "#reader"}.get(name, "#citations-list"))
 
-    def _focus(self, selector: str) -> None:
-        """Focus something, showing the pane that it is in."""
-        target = self.query_one(selector)
-        self._show_pane(self._pane_of(target))
-        self.set_focus(target)
-
-    def _show_pane(self, name: str | None) -> None:
-        """Where there is no room for all panes, show this one."""
-        if name is None:
-            return
-        for other in _SCOPES:
-            self.set_class(other == name, f"at-{other}")
-        if name == "citations":
-            self.add_class("citing")
-        elif name == "library":
-            self.remove_class("citing")
-
-    def _pane_of(self, widget: Widget | None) -> str | None:
-        while widget is not None and widget is not self:
-            if widget.id in _SCOPES:
-                return widget.id
-            widget = widget.parent  # type: ignore[assignment]
-        return None
-
-    def action_next_pane(self) -> None:
-        """Go to the next pane."""
-        self._cycle(1)
-
-    def action_previous_pane(self) -> None:
-        """Go to the previous pane."""
-        self._cycle(-1)
-
-    def _cycle(self, step: int) -> None:
-        if self.has_class("searching"):
-            order = ["#search", "#results-list", "#reader"]
-        else:
-            order = ["#library-list", "#reader", "#citations-list"]
-        here = self._pane_of(self.focused)
-        now = next((n for n, s in enumerate(order) if self._pane_of(self.query_one(s)) == here), -1)
-        self._focus(order[(now + step) % len(order)])
-
-    def on_descendant_focus(self) -> None:
-        """Show the keys that matter here."""
-        self._point()
-
-    def _point(self) -> None:
-        where = self._pane_of(self.focused)
-        self._show_pane(where)
-        typing = (self.focused.id or "input") if isinstance(self.focused, Input) else ""
-        scopes: tuple[Scope, ...] = (_SCOPES[where], "everywhere") if where else ("everywhere",)
-        self.hints.point(*scopes, typing=typing, offers=self.reader_pane.reader.document.offers)
+    def offers(self) -> frozenset[str]:
+        """What the document has that commands can need."""
+        return self.reader_pane.reader.document.offers

@@ -1,0 +1,169 @@
+"""Walking through a document line by line, laying out only the blocks that are met.
+
+A place is known as a block and a line within it, never as a line of the whole
+document, because most heights are only estimates.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from textual.cache import LRUCache
+
+from kbtui.tui.document.document import Document
+from kbtui.tui.document.folds import Folds
+from kbtui.tui.document.heights import Heights
+from kbtui.tui.document.lines import Found
+
+if TYPE_CHECKING:
+    import re
+
+    from kbtui.tui.document.lines import Line
+
+LAID_OUT_MOST = 400
+"""Blocks whose lines are kept."""
+
+
+class Position(NamedTuple):
+    """A line of a document: the block and the line within it."""
+
+    block: int = 0
+    line: int = 0
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A position that survives another width, or a reload.
+
+    The block's key and number, the line, and the letters and digits before it.
+    """
+
+    key: str
+    block: int
+    line: int
+    letters: int
+
+
+class Walker:
+    """The lines of a document at one width, with some folds open and some words marked."""
+
+    def __init__(self) -> None:
+        self.document = Document("", "", [])
+        self.width = 0
+        self.folds = Folds()
+        self.pattern: re.Pattern[str] | None = None
+        self.here: tuple[int, int] | None = None
+        """Block and count of the match one stands at."""
+        self.heights = Heights()
+        self.layouts = 0
+        """Counts the blocks that were laid out."""
+        self._cache: LRUCache[int, list[Line]] = LRUCache(LAID_OUT_MOST)
+
+    def reflow(self) -> None:
+        """Begin again with estimates: width, folds or document changed."""
+        self._cache.clear()
+        width = self.width
+        open_folds = {key for key in self.folds.kinds if self.folds.is_open(key)}
+        self.heights = Heights(
+            block.estimate(width) if block.fold is None or block.fold in open_folds else 0
+            for block in self.document.blocks
+        )
+
+    def _hidden(self, number: int) -> bool:
+        fold = self.document.blocks[number].fold
+        return fold is not None and not self.folds.is_open(fold)
+
+    def lines(self, number: int) -> list[Line]:
+        """The lines of a block, laid out now if need be."""
+        lines = self._cache.get(number)
+        if lines is None:
+            lines = []
+            if not self._hidden(number):
+                here = self.here[1] if self.here and self.here[0] == number else -1
+                block = self.document.blocks[number]
+                found = Found(self.pattern, here) if self.pattern else None
+                lines = block.lines(self.width, found, self.folds.is_open(block.key))
+                self.layouts += 1
+            self._cache[number] = lines
+            self.heights.set(number, len(lines))
+        return lines
+
+    def _seek(self, number: int, step: int) -> int | None:
+        """The next block from `number` on, in direction `step`, that has lines."""
+        while 0 <= number < len(self.heights):
+            if not self._hidden(number) and self.lines(number):
+                return number
+            number += step
+        return None
+
+    @property
+    def first(self) -> Position:
+        """The first line."""
+        return Position(self._seek(0, 1) or 0, 0)
+
+    @property
+    def end(self) -> Position:
+        """The last line."""
+        last = self._seek(len(self.heights) - 1, -1)
+        return Position() if last is None else Position(last, len(self.lines(last)) - 1)
+
+    def step(self, start: Position, lines: int) -> Position:
+        """The position `lines` further on (or back, when negative), within the document."""
+        if not len(self.heights):
+            return Position()
+        block, line = start
+        while lines > 0:
+            count = len(self.lines(block))
+            if line + lines < count:
+                return Position(block, line + lines)
+            following = self._seek(block + 1, 1)
+            if following is None:
+                return Position(block, max(0, count - 1))
+            lines -= count - line
+            block, line = following, 0
+        while -lines > line:
+            before = self._seek(block - 1, -1)
+            if before is None:
+                return Position(block, 0)
+            lines += line + 1
+            block, line = before, len(self.lines(before)) - 1
+        return Position(block, line + lines)
+
+    def valid(self, position: Position) -> Position:
+        """The nearest position that exists and is not folded away."""
+        if not len(self.heights):
+            return Position()
+        number = min(position.block, len(self.heights) - 1)
+        found = self._seek(number, -1)
+        if found is None:
+            return self.first
+        last = len(self.lines(found)) - 1
+        return Position(found, min(position.line, last) if found == number else last)
+
+    def mark_of(self, position: Position) -> Mark:
+        """A mark for a position."""
+        block, line = position
+        if block >= len(self.document.blocks):
+            return Mark("", 0, 0, 0)
+        letters = sum(map(_letters, self.lines(block)[:line]))
+        return Mark(self.document.blocks[block].key, block, line, letters)
+
+    def locate(self, mark: Mark) -> Position:
+        """Where a mark is now."""
+        block = self.document.index_of(mark.key)
+        if block is None:
+            return self.valid(Position(mark.block, 0))
+        lines = self.lines(block)
+        if mark.line < len(lines) and sum(map(_letters, lines[: mark.line])) == mark.letters:
+            return self.valid(Position(block, mark.line))
+        seen = 0
+        for number, line in enumerate(lines):
+            seen += _letters(line)
+            if seen > mark.letters:
+                return Position(block, number)
+        return self.valid(Position(block, max(0, len(lines) - 1)))
+
+
+def _letters(line: Line) -> int:
+    return sum(map(str.isalnum, line.plain))

@@ -1,0 +1,96 @@
+"""Keeping up with the files: the engine's messages, and the lists read anew."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kbtui.tui.lanes import Lane
+from kbtui.tui.memory import settle
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kbtui.refs import Ref
+    from kbtui.tui.contents import Contents
+    from kbtui.tui.screens.main import MainScreen
+
+TOUCHED_MOST = 500
+"""The engine names at most so many changed conversations; then any may have changed."""
+
+
+class Keeper:
+    """Listens to the engine for the main screen, and reads for it what changed."""
+
+    def __init__(self, screen: MainScreen) -> None:
+        self._screen = screen
+        self._contents_lane = Lane(screen)
+        self._listen_lane = Lane(screen)
+        self._stop: Callable[[], None] | None = None
+        self.contents: Contents | None = None
+
+    def start(self) -> None:
+        """Read the lists, and begin to listen; that starts the engine."""
+        self.read()
+        library, status = self._screen.library, self._screen.status
+        self._listen_lane.submit(
+            lambda: library.listen(self._hear),
+            self._listening,
+            lambda error: status.hear({"event": "gone", "reason": str(error)}),
+        )
+
+    def _listening(self, stop: Callable[[], None]) -> None:
+        self._stop = stop
+
+    def stop(self) -> None:
+        """Hear no more."""
+        if self._stop:
+            self._stop()
+
+    def _hear(self, event: dict[str, Any]) -> None:
+        """Called in the listener's thread."""
+        self._screen.call_later(self.heard, event)
+
+    def heard(self, event: dict[str, Any]) -> None:
+        """Take in one of the engine's messages."""
+        screen = self._screen
+        screen.status.hear(event)
+        answer = screen.results_pane.answer
+        if event.get("event") == "ready" and event.get("semantic") and answer and answer.degraded:
+            # Meaning can be searched now: what keywords found is refined.
+            screen.asker.again()
+        if event.get("event") == "changed":
+            self.read()
+            screen.files_changed(event)
+
+    def touches(self, ref: Ref | None, event: dict[str, Any]) -> bool:
+        """Whether what `ref` names may have changed with this message."""
+        if ref is None or ref.kind != "conversation":
+            return True
+        touched = event.get("conversations") or []
+        return ref.conversation in touched or len(touched) >= TOUCHED_MOST
+
+    def read(self) -> None:
+        """Read the lists anew."""
+        self._screen.status.doing("lists", "reading lists …")
+        self._contents_lane.submit(self._contents_now, self._took, self._failed)
+
+    def _contents_now(self) -> Contents:
+        """Called in a thread."""
+        from kbtui.tui.contents import read_contents
+
+        return read_contents(self._screen.library)
+
+    def _took(self, contents: Contents) -> None:
+        self._screen.status.doing("lists", None)
+        self.contents = contents
+        settle(sum(len(shelf.subjects) for shelf in contents.shelves))
+        self._screen.show_contents(contents)
+
+    def _failed(self, error: Exception) -> None:
+        self._screen.status.doing("lists", None)
+        self._screen.status.flash(f"the lists cannot be read: {error}", "error")
+
+    def name_of(self, conversation: int) -> str | None:
+        """The title of a conversation, as far as it is known."""
+        info = self.contents.conversation(conversation) if self.contents else None
+        return info.name if info else None

@@ -1,0 +1,113 @@
+"""Panes of a screen: which one is one in, and which are shown where there is little room."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from textual.widgets import Input
+
+from kbtui.tui.widgets.paint import RoleScreen
+from kbtui.tui.widgets.status import Hints
+
+if TYPE_CHECKING:
+    from textual.widget import Widget
+
+    from kbtui.tui.commands import Scope
+
+SCOPES: dict[str, Scope] = {
+    "library": "library",
+    "reading": "reader",
+    "citations": "citations",
+    "results": "results",
+}
+"""Pane -> the scope of its commands."""
+
+INSIDE = {
+    "library": "#library-list",
+    "reading": "#reader",
+    "citations": "#citations-list",
+    "results": "#results-list",
+}
+"""Pane -> what has the focus in it."""
+
+
+class PaneScreen(RoleScreen):
+    """A screen of panes; the styles file says by the classes set here which are shown."""
+
+    HORIZONTAL_BREAKPOINTS = [  # noqa: RUF012
+        (0, "-one"),
+        (72, "-two"),
+        (104, "-three"),
+        (150, "-wide"),
+    ]
+    VERTICAL_BREAKPOINTS = [(0, "-low"), (14, "-high")]  # noqa: RUF012
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hints = Hints()
+        # Where there is room for one pane only, it is this one.
+        self.add_class("at-library")
+
+    @property
+    def pane(self) -> str | None:
+        """The pane that has the focus."""
+        return self._pane_of(self.focused)
+
+    def _pane_of(self, widget: Widget | None) -> str | None:
+        while widget is not None and widget is not self:
+            if widget.id in SCOPES:
+                return widget.id
+            widget = widget.parent  # type: ignore[assignment]
+        return None
+
+    def go(self, selector: str) -> None:
+        """Focus something, and show the pane that it is in."""
+        target = self.query_one(selector)
+        self._show_pane(self._pane_of(target))
+        self.set_focus(target)
+
+    def _show_pane(self, name: str | None) -> None:
+        """Where there is no room for all panes, show this one."""
+        if name is None:
+            return
+        for other in SCOPES:
+            self.set_class(other == name, f"at-{other}")
+        if name == "citations":
+            self.add_class("citing")
+        elif name == "library":
+            self.remove_class("citing")
+
+    def action_next_pane(self) -> None:
+        """Go to the next pane."""
+        self._cycle(1)
+
+    def action_previous_pane(self) -> None:
+        """Go to the previous pane."""
+        self._cycle(-1)
+
+    def _cycle(self, step: int) -> None:
+        if self.has_class("searching"):
+            order = ["#search", "#results-list", "#reader"]
+        else:
+            order = ["#library-list", "#reader", "#citations-list"]
+        now = next((n for n, name in enumerate(order) if self._is_here(name)), -1)
+        self.go(order[(now + step) % len(order)])
+
+    def _is_here(self, selector: str) -> bool:
+        return self._pane_of(self.query_one(selector)) == self.pane
+
+    def on_descendant_focus(self) -> None:
+        """Show the keys that matter here."""
+        self.point()
+
+    def point(self) -> None:
+        """Show the keys that matter where one is."""
+        where = self.pane
+        self._show_pane(where)
+        typing = (self.focused.id or "input") if isinstance(self.focused, Input) else ""
+        scopes: tuple[Scope, ...] = (SCOPES[where], "everywhere") if where else ("everywhere",)
+        self.hints.point(*scopes, typing=typing, offers=self.offers())
+
+    def offers(self) -> frozenset[str]:
+        """What there is that commands can need."""
+        return frozenset()
