@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import html
 import re
 import time
@@ -21,7 +22,7 @@ from kbtui.sources.fetch import AGENT, FetchError
 from kbtui.sources.places import Bounds, relative_name, tidy
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import AsyncIterator, Iterable
 
     from kbtui.sources.extractor import Extractor
     from kbtui.sources.fetch import Fetcher, Limits, Response
@@ -156,21 +157,23 @@ class Crawl:
         """Fetch, with the pause that the host wants; once more where it says when."""
         accept = (*READABLE, *_XML) if url == self._start else READABLE
         for again in (True, False):
-            await self._pause(url, robots)
             try:
-                return await self._fetcher.get(
-                    url,
-                    accept=accept,
-                    conditions=self._conditions,
-                    inside=lambda target: (tidy(target) or "") in self._bounds,
-                )
+                async with self._turn(url, robots):
+                    return await self._fetcher.get(
+                        url,
+                        accept=accept,
+                        conditions=self._conditions,
+                        inside=lambda target: (tidy(target) or "") in self._bounds,
+                    )
             except FetchError as error:
                 if error.wait is None or error.wait > self._limits.delay_most or not again:
                     raise
                 await asyncio.sleep(error.wait)
         raise AssertionError
 
-    async def _pause(self, url: str, robots: Protego | None) -> None:
+    @contextlib.asynccontextmanager
+    async def _turn(self, url: str, robots: Protego | None) -> AsyncIterator[None]:
+        """One request to a host, no sooner than it wants after the end of the last one."""
         host = urlsplit(url).netloc
         delay = self._limits.delay
         if robots is not None:
@@ -180,7 +183,10 @@ class Crawl:
         left = self._asked.get(host, -1e9) + delay - time.monotonic()
         if left > 0:
             await asyncio.sleep(left)
-        self._asked[host] = time.monotonic()
+        try:
+            yield
+        finally:
+            self._asked[host] = time.monotonic()
 
     def _conditions(self, url: str) -> dict[str, str]:
         known = tidy(url) or url
@@ -197,8 +203,8 @@ class Crawl:
         if origin not in self._robots:
             text = ""
             try:
-                await self._pause(url, None)
-                found = await self._fetcher.get(f"{origin}/robots.txt", most=ROBOTS_MOST)
+                async with self._turn(url, None):
+                    found = await self._fetcher.get(f"{origin}/robots.txt", most=ROBOTS_MOST)
                 text = found.body.decode("utf-8", "replace")
             except FetchError as error:
                 if not error.lasting:
@@ -221,10 +227,10 @@ class Crawl:
             if urlsplit(url).netloc != parts.netloc:
                 continue
             try:
-                await self._pause(url, robots)
-                found = await self._fetcher.get(
-                    url, accept=(*_XML, *_GZIP, "text/plain"), most=SITEMAP_MOST
-                )
+                async with self._turn(url, robots):
+                    found = await self._fetcher.get(
+                        url, accept=(*_XML, *_GZIP, "text/plain"), most=SITEMAP_MOST
+                    )
             except FetchError as error:
                 # A sitemap that is not there is usual; one that fails may list what is not gone.
                 if not error.lasting:
