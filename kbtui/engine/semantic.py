@@ -50,7 +50,7 @@ class Semantic:
     """Loads the model, keeps the vectors up with the catalog, and answers questions.
 
     `reason` says in one phrase why there is no semantic leg; None when there is.
-    `left` counts the chunks without a vector, None when not known yet.
+    `left` counts the chunks without a vector, None when not known yet, `total` all that want one.
     """
 
     def __init__(
@@ -65,6 +65,7 @@ class Semantic:
         self._say, self._changed, self._log = say, changed, log
         self.reason: str | None = "the model is loading"
         self.left: int | None = None
+        self.total = 0
         self.busy = False
         self._folder: Path | None = None
         self._store: VectorStore | None = None
@@ -118,19 +119,25 @@ class Semantic:
         narrowing: dict[str, Any],
         limit: int,
         per_entry: int,
-        lean: Sequence[int] = (),
+        worded: Sequence[int] = (),
     ) -> list[tuple[int, float]]:
         """The nearest chunks; call only when `reason` is None. From any thread.
 
-        The question leans towards the first chunk of `lean` that has a vector.
+        The question leans towards the first of the best keyword hits in `worded` that has a
+        vector.
         """
-        from kbtui.index.vectors import condition, leaning
+        from kbtui.index.vectors import LEAN_ON, condition, leaning
 
         embedder, store = self._embedder, self._store
         if embedder is None or store is None:
             return []
-        vector = leaning(embedder.encode_query(text)[0].tolist(), store.vector(lean))
+        vector = leaning(embedder.encode_query(text)[0].tolist(), store.vector(worded[:LEAN_ON]))
         return store.search(vector, condition(**narrowing), limit, per_entry)
+
+    def without_vector(self, numbers: Sequence[int]) -> list[int]:
+        """Those of the chunks `numbers` that wait for their vector."""
+        backlog = self._backlog
+        return backlog.lacking(numbers) if backlog is not None and self.left else []
 
     def _run(self) -> None:
         try:
@@ -238,5 +245,5 @@ class Semantic:
     _model: Model
 
     def _note(self, progress: Progress) -> None:
-        self.left = progress.total - progress.done
+        self.left, self.total = progress.total - progress.done, progress.total
         self._say(progress)

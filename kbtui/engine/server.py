@@ -38,7 +38,6 @@ HELLO_SECONDS = 10.0
 QUEUE_MOST = 1000
 """Events that may wait for a slow client before it is let go."""
 CLIENTS_MOST = 128
-LEAN_MOST = 10
 SWEEP_SECONDS = 86_400.0
 """How often searches that are older than the settings say leave the query log."""
 
@@ -255,12 +254,12 @@ class Server:
 
     async def _op_semantic(self, client: _Client, request: dict[str, Any]) -> dict[str, Any]:
         """The semantic leg of a question: `text`, `narrowing`, `limit`, `per_entry`,
-        `generation`, `wait`, `lean`."""
+        `generation`, `wait`, `worded`; `pending` are those of `worded` without a vector."""
         wait = _seconds(request.get("wait"), 0.0)
         narrowing = _narrowing(request.get("narrowing"))
         limit = max(1, min(1000, int(request.get("limit", 100))))
         per_entry = max(1, min(1000, int(request.get("per_entry", 3))))
-        lean = [int(number) for number in request.get("lean") or ()][:LEAN_MOST]
+        worded = [int(number) for number in request.get("worded") or ()][:limit]
         if self._semantic.reason is not None and wait and not self._semantic.warm.is_set():
             await _wait(self._semantic.warm, wait)
         if self._semantic.reason is not None:
@@ -274,9 +273,14 @@ class Server:
             narrowing,
             limit,
             per_entry,
-            lean,
+            worded,
         )
-        return {"ranked": ranked, "left": self._semantic.left}
+        return {
+            "ranked": ranked,
+            "left": self._semantic.left,
+            "total": self._semantic.total,
+            "pending": self._semantic.without_vector(worded),
+        }
 
     async def _op_stop(self, client: _Client, request: dict[str, Any]) -> dict[str, Any]:
         self._loop.call_later(0.05, self._ended.set)

@@ -59,10 +59,16 @@ class Backlog:
         self._say = say or (lambda progress: None)
         self._stop = stop or threading.Event()
         self._rows: dict[int, bytes] | None = None
+        self._marks: dict[int, bytes] = {}
 
     def continue_with(self, catalog: Catalog, remembered: Remembered) -> None:
         """Go on with these, opened anew; the rows of the table are still known."""
         self._catalog, self._remembered = catalog, remembered
+
+    def lacking(self, numbers: Sequence[int]) -> list[int]:
+        """Those of the chunks `numbers` that wait for their vector. From any thread."""
+        rows, marks = self._rows or {}, self._marks
+        return [number for number in numbers if number in marks and number not in rows]
 
     def run(
         self, encoder: Callable[[int], Encoder], again: Callable[[], bool] = lambda: False
@@ -78,7 +84,7 @@ class Backlog:
         standing = StandingWriter(self._catalog.path.parent)
         seq = self._catalog.seq()
         wanted = self._catalog.wanted_vectors()
-        marks = {number: mark for number, _, mark in wanted}
+        marks = self._marks = {number: mark for number, _, mark in wanted}
         stale = [number for number, mark in self._rows.items() if marks.get(number) != mark]
         missing = [row for row in wanted if self._rows.get(row[0]) != row[2]]
         if stale:

@@ -34,7 +34,7 @@ ANN_ROWS = 10_000
 """From here an index of one partition, always probed, pays: exact, and three times as fast
 (design, "Processes")."""
 
-LEAN = 0.3
+LEAN, LEAN_ON = 0.3, 3
 FRAGMENTS_MOST = 24
 OVERFETCH = 5
 """How many times the limit is looked at before an entry's surplus chunks are left out."""

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kbtui.refs import Ref
     from kbtui.search.answer import Semantic
     from kbtui.search.explain import Explainer
-    from kbtui.search.records import Answer, Question
+    from kbtui.search.records import Answer, Question, Ranking
 
 FIRST_INDEX_SECONDS = 60.0
 """How long a search waits for an index that does not exist yet."""
@@ -257,17 +257,17 @@ class Library:
             index.close()
             return self._private
 
-    def _semantic(
-        self, text: str, question: Question, generation: str, wait: float
-    ) -> tuple[list[tuple[int, float]] | None, str | None]:
+    def _semantic(self, text: str, question: Question, generation: str, wait: float) -> Ranking:
         """The semantic leg, asked of the engine; a reason instead where there is none."""
+        from kbtui.search.records import Ranking
+
         if self._private is not None:
-            return None, self.remark
+            return Ranking(None, self.remark)
         if self.settings.model == "off":
             # Also for one command alone, whatever model the running engine has.
-            return None, 'keywords only: the model is switched off (setting model = "off")'
+            return Ranking(None, 'keywords only: the model is switched off (setting model = "off")')
         if question.tools:
-            return [], None  # tool calls and results have no vectors
+            return Ranking([])  # tool calls and results have no vectors
         exclude = f"jp-c{question.exclude}" if question.exclude is not None else None
         narrowing = {
             "hidden": question.hidden,
@@ -288,20 +288,25 @@ class Library:
                 narrowing=narrowing,
                 limit=question.depth,
                 per_entry=question.per_entry,
-                lean=list(question.lean),
+                worded=list(question.worded),
                 generation=generation,
                 wait=wait,
                 timeout=wait + 10.0,
             )
         except EngineUnavailable as error:
-            return None, f"keywords only: {error.message}"
+            return Ranking(None, f"keywords only: {error.message}")
         if "ranked" not in found:
-            return None, f"keywords only: {found.get('reason')}"
+            return Ranking(None, f"keywords only: {found.get('reason')}")
         ranked = [(int(number), float(score)) for number, score in found["ranked"]]
-        left = found.get("left")
-        if left:
-            return ranked, f"{left} chunks are not embedded yet"
-        return ranked, None
+        left, total = int(found.get("left") or 0), int(found.get("total") or 0)
+        if not left:
+            return Ranking(ranked)
+        return Ranking(
+            ranked,
+            f"{left} chunks are not embedded yet",
+            max(1, total - left) / max(1, total),
+            frozenset(map(int, found.get("pending", ()))),
+        )
 
     # citations
 

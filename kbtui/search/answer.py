@@ -22,15 +22,11 @@ if TYPE_CHECKING:
     from kbtui.index import IndexReader
     from kbtui.index.records import Chunk, Entry
     from kbtui.search.lexical import Lexical, Ranked
-    from kbtui.search.records import Question
+    from kbtui.search.records import Question, Ranking
     from kbtui.workspace import Workspace
 
-    Semantic = Callable[[str, Question, str], tuple[Ranked | None, str | None]]
-    """The semantic leg: text, question and generation -> ranked chunks, or None and the reason."""
-
-
-LEAN_ON = 3
-"""Of so many keyword hits the first that has a vector draws the question towards it."""
+    Semantic = Callable[[str, Question, str], Ranking]
+    """The semantic leg: asked with text, question and generation."""
 
 
 def answer(
@@ -81,6 +77,8 @@ class Asked:
         self.remarks += self.query.remarks
         self.workspace, self.reader = workspace, reader
         self.legs: dict[str, Ranked] = {}
+        self.coverage = 1.0
+        self.pending: frozenset[int] = frozenset()
         self.scores: dict[int, float] = {}
 
     @cached_property
@@ -139,6 +137,8 @@ class Asked:
         self.scores = fuse(
             {name: [number for number, _ in ranked] for name, ranked in self.legs.items()},
             depth=question.depth,
+            coverage=self.coverage,
+            pending=self.pending,
         )
 
     def _ask_semantic(self, semantic: Semantic) -> None:
@@ -146,12 +146,14 @@ class Asked:
         if question.tools or self.narrowing.args:
             self.legs["semantic"] = []  # tool calls and results have no vectors
             return
-        first = [number for number, _ in self.legs.get("lexical", ())[:LEAN_ON]]
-        question = replace(question, lean=tuple(first))
-        ranked, reason = semantic(self.query.spoken, question, self.reader.generation)
-        if reason:
-            self.remarks.insert(0, reason)
+        worded = tuple(number for number, _ in self.legs.get("lexical", ()))
+        question = replace(question, worded=worded)
+        found = semantic(self.query.spoken, question, self.reader.generation)
+        ranked = found.ranked
+        if found.remark:
+            self.remarks.insert(0, found.remark)
         if ranked is not None:
+            self.coverage, self.pending = found.coverage, found.pending
             # What the grammar demands holds for both legs.
             demands = self.query.phrases or self.query.excluded or self.narrowing.without
             self.legs["semantic"] = self._allowed(ranked) if demands else ranked

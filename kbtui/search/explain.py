@@ -159,13 +159,22 @@ class Explainer:
             return Standing(note="not asked")
         ranked = asked.legs[leg]
         rank = next((at for at, (other, _) in enumerate(ranked, 1) if other == number), None)
-        part = round(gives(leg, rank, len(ranked), depth=asked.question.depth), 6)
+        part = round(self._gives(leg, rank, number), 6)
         if rank is not None:
             return Standing(rank, round(ranked[rank - 1][1], 6), part)
         if number in self._below(leg):
             rank, score = self._below(leg)[number]
             return Standing(rank, round(score, 6), part)
         return Standing(gives=part, note=absent)
+
+    def _gives(self, leg: str, rank: int | None, number: int) -> float:
+        asked = self._asked
+        coverage = asked.coverage if leg == "semantic" else 1.0
+        if leg == "semantic" and number in asked.pending:
+            leg, coverage = "lexical", 1.0
+            rank = next(at for at, (other, _) in enumerate(asked.legs[leg], 1) if other == number)
+        length = len(asked.legs[leg])
+        return gives(leg, rank, length, depth=asked.question.depth, coverage=coverage)
 
     def _below(self, leg: str) -> dict[int, tuple[int, float]]:
         """Rank and score further down, every chunk of an entry counted."""
@@ -175,9 +184,9 @@ class Explainer:
                 ranked = self._asked.lexical.ranked(DEEP * 10, per_entry=DEEP * 10)
             elif self._semantic is not None and self._asked.legs.get(leg):
                 question = replace(self._asked.question, depth=DEEP, per_entry=DEEP)
-                ranked, _ = self._semantic(
+                ranked = self._semantic(
                     self._asked.query.spoken, question, self._reader.generation
-                )
+                ).ranked
             self._deep[leg] = {
                 number: (at, score) for at, (number, score) in enumerate(ranked or [], 1)
             }
@@ -186,6 +195,8 @@ class Explainer:
     def _no_vector(self, chunk: Chunk) -> str:
         if not chunk.embed:
             return "tool calls and results are found by keywords only"
+        if chunk.number in self._asked.pending:
+            return "not embedded yet: it counts as by keywords"
         return f"not among the first {DEEP}, or not embedded yet"
 
     def _too_far(self, explained: Explanation, entry: Entry) -> list[str]:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 if TYPE_CHECKING:
     from kbtui.search.query import Mistake
@@ -24,9 +24,9 @@ class Question:
     `partial` marks a question that is still being typed: its last word matches
     as a prefix. `exclude` is a conversation never to be answered with, `entries`
     are ids of the only entries to answer with, `depth` is how many each leg
-    fetches. Filters in `query` narrow further; they never widen. `lean` is for
-    the semantic leg alone: numbers of the best keyword hits, towards the first
-    of which the question leans.
+    fetches. Filters in `query` narrow further; they never widen. `worded` is for
+    the semantic leg alone: numbers of the keyword hits, best first; the question
+    leans towards the first of them.
     """
 
     query: str
@@ -46,7 +46,20 @@ class Question:
     exclude: int | None = None
     entries: tuple[str, ...] = ()
     depth: int = DEPTH
-    lean: tuple[int, ...] = ()
+    worded: tuple[int, ...] = ()
+
+
+class Ranking(NamedTuple):
+    """What the semantic leg answers: chunk numbers and scores, best first; None when it is missing.
+
+    `remark` says in one phrase what is missing. While vectors are being made `coverage` is the
+    share of chunks that have one, and `pending` are the keyword hits without.
+    """
+
+    ranked: list[tuple[int, float]] | None
+    remark: str | None = None
+    coverage: float = 1.0
+    pending: frozenset[int] = frozenset()
 
 
 @dataclass

@@ -44,7 +44,7 @@ class Plain(Asked):
 
     def ask(self, semantic: object) -> None:
         """Fuse the same legs the plain way."""
-        super().ask(lambda text, question, mark: semantic(text, replace(question, lean=()), mark))  # type: ignore[operator]
+        super().ask(lambda text, question, mark: semantic(text, replace(question, worded=()), mark))  # type: ignore[operator]
         legs = {name: [number for number, _ in ranked] for name, ranked in self.legs.items()}
         self.scores = fuse(legs, k=60, weights={}, depth=1_000_000)
 

@@ -16,14 +16,13 @@ from kbtui.index.catalog import Catalog
 from kbtui.index.embedding import Embedder, find_model
 from kbtui.index.identity import text_hash
 from kbtui.index.remembered import Remembered
-from kbtui.index.vectors import VectorStore, condition, leaning
+from kbtui.index.vectors import LEAN_ON, VectorStore, condition, leaning
 from kbtui.search.answer import answer
+from kbtui.search.records import Ranking
 from kbtui.workspace import Settings, Workspace, open_root
 
 if TYPE_CHECKING:
     from kbtui.search import Answer, Question
-
-Ranked = list[tuple[int, float]]
 
 
 def cache_folder() -> Path:
@@ -67,9 +66,7 @@ class Bed:
         """The same answer that every face gives, with the vectors asked in this process."""
         return answer(self.workspace, self.reader, question, self.semantic)
 
-    def semantic(
-        self, text: str, question: Question, generation: str
-    ) -> tuple[Ranked | None, str | None]:
+    def semantic(self, text: str, question: Question, generation: str) -> Ranking:
         """The semantic leg as the engine has it."""
         where = condition(
             hidden=question.hidden,
@@ -80,8 +77,8 @@ class Bed:
             roles=list(question.roles),
             entries=list(question.entries),
         )
-        vector = leaning(self.vectors.question(text), self.store.vector(question.lean))
-        return self.store.search(vector, where, question.depth, question.per_entry), None
+        vector = leaning(self.vectors.question(text), self.store.vector(question.worded[:LEAN_ON]))
+        return Ranking(self.store.search(vector, where, question.depth, question.per_entry))
 
     def close(self) -> None:
         """Let go of the index."""

@@ -95,3 +95,22 @@ def test_a_better_rank_never_lowers_a_score(lexical: list[int], semantic: list[i
     scores = fuse({"lexical": lexical, "semantic": semantic})
     raised = fuse({"lexical": [lexical[-1], *lexical[:-1]], "semantic": semantic})
     assert raised[lexical[-1]] >= scores[lexical[-1]]
+
+
+def test_what_was_embedded_first_gains_nothing_by_that() -> None:
+    """One chunk in fifty has a vector: the best keyword hits, which have none, stay in front."""
+    ranked = {"lexical": [1, 2, 3], "semantic": [3, 9, 8]}
+    plain = fuse(ranked)
+    assert max(plain, key=plain.__getitem__) == 3
+    scores = fuse(ranked, coverage=0.02, pending={1, 2})
+    assert sorted(scores, key=lambda number: -scores[number]) == [1, 2, 3, 9, 8]
+
+
+@given(st.floats(0.01, 1.0), st.sets(st.sampled_from([1, 2])))
+def test_the_share_embedded_changes_no_order_within_a_leg(
+    coverage: float, pending: set[int]
+) -> None:
+    scores = fuse({"lexical": [1, 2], "semantic": [8, 9]}, coverage=coverage, pending=pending)
+    assert scores[8] > scores[9]
+    whole = fuse({"lexical": [1, 2], "semantic": [8, 9]})
+    assert scores[8] <= whole[8]

@@ -14,6 +14,7 @@ from kbtui.search import Answer, Question
 from kbtui.search.answer import answer
 from kbtui.search.complete import complete
 from kbtui.search.explain import Explainer
+from kbtui.search.records import Ranking
 from kbtui.search.related import related
 from kbtui.workspace import Settings
 
@@ -99,11 +100,9 @@ def test_filters_hold_for_the_semantic_leg_as_well(held: tuple[Builder, IndexRea
     builder, reader = held
     everything = [(number, 1.0 / number) for number in range(1, 20) if reader.chunks([number])]
 
-    def semantic(
-        text: str, question: Question, generation: str
-    ) -> tuple[list[tuple[int, float]], None]:
+    def semantic(text: str, question: Question, generation: str) -> Ranking:
         assert ":" not in text
-        return everything, None
+        return Ranking(everything)
 
     for filters in ("-type:decision,conversation -title:inner", '"compacts fragments"'):
         question = Question(f"engine {filters}", mode="semantic")
@@ -118,7 +117,7 @@ def test_what_a_leg_still_has_of_something_hidden_since_is_not_shown(
     everything = [(number, 1.0) for number in range(1, 20) if reader.chunks([number])]
     for hidden in (False, True):
         question = Question("engine", mode="semantic", hidden=hidden)
-        answered = answer(builder.workspace, reader, question, lambda *_: (everything, None))
+        answered = answer(builder.workspace, reader, question, lambda *_: Ranking(everything))
         assert ("notes/inner:1-3" in refs(answered)) is hidden
 
 
