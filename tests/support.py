@@ -21,6 +21,23 @@ def stamp(moment: datetime) -> str:
     return moment.strftime("%Y-%m-%d %H:%M:%S.0")
 
 
+def end_engine(builder: "Builder") -> None:
+    """End this workspace's engine by its id, and see that it is gone."""
+    import psutil
+
+    from kbtui.engine.places import announced
+
+    found = announced(builder.workspace)
+    if not found:
+        return
+    try:
+        process = psutil.Process(found["pid"])
+        process.terminate()
+        process.wait(15)
+    except psutil.NoSuchProcess:
+        return
+
+
 class Builder:
     """A workspace that a test fills."""
 

@@ -4,8 +4,6 @@ from collections.abc import Sequence
 
 from support import Builder, asked, called, said
 
-from kbtui.engine.places import announced
-
 LIVE, OTHER, ARCHIVED = 17_800_000_001, 17_800_000_002, 17_800_000_003
 
 
@@ -39,21 +37,6 @@ def fill(builder: Builder) -> None:
     )
     builder.conversation(2, [[asked("Only a badger."), said("Yes.")]], title="More badgers")
     builder.conversation(3, [[asked("An old badger."), said("Gone.")]], title="Old", archived=True)
-
-
-def end_engine(builder: Builder) -> None:
-    """End this workspace's engine by its id, and see that it is gone."""
-    import psutil
-
-    found = announced(builder.workspace)
-    if not found:
-        return
-    try:
-        process = psutil.Process(found["pid"])
-        process.terminate()
-        process.wait(15)
-    except psutil.NoSuchProcess:
-        return
 
 
 def without_lines(text: str, beginnings: Sequence[str]) -> str:

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from assistant_support import end_engine, fill
-from support import Builder
+from assistant_support import fill
+from support import Builder, end_engine
 
 from kbtui.library import Library
 from kbtui.workspace import load_settings

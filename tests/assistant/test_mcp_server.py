@@ -18,10 +18,10 @@ from typing import Any
 
 import anyio
 import pytest
-from assistant_support import LIVE, end_engine
+from assistant_support import LIVE
 from mcp import Client, StdioServerParameters
 from mcp.shared.exceptions import MCPError
-from support import Builder, tree_hash
+from support import Builder, end_engine, tree_hash
 
 from kbtui.assistant import mcp as server
 from kbtui.assistant.calls import answer

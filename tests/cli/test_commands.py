@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support import Builder, asked, called, said, tree_hash
+from support import Builder, asked, called, end_engine, said, tree_hash
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def built(workspace_root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bui
         2, [[asked("Old aardvark?"), said("Older.")]], archived=True, title="Long ago"
     )
     yield builder
-    run(builder, "engine", "stop")
+    end_engine(builder)
 
 
 def run(
@@ -91,24 +91,25 @@ def test_search_json_has_the_documented_shape(built: Builder) -> None:
     assert not any(hit["ref"].startswith("jp-c17800000002") for hit in found["hits"])
 
 
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [
-        (["--in", "subjects"], {"guide/start"}),
-        (["--in", "conversations"], {"jp-c17800000001"}),
-        (["--in", "conversations", "--archived"], {"jp-c17800000001", "jp-c17800000002"}),
-        (["--in", "subjects", "--hidden"], {"guide/start", "guide/inner"}),
-        (["--topic", "guide"], {"guide/start"}),
-        (["--role", "assistant"], {"jp-c17800000001"}),
-        (["--until", "2001-01-01", "--in", "conversations"], set()),
-        (["--since", "2020-01-01", "--in", "conversations"], {"jp-c17800000001"}),
-    ],
-)
-def test_options_narrow(built: Builder, options: list[str], expected: set[str]) -> None:
-    found = json.loads(
-        run(built, "search", "--json", "--mode", "lexical", *options, "--", "aardvark").stdout
-    )
-    assert {hit["ref"].partition(":")[0] for hit in found["hits"]} == expected
+NARROWED = {
+    "--in subjects": {"guide/start"},
+    "--in conversations": {"jp-c17800000001"},
+    "--in conversations --archived": {"jp-c17800000001", "jp-c17800000002"},
+    "--in subjects --hidden": {"guide/start", "guide/inner"},
+    "--topic guide": {"guide/start"},
+    "--role assistant": {"jp-c17800000001"},
+    "--until 2001-01-01 --in conversations": set(),
+    "--since 2020-01-01 --in conversations": {"jp-c17800000001"},
+}
+
+
+def test_options_narrow(built: Builder) -> None:
+    found = {}
+    for options in NARROWED:
+        words = ["search", "--json", "--mode", "lexical", *options.split(), "--", "aardvark"]
+        hits = json.loads(run(built, *words).stdout)["hits"]
+        found[options] = {hit["ref"].partition(":")[0] for hit in hits}
+    assert found == NARROWED
 
 
 def test_exit_codes_say_what_happened(built: Builder, tmp_path: Path) -> None:
@@ -216,25 +217,22 @@ sys.exit(code)
 """
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
+def test_a_command_imports_nothing_heavy(built: Builder) -> None:
+    run(built, "index")
+    for words in (
         ["search", "--mode", "lexical", "aardvark"],
         ["search", "aardvark"],
         ["topics"],
         ["learn", "guide"],
         ["conversation", "ls"],
         ["cites", "guide/start"],
-    ],
-)
-def test_a_command_imports_nothing_heavy(built: Builder, words: list[str]) -> None:
-    run(built, "index")
-    done = subprocess.run(
-        [sys.executable, "-c", IMPORTS, *words],
-        cwd=built.root,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert "HEAVY []" in done.stderr
+    ):
+        done = subprocess.run(
+            [sys.executable, "-c", IMPORTS, *words],
+            cwd=built.root,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        assert "HEAVY []" in done.stderr, words

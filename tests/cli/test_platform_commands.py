@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from support import Builder, asked, called, said, tree_hash
+from support import Builder, asked, called, end_engine, said, tree_hash
 
 DAY = 86_400.0
 
@@ -32,7 +32,7 @@ def built(workspace_root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bui
     use = called("a", "learn", "…", topic="guide", subjects="start")
     builder.conversation(lately, [[asked("Who?"), *use, said("The aardvark.")]], title="Waking")
     yield builder
-    run(builder, "engine", "stop")
+    end_engine(builder)
 
 
 def run(builder: Builder, *words: str, text: str | None = None) -> subprocess.CompletedProcess[str]:

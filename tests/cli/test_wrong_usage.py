@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from support import Builder
+from support import Builder, end_engine
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ def test_an_argument_that_is_not_utf8_finds_nothing(
     code, out, err = run(builder, *words)
     assert (code, out) == (1, "")
     assert "Traceback" not in err
-    run(builder, "engine", "stop")
+    end_engine(builder)
 
 
 def redirected(builder: Builder, words: str, how: str) -> tuple[int, str]:

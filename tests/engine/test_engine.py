@@ -13,7 +13,7 @@ from typing import Any
 
 import psutil
 import pytest
-from support import Builder, asked, content_of, said
+from support import Builder, asked, content_of, end_engine, said
 
 from kbtui.engine import EngineClient, connect
 from kbtui.engine.places import announced, socket_path
@@ -36,19 +36,6 @@ def built(workspace_root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bui
     )
     yield builder
     end_engine(builder)
-
-
-def end_engine(builder: Builder) -> None:
-    """End this test's engine by its id, and see that it is gone."""
-    found = announced(builder.workspace)
-    if not found:
-        return
-    try:
-        process = psutil.Process(found["pid"])
-        process.terminate()
-        process.wait(15)
-    except psutil.NoSuchProcess:
-        return
 
 
 def until(condition: Callable[[], Any], seconds: float = 20.0) -> Any:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pexpect
 import pyte
 import pytest
-from support import Builder, asked, called, said
+from support import Builder, asked, called, end_engine, said
 
 COMMAND = str(Path(sys.executable).parent / "kbtui")
 
@@ -80,8 +80,7 @@ def built(workspace_root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bui
         title="Waking order",
     )
     yield builder
-    with contextlib.suppress(pexpect.ExceptionPexpect):
-        pexpect.run(f"{COMMAND} -w {builder.root} engine stop", timeout=20)
+    end_engine(builder)
 
 
 def test_start_type_a_query_see_the_right_hit_open_it_and_leave(built: Builder) -> None:

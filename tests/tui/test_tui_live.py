@@ -3,12 +3,10 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
 import pytest
-from support import Builder, asked, said
+from support import Builder, asked, end_engine, said
 from tui_support import handbook, running
 
-from kbtui.engine.places import announced
 from kbtui.library import Library
 from kbtui.workspace import load_settings
 
@@ -21,11 +19,7 @@ def live(workspace_root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Buil
     monkeypatch.setenv("KBTUI_MODEL", "off")
     builder = handbook(Builder(workspace_root))
     yield builder
-    found = announced(builder.workspace)
-    if found and psutil.pid_exists(found["pid"]):
-        process = psutil.Process(found["pid"])
-        process.terminate()
-        process.wait(15)
+    end_engine(builder)
 
 
 def library(builder: Builder) -> Library:
