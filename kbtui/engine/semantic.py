@@ -90,10 +90,11 @@ class Semantic:
         self._thread.start()
 
     def stop(self) -> None:
-        """End after the batch at hand."""
+        """End after the batch at hand; loading the model is not waited for."""
         self._stop.set()
         self._wake.set()
-        self._thread.join(5.0)
+        if self._embedder is not None:
+            self._thread.join(5.0)
         self._niced.shutdown(wait=False, cancel_futures=True)
         self._loader.shutdown(wait=False, cancel_futures=True)
 
