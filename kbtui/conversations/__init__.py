@@ -18,10 +18,12 @@ if TYPE_CHECKING:
     )
     from kbtui.conversations.reading import load_conversation
     from kbtui.conversations.readout import read_answer
+    from kbtui.conversations.traits import conversation_traits
     from kbtui.conversations.xml import to_xml
 
 __all__ = [
     "conversation_signatures",
+    "conversation_traits",
     "find_conversation",
     "grep_answer",
     "grep_blocks",
@@ -38,6 +40,7 @@ __all__ = [
 ]
 
 _MODULES = {
+    "conversation_traits": "traits",
     "grep_answer": "answers",
     "grep_blocks": "answers",
     "list_answer": "answers",

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from kbtui.citations.records import Citation
     from kbtui.conversations.records import Conversation, ConversationInfo
+    from kbtui.conversations.traits import Traits
     from kbtui.engine.client import EngineClient
     from kbtui.index import IndexReader
     from kbtui.knowledge import Knowledge
@@ -97,6 +98,20 @@ class Library:
         from kbtui.conversations import list_conversations
 
         return list_conversations(self.workspace, archived)
+
+    def conversations_briefly(self) -> list[ConversationInfo]:
+        """All conversations without reading their events whole: `events_count` is not known, nor
+        damage before the last event. Newest first by what is known.
+        """
+        from kbtui.conversations import list_conversations, with_activity
+
+        return [with_activity(info) for info in list_conversations(self.workspace, counts=False)]
+
+    def traits(self, info: ConversationInfo) -> Traits:
+        """The tools and models that a conversation used, and its turns: its file is parsed."""
+        from kbtui.conversations import conversation_traits
+
+        return conversation_traits(info)
 
     def conversation(self, conversation: int) -> Conversation:
         """A whole conversation by id; raises `NothingFound`."""
