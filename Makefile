@@ -24,7 +24,7 @@ run: $(STAMP)  ## open the TUI on the demo workspace, or WORKSPACE=path
 	@if [ -n "$(WORKSPACE)" ]; then exec $(BIN)/kbtui -w "$(WORKSPACE)"; else exec $(BIN)/kbtui demo; fi
 
 test: $(STAMP)  ## run the tests (under five minutes)
-	$(BIN)/python -m pytest -n 2 $(ARGS)
+	$(BIN)/python -m pytest -n 3 --dist worksteal $(ARGS)
 
 test-slow: $(STAMP)  ## run the slow tests
 	$(BIN)/python -m pytest -m slow $(ARGS)
