@@ -5,7 +5,7 @@ names the nearest known one (issue "a pleasure to use", 8).
 """
 
 import os
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,8 @@ class Settings:
     whether tool results get vectors. `query_log`: whether searches are logged.
     `theme`: a Textual theme's name, "" for the default. `mask_secrets`: on which
     assistants' faces secrets are masked: "mcp", "always" (JP's tools too), "never".
+    `keys`: command id -> its keys in the TUI, which checks them. `session`: whether the
+    TUI reopens as it was left. `plain`: whether it is drawn for a screen reader.
     """
 
     model: str = ""
@@ -33,6 +35,9 @@ class Settings:
     query_log_days: int = 90
     theme: str = ""
     mask_secrets: str = "mcp"
+    keys: dict[str, Any] = field(default_factory=dict)
+    session: bool = True
+    plain: bool = False
 
 
 def load_settings(path: Path | None = None) -> Settings:
@@ -43,7 +48,8 @@ def load_settings(path: Path | None = None) -> Settings:
     """
     path = path or config_home() / "config.toml"
     values = _read(path)
-    known = {field.name: type(field.default) for field in fields(Settings)}
+    defaults = Settings()
+    known = {field.name: type(getattr(defaults, field.name)) for field in fields(Settings)}
     for key, value in values.items():
         if key not in known:
             raise ConfigError(f"unknown key {key!r}", where=str(path), hint=_nearest(key, known))
@@ -67,6 +73,7 @@ _NAMES: dict[type, str] = {
     float: "a number",
     int: "a whole number",
     bool: "true or false",
+    dict: "a table",
 }
 
 
