@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import sys
 import time
-from argparse import SUPPRESS
 from typing import TYPE_CHECKING, Any
 
+from kbtui.cli.declared import SUPPRESS
 from kbtui.cli.output import emit, emit_json, note
 from kbtui.errors import KbtuiError, UsageError
 
@@ -95,11 +95,10 @@ def _new(library: Library, args: Namespace) -> int:
 
 
 def _edit(library: Library, args: Namespace) -> int:
-    from kbtui.index.entries import front_matter
     from kbtui.sources import subjects
 
     subject = _subject(library, args.ref)
-    source = front_matter(library.subject_text(subject)).get("source")
+    source = subjects.source_of(library.subject_text(subject))
     if source:
         note(f"the source {source!r} fetched this; it leaves what you change alone from now on")
     changed = subjects.edit(subject)
@@ -201,16 +200,15 @@ def _show(library: Library, args: Namespace) -> int:
 
 def _source(library: Library, topic: str | None, slug: str | None) -> str | None:
     """The name of the source that fetched a subject."""
-    from kbtui.index.entries import front_matter
+    from kbtui.sources.subjects import source_of
 
     subject = library.knowledge().find(topic or "", slug or "")
     if subject is None:
         return None
     try:
-        name = front_matter(library.subject_text(subject)).get("source")
+        return source_of(library.subject_text(subject))
     except KbtuiError:
         return None
-    return name if isinstance(name, str) else None
 
 
 def _time(cite: Citation) -> str | None:
@@ -233,7 +231,7 @@ def _shown(facts: dict[str, Any]) -> str:
     lines += [
         f"  {cite['source']}  ({cite['how']}, {cite['tool']})" for cite in facts["citations_30d"]
     ]
-    lines.append(f"\n{facts['chunks']} chunks")
+    lines.append(f"\n{facts['chunks']} chunk{'s' * (facts['chunks'] != 1)}")
     for chunk in facts["chunk_list"]:
         model = f", {chunk['model']}" if chunk["model"] else ""
         lines.append(f"  chunk:{chunk['chunk_id']}  {chunk['characters']} characters{model}")

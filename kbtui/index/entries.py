@@ -66,14 +66,7 @@ def _describe(entry: Entry, text: str) -> None:
     """Title, type, tags and dates: from front matter, else from the text."""
     body, lines = without_front_matter(text)
     facts = front_matter(text) if lines else {}
-    title = facts.get("title")
-    if isinstance(title, str) and title.strip():
-        entry.title = " ".join(title.split())
-    else:
-        start = body[:4000]
-        heading = _HEADING.search(start) or _SETEXT.search(start)
-        if heading:
-            entry.title = " ".join(heading[1].split())[:300]
+    entry.title = _title(facts, body) or entry.title
     if isinstance(facts.get("type"), str) and facts["type"].strip():
         entry.type = facts["type"].strip()
     tags = facts.get("tags")
@@ -85,6 +78,21 @@ def _describe(entry: Entry, text: str) -> None:
         entry.source_url = facts["source_url"]
     if (created := _seconds(facts.get("created"))) is not None:
         entry.created = created
+
+
+def title_of(text: str) -> str | None:
+    """What a subject's text is called: the title of its front matter, else its first heading."""
+    body, lines = without_front_matter(text)
+    return _title(front_matter(text) if lines else {}, body)
+
+
+def _title(facts: dict[str, Any], body: str) -> str | None:
+    title = facts.get("title")
+    if isinstance(title, str) and title.strip():
+        return " ".join(title.split())
+    start = body[:4000]
+    heading = _HEADING.search(start) or _SETEXT.search(start)
+    return " ".join(heading[1].split())[:300] if heading else None
 
 
 def front_matter(text: str) -> dict[str, Any]:

@@ -26,7 +26,15 @@ if TYPE_CHECKING:
     from kbtui.knowledge.records import Subject, Topic
 
 UNTITLED = "Untitled"
-_EDITORS = ("sensible-editor", "nano", "vim", "vi")
+_FULL_SCREEN = frozenset(
+    "vi vim nvim view ex ed nano pico micro emacs jed joe jmacs mcedit ne helix hx kak less more"
+    " sensible-editor".split()
+)
+"""Editors that need a terminal; without one they hang or do harm."""
+
+
+class NoTitle(UsageError):
+    """An entry without a title, which nobody would find again."""
 
 
 class NoTrash(KbtuiError):
@@ -71,15 +79,22 @@ def choose_topic(knowledge: Knowledge, name: str | None) -> Topic:
 
 
 def add(knowledge: Knowledge, topic: Topic, draft: Draft) -> Subject:
-    """Write a draft into a topic; raises `UsageError` where the name is taken or impossible."""
-    return _add(knowledge, topic, draft.slug or name_of(draft.title or UNTITLED), draft.document)
+    """Write a draft into a topic; raises `UsageError` where the name is taken or impossible.
+
+    `NoTitle` is one without a title.
+    """
+    if not draft.title.strip():
+        raise NoTitle("an entry needs a title", hint="--title gives it one")
+    return _add(knowledge, topic, draft.slug or name_of(draft.title), draft.document)
 
 
 def edit_draft(knowledge: Knowledge, topic: Topic, draft: Draft) -> Subject | None:
     """Have a draft edited and write it; None when it was left as it was.
 
     What was typed is never lost: when it cannot be written, the error says where it is.
+    Raises `UsageError` where there is no editor, or no terminal for it.
     """
+    editor()
     with tempfile.NamedTemporaryFile(
         "w", suffix=".md", prefix="kbtui-", encoding="utf-8", delete=False
     ) as file:
@@ -94,8 +109,8 @@ def edit_draft(knowledge: Knowledge, topic: Topic, draft: Draft) -> Subject | No
         keep = True
         if problem := front_matter_problem(text):
             raise UsageError(f"the front matter is not YAML: {problem}")
-        slug = draft.slug or name_of(_title(text) or draft.title or UNTITLED)
-        found = _add(knowledge, topic, slug, text)
+        title = _title(text, draft.title)
+        found = _add(knowledge, topic, draft.slug or name_of(title), text)
         keep = False
         return found
     except (KbtuiError, OSError, ValueError) as error:
@@ -108,11 +123,24 @@ def edit_draft(knowledge: Knowledge, topic: Topic, draft: Draft) -> Subject | No
             path.unlink(missing_ok=True)
 
 
-def _title(text: str) -> str | None:
+def _title(text: str, otherwise: str) -> str:
+    """What an edited draft is called: by its front matter, its first heading, or as it was before."""
+    from kbtui.index.entries import front_matter, title_of
+
+    facts = front_matter(text)
+    emptied = "title" in facts and not str(facts["title"] or "").strip()
+    title = None if emptied else title_of(text) or otherwise.strip()
+    if not title or title == UNTITLED:
+        raise NoTitle("an entry needs a title")
+    return title
+
+
+def source_of(text: str) -> str | None:
+    """The name of the source that fetched a subject with this text; None for one's own."""
     from kbtui.index.entries import front_matter
 
-    title = front_matter(text).get("title")
-    return title if isinstance(title, str) and title != UNTITLED else None
+    name = front_matter(text).get("source")
+    return name if isinstance(name, str) and name else None
 
 
 def _add(knowledge: Knowledge, topic: Topic, slug: str, text: str) -> Subject:
@@ -140,12 +168,13 @@ def _add(knowledge: Knowledge, topic: Topic, slug: str, text: str) -> Subject:
 def edit(subject: Subject) -> bool:
     """Open a subject in the person's editor; says whether it changed. Raises `KbtuiError`."""
     path = subject.path
-    before = path.read_bytes()
-    _run_editor(path)
     try:
+        before = path.read_bytes()
+        _run_editor(path)
         return path.read_bytes() != before
-    except FileNotFoundError:
-        raise KbtuiError("is gone after editing", where=str(path)) from None
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise KbtuiError(f"cannot be read: {reason}", where=str(path)) from error
 
 
 def _run_editor(path: Path) -> None:
@@ -163,9 +192,11 @@ def _run_editor(path: Path) -> None:
 
 
 def editor() -> list[str]:
-    """The person's editor as a command; raises `UsageError` where there is none."""
+    """The person's editor as a command; raises `UsageError` where there is none that can run here.
+
+    None is guessed: whoever did not choose an editor may not know how to leave it.
+    """
     import shlex
-    import shutil
 
     for variable in ("VISUAL", "EDITOR"):
         try:
@@ -173,11 +204,21 @@ def editor() -> list[str]:
         except ValueError as error:
             raise UsageError(f"is not a command line: {error}", where=f"${variable}") from error
         if words:
+            _check_terminal(words[0])
             return words
-    found = next(filter(None, map(shutil.which, _EDITORS)), None)
-    if found is None:
-        raise UsageError("there is no editor", hint="set $EDITOR, or give --text")
-    return [found]
+    raise UsageError("no editor is set", hint="set $VISUAL or $EDITOR, such as EDITOR=nano")
+
+
+def _check_terminal(program: str) -> None:
+    import shutil
+
+    # `editor` may be a link to `vim.basic`.
+    paths = (program, os.path.realpath(shutil.which(program) or program))
+    names = {os.path.basename(path).partition(".")[0] for path in paths}
+    if names & _FULL_SCREEN and not all(map(os.isatty, (0, 1))):
+        raise UsageError(
+            f"there is no terminal for {program}", hint="`kbtui entry new --text` needs no editor"
+        )
 
 
 def front_matter_problem(text: str) -> str | None:

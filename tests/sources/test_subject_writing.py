@@ -15,7 +15,7 @@ from kbtui.index.identity import subject_id
 from kbtui.knowledge import Knowledge, load_knowledge
 from kbtui.knowledge.scan import slug_of
 from kbtui.sources import subjects
-from kbtui.sources.subjects import Draft
+from kbtui.sources.subjects import Draft, NoTitle
 from kbtui.sources.writing import name_of, with_front_matter
 
 
@@ -152,9 +152,56 @@ def test_an_editor_that_fails_or_is_missing_is_said(
     with pytest.raises(KbtuiError, match="cannot be started"):
         subjects.edit(subject)
     monkeypatch.setenv("EDITOR", "")
-    monkeypatch.setenv("PATH", str(tmp_path / "none"))
-    with pytest.raises(UsageError, match="no editor"):
+    with pytest.raises(UsageError, match="no editor is set"):
         subjects.edit(subject)
+
+
+@pytest.mark.parametrize("chosen", ["vim", "/usr/bin/nano -w", ""])
+def test_no_editor_is_started_that_nobody_chose_or_that_has_no_terminal(
+    builder: Builder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, chosen: str
+) -> None:
+    monkeypatch.delenv("VISUAL", raising=False)
+    monkeypatch.setenv("EDITOR", chosen)
+    monkeypatch.setattr(subjects.subprocess, "run", lambda *_, **__: pytest.fail("it was started"))
+    monkeypatch.setattr(os, "isatty", lambda number: False)
+    known = knowledge(builder)
+    with pytest.raises(UsageError, match="no terminal" if chosen else "no editor is set"):
+        subjects.edit_draft(known, subjects.choose_topic(known, None), Draft(title="T"))
+
+
+@pytest.mark.parametrize("title", ["", " \t "])
+def test_an_entry_without_a_title_is_refused(builder: Builder, title: str) -> None:
+    with pytest.raises(NoTitle):
+        add(builder, title=title, text="words")
+    assert list(builder.root.rglob("*.md")) == []
+
+
+@pytest.mark.parametrize(
+    ("written", "slug"),
+    [("---\ntitle: Kept\n---\nwords", "kept"), ("# From its heading\n", "from-its-heading"),
+     ("words alone", "given"), ("---\ntitle: ''\n---\n# No\n", None), ("---\ntitle: Untitled\n---\nx", None)],
+)  # fmt: skip
+def test_an_edited_draft_is_called_by_what_it_says(
+    builder: Builder,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    written: str,
+    slug: str | None,
+) -> None:
+    (tmp_path / "draft").write_text(written)
+    editing(monkeypatch, tmp_path, f"cp '{tmp_path}/draft' \"$1\"")
+    known = knowledge(builder)
+    topic = subjects.choose_topic(known, None)
+    if slug is None:
+        with pytest.raises(KbtuiError, match="needs a title") as caught:
+            subjects.edit_draft(known, topic, Draft(title="Given"))
+        kept = Path((caught.value.hint or "").partition("is in ")[2])
+        assert kept.read_text() == written
+        kept.unlink()
+    else:
+        found = subjects.edit_draft(known, topic, Draft(title="Given"))
+        assert found is not None
+        assert found.slug == slug
 
 
 def test_editing_keeps_the_id(
