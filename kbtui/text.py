@@ -21,29 +21,53 @@ _SEQUENCES = re.compile(
 )
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 # Overrides and isolates reorder what is read; zero-width and other invisible
-# format characters hide what is there. ZWJ and ZWNJ stay: scripts need them.
-_INVISIBLE = re.compile(
-    r"[\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]"
+# format characters and fillers hide what is there. ZWJ and ZWNJ stay: scripts need them.
+_HIDING = (
+    r"\u00ad\u061c\u115f\u1160\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff0-\ufffb"
+    r"\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e00ff\U000e01f0-\U000e0fff"
 )
+_INVISIBLE = re.compile(f"[{_HIDING}]")
 _SURROGATES = re.compile(r"[\ud800-\udfff]")
-# A flood of combining marks climbs over the lines around it.
-_COMBINING = re.compile(
-    r"([\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]{4})[\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]+"
+_SUSPECT = re.compile(rf"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff{_HIDING}]")
+# Scripts and symbols that have marks at all: looking for these first is twenty times as fast.
+_MARKED = re.compile(
+    r"[\u0300-\u036f\u0483-\u0489\u0591-\u1dff\u200c\u200d\u20d0-\u20f0\u2cef-\u2cf1\u2d7f\u2de0-\u2dff\u302a-\u302f\u3099\u309a"
+    r"\ua66f-\ua6f1\ua802-\uabff\ud7b0-\ud7ff\ufb1e\ufe00-\ufe2f\U000101fd-\U0001efff\U000e0100-\U000e01ef]"
 )
-_SUSPECT = re.compile(
-    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u0300-\u036f\u180e\u1ab0-\u1aff\u1dc0-\u1dff\u200b\u200e\u200f"
-    r"\u2028-\u202e\u2060-\u206f\u20d0-\u20ff\ud800-\udfff\ufe20-\ufe2f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]"
+# Where a flood of them may be: no letters, no common punctuation; and the vowels and
+# finals of old Hangul, which take no room of their own.
+_MARKS = re.compile(
+    r"[^\w\s\x21-\x7e\u2010-\u205e\u2190-\u2bff\u3001-\u303f]{5,}|[\u1161-\u11ff\ud7b0-\ud7ff]{5,}"
 )
+MARKS_MOST = 4
+"""Marks without a width of their own that one character may carry: more climb over other lines."""
+
+_chosen: Policy = "strip"
 
 
-def safe(text: str, policy: Policy = "strip") -> str:
+def choose_policy(policy: str) -> None:
+    """Set what `safe` and `one_line` do in this process unless told otherwise; raises `ValueError`."""
+    global _chosen
+    if policy not in {"strip", "visualize", "off"}:
+        raise ValueError(f"no policy: {policy!r}")
+    _chosen = policy  # type: ignore[assignment]
+
+
+def safe(text: str, policy: Policy | None = None) -> str:
     r"""Text that a terminal shows and never obeys; `\r\n` becomes `\n`.
 
-    `strip` removes what is dangerous, `visualize` shows it (`␛`, `<U+202E>`),
-    `off` leaves it.
+    `strip` removes what is dangerous, `visualize` shows it (`␛`, `<U+202E>`), `off` leaves all
+    but what cannot be encoded. None is the person's choice (the setting `terminal_text`); what
+    goes elsewhere than to a person's terminal says `strip`.
     """
-    if policy == "off" or not _SUSPECT.search(text):
-        return text
+    policy = policy or _chosen
+    if policy == "off":
+        return _SURROGATES.sub("\ufffd", text)
+    if text.isascii():
+        if not _CONTROLS.search(text):
+            return text
+    elif not _SUSPECT.search(text):
+        return _thin(text)
     text = text.replace("\r\n", "\n")
     if policy == "visualize":
         text = _CONTROLS.sub(_picture, text)
@@ -52,8 +76,32 @@ def safe(text: str, policy: Policy = "strip") -> str:
         text = _SEQUENCES.sub("", text)
         text = _CONTROLS.sub("", text)
         text = _INVISIBLE.sub("", text)
-    text = _COMBINING.sub(r"\1", text)
-    return _SURROGATES.sub("\ufffd", text)
+    return _SURROGATES.sub("\ufffd", _thin(text))
+
+
+def _thin(text: str) -> str:
+    return _MARKS.sub(_thinned, text) if _MARKED.search(text) else text
+
+
+def _thinned(match: re.Match[str]) -> str:
+    """A run of marks and symbols without the marks that are too many for one character."""
+    from unicodedata import category
+
+    kept, marks = [], 0
+    for character in match[0]:
+        mark = (
+            category(character) in _MARK
+            or character in "\u200c\u200d"
+            or "\u1161" <= character <= "\u11ff"
+            or "\ud7b0" <= character <= "\ud7ff"
+        )
+        marks = marks + 1 if mark else 0
+        if marks <= MARKS_MOST:
+            kept.append(character)
+    return "".join(kept)
+
+
+_MARK = frozenset({"Mn", "Me", "Mc"})
 
 
 def _picture(match: re.Match[str]) -> str:
@@ -63,7 +111,7 @@ def _picture(match: re.Match[str]) -> str:
     return "␡" if code == 0x7F else f"<U+{code:04X}>"
 
 
-def one_line(text: str, policy: Policy = "strip") -> str:
+def one_line(text: str, policy: Policy | None = None) -> str:
     """Safe text on one line: every run of white space is one space."""
     return " ".join(safe(text, policy).split())
 

@@ -112,5 +112,6 @@ def formatted(name: str, arguments: dict[str, Any]) -> str:
             shown = json.dumps(value, ensure_ascii=False)
         except (TypeError, ValueError, RecursionError):
             shown = "…"
-        parts.append(f"{one_line(key)}: {cut(one_line(shown), ARGUMENT_SHOWN)}")
-    return f"{one_line(name)}({', '.join(parts)})"
+        value_shown = cut(one_line(shown, "strip"), ARGUMENT_SHOWN)
+        parts.append(f"{one_line(key, 'strip')}: {value_shown}")
+    return f"{one_line(name, 'strip')}({', '.join(parts)})"

@@ -109,8 +109,10 @@ def _run(words: list[str]) -> int:
             else "`kbtui --help` lists the commands",
         )
     module = import_module(f"kbtui.cli.{COMMANDS[name][0]}")
+    from kbtui.cli.output import follow_settings
     from kbtui.cli.parser import Parser
 
+    follow_settings()
     parser = Parser(prog=f"kbtui {name}", description=module.__doc__)
     parser.add_argument(
         "-w",

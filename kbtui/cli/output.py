@@ -29,6 +29,27 @@ def emit(text: str) -> None:
         sys.stdout.buffer.flush()
 
 
+def follow_settings() -> None:
+    """Make text safe for a terminal as the person wants it (the setting `terminal_text`).
+
+    Settings that cannot be read mean the default here; the commands that need them say so.
+    """
+    if not (sys.stdout.isatty() or sys.stderr.isatty()):
+        return
+    from kbtui.errors import ConfigError
+    from kbtui.workspace.paths import config_home
+
+    path = config_home() / "config.toml"
+    if path.is_file():
+        from kbtui.text import choose_policy
+        from kbtui.workspace.settings import load_settings
+
+        try:
+            choose_policy(load_settings(path).terminal_text)
+        except ConfigError:
+            return
+
+
 def valid(text: str) -> str:
     """An argument as text that every library takes: bytes that are no UTF-8 become U+FFFD."""
     return os.fsencode(text).decode("utf-8", "replace")

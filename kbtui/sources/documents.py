@@ -112,13 +112,13 @@ class Shelf:
 
         if document.url in self._seen:
             return
-        text = safe(document.text).strip("\n")
+        text = safe(document.text, "strip").strip("\n")
         if len(text) > TEXT_MOST:
             raise KbtuiError(f"has {len(text):,} characters of text, more than {TEXT_MOST:,}")
         facts: dict[str, Any] = {
-            "title": one_line(document.title)[:TITLE_MOST] or document.url,
+            "title": one_line(document.title, "strip")[:TITLE_MOST] or document.url,
             "type": self._source.kind,
-            "tags": [one_line(tag) for tag in document.tags],
+            "tags": [one_line(tag, "strip") for tag in document.tags],
             "source": self._source.name,
             "source_url": document.url,
         }

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import App
 
+from kbtui.text import choose_policy
 from kbtui.tui.clock import now
 from kbtui.tui.screens.main import MainScreen
 from kbtui.tui.terminal import Guard
@@ -86,6 +87,9 @@ class KbApp(App[None]):
 
 def run_tui(library: Library, open_ref: Ref | None = None) -> int:
     """Run the TUI until one leaves; gives the exit code."""
+    if library.settings.terminal_text != "strip":
+        # "off" is for what commands print: sequences in a file would tear the screen.
+        choose_policy("visualize")
     guard = Guard(library.workspace.log_file.with_name("tui.log"))
     app = KbApp(library, open_ref, guard=guard)
     guard.set()

@@ -42,7 +42,7 @@ class Asker:
 
     def type(self, text: str) -> None:
         """The query is another one now."""
-        query = one_line(text)
+        query = one_line(text, "strip")
         if query == self.query:
             return
         self.query = query

@@ -23,6 +23,8 @@ class Settings:
     whether tool results get vectors. `query_log`: whether searches are logged.
     `theme`: a Textual theme's name, "" for the default. `mask_secrets`: on which
     assistants' faces secrets are masked: "mcp", "always" (JP's tools too), "never".
+    `terminal_text`: what happens to escape sequences and other hidden characters on a terminal:
+    "strip" removes them, "visualize" shows them, "off" leaves them to what commands print (RFD 096).
     `keys`: command id -> its keys in the TUI, which checks them. `session`: whether the
     TUI reopens as it was left. `plain`: whether it is drawn for a screen reader.
     """
@@ -35,6 +37,7 @@ class Settings:
     query_log_days: int = 90
     theme: str = ""
     mask_secrets: str = "mcp"
+    terminal_text: str = "strip"
     keys: dict[str, Any] = field(default_factory=dict)
     session: bool = True
     plain: bool = False
@@ -58,6 +61,8 @@ def load_settings(path: Path | None = None) -> Settings:
             values[key] = float(value)
         elif not isinstance(value, wanted) or (wanted is int and isinstance(value, bool)):
             raise ConfigError(f"{key} must be {_NAMES[wanted]}", where=str(path))
+    if values.get("terminal_text", "strip") not in _POLICIES:
+        raise ConfigError(f"terminal_text must be one of {', '.join(_POLICIES)}", where=str(path))
     if model := os.environ.get("KBTUI_MODEL"):
         values["model"] = model
     if idle := os.environ.get("KBTUI_ENGINE_IDLE"):
@@ -68,6 +73,7 @@ def load_settings(path: Path | None = None) -> Settings:
     return Settings(**values)
 
 
+_POLICIES = ("strip", "visualize", "off")
 _NAMES: dict[type, str] = {
     str: "a string",
     float: "a number",

@@ -21,7 +21,7 @@ class SafeInput(Input):
     def _on_paste(self, event: events.Paste) -> None:
         event.stop()
         event.prevent_default()
-        self.insert_text_at_cursor(one_line(event.text))
+        self.insert_text_at_cursor(one_line(event.text, "strip"))
 
 
 class Entry(Horizontal):
