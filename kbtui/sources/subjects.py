@@ -26,10 +26,11 @@ if TYPE_CHECKING:
     from kbtui.knowledge.records import Subject, Topic
 
 UNTITLED = "Untitled"
-_FULL_SCREEN = frozenset(
-    "vi vim nvim view ex ed nano pico micro emacs jed joe jmacs mcedit ne helix hx kak less more"
-    " sensible-editor".split()
-)
+_NAMES = """
+    vi vim nvim view ex ed nano pico micro emacs jed joe jmacs mcedit ne helix hx kak less more
+    sensible-editor
+"""
+_FULL_SCREEN = frozenset(_NAMES.split())
 """Editors that need a terminal; without one they hang or do harm."""
 
 
@@ -214,7 +215,7 @@ def _check_terminal(program: str) -> None:
 
     # `editor` may be a link to `vim.basic`.
     paths = (program, os.path.realpath(shutil.which(program) or program))
-    names = {os.path.basename(path).partition(".")[0] for path in paths}
+    names = {Path(path).name.partition(".")[0] for path in paths}
     if names & _FULL_SCREEN and not all(map(os.isatty, (0, 1))):
         raise UsageError(
             f"there is no terminal for {program}", hint="`kbtui entry new --text` needs no editor"

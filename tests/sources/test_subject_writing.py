@@ -2,6 +2,7 @@
 
 import os
 import stat
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -162,7 +163,7 @@ def test_no_editor_is_started_that_nobody_chose_or_that_has_no_terminal(
 ) -> None:
     monkeypatch.delenv("VISUAL", raising=False)
     monkeypatch.setenv("EDITOR", chosen)
-    monkeypatch.setattr(subjects.subprocess, "run", lambda *_, **__: pytest.fail("it was started"))
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: pytest.fail("it was started"))
     monkeypatch.setattr(os, "isatty", lambda number: False)
     known = knowledge(builder)
     with pytest.raises(UsageError, match="no terminal" if chosen else "no editor is set"):
