@@ -1,65 +1,13 @@
 """The installed command in a real pseudo-terminal: start, ask, open, leave, terminal restored."""
 
-import contextlib
-import os
 import signal
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
-import pexpect
-import pyte
 import pytest
+from pty_support import COMMAND, Terminal
 from support import Builder, asked, called, end_engine, said
-
-COMMAND = str(Path(sys.executable).parent / "kbtui")
-
-
-class Terminal:
-    """The command in a pseudo-terminal, and what a person sees on its screen."""
-
-    def __init__(
-        self, words: list[str], columns: int = 100, lines: int = 30, **environment: str
-    ) -> None:
-        self.screen = pyte.Screen(columns, lines)
-        self._stream = pyte.ByteStream(self.screen)
-        self.raw = b""
-        self.child = pexpect.spawn(
-            COMMAND,
-            words,
-            dimensions=(lines, columns),
-            env={**os.environ, "TERM": "xterm-256color", "COLORTERM": "truecolor", **environment},
-            timeout=30,
-        )
-
-    def read(self) -> str:
-        with contextlib.suppress(pexpect.TIMEOUT, pexpect.EOF):
-            while True:
-                part = self.child.read_nonblocking(65536, timeout=0.05)
-                self.raw += part
-                self._stream.feed(part)
-        return "\n".join(line.rstrip() for line in self.screen.display)
-
-    def until(self, condition: str | Callable[[str], bool], seconds: float = 40.0) -> str:
-        end = time.monotonic() + seconds
-        while True:
-            shown = self.read()
-            if condition in shown if isinstance(condition, str) else condition(shown):
-                return shown
-            assert time.monotonic() < end, f"never saw {condition!r}:\n{shown}"
-
-    def keys(self, text: str) -> None:
-        self.child.send(text)
-
-    def leave(self) -> int:
-        end = time.monotonic() + 15
-        while self.child.isalive():
-            self.read()
-            assert time.monotonic() < end, "it did not end"
-        self.read()
-        self.child.close()
-        return int(self.child.exitstatus if self.child.exitstatus is not None else -1)
 
 
 @pytest.fixture
@@ -129,35 +77,6 @@ def test_any_size_of_terminal_works(built: Builder, columns: int, lines: int) ->
     terminal.until(lambda shown: bool(shown.strip()))
     terminal.keys("q")
     assert terminal.leave() == 0
-
-
-def test_hostile_text_never_reaches_the_terminal(built: Builder) -> None:
-    evil = "\x1b]0;CANARY-TITLE\x07\x1b]52;c;Q0FOQVJZ\x07\x1b[31mred\x1b[0m [bold]m[/b] \u202etxt \x9b31m"
-    built.subject("guide/evil.md", f"# Evil {evil}\n\nharmless {evil} end\n")
-    built.conversation(
-        2,
-        [[asked(f"Evil? {evil}"), *called("b", f"to\x1bol{evil}", evil, path=evil), said(evil)]],
-        title=f"Evil talk {evil}",
-    )
-    terminal = Terminal(["-w", str(built.root)])
-    terminal.until("Evil talk")
-    terminal.keys("/")
-    terminal.keys("harmless")
-    terminal.until("guide/evil")
-    terminal.keys("\r")
-    terminal.until("harmless red")
-    terminal.keys("\x1b")
-    time.sleep(0.3)
-    terminal.keys("q")
-    assert terminal.leave() == 0
-    for canary in (
-        b"CANARY-TITLE\x07",
-        b"]0;CANARY",
-        b"]52;c;Q0FOQVJZ",
-        b"\x9b31m",
-        "\u202e".encode(),
-    ):
-        assert canary not in terminal.raw
 
 
 def test_a_pipe_instead_of_a_terminal_is_told_what_to_use(built: Builder) -> None:

@@ -1,0 +1,68 @@
+"""The command in a pseudo-terminal, for tests that need a real one."""
+
+import contextlib
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pexpect
+import pyte
+
+COMMAND = str(Path(sys.executable).parent / "kbtui")
+
+
+class Terminal:
+    """The command in a pseudo-terminal, and what a person sees on its screen."""
+
+    def __init__(
+        self, words: list[str], columns: int = 100, lines: int = 30, **environment: str
+    ) -> None:
+        self.screen = pyte.Screen(columns, lines)
+        self._stream = pyte.ByteStream(self.screen)
+        self.raw = b""
+        self.child = pexpect.spawn(
+            COMMAND,
+            words,
+            dimensions=(lines, columns),
+            env={**os.environ, "TERM": "xterm-256color", "COLORTERM": "truecolor", **environment},
+            timeout=30,
+        )
+
+    def read(self) -> str:
+        with contextlib.suppress(pexpect.TIMEOUT, pexpect.EOF):
+            while True:
+                part = self.child.read_nonblocking(65536, timeout=0.05)
+                self.raw += part
+                self._stream.feed(part)
+        return "\n".join(line.rstrip() for line in self.screen.display)
+
+    def until(self, condition: str | Callable[[str], bool], seconds: float = 40.0) -> str:
+        end = time.monotonic() + seconds
+        while True:
+            shown = self.read()
+            if condition in shown if isinstance(condition, str) else condition(shown):
+                return shown
+            assert time.monotonic() < end, f"never saw {condition!r}:\n{shown}"
+
+    def keys(self, text: str) -> None:
+        self.child.send(text)
+
+    def settle(self, seconds: float = 5.0) -> str:
+        """What is shown once nothing new came for a moment, or after `seconds`."""
+        end = time.monotonic() + seconds
+        had = -1
+        while had != len(self.raw) and time.monotonic() < end:
+            had = len(self.raw)
+            shown = self.read()
+        return shown
+
+    def leave(self) -> int:
+        end = time.monotonic() + 15
+        while self.child.isalive():
+            self.read()
+            assert time.monotonic() < end, "it did not end"
+        self.read()
+        self.child.close()
+        return int(self.child.exitstatus if self.child.exitstatus is not None else -1)
