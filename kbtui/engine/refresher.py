@@ -37,7 +37,7 @@ class Refresher:
         self._say, self._refreshed, self._log = say, refreshed, log
         self._lock = threading.Lock()
         self._waiting: list[threading.Event] = []
-        self._rebuild = False
+        self._rebuild = self._retry = False
         self._wake = threading.Event()
         self._stop = threading.Event()
         self._index: Index | None = None
@@ -67,6 +67,11 @@ class Refresher:
         self.busy = True
         self._wake.set()
         return done
+
+    def ask_retry(self) -> threading.Event:
+        """Refresh soon, and read again what could not be read."""
+        self._retry = True
+        return self.ask()
 
     def ask_rebuild(self) -> threading.Event:
         """Build a new generation beside the one in use."""
@@ -111,7 +116,8 @@ class Refresher:
         for attempt in (1, 2):
             try:
                 index = self._opened()
-                changes = index.refresh()
+                retry, self._retry = self._retry, False
+                changes = index.refresh(retry=retry)
                 self.error = None
                 self.topics = index.topic_folders
                 self.first.set()

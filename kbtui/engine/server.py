@@ -235,16 +235,21 @@ class Server:
     async def _op_refresh(self, client: _Client, request: dict[str, Any]) -> dict[str, Any]:
         """Compare with the files; answers when a comparison that began after this call is done.
 
-        `force` false asks only that one was ever done: the watcher keeps up since.
+        `force` false asks only that one was ever done: the watcher keeps up since. `retry` tries
+        again what could not be read or embedded.
         """
         wait = _seconds(request.get("wait"), 10.0)
         if request.get("rebuild"):
             done = self._refresher.ask_rebuild()
+        elif request.get("retry"):
+            done = self._refresher.ask_retry()
         elif request.get("force", True):
             done = self._refresher.ask()
         else:
             done = self._refresher.first
         finished = await _wait(done, wait)
+        if request.get("retry") and finished and not self._refresher.error:
+            self._semantic.follow(self._refresher.folder)
         return {"done": finished, **self._readiness()}
 
     async def _op_settle(self, client: _Client, request: dict[str, Any]) -> dict[str, Any]:

@@ -193,6 +193,10 @@ class Catalog:
         """From which state of its files each entry was made."""
         return dict(self._db.execute("SELECT id, signature FROM entries"))
 
+    def unread(self) -> set[str]:
+        """The ids of the entries whose file could not be read."""
+        return {row[0] for row in self._db.execute("SELECT id FROM entries WHERE error IS NOT NULL")}
+
     def changed_since(self, seq: int) -> list[str]:
         """The entries written after transaction `seq`."""
         return [row[0] for row in self._db.execute("SELECT id FROM entries WHERE seq > ?", (seq,))]

@@ -163,8 +163,11 @@ class Index:
 
     # refreshing
 
-    def refresh(self) -> Changes:
-        """Compare all files with the catalog, and take in what differs."""
+    def refresh(self, *, retry: bool = False) -> Changes:
+        """Compare all files with the catalog, and take in what differs.
+
+        With `retry` what could not be read before is read again, even where its file looks the same.
+        """
         from kbtui.conversations import conversation_signatures
         from kbtui.knowledge import load_knowledge
 
@@ -175,18 +178,19 @@ class Index:
             if topic.enable
         ]
         have = self.catalog.signatures()
+        again = self.catalog.unread() if retry else set()
         seen: set[str] = set()
         subjects: list[Subject] = []
         for subject in _indexed_subjects(knowledge):
             entry_id = subject_id(subject.topic, subject.slug)
             seen.add(entry_id)
-            if have.get(entry_id) != subject_signature(subject):
+            if have.get(entry_id) != subject_signature(subject) or entry_id in again:
                 subjects.append(subject)
         conversations: set[int] = set()
         for identity, mark in conversation_signatures(self.workspace).items():
             entry_id = conversation_id(identity)
             seen.add(entry_id)
-            if have.get(entry_id) != mark:
+            if have.get(entry_id) != mark or entry_id in again:
                 conversations.add(identity)
         changes = Changes()
         gone = [entry_id for entry_id in have if entry_id not in seen]

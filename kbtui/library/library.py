@@ -160,6 +160,10 @@ class Library:
         except EngineUnavailable as error:
             self.remark = f"the index may be behind: {error.message}"
 
+    def retry(self, wait: float = 30.0) -> None:
+        """Read and embed again what could not be; embedding goes on behind. Raises `EngineUnavailable`."""
+        self._request("refresh", retry=True, wait=wait, timeout=wait + 5.0)
+
     def lexical(self, question: Question) -> Answer:
         """Keyword hits at once, from what is indexed; never waits for engine or model."""
         from kbtui.search.answer import answer
