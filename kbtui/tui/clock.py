@@ -29,6 +29,17 @@ def day_label(day: date, today: date) -> str:
     return short_date(day, today)
 
 
+def age_label(when: datetime, present: datetime) -> str:
+    """`now`, `5 min` or `3 h` for what was today, else its day."""
+    local = when.astimezone(present.tzinfo)
+    if local.date() != present.date():
+        return day_label(local.date(), present.date())
+    minutes = int((present - local).total_seconds()) // 60
+    if minutes < 1:
+        return "now"
+    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h"
+
+
 def short_date(day: date, today: date) -> str:
     """`31 Jul` within the year, else `13 May 2024`."""
     label = f"{day.day} {_MONTHS[day.month - 1]}"

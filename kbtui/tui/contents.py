@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from time import monotonic
 from typing import TYPE_CHECKING
 
 from kbtui.errors import KbtuiError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from kbtui.conversations.records import ConversationInfo
+    from kbtui.conversations.traits import Traits
     from kbtui.knowledge import Knowledge
     from kbtui.knowledge.records import Problem, Subject, Topic
     from kbtui.library import Library
+
+
+READ_SECONDS = 0.5
+"""After reading for so long, lists that wait for it are shown what is known by then."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +45,15 @@ class Contents:
     problems: list[Problem] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
     knowledge: Knowledge | None = None
+    traits: Mapping[int, Traits] = field(default_factory=dict)
+    """What each conversation used, by id, as far as it was read."""
+    unread: int = 0
+    """Conversations whose events were not read yet."""
+
+    def turns_of(self, info: ConversationInfo) -> int:
+        """How many turns a conversation has, -1 while it is not known."""
+        traits = self.traits.get(info.id)
+        return traits.turns if traits else -1
 
     def subject(self, topic: str, slug: str) -> Subject | None:
         """The subject with this slug."""
@@ -50,25 +67,61 @@ class Contents:
         return next((info for info in self.conversations if info.id == number), None)
 
 
-def read_contents(library: Library) -> Contents:
-    """Read everything that the library lists; what fails becomes a line in `failures`."""
-    failures: list[str] = []
-    shelves: list[Shelf] = []
-    problems: list[Problem] = []
-    knowledge = None
-    try:
-        knowledge = library.knowledge()
-        read = [(topic, knowledge.subjects(topic.id)) for topic in knowledge.topics.values()]
-        for topic, subjects in read:
-            own = [problem for problem in knowledge.problems if problem.topic == topic.id]
-            shelves.append(Shelf(topic, subjects, own))
-        known = set(knowledge.topics)
-        problems = [problem for problem in knowledge.problems if problem.topic not in known]
-    except (KbtuiError, OSError) as error:
-        failures.append(f"topics: {error}")
-    conversations: list[ConversationInfo] = []
-    try:
-        conversations = library.conversations()
-    except (KbtuiError, OSError) as error:
-        failures.append(f"conversations: {error}")
-    return Contents(shelves, conversations, problems, failures, knowledge)
+class ContentsReader:
+    """Reads the lists: what is cheap at once, what takes reading every file afterwards.
+
+    Its calls are made in threads, one at a time. What was read of a conversation is
+    remembered until one of its files changes.
+    """
+
+    def __init__(self, library: Library) -> None:
+        self._library = library
+        self._known: dict[int, tuple[str, Traits]] = {}
+
+    def read(self) -> Contents:
+        """Everything that the library lists; what fails becomes a line in `failures`."""
+        failures: list[str] = []
+        shelves: list[Shelf] = []
+        problems: list[Problem] = []
+        knowledge = None
+        try:
+            knowledge = self._library.knowledge()
+            read = [(topic, knowledge.subjects(topic.id)) for topic in knowledge.topics.values()]
+            for topic, subjects in read:
+                own = [problem for problem in knowledge.problems if problem.topic == topic.id]
+                shelves.append(Shelf(topic, subjects, own))
+            known = set(knowledge.topics)
+            problems = [problem for problem in knowledge.problems if problem.topic not in known]
+        except (KbtuiError, OSError) as error:
+            failures.append(f"topics: {error}")
+        conversations: list[ConversationInfo] = []
+        try:
+            conversations = self._library.conversations_briefly()
+        except (KbtuiError, OSError) as error:
+            failures.append(f"conversations: {error}")
+        return self._completed(Contents(shelves, conversations, problems, failures, knowledge))
+
+    def read_on(self, contents: Contents, seconds: float = READ_SECONDS) -> Contents:
+        """The same with the traits of more conversations, as many as can be read in that time."""
+        end = monotonic() + seconds
+        for info in contents.conversations:
+            held = self._known.get(info.id)
+            if held is None or held[0] != info.signature:
+                self._known[info.id] = (info.signature, self._library.traits(info))
+                if monotonic() > end:
+                    break
+        return self._completed(contents)
+
+    def _completed(self, contents: Contents) -> Contents:
+        """The contents with what is known of the conversations."""
+        traits: dict[int, Traits] = {}
+        infos: list[ConversationInfo] = []
+        for info in contents.conversations:
+            held = self._known.get(info.id)
+            if held is not None and held[0] == info.signature:
+                traits[info.id] = held[1]
+                if held[1].problem and not info.problem:
+                    info = replace(info, problem=held[1].problem)
+            infos.append(info)
+        unread = len(infos) - len(traits)
+        return replace(contents, conversations=infos, traits=traits, unread=unread)

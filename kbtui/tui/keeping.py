@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from kbtui.tui.contents import ContentsReader
 from kbtui.tui.lanes import Lane
 from kbtui.tui.memory import settle
 
@@ -23,7 +24,9 @@ class Keeper:
 
     def __init__(self, screen: MainScreen) -> None:
         self._screen = screen
+        self._reader = ContentsReader(screen.library)
         self._contents_lane = Lane(screen)
+        self._rest_lane = Lane(screen)
         self._listen_lane = Lane(screen)
         self._stop: Callable[[], None] | None = None
         self.contents: Contents | None = None
@@ -72,19 +75,34 @@ class Keeper:
     def read(self) -> None:
         """Read the lists anew."""
         self._screen.status.doing("lists", "reading lists …")
-        self._contents_lane.submit(self._contents_now, self._took, self._failed)
-
-    def _contents_now(self) -> Contents:
-        """Called in a thread."""
-        from kbtui.tui.contents import read_contents
-
-        return read_contents(self._screen.library)
+        self._rest_lane.forget()
+        self._contents_lane.submit(self._reader.read, self._took, self._failed)
 
     def _took(self, contents: Contents) -> None:
         self._screen.status.doing("lists", None)
+        settle(sum(len(shelf.subjects) for shelf in contents.shelves) + len(contents.conversations))
+        self._show(contents)
+
+    def _show(self, contents: Contents) -> None:
         self.contents = contents
-        settle(sum(len(shelf.subjects) for shelf in contents.shelves))
         self._screen.show_contents(contents)
+        if contents.unread:
+            self._rest_lane.submit(
+                lambda: self._reader.read_on(contents), self._took_rest, self._failed
+            )
+
+    def _took_rest(self, contents: Contents) -> None:
+        """The conversations, or some of them, were read too: only the library shows that."""
+        before, self.contents = self.contents, contents
+        if contents.unread and not self._screen.library_pane.waits_for_traits:
+            self._rest_lane.submit(
+                lambda: self._reader.read_on(contents), self._took_rest, self._failed
+            )
+        elif before is None or contents.conversations != before.conversations or contents.unread:
+            self._show(contents)
+        else:
+            self._screen.opener.contents = contents
+            self._screen.library_pane.learn(contents)
 
     def _failed(self, error: Exception) -> None:
         self._screen.status.doing("lists", None)

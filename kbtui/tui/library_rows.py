@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kbtui.refs import Ref, conversation_ref, subject_ref
 from kbtui.text import one_line
-from kbtui.tui.clock import day_label
+from kbtui.tui.clock import age_label
+from kbtui.tui.document.document import counted
+from kbtui.tui.filtering import ListFilter
 from kbtui.tui.places import Place
 from kbtui.tui.widgets.rows import Row
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from datetime import datetime
 
     from kbtui.conversations.records import ConversationInfo
@@ -32,25 +34,27 @@ MARKS = {
 """What stands before an entry; the help screen explains them in these words."""
 
 
+SORTS = ("activity", "created", "updated", "title", "turns")
+"""What conversations can be sorted by; titles from a to z, all else from new or much to old."""
+
+
 @dataclass
 class LibraryState:
     """What one chose to see of the library."""
 
     expanded: set[str] = field(default_factory=set)
     hidden: bool = False
-    words: str = ""
-
-    def matches(self, text: str) -> bool:
-        """Whether the filter lets a title through."""
-        folded = text.casefold()
-        return all(word in folded for word in self.words.casefold().split())
+    filter: ListFilter = field(default_factory=ListFilter)
+    sort: str = "activity"
 
 
 def library_rows(contents: Contents, state: LibraryState, present: datetime) -> list[Row]:
     """All rows, in order."""
-    rows = list(_topic_section(contents, state))
-    rows += _conversation_section(contents, state, present)
-    return rows
+    rows: list[Row] = []
+    if not state.filter.parts:
+        # A subject has no labels, tools or models.
+        rows += topic_rows(contents, state)
+    return rows + conversation_rows(contents, state, present)
 
 
 def _heading(key: str, text: str, right: str = "") -> Row:
@@ -65,6 +69,11 @@ def _note(key: str, text: str, role: str = "dim", indent: str = "") -> Row:
     return Row(f"note:{key}", [(f"{indent}{text}", role)], selectable=False)
 
 
+def topic_rows(contents: Contents, state: LibraryState) -> list[Row]:
+    """The rows of topics and subjects."""
+    return list(_topic_section(contents, state))
+
+
 def _topic_section(contents: Contents, state: LibraryState) -> Iterator[Row]:
     yield _heading("topics", "TOPICS")
     failures = [line for line in contents.failures if line.startswith("topics")]
@@ -77,7 +86,7 @@ def _topic_section(contents: Contents, state: LibraryState) -> Iterator[Row]:
         rows = list(_shelf(shelf, state))
         shown = shown or bool(rows)
         yield from rows
-    if state.words and contents.shelves and not shown:
+    if state.filter and contents.shelves and not shown:
         yield _note("no-subject", "nothing matches")
     yield _blank("topics")
 
@@ -90,12 +99,12 @@ def _problem(key: str, text: str, indent: str = "") -> Row:
 def _shelf(shelf: Shelf, state: LibraryState) -> Iterator[Row]:
     topic = shelf.topic
     subjects = [s for s in shelf.subjects if state.hidden or not s.hidden]
-    if state.words:
-        subjects = [s for s in subjects if state.matches(f"{topic.name} {s.slug}")]
-        if not subjects and not state.matches(topic.name):
+    if state.filter:
+        subjects = [s for s in subjects if state.filter.titled(f"{topic.name} {s.slug}")]
+        if not subjects and not state.filter.titled(topic.name):
             return
     key = f"topic:{topic.id}"
-    opened = key in state.expanded or bool(state.words)
+    opened = key in state.expanded or bool(state.filter)
     arrow = "▾ " if opened else "▸ "
     name: Spans = [(arrow, "dim"), (one_line(topic.name), "" if topic.enable else "dim")]
     count: Spans = [(f"{len(subjects):,}", "dim")] if topic.enable else [("off", "warning")]
@@ -121,7 +130,7 @@ def _folder(topic: str, subjects: list[Subject], state: LibraryState) -> Iterato
         closed = False
         for depth in range(len(parts)):
             key = f"folder:{topic}/" + "/".join(parts[: depth + 1])
-            opened = key in state.expanded or bool(state.words)
+            opened = key in state.expanded or bool(state.filter)
             if depth >= len(shown):
                 arrow = "▾ " if opened else "▸ "
                 name = one_line(parts[depth])
@@ -163,42 +172,94 @@ def activity(info: ConversationInfo) -> datetime:
     return info.last_event_at or info.created_at
 
 
+def conversation_rows(contents: Contents, state: LibraryState, present: datetime) -> list[Row]:
+    """The rows of conversations: pinned, then live, then archived ones."""
+    return list(_conversation_section(contents, state, present))
+
+
 def _conversation_section(
     contents: Contents, state: LibraryState, present: datetime
 ) -> Iterator[Row]:
-    infos = [info for info in contents.conversations if state.matches(info.name)]
-    infos.sort(key=activity, reverse=True)
-    yield _heading("conversations", "CONVERSATIONS")
+    traits = contents.traits
+    infos = [
+        info for info in contents.conversations if state.filter.passes(info, traits.get(info.id))
+    ]
+    infos.sort(key=_order(state.sort, contents))
+    yield _heading("conversations", "CONVERSATIONS", f"by {state.sort}")
     for number, line in enumerate(contents.failures):
         if line.startswith("conversations"):
             yield _problem(f"conversations:{number}", one_line(line))
     if not contents.conversations:
         yield _note("no-talks", "none yet")
-    elif not infos:
+    if (state.filter.needs_traits or state.sort == "turns") and (left := contents.unread):
+        yield _note("unread", f"{left:,} are still to be read …")
+    elif contents.conversations and not infos:
         yield _note("no-talk", "nothing matches")
     if all(info.presence == "external" for info in contents.conversations):
         infos = [replace(info, presence="projected") for info in infos]
     pinned = [info for info in infos if info.pinned_at and not info.archived]
     live = [info for info in infos if not info.pinned_at and not info.archived]
     archived = [info for info in infos if info.archived]
+    dated = _Dated(contents, state.sort, present)
     if pinned:
         yield _note("pinned", "Pinned", "day")
-        yield from _by_day(pinned, present)
+        yield from dated.rows(pinned)
     if live and pinned:
-        yield _note("recent", "By day", "day")
-    yield from _by_day(live, present)
+        words = {"title": "By title", "turns": "By number of turns"}
+        yield _note("recent", words.get(state.sort, "By day"), "day")
+    yield from dated.rows(live)
     if archived:
         yield _note("archived", "Archived", "day")
-        yield from _by_day(archived, present)
+        yield from dated.rows(archived)
 
 
-def _by_day(infos: Iterable[ConversationInfo], present: datetime) -> Iterator[Row]:
-    """Conversations with their day, said once for all of a day."""
-    before = ""
-    for info in infos:
-        day = day_label(activity(info).astimezone(present.tzinfo).date(), present.date())
-        yield _conversation(info, day if day != before else "")
-        before = day
+def _order(sort: str, contents: Contents) -> Callable[[ConversationInfo], Any]:
+    """The sort key of conversations; equal ones by id, the newest first."""
+    if sort == "title":
+        return lambda info: (info.title is None, info.name.casefold(), -info.id)
+    if sort == "turns":
+        return lambda info: (-contents.turns_of(info), -info.id)
+    return lambda info: (-_moment(info, sort).timestamp(), -info.id)
+
+
+def _moment(info: ConversationInfo, sort: str) -> datetime:
+    """The time that a conversation stands at when sorted so."""
+    if sort == "created":
+        return info.created_at
+    if sort == "updated":
+        return info.updated_at or info.created_at
+    return activity(info)
+
+
+def sooner_than_a_day(contents: Contents, sort: str, present: datetime) -> bool:
+    """Whether any conversation's label says hours or minutes, and so changes with time."""
+    return any(
+        abs((present - _moment(info, sort)).total_seconds()) < 86_400
+        for info in contents.conversations
+    )
+
+
+@dataclass
+class _Dated:
+    """Makes rows that say when: in minutes or hours today, else the day, once for all of it."""
+
+    contents: Contents
+    sort: str
+    present: datetime
+
+    def rows(self, infos: Iterable[ConversationInfo]) -> Iterator[Row]:
+        before = ""
+        for info in infos:
+            label = self._label(info)
+            once = self.sort not in ("title", "turns") and label == before
+            yield _conversation(info, "" if once else label)
+            before = label
+
+    def _label(self, info: ConversationInfo) -> str:
+        if self.sort == "turns":
+            turns = self.contents.turns_of(info)
+            return "…" if turns < 0 else counted(turns, "turn")
+        return age_label(_moment(info, self.sort), self.present)
 
 
 def _conversation(info: ConversationInfo, day: str) -> Row:

@@ -1,7 +1,19 @@
 """The library pane: what it lists, marks, filters and opens."""
 
-from support import Builder
+import threading
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+from support import FIRST_ID, Builder, asked
 from tui_support import running
+
+from kbtui.conversations.records import ConversationInfo
+from kbtui.tui.contents import Contents
+from kbtui.tui.library_rows import library_rows
+from kbtui.tui.widgets.rows import Row
 
 
 async def test_topics_come_first_then_conversations_pinned_by_day_archived(book: Builder) -> None:
@@ -15,15 +27,14 @@ async def test_topics_come_first_then_conversations_pinned_by_day_archived(book:
             "✕ old",
             "▸ people/",
             "▾ Snippets1",
-            "CONVERSATIONS",
+            "CONVERSATIONSby activity",
             "Pinned",
             "By day",
             "Archived",
         ]
         assert set(order) <= set(rows), rows
-        places = [
-            rows.index(row) for row in ("TOPICS", "CONVERSATIONS", "Pinned", "By day", "Archived")
-        ]
+        sections = ("TOPICS", "CONVERSATIONSby activity", "Pinned", "By day", "Archived")
+        places = [rows.index(row) for row in sections]
         assert places == sorted(places)
         assert rows.index("Pinned talkYesterday") == rows.index("Pinned") + 1
         assert any(row.startswith("▫ Old talk") for row in rows[rows.index("Archived") :])
@@ -128,3 +139,113 @@ async def test_an_empty_workspace_says_what_to_add(workspace_root) -> None:  # t
         assert "none yet" in tui.text
         assert "[kb.topic.project]" in tui.text
         assert "jp query" in tui.text
+
+
+async def test_conversations_filter_by_label_tool_model_and_date_and_a_mistake_is_said(
+    book: Builder,
+) -> None:
+    book.conversation(7, [[asked("Hm?")]], title="Labelled", metadata={"labels": {"area": "ui"}})
+    async with running(book.root) as tui:
+        pane = tui.main.library_pane
+
+        def shown() -> set[str]:
+            return {row.key for row in pane.list.rows if row.key.startswith("jp-c")}
+
+        await tui.press("f")
+        await tui.type("tool:shell")
+        await tui.until(lambda: shown() == {"jp-c17800000001"})
+        assert not any("TOPICS" in row for row in tui.rows("library-list"))
+        for text, expected in (
+            ("label:area", {"jp-c17800000007"}),
+            ("is:archived", {"jp-c17800000004"}),
+            ("before:2026-05-01", set()),
+            ("after:2026-05-01 pinned", {"jp-c17800000003"}),
+        ):
+            pane.filter.input.value = text
+            await tui.until(lambda expected=expected: shown() == expected)
+        pane.filter.input.value = "after:never"
+        await tui.press("enter")
+        await tui.until("is no date")
+        assert tui.app.focused is pane.filter.input
+        await tui.press("escape")
+        await tui.until(lambda: "is no date" not in tui.text and len(shown()) == 6)
+
+
+async def test_a_key_changes_what_conversations_are_sorted_by_and_the_heading_says_it(
+    book: Builder,
+) -> None:
+    async with running(book.root) as tui:
+        pane = tui.main.library_pane
+
+        def order() -> list[str]:
+            rows = tui.rows("library-list")
+            first = next(n for n, row in enumerate(rows) if row.startswith("CONVERSATIONS"))
+            return rows[first:]
+
+        for key in ("created", "updated", "title"):
+            await tui.press("o")
+            await tui.until(lambda key=key: order()[0] == f"CONVERSATIONSby {key}")
+        titles = [row.removesuffix("Yesterday") for row in order() if row.endswith("Yesterday")]
+        assert titles[1:4] == ["! Broken talk", "First steps", "Retries"]
+        await tui.press("o")
+        await tui.until(lambda: "First steps3 turns" in order())
+        turns = [row for row in order() if row.endswith(("turn", "turns"))]
+        assert turns[1:4] == ["Pinned talk1 turn", "By number of turns", "First steps3 turns"]
+        await tui.press("o")
+        await tui.until(lambda: order()[0] == "CONVERSATIONSby activity")
+        assert pane.state.sort == "activity"
+
+
+async def test_dates_say_minutes_and_hours_and_tick(
+    book: Builder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(book.root) as tui:
+        pane = tui.main.library_pane
+        start = datetime.fromtimestamp(FIRST_ID / 10, UTC)
+        assert start.date() == (start + timedelta(hours=3)).date()
+        for passed, said in (
+            (timedelta(seconds=30), "now"),
+            (timedelta(minutes=5, seconds=30), "5 min"),
+            (timedelta(hours=3, seconds=30), "3 h"),
+            (timedelta(days=1), "Yesterday"),
+        ):
+            monkeypatch.setattr(pane, "_clock", lambda passed=passed: start + passed)
+            # The clock of the application stands still: it is turned back once.
+            pane._ticked = pane._ticked and min(pane._ticked, start)
+            pane.tick()
+            assert f"Pinned talk{said}" in tui.rows("library-list")
+
+
+async def test_five_thousand_conversations_are_listed_filtered_and_sorted_in_threads(
+    workspace_root: Path,
+) -> None:
+    infos = [
+        ConversationInfo(
+            id=FIRST_ID + n,
+            title=f"Talk {n}",
+            directory=workspace_root,
+            events_path=None,
+            base_config_path=None,
+            archived=n % 7 == 0,
+            presence="projected",
+            created_at=datetime.fromtimestamp((FIRST_ID - n * 9000) / 10, UTC),
+        )
+        for n in range(5_000)
+    ]
+    made_in = set()
+
+    def remembered(*args: Any) -> list[Row]:
+        made_in.add(threading.current_thread())
+        return library_rows(*args)
+
+    async with running(workspace_root) as tui:
+        pane = tui.main.library_pane
+        with mock.patch("kbtui.tui.widgets.library.library_rows", remembered):
+            pane.update(Contents([], infos))
+            await tui.until(lambda: len(pane.list.rows) > 5_000)
+            pane.list.focus()
+            await tui.press("f")
+            await tui.type("talk 499")
+            await tui.until(lambda: 11 <= len(pane.list.rows) < 40)
+        assert made_in
+        assert threading.current_thread() not in made_in

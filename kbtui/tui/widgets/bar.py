@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from kbtui.tui.document.lines import Spans, between
+from kbtui.tui.document.lines import Line, Spans, between, wrap
 from kbtui.tui.widgets.paint import Painted
 
 if TYPE_CHECKING:
+    from textual.geometry import Size
     from textual.strip import Strip
 
 
@@ -37,3 +38,35 @@ class Bar(Painted):
     def text(self) -> str:
         """What it says."""
         return "".join(part for part, _ in [*self.left, *self.right])
+
+
+class Says(Painted):
+    """Paragraphs of its owner's, wrapped; hidden while there are none."""
+
+    ALLOW_SELECT: ClassVar[bool] = False
+    DEFAULT_CSS = "Says { height: auto; padding: 0 1; background: $surface; }"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._said: list[Spans] = []
+        self.display = False
+
+    def say(self, paragraphs: list[Spans]) -> None:
+        """Show other text."""
+        if paragraphs != self._said:
+            self._said = paragraphs
+            self.display = bool(paragraphs)
+            self.refresh(layout=True)
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        """As many lines as the text takes."""
+        return len(self._lines(width))
+
+    def render_line(self, y: int) -> Strip:
+        """One of them."""
+        width = self.content_size.width
+        lines = self._lines(width)
+        return self.paint(lines[y].spans if y < len(lines) else [], width)
+
+    def _lines(self, width: int) -> list[Line]:
+        return [line for spans in self._said for line in wrap(spans, max(8, width))]

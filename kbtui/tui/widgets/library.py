@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
+from rich.highlighter import Highlighter
 from textual import on
 from textual.containers import Vertical
 from textual.message import Message
@@ -12,13 +13,25 @@ from textual.widgets import Input
 
 from kbtui.text import one_line
 from kbtui.tui.commands import bindings
+from kbtui.tui.filtering import read_filter
 from kbtui.tui.lanes import Lane
-from kbtui.tui.library_rows import LibraryState, library_rows
+from kbtui.tui.library_rows import (
+    SORTS,
+    LibraryState,
+    conversation_rows,
+    library_rows,
+    sooner_than_a_day,
+    topic_rows,
+)
 from kbtui.tui.places import Place
+from kbtui.tui.widgets.bar import Says
 from kbtui.tui.widgets.entry import Entry
 from kbtui.tui.widgets.rows import RowList
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
+    from rich.text import Text
     from textual.app import ComposeResult
     from textual.binding import BindingType
 
@@ -27,7 +40,9 @@ if TYPE_CHECKING:
 
 
 AT_ONCE = 1_000
-"""Subjects up to which the rows are made at once."""
+"""Subjects and conversations up to which the rows are made at once."""
+TICK_SECONDS = 10.0
+"""How often it is looked whether a date should be said differently."""
 
 
 class LibraryPane(Vertical):
@@ -48,14 +63,22 @@ class LibraryPane(Vertical):
         self.state = LibraryState()
         self.list = RowList("library-list")
         self.filter = Entry("filter", "filter")
+        self.says = Says()
+        self._wrong = self.filter.input.highlighter = _Wrong()
+        self._ticked: datetime | None = None
         self.list.empty = [("Reading the workspace …", "dim")]
         self._clock = clock
         self._lane = Lane(self)
 
     def compose(self) -> ComposeResult:
-        """The filter and the list."""
+        """The filter, what is wrong with it, and the list."""
         yield self.filter
+        yield self.says
         yield self.list
+
+    def on_mount(self) -> None:
+        """Let the dates tick."""
+        self.set_interval(TICK_SECONDS, self.tick)
 
     def update(self, contents: Contents) -> None:
         """Show other contents, keeping what is selected and expanded."""
@@ -65,16 +88,33 @@ class LibraryPane(Vertical):
             self._expand_what_fits()
         self.refill()
 
+    def learn(self, contents: Contents) -> None:
+        """Take in what was read of the same conversations; shown only where it is asked for."""
+        self.contents = contents
+        if self.waits_for_traits:
+            self.refill()
+
+    @property
+    def waits_for_traits(self) -> bool:
+        """Whether what is shown depends on what conversations used."""
+        return self.state.filter.needs_traits or self.state.sort == "turns"
+
     def _expand_what_fits(self) -> None:
         """Expand topics as long as everything still fits into the pane."""
-        assert self.contents is not None
+        contents = self.contents
+        assert contents is not None
         room = self.list.scrollable_content_region.height
-        for shelf in self.contents.shelves:
+        room -= len(contents.conversations)
+        if room <= 0:
+            return
+        room -= len(conversation_rows(contents, self.state, self._clock()))
+        room += len(contents.conversations)
+        for shelf in contents.shelves:
             if shelf.visible > AT_ONCE:
                 continue
             key = f"topic:{shelf.topic.id}"
             self.state.expanded.add(key)
-            if len(library_rows(self.contents, self.state, self._clock())) > room:
+            if len(topic_rows(contents, self.state)) > room:
                 self.state.expanded.discard(key)
 
     def refill(self, select: str | None = None) -> None:
@@ -84,8 +124,9 @@ class LibraryPane(Vertical):
             return
         self.border_subtitle = "hidden shown" if self.state.hidden else ""
         self._lane.forget()
-        present = self._clock()
-        if sum(len(shelf.subjects) for shelf in contents.shelves) <= AT_ONCE:
+        present = self._ticked = self._clock()
+        many = sum(len(shelf.subjects) for shelf in contents.shelves) + len(contents.conversations)
+        if many <= AT_ONCE:
             self.list.set_rows(library_rows(contents, self.state, present), select=select)
             return
         state = replace(self.state, expanded=set(self.state.expanded))
@@ -94,6 +135,17 @@ class LibraryPane(Vertical):
             lambda rows: self.list.set_rows(rows, select=select),
             lambda error: self.list.set_rows([], [(one_line(str(error)), "error")]),
         )
+
+    def tick(self) -> None:
+        """Say the dates anew where time has changed them."""
+        before, present = self._ticked, self._clock()
+        if self.contents is None or before is None or present <= before:
+            return
+        if before.date() != present.date() or (
+            present.replace(second=0, microsecond=0) > before
+            and sooner_than_a_day(self.contents, self.state.sort, present)
+        ):
+            self.refill()
 
     def reveal(self, place: Place) -> None:
         """Select a place, expanding what it lies in."""
@@ -160,6 +212,11 @@ class LibraryPane(Vertical):
         self.refill()
         return self.state.hidden
 
+    def action_sort(self) -> None:
+        """Sort conversations by the next key."""
+        self.state.sort = SORTS[(SORTS.index(self.state.sort) + 1) % len(SORTS)]
+        self.refill()
+
     def action_filter(self) -> None:
         """Show the filter and type into it."""
         self.filter.ask()
@@ -167,16 +224,44 @@ class LibraryPane(Vertical):
     @on(Input.Changed, "#filter")
     def _filter(self, event: Input.Changed) -> None:
         event.stop()
-        self.state.words = event.value
-        self.refill()
+        self._narrow(event.value, typing=True)
 
     @on(Input.Submitted, "#filter")
     def _filtered(self, event: Input.Submitted) -> None:
         event.stop()
-        self.screen.set_focus(self.list)
+        self._narrow(event.value, typing=False)
+        if not self.state.filter.slips:
+            self.screen.set_focus(self.list)
+
+    def _narrow(self, text: str, *, typing: bool) -> None:
+        """Show what a filter lets through; what is wrong with it is pointed at."""
+        found = read_filter(text, self._clock(), typing=typing)
+        self._wrong.spans = [(slip.start, slip.end) for slip in found.slips]
+        self.filter.input.refresh()
+        self.says.say(
+            [
+                [(f"{one_line(slip.part)} ", "error strong"), (one_line(slip.message), "")]
+                for slip in found.slips
+            ]
+        )
+        if found != self.state.filter:
+            self.state.filter = found
+            self.refill()
 
     def action_clear(self) -> None:
         """Take the filter away."""
         if self.filter.display:
             self.screen.set_focus(self.list)
             self.filter.put_away()
+
+
+class _Wrong(Highlighter):
+    """Marks what is wrong with a filter where it stands."""
+
+    def __init__(self) -> None:
+        self.spans: list[tuple[int, int]] = []
+
+    def highlight(self, text: Text) -> None:
+        """Mark it."""
+        for start, end in self.spans:
+            text.stylize("bold underline", start, end)

@@ -1,0 +1,109 @@
+"""The library's filter line: what it lets through, and how it says what is wrong."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kbtui.conversations.records import ConversationInfo
+from kbtui.conversations.traits import Traits
+from kbtui.tui.filtering import KEYS, read_filter
+
+PRESENT = datetime(2026, 5, 20, 12, tzinfo=UTC)
+INFO = ConversationInfo(
+    id=17800000001,
+    title="Cold-start of the Engine",
+    directory=Path("x"),
+    events_path=None,
+    base_config_path=None,
+    archived=False,
+    presence="projected",
+    created_at=PRESENT - timedelta(days=9),
+    last_event_at=PRESENT - timedelta(days=2),
+    labels={"area": "UI", "urgent": ""},
+)
+TRAITS = Traits(tools=frozenset({"fs_read_file"}), models=frozenset({"anthropic/claude-opus-4-6"}))
+
+
+@pytest.mark.parametrize(
+    ("text", "through"),
+    [
+        ("engine cold", True),
+        ("engine warm", False),
+        ('"of the engine"', True),
+        ("cold-start", True),
+        ("-engine", False),
+        ("label:area", True),
+        ("label:area=ui", True),
+        ("label:ui", True),
+        ("label:area=cli", False),
+        ("-label:urgent", False),
+        ("tool:read_file", True),
+        ("tool:shell", False),
+        ("-tool:shell", True),
+        ("model:opus engine", True),
+        ("model:haiku", False),
+        ("after:3d", True),
+        ("after:yesterday", False),
+        ("before:yesterday", True),
+        ("after:2026-05-18 before:2026-05-19", True),
+        ("since:3d", True),
+        ("is:pinned", False),
+        ("-is:archived", True),
+        ("http://engine", False),
+        ("", True),
+    ],
+)
+def test_each_kind_of_part_lets_through_what_it_says(text: str, through: bool) -> None:
+    found = read_filter(text, PRESENT)
+    assert found.slips == ()
+    assert found.passes(INFO, TRAITS) is through
+
+
+def test_what_was_not_read_yet_is_let_through_by_no_tool_and_no_model() -> None:
+    for text in ("tool:read", "-tool:shell", "model:opus", "-model:haiku"):
+        found = read_filter(text, PRESENT)
+        assert found.needs_traits
+        assert not found.passes(INFO, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "part", "word"),
+    [
+        ("engine after:someday x", "after:someday", "2026-11-01"),
+        ("is:blue", "is:blue", "is:pinned"),
+        ("tool: engine", "tool:", "no value"),
+        ("modle:opus", "modle:opus", "did you mean model:?"),
+    ],
+)
+def test_a_mistake_is_pointed_at_and_the_rest_still_filters(
+    text: str, part: str, word: str
+) -> None:
+    found = read_filter(text, PRESENT)
+    assert [text[slip.start : slip.end] for slip in found.slips] == [part]
+    assert word in found.slips[0].message
+    assert found.words == tuple(w for w in text.split() if w not in (part, "")) or "modle" in part
+
+
+def test_what_is_still_being_typed_is_no_mistake_yet() -> None:
+    assert read_filter("after:20", PRESENT, typing=True).slips == ()
+    assert read_filter("after:20 x", PRESENT, typing=True).slips != ()
+
+
+@given(st.lists(st.sampled_from([*'ab:"- =\n', *KEYS, "after:", "3d"]), max_size=12))
+def test_every_text_is_a_filter_and_a_slip_lies_inside_it(pieces: list[str]) -> None:
+    text = "".join(pieces)
+    found = read_filter(text, PRESENT)
+    assert isinstance(found.passes(INFO, TRAITS), bool)
+    for slip in found.slips:
+        assert text[slip.start : slip.end] == slip.part
+
+
+@given(st.text(max_size=20))
+def test_a_title_passes_through_its_own_words(title: str) -> None:
+    words = [word for word in title.split() if word.isalnum()]
+    found = read_filter(" ".join(words), PRESENT)
+    assert found.passes(replace(INFO, title=" ".join(words) or None), None)
