@@ -100,7 +100,8 @@ COMMANDS: tuple[Command, ...] = (
             action="expand_or_collapse",
             palette=False,
         ),
-        _key("filter", "f", "filter", "Show only titles and slugs with these words.", 7),
+        _key("filter", "f", "filter", "Show only what has these words in its title, or label:, tool:, model:, after:, before:, is:.", 7),
+        _key("sort", "o", "order", "Sort conversations by activity, creation, update, title or turns."),
         _key("clear", "escape", "all titles", "Take the filter away.", palette=False),
     ),
     *_in(
