@@ -9,10 +9,10 @@ kbtui conversation export ID -o FILE     as Markdown, with what each turn used
 from __future__ import annotations
 
 import sys
-from argparse import SUPPRESS
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kbtui.cli.declared import SUPPRESS
 from kbtui.cli.output import emit, emit_json, is_plain, note
 from kbtui.errors import UsageError
 

@@ -38,6 +38,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "doctor": ("doctor", "find and explain what is wrong"),
     "paths": ("paths", "print the directories in use"),
     "model": ("model", "show the embedding model"),
+    "config": ("config", "show the settings and where they come from"),
+    "completion": ("completion", "print a completion script for a shell"),
 }
 ALIASES = {"c": "conversation"}
 
@@ -81,6 +83,10 @@ def _drop_output() -> None:
 
 
 def _run(words: list[str]) -> int:
+    if words and words[0] == "__complete":
+        from kbtui.cli.completing import answer
+
+        return answer(words[1:])
     workspace, words = _take_workspace(words)
     if words and words[0] in {"-h", "--help", "help"}:
         print(_help(), end="")
@@ -88,6 +94,12 @@ def _run(words: list[str]) -> int:
     if words and words[0] in {"-V", "--version"}:
         print(f"kbtui {__version__}")
         return 0
+    if words[:1] == ["search"]:
+        from kbtui.cli.quick import quick_search
+
+        code = quick_search(words[1:], workspace)
+        if code is not None:
+            return code
     name = ALIASES.get(words[0], words[0]) if words else "tui"
     if name not in COMMANDS:
         from difflib import get_close_matches

@@ -7,9 +7,9 @@ that somebody else declared, or that was changed; nothing else ever runs.
 from __future__ import annotations
 
 import sys
-from argparse import SUPPRESS
 from typing import TYPE_CHECKING, Any
 
+from kbtui.cli.declared import SUPPRESS
 from kbtui.cli.output import emit, emit_json, note
 from kbtui.errors import KbtuiError, UsageError
 

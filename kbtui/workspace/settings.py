@@ -1,80 +1,91 @@
 """kbtui's own settings: `config.toml` under the XDG configuration directory.
 
-Every key has a default; the guide lists them. An unknown key is an error that
-names the nearest known one (issue "a pleasure to use", 8).
+`Settings` below is the one declaration: what is checked, `kbtui config`, the commented
+example and the guide's table come from it. An unknown key is an error that names file,
+line and the nearest known key.
 """
 
 import os
+import re
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from kbtui.errors import ConfigError
 from kbtui.workspace.paths import config_home
 
 
+def _key(default: Any, text: str, *, choices: tuple[str, ...] = (), variable: str = "") -> Any:
+    return field(default=default, metadata={"text": text, "choices": choices, "variable": variable})
+
+
 @dataclass(frozen=True)
 class Settings:
-    """What a person can set. Times are seconds unless the name says otherwise.
+    """What a person can set: each key with its default and what it sets."""
 
-    `model`: name or path of a sentence-transformers model, "" for the packaged
-    one, "off" for keyword search alone. `language`: what words are stemmed for.
-    `engine_idle`: how long the engine stays without clients. `embed_tool_results`:
-    whether tool results get vectors. `query_log`: whether searches are logged.
-    `theme`: a Textual theme's name, "" for the default. `mask_secrets`: on which
-    assistants' faces secrets are masked: "mcp", "always" (JP's tools too), "never".
-    `terminal_text`: what happens to escape sequences and other hidden characters on a terminal:
-    "strip" removes them, "visualize" shows them, "off" leaves them to what commands print (RFD 096).
-    `keys`: command id -> its keys in the TUI, which checks them. `session`: whether the
-    TUI reopens as it was left. `plain`: whether it is drawn for a screen reader.
-    """
-
-    model: str = ""
-    language: str = "english"
-    engine_idle: float = 600.0
-    embed_tool_results: bool = False
-    query_log: bool = True
-    query_log_days: int = 90
-    theme: str = ""
-    mask_secrets: str = "mcp"
-    terminal_text: str = "strip"
-    keys: dict[str, Any] = field(default_factory=dict)
-    session: bool = True
-    plain: bool = False
-
-
-def load_settings(path: Path | None = None) -> Settings:
-    """Read the settings; a missing file means the defaults.
-
-    `KBTUI_MODEL` and `KBTUI_ENGINE_IDLE` in the environment win over the file.
-    Raises `ConfigError` with file and key.
-    """
-    path = path or config_home() / "config.toml"
-    values = _read(path)
-    defaults = Settings()
-    known = {field.name: type(getattr(defaults, field.name)) for field in fields(Settings)}
-    for key, value in values.items():
-        if key not in known:
-            raise ConfigError(f"unknown key {key!r}", where=str(path), hint=_nearest(key, known))
-        wanted: type = known[key]
-        if wanted is float and isinstance(value, int) and not isinstance(value, bool):
-            values[key] = float(value)
-        elif not isinstance(value, wanted) or (wanted is int and isinstance(value, bool)):
-            raise ConfigError(f"{key} must be {_NAMES[wanted]}", where=str(path))
-    if values.get("terminal_text", "strip") not in _POLICIES:
-        raise ConfigError(f"terminal_text must be one of {', '.join(_POLICIES)}", where=str(path))
-    if model := os.environ.get("KBTUI_MODEL"):
-        values["model"] = model
-    if idle := os.environ.get("KBTUI_ENGINE_IDLE"):
-        try:
-            values["engine_idle"] = float(idle)
-        except ValueError:
-            raise ConfigError("must be a number of seconds", where="KBTUI_ENGINE_IDLE") from None
-    return Settings(**values)
+    model: str = _key(
+        "",
+        'the embedding model: a name or path for sentence-transformers, "" for the one that is '
+        'installed with kbtui, "off" for keyword search alone',
+        variable="KBTUI_MODEL",
+    )
+    language: str = _key("english", "the language by which words are reduced to their stem")
+    engine_idle: float = _key(
+        600.0,
+        "seconds that the engine stays when nobody talks to it",
+        variable="KBTUI_ENGINE_IDLE",
+    )
+    embed_tool_results: bool = _key(False, "whether tool results are searched by meaning too")
+    query_log: bool = _key(True, "whether searches are logged, on this machine only")
+    query_log_days: int = _key(90, "how many days they are kept")
+    theme: str = _key("", 'the name of a theme; "" follows the terminal')
+    mask_secrets: str = _key(
+        "mcp",
+        "where secrets are masked for an assistant: over MCP, always (for JP's own tools too), never",
+        choices=("mcp", "always", "never"),
+    )
+    terminal_text: str = _key(
+        "strip",
+        "what happens to escape sequences and other hidden characters on a terminal: removed, "
+        "shown, or left to what commands print",
+        choices=("strip", "visualize", "off"),
+    )
+    session: bool = _key(True, "whether the screen reopens as it was left")
+    plain: bool = _key(False, "whether the screen is drawn for a screen reader")
+    keys: dict[str, Any] = field(
+        default_factory=dict,
+        metadata={
+            "text": "a table: a command's id, and its keys on the screen",
+            "choices": (),
+            "variable": "",
+        },
+    )
 
 
-_POLICIES = ("strip", "visualize", "off")
-_NAMES: dict[type, str] = {
+class Key(NamedTuple):
+    """One key as declared: `kind` is the type of its values, `variable` one of the environment."""
+
+    name: str
+    kind: type
+    default: Any
+    text: str
+    choices: tuple[str, ...]
+    variable: str
+
+
+class Value(NamedTuple):
+    """One key as it is: `origin` is "default", the file with the line, or the variable."""
+
+    key: Key
+    value: Any
+    origin: str
+
+
+KEYS = tuple(
+    Key(one.name, type(getattr(Settings(), one.name)), getattr(Settings(), one.name), **one.metadata)
+    for one in fields(Settings)
+)  # fmt: skip
+KINDS: dict[type, str] = {
     str: "a string",
     float: "a number",
     int: "a whole number",
@@ -83,23 +94,126 @@ _NAMES: dict[type, str] = {
 }
 
 
-def _read(path: Path) -> dict[str, Any]:
+def settings_path() -> Path:
+    """The file, whether it exists or not."""
+    return config_home() / "config.toml"
+
+
+def load_settings(path: Path | None = None) -> Settings:
+    """Read the settings; a missing file means the defaults.
+
+    `KBTUI_MODEL` and `KBTUI_ENGINE_IDLE` in the environment win over the file.
+    Raises `ConfigError` with file, line and key.
+    """
+    return Settings(**{found.key.name: found.value for found in explain_settings(path)})
+
+
+def explain_settings(path: Path | None = None) -> list[Value]:
+    """Every key with its value and where that comes from; raises as `load_settings` does."""
+    path = path or settings_path()
+    text = _read(path)
+    values = _parse(path, text)
+    for name in values:
+        if name not in {key.name for key in KEYS}:
+            raise ConfigError(
+                f"unknown key {name!r}", where=_line(path, text, name), hint=_nearest(name)
+            )
+    found = []
+    for key in KEYS:
+        if given := key.variable and os.environ.get(key.variable):
+            found.append(Value(key, _from_environment(key, given), key.variable))
+        elif key.name in values:
+            where = _line(path, text, key.name)
+            found.append(Value(key, _checked(key, values[key.name], where), where))
+        else:
+            found.append(Value(key, key.default, "default"))
+    return found
+
+
+def example() -> str:
+    """A commented file with every key and its default, ready to be edited."""
+    import textwrap
+
+    blocks = ["# kbtui's settings. A key that is not set has the value that stands here."]
+    for key in KEYS:
+        text = key.text
+        if key.choices:
+            text += f" ({', '.join(map(toml, key.choices))})"
+        if key.variable:
+            text += f"; {key.variable} in the environment wins"
+        comment = textwrap.fill(text[0].upper() + text[1:] + ".", 90, break_long_words=False)
+        setting = "[keys]" if key.kind is dict else f"{key.name} = {toml(key.default)}"
+        blocks.append(textwrap.indent(f"{comment}\n{setting}", "# "))
+    return "\n\n".join(blocks) + "\n"
+
+
+def toml(value: Any) -> str:
+    """A value as it is written in the file."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, dict):
+        inner = ", ".join(f"{toml(str(name))} = {toml(one)}" for name, one in value.items())
+        return f"{{{inner and f' {inner} '}}}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(toml, value))}]"
+    if isinstance(value, str):
+        import json
+
+        return json.dumps(value, ensure_ascii=False)
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _checked(key: Key, value: Any, where: str) -> Any:
+    if key.kind is float and isinstance(value, int) and not isinstance(value, bool):
+        value = float(value)
+    if not isinstance(value, key.kind) or (key.kind is int and isinstance(value, bool)):
+        raise ConfigError(f"{key.name} must be {KINDS[key.kind]}", where=where)
+    if key.choices and value not in key.choices:
+        raise ConfigError(f"{key.name} must be one of {', '.join(key.choices)}", where=where)
+    return value
+
+
+def _from_environment(key: Key, given: str) -> Any:
+    if key.kind is str:
+        return given
     try:
-        data = path.read_bytes()
+        return key.kind(given)
+    except ValueError:
+        raise ConfigError(f"must be {KINDS[key.kind]}", where=key.variable) from None
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_bytes().decode("utf-8")
     except FileNotFoundError:
-        return {}
+        return ""
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"is not UTF-8 (byte {error.start})", where=str(path)) from error
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror}", where=str(path)) from error
+
+
+def _parse(path: Path, text: str) -> dict[str, Any]:
+    if not text:
+        return {}
     import tomllib
 
     try:
-        return tomllib.loads(data.decode("utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"not valid TOML: {error}", where=str(path)) from error
 
 
-def _nearest(key: str, known: dict[str, Any]) -> str:
+def _line(path: Path, text: str, name: str) -> str:
+    """The file, with the line on which a key begins where that can be told."""
+    pattern = rf"""^[ \t]*\[?[ \t]*["']?{re.escape(name)}["']?[ \t]*[\].=]"""
+    match = re.search(pattern, text, re.MULTILINE)
+    return f"{path}:{text.count(chr(10), 0, match.start()) + 1}" if match else str(path)
+
+
+def _nearest(name: str) -> str:
     from difflib import get_close_matches
 
-    near = get_close_matches(key, known, n=1)
+    known = [key.name for key in KEYS]
+    near = get_close_matches(name, known, n=1)
     return f"did you mean {near[0]!r}?" if near else "known keys: " + ", ".join(sorted(known))

@@ -1,0 +1,29 @@
+"""Print the script that completes kbtui's command lines in a shell.
+
+bash, in ~/.bashrc:                   eval "$(kbtui completion bash)"
+zsh, in ~/.zshrc after compinit:      eval "$(kbtui completion zsh)"
+fish, in ~/.config/fish/config.fish:  kbtui completion fish | source
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kbtui.cli.output import emit
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+
+
+def configure(parser: ArgumentParser) -> None:
+    """The argument of `kbtui completion` (decisions D)."""
+    parser.add_argument("shell", choices=["bash", "zsh", "fish"], help="which one")
+
+
+def run(args: Namespace) -> int:
+    """Print it; what it completes is asked of kbtui at each TAB, so it never grows old."""
+    from pathlib import Path
+
+    script = Path(__file__).parent / "scripts" / f"completion.{args.shell}"
+    emit(script.read_text("utf-8"))
+    return 0

@@ -1,0 +1,112 @@
+"""What a command's `configure` declares, recorded without building a parser.
+
+Completions and the manual page are made of it. Importing argparse takes as long
+as starting Python does, and a TAB should not wait for it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SUPPRESS = "==SUPPRESS=="
+"""The value of `argparse.SUPPRESS`, for modules that declare and do not parse."""
+
+
+class Argument:
+    """One option or positional; `names` is empty for the latter."""
+
+    def __init__(self, *names: str, **keys: Any) -> None:
+        self.names = tuple(name for name in names if name.startswith("-"))
+        self.dest: str = keys.get("dest") or names[-1].lstrip("-").replace("-", "_")
+        self.metavar: str | None = keys.get("metavar")
+        self.help: str = keys.get("help") or ""
+        self.choices: tuple[str, ...] = tuple(keys.get("choices") or ())
+        self.nargs: str | int | None = keys.get("nargs")
+        self.required: bool = bool(keys.get("required"))
+        self.action: str = keys.get("action", "store")
+
+    @property
+    def takes_value(self) -> bool:
+        """Whether a word belongs to the option."""
+        return self.action in {"store", "append"}
+
+    @property
+    def repeats(self) -> bool:
+        """Whether it may stand there more than once."""
+        return self.action == "append" or self.nargs in {"*", "+"}
+
+    @property
+    def value(self) -> str:
+        """What stands for its value in help."""
+        return self.metavar or ("|".join(self.choices) if self.choices else self.dest.upper())
+
+
+class Command:
+    """Stands in for an `ArgumentParser`: takes the same declarations, and keeps them."""
+
+    def __init__(self, name: str, text: str = "", aliases: tuple[str, ...] = ()) -> None:
+        self.name = name
+        self.text = text
+        self.aliases = aliases
+        self.hint: str | None = None
+        self.arguments: list[Argument] = []
+        self.actions: list[Command] = []
+
+    def add_argument(self, *names: str, **keys: Any) -> Argument:
+        """Keep an argument."""
+        self.arguments.append(Argument(*names, **keys))
+        return self.arguments[-1]
+
+    def add_mutually_exclusive_group(self, **_: Any) -> Command:
+        """A group's arguments are the command's."""
+        return self
+
+    add_argument_group = add_mutually_exclusive_group
+
+    def add_subparsers(self, **_: Any) -> Command:
+        """The actions of a command are added to itself."""
+        return self
+
+    def add_parser(self, name: str, **keys: Any) -> Command:
+        """Keep an action."""
+        action = Command(name, keys.get("help", ""), tuple(keys.get("aliases", ())))
+        self.actions.append(action)
+        return action
+
+    def set_defaults(self, **_: Any) -> None:
+        """What is not said on the command line needs no recording."""
+
+    def options(self) -> list[Argument]:
+        """What begins with a dash."""
+        return [argument for argument in self.arguments if argument.names]
+
+    def positionals(self) -> list[Argument]:
+        """What does not."""
+        return [argument for argument in self.arguments if not argument.names]
+
+    def walk(self) -> Iterator[tuple[str, Command]]:
+        """The command, or each of its actions, with its words."""
+        if not self.actions:
+            yield self.name, self
+        for action in self.actions:
+            yield f"{self.name} {action.name}", action
+
+
+def declared(name: str) -> Command:
+    """What a command of `kbtui.cli.main.COMMANDS` declares; raises `KeyError` for no command."""
+    from importlib import import_module
+
+    from kbtui.cli.main import COMMANDS
+
+    where, what = COMMANDS[name]
+    module = import_module(f"kbtui.cli.{where}")
+    command = Command(name, what)
+    command.add_argument("-w", "--workspace", metavar="PATH", help=WORKSPACE_HELP)
+    module.configure(command)
+    return command
+
+
+WORKSPACE_HELP = "the workspace (default: the nearest one)"
