@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
 
 from kbtui.cli.output import emit_json, is_plain, note
-from kbtui.cli.search import refuse, shown
+from kbtui.cli.search import refuse
+from kbtui.search.printed import shown
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Iterator

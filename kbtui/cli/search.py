@@ -8,17 +8,17 @@ A query that begins with a dash goes after `--`.
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
 
-from kbtui.cli.output import emit_json, is_plain, note
+from kbtui.cli.output import is_plain, note
 from kbtui.errors import UsageError
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import Namespace
     from datetime import datetime
 
     from kbtui.cli.parser import Parser
-    from kbtui.search.records import Answer, Hit, Question
+    from kbtui.search.records import Answer, Question
 
 
 def configure(parser: Parser) -> None:
@@ -75,7 +75,9 @@ def run(args: Namespace) -> int:
     library.close()
     refuse(answer)
     if args.json:
-        emit_json(answer.as_json())
+        from kbtui.search.printed import as_document
+
+        sys.stdout.write(as_document(answer, ascii_only=sys.stdout.isatty()))
     else:
         _print(answer, args.like or answer.query)
     return 0 if answer.hits else 1
@@ -125,13 +127,11 @@ def _moment(text: str | None, option: str) -> datetime | None:
 
 
 def _print(answer: Answer, asked: str) -> None:
-    if answer.degraded:
-        note(answer.degraded)
-    plain = is_plain()
-    for hit in answer.hits:
-        sys.stdout.write(shown(hit, plain=plain) + "\n")
-    if not answer.hits:
-        note(f"nothing found for {asked!r}")
+    from kbtui.search.printed import as_lines, remarks
+
+    for remark in remarks(answer, asked):
+        note(remark)
+    sys.stdout.write(as_lines(answer, plain=is_plain()))
 
 
 def refuse(answer: Answer) -> None:
@@ -143,31 +143,3 @@ def refuse(answer: Answer) -> None:
                 f"{answer.query[mistake.start : mistake.end]!r}, from character {mistake.start + 1}"
             )
         raise UsageError(mistake.message, where=where, hint=mistake.hint)
-
-
-def shown(hit: Hit, *, plain: bool) -> str:
-    """Reference and title, then the text around the first match."""
-    from kbtui.text import one_line, safe
-
-    bold, mark, dim, off = (
-        ("", "", "", "") if plain else ("\x1b[1m", "\x1b[33m", "\x1b[2m", "\x1b[0m")
-    )
-    who = f" · {hit.role}" if hit.role else ""
-    head = f"{bold}{safe(hit.ref)}{off}  {one_line(hit.title)}{dim}{who}{off}"
-    start = max(0, (hit.matches[0][0] if hit.matches else 0) - 60)
-    end = start + 240
-    parts, at = [], start
-    for first, last in hit.matches:
-        if first >= end or first < at:
-            continue
-        parts += [_flat(hit.text[at:first]), mark, _flat(hit.text[first:last]), off]
-        at = last
-    parts.append(_flat(hit.text[at:end]))
-    body = "".join(parts).strip()
-    return f"{head}\n    {'…' if start else ''}{body}{'…' if len(hit.text) > end else ''}"
-
-
-def _flat(text: str) -> str:
-    from kbtui.text import safe
-
-    return " ".join(safe(text).replace("\t", " ").split("\n"))

@@ -3,7 +3,8 @@
 A frame is four bytes of length, big-endian, and that many bytes of UTF-8 JSON,
 an object. The first frame each way is a hello. Then a client sends requests
 (`id`, `op`, arguments), the engine answers (`id`, `ok` or `error`), and sends
-events (`event`) to those that subscribed. Nothing is ever unpickled.
+events (`event`) to those that subscribed. Nothing is ever unpickled. One operation,
+`search`, is answered by text instead of JSON, for a client that imports nothing (`answering`).
 """
 
 import json
@@ -25,6 +26,11 @@ class BadFrame(Exception):
 def encode(message: dict[str, Any]) -> bytes:
     """A message as a frame."""
     body = json.dumps(message, ensure_ascii=True, separators=(",", ":")).encode("ascii")
+    return framed(body)
+
+
+def framed(body: bytes) -> bytes:
+    """A frame with this body."""
     return HEADER.pack(len(body)) + body
 
 

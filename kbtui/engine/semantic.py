@@ -135,6 +135,23 @@ class Semantic:
         vector = leaning(embedder.encode_query(text)[0].tolist(), store.vector(worded[:LEAN_ON]))
         return store.search(vector, condition(**narrowing), limit, per_entry)
 
+    def reply(
+        self,
+        text: str,
+        narrowing: dict[str, Any],
+        limit: int,
+        per_entry: int,
+        worded: Sequence[int] = (),
+    ) -> dict[str, Any]:
+        """The semantic leg as clients get it: `ranked`, `left`, `total`, and which of `worded`
+        are `pending`."""
+        return {
+            "ranked": self.ask(text, narrowing, limit, per_entry, worded),
+            "left": self.left,
+            "total": self.total,
+            "pending": self.without_vector(worded),
+        }
+
     def without_vector(self, numbers: Sequence[int]) -> list[int]:
         """Those of the chunks `numbers` that wait for their vector."""
         backlog = self._backlog

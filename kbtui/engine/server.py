@@ -16,7 +16,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from kbtui.engine import protocol
+from kbtui.engine import answering, protocol
 from kbtui.engine.process import log
 from kbtui.engine.refresher import Refresher
 from kbtui.engine.semantic import Semantic
@@ -70,6 +70,7 @@ class Server:
         self._refresher = Refresher(
             self._workspace, self._settings, self._say, self._refreshed, log
         )
+        self._answering = answering.Answering(self._workspace, self._settings, self._semantic)
         self._watcher = Watcher(self._workspace, self._refresher.ask, log)
         self._schedule = Schedule(self._workspace, log)
         self._refresher.start()
@@ -196,7 +197,7 @@ class Server:
             while True:
                 request = await _read(reader)
                 # One after the other for one client; clients do not wait for each other.
-                client.send(protocol.encode(await self._answer(client, request)))
+                client.send(await self._answer(client, request))
                 await client.drain()
         except (protocol.BadFrame, TypeError, ValueError) as error:
             log(f"a client was let go: {error}")
@@ -207,14 +208,19 @@ class Server:
             self._last_seen = time.monotonic()
             client.end()
 
-    async def _answer(self, client: _Client, request: dict[str, Any]) -> dict[str, Any]:
+    async def _answer(self, client: _Client, request: dict[str, Any]) -> bytes:
+        """The frame to send back."""
+        number = request.get("id")
         operation = getattr(self, f"_op_{request.get('op')}", None)
         if operation is None:
-            return {"id": request.get("id"), "error": f"no operation {request.get('op')!r}"}
+            return protocol.encode({"id": number, "error": f"no operation {request.get('op')!r}"})
         try:
-            return {"id": request.get("id"), "ok": await operation(client, request)}
+            found = await operation(client, request)
         except (protocol.BadFrame, KeyError, TypeError, ValueError) as error:
-            return {"id": request.get("id"), "error": f"{type(error).__name__}: {error}"}
+            return protocol.encode({"id": number, "error": f"{type(error).__name__}: {error}"})
+        if isinstance(found, bytes):
+            return protocol.framed(found)
+        return protocol.encode({"id": number, "ok": found})
 
     async def _op_status(self, client: _Client, request: dict[str, Any]) -> dict[str, Any]:
         return {
@@ -271,21 +277,22 @@ class Server:
             return {"reason": self._semantic.reason}
         if request.get("generation") != self._semantic.generation:
             return {"reason": "the index is being replaced"}
-        ranked = await self._loop.run_in_executor(
+        return await self._loop.run_in_executor(
             self._pool,
-            self._semantic.ask,
+            self._semantic.reply,
             str(request["text"]),
             narrowing,
             limit,
             per_entry,
             worded,
         )
-        return {
-            "ranked": ranked,
-            "left": self._semantic.left,
-            "total": self._semantic.total,
-            "pending": self._semantic.without_vector(worded),
-        }
+
+    async def _op_search(self, client: _Client, request: dict[str, Any]) -> bytes:
+        """A whole search for a command that has imported nothing (`answering`)."""
+        ready = self._refresher.first.is_set() and not self._refresher.error
+        if not ready or self._refresher.busy or self._semantic.busy:
+            return answering.DECLINED
+        return await self._loop.run_in_executor(self._pool, self._answering.reply, request)
 
     async def _op_stop(self, client: _Client, request: dict[str, Any]) -> dict[str, Any]:
         self._loop.call_later(0.05, self._ended.set)

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kbtui.journal.records import Queries
+    from kbtui.search.records import Answer
+    from kbtui.workspace import Settings, Workspace
 
 ORIGINS = ("sdk", "dashboard", "cli", "mcp")
 LOG_SECONDS = 0.05
@@ -30,6 +32,31 @@ CREATE INDEX IF NOT EXISTS searches_at ON searches (at)
 """
 _HINT = "`kbtui insights erase` makes a new one"
 _DAY = 86_400.0
+
+
+def log_answer(
+    workspace: Workspace,
+    settings: Settings,
+    answered: Answer,
+    origin: str,
+    caller: str | None = None,
+    milliseconds: float | None = None,
+) -> None:
+    """Note a search in the query log, unless the settings forbid it; never fails."""
+    if not settings.query_log or not answered.query.strip():
+        return
+    # The semantic leg finds a nearest chunk for anything: what has no word of the question is
+    # what the gap list wants to know of.
+    worded = sum(hit.legs.get("lexical") is not None for hit in answered.hits)
+    QueryLog(workspace.data_dir / "queries.sqlite").add(
+        answered.query,
+        answered.mode,
+        answered.total,
+        origin,
+        caller,
+        milliseconds,
+        keyword_count=worded,
+    )
 
 
 class QueryLog:
@@ -114,6 +141,18 @@ class QueryLog:
             if db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]:
                 raise sqlite3.OperationalError("others are reading it; try again")
             return count
+
+    def recent(self, origin: str, limit: int) -> list[str]:
+        """The last different queries of an origin, newest first. Raises `WorkspaceError`."""
+        with explained(self.path, _HINT), self._store.reading() as db:
+            if db is None:
+                return []
+            rows = db.execute(
+                "SELECT query, max(at) AS last FROM searches WHERE origin = ? GROUP BY key "
+                "ORDER BY last DESC, query LIMIT ?",
+                (origin, limit),
+            )
+            return [row[0] for row in rows]
 
     def read(self, days: int, limit: int, now: float | None = None) -> Queries:
         """What was searched in the last `days` days: the most frequent, the gaps, each day.

@@ -227,22 +227,9 @@ class Library:
         milliseconds: float | None = None,
     ) -> None:
         """Note a search in the query log, unless the settings forbid it; never fails."""
-        if not self.settings.query_log or not answered.query.strip():
-            return
-        from kbtui.journal import Journal
+        from kbtui.journal.queries import log_answer
 
-        # The semantic leg finds a nearest chunk for anything: what has no word of the question is
-        # what the gap list wants to know of.
-        worded = sum(hit.legs.get("lexical") is not None for hit in answered.hits)
-        Journal(self.workspace).log_search(
-            answered.query,
-            answered.mode,
-            answered.total,
-            origin,
-            caller,
-            milliseconds,
-            keyword_count=worded,
-        )
+        log_answer(self.workspace, self.settings, answered, origin, caller, milliseconds)
 
     def reader(self, wait: float = FIRST_INDEX_SECONDS) -> IndexReader:
         """The index in use; the first one is waited for. Raises `IndexUnavailable`."""
@@ -287,24 +274,13 @@ class Library:
             return Ranking(None, 'keywords only: the model is switched off (setting model = "off")')
         if question.tools:
             return Ranking([])  # tool calls and results have no vectors
-        exclude = f"jp-c{question.exclude}" if question.exclude is not None else None
-        narrowing = {
-            "hidden": question.hidden,
-            "archived": question.archived,
-            "kinds": [] if len(question.kinds) == 2 else list(question.kinds),
-            "topics": list(question.topics),
-            "types": list(question.types),
-            "roles": list(question.roles),
-            "since": question.since.timestamp() if question.since else None,
-            "until": question.until.timestamp() if question.until else None,
-            "exclude": exclude,
-            "entries": list(question.entries),
-        }
+        from kbtui.search.leg import narrowed, ranking
+
         try:
             found = self._request(
                 "semantic",
                 text=text,
-                narrowing=narrowing,
+                narrowing=narrowed(question),
                 limit=question.depth,
                 per_entry=question.per_entry,
                 worded=list(question.worded),
@@ -314,18 +290,7 @@ class Library:
             )
         except EngineUnavailable as error:
             return Ranking(None, f"keywords only: {error.message}")
-        if "ranked" not in found:
-            return Ranking(None, f"keywords only: {found.get('reason')}")
-        ranked = [(int(number), float(score)) for number, score in found["ranked"]]
-        left, total = int(found.get("left") or 0), int(found.get("total") or 0)
-        if not left:
-            return Ranking(ranked)
-        return Ranking(
-            ranked,
-            f"{left} chunks are not embedded yet",
-            max(1, total - left) / max(1, total),
-            frozenset(map(int, found.get("pending", ()))),
-        )
+        return ranking(found)
 
     # citations
 

@@ -9,32 +9,27 @@ import stat
 from pathlib import Path
 
 from kbtui.errors import WorkspaceError
-
-
-def _xdg(variable: str, default: str) -> Path:
-    value = os.environ.get(variable, "")
-    # The XDG specification says to ignore a relative value.
-    return Path(value) if value.startswith("/") else Path.home() / default
+from kbtui.workspace import places
 
 
 def cache_home() -> Path:
     """Where indexes lie; deleting it loses nothing but time."""
-    return _xdg("XDG_CACHE_HOME", ".cache") / "kbtui"
+    return Path(places.cache_home())
 
 
 def config_home() -> Path:
     """Where `config.toml` lies."""
-    return _xdg("XDG_CONFIG_HOME", ".config") / "kbtui"
+    return Path(places.config_home())
 
 
 def data_home() -> Path:
     """Where the journal lies: what cannot be rebuilt."""
-    return _xdg("XDG_DATA_HOME", ".local/share") / "kbtui"
+    return Path(places.data_home())
 
 
 def state_home() -> Path:
     """Where logs lie."""
-    return _xdg("XDG_STATE_HOME", ".local/state") / "kbtui"
+    return Path(places.state_home())
 
 
 def runtime_dir() -> Path:
@@ -43,9 +38,8 @@ def runtime_dir() -> Path:
     Made when missing. Raises `WorkspaceError` when somebody else owns it or
     others may enter it (design, the engine's rule 2).
     """
-    base = os.environ.get("XDG_RUNTIME_DIR", "")
-    if base.startswith("/") and Path(base).is_dir():
-        path = Path(base) / "kbtui"
+    if base := places.runtime_base():
+        path = Path(base)
     else:
         import tempfile  # it brings much with it
 
@@ -72,14 +66,7 @@ def runtime_dir() -> Path:
 
 def jp_data_home() -> Path:
     """JP's user data directory (jp-format 1.3)."""
-    if value := os.environ.get("JP_USER_DATA_DIR"):
-        return Path(value)
-    value = os.environ.get("XDG_DATA_HOME", "")
-    if value.startswith("/"):
-        return Path(value) / "jp"
-    if os.uname().sysname == "Darwin":
-        return Path.home() / "Library/Application Support/jp"
-    return Path.home() / ".local/share/jp"
+    return Path(places.jp_data_home())
 
 
 def jp_silo(root: Path, workspace_id: str | None) -> Path | None:
@@ -113,11 +100,4 @@ def jp_silo(root: Path, workspace_id: str | None) -> Path | None:
 
 def jp_config_home() -> Path:
     """JP's user-global configuration directory (jp-format 1.9)."""
-    if value := os.environ.get("JP_GLOBAL_CONFIG_DIR"):
-        return Path(value)
-    value = os.environ.get("XDG_CONFIG_HOME", "")
-    if value.startswith("/"):
-        return Path(value) / "jp"
-    if os.uname().sysname == "Darwin":
-        return Path.home() / "Library/Application Support/jp"
-    return Path.home() / ".config/jp"
+    return Path(places.jp_config_home())

@@ -1,6 +1,5 @@
 """Finding the workspace: the nearest directory at or above that holds `.jp`."""
 
-import hashlib
 import os
 import re
 from dataclasses import dataclass
@@ -8,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 
 from kbtui.errors import WorkspaceError
-from kbtui.workspace import paths
+from kbtui.workspace import paths, places
 
 _ID = re.compile(r"[0-9a-z]{5}")
 
@@ -51,11 +50,9 @@ class Workspace:
     def key(self) -> str:
         """16 hex digits that name this workspace in cache, data and runtime.
 
-        A hash of the root and of the directories that decide what is read:
-        clones share `.jp/.id`, so that is never the key (design, rule 3).
+        See `places.key`.
         """
-        parts = [str(self.root), str(paths.jp_data_home()), str(paths.jp_config_home())]
-        return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogateescape")).hexdigest()[:16]
+        return places.key(str(self.root))
 
     @property
     def cache_dir(self) -> Path:
@@ -90,11 +87,10 @@ def find_workspace(start: Path | None = None) -> Workspace:
         raise WorkspaceError(f"cannot read the path: {error}", where=str(start or ".")) from error
     if not here.exists():
         raise WorkspaceError("no such directory", where=str(start), hint="check the path after -w")
-    for folder in (here, *here.parents):
-        if os.path.isdir(folder / ".jp"):  # noqa: PTH112  (never raises on a broken link)
-            if not os.access(folder / ".jp", os.R_OK | os.X_OK):
-                raise WorkspaceError("permission denied", where=str(folder / ".jp"))
-            return Workspace(folder)
+    if root := places.nearest_root(str(here)):
+        if not os.access(f"{root}/.jp", os.R_OK | os.X_OK):
+            raise WorkspaceError("permission denied", where=str(Path(root) / ".jp"))
+        return Workspace(Path(root))
     raise WorkspaceError(
         "no JP workspace here: neither this directory nor one above it holds a .jp directory",
         where=str(here),

@@ -1,0 +1,118 @@
+"""Whole answers for `kbtui search`: that command spends its time on imports, and the engine has made them.
+
+The reply is text, so that the client needs no JSON either: the exit code as one digit, what goes
+to stdout, and after a NUL what goes to stderr; or `DECLINED`, and the command does it all itself.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kbtui.errors import KbtuiError
+from kbtui.version import __version__
+from kbtui.workspace.places import surroundings
+
+if TYPE_CHECKING:
+    from kbtui.engine.semantic import Semantic
+    from kbtui.index import IndexReader
+    from kbtui.search.records import Answer, Question, Ranking
+    from kbtui.workspace import Settings, Workspace
+
+DECLINED = b"-"
+ROOMS = ("workspace", "knowledge", "conversations", "index", "search", "journal", "engine")
+"""Where the code of an answer lies, besides the package itself."""
+CODE_SECONDS = 1.0
+"""How often the engine looks whether the code that it runs was replaced."""
+
+
+class Answering:
+    """Answers questions as the command would. From any thread."""
+
+    def __init__(self, workspace: Workspace, settings: Settings, semantic: Semantic) -> None:
+        self._workspace, self._settings, self._semantic = workspace, settings, semantic
+        self._surroundings = surroundings()
+        self._code, self._looked = _code_state(), time.monotonic()
+        self._same_code = True
+        self._lock = threading.Lock()
+        self._reader: IndexReader | None = None
+
+    def reply(self, request: dict[str, Any]) -> bytes:
+        """The answer to `query` in `mode` with `limit` hits, as `form` (json, ascii, plain, colour).
+
+        Declined where the client's `version` or `surroundings` are not this engine's, and where
+        there is anything to say but hits: the command then says it.
+        """
+        if request["version"] != __version__ or request["surroundings"] != self._surroundings:
+            return DECLINED
+        if not self._code_is_current():
+            return DECLINED
+        from kbtui.search.answer import answer
+        from kbtui.search.records import Question
+
+        mode = request["mode"]
+        if mode != "lexical" and self._semantic.reason is not None:
+            return DECLINED
+        began = time.perf_counter()
+        question = Question(str(request["query"]), mode=mode, limit=int(request["limit"]))
+        try:
+            answered = answer(self._workspace, self._opened(), question, self._leg)
+        except (KbtuiError, OSError):
+            return DECLINED
+        if answered.mistakes or answered.degraded:
+            return DECLINED
+        self._log(answered, (time.perf_counter() - began) * 1000)
+        return _printed(answered, str(request["form"]))
+
+    def _leg(self, text: str, question: Question, generation: str) -> Ranking:
+        from kbtui.search.leg import narrowed, ranking
+
+        if generation != self._semantic.generation:
+            return ranking({"reason": "the index is being replaced"})
+        depth, worded = question.depth, list(question.worded)
+        return ranking(
+            self._semantic.reply(text, narrowed(question), depth, question.per_entry, worded)
+        )
+
+    def _opened(self) -> IndexReader:
+        from kbtui.index import IndexReader
+
+        with self._lock:
+            if self._reader is None or self._reader.moved():
+                self._reader = IndexReader(self._workspace.cache_dir)
+            return self._reader
+
+    def _log(self, answered: Answer, milliseconds: float) -> None:
+        from kbtui.journal.queries import log_answer
+
+        log_answer(self._workspace, self._settings, answered, "cli", None, milliseconds)
+
+    def _code_is_current(self) -> bool:
+        """Whether the command would run the code that this engine runs."""
+        now = time.monotonic()
+        if self._same_code and now - self._looked > CODE_SECONDS:
+            self._looked = now
+            self._same_code = _code_state() == self._code
+        return self._same_code
+
+
+def _code_state() -> dict[str, int]:
+    """When each module that has a part in an answer was last changed."""
+    package = Path(__file__).parents[1]
+    folders = [package, *(package / room for room in ROOMS)]
+    return {str(path): path.stat().st_mtime_ns for where in folders for path in where.glob("*.py")}
+
+
+def _printed(answered: Answer, form: str) -> bytes:
+    from kbtui.search.printed import as_document, as_lines, remarks
+    from kbtui.text import safe
+
+    said = "".join(safe(f"kbtui: {text}") + "\n" for text in remarks(answered, answered.query))
+    if form in {"json", "ascii"}:
+        shown, said = as_document(answered, ascii_only=form == "ascii"), ""
+    else:
+        shown = as_lines(answered, plain=form == "plain")
+    code = "0" if answered.hits else "1"
+    return f"{code}{shown}\0{said}".encode("utf-8", "surrogateescape")

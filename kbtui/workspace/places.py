@@ -1,0 +1,103 @@
+"""Where things are, as plain strings: for a command so short that importing `pathlib` would show.
+
+`paths` gives the same places as paths, and `root` finds the workspace by these rules.
+"""
+
+import os
+
+try:
+    # As `random` does: `hashlib` loads a whole cryptographic library.
+    from _sha256 import sha256  # type: ignore[import-not-found,unused-ignore]
+except ImportError:
+    from hashlib import sha256
+
+
+def home(variable: str, default: str) -> str:
+    """A base directory of the XDG specification, which says to ignore a relative value."""
+    value = os.environ.get(variable, "")
+    return value if value.startswith("/") else os.path.expanduser(f"~/{default}")  # noqa: PTH111
+
+
+def cache_home() -> str:
+    """Where indexes lie; deleting it loses nothing but time."""
+    return home("XDG_CACHE_HOME", ".cache") + "/kbtui"
+
+
+def config_home() -> str:
+    """Where `config.toml` lies."""
+    return home("XDG_CONFIG_HOME", ".config") + "/kbtui"
+
+
+def data_home() -> str:
+    """Where the journal lies: what cannot be rebuilt."""
+    return home("XDG_DATA_HOME", ".local/share") + "/kbtui"
+
+
+def state_home() -> str:
+    """Where logs lie."""
+    return home("XDG_STATE_HOME", ".local/state") + "/kbtui"
+
+
+def jp_data_home() -> str:
+    """JP's user data directory (jp-format 1.3)."""
+    return os.environ.get("JP_USER_DATA_DIR") or _jp("XDG_DATA_HOME", ".local/share")
+
+
+def jp_config_home() -> str:
+    """JP's user-global configuration directory (jp-format 1.9)."""
+    return os.environ.get("JP_GLOBAL_CONFIG_DIR") or _jp("XDG_CONFIG_HOME", ".config")
+
+
+def _jp(variable: str, default: str) -> str:
+    if os.uname().sysname == "Darwin":
+        default = "Library/Application Support"
+    return home(variable, default) + "/jp"
+
+
+def runtime_base() -> str | None:
+    """The directory of the engines' sockets under `XDG_RUNTIME_DIR`, None where that is not set."""
+    base = os.environ.get("XDG_RUNTIME_DIR", "")
+    return f"{base}/kbtui" if base.startswith("/") and os.path.isdir(base) else None  # noqa: PTH112
+
+
+def key(root: str) -> str:
+    """16 hex digits that name the workspace at `root` in cache, data and runtime.
+
+    A hash of the root and of the directories that decide what is read:
+    clones share `.jp/.id`, so that is never the key (design, rule 3).
+    """
+    parts = "\0".join((root, _tidy(jp_data_home()), _tidy(jp_config_home())))
+    return str(sha256(parts.encode("utf-8", "surrogateescape")).hexdigest()[:16])
+
+
+def _tidy(path: str) -> str:
+    """A path written as `pathlib` writes it: without double or final slashes."""
+    steps = [step for step in path.split("/") if step not in {"", "."}]
+    return ("/" if path.startswith("/") else "") + "/".join(steps)
+
+
+def nearest_root(start: str) -> str | None:
+    """The nearest directory at or above the real path `start` that holds `.jp`."""
+    folder = start
+    while True:
+        if os.path.isdir(os.path.join(folder, ".jp")):  # noqa: PTH112, PTH118  (never raises)
+            return folder
+        above = os.path.dirname(folder)  # noqa: PTH120
+        if above == folder:
+            return None
+        folder = above
+
+
+def surroundings() -> str:
+    """What besides the question decides an answer: the directories in use and the settings' state.
+
+    Two processes of equal surroundings answer alike; their versions may still differ.
+    """
+    settings = config_home() + "/config.toml"
+    try:
+        status = os.stat(settings)  # noqa: PTH116
+        state = f"{status.st_ino}:{status.st_size}:{status.st_mtime_ns}"
+    except OSError:
+        state = "none"
+    zone, model = os.environ.get("TZ", ""), os.environ.get("KBTUI_MODEL", "")
+    return "\n".join((cache_home(), data_home(), settings, state, zone, model))
