@@ -8,28 +8,31 @@ or `:files` and `:directories`, which the shell completes itself.
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, NamedTuple
 
-from kbtui.cli.declared import Argument, Command, declared
+from kbtui.cli.declared import Argument, declared
 from kbtui.cli.main import ALIASES, COMMANDS
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from kbtui.cli.declared import Command
 
 HELP = Argument("-h", "--help", action="store_true", help="explain the command")
 WORKSPACE = Argument("-w", "--workspace", metavar="PATH", help="the workspace")
 VERSION = Argument("-V", "--version", action="store_true", help="print the version")
 
 
-class Place(NamedTuple):
+class Place:
     """Where the cursor stands: the command, what came before, and what is awaited there."""
 
-    workspace: str | None
-    command: Command | None
-    awaited: Argument | None
-    given: list[str]
-    used: set[str]
-    dashes: bool
+    def __init__(self) -> None:
+        self.workspace: str | None = None
+        self.command: Command | None = None
+        self.awaited: Argument | None = None
+        self.given: list[str] = []
+        self.used: set[str] = set()
+        self.dashes = False
 
 
 def answer(words: list[str]) -> int:
@@ -77,48 +80,43 @@ def complete(words: list[str], current: str) -> tuple[str, list[tuple[str, str]]
 
 def locate(words: list[str]) -> Place:
     """Read the words before the cursor as the parsers would."""
-    workspace = None
+    place = Place()
     while words and words[0].startswith("-"):
         name, sign, value = words[0].partition("=")
         if name not in WORKSPACE.names:
             break
         if not sign and len(words) == 1:
-            return Place(None, None, WORKSPACE, [], set(), False)
-        workspace, words = (value, words[1:]) if sign else (words[1], words[2:])
-    if not words:
-        return Place(workspace, None, None, [], set(), False)
-    command = declared(ALIASES.get(words[0], words[0]))
-    given: list[str] = []
-    used: set[str] = set()
-    awaited: Argument | None = None
-    dashes = False
-    for word in words[1:]:
-        if awaited is not None:
-            if awaited.dest == "workspace":
-                workspace = word
-            awaited = None
-        elif not dashes and word == "--":
-            dashes = True
-        elif not dashes and word.startswith("-") and len(word) > 1:
-            name, sign, value = word.partition("=")
-            option = next((one for one in command.options() if name in one.names), None)
-            if option is None:
-                continue
-            used.update(option.names)
-            if option.takes_value and not sign:
-                awaited = option
-            elif option.dest == "workspace":
-                workspace = value
-        else:
-            action = next(
-                (one for one in command.actions if word in (one.name, *one.aliases)), None
-            )
-            if action is not None and not given:
-                action.arguments += [one for one in command.options() if one.dest == "workspace"]
-                command = action
-            else:
-                given.append(word)
-    return Place(workspace, command, awaited, given, used, dashes)
+            place.awaited = WORKSPACE
+            return place
+        place.workspace, words = (value, words[1:]) if sign else (words[1], words[2:])
+    if words:
+        place.command = declared(ALIASES.get(words[0], words[0]))
+        for word in words[1:]:
+            _read(place, place.command, word)
+    return place
+
+
+def _read(place: Place, command: Command, word: str) -> None:
+    if place.awaited is not None:
+        if place.awaited.dest == "workspace":
+            place.workspace = word
+        place.awaited = None
+    elif not place.dashes and word == "--":
+        place.dashes = True
+    elif not place.dashes and word.startswith("-") and len(word) > 1:
+        name, sign, value = word.partition("=")
+        option = next((one for one in command.options() if name in one.names), None)
+        if option is None:
+            return
+        place.used.update(option.names)
+        if option.takes_value and not sign:
+            place.awaited = option
+        elif option.dest == "workspace":
+            place.workspace = value
+    elif not place.given and (action := command.action(word)) is not None:
+        place.command = action
+    else:
+        place.given.append(word)
 
 
 def _follow(place: Place, current: str) -> tuple[str, Iterable[tuple[str, str]]]:

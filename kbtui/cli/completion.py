@@ -7,10 +7,9 @@ fish, in ~/.config/fish/config.fish:  kbtui completion fish | source
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from kbtui.cli.output import emit
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 

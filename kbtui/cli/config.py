@@ -7,10 +7,9 @@ kbtui config --example       a commented file to begin with
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from kbtui.cli.output import emit, emit_json
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 

@@ -9,16 +9,16 @@ kbtui conversation export ID -o FILE     as Markdown, with what each turn used
 from __future__ import annotations
 
 import sys
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from kbtui.cli.declared import SUPPRESS
 from kbtui.cli.output import emit, emit_json, is_plain, note
 from kbtui.errors import UsageError
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
     from collections.abc import Callable, Iterable
+    from typing import Any
 
     from kbtui.cli.conversation_text import Writer
     from kbtui.library import Library
@@ -171,6 +171,8 @@ def _export(library: Library, args: Namespace) -> int:
     if args.output is None:
         emit(text)
     else:
+        from pathlib import Path
+
         try:
             Path(args.output).write_text(text, encoding="utf-8")
         except OSError as error:

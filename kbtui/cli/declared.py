@@ -6,10 +6,10 @@ as starting Python does, and a TAB should not wait for it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import Any
 
 SUPPRESS = "==SUPPRESS=="
 """The value of `argparse.SUPPRESS`, for modules that declare and do not parse."""
@@ -78,6 +78,10 @@ class Command:
 
     def set_defaults(self, **_: Any) -> None:
         """What is not said on the command line needs no recording."""
+
+    def action(self, word: str) -> Command | None:
+        """The action of this name or alias."""
+        return next((one for one in self.actions if word in (one.name, *one.aliases)), None)
 
     def options(self) -> list[Argument]:
         """What begins with a dash."""

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import TYPE_CHECKING, Any
 
 from kbtui.cli.declared import SUPPRESS
 from kbtui.cli.output import emit, emit_json, note
 from kbtui.errors import KbtuiError, UsageError
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
+    from typing import Any
 
     from kbtui.citations.records import Citation
     from kbtui.knowledge.records import Subject

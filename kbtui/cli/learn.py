@@ -6,11 +6,10 @@ glob (* one level, ** any depth) or several, each in <subject> tags.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from kbtui.cli.knowledge import configure_knowledge, open_knowledge
 from kbtui.cli.output import emit
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 

@@ -7,10 +7,10 @@ Nothing but the protocol goes to stdout. A client's configuration says
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
 
 from kbtui.cli.output import note
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 

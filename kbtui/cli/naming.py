@@ -6,8 +6,7 @@ ones, which only their exact name reaches.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
@@ -77,10 +76,10 @@ def references(path: str | None, given: list[str], current: str) -> Pairs:
 
 def conversations(path: str | None, given: list[str], current: str) -> Pairs:
     """The ids of the live conversations, newest first."""
-    from kbtui.conversations.roots import live_names
+    from kbtui.conversations.names import live_names
 
     form = "" if current.isdigit() else "jp-c"
-    found = sorted(live_names(_workspace(path)).items(), reverse=True)
+    found = sorted(live_names(path).items(), reverse=True)
     named = [(f"{form}{number}", name.replace("-", " ")) for number, name in found]
     return named if len(current) > len("jp-c") or current.isdigit() else named[:MOST]
 

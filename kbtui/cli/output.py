@@ -3,11 +3,16 @@
 What goes to a terminal is made safe first; a pipe gets the bytes (decisions A13).
 """
 
+from __future__ import annotations
+
 import os
 import sys
-from typing import Any
 
-from kbtui.errors import KbtuiError
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from kbtui.errors import KbtuiError
 
 
 def is_plain(stream: Any = None) -> bool:

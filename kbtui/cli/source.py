@@ -7,14 +7,15 @@ that somebody else declared, or that was changed; nothing else ever runs.
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
 
 from kbtui.cli.declared import SUPPRESS
 from kbtui.cli.output import emit, emit_json, note
 from kbtui.errors import KbtuiError, UsageError
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
+    from typing import Any
 
     from kbtui.journal import Journal
     from kbtui.journal.records import Run

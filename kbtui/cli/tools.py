@@ -7,11 +7,11 @@ did not write, or that was edited since. The MCP server needs no installation.
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
 
 from kbtui.cli.output import emit, emit_json, note
 from kbtui.errors import UsageError
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 

@@ -5,13 +5,13 @@ Hidden subjects are counted, and listed with --hidden.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from kbtui.cli.knowledge import configure_knowledge, open_knowledge
 from kbtui.cli.output import emit, emit_json, note
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
+    from typing import Any
 
     from kbtui.knowledge import Knowledge
     from kbtui.knowledge.records import Fragment, Subject, Topic

@@ -124,20 +124,6 @@ def find_places(
     return places, strays
 
 
-def live_names(workspace: Workspace) -> dict[int, str]:
-    """The ids of the live conversations, each with what its directory's name says after it.
-
-    Only directories are listed: no file of a conversation is looked at.
-    """
-    found: dict[int, str] = {}
-    for root, _ in _roots(workspace):
-        for name in _directories(root, []):
-            number = _id(name)
-            if number is not None:
-                found.setdefault(number, name.partition("-")[2])
-    return found
-
-
 def _roots(workspace: Workspace) -> Iterator[tuple[str, bool]]:
     """The two roots; `storage` beside the second leads back to the first, and is left alone."""
     yield f"{workspace.jp}/conversations", False
