@@ -206,6 +206,9 @@ class EngineClient:
         self.close()
         until = time.monotonic() + wait
         while time.monotonic() < until:
+            # One that this process started is its child, and stays until it is asked for.
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(self.pid, os.WNOHANG)
             try:
                 os.kill(self.pid, 0)
             except ProcessLookupError:
