@@ -80,6 +80,10 @@ class Journal:
         """What was searched in the last `days` days; lists have at most `limit` rows."""
         return self.queries.read(days, limit)
 
+    def recent(self, limit: int = 50) -> list[str]:
+        """What a person searched for in the TUI, as last spelled, newest first."""
+        return self.queries.recent("dashboard", limit)
+
     # bookmarks
 
     def bookmark(self, ref: str, title: str = "", note: str = "") -> None:

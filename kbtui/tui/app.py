@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from time import monotonic
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import App
@@ -11,8 +13,9 @@ from kbtui.text import choose_policy
 from kbtui.tui.clock import now
 from kbtui.tui.screens.main import MainScreen
 from kbtui.tui.terminal import Guard
-from kbtui.tui.theme import DARK, LIGHT, THEMES, blended
+from kbtui.tui.theme import DARK, LIGHT, THEMES, blended, partner
 from kbtui.tui.widgets.paint import RoleScreen
+from kbtui.workspace.paths import config_home
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,6 +23,25 @@ if TYPE_CHECKING:
     from kbtui.library import Library
     from kbtui.refs import Ref
     from kbtui.tui.clock import Clock
+
+
+TWICE_SECONDS = 2.0
+
+
+@dataclass(frozen=True)
+class Start:
+    """How to begin.
+
+    `first` is shown where no session is remembered; `fresh` does not reopen one; `plain` draws
+    for a screen reader. `dark` is whether the terminal's background is, None when nobody knows;
+    `typed` is what came in while that was asked.
+    """
+
+    first: Ref | None = None
+    fresh: bool = False
+    plain: bool = False
+    dark: bool | None = None
+    typed: str = ""
 
 
 class KbApp(App[None]):
@@ -35,16 +57,55 @@ class KbApp(App[None]):
         open_ref: Ref | None = None,
         clock: Clock = now,
         guard: Guard | None = None,
+        start: Start | None = None,
     ) -> None:
         super().__init__()
         self.library = library
         self.clock = clock
+        self.start = start or Start()
+        self.plain = self.start.plain or library.settings.plain
+        self.problems: list[str] = []
+        """What is wrong with the person's own keys and themes, for the home page."""
         self._guard = guard
         self._open_ref = open_ref
+        self._last_quit = 0.0
+        self.keys: dict[str, str] = {}
+        self._take_keys()
+        self._take_themes()
+        if self.plain:
+            self.animation_level = "none"
+
+    def _take_keys(self) -> None:
+        """Use the keys of the configuration, as far as they can be used."""
+        if table := self.library.settings.keys:
+            from kbtui.tui.keymap import read_keymap
+
+            keymap = read_keymap(table)
+            self.keys = keymap.keys
+            self.set_keymap(keymap.textual)
+            self.problems += [f"keys: {problem}" for problem in keymap.problems]
+
+    def _take_themes(self) -> None:
+        """Know our themes and the person's own; begin with the one that is wanted."""
         for theme in THEMES:
             self.register_theme(theme)
-        wanted = library.settings.theme or DARK
-        self.theme = wanted if wanted in self.available_themes else DARK
+        directory = config_home() / "themes"
+        if directory.is_dir():
+            from kbtui.tui.user_themes import user_themes
+
+            themes, problems = user_themes(directory)
+            for theme in themes:
+                self.register_theme(theme)
+            self.problems += problems
+        wanted = self.library.settings.theme
+        if wanted and wanted not in self.available_themes:
+            from difflib import get_close_matches
+
+            near = get_close_matches(wanted, self.available_themes, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            self.problems.append(f"there is no theme {wanted!r}{hint}")
+            wanted = ""
+        self.theme = wanted or (LIGHT if self.start.dark is False else DARK)
 
     def get_css_variables(self) -> dict[str, str]:
         """The theme's colours, and those of ours that are made of them."""
@@ -53,7 +114,16 @@ class KbApp(App[None]):
 
     def get_default_screen(self) -> MainScreen:
         """The screen to begin with."""
-        return MainScreen(self.library, self.clock, self._open_ref)
+        start = self.start
+        return MainScreen(self.library, self.clock, self._open_ref, start.first, start.fresh)
+
+    def on_ready(self) -> None:
+        """Hand out what was typed before the screen was there."""
+        if self.start.typed:
+            from textual._xterm_parser import XTermParser
+
+            for message in XTermParser().feed(self.start.typed):
+                self.post_message(message)
 
     async def action_quit(self) -> None:
         """Leave, unless a screen asks first; whatever stands over that one is closed."""
@@ -65,13 +135,18 @@ class KbApp(App[None]):
         await super().action_quit()
 
     def action_help_quit(self) -> None:
-        """ctrl+c does not leave; say what does."""
-        if isinstance(self.screen, MainScreen):
-            self.screen.status.flash("q leaves kbtui; ctrl+q does so from everywhere")
+        """ctrl+c copies what is selected; with nothing selected it leaves when pressed twice."""
+        if monotonic() - self._last_quit < TWICE_SECONDS:
+            self.call_later(self.action_quit)
+            return
+        self._last_quit = monotonic()
+        main = next((one for one in self.screen_stack if isinstance(one, MainScreen)), None)
+        if main is not None:
+            main.status.flash("nothing is selected to copy; ctrl+c again leaves kbtui, as q does")
 
     def action_theme(self) -> None:
         """Change between the dark and the light theme."""
-        self.theme = LIGHT if self.current_theme.dark else DARK
+        self.theme = partner(self.theme, self.current_theme.dark)
 
     @contextmanager
     def suspend(self) -> Iterator[None]:
@@ -85,13 +160,19 @@ class KbApp(App[None]):
                 yield
 
 
-def run_tui(library: Library, open_ref: Ref | None = None) -> int:
+def run_tui(library: Library, open_ref: Ref | None = None, start: Start | None = None) -> int:
     """Run the TUI until one leaves; gives the exit code."""
     if library.settings.terminal_text != "strip":
         # "off" is for what commands print: sequences in a file would tear the screen.
         choose_policy("visualize")
+    start = start or Start()
+    if not library.settings.theme:
+        from kbtui.tui.background import ask_background
+
+        found = ask_background()
+        start = replace(start, dark=found.dark, typed=found.typed)
     guard = Guard(library.workspace.log_file.with_name("tui.log"))
-    app = KbApp(library, open_ref, guard=guard)
+    app = KbApp(library, open_ref, guard=guard, start=start)
     guard.set()
     try:
         app.run()

@@ -26,14 +26,26 @@ LOGGED_SECONDS = 2.0
 class Asker:
     """Asks the library, and shows the answers that were not overtaken."""
 
-    def __init__(self, library: Library, pane: ResultsPane, hidden: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        library: Library,
+        pane: ResultsPane,
+        hidden: Callable[[], bool],
+        waits_for: Callable[[], str] = str,
+    ) -> None:
         self._library = library
         self._pane = pane
         self._hidden = hidden
+        self._waits_for = waits_for
+        """What keeps every search waiting, in a sentence; "" when nothing does."""
         self._keywords = Lane(pane)
         self._whole = Lane(pane, limit=3)
         self._log = Lane(pane)
         self._unlogged: Answer | None = None
+        self._recents_lane = Lane(pane)
+        self._recents: list[str] = []
+        self._recent = -1
+        self._asked: Question | None = None
         self._timer: Timer | None = None
         self._shown = ""
         self._open_first = False
@@ -48,6 +60,41 @@ class Asker:
         self.query = query
         self._unlogged = None
         self._start()
+
+    @property
+    def question(self) -> Question | None:
+        """What the hits that are shown answer; None when they answer no question."""
+        return self._asked
+
+    def recall(self, step: int, show: Callable[[str], None]) -> None:
+        """Give `show` the search before the one recalled last (or after it, for -1)."""
+
+        def read(found: list[str]) -> None:
+            self._recents = list(dict.fromkeys([*self._recents, *found]))
+            self._recall(step, show)
+
+        if self._recent < 0:
+            self._recents_lane.submit(self._logged, read, lambda error: read([]))
+        else:
+            self._recall(step, show)
+
+    def _logged(self) -> list[str]:
+        from kbtui.journal import Journal
+
+        return Journal(self._library.workspace).recent()
+
+    def _recall(self, step: int, show: Callable[[str], None]) -> None:
+        if self._recents:
+            self._recent = max(-1, min(self._recent + step, len(self._recents) - 1))
+            show(self._recents[self._recent] if self._recent >= 0 else "")
+
+    def put_away(self) -> None:
+        """Hits of no question are shown: those of the last one are not to come in between."""
+        self._whole.forget()
+        self._keywords.forget()
+        if self._timer:
+            self._timer.stop()
+        self.query, self._shown, self._asked = "", "", None
 
     def again(self) -> None:
         """Ask the same question again: the index has changed."""
@@ -80,7 +127,7 @@ class Asker:
             self._pane.clear("Type to search.")
             return
         if not self._pane.list.rows:
-            self._pane.clear("Searching …")
+            self.say_waiting()
         if self.mode != "semantic":
             question = self._question(mode="lexical", partial=True)
             self._keywords.submit(
@@ -89,6 +136,11 @@ class Asker:
                 self._failed,
             )
         self._timer = self._pane.set_timer(SETTLED_SECONDS, self._ask_whole)
+
+    def say_waiting(self) -> None:
+        """While nothing was answered yet, say what is waited for."""
+        if self.query and self._pane.answer is None and self._shown != self.query:
+            self._pane.clear(self._waits_for() or "Searching …")
 
     def _question(self, *, mode: Mode, partial: bool) -> Question:
         return Question(self.query, mode=mode, hidden=self._hidden(), partial=partial)
@@ -116,6 +168,8 @@ class Asker:
         """Put the question in the query log, once: it is a settled one."""
         answer, self._unlogged = self._unlogged, None
         if answer is not None:
+            self._recents = list(dict.fromkeys([answer.query, *self._recents]))
+            self._recent = -1
             self._log.submit(
                 lambda: self._library.log(answer, "dashboard"), lambda _: None, lambda _: None
             )
@@ -123,6 +177,7 @@ class Asker:
     def _show(self, answer: Answer, *, refining: bool) -> None:
         self._pane.show(answer, refining, same_query=self._shown == self.query)
         self._shown = self.query
+        self._asked = self._question(mode=answer.mode, partial=answer.partial)
         if self._open_first and answer.hits:
             self._open_first = False
             self._pane.action_open()

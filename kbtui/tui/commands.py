@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from textual.binding import Binding
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 Scope = Literal["everywhere", "moving", "library", "reader", "citations", "results"]
 
@@ -46,16 +49,10 @@ class Command:
     @property
     def shown_keys(self) -> list[str]:
         """The keys as people write them."""
-        return [_SHOWN.get(key, key.replace("ctrl+", "^")) for key in self.keys.split(",")]
+        return [shown_key(key) for key in self.keys.split(",") if key]
 
 
-_SHOWN = {
-    "slash": "/",
-    "question_mark": "?",
-    "full_stop": ".",
-    "left_square_bracket": "[",
-    "right_square_bracket": "]",
-    "colon": ":",
+NAMED = {
     "enter": "Enter",
     "escape": "Esc",
     "tab": "Tab",
@@ -70,6 +67,46 @@ _SHOWN = {
     "end": "End",
     "space": "Space",
 }
+"""Textual's names of keys, and how people write them."""
+SIGNS = {
+    "slash": "/",
+    "question_mark": "?",
+    "full_stop": ".",
+    "left_square_bracket": "[",
+    "right_square_bracket": "]",
+    "colon": ":",
+    "semicolon": ";",
+    "apostrophe": "'",
+    "quotation_mark": '"',
+    "less_than_sign": "<",
+    "greater_than_sign": ">",
+    "equals_sign": "=",
+    "exclamation_mark": "!",
+    "number_sign": "#",
+    "dollar_sign": "$",
+    "percent_sign": "%",
+    "ampersand": "&",
+    "left_parenthesis": "(",
+    "right_parenthesis": ")",
+    "asterisk": "*",
+    "plus": "+",
+    "comma": ",",
+    "minus": "-",
+    "at": "@",
+    "backslash": "\\",
+    "circumflex_accent": "^",
+    "underscore": "_",
+    "grave_accent": "`",
+    "left_curly_bracket": "{",
+    "vertical_line": "|",
+    "right_curly_bracket": "}",
+    "tilde": "~",
+}
+
+
+def shown_key(key: str) -> str:
+    """A key of Textual's as people write it."""
+    return NAMED.get(key) or SIGNS.get(key) or key.replace("ctrl+", "^")
 
 
 def _key(name: str, keys: str, label: str, explained: str, hint: int = 0, **more: Any) -> Command:
@@ -92,55 +129,21 @@ COMMANDS: tuple[Command, ...] = (
         _key("open", "enter", "open", "Open what is selected.", 9),
         _key("expand", "l,right", "expand", "Show what a topic or folder holds."),
         _key("collapse", "h,left", "collapse", "Hide it again, or go to its parent."),
-        _key(
-            "toggle",
-            "space",
-            "expand or collapse",
-            "Expand or collapse.",
-            action="expand_or_collapse",
-            palette=False,
-        ),
+        _key("toggle", "space", "expand or collapse", "Expand or collapse.", action="expand_or_collapse", palette=False),
         _key("filter", "f", "filter", "Show only what has these words in its title, or label:, tool:, model:, after:, before:, is:.", 7),
         _key("sort", "o", "order", "Sort conversations by activity, creation, update, title or turns."),
         _key("clear", "escape", "all titles", "Take the filter away.", palette=False),
     ),
     *_in(
         "reader",
-        _key(
-            "fold",
-            "enter",
-            "unfold",
-            "Unfold or fold what is at the line being read, or open it.",
-            8,
-            needs="folds",
-        ),
-        _key(
-            "next",
-            "n",
-            "next turn",
-            "Go to the next turn; while finding, to the next match.",
-            6,
-            needs="turns",
-        ),
+        _key("fold", "enter", "unfold", "Unfold or fold what is at the line being read, or open it.", 8, needs="folds"),
+        _key("next", "n", "next turn", "Go to the next turn; while finding, to the next match.", 6, needs="turns"),
         _key("previous", "N", "previous turn", "Go to the previous turn or match.", needs="turns"),
         _key("find", "f,ctrl+f", "find", "Find words in what is being read.", 7),
-        _key(
-            "tools",
-            "t",
-            "tool calls",
-            "Unfold or fold all tool calls and results.",
-            4,
-            needs="turns",
-        ),
+        _key("tools", "t", "tool calls", "Unfold or fold all tool calls and results.", 4, needs="turns"),
         _key("reasoning", "r", "reasoning", "Unfold or fold all reasoning.", 3, needs="turns"),
-        _key(
-            "view",
-            "v",
-            "other view",
-            "Change between rendered, source and what `learn` gives.",
-            5,
-            needs="views",
-        ),
+        _key("view", "v", "other view", "Change between rendered, source and what `learn` gives.", 5, needs="views"),
+        _key("link", "o", "open link", "Open a link of the line being read; a browser only after showing where it leads.", action="screen.link"),
         _key("clear", "escape", "clear marks", "End finding and clear the marks.", palette=False),
     ),
     *_in(
@@ -150,6 +153,8 @@ COMMANDS: tuple[Command, ...] = (
     *_in(
         "results",
         _key("open", "enter", "open", "Open the hit where it matches.", 9),
+        _key("explain", "x", "explain", "Explain why this hit stands where it stands.", 7),
+        _key("why", "w", "why not", "Explain why something was not found; asks for its reference.", 3),
         _key("mode", "m", "other mode", "Change between all results, keywords and meaning.", 6),
         _key("close", "escape", "close", "Leave the results, back to what was being read.", 8),
     ),
@@ -166,88 +171,38 @@ COMMANDS: tuple[Command, ...] = (
     ),
     *_in(
         "everywhere",
-        _key(
-            "search",
-            "slash",
-            "search",
-            "Search everything; Esc leaves the input.",
-            10,
-            at_once=True,
-        ),
-        _key(
-            "palette",
-            "ctrl+p,colon",
-            "palette",
-            "Find a command, topic, subject or conversation by name.",
-            2,
-        ),
+        _key("search", "slash", "search", "Search everything; Esc leaves the input.", 10, at_once=True),
+        _key("palette", "ctrl+p,colon", "palette", "Find a command, topic, subject or conversation by name.", 2),
+        _key("jump", "semicolon", "jump", "Jump to a pane, row or link by the letter shown on it."),
         _key("back", "left_square_bracket", "back", "Back to what was read before."),
         _key("forward", "right_square_bracket", "forward", "Forward again."),
-        _key(
-            "copy",
-            "y",
-            "copy reference",
-            "Copy the reference of what is selected or being read.",
-            1,
-        ),
+        _key("similar", "s", "more like this", "Show more like what is selected or being read."),
+        _key("bookmark", "B", "bookmark", "Bookmark what is selected or being read, with a note."),
+        _key("bookmarks", "apostrophe", "bookmarks", "Show the bookmarks, to open, change or remove one."),
+        _key("copy", "y", "copy reference", "Copy the reference of what is selected or being read.", 1),
+        _key("copy_more", "Y", "copy text", "Copy the line, block, turn or document, or the command that shows it."),
+        _key("edit", "e", "edit", "Open the subject in $EDITOR at the line being read."),
         _key("prompt", "p", "prompt", "Show the whole <knowledge> prompt and what it costs."),
-        _key(
-            "workshop",
-            "P",
-            "prompt workshop",
-            "Shape the prompt: mark subjects, try patterns, see what it costs.",
-        ),
-        _key(
-            "doctor",
-            "D",
-            "doctor",
-            "See what is wrong with topics, conversations, index, engine and model.",
-        ),
+        _key("workshop", "P", "prompt workshop", "Shape the prompt: mark subjects, try patterns, see what it costs."),
+        _key("doctor", "D", "doctor", "See what is wrong with topics, conversations, index, engine and model."),
         _key("hidden", "full_stop", "hidden subjects", "Show or hide hidden subjects."),
-        _key("pane.library", "1", "library", "Go to the library.", action="pane('library')"),
+        _key("home", "H", "home", "Show the home page."),
+        _key("pane.library", "1", "library", "Go to the library; from there: fold it away.", action="pane('library')"),
         _key("pane.reader", "2", "reader", "Go to the reader.", action="pane('reader')"),
-        _key(
-            "pane.citations",
-            "3",
-            "citations",
-            "Show the citations, or hide them again.",
-            action="pane('citations')",
-        ),
-        _key(
-            "pane.search",
-            "4",
-            "search results",
-            "Go to the search input, with its results.",
-            action="pane('search')",
-        ),
-        _key(
-            "pane.next",
-            "tab",
-            "next pane",
-            "Go to the next pane.",
-            action="next_pane",
-            palette=False,
-        ),
-        _key(
-            "pane.previous",
-            "shift+tab",
-            "previous pane",
-            "Go to the previous pane.",
-            action="previous_pane",
-            palette=False,
-        ),
-        _key(
-            "theme",
-            "T",
-            "light or dark",
-            "Change between the dark and the light theme.",
-            action="app.theme",
-        ),
+        _key("pane.citations", "3", "citations", "Go to the citations; from there: fold them away.", action="pane('citations')"),
+        _key("pane.search", "4", "search results", "Go to the search input, with its results.", action="pane('search')"),
+        _key("pane.next", "tab", "next pane", "Go to the next pane.", action="next_pane", palette=False),
+        _key("pane.previous", "shift+tab", "previous pane", "Go to the previous pane.", action="previous_pane", palette=False),
+        _key("pane.wider", "greater_than_sign", "wider", "Make the pane wider.", action="widen(2)"),
+        _key("pane.narrower", "less_than_sign", "narrower", "Make the pane narrower.", action="widen(-2)"),
+        _key("pane.usual", "equals_sign", "usual widths", "Give all panes their usual widths, and unfold them.", action="usual_widths"),
+        _key("pane.zoom", "z", "this pane alone", "Show this pane alone, or all of them again.", action="zoom"),
+        _key("theme", "T", "light or dark", "Change between the dark and the light theme.", action="app.theme"),
         _key("reload", "ctrl+r", "read again", "Read lists and document again from the files."),
         _key("help", "question_mark", "help", "Explain the keys of where you are.", 11),
         _key("quit", "q", "quit", "Leave kbtui.", 12, action="app.quit"),
     ),
-)
+)  # fmt: skip
 """All commands of the main screen. `_key` takes name, keys, label, help and hint."""
 
 
@@ -267,6 +222,10 @@ def bindings(*scopes: Scope) -> list[Binding]:
     ]
 
 
-def commands_of(*scopes: Scope) -> list[Command]:
-    """The commands of some scopes, in the order of declaration."""
-    return [command for command in COMMANDS if command.scope in scopes]
+def commands_of(*scopes: Scope, keymap: Mapping[str, str] | None = None) -> list[Command]:
+    """The commands of some scopes, in the order of declaration, with the keys of a keymap."""
+    return [
+        replace(command, keys=keymap[command.id]) if keymap and command.id in keymap else command
+        for command in COMMANDS
+        if command.scope in scopes
+    ]

@@ -12,7 +12,7 @@ from kbtui.tui.document.document import finder
 from kbtui.tui.document.pages import home_document, problem_document, topic_document
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from kbtui.library import Library
     from kbtui.refs import Ref
@@ -23,23 +23,33 @@ if TYPE_CHECKING:
 
 
 def make_document(
-    library: Library, place: Place, clock: Clock, contents: Contents | None = None
+    library: Library,
+    place: Place,
+    clock: Clock,
+    contents: Contents | None = None,
+    notices: Sequence[str] = (),
 ) -> Document:
     """Read what a place names and make its document; called in a thread, never raises.
 
     What cannot be read becomes a page that says why.
     """
     try:
-        return _make(library, place, clock, contents)
+        return _make(library, place, clock, contents, notices)
     except KbtuiError as error:
         return problem_document(place.key, place.key, error.message, error.where, error.hint)
     except (OSError, ValueError, RecursionError, MemoryError) as error:
         return problem_document(place.key, place.key, f"{type(error).__name__}: {error}")
 
 
-def _make(library: Library, place: Place, clock: Clock, contents: Contents | None) -> Document:
+def _make(
+    library: Library,
+    place: Place,
+    clock: Clock,
+    contents: Contents | None,
+    notices: Sequence[str],
+) -> Document:
     if place.key == "home":
-        return home_document(library.workspace.name, contents, clock())
+        return home_document(library.workspace.name, contents, clock(), notices)
     if place.key == "prompt":
         return _prompt(library)
     ref = place.ref

@@ -40,26 +40,32 @@ class Opener:
         self._reload_lane = Lane(pane)
         self.trail = Trail()
         self.contents: Contents | None = None
+        self.notices: list[str] = []
+        """What is wrong with settings, for the home page."""
         self.shown: Place | None = None
         """What the reader shows; not `trail.here` while a search hit is only looked at."""
 
     def open(self, place: Place, *, preview: bool = False) -> None:
         """Show a place; a preview leaves no trace in the history."""
         if not preview:
-            self._leave()
+            self.leave()
             if not (self.trail.here and self.trail.here.same_document(place) and place.ref is None):
                 self.trail.go(place)
         self._show(place)
 
-    def _leave(self) -> None:
+    def leave(self) -> None:
         """Remember where one was reading, unless what is shown is only a preview."""
         here = self.trail.here
         if here is not None and here.same_document(self.shown):
             self.trail.leave(self._pane.reader.port.mark())
 
+    def resume(self, place: Place) -> None:
+        """Show where one was, without another step on the way."""
+        self._show(place)
+
     def step(self, by: int) -> bool:
         """Go back or forward; False at the end."""
-        self._leave()
+        self.leave()
         place = self.trail.step(by)
         if place is None:
             return False
@@ -95,7 +101,7 @@ class Opener:
         """Called in a thread."""
         from kbtui.tui.desk import make_document
 
-        return make_document(self._library, place, self._clock, contents)
+        return make_document(self._library, place, self._clock, contents, self.notices)
 
     def _made_of(self, contents: Contents | None, place: Place, document: Document) -> None:
         self._made(place, document)

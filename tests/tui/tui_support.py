@@ -15,7 +15,7 @@ from textual.pilot import Pilot
 from kbtui.errors import EngineUnavailable
 from kbtui.library import Library
 from kbtui.refs import Ref
-from kbtui.tui.app import KbApp
+from kbtui.tui.app import KbApp, Start
 from kbtui.tui.screens.main import MainScreen
 from kbtui.workspace import load_settings
 
@@ -94,12 +94,13 @@ async def running(
     size: tuple[int, int] = (120, 40),
     open_ref: Ref | None = None,
     library: Library | None = None,
+    start: Start | None = None,
 ) -> AsyncIterator[Tui]:
     """The application on a workspace; ready when its lists were read."""
     from kbtui.workspace import open_root
 
     library = library or WithoutEngine(open_root(root), load_settings())
-    app = KbApp(library, open_ref, clock)
+    app = KbApp(library, open_ref, clock, start=start or Start(fresh=True))
     app.animation_level = "none"
     try:
         async with app.run_test(size=size) as pilot:

@@ -10,6 +10,7 @@ from kbtui.tui.document.blocks import Block, FactsBlock, HeadBlock, MarkdownBloc
 from kbtui.tui.document.document import Document, cost
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from datetime import datetime
 
     from kbtui.tui.contents import Contents, Shelf
@@ -28,7 +29,9 @@ subjects = "docs"
 RECENT = 5
 
 
-def home_document(name: str, contents: Contents | None, present: datetime) -> Document:
+def home_document(
+    name: str, contents: Contents | None, present: datetime, notices: Sequence[str] = ()
+) -> Document:
     """The page one starts on: what is here, and the keys that matter."""
     blocks: list[Block] = [NoteBlock("name", [(one_line(name), "h1")])]
     keys: list[tuple[str, Spans]] = [
@@ -42,7 +45,7 @@ def home_document(name: str, contents: Contents | None, present: datetime) -> Do
         return Document("home", "Home", blocks)
     _home_topics(blocks, contents)
     _home_conversations(blocks, contents, present)
-    lines = [*contents.failures, *map(str, contents.problems)]
+    lines = [*contents.failures, *map(str, contents.problems), *notices]
     for number, line in enumerate(lines):
         spans: Spans = [(f"! {one_line(line)}", "error")]
         blocks.append(NoteBlock(f"problem:{number}", spans, above=int(number == 0)))

@@ -15,6 +15,8 @@ from kbtui.tui.widgets.paint import RoleScreen
 from kbtui.tui.widgets.reader import Reader
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from textual.app import ComposeResult
     from textual.binding import BindingType
 
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from kbtui.tui.document.lines import Spans
 
 
-def help_document(scopes: tuple[Scope, ...]) -> Document:
+def help_document(scopes: tuple[Scope, ...], keymap: Mapping[str, str] | None = None) -> Document:
     """The keys of some scopes first, then those of the others."""
     order = [*[s for s in scopes if s != "everywhere"], "moving", "everywhere"]
     order += [scope for scope in SCOPES if scope not in order]
@@ -32,7 +34,7 @@ def help_document(scopes: tuple[Scope, ...]) -> Document:
         blocks.append(HeadBlock(f"head:{scope}", [(heading, "h2")], above=int(place > 0)))
         facts: list[tuple[str, Spans]] = [
             ("  ".join(command.shown_keys), [(command.help, "")])
-            for command in commands_of(scope)  # type: ignore[arg-type]
+            for command in commands_of(scope, keymap=keymap)  # type: ignore[arg-type]
         ]
         blocks.append(FactsBlock(f"keys:{scope}", facts))
     blocks.append(HeadBlock("head:marks", [("Marks in the library", "h2")], above=1))
@@ -51,9 +53,14 @@ class HelpScreen(RoleScreen):
         *bindings("moving"),
     ]
 
-    def __init__(self, scopes: tuple[Scope, ...] = (), page: Document | None = None) -> None:
+    def __init__(
+        self,
+        scopes: tuple[Scope, ...] = (),
+        page: Document | None = None,
+        keymap: Mapping[str, str] | None = None,
+    ) -> None:
         super().__init__()
-        self._page = page or help_document(scopes)
+        self._page = page or help_document(scopes, keymap)
         self.reader = Reader()
 
     def compose(self) -> ComposeResult:

@@ -14,7 +14,9 @@ from kbtui.tui.commands import Command, bindings
 from kbtui.tui.keeping import Keeper
 from kbtui.tui.opening import Opener
 from kbtui.tui.places import HOME, PROMPT, place_of, place_of_hit
-from kbtui.tui.screens.panes import INSIDE, SCOPES, PaneScreen
+from kbtui.tui.remembering import Rememberer
+from kbtui.tui.screens.acting import ActingScreen
+from kbtui.tui.screens.panes import INSIDE, SCOPES
 from kbtui.tui.widgets.citations import CitationsPane
 from kbtui.tui.widgets.library import LibraryPane
 from kbtui.tui.widgets.paint import RoleScreen
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from kbtui.knowledge.editing import Change
     from kbtui.library import Library
     from kbtui.refs import Ref
+    from kbtui.search.records import Answer, Mode
     from kbtui.tui.clock import Clock
     from kbtui.tui.contents import Contents
     from kbtui.tui.document.document import Document
@@ -39,17 +42,25 @@ if TYPE_CHECKING:
 PREVIEW_SECONDS = 0.12
 
 
-class MainScreen(PaneScreen):
+class MainScreen(ActingScreen):
     """Everything one sees; opening, searching and citations are done by their own objects."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("everywhere")]
     AUTO_FOCUS = "#library-list"
 
-    def __init__(self, library: Library, clock: Clock, open_ref: Ref | None = None) -> None:
+    def __init__(
+        self,
+        library: Library,
+        clock: Clock,
+        open_ref: Ref | None = None,
+        first: Ref | None = None,
+        fresh: bool = False,
+    ) -> None:
         super().__init__()
         self.library = library
-        self._first = place_of(open_ref) if open_ref else HOME
-        self.status = Status()
+        wanted = open_ref or first
+        self._first = place_of(wanted) if wanted else HOME
+        self.status = Status(library.workspace.name)
         self.library_pane = LibraryPane(clock)
         self.reader_pane = ReaderPane()
         self.citations_pane = CitationsPane(clock)
@@ -59,7 +70,13 @@ class MainScreen(PaneScreen):
             library, self.citations_pane, self.reader_pane.reader, self.keeper.name_of
         )
         self.opener = Opener(library, clock, self.reader_pane, self.status, self._opened)
-        self.asker = Asker(library, self.results_pane, lambda: self.library_pane.state.hidden)
+        self.asker = Asker(
+            library,
+            self.results_pane,
+            lambda: self.library_pane.state.hidden,
+            lambda: self.status.waiting,
+        )
+        self.rememberer = Rememberer(self, reopen=open_ref is None and not fresh)
         self._preview: Timer | None = None
         self._before_search = "#library-list"
         self._changes: list[Change] = []
@@ -78,15 +95,18 @@ class MainScreen(PaneScreen):
 
     def on_mount(self) -> None:
         """Begin to read, once something is on the screen."""
+        self.hints.keymap = getattr(self.app, "keys", {})
         self.citations_pane.say("Citations show here for a conversation's turn or for a subject.")
         self.call_after_refresh(self._begin)
 
     def _begin(self) -> None:
-        self.opener.open(self._first)
+        self.opener.notices = list(getattr(self.app, "problems", ()))
+        self.rememberer.start(self._first)
         self.keeper.start()
 
     def on_unmount(self) -> None:
-        """Hear no more."""
+        """Remember how it was left, and hear no more."""
+        self.rememberer.stop()
         self.keeper.stop()
 
     # what changed
@@ -134,6 +154,7 @@ class MainScreen(PaneScreen):
     def _opened(self, document: Document, place: Place, again: bool) -> None:
         self.citer.opened(document, place, again)
         self.point()
+        self.rememberer.changed()
         if not again and place.ref and place == self.opener.trail.here:
             self.library_pane.reveal(place)
 
@@ -196,24 +217,6 @@ class MainScreen(PaneScreen):
         self.status.flash("hidden subjects are shown" if shown else "hidden subjects are not shown")
         self.asker.again()
 
-    def action_copy(self) -> None:
-        """Copy the reference of what is selected or read."""
-        reference = self._reference()
-        if reference is None:
-            self.status.flash("nothing here has a reference", "warning")
-            return
-        self.app.copy_to_clipboard(reference)
-        self.status.flash(f"copied {reference}")
-
-    def _reference(self) -> str | None:
-        where = self.pane
-        if where == "results" and (row := self.results_pane.list.selected):
-            return str(row.data.ref)
-        lists = {"library": self.library_pane.list, "citations": self.citations_pane.list}
-        if (found := lists.get(where or "")) and (row := found.selected):
-            return str(row.data.ref) if row.data is not None and row.data.ref else None
-        return self.reader_pane.reader.port.reference
-
     # searching
 
     @on(Input.Changed, "#search")
@@ -232,10 +235,32 @@ class MainScreen(PaneScreen):
     @on(SearchInput.Left)
     def _left(self, event: SearchInput.Left) -> None:
         event.stop()
-        if self.has_class("searching") and self.results_pane.list.rows:
+        pane = self.results_pane
+        if self.has_class("searching") and (pane.list.rows or pane.answer is not None):
             self.go("#results-list")
         else:
             self._close_search()
+
+    @on(SearchInput.Recall)
+    def _recall(self, event: SearchInput.Recall) -> None:
+        event.stop()
+        self.asker.recall(event.step, self.query_one("#search", SearchInput).recall)
+
+    @on(ResultsPane.Why)
+    def _why(self, event: ResultsPane.Why) -> None:
+        event.stop()
+        if event.hit is None:
+            self.why_not()
+        else:
+            self.explain(event.hit)
+
+    def show_similar(self, reference: str, answer: Answer) -> None:
+        """Show what is like something, as hits."""
+        self._remember_focus()
+        self.asker.put_away()
+        self.add_class("searching")
+        self.results_pane.show_similar(reference, answer)
+        self.go("#results-list")
 
     @on(ResultsPane.Close)
     def _results_left(self, event: ResultsPane.Close) -> None:
@@ -255,9 +280,13 @@ class MainScreen(PaneScreen):
     @on(ResultsPane.OtherMode)
     def _other_mode(self, event: ResultsPane.OtherMode) -> None:
         event.stop()
-        mode = self.asker.next_mode()
+        self.search_by(self.asker.next_mode())
+        self.status.flash(f"searching by {MODES[self.asker.mode]}")
+
+    def search_by(self, mode: Mode) -> None:
+        """Search in a mode, and say so where it is not the usual one."""
+        self.asker.mode = mode
         self.status.search_by("" if mode == "hybrid" else MODES[mode])
-        self.status.flash(f"searching by {MODES[mode]}")
 
     @on(ResultsPane.Open)
     def _open_hit(self, event: ResultsPane.Open) -> None:
@@ -309,7 +338,7 @@ class MainScreen(PaneScreen):
         """Explain the keys of where one is."""
         from kbtui.tui.screens.help import HelpScreen
 
-        self.app.push_screen(HelpScreen(self.hints.scopes))
+        self.app.push_screen(HelpScreen(self.hints.scopes, keymap=self.hints.keymap))
 
     def action_palette(self) -> None:
         """Find a command, topic, subject or conversation by name."""
@@ -322,7 +351,7 @@ class MainScreen(PaneScreen):
     def action_pane(self, name: str) -> None:
         """Go to a pane by name."""
         if name == "search":
-            if self.asker.query and self.results_pane.list.rows:
+            if self.results_pane.list.rows:
                 self._remember_focus()
                 self.add_class("searching")
                 self.go("#results-list")
@@ -332,9 +361,7 @@ class MainScreen(PaneScreen):
             return
         self._leave_search()
         self.opener.end_preview()
-        if name == "citations" and self.pane == "citations":
-            self.remove_class("citing")
-            self.go("#reader")
+        if self.fold(name):
             return
         self.go({"library": "#library-list", "reader": "#reader"}.get(name, "#citations-list"))
 

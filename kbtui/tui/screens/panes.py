@@ -8,8 +8,10 @@ from textual.widgets import Input
 
 from kbtui.tui.widgets.paint import RoleScreen
 from kbtui.tui.widgets.status import Hints
+from kbtui.tui.widths import Widths
 
 if TYPE_CHECKING:
+    from textual import events
     from textual.widget import Widget
 
     from kbtui.tui.commands import Scope
@@ -30,6 +32,9 @@ INSIDE = {
 }
 """Pane -> what has the focus in it."""
 
+FOLDS = ("library", "citations")
+"""Panes that can be folded away."""
+
 
 class PaneScreen(RoleScreen):
     """A screen of panes; the styles file says by the classes set here which are shown."""
@@ -45,6 +50,7 @@ class PaneScreen(RoleScreen):
     def __init__(self) -> None:
         super().__init__()
         self.hints = Hints()
+        self.widths = Widths(self)
         # Where there is room for one pane only, it is this one.
         self.add_class("at-library")
 
@@ -72,6 +78,7 @@ class PaneScreen(RoleScreen):
             return
         for other in SCOPES:
             self.set_class(other == name, f"at-{other}")
+        self.remove_class(f"no-{name}")
         if name == "citations":
             self.add_class("citing")
         elif name == "library":
@@ -90,11 +97,69 @@ class PaneScreen(RoleScreen):
             order = ["#search", "#results-list", "#reader"]
         else:
             order = ["#library-list", "#reader", "#citations-list"]
+            folded = [INSIDE[name] for name in FOLDS if self.has_class(f"no-{name}")]
+            order = [name for name in order if name not in folded or self._is_here(name)]
         now = next((n for n, name in enumerate(order) if self._is_here(name)), -1)
         self.go(order[(now + step) % len(order)])
 
     def _is_here(self, selector: str) -> bool:
         return self._pane_of(self.query_one(selector)) == self.pane
+
+    # widths and folding
+
+    def fold(self, name: str) -> bool:
+        """Fold the pane away that one is in; False where it is the only one."""
+        if name not in FOLDS or self.pane != name:
+            return False
+        if self.has_class("-one"):
+            self.go("#reader")
+            return True
+        self.remove_class("zoomed")
+        if name == "citations":
+            self.remove_class("citing")
+        if not (name == "citations" and self.has_class("-two")):
+            self.add_class(f"no-{name}")
+        self.go("#reader")
+        self.widths.apply()
+        return True
+
+    @property
+    def folded(self) -> list[str]:
+        """The panes that were folded away."""
+        return [name for name in FOLDS if self.has_class(f"no-{name}")]
+
+    def action_zoom(self) -> None:
+        """Show this pane alone, or all of them again."""
+        self.toggle_class("zoomed")
+        self.widths.apply()
+
+    def action_widen(self, by: int) -> None:
+        """Make the pane wider by so many cells, or narrower."""
+        self.widths.change(self.pane, by)
+
+    def action_usual_widths(self) -> None:
+        """Give all panes their usual widths, and unfold them."""
+        self.remove_class("zoomed", *(f"no-{name}" for name in FOLDS))
+        self.widths.reset()
+
+    def on_resize(self) -> None:
+        """Give the panes their widths for the new size."""
+        self.call_after_refresh(self.widths.apply)
+
+    def on_mouse_down(self, event: events.MouseDown) -> None:
+        """Take hold of a border between panes."""
+        if self.widths.grab(event.screen_x, event.screen_y):
+            event.stop()
+            self.capture_mouse()
+
+    def on_mouse_move(self, event: events.MouseMove) -> None:
+        """Move the border that one holds."""
+        self.widths.drag(event.screen_x)
+
+    def on_mouse_up(self) -> None:
+        """Let go of it."""
+        if self.widths.let_go():
+            self.release_mouse()
 
     def on_descendant_focus(self) -> None:
         """Show the keys that matter here."""

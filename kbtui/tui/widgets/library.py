@@ -66,6 +66,7 @@ class LibraryPane(Vertical):
         self.says = Says()
         self._wrong = self.filter.input.highlighter = _Wrong()
         self._ticked: datetime | None = None
+        self._reopened = False
         self.list.empty = [("Reading the workspace …", "dim")]
         self._clock = clock
         self._lane = Lane(self)
@@ -84,8 +85,14 @@ class LibraryPane(Vertical):
         """Show other contents, keeping what is selected and expanded."""
         first = self.contents is None
         self.contents = contents
-        if first:
+        if first and not self._reopened:
             self._expand_what_fits()
+        self.refill()
+
+    def reopen(self, expanded: list[str]) -> None:
+        """Expand what was expanded when it was left."""
+        self._reopened = True
+        self.state.expanded = set(expanded)
         self.refill()
 
     def learn(self, contents: Contents) -> None:

@@ -17,7 +17,7 @@ from kbtui.tui.document.lines import Line, Spans, between, wrap
 from kbtui.tui.widgets.paint import Painted
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from textual import events
     from textual.binding import BindingType
@@ -154,6 +154,16 @@ class RowList(Painted, ScrollView, can_focus=True):
             self._scroll(bottom - height)
         elif top < self.scroll_y:
             self._scroll(top)
+
+    def in_sight(self) -> Iterator[tuple[int, Row]]:
+        """Each selectable row whose first line is in sight, with the line where it is."""
+        first = round(self.scroll_y)
+        for line in range(self.scrollable_content_region.height):
+            number = bisect_right(self._tops, first + line) - 1
+            if number >= len(self.rows) or self._tops[number] != first + line:
+                continue
+            if self.rows[number].selectable:
+                yield line, self.rows[number]
 
     # drawing
 

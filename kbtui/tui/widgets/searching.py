@@ -16,6 +16,7 @@ from kbtui.tui.commands import bindings
 from kbtui.tui.document.lines import cut_spans, fit, fit_end, with_role
 from kbtui.tui.widgets.bar import Bar
 from kbtui.tui.widgets.entry import SafeInput
+from kbtui.tui.widgets.paint import plain
 from kbtui.tui.widgets.rows import Row, RowList
 
 if TYPE_CHECKING:
@@ -47,9 +48,29 @@ class SearchInput(SafeInput):
     class Left(Message):
         """Esc was pressed in the input."""
 
+    @dataclass
+    class Recall(Message):
+        """An earlier search is asked for, `step` back (1) or on (-1) from the one shown."""
+
+        step: int
+
+    recalled = ""
+    """The earlier search that stands in the input; "" when it holds something typed."""
+
+    def recall(self, text: str) -> None:
+        """Put an earlier search in."""
+        self.recalled = text
+        self.value = text
+        self.action_end()
+
     def action_results(self, where: str) -> None:
-        """Move in the results."""
-        getattr(self.screen.query_one("#results-list", RowList), f"action_{where}")()
+        """Move in the results; up from their first one, in an input that holds nothing or an
+        earlier search, brings the search before that."""
+        found = self.screen.query_one("#results-list", RowList)
+        if where == "up" and self.value == self.recalled and found.index <= 0:
+            self.post_message(self.Recall(1))
+            return
+        getattr(found, f"action_{where}")()
 
     def action_leave(self) -> None:
         """Leave the input."""
@@ -94,6 +115,12 @@ class ResultsPane(Vertical):
     class OtherMode(Message):
         """The next mode of searching is asked for."""
 
+    @dataclass
+    class Why(Message):
+        """A hit is to be explained; None: something that is no hit."""
+
+        hit: Hit | None
+
     def __init__(self, clock: Clock) -> None:
         super().__init__(id="results", classes="pane")
         self.border_title = "Results"
@@ -109,23 +136,52 @@ class ResultsPane(Vertical):
     def clear(self, reason: str) -> None:
         """Show no hits, and why."""
         self.answer = None
+        self.border_title = "Results"
         self.list.set_rows([], [(reason, "dim")])
         self.query_one("#answer", Bar).say([])
 
     def show(self, answer: Answer, refining: bool, same_query: bool) -> None:
         """Show hits; the selected one stays selected while the question is the same."""
         self.answer = answer
+        self.border_title = "Results"
         rows = [self._row(hit) for hit in answer.hits]
         keep = None if same_query or not rows else rows[0].key
-        empty: Spans = [("Still looking …" if refining else self._why_none(answer), "dim")]
+        looking: Spans = [("No word of it yet; still looking by meaning …", "dim")]
+        empty = looking if refining and not answer.mistakes else self._why_none(answer)
         self.list.set_rows(rows, empty, select=keep)
         self.query_one("#answer", Bar).say(*self._summary(answer, refining))
 
-    def _why_none(self, answer: Answer) -> str:
+    def show_similar(self, reference: str, answer: Answer) -> None:
+        """Show what is like something that is named."""
+        self.answer = answer
+        self.border_title = plain(f"More like {reference}")
+        self.list.set_rows(
+            [self._row(hit) for hit in answer.hits], [("Nothing is like it.", "dim")]
+        )
+        self.list.action_top()
+        self.query_one("#answer", Bar).say(*self._summary(answer, False))
+
+    def _why_none(self, answer: Answer) -> Spans:
+        if answer.mistakes:
+            # Nothing was searched: show where the query is wrong.
+            mistake = answer.mistakes[0]
+            wrong = answer.query[max(0, mistake.start) : mistake.end] if mistake.end > 0 else ""
+            shown: Spans = [(f"{one_line(wrong)}  ", "found")] if wrong else []
+            said: Spans = [(one_line(mistake.message), "warning")]
+            hint: Spans = [(f". {one_line(mistake.hint)}", "dim")] if mistake.hint else []
+            return [*shown, *said, *hint]
         left_out = (
             f" {answer.omitted:,} hits were left out: their text is gone." if answer.omitted else ""
         )
-        return f"Nothing found.{left_out} Try fewer words, or ask it as a question."
+        keys: Spans = [
+            (" Press ", "dim"),
+            ("w", "key"),
+            (" after Esc to ask why something is not here.", "dim"),
+        ]
+        return [
+            (f"Nothing found.{left_out} Try fewer words, or ask it as a question.", "dim"),
+            *keys,
+        ]
 
     def _summary(self, answer: Answer, refining: bool) -> tuple[Spans, Spans]:
         count = (
@@ -180,6 +236,15 @@ class ResultsPane(Vertical):
     def action_close(self) -> None:
         """Leave the results."""
         self.post_message(self.Close())
+
+    def action_explain(self) -> None:
+        """Ask why the selected hit stands where it stands."""
+        if row := self.list.selected:
+            self.post_message(self.Why(row.data))
+
+    def action_why(self) -> None:
+        """Ask why something was not found."""
+        self.post_message(self.Why(None))
 
     def action_mode(self) -> None:
         """Search in the next mode."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from kbtui.text import one_line
 from kbtui.tui.commands import Command, commands_of
-from kbtui.tui.document.lines import width_of
+from kbtui.tui.document.lines import between, width_of
 from kbtui.tui.widgets.bar import Bar
 from kbtui.tui.widgets.paint import Painted
 
@@ -22,15 +22,23 @@ PHASES = {"keywords": "indexing", "vectors": "embedding"}
 
 
 class Status(Bar):
-    """One line: what is being done at the left, the state of index and search at the right."""
+    """One line: at the left what is being done, else the workspace; at the right index and search.
 
-    def __init__(self) -> None:
+    What is said at the left comes first: the right has a long form and a short one.
+    """
+
+    def __init__(self, workspace: str = "") -> None:
         super().__init__(id="status")
+        self._workspace = one_line(workspace)
         self._doing: dict[str, str] = {}
         self._flash: Spans = []
         self._timer: Timer | None = None
-        self._index: Spans = [("index: asking the engine …", "dim")]
+        self._sign: Spans = []
+        self._index, self._short = "index: asking the engine …", "asking the engine …"
+        self._role = "dim"
+        self._first = False
         self._mode = ""
+        self._trouble = ""
 
     def on_mount(self) -> None:
         """Say the first thing."""
@@ -56,6 +64,20 @@ class Status(Bar):
         self._flash = []
         self._say()
 
+    def trouble(self, text: str) -> None:
+        """Something that stays wrong until it is said that it is not any more, with ""."""
+        self._trouble = one_line(text)
+        self._say()
+
+    @property
+    def waiting(self) -> str:
+        """What every search waits for, in a sentence; "" when it need not wait."""
+        if not self._first:
+            return ""
+        done = self._doing.get("index")
+        how_far = f": {done}" if done else ""
+        return f"The first index is being made{how_far}. Hits show as soon as it is there."
+
     def hear(self, event: dict[str, Any]) -> None:
         """Take in what the engine says about itself."""
         kind = event.get("event")
@@ -65,9 +87,13 @@ class Status(Bar):
             self._ready(event)
         elif kind == "gone":
             self._doing.pop("index", None)
+            self._first = False
             reason = one_line(str(event.get("reason", "")))
-            self._index = [("◌ ", "warning"), (f"keywords only: {reason}", "dim")]
+            self._state("◌", "warning", f"keywords only: {reason}", "keywords only")
         self._say()
+
+    def _state(self, sign: str, role: str, text: str, short: str, said: str = "dim") -> None:
+        self._sign, self._index, self._short, self._role = [(f"{sign} ", role)], text, short, said
 
     def _progress(self, event: dict[str, Any]) -> None:
         done, total = int(event.get("done") or 0), int(event.get("total") or 0)
@@ -80,20 +106,21 @@ class Status(Bar):
         self._doing["index"] = text + (f", {_duration(float(left))} left" if left else "")
 
     def _ready(self, event: dict[str, Any]) -> None:
+        self._first = not event.get("lexical") and not event.get("error")
         if event.get("error"):
-            self._index = [("! ", "error"), (one_line(f"index: {event['error']}"), "error")]
+            self._state("!", "error", one_line(f"index: {event['error']}"), "index failed", "error")
             return
-        if not event.get("lexical"):
-            self._index = [("◌ ", "warning"), ("the first index is being made", "dim")]
+        if self._first:
+            self._state("◌", "warning", "the first index is being made", "no index yet")
             return
         left = event.get("left")
         if not event.get("semantic"):
             reason = one_line(str(event.get("reason") or "no model"))
-            self._index = [("◐ ", "warning"), (f"index ready · keywords only: {reason}", "dim")]
+            self._state("◐", "warning", f"index ready · keywords only: {reason}", "keywords only")
         elif left:
-            self._index = [("◐ ", "warning"), (f"index ready · {left:,} passages to embed", "dim")]
+            self._state("◐", "warning", f"index ready · {left:,} passages to embed", "embedding")
         else:
-            self._index = [("● ", "inserted"), ("index ready · keywords and meaning", "dim")]
+            self._state("●", "inserted", "index ready · keywords and meaning", "index ready")
 
     def search_by(self, mode: str) -> None:
         """Say which way of searching was chosen, when it is not the usual one."""
@@ -101,11 +128,28 @@ class Status(Bar):
         self._say()
 
     def _say(self) -> None:
-        left: Spans = list(self._flash)
-        if not left:
-            left = [(" · ".join(self._doing.values()), "dim")] if self._doing else []
+        self.say(self._left(), self._right(self._index))
+
+    def _left(self) -> Spans:
+        if self._flash:
+            return self._flash
+        if self._trouble:
+            return [(f"! {self._trouble}", "error")]
+        if self._doing:
+            return [(" · ".join(self._doing.values()), "dim")]
+        return [(self._workspace, "dim")]
+
+    def _right(self, text: str) -> Spans:
         mode: Spans = [(f" · searching by {self._mode}", "key")] if self._mode else []
-        self.say(left, [*self._index, *mode])
+        return [*self._sign, (text, self._role), *mode]
+
+    def render_line(self, y: int) -> Strip:
+        """The line; the right gives way step by step."""
+        room = self.content_size.width - width_of(self.left) - 2
+        forms: tuple[Spans, ...] = (self.right, self._right(self._short), [*self._sign], [])
+        right = next((form for form in forms if width_of(form) <= room), [])
+        width = self.content_size.width
+        return self.paint(between(self.left, right, width) if y == 0 else [], width)
 
 
 def _duration(seconds: float) -> str:
@@ -123,6 +167,7 @@ class Hints(Painted):
     def __init__(self) -> None:
         super().__init__(id="hints")
         self.scopes: tuple[Scope, ...] = ("everywhere",)
+        self.keymap: dict[str, str] = {}
         self.typing = ""
         self.offers: frozenset[str] = frozenset()
 
@@ -144,8 +189,10 @@ class Hints(Painted):
             return self.paint(_hints(_TYPING.get(self.typing, _TYPING[""])), width)
         wanted = [
             command
-            for command in commands_of(*self.scopes)
-            if command.hint and (not command.needs or command.needs in self.offers)
+            for command in commands_of(*self.scopes, keymap=self.keymap)
+            if command.hint
+            and command.shown_keys
+            and (not command.needs or command.needs in self.offers)
         ]
         while wanted and width_of(_hints(_pairs(wanted))) > width:
             wanted.remove(min(wanted, key=lambda command: command.hint))
@@ -153,7 +200,11 @@ class Hints(Painted):
 
 
 _TYPING = {
-    "search": [("Enter", "open"), ("↑↓", "choose"), ("Esc", "leave the input")],
+    "search": [
+        ("Enter", "open"),
+        ("↑↓", "choose; in an empty input: earlier searches"),
+        ("Esc", "leave the input"),
+    ],
     "find": [("Enter", "done: n and N go to the matches"), ("Esc", "end finding")],
     "filter": [("Enter", "done"), ("Esc", "all titles")],
     "": [("Esc", "leave the input")],

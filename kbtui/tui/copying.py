@@ -1,0 +1,79 @@
+"""What can be copied of what is being read: line, block, turn, the whole, and the command for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kbtui.text import cut, one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from kbtui.tui.document.document import Document
+    from kbtui.tui.document.viewport import Viewport
+
+PREVIEW = 40
+
+
+@dataclass(frozen=True)
+class Copy:
+    """Something to copy; `text` is called in a thread, because a whole document may be long."""
+
+    key: str
+    name: str
+    preview: str
+    text: Callable[[], str]
+
+
+def copies(port: Viewport, reference: str | None) -> list[Copy]:
+    """What there is to copy here, the smallest first."""
+    found: list[Copy] = []
+    document, line = port.document, port.line
+    if line is not None and document.blocks:
+        words = line.plain.strip()
+        found.append(Copy("l", "the line", cut(words, PREVIEW), lambda: words))
+        here = document.blocks[port.cursor.block]
+        text = here.search_text().strip("\n")
+        found.append(Copy("b", "the block", cut(one_line(text[:200]), PREVIEW), lambda: text))
+        if port.turn is not None:
+            turn = port.turn
+            found.append(Copy("t", f"turn {turn}", "", lambda: "\n\n".join(_turn(document, turn))))
+        if document.ref is not None or document.view in ("prompt", "learn"):
+            found.append(Copy("a", "all of it", document.size, lambda: _all(document)))
+    if reference is not None:
+        found.append(Copy("r", "the reference", reference, lambda: reference))
+    if command := command_for(document, reference):
+        found.append(Copy("c", "the command that shows it", command, lambda: command))
+    return found
+
+
+def _turn(document: Document, turn: int) -> Iterator[str]:
+    for block in document.blocks:
+        if block.turn == turn and (text := block.search_text().strip()):
+            yield text
+
+
+def _all(document: Document) -> str:
+    texts = [block.search_text().strip("\n") for block in document.blocks]
+    return "\n\n".join(text for text in texts if text.strip()) + "\n"
+
+
+def command_for(document: Document, reference: str | None) -> str | None:
+    """The command that prints what is shown here; None for a page of our own without one."""
+    if document.key == "home":
+        return "kbtui topics" if reference is None else f"kbtui show {reference}"
+    if document.view == "prompt":
+        return "kbtui prompt"
+    if reference is None:
+        return None
+    if document.view == "learn" and document.ref and "/" in document.ref:
+        topic, _, slug = document.ref.partition("/")
+        return f"kbtui learn {_quoted(topic)} {_quoted(slug)}"
+    return f"kbtui show {_quoted(reference)}"
+
+
+def _quoted(word: str) -> str:
+    import shlex
+
+    return shlex.quote(word)

@@ -1,0 +1,325 @@
+"""What can be done with what is selected or being read: copy, mark, edit, follow, explain, compare."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kbtui.errors import KbtuiError
+from kbtui.refs import parse_ref
+from kbtui.text import one_line
+from kbtui.tui.lanes import Lane
+from kbtui.tui.places import HOME, place_of
+from kbtui.tui.screens.panes import PaneScreen
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kbtui.library import Library
+    from kbtui.search.explain import Explainer, Explanation
+    from kbtui.search.records import Answer, Hit
+    from kbtui.tui.asking import Asker
+    from kbtui.tui.links import Link
+    from kbtui.tui.opening import Opener
+    from kbtui.tui.places import Place
+    from kbtui.tui.widgets.citations import CitationsPane
+    from kbtui.tui.widgets.library import LibraryPane
+    from kbtui.tui.widgets.reading import ReaderPane
+    from kbtui.tui.widgets.searching import ResultsPane
+    from kbtui.tui.widgets.status import Status
+
+
+class ActingScreen(PaneScreen):
+    """The main screen's commands on one thing; what it is about is the reference under the hand."""
+
+    library: Library
+    status: Status
+    library_pane: LibraryPane
+    reader_pane: ReaderPane
+    results_pane: ResultsPane
+    citations_pane: CitationsPane
+    opener: Opener
+    asker: Asker
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._slow = Lane(self)
+
+    def open(self, place: Place) -> None:
+        """Show a place and go to the reader."""
+        raise NotImplementedError
+
+    def action_home(self) -> None:
+        """Show the home page."""
+        self.open(HOME)
+
+    def _reference(self) -> str | None:
+        """The reference of what is selected or read."""
+        where = self.pane
+        if where == "results" and (row := self.results_pane.list.selected):
+            return str(row.data.ref)
+        lists = {"library": self.library_pane.list, "citations": self.citations_pane.list}
+        if (found := lists.get(where or "")) and (row := found.selected):
+            return str(row.data.ref) if row.data is not None and row.data.ref else None
+        return self.reader_pane.reader.port.reference
+
+    def _needed(self) -> str | None:
+        """The same; says so where there is none."""
+        reference = self._reference()
+        if reference is None:
+            self.status.flash("nothing here has a reference", "warning")
+        return reference
+
+    def _wait(self, name: str, work: Callable[[], object], done: Callable[[object], None]) -> None:
+        """Do something slow in a thread, with its name in the status line."""
+        self.status.doing("slow", name)
+
+        def finished(found: object) -> None:
+            self.status.doing("slow", None)
+            done(found)
+
+        def failed(error: Exception) -> None:
+            self.status.doing("slow", None)
+            self.status.flash(one_line(str(error)), "error")
+
+        self._slow.submit(work, finished, failed)
+
+    # copying
+
+    def action_copy(self) -> None:
+        """Copy the reference of what is selected or read."""
+        if reference := self._needed():
+            self.copy(reference, reference)
+
+    def copy(self, text: str, name: str) -> None:
+        """Copy a text, and say what was copied."""
+        from kbtui.tui.clipboard import copy, size_of
+
+        warning = copy(self.app, text)
+        size = "" if name == text else f" ({size_of(text)})"
+        self.status.flash(warning or f"copied {name}{size}", "warning" if warning else "strong")
+
+    def action_copy_text(self) -> None:
+        """Copy what the mouse selected, and say so."""
+        from textual.actions import SkipAction
+
+        text = self.get_selected_text()
+        if not text:
+            raise SkipAction
+        self.copy(text, "the selection")
+
+    def action_copy_more(self) -> None:
+        """Choose what else to copy."""
+        from kbtui.tui.copying import copies
+        from kbtui.tui.screens.dialogs import Option, OptionsScreen
+
+        found = copies(self.reader_pane.reader.port, self._reference())
+        options = [Option(one.key, one.name, one.preview, one) for one in found]
+
+        def chosen(one: object) -> None:
+            if one is not None:
+                self._wait("copying …", one.text, lambda text: self.copy(str(text), one.name))  # type: ignore[attr-defined]
+
+        self.app.push_screen(OptionsScreen("Copy", options), chosen)
+
+    # bookmarks
+
+    def action_bookmark(self) -> None:
+        """Bookmark what is selected or read, with a note."""
+        reference = self._needed()
+        if reference is None:
+            return
+        from kbtui.journal import Journal
+        from kbtui.tui.screens.dialogs import LineScreen
+
+        journal = Journal(self.library.workspace)
+        title = self._title_of(reference)
+
+        def typed(note: str | None, known: bool) -> None:
+            if note is not None:
+                self._wait(
+                    "bookmarking …",
+                    lambda: journal.bookmark(reference, title, note),
+                    lambda _: self.status.flash(
+                        f"{'changed the' if known else 'made a'} bookmark: {reference}"
+                    ),
+                )
+
+        def ask(found: object) -> None:
+            known = found is not None
+            note = found.note if known else ""  # type: ignore[attr-defined]
+            screen = LineScreen(f"Bookmark {reference}", note, "a note, or nothing")
+            self.app.push_screen(screen, lambda text: typed(text, known))
+
+        self._wait(
+            "looking for the bookmark …",
+            lambda: next((mark for mark in journal.bookmarks() if mark.ref == reference), None),
+            ask,
+        )
+
+    def _title_of(self, reference: str) -> str:
+        if self.pane == "results" and (row := self.results_pane.list.selected):
+            return str(row.data.title)
+        contents = self.opener.contents
+        ref = parse_ref(reference)
+        if contents and ref.conversation is not None:
+            info = contents.conversation(ref.conversation)
+            return info.name if info else ""
+        return one_line(self.reader_pane.reader.document.title) if self.pane == "reading" else ""
+
+    def action_bookmarks(self) -> None:
+        """Show the bookmarks."""
+        from kbtui.tui.screens.bookmarks import BookmarksScreen
+
+        self.app.push_screen(
+            BookmarksScreen(self.library), lambda place: self.open(place) if place else None
+        )
+
+    # following
+
+    def action_jump(self) -> None:
+        """Put letters on what is in sight, and go where the one typed leads."""
+        from kbtui.tui.screens.jump import JumpScreen
+
+        self.app.push_screen(JumpScreen(self), lambda go: go() if go else None)  # type: ignore[arg-type]
+
+    def action_link(self) -> None:
+        """Open a link of the line or paragraph being read."""
+        from kbtui.tui.links import links_here
+        from kbtui.tui.screens.dialogs import Option, OptionsScreen
+        from kbtui.tui.screens.jump import LETTERS
+
+        found = links_here(self.reader_pane.reader.port)[: len(LETTERS)]
+        if not found:
+            self.status.flash("there is no link here", "warning")
+        elif len(found) == 1:
+            self._follow(found[0])
+        else:
+            options = [
+                Option(letter, link.text, link.href, link)
+                for letter, link in zip(LETTERS, found, strict=False)
+            ]
+            self.app.push_screen(
+                OptionsScreen("Links", options), lambda link: self._follow(link) if link else None
+            )
+
+    def _follow(self, link: Link) -> None:
+        """Open a subject that a link names; a page on the web after showing where it leads."""
+        from kbtui.tui.links import subject_behind
+        from kbtui.tui.screens.dialogs import Option, OptionsScreen
+
+        if link.is_web:
+
+            def chosen(what: str | None) -> None:
+                if what == "open":
+                    self.app.open_url(link.href)
+                    self.status.flash(f"given to the browser: {link.href}")
+                elif what == "copy":
+                    self.copy(link.href, link.href)
+
+            options = [
+                Option("o", "open it in the browser", "", "open"),
+                Option("y", "copy the address", "", "copy"),
+            ]
+            self.app.push_screen(OptionsScreen(link.href, options), chosen)
+            return
+        here = self.opener.shown.ref if self.opener.shown else None
+        ref = None
+        if here is not None and here.kind == "subject":
+            ref = subject_behind(link.href, here.topic or "", here.slug or "")
+        contents = self.opener.contents
+        if ref and contents and contents.subject(ref.topic or "", ref.slug or ""):
+            self.open(place_of(ref))
+        else:
+            self.status.flash(f"{link.href} is neither a subject nor a page on the web", "warning")
+
+    # editing
+
+    def action_edit(self) -> None:
+        """Open the subject in the person's editor, at the line being read."""
+        from kbtui.tui.editing import edit
+
+        reference = self._needed()
+        if reference is None:
+            return
+        try:
+            ref = parse_ref(reference)
+            if ref.kind != "subject":
+                self.status.flash("only subjects are edited; copying takes the rest", "warning")
+                return
+            subject = self.library.subject(ref)
+            edit(self.app, subject.path, ref.lines[0] if ref.lines else 0)
+        except KbtuiError as error:
+            self.status.flash(str(error), "error")
+            return
+        self.opener.reload()
+
+    # why, and what else
+
+    def action_similar(self) -> None:
+        """Show more like what is selected or read."""
+        reference = self._needed()
+        if reference is None:
+            return
+        ref = parse_ref(reference)
+        if ref.kind == "topic":
+            self.status.flash("a topic is compared subject by subject: select one", "warning")
+            return
+        self._wait(
+            f"looking for more like {reference} …",
+            lambda: self.library.related(ref),
+            lambda answer: self.show_similar(reference, answer),  # type: ignore[arg-type]
+        )
+
+    def show_similar(self, reference: str, answer: Answer) -> None:
+        """Show what is like something."""
+        raise NotImplementedError
+
+    def explain(self, hit: Hit) -> None:
+        """Say why a hit stands where it stands."""
+        self._explain(lambda explainer: _of_hit(explainer, hit))
+
+    def why_not(self) -> None:
+        """Ask for a reference, and say what keeps it out."""
+        from kbtui.tui.screens.dialogs import LineScreen
+
+        here = self.opener.trail.here
+        known = str(here.ref) if here and here.ref and here.ref.kind != "topic" else ""
+
+        def typed(text: str | None) -> None:
+            if text:
+                self._explain(lambda explainer: explainer.why(self.library.resolve(text)))
+
+        screen = LineScreen(
+            "Why was this not found?", known, "topic/slug or jp-c…:3", "a subject or turn"
+        )
+        self.app.push_screen(screen, typed)
+
+    def _explain(self, of: Callable[[Explainer], Explanation | None]) -> None:
+        question = self.asker.question
+        if question is None:
+            self.status.flash("only what was searched for can be explained", "warning")
+            return
+
+        def work() -> Explanation | None:
+            return of(self.library.explain(question))
+
+        def show(found: object) -> None:
+            from kbtui.tui.explaining import explanation_page
+            from kbtui.tui.screens.dialogs import PageScreen
+
+            if found is None:
+                self.status.flash(
+                    "it is no hit any more: the files or the index changed", "warning"
+                )
+                return
+            page = explanation_page(found, question.query)  # type: ignore[arg-type]
+            self.app.push_screen(PageScreen("Why", page))
+
+        self._wait("working out why …", work, show)
+
+
+def _of_hit(explainer: Explainer, hit: Hit) -> Explanation | None:
+    for found, explained in zip(explainer.answer.hits, explainer.hits(), strict=False):
+        if found.chunk_id == hit.chunk_id:
+            return explained
+    return None

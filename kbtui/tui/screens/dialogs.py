@@ -1,0 +1,153 @@
+"""Small screens over the main one: type a line, choose by a letter, say yes to what is shown."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from textual import on
+from textual.binding import Binding
+from textual.containers import Vertical
+from textual.widgets import Input
+
+from kbtui.tui.commands import bindings
+from kbtui.tui.widgets.bar import Bar
+from kbtui.tui.widgets.entry import SafeInput
+from kbtui.tui.widgets.paint import RoleScreen, plain
+from kbtui.tui.widgets.reader import Reader
+from kbtui.tui.widgets.rows import Row, RowList
+
+if TYPE_CHECKING:
+    from textual import events
+    from textual.app import ComposeResult
+    from textual.binding import BindingType
+
+    from kbtui.tui.document.document import Document
+
+
+class LineScreen(RoleScreen):
+    """Asks for a line of text; gives it back, or None when one thought better of it."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss", show=False)]
+
+    def __init__(self, title: str, text: str = "", placeholder: str = "", hint: str = "") -> None:
+        super().__init__()
+        self._title, self._text, self._placeholder, self._hint = title, text, placeholder, hint
+
+    def compose(self) -> ComposeResult:
+        """The input, and what Enter and Esc do."""
+        with Vertical(id="dialog", classes="pane low") as pane:
+            pane.border_title = plain(self._title)
+            yield SafeInput(
+                self._text, id="dialog-input", placeholder=self._placeholder, compact=True
+            )
+            hint = Bar()
+            hint.left = [("Enter", "key"), (" done  ", "dim"), ("Esc", "key"), (" leave", "dim")]
+            hint.right = [(self._hint, "dim")]
+            yield hint
+
+    def on_mount(self) -> None:
+        """Type into it."""
+        self.query_one("#dialog-input").focus()
+
+    @on(Input.Submitted)
+    def _submitted(self, event: Input.Submitted) -> None:
+        event.stop()
+        self.dismiss(event.value.strip())
+
+
+@dataclass(frozen=True)
+class Option:
+    """Something to choose: the letter that does, its name, what is given back."""
+
+    key: str
+    name: str
+    right: str
+    what: Any
+
+
+class OptionsScreen(RoleScreen):
+    """A few things to choose from, by letter or by row; gives back the one chosen."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,q", "dismiss", show=False),
+        Binding("enter", "take", show=False),
+    ]
+
+    def __init__(self, title: str, options: list[Option]) -> None:
+        super().__init__()
+        self._title, self._options = title, options
+        self.list = RowList("options-list")
+
+    def compose(self) -> ComposeResult:
+        """The list."""
+        with Vertical(id="dialog", classes="pane") as pane:
+            pane.border_title = plain(self._title)
+            pane.border_subtitle = "a letter, or Enter · Esc leaves"
+            pane.styles.height = len(self._options) + 2
+            yield self.list
+
+    def on_mount(self) -> None:
+        """Show the options."""
+        self.list.set_rows(
+            [
+                Row(
+                    one.key,
+                    [(f"{one.key}  ", "key"), (one.name, "")],
+                    [(one.right, "dim")],
+                    data=one,
+                )
+                for one in self._options
+            ]
+        )
+        self.list.focus()
+
+    def on_key(self, event: events.Key) -> None:
+        """Choose by letter."""
+        for one in self._options:
+            if event.character == one.key:
+                event.stop()
+                self.dismiss(one.what)
+
+    @on(RowList.Opened)
+    def _clicked(self, event: RowList.Opened) -> None:
+        event.stop()
+        self.action_take()
+
+    def action_take(self) -> None:
+        """Choose the selected one."""
+        if row := self.list.selected:
+            self.dismiss(row.data.what)
+
+
+class PageScreen(RoleScreen):
+    """A page over the main screen to read; with `yes`, something that is done on `y` alone."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,q,n", "dismiss", show=False),
+        Binding("y", "yes", show=False),
+        *bindings("moving"),
+    ]
+
+    def __init__(self, title: str, page: Document, yes: str = "") -> None:
+        super().__init__()
+        self._title, self._page, self._yes = title, page, yes
+        self.reader = Reader()
+
+    def compose(self) -> ComposeResult:
+        """The page, and what the keys do."""
+        with Vertical(id="help", classes="pane") as pane:
+            pane.border_title = plain(self._title)
+            leave = "Esc closes" if not self._yes else f"y: {self._yes} · n or Esc: no"
+            pane.border_subtitle = plain(leave)
+            yield self.reader
+
+    def on_mount(self) -> None:
+        """Show it."""
+        self.reader.show(self._page)
+        self.reader.focus()
+
+    def action_yes(self) -> None:
+        """Say yes."""
+        if self._yes:
+            self.dismiss(True)
