@@ -1,6 +1,7 @@
 """The semantic leg with the real model: found by meaning, resumed after a kill, never asked of a network."""
 
 import os
+import shutil
 import signal
 import time
 from pathlib import Path
@@ -11,9 +12,34 @@ from support import Builder, asked, said
 
 from kbtui.engine.places import announced
 from kbtui.index.embedding import CHECKSUMS, Embedder, Model, ModelUnavailable, find_model, verify
+from kbtui.index.onnx import FastEmbedder, export, export_path
 from kbtui.library import Library
 from kbtui.search import Question
 from kbtui.workspace import load_settings
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache directory with the model's export in it, which engines are warm from in a second."""
+    cache = tmp_path_factory.mktemp("cache")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(cache))
+        export(find_model(""))
+    return cache
+
+
+@pytest.fixture
+def with_export(home: Path, exported: Path) -> Path:
+    """The export, where this test's home has it."""
+    target = export_path(find_model(""))
+    shutil.copytree(export_path_below(exported).parent, target.parent)
+    return target
+
+
+def export_path_below(cache: Path) -> Path:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(cache))
+        return export_path(find_model(""))
 
 
 def ask(lib: Library, query: str, mode: str = "hybrid") -> list[str]:
@@ -23,7 +49,7 @@ def ask(lib: Library, query: str, mode: str = "hybrid") -> list[str]:
 
 @pytest.mark.timeout(240)
 def test_found_by_meaning_kept_through_a_kill_and_told_honestly(
-    workspace_root: Path, monkeypatch: pytest.MonkeyPatch
+    workspace_root: Path, with_export: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KBTUI_ENGINE_IDLE", "60")
     builder = Builder(workspace_root)
@@ -109,36 +135,58 @@ def test_a_missing_model_says_what_to_do(tmp_path: Path) -> None:
         verify(Model("x", str(tmp_path), packaged=True))
 
 
-def test_a_broken_model_directory_means_keywords_and_a_reason(
-    workspace_root: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+@pytest.fixture
+def broken(tmp_path: Path) -> Path:
+    """A directory that is no model."""
+    path = tmp_path / "model"
+    path.mkdir()
+    (path / "config.json").write_text("{}")
+    return path
+
+
+def test_a_broken_model_directory_is_said(broken: Path) -> None:
+    with pytest.raises(ModelUnavailable, match="the model cannot be loaded"):
+        Embedder(find_model(str(broken)))
+
+
+@pytest.mark.parametrize(
+    ("model", "reason"),
+    [
+        ("none", "no model in that directory"),
+        pytest.param("model", "the model cannot be loaded", marks=pytest.mark.slow),
+    ],
+)
+def test_without_a_sound_model_there_are_keywords_and_a_reason(
+    workspace_root: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    broken: Path,
+    model: str,
+    reason: str,
 ) -> None:
-    broken = tmp_path / "model"
-    broken.mkdir()
-    (broken / "config.json").write_text("{}")
-    monkeypatch.setenv("KBTUI_MODEL", str(broken))
+    monkeypatch.setenv("KBTUI_MODEL", str(broken.parent / model))
     builder = Builder(workspace_root)
     builder.topics(notes={})
     builder.subject("notes/a.md", "An albatross.\n")
     lib = Library(builder.workspace, load_settings())
     answer = lib.search(Question("albatross"), wait=90)
     assert [hit.slug for hit in answer.hits] == ["a"]
-    assert "the model cannot be loaded" in (answer.degraded or "")
+    assert reason in (answer.degraded or "")
     lib.engine().request("stop")
 
 
-def test_an_export_gives_the_same_vectors_and_a_changed_one_is_refused(home: Path) -> None:
-    from kbtui.index.onnx import FastEmbedder, export, export_path
-
-    model = find_model("")
+def test_without_an_export_the_quick_embedder_says_so() -> None:
     with pytest.raises(ModelUnavailable, match="no export"):
-        FastEmbedder(model)
-    path = export(model)
+        FastEmbedder(find_model(""))
+
+
+def test_an_export_gives_the_same_vectors_and_a_changed_one_is_refused(with_export: Path) -> None:
+    model = find_model("")
+    path = with_export
     texts = ["a short one", "The quick brown fox. " * 60, "日本語のテキスト", ""]
     near = (FastEmbedder(model).encode(texts) * Embedder(model, half=False).encode(texts)).sum(
         axis=1
     )
     assert near.min() > 0.9999
-    assert path == export_path(model)
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
     path.write_bytes(data)
