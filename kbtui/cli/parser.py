@@ -1,7 +1,7 @@
 """An argument parser whose errors are kbtui's own: one line, a hint, exit code 2."""
 
 import argparse
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from kbtui.errors import UsageError
 
@@ -19,6 +19,12 @@ class Parser(argparse.ArgumentParser):
             allow_abbrev=False,
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
+
+    def add_argument(self, *names: Any, **keys: Any) -> argparse.Action:
+        """As argparse's, which compares its SUPPRESS by identity; modules that only declare have their own."""
+        if keys.get("default") == argparse.SUPPRESS:
+            keys["default"] = argparse.SUPPRESS
+        return super().add_argument(*names, **keys)
 
     def error(self, message: str) -> NoReturn:
         """Raise `UsageError` with the parser's words."""
