@@ -6,12 +6,12 @@ that the filters leave; a longer list goes on with --cursor.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from kbtui.cli.output import emit, emit_json, note, valid
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
+    from typing import Any
 
     from kbtui.index.browse import Page, Row, Wanted
 
@@ -73,45 +73,20 @@ def run(args: Namespace) -> int:
 
 
 def _wanted(args: Namespace) -> Wanted:
-    from kbtui.errors import UsageError
-    from kbtui.index.browse import STATUSES, Wanted
+    from kbtui.index.browse import Wanted
+    from kbtui.journal.filters import check_statuses, moment
 
     statuses = tuple(part for part in (args.status or "").split(",") if part)
-    for status in statuses:
-        if status not in STATUSES:
-            raise UsageError(f"{status!r} is no status", where="--status", hint=", ".join(STATUSES))
     return Wanted(
         q=valid(" ".join(args.query)),
         types=tuple(part for part in (args.types or "").split(",") if part),
-        statuses=statuses,
+        statuses=check_statuses(statuses, "--status"),
         topics=tuple(args.topics),
         since=moment(args.since, "--from"),
         until=moment(args.until, "--to", ends=True),
         hidden=args.hidden,
         archived=args.archived,
     )
-
-
-def moment(text: str | None, option: str, *, ends: bool = False) -> float | None:
-    """A day or a time as Unix seconds; with `ends`, a day is meant to its end."""
-    if not text:
-        return None
-    import re
-    from datetime import date, timedelta
-
-    from kbtui.errors import UsageError
-    from kbtui.search.dates import HINT, parse_moment
-
-    wanted = text.strip()
-    if ends and re.fullmatch(r"\d{4}-\d\d-\d\d", wanted):
-        try:
-            wanted = (date.fromisoformat(wanted) + timedelta(days=1)).isoformat()
-        except (ValueError, OverflowError):
-            wanted = ""
-    found = parse_moment(wanted)
-    if found is None:
-        raise UsageError(f"{text!r} is not a date", where=option, hint=HINT)
-    return found.timestamp()
 
 
 def as_json(row: Row) -> dict[str, Any]:
@@ -147,7 +122,8 @@ def _print(page: Page) -> None:
     emit(_table([_HEADINGS, *map(_cells, page.entries)]))
     counts = [f"{count} {status}" for status, count in page.by_status.items() if count]
     kinds = [f"{count} {kind}" for kind, count in page.by_type.items()]
-    note(f"{len(page.entries)} of {page.total} entries: {', '.join(counts)}; {', '.join(kinds)}")
+    entries = "entry" if page.total == 1 else "entries"
+    note(f"{len(page.entries)} of {page.total} {entries}: {', '.join(counts)}; {', '.join(kinds)}")
     if page.cursor:
         note(f"more with --cursor {page.cursor}")
 

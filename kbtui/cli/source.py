@@ -105,21 +105,19 @@ def _block(args: Namespace) -> dict[str, Any]:
     return {key: value for key in _OPTIONS if (value := getattr(args, key)) is not None}
 
 
-_MAIN_KEY = {"url_crawl": "url", "file_upload": "file", "mcp": "server"}
-
-
 def _add(workspace: Workspace, journal: Journal, args: Namespace) -> int:
     from kbtui.knowledge import load_knowledge
     from kbtui.sources.approval import approve
-    from kbtui.sources.editing import add_source
+    from kbtui.sources.config import MAIN_KEY
+    from kbtui.sources.editing import add_source, name_for
 
     kind = _KINDS[args.kind]
     what = args.what or args.server
     if not what:
         raise UsageError("say what to fetch", where=f"source add {args.kind}")
     topic = load_knowledge(workspace).resolve_topic(args.topic)
-    block = {"kind": kind, **_block(args), "topic": topic.id, _MAIN_KEY[kind]: what}
-    name = args.name or _name(kind, what)
+    block = {"kind": kind, **_block(args), "topic": topic.id, MAIN_KEY[kind]: what}
+    name = args.name or name_for(kind, what)
     source = add_source(workspace, name, block)
     approve(workspace, journal, source)
     if args.json:
@@ -130,33 +128,15 @@ def _add(workspace: Workspace, journal: Journal, args: Namespace) -> int:
     return 0
 
 
-def _name(kind: str, what: str) -> str:
-    """A name made of the host, the file or the command."""
-    import re
-    from pathlib import PurePath
-    from urllib.parse import urlsplit
-
-    from kbtui.sources.writing import name_of
-
-    if kind == "url_crawl":
-        what = urlsplit(what).hostname or what
-    elif kind == "file_upload":
-        what = PurePath(what).stem or what
-    else:
-        what = what.split()[0].rpartition("/")[2]
-    plain = re.sub(r"[^a-z0-9._-]+", "-", name_of(what)).strip("-._")
-    return plain[:40].rstrip("-._") or kind.replace("_", "-")
-
-
 def _edit(workspace: Workspace, journal: Journal, args: Namespace) -> int:
     from kbtui.sources.approval import approve, approved_at
-    from kbtui.sources.config import load_sources
+    from kbtui.sources.config import MAIN_KEY, load_sources
     from kbtui.sources.editing import edit_source
 
     before = load_sources(workspace).find(args.name)
     changes = _block(args)
     if args.what:
-        changes[_MAIN_KEY[before.kind]] = args.what
+        changes[MAIN_KEY[before.kind]] = args.what
     if args.no_cron:
         changes["cron"] = None
     if not changes:
@@ -222,11 +202,15 @@ def _run(workspace: Workspace, journal: Journal, args: Namespace) -> int:
 
 def _print_run(run: Run) -> None:
     emit(
-        f"{run.source}: {run.status}, {run.entries} documents ({run.added} new, {run.updated} changed, "
+        f"{run.source}: {run.status}, {run.entries} {_documents(run.entries)} ({run.added} new, {run.updated} changed, "
         f"{run.removed} removed) in {run.ended - run.began:.1f} s\n"
     )
     for problem in run.problems:
         note(problem)
+
+
+def _documents(count: int) -> str:
+    return "document" if count == 1 else "documents"
 
 
 class _Shower:
@@ -301,7 +285,8 @@ def _line(shown: dict[str, Any]) -> str:
 
     state = shown["last_run_status"] or "never run"
     if shown["last_run_at"]:
-        state += f" {shown['last_run_at'][:16].replace('T', ' ')}, {shown['last_run_entry_count']} documents"
+        count = shown["last_run_entry_count"]
+        state += f" {shown['last_run_at'][:16].replace('T', ' ')}, {count} {_documents(count)}"
     if shown["approved_at"] is None:
         state = "NOT APPROVED"
     cron = f", at {shown['cron']}" if shown["cron"] else ""
@@ -315,29 +300,20 @@ def _line(shown: dict[str, Any]) -> str:
 def _remove(workspace: Workspace, journal: Journal, args: Namespace) -> int:
     from kbtui.cli.entry import ask
     from kbtui.sources.config import load_sources
-    from kbtui.sources.editing import remove_source
-    from kbtui.sources.run import lock, open_shelf
+    from kbtui.sources.run import count_documents, remove_with_documents
 
     source = load_sources(workspace).find(args.name)
-    with lock(workspace, source.name):
-        try:
-            shelf = open_shelf(workspace, source)
-        except KbtuiError as error:
-            note(f"its documents cannot be reached and are left alone: {error}")
-            shelf = None
-        count = len(shelf.held) if shelf else 0
-        if not args.yes and not ask(f"remove the source {source.name}?"):
-            note("nothing was removed")
-            return 1
-        keep = args.keep or not args.delete
-        if count and not (args.keep or args.delete or args.yes):
-            keep = not ask(f"remove its {count} documents too?")
-        remove_source(workspace, source.name)
-        if shelf and keep:
-            shelf.release()
-        elif shelf:
-            shelf.remove_all()
-            for problem in shelf.problems:
-                note(problem)
-        journal.forget_source(source.name)
+    try:
+        count = count_documents(workspace, source)
+    except KbtuiError:
+        count = 0  # why, is said when they are left alone
+    if not args.yes and not ask(f"remove the source {source.name}?"):
+        note("nothing was removed")
+        return 1
+    keep = args.keep or not args.delete
+    if count and not (args.keep or args.delete or args.yes):
+        documents = "document" if count == 1 else f"{count} documents"
+        keep = not ask(f"remove its {documents} too?")
+    for problem in remove_with_documents(workspace, source.name, keep=keep):
+        note(problem)
     return 0

@@ -26,7 +26,8 @@ _KEYS: dict[str, dict[str, str]] = {
     "file_upload": {"file": _TEXT},
     "mcp": {"server": _TEXT, "pattern": _TEXT, "env": _LIST},
 }
-_NEEDED = {"url_crawl": "url", "file_upload": "file", "mcp": "server"}
+MAIN_KEY = {"url_crawl": "url", "file_upload": "file", "mcp": "server"}
+"""The key that says what a source of this kind fetches."""
 KINDS = tuple(_KEYS)
 
 
@@ -111,7 +112,7 @@ def parse_source(name: str, block: Any) -> Source:
             raise ConfigError(f"unknown key {key!r}", where=key, hint=nearest(key, list(known)))
         if not _fits(known[key], value):
             raise ConfigError(f"must be {known[key]}", where=key)
-    for key in ("topic", _NEEDED[kind]):
+    for key in ("topic", MAIN_KEY[kind]):
         if not block.get(key):
             raise ConfigError("is missing", where=key)
     values: dict[str, Any] = {

@@ -40,6 +40,24 @@ def remove_source(workspace: Workspace, name: str) -> None:
     _write(workspace, name, None)
 
 
+def name_for(kind: str, what: str) -> str:
+    """A source's name made of the host, the file or the command."""
+    import re
+    from pathlib import PurePath
+    from urllib.parse import urlsplit
+
+    from kbtui.sources.writing import name_of
+
+    if kind == "url_crawl":
+        what = urlsplit(what).hostname or what
+    elif kind == "file_upload":
+        what = PurePath(what).stem or what
+    else:
+        what = what.split()[0].rpartition("/")[2]
+    plain = re.sub(r"[^a-z0-9._-]+", "-", name_of(what)).strip("-._")
+    return plain[:40].rstrip("-._") or kind.replace("_", "-")
+
+
 def _parsed(name: str, block: dict[str, Any]) -> Source:
     try:
         return parse_source(name, block)

@@ -7,6 +7,7 @@ import contextlib
 import fcntl
 import os
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,9 +27,15 @@ if TYPE_CHECKING:
     from kbtui.sources.records import Progress, Source
     from kbtui.workspace import Workspace
 
+STOP_SECONDS = 0.2
+
 
 class Busy(KbtuiError):
     """Another run of the source is going on."""
+
+
+class Stopped(KbtuiError):
+    """Its user ended the run."""
 
 
 class NotApproved(ConfigError):
@@ -40,11 +47,14 @@ def run_source(
     name: str,
     *,
     say: Callable[[Progress], None] = lambda progress: None,
+    stopped: Callable[[], bool] = lambda: False,
     limits: Limits | None = None,
     resolve: Resolve = resolve_name,
 ) -> Run:
     """Run a source now, and note in the journal how it ended.
 
+    `stopped` is asked several times a second from the calling thread; when it says yes the run
+    ends, what came until then stays, and nothing is taken for gone.
     What fails is in the run; raised are `NothingFound` and `ConfigError` for a
     source that does not exist or is not sound, `NotApproved`, and `Busy`.
     """
@@ -59,7 +69,8 @@ def run_source(
     with lock(workspace, name):
         began = time.time()
         try:
-            run = _run(workspace, journal, source, began, say, limits or Limits(), resolve)
+            work = _Work(workspace, source, limits or Limits(), resolve, stopped)
+            run = _run(work, journal, began, say)
         except (KbtuiError, OSError) as error:
             reason = str(error) if isinstance(error, KbtuiError) else error.strerror or str(error)
             run = _failed(journal, name, began, reason)
@@ -89,19 +100,23 @@ def lock(workspace: Workspace, name: str) -> Iterator[None]:
         yield
 
 
-def _run(
-    workspace: Workspace,
-    journal: Journal,
-    source: Source,
-    began: float,
-    say: Callable[[Progress], None],
-    limits: Limits,
-    resolve: Resolve,
-) -> Run:
-    shelf = open_shelf(workspace, source)
+@dataclass(frozen=True)
+class _Work:
+    """What a run is given."""
+
+    workspace: Workspace
+    source: Source
+    limits: Limits
+    resolve: Resolve
+    stopped: Callable[[], bool]
+
+
+def _run(work: _Work, journal: Journal, began: float, say: Callable[[Progress], None]) -> Run:
+    source = work.source
+    shelf = open_shelf(work.workspace, source)
     found = Pass(source, shelf, journal.fetched(source.name), say)
     try:
-        asyncio.run(_fetch(workspace, found, limits, resolve))
+        asyncio.run(_until_stopped(work, found))
     except KbtuiError as error:
         # What came before stays, and counts.
         found.problems.insert(0, str(error))
@@ -141,20 +156,61 @@ def open_shelf(workspace: Workspace, source: Source) -> Shelf:
     return Shelf(root, topic_folder(knowledge, topic), source)
 
 
-async def _fetch(workspace: Workspace, run: Pass, limits: Limits, resolve: Resolve) -> None:
+def count_documents(workspace: Workspace, source: Source) -> int:
+    """How many documents a source has; raises `KbtuiError` where they cannot be reached."""
+    return len(open_shelf(workspace, source).held)
+
+
+def remove_with_documents(workspace: Workspace, name: str, *, keep: bool) -> list[str]:
+    """Take a source away; its documents stay as its user's own, or go.
+
+    Returns what could not be done to documents. Raises `Busy`, `NothingFound`, `ConfigError`.
+    """
+    from kbtui.sources.editing import remove_source
+
+    source = load_sources(workspace).find(name)
+    with lock(workspace, name):
+        problems = []
+        try:
+            shelf = open_shelf(workspace, source)
+        except KbtuiError as error:
+            shelf = None
+            problems.append(f"its documents cannot be reached and are left alone: {error}")
+        remove_source(workspace, name)
+        if shelf is not None and keep:
+            shelf.release()
+        elif shelf is not None:
+            shelf.remove_all()
+        Journal(workspace).forget_source(name)
+        return problems + (shelf.problems if shelf is not None else [])
+
+
+async def _until_stopped(work: _Work, run: Pass) -> None:
+    task = asyncio.ensure_future(_fetch(work, run))
+    while not task.done():
+        if work.stopped():
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+            raise Stopped("stopped; what came until then stays", where=run.source.name)
+        await asyncio.wait([task], timeout=STOP_SECONDS)
+    task.result()
+
+
+async def _fetch(work: _Work, run: Pass) -> None:
     from kbtui.sources.extractor import Extractor
 
     async with Extractor() as extractor:
         if run.source.kind == "file_upload":
             from kbtui.sources.upload import upload
 
-            await upload(run, workspace.root, extractor)
+            await upload(run, work.workspace.root, extractor)
         elif run.source.kind == "mcp":
             from kbtui.sources.mcp import take_resources
 
-            await take_resources(run, workspace.root, extractor, limits)
+            await take_resources(run, work.workspace.root, extractor, work.limits)
         else:
             from kbtui.sources.crawl import Crawl
 
-            async with Fetcher(limits, run.source.allow_hosts, resolve) as fetcher:
+            async with Fetcher(work.limits, run.source.allow_hosts, work.resolve) as fetcher:
                 await Crawl(run, fetcher, extractor).run()

@@ -144,7 +144,8 @@ def source_of(text: str) -> str | None:
     return name if isinstance(name, str) and name else None
 
 
-def _add(knowledge: Knowledge, topic: Topic, slug: str, text: str) -> Subject:
+def check_free(knowledge: Knowledge, topic: Topic, slug: str) -> str:
+    """The slug that a file of this name gets; raises `UsageError` where it is taken or impossible."""
     slug = check_slug(slug.removesuffix(".md"))
     if knowledge.find(topic.id, slug) is not None:
         raise UsageError(
@@ -152,6 +153,11 @@ def _add(knowledge: Knowledge, topic: Topic, slug: str, text: str) -> Subject:
             where=f"{topic.id}/{slug}",
             hint=f"`kbtui entry edit {topic.id}/{slug}` changes it, --slug names another",
         )
+    return slug
+
+
+def _add(knowledge: Knowledge, topic: Topic, slug: str, text: str) -> Subject:
+    slug = check_free(knowledge, topic, slug)
     root = Path(os.path.realpath(knowledge.workspace.root))
     base = topic_folder(knowledge, topic)
     *folders, name = slug.split("/")
