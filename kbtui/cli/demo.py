@@ -23,7 +23,7 @@ def run(args: Namespace) -> int:
         return 0
     from kbtui.cli.tui import browse
 
-    return browse(str(root))
+    return browse(str(root), first="guide/about")
 
 
 def fresh_copy() -> Path:

@@ -15,18 +15,29 @@ if TYPE_CHECKING:
 
 
 def configure(parser: ArgumentParser) -> None:
-    """`kbtui tui` has no arguments of its own."""
+    """The arguments of `kbtui tui`."""
+    parser.add_argument("--fresh", action="store_true", help="do not reopen what was left")
+    parser.add_argument(
+        "--plain", action="store_true", help="for screen readers: one pane, no frames"
+    )
 
 
 def run(args: Namespace) -> int:
     """Open the TUI on the nearest workspace, or the one that `-w` names."""
-    return browse(args.workspace)
+    return browse(args.workspace, fresh=args.fresh, plain=args.plain)
 
 
-def browse(workspace: str | None, reference: str | None = None) -> int:
+def browse(
+    workspace: str | None,
+    reference: str | None = None,
+    *,
+    first: str | None = None,
+    fresh: bool = False,
+    plain: bool = False,
+) -> int:
     """Open the TUI, at a reference if there is one; gives the exit code.
 
-    Raises `WorkspaceError` without a workspace, and `UsageError` without a
+    `first` is a reference to begin at where nothing was left to reopen. Raises `WorkspaceError` without a workspace, and `UsageError` without a
     terminal or for something that is not a reference.
     """
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
@@ -39,9 +50,10 @@ def browse(workspace: str | None, reference: str | None = None) -> int:
     library = open_workspace(workspace)
     try:
         ref = _resolved(library, reference) if reference else None
-        from kbtui.tui.app import run_tui
+        begin = _resolved(library, first) if first else None
+        from kbtui.tui.app import Start, run_tui
 
-        return run_tui(library, ref)
+        return run_tui(library, ref, Start(first=begin, fresh=fresh, plain=plain))
     finally:
         library.close()
 

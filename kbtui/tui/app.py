@@ -115,7 +115,9 @@ class KbApp(App[None]):
     def get_default_screen(self) -> MainScreen:
         """The screen to begin with."""
         start = self.start
-        return MainScreen(self.library, self.clock, self._open_ref, start.first, start.fresh)
+        return MainScreen(
+            self.library, self.clock, self._open_ref, start.first, start.fresh, self.plain
+        )
 
     def on_ready(self) -> None:
         """Hand out what was typed before the screen was there."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kbtui.refs import parse_ref
 from kbtui.text import cut, one_line
 
 if TYPE_CHECKING:
@@ -43,6 +44,8 @@ def copies(port: Viewport, reference: str | None) -> list[Copy]:
             found.append(Copy("a", "all of it", document.size, lambda: _all(document)))
     if reference is not None:
         found.append(Copy("r", "the reference", reference, lambda: reference))
+        if link := parse_ref(reference).link:
+            found.append(Copy("j", "JP's link to it", link, lambda: link))
     if command := command_for(document, reference):
         found.append(Copy("c", "the command that shows it", command, lambda: command))
     return found
@@ -50,12 +53,13 @@ def copies(port: Viewport, reference: str | None) -> list[Copy]:
 
 def _turn(document: Document, turn: int) -> Iterator[str]:
     for block in document.blocks:
-        if block.turn == turn and (text := block.search_text().strip()):
+        if block.turn == turn and block.view != "model" and (text := block.search_text().strip()):
             yield text
 
 
 def _all(document: Document) -> str:
-    texts = [block.search_text().strip("\n") for block in document.blocks]
+    shown = (block for block in document.blocks if block.view != "model")
+    texts = [block.search_text().strip("\n") for block in shown]
     return "\n\n".join(text for text in texts if text.strip()) + "\n"
 
 
@@ -67,10 +71,17 @@ def command_for(document: Document, reference: str | None) -> str | None:
         return "kbtui prompt"
     if reference is None:
         return None
+    if document.key.startswith("topic:") and document.ref == reference:
+        return f"kbtui learn {_quoted(reference)}"
     if document.view == "learn" and document.ref and "/" in document.ref:
         topic, _, slug = document.ref.partition("/")
         return f"kbtui learn {_quoted(topic)} {_quoted(slug)}"
     return f"kbtui show {_quoted(reference)}"
+
+
+def search_command(query: str) -> str:
+    """The command that searches for the same."""
+    return f"kbtui search {_quoted(query)}" if query else "kbtui search WORDS"
 
 
 def _quoted(word: str) -> str:

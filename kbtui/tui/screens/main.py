@@ -11,6 +11,7 @@ from textual.widgets import Input
 from kbtui.tui.asking import Asker
 from kbtui.tui.citing import Citer
 from kbtui.tui.commands import Command, bindings
+from kbtui.tui.going import Goer
 from kbtui.tui.keeping import Keeper
 from kbtui.tui.opening import Opener
 from kbtui.tui.places import HOME, PROMPT, place_of, place_of_hit
@@ -55,9 +56,11 @@ class MainScreen(ActingScreen):
         open_ref: Ref | None = None,
         first: Ref | None = None,
         fresh: bool = False,
+        plain: bool = False,
     ) -> None:
         super().__init__()
         self.library = library
+        self._plain = plain
         wanted = open_ref or first
         self._first = place_of(wanted) if wanted else HOME
         self.status = Status(library.workspace.name)
@@ -77,6 +80,7 @@ class MainScreen(ActingScreen):
             lambda: self.status.waiting,
         )
         self.rememberer = Rememberer(self, reopen=open_ref is None and not fresh)
+        self.goer = Goer(library, self.reader_pane, self.open)
         self._preview: Timer | None = None
         self._before_search = "#library-list"
         self._changes: list[Change] = []
@@ -96,6 +100,8 @@ class MainScreen(ActingScreen):
     def on_mount(self) -> None:
         """Begin to read, once something is on the screen."""
         self.hints.keymap = getattr(self.app, "keys", {})
+        if self._plain:
+            self.add_class("plain", "zoomed")
         self.citations_pane.say("Citations show here for a conversation's turn or for a subject.")
         self.call_after_refresh(self._begin)
 
@@ -162,6 +168,8 @@ class MainScreen(ActingScreen):
     def _moved(self, event: ReaderPane.Moved) -> None:
         event.stop()
         self.citer.moved()
+        if self._plain:
+            self.hints.same_as(self._as_command())
 
     @on(ReaderPane.OtherView)
     def _other_view(self, event: ReaderPane.OtherView) -> None:
@@ -185,6 +193,18 @@ class MainScreen(ActingScreen):
     def _step(self, by: int) -> None:
         if not self.opener.step(by):
             self.status.flash("nothing further back" if by < 0 else "nothing further on", "dim")
+
+    def action_go(self) -> None:
+        """Go to a turn by its number, or to any reference."""
+        from kbtui.tui.screens.dialogs import LineScreen
+
+        def typed(text: str | None) -> None:
+            if text:
+                self.goer.go(text, lambda reason: self.status.flash(reason, "warning"))
+
+        self.app.push_screen(
+            LineScreen("Go to", placeholder="a turn's number, or a reference"), typed
+        )
 
     def action_prompt(self) -> None:
         """Show the whole prompt."""
@@ -230,7 +250,9 @@ class MainScreen(ActingScreen):
     @on(Input.Submitted, "#search")
     def _submitted(self, event: Input.Submitted) -> None:
         event.stop()
-        self.asker.open()
+        # A reference that was typed or pasted is opened itself.
+        if not self.goer.opens(event.value, self.asker.open):
+            self.asker.open()
 
     @on(SearchInput.Left)
     def _left(self, event: SearchInput.Left) -> None:
@@ -322,9 +344,13 @@ class MainScreen(ActingScreen):
 
     # commands
 
-    async def chosen(self, what: Command | Place | None) -> None:
-        """Do or open what was chosen in the palette."""
+    async def chosen(self, what: Command | Place | str | None) -> None:
+        """Do or open what was chosen in the palette; a text is the name of a theme."""
         if what is None:
+            return
+        if isinstance(what, str):
+            self.app.theme = what
+            self.rememberer.changed()
             return
         if not isinstance(what, Command):
             self.open(what)
@@ -364,6 +390,24 @@ class MainScreen(ActingScreen):
         if self.fold(name):
             return
         self.go({"library": "#library-list", "reader": "#reader"}.get(name, "#citations-list"))
+
+    def point(self) -> None:
+        """Show the keys that matter where one is, or which command shows the same."""
+        super().point()
+        if self._plain:
+            self.hints.same_as(self._as_command())
+
+    def _as_command(self) -> str:
+        from kbtui.tui.copying import command_for, search_command
+
+        if self.pane == "results" or self.has_class("searching"):
+            return search_command(self.asker.query)
+        if self.pane == "library":
+            return "kbtui topics; kbtui conversation ls"
+        reader = self.reader_pane.reader
+        if self.pane == "citations" and reader.port.reference:
+            return f"kbtui cites {reader.port.reference}"
+        return command_for(reader.document, reader.port.reference) or "kbtui --help"
 
     def offers(self) -> frozenset[str]:
         """What the document has that commands can need."""

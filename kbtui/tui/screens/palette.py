@@ -14,13 +14,13 @@ from kbtui.refs import Ref, conversation_ref, subject_ref
 from kbtui.text import one_line
 from kbtui.tui.commands import SCOPES, Command, commands_of
 from kbtui.tui.lanes import Lane
-from kbtui.tui.places import Place
+from kbtui.tui.places import place_of
 from kbtui.tui.widgets.entry import SafeInput
 from kbtui.tui.widgets.paint import RoleScreen
 from kbtui.tui.widgets.rows import Row, RowList
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from textual.app import ComposeResult
     from textual.binding import BindingType
@@ -34,39 +34,58 @@ SHOWN_MOST = 100
 
 @dataclass(frozen=True)
 class Choice:
-    """Something that can be chosen: a command, or a place."""
+    """Something that can be chosen: a command, what can be opened, or a theme's name."""
 
     name: str
     kind: str
-    what: Command | Place
+    what: Command | Ref | str
     right: str = ""
 
 
-def choices(contents: Contents | None, scopes: tuple[str, ...], hidden: bool) -> list[Choice]:
-    """All that the palette offers, commands of where one is first."""
-    found: list[Choice] = []
+def command_choices(scopes: Iterable[str], keymap: Mapping[str, str] | None = None) -> list[Choice]:
+    """The commands of where one is, then those of everywhere."""
     here = [scope for scope in SCOPES if scope in scopes or scope == "everywhere"]
-    for scope in here:
-        for command in commands_of(scope):
-            if command.palette and command.id != "palette":
-                keys = " ".join(command.shown_keys)
-                found.append(Choice(command.help.rstrip("."), "command", command, keys))
+    return [
+        Choice(command.help.rstrip("."), "command", command, " ".join(command.shown_keys))
+        for scope in here
+        for command in commands_of(scope, keymap=keymap)
+        if command.palette and command.id != "palette"
+    ]
+
+
+def theme_choices(themes: Iterable[str]) -> list[Choice]:
+    """The themes, ours first."""
+    ours = sorted(themes, key=lambda name: (not name.startswith("kbtui-"), name))
+    return [Choice(f"Theme {name}", "theme", name) for name in ours]
+
+
+def place_choices(contents: Contents | None, hidden: bool) -> list[Choice]:
+    """All that can be opened; called in a thread, since there may be very many."""
+    found: list[Choice] = []
     if contents is None:
         return found
     for shelf in contents.shelves:
         ref = Ref("topic", topic=shelf.topic.id)
-        found.append(
-            Choice(one_line(shelf.topic.name), "topic", Place(f"topic:{ref}", ref=ref), str(ref))
-        )
+        found.append(Choice(one_line(shelf.topic.name), "topic", ref, str(ref)))
     for shelf in contents.shelves:
+        topic = shelf.topic.id
         for subject in shelf.subjects:
             if hidden or not subject.hidden:
-                ref = subject_ref(subject.topic, subject.slug)
-                found.append(Choice(one_line(str(ref)), "subject", Place(str(ref), ref=ref)))
+                ref = subject_ref(topic, subject.slug)
+                found.append(Choice(one_line(f"{topic}/{subject.slug}"), "subject", ref))
     for info in contents.conversations:
-        place = Place(info.ref, ref=conversation_ref(info.id))
-        found.append(Choice(one_line(info.name), "conversation", place, info.ref))
+        ref = conversation_ref(info.id)
+        found.append(Choice(one_line(info.name), "conversation", ref, info.ref))
     return found
+
+
+def with_ids(found: list[Choice]) -> list[Choice]:
+    """The commands under the ids that the configuration calls them by."""
+    return [
+        Choice(f"id: {one.what.id}", one.kind, one.what, one.right)
+        for one in found
+        if isinstance(one.what, Command)
+    ]
 
 
 def rank(text: str, words: list[str]) -> float | None:
@@ -98,6 +117,8 @@ def choose(found: list[Choice], text: str) -> list[Choice]:
     words = text.casefold().split()
     if not words:
         return found[:SHOWN_MOST]
+    if words[0].startswith("id:"):
+        found = with_ids(found)
     ranked: list[tuple[float, int]] = []
     for number, choice in enumerate(found):
         score = rank(choice.name, words)
@@ -124,7 +145,11 @@ class PaletteScreen(RoleScreen):
     def __init__(self, main: MainScreen) -> None:
         super().__init__()
         pane = main.library_pane
-        self._choices = choices(pane.contents, main.hints.scopes, pane.state.hidden)
+        contents, hidden = pane.contents, pane.state.hidden
+        self._choices = command_choices(main.hints.scopes, main.hints.keymap)
+        self._choices += theme_choices(main.app.available_themes)
+        self._places = lambda: place_choices(contents, hidden)
+        self._places_lane = Lane(self)
         self._lane = Lane(self)
         self.list = RowList("palette-list")
 
@@ -143,11 +168,20 @@ class PaletteScreen(RoleScreen):
         """Show everything."""
         self.query_one("#palette-input").focus()
         self._fill(choose(self._choices, ""))
+        self._places_lane.submit(self._places, self._know, lambda error: None)
+
+    def _know(self, places: list[Choice]) -> None:
+        """What can be opened is known now."""
+        self._choices = [*self._choices, *places]
+        if text := self.query_one("#palette-input", SafeInput).value:
+            self._look(text)
 
     @on(Input.Changed)
     def _typed(self, event: Input.Changed) -> None:
         event.stop()
-        text = event.value
+        self._look(event.value)
+
+    def _look(self, text: str) -> None:
         self._lane.submit(lambda: choose(self._choices, text), self._fill, lambda error: None)
 
     def _fill(self, found: list[Choice]) -> None:
@@ -170,7 +204,8 @@ class PaletteScreen(RoleScreen):
 
     def _take(self) -> None:
         if row := self.list.selected:
-            self.dismiss(row.data.what)
+            what = row.data.what
+            self.dismiss(place_of(what) if isinstance(what, Ref) else what)
 
 
 def _rows(found: list[Choice]) -> Iterator[Row]:

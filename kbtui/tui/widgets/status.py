@@ -170,6 +170,13 @@ class Hints(Painted):
         self.keymap: dict[str, str] = {}
         self.typing = ""
         self.offers: frozenset[str] = frozenset()
+        self._command = ""
+
+    def same_as(self, command: str) -> None:
+        """Say instead which command shows the same; for who cannot see the screen."""
+        if command != self._command:
+            self._command = command
+            self.refresh()
 
     def point(self, *scopes: Scope, typing: str = "", offers: frozenset[str] = frozenset()) -> None:
         """Show the keys of other scopes, or those of the input named `typing`.
@@ -185,6 +192,10 @@ class Hints(Painted):
         width = self.content_size.width
         if y:
             return self.paint([], width)
+        if self._command:
+            return self.paint(
+                [("as text: ", "dim"), (self._command, "key"), ("  ? help", "dim")], width
+            )
         if self.typing:
             return self.paint(_hints(_TYPING.get(self.typing, _TYPING[""])), width)
         wanted = [
