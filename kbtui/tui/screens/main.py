@@ -119,9 +119,9 @@ class MainScreen(ActingScreen):
 
     def files_changed(self, event: dict[str, Any]) -> None:
         """Read again what is shown, where the engine's message says that it may be another."""
-        top = self.app.screen
-        if top is not self and isinstance(top, RoleScreen):
-            top.files_changed(event)
+        for screen in self.app.screen_stack:
+            if screen is not self and isinstance(screen, RoleScreen):
+                screen.files_changed(event)
         if self.has_class("searching"):
             self.asker.again()
         self.citer.refresh_using()

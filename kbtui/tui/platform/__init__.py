@@ -1,0 +1,1 @@
+"""What the screens of entries, sources and insights stand on."""

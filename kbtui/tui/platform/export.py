@@ -1,0 +1,97 @@
+"""Writing a conversation with its sources to a Markdown file of one's own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kbtui.errors import KbtuiError
+from kbtui.tui.lanes import Lane
+from kbtui.tui.platform.asking import AskScreen
+from kbtui.tui.platform.form import Field, FormScreen, Values
+from kbtui.tui.prompt.display import words_of
+
+if TYPE_CHECKING:
+    from kbtui.library import Library
+    from kbtui.tui.app import KbApp
+    from kbtui.tui.screens.main import MainScreen
+
+WHAT: dict[str, list[str] | None] = {
+    "messages": ["chat"],
+    "messages, reasoning, tools": None,
+}
+"""What a choice leaves in; None: everything."""
+
+
+def export(app: KbApp, main: MainScreen) -> None:
+    """Ask where to, and write the conversation that is being read."""
+    place = main.opener.shown
+    conversation = place.ref.conversation if place and place.ref else None
+    if conversation is None:
+        main.status.flash("open a conversation to export it", "warning")
+        return
+    lane = Lane(main)
+
+    def words(error: Exception) -> str:
+        return words_of(error, app.library.workspace.root)
+
+    def written(made: tuple[Path, str, bool] | None) -> None:
+        if made is None:
+            return
+        path, text, there = made
+        if not there:
+            write(path, text)
+            return
+
+        def answered(answer: str | None) -> None:
+            if answer == "y":
+                write(path, text)
+
+        question = f"{path} is there already. Write over it?"
+        app.push_screen(AskScreen(question, {"y": "write over it"}), answered)
+
+    def write(path: Path, text: str) -> None:
+        lane.submit(
+            lambda: _write(path, text),
+            lambda _: main.status.flash(f"written: {path}"),
+            lambda error: main.status.flash(words(error), "error"),
+        )
+
+    fields = (
+        Field("what", "what", "messages", "What of each turn; sources always.", tuple(WHAT)),
+        Field(
+            "path", "file", str(Path.cwd() / f"jp-c{conversation}.md"), "Where it is written to."
+        ),
+    )
+    title = f"Export jp-c{conversation} with its sources"
+    save = _Maker(app.library, conversation)
+    app.push_screen(FormScreen(title, fields, save, words, "write"), written)
+
+
+class _Maker:
+    """Makes the document of a filled form, in the form's thread."""
+
+    def __init__(self, library: Library, conversation: int) -> None:
+        self._library, self._conversation = library, conversation
+
+    def __call__(self, values: Values) -> tuple[Path, str, bool]:
+        from kbtui.citations.markdown import to_markdown
+        from kbtui.conversations.readout import included_kinds
+
+        if not values["path"]:
+            raise KbtuiError("say where it is to be written")
+        path = Path(values["path"]).expanduser()
+        if path.is_dir():
+            path /= f"jp-c{self._conversation}.md"
+        if not path.parent.is_dir():
+            raise KbtuiError("there is no such directory", where=str(path.parent))
+        found = self._library.conversation(self._conversation)
+        kinds = included_kinds(WHAT[values["what"]])
+        text = to_markdown(found, self._library.cited(found), found.turns, kinds)
+        return path, text, path.exists()
+
+
+def _write(path: Path, text: str) -> None:
+    from kbtui.sources.writing import replace_file
+
+    replace_file(path, text)

@@ -1,0 +1,95 @@
+"""The entries that a filter leaves, page by page as one comes to them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kbtui.index.browse import LIMIT_MOST, Page, Row, Wanted, list_entries
+from kbtui.tui.lanes import Lane
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from textual.message_pump import MessagePump
+
+    from kbtui.library import Library
+
+PAGE = 200
+EVERYTHING = 10**9
+
+
+@dataclass
+class Listed:
+    """Rows read so far, with the totals of the newest page."""
+
+    wanted: Wanted
+    rows: list[Row]
+    page: Page
+
+    @property
+    def more(self) -> bool:
+        """Whether there are further pages."""
+        return self.page.cursor is not None
+
+
+class Listing:
+    """Reads pages in a thread; `show` is told what there is then."""
+
+    def __init__(
+        self,
+        owner: MessagePump,
+        library: Library,
+        show: Callable[[Listed], None],
+        failed: Callable[[Exception], None],
+    ) -> None:
+        self._library, self._show, self._failed = library, show, failed
+        self._lane = Lane(owner)
+        self._reading = False
+        self.listed: Listed | None = None
+
+    def read(self, wanted: Wanted) -> None:
+        """Read from the beginning, as far as was read before with the same filter."""
+        before = self.listed
+        least = len(before.rows) if before and before.wanted == wanted else PAGE
+        self._submit(wanted, None, max(PAGE, least))
+
+    def more(self, least: int = PAGE) -> None:
+        """Read on, at least so many rows where there are as many."""
+        if self.listed is not None and self.listed.more and not self._reading:
+            self._submit(self.listed.wanted, self.listed, least)
+
+    def _submit(self, wanted: Wanted, before: Listed | None, least: int) -> None:
+        self._reading = True
+        self._lane.submit(lambda: self._pages(wanted, before, least), self._took, self._refused)
+
+    def _pages(self, wanted: Wanted, before: Listed | None, least: int) -> Listed:
+        """Called in a thread."""
+        library = self._library
+        if before is None:
+            library.current()
+        rows = list(before.rows) if before else []
+        cursor = before.page.cursor if before else None
+        goal = len(rows) + least
+        while True:
+            page = list_entries(
+                library.workspace,
+                library.reader(),
+                wanted,
+                cursor=cursor,
+                limit=min(LIMIT_MOST, max(1, goal - len(rows))),
+                vectors=library.settings.model != "off",
+            )
+            rows += page.entries
+            cursor = page.cursor
+            if cursor is None or len(rows) >= goal:
+                return Listed(wanted, rows, page)
+
+    def _took(self, listed: Listed) -> None:
+        self._reading = False
+        self.listed = listed
+        self._show(listed)
+
+    def _refused(self, error: Exception) -> None:
+        self._reading = False
+        self._failed(error)
