@@ -63,6 +63,8 @@ class Bounds:
         first = tidy(url) or url
         chosen = chosen or [first[: first.rindex("/") + 1] if "?" not in first else _folder(first)]
         self._first = first
+        self.words = " or ".join(chosen)
+        """The prefixes, for people."""
         self._inside = [(_origin(prefix), urlsplit(prefix).path or "/") for prefix in chosen]
 
     def __contains__(self, url: str) -> bool:
