@@ -15,7 +15,8 @@ from kbtui.errors import UsageError
 RefKind = Literal["topic", "subject", "conversation", "chunk"]
 
 _CONVERSATION = re.compile(r"(?:jp-c)?(\d+)(?:-[0-9a-z]+)?(?::(\d+)(?:\.(\d+))?)?")
-_LINK = re.compile(r"jp://(?:jp-c)?(\d+)(?:-[0-9a-z]+)?(?:\?.*)?", re.DOTALL)
+_LINK = re.compile(r"jp://(?:jp-c)?(\d+)(?:-[0-9a-z]+)?(?:\?(.*))?", re.DOTALL)
+_SELECTED = re.compile(r"(?:^|&)select=[^&:]*:(\d+)")
 _LINES = re.compile(r"(.+):(\d+)(?:-(\d+))?", re.DOTALL)
 _CHUNK = re.compile(r"chunk:(\S+)")
 
@@ -57,8 +58,14 @@ class Ref:
 
     @property
     def link(self) -> str | None:
-        """JP's own `jp://` form of a conversation, None for anything else."""
-        return f"jp://jp-c{self.conversation}" if self.kind == "conversation" else None
+        """JP's own `jp://` form of a conversation or a turn, None for anything else.
+
+        JP knows no link to a tool call: it is that of its turn.
+        """
+        if self.kind != "conversation":
+            return None
+        turn = f"?select=*:{self.turn}" if self.turn is not None else ""
+        return f"jp://jp-c{self.conversation}{turn}"
 
 
 def subject_ref(topic: str, slug: str, lines: tuple[int, int] | None = None) -> Ref:
@@ -81,7 +88,8 @@ def parse_ref(text: str, exists: Callable[[str, str], bool] | None = None) -> Re
     if match := _CHUNK.fullmatch(text):
         return Ref("chunk", chunk=match[1])
     if match := _LINK.fullmatch(text):
-        return conversation_ref(int(match[1]))
+        selected = _SELECTED.search(match[2] or "")
+        return conversation_ref(int(match[1]), int(selected[1]) if selected else None)
     if match := _CONVERSATION.fullmatch(text):
         return conversation_ref(*(int(part) if part else None for part in match.groups()))  # type: ignore[arg-type]
     if "/" in text:

@@ -134,6 +134,37 @@ class Library:
 
         return parse_ref(text, exists)
 
+    def located(self, text: str) -> Ref:
+        """What a reference as typed names, certain to exist; a topic by its id.
+
+        A chunk is the lines, turn or call that it was made from. Raises `UsageError`,
+        `NothingFound`, and `IndexUnavailable` for a chunk without an index.
+        """
+        from dataclasses import replace
+
+        from kbtui.errors import NothingFound
+        from kbtui.refs import conversation_ref, subject_ref
+
+        ref = self.resolve(text)
+        if ref.kind == "conversation":
+            from kbtui.conversations import find_conversation
+
+            find_conversation(self.workspace, ref.conversation or 0)
+        elif ref.kind == "topic":
+            return replace(ref, topic=self.knowledge().resolve_topic(ref.topic or "").id)
+        elif ref.kind == "subject":
+            return replace(ref, topic=self.subject(ref).topic)
+        else:
+            reader = self.reader()
+            found = reader.chunk(ref.chunk or "")
+            entry = reader.entries({found[1]}).get(found[1]) if found else None
+            if found is None or entry is None:
+                raise NothingFound("there is no such chunk any more", where=text)
+            if entry.conversation is not None:
+                return conversation_ref(entry.conversation, found[0].turn, found[0].call)
+            return subject_ref(entry.topic or "", entry.slug or "", found[0].lines)
+        return ref
+
     def subject(self, ref: Ref) -> Subject:
         """The subject that a reference names; raises `NothingFound`, also for a disabled one."""
         from kbtui.errors import NothingFound

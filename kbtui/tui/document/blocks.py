@@ -8,6 +8,8 @@ from kbtui.text import safe
 from kbtui.tui.document.code import source_lines
 from kbtui.tui.document.lines import Found, Line, Spans, between, mark, width_of, wrap, wrap_code
 
+Weight = tuple[int, int, int]
+
 
 @dataclass(slots=True, eq=False)
 class Block:
@@ -16,6 +18,7 @@ class Block:
     `key` names it across reloads. `lead` opens each of its lines. `above` is the
     number of blank lines before it. `fold` is the key of the fold that hides it.
     `turn` and `call` say where in a conversation it belongs; `link` is a reference that it leads to.
+    `view` is "person" for what a model no longer sees, "model" for what it sees instead.
     """
 
     key: str
@@ -25,6 +28,7 @@ class Block:
     turn: int | None = field(default=None, kw_only=True)
     call: int | None = field(default=None, kw_only=True)
     link: str | None = field(default=None, kw_only=True)
+    view: str = field(default="", kw_only=True)
 
     def lines(self, width: int, found: Found | None = None, opened: bool = False) -> list[Line]:
         """The block in `width` cells; `found` is marked, `opened` says whether a fold is open."""
@@ -40,6 +44,10 @@ class Block:
     def estimate(self, width: int) -> int:
         """About how many lines it will have, without laying it out."""
         return self.above + 1
+
+    def weight(self) -> Weight:
+        """Lines whatever the width, characters, and line breaks among them."""
+        return self.estimate(80), 0, 0
 
     def search_text(self) -> str:
         """What a search in the document looks at."""
@@ -71,6 +79,10 @@ class TextBlock(Block):
         return self.above + max(
             self.newlines + 1, (self.end - self.start) // width + self.newlines // 2 + 1
         )
+
+    def weight(self) -> Weight:
+        """As for every block."""
+        return self.above + 1, self.end - self.start, self.newlines
 
     def search_text(self) -> str:
         """The text as it is in the file."""

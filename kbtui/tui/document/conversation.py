@@ -15,7 +15,9 @@ from kbtui.tui.document.blocks import (
     NoteBlock,
     SourceBlock,
 )
-from kbtui.tui.document.document import Document, characters, counted
+from kbtui.tui.document.compacting import Left, what_is_left
+from kbtui.tui.document.document import Document, characters
+from kbtui.tui.document.facts import conversation_facts, done, span
 from kbtui.tui.document.markdown import link_definitions
 from kbtui.tui.document.split import split_markdown, split_source
 from kbtui.tui.document.tools import main_argument, readable
@@ -30,8 +32,13 @@ _INSIDE: Spans = [("  │ ", "rule")]
 _USER: Spans = [("▌ ", "user")]
 
 
-def conversation_document(conversation: Conversation, present: datetime) -> Document:
-    """The document of a conversation; `present` is what its dates are relative to."""
+def conversation_document(
+    conversation: Conversation, present: datetime, *, partial: bool = False
+) -> Document:
+    """The document of a conversation; `present` is what its dates are relative to.
+
+    `partial` says that more of it is still being read.
+    """
     info = conversation.info
     builder = _Builder(conversation, present)
     blocks = builder.build()
@@ -43,6 +50,9 @@ def conversation_document(conversation: Conversation, present: datetime) -> Docu
         badges=badges(info),
         record=conversation,
         turns_total=len(conversation.turns),
+        landmarks={"request": builder.requests, "error": builder.errors},
+        facts=conversation_facts(conversation, present),
+        partial=partial,
     )
 
 
@@ -70,13 +80,21 @@ class _Builder:
         self.after_fold = False
         self.gap = 0
         self.said: datetime | None = None
+        self.left = what_is_left(conversation)
+        self.view = ""
+        """For whom the blocks that are made now are."""
+        self.requests: list[int] = []
+        self.errors: list[int] = []
 
     def build(self) -> list[Block]:
         self._facts()
+        begin: dict[int, list[tuple[int, Compaction]]] = {}
+        for number, compaction in enumerate(self.conversation.compactions):
+            begin.setdefault(compaction.first, []).append((number, compaction))
         for turn in self.conversation.turns:
-            for number, compaction in enumerate(self.conversation.compactions):
-                if compaction.first == turn.number:
-                    self._compaction(number, compaction)
+            self.turn = turn.number
+            for number, compaction in begin.get(turn.number, ()):
+                self._compaction(number, compaction)
             self._turn(turn)
         if not self.conversation.turns:
             self.blocks.append(
@@ -99,34 +117,9 @@ class _Builder:
 
     def _facts(self) -> None:
         conversation, info = self.conversation, self.conversation.info
-        facts: list[tuple[str, Spans]] = [("id", [(info.ref, "")])]
-        facts.append(("created", [(self._time(info.created_at), "")]))
-        if info.last_event_at:
-            facts.append(("last event", [(self._time(info.last_event_at), "")]))
-        if conversation.model:
-            name = f"{conversation.assistant} · " if conversation.assistant else ""
-            facts.append(("assistant", [(one_line(f"{name}{conversation.model}"), "")]))
-        turns = counted(len(conversation.turns), "turn")
-        events = f", {counted(info.events_count, 'event')}" if info.events_count is not None else ""
-        facts.append(
-            (
-                "holds",
-                [(f"{turns}{events}, {characters(info.size)}B", "")],
-            )
+        self.blocks.append(
+            FactsBlock("facts", conversation_facts(conversation, self.present, brief=True))
         )
-        stored = {
-            "projected": "in the workspace and on this machine",
-            "user_local": "on this machine only",
-            "external": "in the workspace only",
-        }
-        facts.append(("stored", [(stored[info.presence], "")]))
-        if info.labels:
-            labels = ", ".join(
-                f"{key}={value}" if value else key for key, value in info.labels.items()
-            )
-            facts.append(("labels", [(one_line(labels), "")]))
-        facts += [("attachment", [(one_line(item), "")]) for item in conversation.attachments]
-        self.blocks.append(FactsBlock("facts", facts))
         # The entry's problem is usually one of the parts' too; it is not said twice.
         problems = dict.fromkeys(
             [*conversation.problems, *([info.problem] if info.problem else [])]
@@ -141,59 +134,68 @@ class _Builder:
             )
 
     def _compaction(self, number: int, compaction: Compaction) -> None:
-        span = (
-            f"turns {compaction.first}–{compaction.last}"
-            if compaction.last > compaction.first
-            else f"turn {compaction.first}"
-        )
-        what = []
-        if compaction.summary is not None:
-            what.append("replaced by a summary")
-        if compaction.reasoning:
-            what.append("reasoning removed")
-        if compaction.tool_calls:
-            what.append(
-                "tool calls removed" if compaction.tool_calls == "omit" else "tool calls emptied"
-            )
+        """Where a compaction begins: what it did, for who reads the whole."""
+        self.view = "person"
+        key = f"compaction:{number}"
         left: Spans = [
             ("compacted ", "accent"),
-            (f"for the model: {span}, {' and '.join(what) or 'nothing removed'}", "dim"),
+            (
+                f"for the model: {span(compaction.first, compaction.last)}, {done(compaction)}",
+                "dim",
+            ),
         ]
-        key = f"compaction:{number}"
         when: Spans = [(self._time(compaction.timestamp), "dim")]
         if compaction.summary is None:
-            self.blocks.append(HeadBlock(key, [("≡ ", "accent"), *left], when, above=1))
-            return
-        self.blocks.append(FoldBlock(key, left, when, kind="compaction", above=1))
-        self._markdown(key, compaction.summary, lead=_INSIDE, fold=key)
+            self._add(HeadBlock(key, [("≡ ", "accent"), *left], when, above=1))
+        else:
+            self._add(FoldBlock(key, left, when, kind="compaction", above=1))
+            self._markdown(key, compaction.summary, lead=_INSIDE, fold=key)
+        self.view = ""
+
+    def _summary(self, left: Left) -> None:
+        """What a model sees in place of some turns."""
+        self.view = "model"
+        assert left.summary is not None
+        key = f"summary:{left.first}"
+        words: Spans = [("≡ ", "accent"), ("summary ", "accent")]
+        words.append((f"in place of {span(left.first, left.last)}", "dim"))
+        when: Spans = [(self._time(left.summary.timestamp), "dim")]
+        self._add(HeadBlock(key, words, when, rule=True, above=1))
+        self.gap = 0
+        self._markdown(key, left.summary.summary or "")
+        self.view = ""
 
     def _turn(self, turn: Turn) -> None:
-        self.turn = turn.number
         self.speaker, self.after_fold, self.gap = "", False, 0
         model = f"{one_line(turn.model).rsplit('/', 1)[-1]} · " if turn.model else ""
         self.said = None
         self._time_within(turn.started_at)
-        self.blocks.append(
-            HeadBlock(
-                f"turn:{turn.number}",
-                [("─ ", "rule"), (f"turn {turn.number} ", "turn")],
-                [(f"{model}{self._time(turn.started_at)}", "dim")],
-                rule=True,
-                above=1,
-                turn=turn.number,
-            )
-        )
+        left = self.left.get(turn.number)
+        if left and left.summary and left.first == turn.number:
+            self._summary(left)
+        self.view = "person" if left and left.summary else ""
+        head: Spans = [("─ ", "rule"), (f"turn {turn.number} ", "turn")]
+        when: Spans = [(f"{model}{self._time(turn.started_at)}", "dim")]
+        self._add(HeadBlock(f"turn:{turn.number}", head, when, rule=True, above=1))
         if not turn.events:
-            self.blocks.append(
-                NoteBlock(f"empty:{turn.number}", [("an empty turn", "dim")], turn=turn.number)
-            )
+            self._add(NoteBlock(f"empty:{turn.number}", [("an empty turn", "dim")]))
         for event in turn.events:
             if event.kind != "tool_call_response" or event.request is None:
-                self._event(event)
+                self._event(event, left)
+        self.view = ""
 
-    def _event(self, event: Event) -> None:
-        key = f"{self.turn}.{event.index}"
+    def _event(self, event: Event, left: Left | None) -> None:
+        before, key = self.view, f"{self.turn}.{event.index}"
+        if left and not left.summary and _removed(event, left):
+            self.view = "person"
+        self._show(key, event, left)
+        if event.problem:
+            self._add(NoteBlock(f"{key}:problem", [(f"! {one_line(event.problem)}", "error")]))
+        self.view = before
+
+    def _show(self, key: str, event: Event, left: Left | None) -> None:
         if event.kind == "chat_request":
+            self.requests.append(len(self.blocks))
             self._speaker(key, event.author or "You", "user", event.timestamp, _USER)
             self._markdown(key, event.text, lead=_USER, breaks=True)
         elif event.kind == "message":
@@ -216,16 +218,14 @@ class _Builder:
             )
             self._markdown(key, event.text, lead=_INSIDE, fold=key)
         elif event.kind == "tool_call_request":
-            self._tool(event)
+            self._tool(event, left or Left())
         elif event.kind == "tool_call_response":
             self._orphan(key, event)
         else:
             self._inquiry(key, event)
-        if event.problem:
-            self._add(NoteBlock(f"{key}:problem", [(f"! {one_line(event.problem)}", "error")]))
 
     def _add(self, block: Block) -> None:
-        block.turn = self.turn
+        block.turn, block.view = self.turn or None, self.view
         self.blocks.append(block)
 
     def _speaker(self, key: str, name: str, role: str, when: datetime | None, lead: Spans) -> None:
@@ -295,41 +295,43 @@ class _Builder:
             block.lead, block.fold, block.call = list(lead), fold, call
             self._add(block)
 
-    def _tool(self, event: Event) -> None:
+    def _tool(self, event: Event, left: Left) -> None:
         key = f"call:{self.turn}.{event.call}" if event.call else f"{self.turn}.{event.index}"
         result = event.result
         failed = bool(result and result.is_error)
-        left: Spans = [("✗ ", "error")] if failed else []
-        left += [(one_line(event.name or "a tool"), "error" if failed else "tool"), ("  ", "")]
-        left.append((main_argument(event.arguments), "dim"))
-        if result is None:
-            right: Spans = [("no result", "warning")]
-        else:
-            right = [
-                (
-                    f"{'error ' if failed else ''}{characters(len(result.text))}",
-                    "error" if failed else "dim",
-                )
-            ]
-        self._fold(key, "tool", left, right, event.call)
+        words: Spans = [("✗ ", "error")] if failed else []
+        words += [(one_line(event.name or "a tool"), "error" if failed else "tool"), ("  ", "")]
+        words.append((main_argument(event.arguments), "dim"))
+        size = characters(len(result.text)) if result else ""
+        right: Spans = [(f"{'error ' if failed else ''}{size}", "error" if failed else "dim")]
+        if failed:
+            self.errors.append(len(self.blocks))
+        self._fold(key, "tool", words, right if result else [("no result", "warning")], event.call)
+        before = self.view
         if event.arguments:
-            self._source(
-                f"{key}:arguments", readable(event.arguments), _INSIDE, key, call=event.call
-            )
+            self.view = "person" if left.arguments else before
+            text = readable(event.arguments)
+            self._source(f"{key}:arguments", text, _INSIDE, key, call=event.call)
         if result is not None:
-            head = HeadBlock(
-                f"{key}:result",
-                [("error" if failed else "result", "error" if failed else "strong")],
-                [(self._time(result.timestamp), "dim")],
-                lead=list(_INSIDE),
-                fold=key,
-                call=event.call,
-            )
-            self._add(head)
-            self._source(f"{key}:text", result.text, _INSIDE, key, call=event.call)
-            if result.problem:
-                problem: Spans = [(f"! {one_line(result.problem)}", "error")]
-                self._add(NoteBlock(f"{key}:problem", problem, fold=key, lead=list(_INSIDE)))
+            self.view = "person" if left.results else before
+            self._result(key, event, result)
+            if left.results and not before:
+                self.view = "model"
+                words = [(f"[compacted] {one_line(event.name or '')}: ", "dim")]
+                words.append(("error" if failed else "success", "dim"))
+                self._add(NoteBlock(f"{key}:compacted", words, fold=key, lead=list(_INSIDE)))
+        self.view = before
+
+    def _result(self, key: str, event: Event, result: Event) -> None:
+        word = ("error", "error") if result.is_error else ("result", "strong")
+        when: Spans = [(self._time(result.timestamp), "dim")]
+        head = HeadBlock(f"{key}:result", [word], when, lead=list(_INSIDE), fold=key)
+        head.call = event.call
+        self._add(head)
+        self._source(f"{key}:text", result.text, _INSIDE, key, call=event.call)
+        if result.problem:
+            problem: Spans = [(f"! {one_line(result.problem)}", "error")]
+            self._add(NoteBlock(f"{key}:problem", problem, fold=key, lead=list(_INSIDE)))
 
     def _orphan(self, key: str, event: Event) -> None:
         self._fold(
@@ -348,3 +350,10 @@ class _Builder:
         ]
         self._fold(key, "tool", left, [])
         self._source(key, event.text, _INSIDE, key)
+
+
+def _removed(event: Event, left: Left) -> bool:
+    """Whether nothing of an event is left for the model."""
+    if event.kind == "reasoning":
+        return left.reasoning
+    return left.calls and event.kind in ("tool_call_request", "tool_call_response")

@@ -6,12 +6,17 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from kbtui.tui.document.blocks import Block, FoldBlock, TextBlock
+from kbtui.tui.document.blocks import Block, FoldBlock, TextBlock, Weight
+from kbtui.tui.document.heights import CHUNK
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kbtui.tui.document.lines import Spans
+
+
+MANY_BLOCKS = 4_000
+"""Of a document with more blocks, heights are estimated by the chunk."""
 
 
 @dataclass(eq=False)
@@ -34,26 +39,62 @@ class Document:
     size: str = ""
     record: Any = None
     turns_total: int = 0
+    landmarks: dict[str, list[int]] = field(default_factory=dict)
+    """Positions to go to by kind, ascending: "turn", "request", "error"."""
+    facts: list[tuple[str, Spans]] = field(default_factory=list)
+    """What there is to know of it, names and values."""
+    partial: bool = False
+    """Whether more of it is still being read."""
+    fold_kinds: dict[str, str] = field(default_factory=dict, repr=False)
+    compacted: bool = False
+    """Whether the model sees it otherwise (`Block.view`)."""
+    weights: list[dict[tuple[str, str], Weight]] = field(default_factory=list, repr=False)
+    """For each chunk of blocks, how much text it has by kind of fold and by view."""
     _index: dict[str, int] = field(default_factory=dict, repr=False)
-    _heads: list[tuple[int, int]] = field(default_factory=list, repr=False)
-    _folds: bool = False
+    _fold_ends: dict[str, int] = field(default_factory=dict, repr=False)
+    _links: bool = False
 
     def __post_init__(self) -> None:
         # All at once and now: documents are made in threads, and asked on the event loop.
-        self._index = {block.key: number for number, block in enumerate(self.blocks)}
-        self._folds = any(isinstance(block, FoldBlock) or block.link for block in self.blocks)
-        self._heads = [
-            (block.turn, number)
-            for number, block in enumerate(self.blocks)
-            if block.turn is not None and block.key == f"turn:{block.turn}"
-        ]
+        heads: list[int] = []
+        for number, block in enumerate(self.blocks):
+            self._index[block.key] = number
+            if isinstance(block, FoldBlock):
+                self.fold_kinds[block.key] = block.kind
+            if block.fold is not None:
+                self._fold_ends[block.fold] = number + 1
+            self._links = self._links or block.link is not None
+            self.compacted = self.compacted or block.view != ""
+            if block.turn is not None and block.key == f"turn:{block.turn}":
+                heads.append(number)
+        self.landmarks["turn"] = heads
+        if len(self.blocks) > MANY_BLOCKS:
+            self._weigh()
+
+    def _weigh(self) -> None:
+        for start in range(0, len(self.blocks), CHUNK):
+            chunk: dict[tuple[str, str], Weight] = {}
+            for block in self.blocks[start : start + CHUNK]:
+                kind = self.fold_kinds.get(block.fold, "") if block.fold else ""
+                lines, characters, newlines = block.weight()
+                held = chunk.get((kind, block.view), (0, 0, 0))
+                chunk[kind, block.view] = (
+                    held[0] + lines,
+                    held[1] + characters,
+                    held[2] + newlines,
+                )
+            self.weights.append(chunk)
+
+    def fold_end(self, fold: str) -> int:
+        """The position after the last block of a fold."""
+        return self._fold_ends.get(fold, 0)
 
     @property
     def offers(self) -> frozenset[str]:
         """What commands can work with: "turns", "folds", "views"."""
         offers = {
             "turns": self.turns_total > 0,
-            "folds": self._folds,
+            "folds": bool(self.fold_kinds) or self._links,
             "views": len(self.views) > 1,
         }
         return frozenset(name for name, has in offers.items() if has)
@@ -61,10 +102,6 @@ class Document:
     def index_of(self, key: str) -> int | None:
         """The position of the block with `key`."""
         return self._index.get(key)
-
-    def turn_heads(self) -> list[tuple[int, int]]:
-        """Turn number and block position of every turn's first line."""
-        return self._heads
 
     def block_of_turn(self, turn: int, call: int | None = None) -> int | None:
         """The block where turn `turn` begins, or its tool call `call`."""
@@ -98,15 +135,16 @@ class Document:
             return f"{self.ref}:{source}"
         return self.ref
 
-    def search(self, pattern: re.Pattern[str]) -> Iterator[tuple[int, int]]:
-        """Every match: its block, and which of the block's matches it is."""
+    def search(self, pattern: re.Pattern[str], model: bool = False) -> Iterator[tuple[int, int]]:
+        """Every match: its block, and which of the block's matches it is.
+
+        `model` looks at what the model sees.
+        """
         for number, block in enumerate(self.blocks):
+            if block.view and (block.view == "model") != model:
+                continue
             for count, _ in enumerate(pattern.finditer(block.search_text())):
                 yield number, count
-
-    def folds(self) -> list[int]:
-        """The positions of all folds."""
-        return [number for number, block in enumerate(self.blocks) if isinstance(block, FoldBlock)]
 
 
 def finder(terms: list[str]) -> re.Pattern[str] | None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from kbtui.tui.document.blocks import FoldBlock
-
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from kbtui.tui.document.document import Document
 
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 class Folds:
     """Which folds are open: one by one, or all of a kind."""
 
-    kinds: dict[str, str] = field(default_factory=dict)
+    kinds: Mapping[str, str] = field(default_factory=dict)
     opened: set[str] = field(default_factory=set)
     opened_kinds: set[str] = field(default_factory=set)
 
@@ -35,5 +35,5 @@ class Folds:
 
     def adopt(self, document: Document) -> None:
         """Know the folds of a document; those that it no longer has are forgotten."""
-        self.kinds = {b.key: b.kind for b in document.blocks if isinstance(b, FoldBlock)}
-        self.opened &= self.kinds.keys()
+        self.kinds = document.fold_kinds
+        self.opened = {key for key in self.opened if key in self.kinds}

@@ -55,9 +55,7 @@ def home_document(
 def _home_topics(blocks: list[Block], contents: Contents) -> None:
     total = sum(shelf.visible for shelf in contents.shelves)
     if not contents.shelves:
-        blocks.append(HeadBlock("topics", [("No topics yet", "h2")], above=1))
-        text = "A topic is a directory of text files. Declare the first one in `.jp/kb.toml`:\n\n"
-        blocks.append(MarkdownBlock("first", text + FIRST_TOPIC, above=1))
+        _no_topics(blocks, contents)
         return
     count = f"{len(contents.shelves)} topics, {total:,} subjects"
     blocks.append(HeadBlock("topics", [("What is known", "h2")], [(count, "dim")], above=1))
@@ -69,6 +67,18 @@ def _home_topics(blocks: list[Block], contents: Contents) -> None:
         if not topic.enable:
             words.append(("  switched off", "warning"))
         blocks.append(NoteBlock(f"topic:{topic.id}", words, lead=[("  ", "")], link=topic.id))
+
+
+def _no_topics(blocks: list[Block], contents: Contents) -> None:
+    if contents.problems or any(line.startswith("topics") for line in contents.failures):
+        blocks.append(HeadBlock("topics", [("No topic can be read", "h2")], above=1))
+        blocks.append(NoteBlock("why", [("The reason is below; kbtui reads them again when it is mended.", "dim")]))  # fmt: skip
+        return
+    blocks.append(HeadBlock("topics", [("No topics yet", "h2")], above=1))
+    text = "A topic is a directory of text files. `.jp/kb.toml` declares it, in a few lines:\n\n"
+    blocks.append(MarkdownBlock("first", text + FIRST_TOPIC))
+    spans: Spans = [("i", "key"), (" shows what would be written for this workspace, and asks", "")]
+    blocks.append(NoteBlock("offer", spans, above=1))
 
 
 def _home_conversations(blocks: list[Block], contents: Contents, present: datetime) -> None:

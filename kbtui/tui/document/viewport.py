@@ -38,6 +38,7 @@ class Viewport(Walker):
         self.folds.opened = set()
         self.folds.adopt(document)
         self.here = None
+        self.as_model = False
         self.top = self.cursor = Position()
         self.reflow()
         if at is not None:
@@ -206,6 +207,17 @@ class Viewport(Walker):
         self.folds.toggle_kind(kind)
         self._refold(None, row)
         return kind in self.folds.opened_kinds
+
+    def show_as_model(self, on: bool) -> None:
+        """Show what the model sees, or the whole again, at the line being read."""
+        row = next((n for n, (at, _) in enumerate(self.rows) if at == self.cursor), 0)
+        cursor = self.mark()
+        self.as_model, self.here = on, None
+        self.reflow()
+        self.cursor = self.locate(cursor)
+        self.top = self.step(self.cursor, -row)
+        self.arrange()
+        self.cursor_into_view()
 
     def _leave(self, fold: str) -> None:
         """Read the fold's own line instead of one that is about to be folded away."""

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 LAID_OUT_MOST = 400
 """Blocks whose lines are kept."""
+_OPENED_MOST = 64
 
 
 class Position(NamedTuple):
@@ -53,6 +54,8 @@ class Walker:
         self.width = 0
         self.folds = Folds()
         self.pattern: re.Pattern[str] | None = None
+        self.as_model = False
+        """Whether what the model sees is shown (`Block.view`)."""
         self.here: tuple[int, int] | None = None
         """Block and count of the match one stands at."""
         self.heights = Heights()
@@ -63,16 +66,49 @@ class Walker:
     def reflow(self) -> None:
         """Begin again with estimates: width, folds or document changed."""
         self._cache.clear()
-        width = self.width
-        open_folds = {key for key in self.folds.kinds if self.folds.is_open(key)}
-        self.heights = Heights(
-            block.estimate(width) if block.fold is None or block.fold in open_folds else 0
-            for block in self.document.blocks
-        )
+        count = len(self.document.blocks)
+        self.heights = Heights(count, self._estimate, self._chunks())
+        if self.document.weights:
+            for fold in list(self.folds.opened)[:_OPENED_MOST]:
+                # Counted by kind so far; these are exceptions.
+                head = self.document.index_of(fold)
+                if head is not None and head + 1 < count:
+                    self.heights.before(head + 1)
+
+    def _estimate(self, number: int) -> int:
+        return 0 if self._hidden(number) else self.document.blocks[number].estimate(self.width)
+
+    def _chunks(self) -> list[int] | None:
+        """About how many lines each chunk of blocks has."""
+        if not self.document.weights:
+            return None
+        width = max(8, self.width)
+        kinds = {"", *self.folds.opened_kinds}
+        views = {"", self.view}
+        return [
+            sum(
+                lines + max(newlines, characters // width + newlines // 2)
+                for (kind, view), (lines, characters, newlines) in chunk.items()
+                if kind in kinds and view in views
+            )
+            for chunk in self.document.weights
+        ]
+
+    @property
+    def view(self) -> str:
+        """Which blocks are shown beside those of every view: "person" or "model"."""
+        return "model" if self.as_model else "person"
+
+    def shows(self, number: int) -> bool:
+        """Whether a block belongs to the view; it may lie in a fold."""
+        view = self.document.blocks[number].view
+        return not view or view == self.view
 
     def _hidden(self, number: int) -> bool:
-        fold = self.document.blocks[number].fold
-        return fold is not None and not self.folds.is_open(fold)
+        block = self.document.blocks[number]
+        if not self.shows(number):
+            return True
+        return block.fold is not None and not self.folds.is_open(block.fold)
 
     def lines(self, number: int) -> list[Line]:
         """The lines of a block, laid out now if need be."""
@@ -91,9 +127,18 @@ class Walker:
 
     def _seek(self, number: int, step: int) -> int | None:
         """The next block from `number` on, in direction `step`, that has lines."""
-        while 0 <= number < len(self.heights):
-            if not self._hidden(number) and self.lines(number):
-                return number
+        blocks = self.document.blocks
+        while 0 <= number < len(blocks):
+            if not self._hidden(number):
+                if self.lines(number):
+                    return number
+            elif (fold := blocks[number].fold) and not self.folds.is_open(fold):
+                # All of a fold at once: it may have thousands of blocks.
+                head = self.document.index_of(fold)
+                over = self.document.fold_end(fold) if step > 0 else head
+                if over is not None and (over - number) * step > 0:
+                    number = over
+                    continue
             number += step
         return None
 

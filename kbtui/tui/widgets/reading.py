@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
@@ -14,21 +16,41 @@ from textual.widgets import Input
 from kbtui.refs import parse_ref
 from kbtui.text import one_line
 from kbtui.tui.commands import bindings
+from kbtui.tui.document.blocks import FactsBlock
 from kbtui.tui.document.document import counted, finder
 from kbtui.tui.lanes import Lane
 from kbtui.tui.places import place_of
-from kbtui.tui.widgets.bar import Bar
+from kbtui.tui.widgets.bar import Bar, Says
 from kbtui.tui.widgets.entry import Entry
 from kbtui.tui.widgets.paint import plain
 from kbtui.tui.widgets.reader import Reader
+from kbtui.tui.widgets.status import Status
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
     from textual.binding import BindingType
 
     from kbtui.tui.document.document import Document
-    from kbtui.tui.document.lines import Spans
+    from kbtui.tui.document.lines import Line, Spans
     from kbtui.tui.places import Place
+
+
+MATCHES_MOST = 100_000
+"""Matches that are counted; nobody walks through more."""
+
+
+class Facts(Says):
+    """Names and values above the text, shown while they are asked for."""
+
+    DEFAULT_CSS = "Facts { max-height: 50%; }"
+
+    def tell(self, facts: list[tuple[str, Spans]]) -> None:
+        """Show these."""
+        self._block = FactsBlock("facts", facts)
+        self.say([spans for _, spans in facts])
+
+    def _lines(self, width: int) -> list[Line]:
+        return self._block.lines(width) if self.display else []
 
 
 class ReaderPane(Vertical):
@@ -53,6 +75,7 @@ class ReaderPane(Vertical):
         self.border_title = "Reader"
         self.reader = Reader()
         self.finder = Entry("find", "find")
+        self.facts = Facts()
         self.place: Place | None = None
         self.matches: list[tuple[int, int]] = []
         self.match = -1
@@ -61,8 +84,9 @@ class ReaderPane(Vertical):
         self._requests: dict[int, str] = {}
 
     def compose(self) -> ComposeResult:
-        """Header, text, finder."""
+        """Header, facts, text, finder."""
         yield Bar(id="where")
+        yield self.facts
         yield self.reader
         yield self.finder
 
@@ -77,6 +101,7 @@ class ReaderPane(Vertical):
         if again and document.record is None and document.blocks == self.reader.document.blocks:
             document = self.reader.document
         self._stop_finding()
+        self.facts.say([])
         self.reader.port.look_for(finder(list(place.words)))
         self.reader.show(document, place.mark)
         self._begin(document, place)
@@ -92,6 +117,8 @@ class ReaderPane(Vertical):
     def reload(self, document: Document) -> None:
         """Show the same document as it is now, where one was reading."""
         self.reader.reload(document)
+        if self.facts.display:
+            self._show_facts()
         self._titles()
         if self.finding:
             self._look(self.finder.input.value, jump=False)
@@ -140,13 +167,16 @@ class ReaderPane(Vertical):
                 left += [(view, "key" if view == document.view else "dim"), (" ", "")]
         elif document.view in ("learn", "prompt"):
             left = [("as the assistant gets it", "dim")]
-        right: Spans = []
+        right: Spans = [("● as the model sees it", "accent")] if port.as_model else []
         for badge in document.badges:
             right += [("● " if not right else " ● ", badge[1]), badge]
         if document.size:
             right += [("  " if right else "", ""), (document.size, "dim")]
         if self.finding:
-            at = f"{self.match + 1} of {len(self.matches):,}" if self.matches else "no match"
+            more = "+" if len(self.matches) >= MATCHES_MOST else ""
+            at = (
+                f"{self.match + 1:,} of {len(self.matches):,}{more}" if self.matches else "no match"
+            )
             right = [(at, "found" if self.matches else "warning")]
         self.query_one("#where", Bar).say(left, right)
         reference = port.reference
@@ -195,17 +225,82 @@ class ReaderPane(Vertical):
     def _next(self, step: int) -> None:
         if self.finding:
             self._go_to_match(self.match + step)
-            return
-        port = self.reader.port
-        heads = [position for _, position in self.reader.document.turn_heads()]
-        here = port.cursor.block
-        if step > 0:
-            target = next((at for at in heads if at > here), None)
         else:
-            target = next((at for at in reversed(heads) if at < here), None)
-        if target is not None:
-            port.go_to(target, self.reader.document.blocks[target].above, lead=0)
-            self.reader.changed()
+            self._go_along("turn", step)
+
+    def action_landmark(self, kind: str, step: int) -> None:
+        """The next or previous request or tool error."""
+        if not self._go_along(kind, step):
+            names = {"request": "request", "error": "tool error"}
+            self._flash(f"no {names[kind]} further {'on' if step > 0 else 'back'}")
+
+    def _go_along(self, kind: str, step: int) -> bool:
+        """Go to the next thing of a kind that is in sight of the view; False where there is none."""
+        port = self.reader.port
+        marks = self.reader.document.landmarks.get(kind, [])
+        here = port.cursor.block
+        at = bisect_right(marks, here) if step > 0 else bisect_left(marks, here) - 1
+        while 0 <= at < len(marks) and not port.shows(marks[at]):
+            at += step
+        if not 0 <= at < len(marks):
+            return False
+        port.go_to(marks[at], self.reader.document.blocks[marks[at]].above, lead=0)
+        self.reader.changed()
+        return True
+
+    def go_to_turn(self, text: str) -> bool:
+        """Go to a turn, or a call in it, of what is shown; False where `text` names neither."""
+        document = self.reader.document
+        match = re.fullmatch(r"(-?\d{1,9})(?:\.(\d{1,9}))?", text.strip())
+        if match is None or not document.turns_total:
+            return False
+        turn, total = int(match[1]), document.turns_total
+        turn = total + 1 + turn if turn < 0 else turn
+        block = document.block_of_turn(turn, int(match[2]) if match[2] else None)
+        if block is None:
+            self._flash(
+                f"there is no turn {match[1]}: there are {counted(total, 'turn')}", "warning"
+            )
+            return True
+        if not self.reader.port.shows(block):
+            self.reader.port.show_as_model(False)
+        self.reader.port.go_to(block, document.blocks[block].above, lead=0)
+        if match[2] and document.blocks[block].key in document.fold_kinds:
+            self.reader.port.unfold(document.blocks[block].key)
+        self.reader.changed()
+        return True
+
+    def action_follow(self) -> None:
+        """Go to the end, and stay there while more is written."""
+        self.reader.action_bottom()
+
+    # the facts, and what a model sees
+
+    def action_facts(self) -> None:
+        """Show or hide what there is to know of what is shown."""
+        if self.facts.display:
+            self.facts.say([])
+            return
+        self._show_facts()
+        if not self.facts.display:
+            self._flash("there is nothing more to say of this", "dim")
+
+    def _show_facts(self) -> None:
+        self.facts.tell(self.reader.document.facts)
+
+    def action_compacted(self) -> None:
+        """Show what the model sees after compaction, or the whole again."""
+        port = self.reader.port
+        if not port.as_model and not self.reader.document.compacted:
+            self._flash("nothing was compacted: the model sees all of it", "dim")
+            return
+        port.show_as_model(not port.as_model)
+        self.reader.changed()
+        if self.finding:
+            self._look(self.finder.input.value, jump=False)
+
+    def _flash(self, text: str, role: str = "warning") -> None:
+        self.screen.query_one(Status).flash(text, role)
 
     def action_view(self) -> None:
         """Ask for the next view of what is shown."""
@@ -236,14 +331,14 @@ class ReaderPane(Vertical):
 
     def _look(self, words: str, *, jump: bool) -> None:
         pattern = finder([words])
-        document = self.reader.document
+        document, as_model = self.reader.document, self.reader.port.as_model
         self.reader.port.look_for(pattern)
         self.reader.changed()
         if pattern is None:
             self._found([], jump=False)
             return
         self._finding_lane.submit(
-            lambda: list(document.search(pattern)),
+            lambda: list(islice(document.search(pattern, as_model), MATCHES_MOST)),
             lambda found: self._found(found, jump=jump),
             self._failed,
         )

@@ -1,0 +1,154 @@
+"""Going about in a conversation: requests, errors, turns by number, references, facts."""
+
+from support import Builder, asked, called, said
+from textual.widgets import Input
+from tui_support import Tui, running
+
+TALK = "jp-c17800000001"
+
+
+def line(tui: Tui) -> str:
+    found = tui.main.reader_pane.reader.port.line
+    return found.plain if found else ""
+
+
+async def go(tui: Tui, text: str) -> None:
+    """Type into the prompt that asks where to go."""
+    await tui.press("number_sign")
+    await tui.until(lambda: tui.app.screen is not tui.main)
+    tui.app.screen.query_one(Input).value = text
+    await tui.press("enter")
+    await tui.until(lambda: tui.app.screen is tui.main)
+
+
+async def test_u_goes_from_request_to_request_and_x_from_error_to_error(book: Builder) -> None:
+    book.conversation(
+        8,
+        [
+            [asked("One"), *called("a", "shell", "bad", error=True), asked("Wait, also this")],
+            [asked("Two"), *called("b", "shell", "fine"), *called("c", "rm", "no", error=True)],
+        ],
+        title="Errors",
+    )
+    async with running(book.root, size=(100, 30)) as tui:
+        await tui.open("jp-c17800000008")
+        port = tui.main.reader_pane.reader.port
+        for words in ("One", "Wait, also this", "Two"):
+            await tui.press("u")
+            at = port.cursor.block
+            assert words in [block.search_text() for block in port.document.blocks[at : at + 2]]
+        await tui.press("U", "U")
+        assert "turn 1 of 2" in tui.text
+        await tui.press("g", "x")
+        assert "✗ shell" in line(tui)
+        await tui.press("x")
+        assert "✗ rm" in line(tui)
+        await tui.press("x")
+        await tui.until("no tool error further on")
+        await tui.press("X")
+        assert "✗ shell" in line(tui)
+
+
+async def test_a_turn_is_gone_to_by_its_number(book: Builder) -> None:
+    async with running(book.root, size=(100, 24)) as tui:
+        await tui.open(TALK)
+        await go(tui, "3")
+        assert "turn 3 of 3" in tui.text
+        await go(tui, "-2")
+        assert "turn 2 of 3" in tui.text
+        await go(tui, "1.3")
+        assert "shell" in line(tui)
+        assert "no such target" in tui.text  # the call is unfolded
+        await go(tui, "99")
+        await tui.until("there is no turn 99: there are 3 turns")
+
+
+async def test_a_reference_is_gone_to_from_the_prompt_and_from_the_search_input(
+    book: Builder,
+) -> None:
+    async with running(book.root) as tui:
+        pane = tui.main.reader_pane
+        for text, key, words in (
+            (f"{TALK}:2", TALK, "turn 2 of 3"),
+            ("project/start:8", "project/start", "Clone, build"),
+            ("jp://jp-c17800000002", "jp-c17800000002", "Retry how often?"),
+            (f"jp://{TALK}?select=*:3", TALK, "turn 3 of 3"),
+            ("snippets", "topic:snippets", "Snippets"),
+        ):
+            await go(tui, text)
+            await tui.until(lambda key=key: pane.reader.document.key == key)
+            await tui.until(words)
+        await go(tui, "jp-c17800000099")
+        await tui.until("there is no conversation jp-c17800000099")
+        for text, key in ((f"{TALK}:1.2", TALK), ("project/people/ada", "project/people/ada")):
+            await tui.press("slash")
+            tui.main.query_one("#search", Input).value = text
+            await tui.press("enter")
+            await tui.until(lambda key=key: pane.reader.document.key == key)
+            await tui.until(lambda: tui.main.pane == "reading")
+        assert pane.reader.port.reference is not None
+
+
+async def test_the_reference_of_a_turn_and_a_call_is_what_kbtui_show_takes(book: Builder) -> None:
+    from kbtui.cli.show import shown
+
+    async with running(book.root, size=(100, 40)) as tui:
+        await tui.open(TALK)
+        for where, words in (("2", "And the tests?"), ("1.2", "Makefile")):
+            tui.main.reader_pane.go_to_turn(where)
+            await tui.press("y")
+            assert tui.app.clipboard == f"{TALK}:{where}"
+            library = tui.app.library
+            assert words in shown(library, library.resolve(tui.app.clipboard))
+
+
+async def test_jps_own_link_can_be_copied_and_leads_back(book: Builder) -> None:
+    async with running(book.root, size=(100, 40)) as tui:
+        await tui.open(TALK)
+        tui.main.reader_pane.go_to_turn("2")
+        await tui.press("Y")
+        await tui.until("JP's link to it")
+        await tui.press("j")
+        await tui.until(lambda: tui.app.clipboard == f"jp://{TALK}?select=*:2")
+        assert str(tui.app.library.resolve(tui.app.clipboard)) == f"{TALK}:2"
+
+
+async def test_the_facts_show_on_a_key_and_go_again(book: Builder) -> None:
+    book.conversation(
+        9,
+        [[asked("Hm?"), *called("a", "shell", "x", error=True), said("So.")]],
+        title="Labelled",
+        metadata={"labels": {"area": "ui"}, "pinned_at": "2026-05-01 10:00:00.0"},
+    )
+    async with running(book.root, size=(100, 40)) as tui:
+        await tui.open("jp-c17800000009")
+        await tui.press("G")
+        await tui.press("i")
+        for words in (
+            "labels      area=ui",
+            "1 tool call, 1 error",
+            "tools       shell 1",
+            "pinned      1 May",
+            "1 turn, 5 events",
+            "in the workspace only",
+            "conversations/17800000009",
+        ):
+            await tui.until(words)
+        await tui.press("i")
+        await tui.until(lambda: "1 tool call, 1 error" not in tui.text)
+        await tui.open("project/start")
+        await tui.press("i")
+        assert not tui.main.reader_pane.facts.display
+
+
+async def test_facts_keep_the_line_one_was_reading(book: Builder) -> None:
+    turns = [[asked(f"Question {n}"), said(f"Answer {n}")] for n in range(30)]
+    book.conversation(9, turns, title="Long")
+    async with running(book.root, size=(100, 30)) as tui:
+        await tui.open("jp-c17800000009")
+        tui.main.reader_pane.go_to_turn("15")
+        before = line(tui)
+        for _ in range(2):
+            await tui.press("i")
+            assert line(tui) == before
+            assert "turn 15 of 30" in tui.text
