@@ -21,7 +21,7 @@ async def go(tui: Tui, text: str) -> None:
     await tui.until(lambda: tui.app.screen is tui.main)
 
 
-async def test_u_goes_from_request_to_request_and_x_from_error_to_error(book: Builder) -> None:
+async def test_u_goes_from_request_to_request_and_w_from_error_to_error(book: Builder) -> None:
     book.conversation(
         8,
         [
@@ -39,13 +39,13 @@ async def test_u_goes_from_request_to_request_and_x_from_error_to_error(book: Bu
             assert words in [block.search_text() for block in port.document.blocks[at : at + 2]]
         await tui.press("U", "U")
         assert "turn 1 of 2" in tui.text
-        await tui.press("g", "x")
+        await tui.press("g", "w")
         assert "✗ shell" in line(tui)
-        await tui.press("x")
+        await tui.press("w")
         assert "✗ rm" in line(tui)
-        await tui.press("x")
+        await tui.press("w")
         await tui.until("no tool error further on")
-        await tui.press("X")
+        await tui.press("W")
         assert "✗ shell" in line(tui)
 
 
@@ -123,7 +123,7 @@ async def test_the_facts_show_on_a_key_and_go_again(book: Builder) -> None:
     async with running(book.root, size=(100, 40)) as tui:
         await tui.open("jp-c17800000009")
         await tui.press("G")
-        await tui.press("i")
+        await tui.press("a")
         for words in (
             "labels      area=ui",
             "1 tool call, 1 error",
@@ -134,10 +134,10 @@ async def test_the_facts_show_on_a_key_and_go_again(book: Builder) -> None:
             "conversations/17800000009",
         ):
             await tui.until(words)
-        await tui.press("i")
+        await tui.press("a")
         await tui.until(lambda: "1 tool call, 1 error" not in tui.text)
         await tui.open("project/start")
-        await tui.press("i")
+        await tui.press("a")
         assert not tui.main.reader_pane.facts.display
 
 
@@ -149,6 +149,6 @@ async def test_facts_keep_the_line_one_was_reading(book: Builder) -> None:
         tui.main.reader_pane.go_to_turn("15")
         before = line(tui)
         for _ in range(2):
-            await tui.press("i")
+            await tui.press("a")
             assert line(tui) == before
             assert "turn 15 of 30" in tui.text
