@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 TOUCHED_MOST = 500
 """The engine names at most so many changed conversations; then any may have changed."""
 
+LOOK_SECONDS = 2.0
+"""How often it is looked whether the workspace is still there."""
+
 
 class Keeper:
     """Listens to the engine for the main screen, and reads for it what changed."""
@@ -28,12 +31,15 @@ class Keeper:
         self._contents_lane = Lane(screen)
         self._rest_lane = Lane(screen)
         self._listen_lane = Lane(screen)
+        self._look_lane = Lane(screen)
+        self._gone = False
         self._stop: Callable[[], None] | None = None
         self.contents: Contents | None = None
 
     def start(self) -> None:
         """Read the lists, and begin to listen; that starts the engine."""
         self.read()
+        self._screen.set_interval(LOOK_SECONDS, self._look)
         library, status = self._screen.library, self._screen.status
         self._listen_lane.submit(
             lambda: library.listen(self._hear),
@@ -43,6 +49,21 @@ class Keeper:
 
     def _listening(self, stop: Callable[[], None]) -> None:
         self._stop = stop
+
+    def _look(self) -> None:
+        """See whether the workspace is still there; a file system may be slow to say."""
+        jp = self._screen.library.workspace.jp
+        if not self._look_lane.busy:
+            self._look_lane.submit(jp.is_dir, self._there, lambda error: self._there(False))
+
+    def _there(self, there: bool) -> None:
+        if there == self._gone:
+            root = self._screen.library.workspace.root
+            self._gone = not there
+            said = f"the workspace is gone: {root} was moved or deleted. What was read stays here."
+            self._screen.status.trouble("" if there else said)
+            if there:
+                self.read()
 
     def stop(self) -> None:
         """Hear no more."""
@@ -57,6 +78,7 @@ class Keeper:
         """Take in one of the engine's messages."""
         screen = self._screen
         screen.status.hear(event)
+        screen.asker.say_waiting()
         answer = screen.results_pane.answer
         if event.get("event") == "ready" and event.get("semantic") and answer and answer.degraded:
             # Meaning can be searched now: what keywords found is refined.
@@ -76,10 +98,17 @@ class Keeper:
         """Read the lists anew."""
         self._screen.status.doing("lists", "reading lists …")
         self._rest_lane.forget()
-        self._contents_lane.submit(self._reader.read, self._took, self._failed)
+        self._contents_lane.submit(self._read_if_there, self._took, self._failed)
 
-    def _took(self, contents: Contents) -> None:
+    def _read_if_there(self) -> Contents | None:
+        """Called in a thread; without a workspace, empty lists would say that it holds nothing."""
+        return self._reader.read() if self._screen.library.workspace.jp.is_dir() else None
+
+    def _took(self, contents: Contents | None) -> None:
         self._screen.status.doing("lists", None)
+        if contents is None:
+            self._there(False)
+            return
         settle(sum(len(shelf.subjects) for shelf in contents.shelves) + len(contents.conversations))
         self._show(contents)
 

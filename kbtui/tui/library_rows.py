@@ -79,7 +79,7 @@ def _topic_section(contents: Contents, state: LibraryState) -> Iterator[Row]:
     failures = [line for line in contents.failures if line.startswith("topics")]
     for number, line in enumerate([*failures, *map(str, contents.problems)]):
         yield _problem(f"kb:{number}", one_line(line))
-    if not contents.shelves and not failures:
+    if not contents.shelves and not failures and not contents.problems:
         yield _note("no-topics", "none yet")
     shown = False
     for shelf in contents.shelves:

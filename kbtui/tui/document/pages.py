@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from kbtui.text import one_line, safe
 from kbtui.tui.clock import day_label
 from kbtui.tui.document.blocks import Block, FactsBlock, HeadBlock, MarkdownBlock, NoteBlock
-from kbtui.tui.document.document import Document, cost
+from kbtui.tui.document.document import Document, cost, counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -57,7 +57,7 @@ def _home_topics(blocks: list[Block], contents: Contents) -> None:
     if not contents.shelves:
         _no_topics(blocks, contents)
         return
-    count = f"{len(contents.shelves)} topics, {total:,} subjects"
+    count = f"{counted(len(contents.shelves), 'topic')}, {counted(total, 'subject')}"
     blocks.append(HeadBlock("topics", [("What is known", "h2")], [(count, "dim")], above=1))
     for shelf in contents.shelves:
         topic = shelf.topic
@@ -90,7 +90,7 @@ def _home_conversations(blocks: list[Block], contents: Contents, present: dateti
         ]
         blocks.append(NoteBlock("no-talks", spans))
         return
-    count = f"{len(contents.conversations):,} conversations"
+    count = counted(len(contents.conversations), "conversation")
     blocks.append(HeadBlock("talks", [("What was said", "h2")], [(count, "dim")], above=1))
     for info in live[:RECENT]:
         when = (info.last_event_at or info.created_at).astimezone(present.tzinfo)
@@ -105,7 +105,7 @@ def topic_document(shelf: Shelf, listing: str) -> Document:
     hidden = sum(subject.hidden for subject in shelf.subjects)
     loaded = sum(subject.learned for subject in shelf.subjects)
     disabled = sum(subject.disabled for subject in shelf.subjects)
-    counts = [f"{shelf.visible:,} subjects"]
+    counts = [counted(shelf.visible, "subject")]
     for number, word in ((hidden, "hidden"), (loaded, "pre-loaded"), (disabled, "disabled")):
         if number:
             counts.append(f"{number:,} {word}")

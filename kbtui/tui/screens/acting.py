@@ -234,6 +234,35 @@ class ActingScreen(PaneScreen):
 
     # editing
 
+    def action_first(self) -> None:
+        """Show what a first topic would be; write it when one says yes."""
+        from kbtui.tui.first import proposal_page, propose_first
+        from kbtui.tui.screens.dialogs import PageScreen
+
+        contents = self.opener.contents
+        if contents is None or contents.shelves or contents.problems:
+            said = "there are topics already" if contents and contents.shelves else "not now"
+            self.status.flash(f"{said}; .jp/kb.toml declares them (guide/topics in `kbtui demo`)")
+            return
+
+        def show(proposal: object) -> None:
+            def answered(yes: bool | None) -> None:
+                if yes:
+                    self._wait("writing …", proposal.write, lambda _: self._first_written())  # type: ignore[attr-defined]
+
+            page = proposal_page(proposal, self.library.workspace.root)  # type: ignore[arg-type]
+            self.app.push_screen(PageScreen("A first topic", page, yes="write it"), answered)
+
+        self._wait("looking for texts …", lambda: propose_first(self.library), show)
+
+    def _first_written(self) -> None:
+        self.status.flash("written: .jp/kb.toml declares a topic; P shapes what assistants get")
+        self.action_reload()
+
+    def action_reload(self) -> None:
+        """Read everything again."""
+        raise NotImplementedError
+
     def action_edit(self) -> None:
         """Open the subject in the person's editor, at the line being read."""
         from kbtui.tui.editing import edit

@@ -13,7 +13,7 @@ from textual.message import Message
 
 from kbtui.text import one_line, safe
 from kbtui.tui.commands import bindings
-from kbtui.tui.document.lines import cut_spans, fit, fit_end, with_role
+from kbtui.tui.document.lines import cut_spans, fit, fit_end, width_of, with_role
 from kbtui.tui.widgets.bar import Bar
 from kbtui.tui.widgets.entry import SafeInput
 from kbtui.tui.widgets.paint import plain
@@ -93,7 +93,8 @@ class SearchBar(Horizontal):
             id="search", placeholder="search subjects and conversations", compact=True
         )
         name = Bar(id="workspace")
-        name.right = [(one_line(self._workspace), "strong"), (" kbtui", "dim")]
+        name.left = [(one_line(self._workspace), "strong"), (" kbtui", "dim")]
+        name.styles.width = width_of(name.left) + 2
         yield name
 
 
