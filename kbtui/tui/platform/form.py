@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from textual import on
 from textual.binding import Binding
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.widgets import Input
@@ -118,7 +117,9 @@ class FormScreen(RoleScreen):
         Binding("escape", "cancel", show=False),
         Binding("down", "app.focus_next", show=False),
         Binding("up", "app.focus_previous", show=False),
-        Binding("enter", "onward", show=False),
+        # At once: the keys that follow belong to the next line.
+        Binding("enter", "onward", show=False, priority=True),
+        Binding("tab", "app.focus_next", show=False, priority=True),
         Binding("ctrl+s", "save", show=False, priority=True),
     ]
     DEFAULT_CSS = """
@@ -211,11 +212,6 @@ class FormScreen(RoleScreen):
             self.said.say(self._fields[name].help, "dim")
 
     # leaving
-
-    @on(Input.Submitted)
-    def _submitted(self, event: Input.Submitted) -> None:
-        event.stop()
-        self.action_onward()
 
     def action_onward(self) -> None:
         """To the next line; from the last one, save."""

@@ -19,21 +19,31 @@ if TYPE_CHECKING:
 
 
 def key(
-    keys: str, action: str, label: str, explained: str, hint: int = 0, needs: str = ""
+    keys: str,
+    action: str,
+    label: str,
+    explained: str,
+    hint: int = 0,
+    needs: str = "",
+    *,
+    at_once: bool = False,
 ) -> Command:
     """A key of the screen; `hint` above 0 puts it in the bottom line, higher ones stay longest.
 
-    With `needs` it shows there only while the screen offers that.
+    With `needs` it shows there only while the screen offers that. `at_once` is for what takes
+    the keys that follow: the screen's `check_action` leaves it alone in inputs.
     """
+    name = f"platform.{action}"
     return Command(
-        f"platform.{action}", keys, action, label, explained, "everywhere", hint, needs=needs
+        name, keys, action, label, explained, "everywhere", hint, needs=needs, at_once=at_once
     )
 
 
 def bindings_of(commands: Sequence[Command]) -> list[Binding]:
     """The key bindings of a screen."""
     return [
-        Binding(command.keys, command.action, command.label, show=False) for command in commands
+        Binding(command.keys, command.action, command.label, show=False, priority=command.at_once)
+        for command in commands
     ]
 
 

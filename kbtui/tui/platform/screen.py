@@ -40,8 +40,8 @@ class TwoSides(RoleScreen):
     DEFAULT_CSS = """
     TwoSides {
         #sides { height: 1fr; }
-        #listed { width: 3fr; }
-        #detail { width: 2fr; }
+        #listed { width: 5fr; }
+        #detail { width: 3fr; }
         &.-slim #detail { display: none; width: 1fr; }
         &.-slim.detailed #detail { display: block; }
         &.-slim.detailed #listed { display: none; }

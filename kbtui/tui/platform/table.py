@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 SIGNS = {"ready": ("●", "inserted"), "pending": ("◌", "warning"), "error": ("!", "error")}
 COLUMNS: tuple[tuple[str, int, bool, int], ...] = (
-    ("tags", 16, False, 100),
-    ("type", 12, False, 44),
+    ("tags", 14, False, 94),
+    ("type", 11, False, 44),
     ("changed", 10, False, 58),
     ("chunks", 6, True, 74),
     ("size", 6, True, 74),

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 LOOK_SECONDS = 0.08
 """How long one stays on an entry, or on a word of the filter, before it is read."""
+PENDING_SECONDS = 3.0
 AHEAD = 100
 """Rows below the selected one that are there before one comes to them."""
 
@@ -47,7 +48,7 @@ class EntriesScreen(TwoSides):
     KEYS = (
         key("enter", "enter", "details", "Go to the details; there: unfold a chunk, open a turn.", 9),
         key("r", "read", "read it", "Open it in the reader.", 8),
-        key("f,slash", "filter", "filter", "Filter by words, type:, status:, topic:, from: and to:.", 10),
+        key("f,slash", "filter", "filter", "Filter by words, type:, status:, topic:, from: and to:.", 10, at_once=True),
         key("t", "turn('type')", "type", "The next type or source kind.", 5),
         key("s", "turn('status')", "status", "The next status.", 4),
         key("n", "new", "new", "Write a new entry.", 7),
@@ -98,6 +99,13 @@ class EntriesScreen(TwoSides):
         """Begin to read, once something is on the screen."""
         self.filter.input.placeholder = "words, type:, status:, topic:, from:, to:"
         self.call_after_refresh(self.action_reload)
+        self.set_interval(PENDING_SECONDS, self._watch_pending)
+
+    def _watch_pending(self) -> None:
+        """Nobody tells when an entry is embedded: look, while any is waited for."""
+        listed = self.listing.listed
+        if listed is not None and listed.page.by_status.get("pending"):
+            self.action_reload()
 
     def on_resize(self) -> None:
         """Other columns fit."""
@@ -258,6 +266,10 @@ class EntriesScreen(TwoSides):
             self.say(f"nothing here opens it; copied {entry.source_url}", "warning")
 
     # the filter
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """In an input `f` is a letter."""
+        return not (action == "filter" and isinstance(self.focused, Input))
 
     def action_filter(self) -> None:
         """Type a filter."""
