@@ -139,8 +139,12 @@ class Asker:
 
     def say_waiting(self) -> None:
         """While nothing was answered yet, say what is waited for."""
-        if self.query and self._pane.answer is None and self._shown != self.query:
+        if not self.query:
+            return
+        if self._pane.answer is None and self._shown != self.query:
             self._pane.clear(self._waits_for() or "Searching …")
+        elif self._pane.answer is not None and not self._pane.answer.hits:
+            self._pane.waits_for(self._waits_for())
 
     def _question(self, *, mode: Mode, partial: bool) -> Question:
         return Question(self.query, mode=mode, hidden=self._hidden(), partial=partial)
@@ -176,6 +180,8 @@ class Asker:
 
     def _show(self, answer: Answer, *, refining: bool) -> None:
         self._pane.show(answer, refining, same_query=self._shown == self.query)
+        if not answer.hits:
+            self._pane.waits_for(self._waits_for())
         self._shown = self.query
         self._asked = self._question(mode=answer.mode, partial=answer.partial)
         if self._open_first and answer.hits:

@@ -152,6 +152,11 @@ class ResultsPane(Vertical):
         self.list.set_rows(rows, empty, select=keep)
         self.query_one("#answer", Bar).say(*self._summary(answer, refining))
 
+    def waits_for(self, reason: str) -> None:
+        """Where there is no hit, say what may still bring one."""
+        if reason and not self.list.rows:
+            self.list.set_rows([], [("Nothing so far. ", ""), (reason, "dim")])
+
     def show_similar(self, reference: str, answer: Answer) -> None:
         """Show what is like something that is named."""
         self.answer = answer

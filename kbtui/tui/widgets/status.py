@@ -36,7 +36,10 @@ class Status(Bar):
         self._sign: Spans = []
         self._index, self._short = "index: asking the engine …", "asking the engine …"
         self._role = "dim"
-        self._first = False
+        self._first = ""
+        """Who makes the first index: "engine", "alone" this process; "" when there is one, or
+        nobody has said so."""
+        self._ready_once = False
         self._mode = ""
         self._trouble = ""
 
@@ -72,11 +75,16 @@ class Status(Bar):
     @property
     def waiting(self) -> str:
         """What every search waits for, in a sentence; "" when it need not wait."""
-        if not self._first:
-            return ""
-        done = self._doing.get("index")
-        how_far = f": {done}" if done else ""
-        return f"The first index is being made{how_far}. Hits show as soon as it is there."
+        if self._first == "engine":
+            done = self._doing.get("index")
+            how_far = f": {done}" if done else ""
+            return f"The first index is being made{how_far}. Hits show as soon as it is there."
+        if self._first == "alone":
+            return (
+                "There is no index yet, and no engine to make it. One for keywords is made here, "
+                "for this time; hits show as soon as it is there."
+            )
+        return ""
 
     def hear(self, event: dict[str, Any]) -> None:
         """Take in what the engine says about itself."""
@@ -87,7 +95,7 @@ class Status(Bar):
             self._ready(event)
         elif kind == "gone":
             self._doing.pop("index", None)
-            self._first = False
+            self._first = "" if self._ready_once else "alone"
             reason = one_line(str(event.get("reason", "")))
             self._state("◌", "warning", f"keywords only: {reason}", "keywords only")
         self._say()
@@ -106,7 +114,8 @@ class Status(Bar):
         self._doing["index"] = text + (f", {_duration(float(left))} left" if left else "")
 
     def _ready(self, event: dict[str, Any]) -> None:
-        self._first = not event.get("lexical") and not event.get("error")
+        self._ready_once = self._ready_once or bool(event.get("lexical"))
+        self._first = "" if event.get("lexical") or event.get("error") else "engine"
         if event.get("error"):
             self._state("!", "error", one_line(f"index: {event['error']}"), "index failed", "error")
             return
