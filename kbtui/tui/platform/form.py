@@ -175,11 +175,11 @@ class FormScreen(RoleScreen):
             yield keys
 
     def on_mount(self) -> None:
-        """Begin in the first line that is empty."""
+        """Begin in the first line that takes text."""
         self.show_lines()
         shown = self._shown()
-        empty = [name for name in shown if not self.value(name)]
-        self.set_focus(self._widget((empty or shown)[0]))
+        texts = [name for name in shown if not self._fields[name].choices]
+        self.set_focus(self._widget((texts or shown)[0]))
 
     # values
 
@@ -228,6 +228,10 @@ class FormScreen(RoleScreen):
         if self._saving:
             return
         self._saving = True
+        # After whatever was typed before this key, which waits in the line's own queue.
+        (self.focused or self).call_later(self._save_now)
+
+    def _save_now(self) -> None:
         self.said.say("…", "dim")
         values = self.values()
         self._lane.submit(lambda: self._save(values), self._saved, self._failed)
