@@ -156,8 +156,14 @@ class Asker:
         def ask() -> Answer:
             # Logged when it has settled: see `note`.
             answer = self._library.search(question, origin=None)
-            # A word that is only half typed finds nothing as a whole word.
-            return answer if answer.hits else self._library.search(unfinished, origin=None)
+            if answer.hits:
+                return answer
+            # A word that is only half typed finds nothing as a whole word; a filter that may
+            # be is left out, and said to be wrong as it stands.
+            wider = self._library.search(unfinished, origin=None)
+            if answer.mistakes and wider.hits:
+                wider.degraded = str(answer.mistakes[0])
+            return answer if answer.mistakes and not wider.hits else wider
 
         self._whole.submit(ask, self._settled, self._failed)
 

@@ -11,6 +11,7 @@ from textual.widgets import Input
 from kbtui.tui.asking import Asker
 from kbtui.tui.citing import Citer
 from kbtui.tui.commands import Command, bindings
+from kbtui.tui.completing import Completer
 from kbtui.tui.going import Goer
 from kbtui.tui.keeping import Keeper
 from kbtui.tui.opening import Opener
@@ -78,6 +79,9 @@ class MainScreen(ActingScreen):
             self.results_pane,
             lambda: self.library_pane.state.hidden,
             lambda: self.status.waiting,
+        )
+        self.completer = Completer(
+            library, self.hints, lambda: self.results_pane.answer is not None
         )
         self.rememberer = Rememberer(self, reopen=open_ref is None and not fresh)
         self.goer = Goer(library, self.reader_pane, self.open)
@@ -242,6 +246,7 @@ class MainScreen(ActingScreen):
     @on(Input.Changed, "#search")
     def _typed(self, event: Input.Changed) -> None:
         event.stop()
+        self.completer.type(event.input)
         self.asker.type(event.value)
         self.set_class(bool(self.asker.query), "searching")
         if not self.asker.query:

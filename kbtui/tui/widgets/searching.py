@@ -11,7 +11,7 @@ from textual.binding import Binding
 from textual.containers import Horizontal, Vertical
 from textual.message import Message
 
-from kbtui.text import one_line, safe
+from kbtui.text import one_line, safe_marked
 from kbtui.tui.commands import bindings
 from kbtui.tui.document.lines import cut_spans, fit, fit_end, width_of, with_role
 from kbtui.tui.widgets.bar import Bar
@@ -43,6 +43,7 @@ class SearchInput(SafeInput):
         Binding("pagedown", "results('page_down')", show=False),
         Binding("pageup", "results('page_up')", show=False),
         Binding("escape", "leave", show=False),
+        Binding("tab", "complete", show=False),
     ]
 
     class Left(Message):
@@ -71,6 +72,13 @@ class SearchInput(SafeInput):
             self.post_message(self.Recall(1))
             return
         getattr(found, f"action_{where}")()
+
+    async def action_complete(self) -> None:
+        """Take what is suggested; with nothing suggested, go to the next pane."""
+        if self._suggestion and self.cursor_at_end:
+            self.action_cursor_right()
+        else:
+            await self.screen.run_action("next_pane")
 
     def action_leave(self) -> None:
         """Leave the input."""
@@ -259,30 +267,31 @@ class ResultsPane(Vertical):
 
 def excerpt(hit: Hit, width: int, lines: int) -> list[Spans]:
     """The passage around the first match on up to `lines` lines, matches marked."""
+    text, matches = safe_marked(hit.text, sorted(hit.matches))
     spans: Spans = []
     position = 0
-    for start, end in sorted(hit.matches):
+    for start, end in matches:
         if start < position:
             continue
-        spans += [(hit.text[position:start], ""), (hit.text[start:end], "found")]
+        spans += [(text[position:start], ""), (text[start:end], "found")]
         position = end
-    spans.append((hit.text[position:], ""))
-    first = min((start for start, _ in hit.matches), default=0)
+    spans.append((text[position:], ""))
+    first = min((start for start, _ in matches), default=0)
     begin = max(0, first - width // 2)
     if begin:
-        space = hit.text.find(" ", begin, first)
+        space = text.find(" ", begin, first)
         begin = space + 1 if space >= 0 else begin
     kept = cut_spans(spans, begin, begin + width * (lines + 2))
-    flat: Spans = [(_flat(text), role) for text, role in kept]
+    flat: Spans = [(_flat(part), role) for part, role in kept]
     from kbtui.tui.document.lines import wrap
 
-    wrapped = wrap(with_role(flat, "dim") if not hit.matches else flat, width)[: lines + 1]
+    wrapped = wrap(with_role(flat, "dim") if not matches else flat, width)[: lines + 1]
     made = [line.spans for line in wrapped[:lines]]
-    if len(wrapped) > lines or begin + width * (lines + 2) < len(hit.text):
+    if len(wrapped) > lines or begin + width * (lines + 2) < len(text):
         made[-1] = fit([*made[-1], (" …", "dim")], width)
     return made
 
 
 def _flat(text: str) -> str:
-    """Safe, every run of white space one space; spaces at the ends stay."""
-    return re.sub(r"\s+", " ", re.sub(r"(?:^|\n)#{1,6} ", "\n", safe(text)))
+    """Every run of white space one space; spaces at the ends stay."""
+    return re.sub(r"\s+", " ", re.sub(r"(?:^|\n)#{1,6} ", "\n", text))

@@ -180,6 +180,13 @@ class Hints(Painted):
         self.typing = ""
         self.offers: frozenset[str] = frozenset()
         self._command = ""
+        self._suggested: Spans = []
+
+    def suggest(self, spans: Spans) -> None:
+        """While one types, show what may come next; nothing: the keys again."""
+        if spans != self._suggested:
+            self._suggested = spans
+            self.refresh()
 
     def same_as(self, command: str) -> None:
         """Say instead which command shows the same; for who cannot see the screen."""
@@ -205,6 +212,8 @@ class Hints(Painted):
             return self.paint(
                 [("as text: ", "dim"), (self._command, "key"), ("  ? help", "dim")], width
             )
+        if self.typing == "search" and self._suggested:
+            return self.paint(self._suggested, width)
         if self.typing:
             return self.paint(_hints(_TYPING.get(self.typing, _TYPING[""])), width)
         wanted = [
