@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import posixpath
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from kbtui.citations.records import Citation, How
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from kbtui.conversations.records import Conversation, Event, Turn
+
+QUOTE_CHARACTERS = 600
 
 _HEADER = re.compile(
     r"^\[entry (\S+) · chunk (\S+) · score (-?\d+(?:\.\d+)?)\][ \t]*(.*?)\r?$", re.MULTILINE
@@ -38,6 +40,7 @@ class _Target:
     gone: bool = False
     chunk: str | None = None
     score: float | None = None
+    quote: str = ""
 
 
 def cite_conversation(
@@ -90,6 +93,7 @@ def _cite_turn(
                 gone=target.gone,
                 chunk=target.chunk,
                 score=target.score,
+                quote=target.quote,
             )
 
 
@@ -171,13 +175,28 @@ def _slugs(topic: str | None, patterns: list[str], result: str, shelf: Shelf) ->
 
 def _searched(result: str, shelf: Shelf) -> Iterator[_Target]:
     """The hits of a `knowledge_search`, by the header line of each."""
-    for entry, chunk, score, title in _HEADER.findall(result):
+    headers = list(_HEADER.finditer(result))
+    for number, header in enumerate(headers):
+        entry, chunk, score, title = header.groups()
+        end = headers[number + 1].start() if number + 1 < len(headers) else len(result)
+        quote = result[header.end() : min(end, header.end() + QUOTE_CHARACTERS)].strip()
         if entry.startswith("jp-c") and entry[4:].isdigit():
-            yield _conversation("search", int(entry[4:]), shelf, title, chunk, float(score))
+            found = _conversation("search", int(entry[4:]), shelf, title)
+            yield replace(found, chunk=chunk, score=float(score), quote=quote)
             continue
         subject = shelf.entry(entry)
         target = f"{subject.topic}/{subject.slug}" if subject else f"chunk:{chunk}"
-        yield _Target("search", "subject", target, title, chunk=chunk, score=float(score))
+        yield _Target(
+            "search",
+            "subject",
+            target,
+            title,
+            # Without entry ids it cannot be known whether it is there.
+            gone=subject is None and shelf.knows_entries,
+            chunk=chunk,
+            score=float(score),
+            quote=quote,
+        )
 
 
 def _file(path: Any, shelf: Shelf) -> Iterator[_Target]:
@@ -224,8 +243,6 @@ def _conversation(
     conversation: int,
     shelf: Shelf,
     title: str = "",
-    chunk: str | None = None,
-    score: float | None = None,
 ) -> _Target:
     known = shelf.titles.get(conversation)
     return _Target(
@@ -234,6 +251,4 @@ def _conversation(
         f"jp-c{conversation}",
         known or title or "Untitled",
         gone=conversation not in shelf.titles,
-        chunk=chunk,
-        score=score,
     )

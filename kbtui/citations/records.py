@@ -16,7 +16,8 @@ class Citation:
     The turn is `conversation:turn`, in it the `call`-th tool call. `target` is a
     reference (`topic/slug`, `jp-c…`, `chunk:…`), or a path for a file that is no
     subject (`kind` "file"). `title` is the target's, as far as known. `gone`
-    says that it does not exist any more.
+    says that it does not exist any more. `quote` is how the passage of a search result begins,
+    by which it is found after its chunk was cut another way; the index does not keep it.
     """
 
     conversation: int
@@ -31,6 +32,7 @@ class Citation:
     gone: bool = False
     chunk: str | None = None
     score: float | None = None
+    quote: str = ""
 
     @property
     def source(self) -> str:

@@ -74,6 +74,11 @@ class Shelf:
             self._found[key] = self.knowledge.find(topic, slug)
         return self._found[key]
 
+    @property
+    def knows_entries(self) -> bool:
+        """Whether entry ids can be told."""
+        return self._subject_id is not None
+
     def entry(self, identity: str) -> Subject | None:
         """The subject with this entry id."""
         if self._entries is None:

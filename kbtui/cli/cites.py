@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from kbtui.cli.output import emit, emit_json, note, valid
+from kbtui.errors import NothingFound, UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
     from kbtui.citations.records import Citation
+    from kbtui.library import Library
+    from kbtui.refs import Ref
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -18,30 +21,20 @@ def configure(parser: ArgumentParser) -> None:
 
 
 def run(args: Namespace) -> int:
-    """Print both directions; 1 when there is neither."""
+    """Print both directions; 1 when there is neither, or no such thing."""
+    from kbtui.citations.sharing import both_ways
     from kbtui.library import open_workspace
 
     library = open_workspace(args.workspace)
     ref = library.resolve(valid(args.ref))
-    uses: list[Citation] = []
-    if ref.kind == "conversation":
-        conversation = library.conversation(ref.conversation or 0)
-        uses = (
-            library.cited_by_turn(conversation, ref.turn)
-            if ref.turn
-            else library.cited(conversation)
-        )
+    if ref.kind == "topic":
+        raise UsageError("is a topic, or nothing", where=args.ref, hint="write topic/slug or jp-c…")
     library.current()
     used_by = library.turns_citing(ref)
+    uses = _uses(library, ref, gone=bool(used_by))
     library.close()
     if args.json:
-        emit_json(
-            {
-                "ref": str(ref),
-                "uses": [_as_json(cite) for cite in uses],
-                "used_by": [_as_json(cite) for cite in used_by],
-            }
-        )
+        emit_json(both_ways(str(ref), uses, used_by))
     else:
         lines = [
             f"[{number}] {cite.target}  {cite.title}  ({cite.how}, {cite.source})"
@@ -56,17 +49,24 @@ def run(args: Namespace) -> int:
     return 0
 
 
-def _as_json(cite: Citation) -> dict[str, object]:
-    return {
-        "source": cite.source,
-        "call": cite.call,
-        "how": cite.how,
-        "tool": cite.tool,
-        "kind": cite.kind,
-        "target": cite.target,
-        "title": cite.title,
-        "chunk_id": cite.chunk,
-        "score": cite.score,
-        "timestamp": cite.timestamp.isoformat() if cite.timestamp else None,
-        "gone": cite.gone,
-    }
+def _uses(library: Library, ref: Ref, *, gone: bool) -> list[Citation]:
+    """What it uses; raises `NothingFound` for what does not exist, unless turns used it once."""
+    try:
+        if ref.kind == "subject":
+            library.subject(ref)
+        elif ref.kind == "conversation":
+            conversation = library.conversation(ref.conversation or 0)
+            if ref.turn is None:
+                return library.cited(conversation)
+            if conversation.turn(ref.turn) is None:
+                turns = len(conversation.turns)
+                has = "1 turn" if turns == 1 else f"{turns} turns"
+                raise NothingFound(f"the conversation has {has}", where=str(ref))
+            return library.cited_by_turn(conversation, ref.turn)
+        elif library.reader().chunk(ref.chunk or "") is None:
+            raise NothingFound("there is no such chunk", where=str(ref))
+    except NothingFound as error:
+        if not gone:
+            raise
+        note(f"it is gone: {error.message}")
+    return []

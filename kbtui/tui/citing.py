@@ -116,12 +116,15 @@ class Citer:
             return
         self._turn = self._reader.port.turn
         if self._conversation is None:
-            self._pane.show(Sidebar(using=self._using, why_not_used=self._why_not_used))
+            self._pane.show(
+                Sidebar(using=self._using, why_not_used=self._why_not_used, ref=str(self._target))
+            )
             return
         turn = self._turn or (1 if self._conversation.turns else 0)
         used = (self._used or {}).get(turn, [])
         why = WAITING if self._used is None else self._why_none(turn)
-        self._pane.show(Sidebar(used, why, turn, self._using, self._why_not_used))
+        ref = f"{self._target}:{turn}" if turn else str(self._target)
+        self._pane.show(Sidebar(used, why, turn, self._using, self._why_not_used, ref=ref))
         notes = {
             f"call:{turn}.{cite.call}": number
             for number, cite in reversed(list(enumerate(used, 1)))

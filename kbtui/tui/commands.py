@@ -155,7 +155,9 @@ COMMANDS: tuple[Command, ...] = (
     ),
     *_in(
         "citations",
-        _key("open", "enter", "open", "Open what was used, or the turn that used it.", 9),
+        _key("open", "enter", "open", "Open what was used, at the passage, or the turn that used it.", 9),
+        _key("markdown", "c", "copy as Markdown", "Copy the citations as Markdown.", 6, action="copy_as('markdown')"),
+        _key("json", "J", "copy as JSON", "Copy the citations as JSON.", 5, action="copy_as('json')"),
     ),
     *_in(
         "results",

@@ -117,6 +117,8 @@ def beginning(document: Document, place: Place) -> tuple[int, int] | None:
     elif ref.lines is not None:
         first = document.block_of_line(ref.lines[0])
         span = iter(range(first, document.block_of_line(ref.lines[1]) + 1))
+    elif place.text and not place.words:
+        return _passage(document, place.text), -1
     else:
         first, span = 0, iter(range(len(document.blocks))) if place.words else iter(())
     pattern = finder(list(place.words))
@@ -150,6 +152,18 @@ def _densest(
             count = len(pattern.findall(text, 0, near.start())) if near else 0
             best = (score, number, count)
     return (best[1], best[2]) if best else None
+
+
+def _passage(document: Document, passage: str) -> int:
+    """The block in which a passage begins, by its first line that stands anywhere; else the first."""
+    for line in passage.split("\n"):
+        probe = _probe(line)
+        if probe is None:
+            continue
+        for number, block in enumerate(document.blocks):
+            if isinstance(block, TextBlock) and probe.search(block.search_text()):
+                return number
+    return 0
 
 
 def _probe(passage: str) -> re.Pattern[str] | None:

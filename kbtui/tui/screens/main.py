@@ -139,6 +139,11 @@ class MainScreen(ActingScreen):
         if self.opener.shown:
             self.opener.reload()
 
+    @on(CitationsPane.Copy)
+    def _copy_citations(self, event: CitationsPane.Copy) -> None:
+        event.stop()
+        self.copy(event.text, event.name)
+
     def show_contents(self, contents: Contents) -> None:
         """Show lists that were read."""
         self.opener.contents = contents

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
@@ -41,7 +41,7 @@ class Sidebar:
 
     None leaves a part out; an empty list is explained by `why_none` and `why_not_used`.
     In `using` a citation's title is that of the conversation that cites.
-    `reason` is said when there are neither.
+    `reason` is said when there are neither. `ref` is the reference of what is shown.
     """
 
     used: list[Citation] | None = None
@@ -50,6 +50,7 @@ class Sidebar:
     using: list[Citation] | None = None
     why_not_used: str = ""
     reason: str = ""
+    ref: str = ""
 
 
 class CitationsPane(Vertical):
@@ -62,6 +63,13 @@ class CitationsPane(Vertical):
         """A place is to be opened."""
 
         place: Place
+
+    @dataclass
+    class Copy(Message):
+        """A text is to be copied; `name` says what it is."""
+
+        text: str
+        name: str
 
     def __init__(self, clock: Clock) -> None:
         super().__init__(id="citations", classes="pane")
@@ -116,6 +124,9 @@ class CitationsPane(Vertical):
         # What is no subject is shown where it was read: in the tool call.
         call = conversation_ref(cite.conversation, cite.turn, cite.call)
         place = None if cite.gone else _target(cite) or place_of(call)
+        if place is not None and cite.quote:
+            # The passage itself: its chunk may have been cut another way since.
+            place = replace(place, text=cite.quote)
         name: Spans = [(one_line(cite.title or cite.target), "dim struck" if cite.gone else "")]
         how = WAYS.get(cite.how, cite.how)
         below: Spans = [("    ", "")]
@@ -149,6 +160,18 @@ class CitationsPane(Vertical):
     def _clicked(self, event: RowList.Opened) -> None:
         event.stop()
         self.action_open()
+
+    def action_copy_as(self, form: str) -> None:
+        """Copy both ends as Markdown or JSON."""
+        from kbtui.citations.sharing import json_text, markdown_text
+
+        shown = self._shown
+        used, using = shown.used or [], shown.using or []
+        ref = used[0].source if used else shown.ref
+        if ref:
+            text = (json_text if form == "json" else markdown_text)(ref, used, using)
+            name = f"the citations of {ref} as {'JSON' if form == 'json' else 'Markdown'}"
+            self.post_message(self.Copy(text, name))
 
     def action_open(self) -> None:
         """Open the selected end."""
