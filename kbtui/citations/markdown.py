@@ -47,7 +47,7 @@ def to_markdown(
                 blocks += _event(event)
         used = [citation for citation in cited if citation.turn == turn.number]
         if used:
-            blocks += ["### Sources of this turn", "\n".join(map(_source, used))]
+            blocks += ["### Sources of this turn", "\n".join(f"- {source_line(cite)}" for cite in used)]
     blocks += ["## Sources", _sources(cited)]
     return "\n\n".join(block for block in blocks if block) + "\n"
 
@@ -93,10 +93,11 @@ def _event(event: Event) -> Iterator[str]:
         yield text
 
 
-def _source(citation: Citation) -> str:
+def source_line(citation: Citation) -> str:
+    """A citation in one line of Markdown."""
     call = f", call {citation.call}" if citation.call else ""
     gone = ", gone since" if citation.gone else ""
-    return f"- {_code(citation.target)}{_named(citation)} ({_HOW[citation.how]}{call}{gone})"
+    return f"{_code(citation.target)}{_named(citation)} ({_HOW[citation.how]}{call}{gone})"
 
 
 def _sources(cited: list[Citation]) -> str:
