@@ -34,12 +34,14 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "tools": ("tools", "the tools for assistants: schema, install, uninstall"),
     "tool": ("tool", "answer one call of a JP local tool"),
     "mcp": ("mcp", "serve the tools over MCP on stdio"),
+    "serve": ("serve", "show the screen in a browser on this machine"),
     "engine": ("engine", "show or stop the engine"),
     "doctor": ("doctor", "find and explain what is wrong"),
     "paths": ("paths", "print the directories in use"),
     "model": ("model", "show the embedding model"),
     "config": ("config", "show the settings and where they come from"),
     "completion": ("completion", "print a completion script for a shell"),
+    "man": ("man", "print the manual page"),
 }
 ALIASES = {"c": "conversation"}
 
@@ -100,6 +102,8 @@ def _run(words: list[str]) -> int:
         code = quick_search(words[1:], workspace)
         if code is not None:
             return code
+    if words and words[0] in {"--fresh", "--plain"}:
+        words = ["tui", *words]
     name = ALIASES.get(words[0], words[0]) if words else "tui"
     if name not in COMMANDS:
         from difflib import get_close_matches

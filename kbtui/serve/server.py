@@ -1,0 +1,141 @@
+"""The server: one page, the files that it needs, and a WebSocket a tab.
+
+textual-serve gives the sessions and the terminal in the page. Its own server checks neither
+Host nor Origin, runs its command through a shell and loads a font from the internet; this
+one takes its place.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import html
+import signal
+import sys
+from importlib.resources import files
+from pathlib import Path
+from string import Template
+from typing import TYPE_CHECKING
+
+from aiohttp import WSMsgType, web
+
+from kbtui.serve.checks import HEADERS, Hosts, knows, refusal
+from kbtui.serve.session import Session, size
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Awaitable, Callable
+
+SESSIONS_MOST = 8
+"""Tabs at a time; each is a process."""
+MESSAGE_MOST = 1 << 20
+"""Bytes of one message from a page: a paste, at most."""
+OWN = Path(__file__).parent / "static"
+
+
+class Server:
+    """Serves the screen of one workspace to whoever knows the token."""
+
+    def __init__(self, root: Path, host: str, port: int, token: str, font_size: int = 16) -> None:
+        self._words = [sys.executable, "-P", "-m", "kbtui.serve.session", str(root)]
+        self._name = root.name or str(root)
+        self._hosts = Hosts(host, port)
+        self._cookie = f"kbtui-{port}"
+        self._token = token
+        self._font_size = font_size
+        self._sessions: set[Session] = set()
+
+    def application(self) -> web.Application:
+        """What answers; every answer passes the checks first."""
+        app = web.Application(middlewares=[self._check], client_max_size=1024)
+        app.add_routes(
+            [
+                web.get("/", self._page, name="page"),
+                web.get("/ws", self._socket, name="socket"),
+                web.static("/own", OWN, name="own"),
+                web.static("/static", str(files("textual_serve") / "static"), name="static"),
+            ]
+        )
+        app.on_response_prepare.append(self._mark)
+        app.on_shutdown.append(self._end)
+        return app
+
+    @web.middleware
+    async def _check(
+        self,
+        request: web.Request,
+        handler: Callable[[web.Request], Awaitable[web.StreamResponse]],
+    ) -> web.StreamResponse:
+        kind = {"/": "page", "/ws": "socket"}.get(request.path, "file")
+        if not request.raw_path.startswith("/"):
+            raise web.HTTPBadRequest(text="only paths of this server are answered\n")
+        reason = refusal(request.headers, self._hosts, kind)
+        if reason is None and not (
+            knows(request.cookies.get(self._cookie), self._token)
+            or (kind == "page" and knows(request.query.get("token"), self._token))
+        ):
+            reason = "open the address that `kbtui serve` printed, with its token"
+        if reason is not None:
+            raise web.HTTPForbidden(text=f"kbtui: {reason}\n")
+        return await handler(request)
+
+    async def _mark(self, request: web.Request, response: web.StreamResponse) -> None:
+        socket = f"ws://{request.host}" if request.host.lower() in self._hosts else ""
+        for name, value in HEADERS.items():
+            response.headers[name] = value.replace("{socket}", socket)
+        response.headers.pop("Server", None)
+
+    async def _page(self, request: web.Request) -> web.Response:
+        template = Template((OWN / "page.html").read_text("utf-8"))
+        text = template.substitute(
+            name=html.escape(self._name),
+            socket=html.escape(f"ws://{request.host}/ws"),
+            font_size=self._font_size,
+        )
+        response = web.Response(text=text, content_type="text/html")
+        response.set_cookie(self._cookie, self._token, httponly=True, samesite="Strict", path="/")
+        return response
+
+    async def _socket(self, request: web.Request) -> web.WebSocketResponse:
+        if len(self._sessions) >= SESSIONS_MOST:
+            raise web.HTTPServiceUnavailable(text=f"kbtui: {SESSIONS_MOST} tabs are open\n")
+        websocket = web.WebSocketResponse(heartbeat=15, max_msg_size=MESSAGE_MOST)
+        await websocket.prepare(request)
+        session = Session(self._words, websocket)
+        self._sessions.add(session)
+        try:
+            await session.start(*size(request.query.get("width"), request.query.get("height")))
+            async for message in websocket:
+                if message.type == WSMsgType.TEXT:
+                    await session.take(message.data)
+        except (ValueError, RecursionError, ConnectionError):
+            await websocket.close(code=1008)
+        finally:
+            self._sessions.discard(session)
+            await session.stop()
+        return websocket
+
+    async def _end(self, app: web.Application) -> None:
+        await asyncio.gather(
+            *(session.stop() for session in self._sessions), return_exceptions=True
+        )
+
+
+async def serve(server: Server, listening: socket.socket, ready: Callable[[], None]) -> int:
+    """Answer until interrupted; gives the signal that ended it."""
+    runner = web.AppRunner(server.application(), access_log=None, shutdown_timeout=2.0)
+    await runner.setup()
+    await web.SockSite(runner, listening).start()
+    loop = asyncio.get_running_loop()
+    ended: asyncio.Future[int] = loop.create_future()
+
+    def end(number: int) -> None:
+        if not ended.done():
+            ended.set_result(number)
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, end, number)
+    ready()
+    try:
+        return await ended
+    finally:
+        await runner.cleanup()
