@@ -16,6 +16,7 @@ Policy = Literal["strip", "visualize", "off"]
 # end of the line: an unterminated one must not swallow the rest), CSI, charset and two-byte escapes, a lone ESC.
 _SEQUENCES = re.compile(
     r"(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\n]*?(?:\x1b\\|\x07|\x9c|(?=\n)|\Z)"
+    r"|\x1bk[^\n\x1b]*\x1b\\"  # the title of a window in screen and tmux
     r"|(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?"
     r"|\x1b[ -/]*[0-~]?"
 )
@@ -77,6 +78,18 @@ def safe(text: str, policy: Policy | None = None) -> str:
         text = _CONTROLS.sub("", text)
         text = _INVISIBLE.sub("", text)
     return _SURROGATES.sub("\ufffd", _thin(text))
+
+
+def safe_marked(text: str, marks: list[tuple[int, int]]) -> tuple[str, list[tuple[int, int]]]:
+    """`safe(text)` with stretches of it, in characters, where they are then.
+
+    What is shown in pieces is made safe before it is cut: half a sequence looks like text.
+    """
+    clean = safe(text)
+    if clean == text:
+        return text, marks
+    moved = [(len(safe(text[:start])), len(safe(text[:end]))) for start, end in marks]
+    return clean, [(start, min(end, len(clean))) for start, end in moved if start < end]
 
 
 def _thin(text: str) -> str:

@@ -31,27 +31,26 @@ def remarks(answer: Answer, asked: str) -> list[str]:
 
 def shown(hit: Hit, *, plain: bool) -> str:
     """Reference and title, then the text around the first match."""
-    from kbtui.text import one_line, safe
+    from kbtui.text import one_line, safe, safe_marked
 
+    text, matches = safe_marked(hit.text, list(hit.matches))
     bold, mark, dim, off = (
         ("", "", "", "") if plain else ("\x1b[1m", "\x1b[33m", "\x1b[2m", "\x1b[0m")
     )
     who = f" · {hit.role}" if hit.role else ""
     head = f"{bold}{safe(hit.ref)}{off}  {one_line(hit.title)}{dim}{who}{off}"
-    start = max(0, (hit.matches[0][0] if hit.matches else 0) - BEFORE)
+    start = max(0, (matches[0][0] if matches else 0) - BEFORE)
     end = start + SHOWN
     parts, at = [], start
-    for first, last in hit.matches:
+    for first, last in matches:
         if first >= end or first < at:
             continue
-        parts += [_flat(hit.text[at:first]), mark, _flat(hit.text[first:last]), off]
+        parts += [_flat(text[at:first]), mark, _flat(text[first:last]), off]
         at = last
-    parts.append(_flat(hit.text[at:end]))
+    parts.append(_flat(text[at:end]))
     body = "".join(parts).strip()
-    return f"{head}\n    {'…' if start else ''}{body}{'…' if len(hit.text) > end else ''}"
+    return f"{head}\n    {'…' if start else ''}{body}{'…' if len(text) > end else ''}"
 
 
 def _flat(text: str) -> str:
-    from kbtui.text import safe
-
-    return " ".join(safe(text).replace("\t", " ").split("\n"))
+    return " ".join(text.replace("\t", " ").split("\n"))
