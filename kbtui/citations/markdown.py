@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from kbtui.conversations.events import pretty
+from kbtui.conversations.encoding import pretty
 from kbtui.conversations.times import show_time
 
 if TYPE_CHECKING:
@@ -47,7 +47,10 @@ def to_markdown(
                 blocks += _event(event)
         used = [citation for citation in cited if citation.turn == turn.number]
         if used:
-            blocks += ["### Sources of this turn", "\n".join(f"- {source_line(cite)}" for cite in used)]
+            blocks += [
+                "### Sources of this turn",
+                "\n".join(f"- {source_line(cite)}" for cite in used),
+            ]
     blocks += ["## Sources", _sources(cited)]
     return "\n\n".join(block for block in blocks if block) + "\n"
 

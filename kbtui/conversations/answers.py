@@ -5,19 +5,24 @@ Every face gives these answers and no other; the names in them are a contract.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from kbtui.conversations import arguments
-from kbtui.conversations.grep import Found, Query, resolve_scopes
+from kbtui.conversations.grep import Found, Line, Query, Search, resolve_scopes
 from kbtui.conversations.ids import parse_conversation_id
 from kbtui.conversations.listing import (
     activity,
+    describe,
     list_conversations,
+    title_may_match,
     with_activity,
     with_counts,
 )
-from kbtui.conversations.matching import Needle
-from kbtui.conversations.times import show_time
+from kbtui.conversations.matching import Needle, cut_line
+from kbtui.conversations.roots import EVENTS, Place, find_places
+from kbtui.conversations.sieve import Sieve
+from kbtui.conversations.times import parse_time, show_time
 from kbtui.conversations.workers import search_all
 from kbtui.errors import NothingFound
 
@@ -25,7 +30,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-    from kbtui.conversations.grep import Line
     from kbtui.conversations.records import ConversationInfo
     from kbtui.workspace import Workspace
 
@@ -157,83 +161,116 @@ def grep_blocks(
     needle = Needle(query.pattern, query.ignore_case)
     archived = arguments.flag("archived", archived)
     excluded = None if arguments.flag("include_current", include_current) else current
-    infos, notes = _chosen(workspace, arguments.texts("ids", ids), archived, excluded)
-    found = _search(infos, query)
+    places, notes = _chosen(workspace, arguments.texts("ids", ids), archived, excluded)
+    results = _results(places, needle, query)
     answer: dict[str, Any] = {"total": 0, "count": 0, "omitted": 0, "hint": None, "hits": []}
     blocks: list[int] = []
-    for number, (info, events) in enumerate(zip(infos, found, strict=True)):
-        titles = _title_lines(info, needle, query)
-        answer["total"] += events.count + len(titles)
-        for line in (*titles, *events.lines):
+    for number, result in enumerate(results):
+        answer["total"] += result.events.count + len(result.titles)
+        room = query.limit - answer["count"] - len(result.titles)
+        for line in (*result.titles, *result.lines(query, room)):
             if line.is_match:
                 if answer["count"] == query.limit:
                     break
                 answer["count"] += 1
-            answer["hits"].append(_hit(info, line))
+            answer["hits"].append(_hit(result.info, line))
             blocks.append((number << 32) + line.block)
-    _drop_loose_context(answer["hits"], blocks, query.limit)
+    _drop_loose_context(answer["hits"], blocks)
     answer["omitted"] = answer["total"] - answer["count"]
     if answer["omitted"]:
         matches = "match" if answer["omitted"] == 1 else "matches"
         narrower = "a longer pattern, ids or scopes, or a larger limit"
         notes.insert(0, f"{answer['omitted']} more {matches}: ask with {narrower}")
-    notes += _unread(infos, found)
+    notes += _unread(results)
     answer["hint"] = "; ".join(notes) or None
     return answer, blocks
 
 
 def _chosen(
     workspace: Workspace, ids: list[str] | None, archived: bool, excluded: int | None
-) -> tuple[list[ConversationInfo], list[str]]:
-    """The conversations to search, newest activity first, and what to say about the choice."""
-    infos = list_conversations(workspace, None if ids else archived, counts=False)
+) -> tuple[list[Place], list[str]]:
+    """The conversations to search, and what to say about the choice."""
+    known = {place.id: place for place in find_places(workspace)[0]}
     notes: list[str] = []
-    if ids is not None:
-        wanted = dict.fromkeys(parse_conversation_id(name) for name in ids)
-        known = {info.id: info for info in infos}
-        for number in wanted:
-            if number not in known:
-                raise NothingFound(
-                    f"there is no conversation jp-c{number}",
-                    where="ids",
-                    hint="`conversation_list` gives the ids",
-                )
-            if known[number].archived is not archived:
-                state = "archived" if known[number].archived else "not archived"
-                raise NothingFound(
-                    f"jp-c{number} is {state}",
-                    where="ids",
-                    hint=f"ask with archived={str(known[number].archived).lower()}",
-                )
-        infos = [info for info in infos if info.id in wanted]
-    if excluded is not None and any(info.id == excluded for info in infos):
-        infos = [info for info in infos if info.id != excluded]
-        if ids is not None:
-            notes.append(
-                f"jp-c{excluded} is the current conversation: ask with include_current=true"
+    if ids is None:
+        places = [place for place in known.values() if place.archived is archived]
+        return [place for place in places if place.id != excluded], notes
+    wanted = dict.fromkeys(parse_conversation_id(name) for name in ids)
+    for number in wanted:
+        if number not in known:
+            raise NothingFound(
+                f"there is no conversation jp-c{number}",
+                where="ids",
+                hint="`conversation_list` gives the ids",
             )
-    infos = [with_activity(info) for info in infos]
-    infos.sort(key=lambda info: (activity(info), info.id), reverse=True)
-    return infos, notes
+        if known[number].archived is not archived:
+            state = "archived" if known[number].archived else "not archived"
+            raise NothingFound(
+                f"jp-c{number} is {state}",
+                where="ids",
+                hint=f"ask with archived={str(known[number].archived).lower()}",
+            )
+    if excluded in wanted:
+        notes.append(f"jp-c{excluded} is the current conversation: ask with include_current=true")
+    return [known[number] for number in wanted if number != excluded], notes
 
 
-def _search(infos: list[ConversationInfo], query: Query) -> list[Found]:
+@dataclass(slots=True)
+class _Result:
+    """One conversation that has matches, or that could not be searched whole."""
+
+    info: ConversationInfo
+    titles: list[Line]
+    events: Found
+
+    def lines(self, query: Query, room: int) -> list[Line]:
+        """At least the first `room` matches, for which the file may have to be searched again."""
+        kept = sum(line.is_match for line in self.events.lines)
+        if kept < min(room, self.events.count) and self.info.events_path is not None:
+            self.events.lines = Search(query).file(str(self.info.events_path), room).lines
+        return self.events.lines
+
+    @property
+    def problem(self) -> str | None:
+        """Why it could not be searched whole."""
+        return self.events.problem or (self.info.problem if self.info.events_path is None else None)
+
+
+def _results(places: list[Place], needle: Needle, query: Query) -> list[_Result]:
+    """Those worth mentioning, newest activity first. What has no match is not even described."""
+    found = _search(places, query)
+    sieve = Sieve(query.pattern, query.ignore_case) if "title" in query.scopes else None
+    results = []
+    for place, events in zip(places, found, strict=True):
+        worth = events.count or events.problem or not place.has_events
+        if not worth and (sieve is None or not title_may_match(place, sieve)):
+            continue
+        info = describe(place)
+        titles = _title_lines(info, needle) if sieve is not None else []
+        if titles or events.count or events.problem or info.events_path is None:
+            info = replace(info, last_event_at=parse_time(events.last))
+            results.append(_Result(with_activity(info), titles, events))
+    results.sort(key=lambda result: (activity(result.info), result.info.id), reverse=True)
+    return results
+
+
+def _search(places: list[Place], query: Query) -> list[Found]:
     """What the events have; those are not opened for the title's sake."""
-    found = [Found() for _ in infos]
+    found = [Found() for _ in places]
     if query.scopes == {"title"}:
         return found
-    having = [number for number, info in enumerate(infos) if info.events_path is not None]
-    files = [(str(infos[number].events_path), infos[number].size) for number in having]
+    having = [number for number, place in enumerate(places) if place.has_events]
+    files = [
+        (f"{places[number].stream.path}/{EVENTS}", places[number].stream.sizes[EVENTS])
+        for number in having
+    ]
     for number, events in zip(having, search_all(files, query), strict=True):
         found[number] = events
     return found
 
 
-def _title_lines(info: ConversationInfo, needle: Needle, query: Query) -> list[Line]:
-    from kbtui.conversations.grep import Line
-    from kbtui.conversations.matching import cut_line
-
-    if "title" not in query.scopes or not info.title:
+def _title_lines(info: ConversationInfo, needle: Needle) -> list[Line]:
+    if not info.title:
         return []
     return [
         Line("title", None, None, cut_line(info.title[start:end], match - start), True)
@@ -253,7 +290,7 @@ def _hit(info: ConversationInfo, line: Line) -> dict[str, Any]:
     }
 
 
-def _drop_loose_context(hits: list[dict[str, Any]], blocks: list[int], limit: int) -> None:
+def _drop_loose_context(hits: list[dict[str, Any]], blocks: list[int]) -> None:
     """Take away context whose match fell behind the limit."""
     having = {block for hit, block in zip(hits, blocks, strict=True) if hit["is_match"]}
     kept = [number for number, block in enumerate(blocks) if block in having]
@@ -261,13 +298,9 @@ def _drop_loose_context(hits: list[dict[str, Any]], blocks: list[int], limit: in
     blocks[:] = [blocks[number] for number in kept]
 
 
-def _unread(infos: list[ConversationInfo], found: list[Found]) -> list[str]:
+def _unread(results: list[_Result]) -> list[str]:
     """Says which conversations could not be searched whole, and why."""
-    broken = [
-        f"{info.ref}: {events.problem or info.problem}"
-        for info, events in zip(infos, found, strict=True)
-        if events.problem or (info.events_path is None and info.problem)
-    ]
+    broken = [f"{result.info.ref}: {result.problem}" for result in results if result.problem]
     if not broken:
         return []
     shown = "; ".join(broken[:_NAMED_PROBLEMS])

@@ -3,6 +3,7 @@
 import re
 from typing import Any
 
+import orjson
 from pybase64 import b64decode
 
 # The characters that may stand before one and two `=`: any other has bits that
@@ -95,3 +96,21 @@ def decode_metadata(metadata: dict[str, Any]) -> dict[str, Any]:
     if type(rendered) is str:
         decoded["rendered_arguments"] = decode_text(rendered)
     return decoded
+
+
+def pretty(value: Any) -> str:
+    """A JSON value as people read it: two spaces, one line a member."""
+    try:
+        return orjson.dumps(value, option=orjson.OPT_INDENT_2).decode()
+    except (TypeError, RecursionError):
+        # orjson refuses what JSON allows: integers over 64 bits, nesting over 254.
+        return _pretty_slowly(value)
+
+
+def _pretty_slowly(value: Any) -> str:
+    from json import dumps
+
+    try:
+        return dumps(value, indent=2, ensure_ascii=False)
+    except RecursionError:
+        return "(nested too deeply to show)"

@@ -8,10 +8,8 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-import orjson
-
 from kbtui.conversations.configuration import Facts
-from kbtui.conversations.encoding import decode_content, decode_metadata, decode_value
+from kbtui.conversations.encoding import decode_content, decode_metadata, decode_value, pretty
 from kbtui.conversations.files import DAMAGED
 from kbtui.conversations.records import Compaction, Event, EventKind, Turn
 from kbtui.conversations.times import parse_time
@@ -283,24 +281,6 @@ class Builder:
         event.name = request.name
         if request.index >= self.turns[-1].events[0].index:
             event.call = request.call
-
-
-def pretty(value: Any) -> str:
-    """A JSON value as people read it: two spaces, one line a member."""
-    try:
-        return orjson.dumps(value, option=orjson.OPT_INDENT_2).decode()
-    except (TypeError, RecursionError):
-        # orjson refuses what JSON allows: integers over 64 bits, nesting over 254.
-        return _pretty_slowly(value)
-
-
-def _pretty_slowly(value: Any) -> str:
-    from json import dumps
-
-    try:
-        return dumps(value, indent=2, ensure_ascii=False)
-    except RecursionError:
-        return "(nested too deeply to show)"
 
 
 def _tool_policy(value: Any) -> str | None:

@@ -9,8 +9,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import orjson
 
@@ -18,7 +17,6 @@ from kbtui.errors import WorkspaceError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from io import BufferedReader
 
 LARGEST = 512 << 20
 """Bytes: a larger file is listed, never read; JP's own are a thousandth of this."""
@@ -37,37 +35,61 @@ _LONE_SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 def read_file(path: str, largest: int = LARGEST) -> bytes:
     """The bytes of a regular file of at most `largest` bytes; raises `WorkspaceError`."""
-    with _opened(path) as file:
-        size = os.fstat(file.fileno()).st_size
+    with _Opened(path) as (file, size):
         if size > largest:
             raise WorkspaceError(f"it has {size:,} bytes; {largest:,} are read at most", where=path)
-        return file.read()
+        data = os.read(file, size + 1)
+        if len(data) == size:
+            return data
+        # It grew, or is more than one call gives.
+        parts = [data]
+        while data and sum(map(len, parts)) <= largest:
+            data = os.read(file, _PIECE)
+            parts.append(data)
+        return b"".join(parts)
 
 
 def read_tail(path: str, length: int) -> bytes:
     """At most the last `length` bytes of a regular file; raises `WorkspaceError`."""
-    with _opened(path) as file:
-        size = os.fstat(file.fileno()).st_size
-        file.seek(max(0, size - length))
-        return file.read(length)
+    with _Opened(path) as (file, size):
+        os.lseek(file, max(0, size - length), os.SEEK_SET)
+        return os.read(file, length)
 
 
-@contextmanager
-def _opened(path: str) -> Iterator[BufferedReader]:
-    """The file, opened without waiting: a pipe in its place would never answer."""
-    try:
-        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise WorkspaceError("it is not a file", where=path)
-            yield file
-    except FileNotFoundError:
-        raise WorkspaceError("there is no such file", where=path) from None
-    except IsADirectoryError:
-        raise WorkspaceError("it is not a file", where=path) from None
-    except OSError as error:
-        raise WorkspaceError((error.strerror or str(error)).lower(), where=path) from error
-    except MemoryError:
-        raise WorkspaceError("it does not fit into memory", where=path) from None
+class _Opened:
+    """The file's descriptor and size, opened without waiting: a pipe in its place would never answer.
+
+    A class, because thousands are opened for one list.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._file = -1
+
+    def __enter__(self) -> tuple[int, int]:
+        try:
+            self._file = os.open(self._path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            status = os.fstat(self._file)
+        except OSError as error:
+            self._raise(error)
+        if not stat.S_ISREG(status.st_mode):
+            os.close(self._file)
+            raise WorkspaceError("it is not a file", where=self._path)
+        return self._file, status.st_size
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        os.close(self._file)
+        if isinstance(error, OSError | MemoryError):
+            self._raise(error)
+
+    def _raise(self, error: OSError | MemoryError) -> NoReturn:
+        if isinstance(error, MemoryError):
+            raise WorkspaceError("it does not fit into memory", where=self._path) from None
+        if isinstance(error, FileNotFoundError):
+            raise WorkspaceError("there is no such file", where=self._path) from None
+        if isinstance(error, IsADirectoryError):
+            raise WorkspaceError("it is not a file", where=self._path) from None
+        raise WorkspaceError((error.strerror or str(error)).lower(), where=self._path) from error
 
 
 def read_object(data: bytes) -> dict[str, Any]:

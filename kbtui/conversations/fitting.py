@@ -5,7 +5,7 @@ from __future__ import annotations
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
-from kbtui.conversations.events import pretty
+from kbtui.conversations.encoding import pretty
 from kbtui.conversations.xml import escape, event_xml, turn_xml
 
 if TYPE_CHECKING:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from kbtui.conversations.events import Builder, pretty
+from kbtui.conversations.encoding import pretty
 from kbtui.conversations.files import read_array, read_file
 from kbtui.conversations.matching import Needle, cut_line
-from kbtui.conversations.prefilter import Prefilter
-from kbtui.conversations.times import show_time
+from kbtui.conversations.scanning import Piece, Unexpected, scan
+from kbtui.conversations.sieve import Sieve
+from kbtui.conversations.times import parse_time, show_time
 from kbtui.errors import UsageError, WorkspaceError
 
 if TYPE_CHECKING:
@@ -33,6 +35,8 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "tool": ("tool-call", "tool-result"),
 }
 SCOPES: tuple[str, ...] = ("title", *dict.fromkeys(SCOPE_OF.values()))
+FEW = 5
+"""Matches kept of a file in the first round: which are given is known when all are searched."""
 
 
 @dataclass(frozen=True)
@@ -60,11 +64,15 @@ class Line:
 
 @dataclass(slots=True)
 class Found:
-    """What one conversation has: the number of matching lines, and the first of them."""
+    """What one conversation has: the number of matching lines, and the first of them.
+
+    `last` is the timestamp of its last element as it is written.
+    """
 
     count: int = 0
     lines: list[Line] = field(default_factory=list)
     problem: str | None = None
+    last: Any = None
 
 
 def resolve_scopes(names: Iterable[str] | None) -> frozenset[str]:
@@ -96,55 +104,73 @@ def searched_text(event: Event) -> str:
     return event.text
 
 
-def search_file(path: str, needle: Needle, query: Query, room: int) -> Found:
-    """Search one `events.json`; keeps the first `room` matches and counts all."""
-    found = Found()
-    try:
-        data = read_file(path)
-    except WorkspaceError as error:
-        found.problem = error.message
-        return found
-    problems: list[str] = []
-    batches = list(read_array(data, problems))
-    found.problem = "; ".join(problems) or None
-    del data
-    if needle.quick is not None:
-        prefilter = Prefilter(needle.quick, query.ignore_case, query.scopes)
-        if not any(prefilter.can_match(batch) for batch in batches):
+class Search:
+    """One query, ready to be put to file after file; made once for all of them."""
+
+    def __init__(self, query: Query) -> None:
+        self.query = query
+        self.needle = Needle(query.pattern, query.ignore_case)
+        self._sieve = Sieve(query.pattern, query.ignore_case)
+
+    def file(self, path: str, room: int = FEW) -> Found:
+        """Search one `events.json`; keeps the first `room` matches and counts all."""
+        found = Found()
+        try:
+            data = read_file(path)
+        except WorkspaceError as error:
+            found.problem = error.message
             return found
-    builder = Builder()
-    for batch in batches:
-        builder.add(batch)
-    builder.finish()
-    for turn in builder.turns:
-        for event in turn.events:
-            scope = SCOPE_OF[event.kind]
-            if scope in query.scopes:
-                _search_event(event, scope, turn.number, needle, query, room, found)
-    return found
+        problems: list[str] = []
+        try:
+            pieces, last = scan(read_array(data, problems), self._sieve, self.query.scopes)
+        except Unexpected:
+            problems.clear()
+            pieces, last = self._made(data, problems)
+        found.problem = "; ".join(problems) or None
+        found.last = last.get("timestamp") if isinstance(last, dict) else None
+        for piece in pieces:
+            _search_piece(piece, self.needle, self.query.context, room, found)
+        return found
+
+    def _made(self, data: bytes, problems: list[str]) -> tuple[list[Piece], Any]:
+        """Every piece, from the events themselves."""
+        from kbtui.conversations.events import Builder
+
+        builder = Builder()
+        last = None
+        for batch in read_array(data, problems):
+            builder.add(batch)
+            last = batch[-1] if batch else last
+        builder.finish()
+        pieces = [
+            Piece(turn.number, SCOPE_OF[event.kind], event.timestamp, searched_text(event))
+            for turn in builder.turns
+            for event in turn.events
+            if SCOPE_OF[event.kind] in self.query.scopes
+        ]
+        return pieces, last
 
 
-def _search_event(
-    event: Event, scope: str, turn: int, needle: Needle, query: Query, room: int, found: Found
-) -> None:
-    text = searched_text(event)
+def _search_piece(piece: Piece, needle: Needle, context: int, room: int, found: Found) -> None:
     kept: list[tuple[int, int, int]] = []
-    for span in needle.lines(text):
-        if found.count + len(kept) < room:
+    matches = 0
+    for span in needle.lines(piece.text):
+        if found.count + matches < room:
             kept.append(span)
-        else:
-            found.count += 1
+        matches += 1
+    found.count += matches
     if not kept:
         return
-    found.count += len(kept)
-    time = show_time(event.timestamp)
+    time = piece.time if isinstance(piece.time, datetime) else parse_time(piece.time)
     block = found.lines[-1].block if found.lines else 0
-    for number, (line, match) in enumerate(_with_context(text, kept, query.context)):
+    for number, (line, match) in enumerate(_with_context(piece.text, kept, context)):
         if number == 0 or line is None:
             block += 1
         if line is not None:
             shown = cut_line(line, match)
-            found.lines.append(Line(scope, turn, time, shown, match is not None, block))
+            found.lines.append(
+                Line(piece.scope, piece.turn, show_time(time), shown, match is not None, block)
+            )
 
 
 def _with_context(
@@ -182,27 +208,15 @@ def _around(matches: Iterable[int], context: int, count: int) -> Iterator[int]:
             last = near
 
 
-def search_files(paths: Sequence[str], query: Query) -> list[Found]:
-    """Search files in this order; together they keep `query.limit` matches. In this process."""
-    needle = Needle(query.pattern, query.ignore_case)
-    room = query.limit
-    answer = []
-    for path in paths:
-        found = search_file(path, needle, query, room)
-        room = max(0, room - found.count)
-        answer.append(found)
-    return answer
-
-
 def as_row(found: Found) -> list[Any]:
     """A form that goes through JSON."""
     lines = [
         [line.scope, line.turn, line.timestamp, line.text, line.is_match, line.block]
         for line in found.lines
     ]
-    return [found.count, lines, found.problem]
+    return [found.count, lines, found.problem, found.last]
 
 
 def from_row(row: list[Any]) -> Found:
     """The reverse of `as_row`."""
-    return Found(row[0], [Line(*line) for line in row[1]], row[2])
+    return Found(row[0], [Line(*line) for line in row[1]], *row[2:])

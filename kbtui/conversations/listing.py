@@ -10,6 +10,7 @@ import orjson
 from kbtui.conversations.files import read_array, read_file, read_object, read_tail
 from kbtui.conversations.records import ConversationInfo
 from kbtui.conversations.roots import BASE_CONFIG, EVENTS, METADATA, Place, find_places
+from kbtui.conversations.sieve import Sieve
 from kbtui.conversations.times import id_time, parse_time
 from kbtui.errors import NothingFound, WorkspaceError
 from kbtui.workspace import Workspace
@@ -28,7 +29,7 @@ def list_conversations(
     without, neither is known and the order is that of `last_activated_at`.
     """
     places, _ = find_places(workspace)
-    infos = [_info(place) for place in places if archived is None or place.archived is archived]
+    infos = [describe(place) for place in places if archived is None or place.archived is archived]
     if counts:
         infos = [with_counts(info) for info in infos]
     return sorted(infos, key=_newest, reverse=True)
@@ -51,7 +52,7 @@ def find_conversation(
     """
     places, _ = find_places(workspace, id)
     if places:
-        info = _info(places[0])
+        info = describe(places[0])
         return with_counts(info) if counts else info
     raise NothingFound(
         f"there is no conversation jp-c{id}",
@@ -95,6 +96,18 @@ def with_counts(info: ConversationInfo) -> ConversationInfo:
     return _blamed(info, f"{EVENTS}: {'; '.join(problems)}") if problems else info
 
 
+def title_may_match(place: Place, sieve: Sieve) -> bool:
+    """Whether the title may match: a look at the metadata's bytes, which most pass by."""
+    if METADATA not in place.metadata.times:
+        return False
+    try:
+        data = read_file(f"{place.metadata.path}/{METADATA}", _LARGEST_METADATA)
+    except WorkspaceError:
+        return False
+    # What is escaped, or is no UTF-8, says something else than its bytes.
+    return b"\\" in data or not data.isascii() or sieve.may(data)
+
+
 def activity(info: ConversationInfo) -> datetime:
     """When something last happened: the last element's time, else what else is known."""
     return info.last_event_at or info.created_at
@@ -117,7 +130,8 @@ def _blamed(info: ConversationInfo, problem: str) -> ConversationInfo:
     return replace(info, problem=f"{info.problem}; {problem}" if info.problem else problem)
 
 
-def _info(place: Place) -> ConversationInfo:
+def describe(place: Place) -> ConversationInfo:
+    """The list's entry for a place, from metadata and file states: no events."""
     stream, source = place.stream, place.metadata
     problems = [text for text in (place.clash, stream.failure) if text]
     metadata: dict[str, Any] = {}

@@ -69,11 +69,6 @@ class Needle:
         """Where the pattern stands in a line, without overlaps."""
         return [match.span() for match in self._regex.finditer(line)]
 
-    @property
-    def quick(self) -> str | None:
-        """What bytes can be searched for, in small letters when case does not count, else None."""
-        return self._lower if self.ignore_case else self.pattern
-
 
 class Finder:
     """Finds the next place of the pattern in a text."""

@@ -58,7 +58,8 @@ class Place:
     @property
     def stream(self) -> Copy:
         """The copy whose events and base configuration are read."""
-        return max(self.copies, key=Copy.stream_time)
+        copies = self.copies
+        return copies[0] if len(copies) == 1 else max(copies, key=Copy.stream_time)
 
     @property
     def metadata(self) -> Copy:
@@ -67,6 +68,11 @@ class Place:
         if self.archived:
             return min(having, key=lambda copy: (copy.local, -copy.times.get(METADATA, 0)))
         return max(having, key=Copy.metadata_time)
+
+    @property
+    def has_events(self) -> bool:
+        """Whether there are events to read."""
+        return EVENTS in self.stream.times
 
     @property
     def presence(self) -> Presence:

@@ -10,8 +10,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
-from kbtui.conversations.encoding import decode_bytes, decode_content, decode_value, is_text
-from kbtui.conversations.events import pretty
+from kbtui.conversations.encoding import (
+    decode_bytes,
+    decode_content,
+    decode_value,
+    is_text,
+    pretty,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

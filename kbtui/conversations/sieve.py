@@ -6,6 +6,8 @@ another is taken for the same byte, in pattern and text, which asks a little les
 """
 
 import re
+import sys
+from array import array
 from functools import cached_property
 
 
@@ -53,10 +55,13 @@ def _folding(pattern: str) -> tuple[bytes, bytes]:
 
     What folds into a letter of another length ends a part: `k` is also the Kelvin sign.
     """
-    everything = "".join(map(chr, (*range(0xD800), *range(0xE000, 0x20000))))
+    # All planes that have letters of two cases.
+    codes = array("I", (*range(0xD800), *range(0xE000, 0x20000)))
+    everything = codes.tobytes().decode(f"utf-32-{sys.byteorder[0]}e")
+    near = "".join(re.findall(f"[{re.escape(pattern)}]", everything, re.IGNORECASE))
     parts: list[list[list[bytes]]] = [[]]
     for letter in pattern:
-        same = [letter, *re.findall(re.escape(letter), everything, re.IGNORECASE)]
+        same = [letter, *re.findall(re.escape(letter), near, re.IGNORECASE)]
         forms = [_encoded(form) for form in same]
         if len({len(form) for form in forms}) == 1:
             parts[-1].append(forms)

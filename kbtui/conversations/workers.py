@@ -1,7 +1,8 @@
 """Searching with several processes when there is much to search.
 
-Decoding holds the interpreter's lock, so threads would take turns. A worker is
-this module run as a program; what it cannot do is done here instead.
+Decoding holds the interpreter's lock, so threads would take turns. A worker is this module run
+as a program. All take the numbers of files from one pipe, so that none waits for another, and
+what a worker took and did not answer is searched here.
 """
 
 from __future__ import annotations
@@ -12,103 +13,128 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from kbtui.conversations.grep import Found, Query, as_row, from_row, search_files
+from kbtui.conversations.grep import Found, Query, Search, as_row, from_row
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from subprocess import Popen
 
-WORTH = 32 << 20
+WORTH = 8 << 20
 """Bytes to search from which another process pays for its start."""
 MOST = 4
+_TOKEN = 4
+_TOKENS_MOST = 4096
+"""What any system's pipe holds before anybody reads."""
+_START = "import sys; sys.path[:] = {path!r}; from {module} import work; work({pipe})"
 
 
 def search_all(
     files: Sequence[tuple[str, int]], query: Query, processes: int | None = None
 ) -> list[Found]:
-    """Search files, each a path and a size, in this order; one `Found` a file.
+    """Search files, each a path and a size; one `Found` a file, with its first few matches.
 
-    `processes` is chosen by size and processors unless given. More matches than
-    `query.limit` may be kept: the caller cuts.
+    `processes` is chosen by size and processors unless given.
     """
     if processes is None:
         much = sum(size for _, size in files) >= WORTH
         processes = min(MOST, os.cpu_count() or 1) if much else 1
-    shares = _share([size for _, size in files], max(1, processes))
-    workers = [_start([files[number][0] for number in share], query) for share in shares[1:]]
-    answer: list[Found | None] = [None] * len(files)
+    search = Search(query)
+    if processes <= 1 or len(files) < 2:
+        return [search.file(path) for path, _ in files]
+    # The largest first, so that none of them is what all wait for at the end.
+    order = sorted(range(len(files)), key=lambda number: -files[number][1])
+    there = _share_out([files[number][0] for number in order], search, processes)
+    answer = [Found()] * len(files)
+    for number, found in zip(order, there, strict=True):
+        answer[number] = found
+    return answer
+
+
+def _share_out(paths: list[str], search: Search, processes: int) -> list[Found]:
+    found: list[Found | None] = [None] * len(paths)
+    batch = -(-len(paths) // _TOKENS_MOST)
+    source, sink = os.pipe()
+    workers: list[Popen[bytes] | None] = []
     try:
-        mine = search_files([files[number][0] for number in shares[0]], query)
-        for number, found in zip(shares[0], mine, strict=True):
-            answer[number] = found
-        for share, worker in zip(shares[1:], workers, strict=True):
-            found_there = _finish(worker, len(share))
-            if found_there is None:
-                found_there = search_files([files[number][0] for number in share], query)
-            for number, found in zip(share, found_there, strict=True):
-                answer[number] = found
+        tokens = [number.to_bytes(_TOKEN, "little") for number in range(0, len(paths), batch)]
+        os.write(sink, b"".join(tokens))
+        os.close(sink)
+        workers += [_start(paths, batch, search.query, source) for _ in range(processes - 1)]
+        for number in _taken(source, batch, len(paths)):
+            found[number] = search.file(paths[number])
+        for worker in workers:
+            for number, row in _finish(worker):
+                found[number] = from_row(row)
     finally:
+        os.close(source)
         for worker in workers:
             if worker is not None and worker.poll() is None:
                 worker.kill()
                 worker.wait()
-    return [found or Found() for found in answer]
+    return [
+        search.file(path) if one is None else one for path, one in zip(paths, found, strict=True)
+    ]
 
 
-def _share(sizes: Sequence[int], parts: int) -> list[list[int]]:
-    """Positions for each process, alike in bytes and each in order."""
-    shares: list[list[int]] = [[] for _ in range(parts)]
-    loads = [0] * parts
-    for number in sorted(range(len(sizes)), key=lambda number: -sizes[number]):
-        least = loads.index(min(loads))
-        shares[least].append(number)
-        loads[least] += sizes[number] + 1
-    return [sorted(share) for share in shares]
+def _taken(pipe: int, batch: int, count: int) -> Iterator[int]:
+    """The numbers of files that this process gets from the pipe, until it is empty."""
+    while token := os.read(pipe, _TOKEN):
+        number = int.from_bytes(token, "little")
+        yield from range(number, min(count, number + batch))
 
 
-def _start(paths: list[str], query: Query) -> Popen[bytes] | None:
+def _start(paths: list[str], batch: int, query: Query, pipe: int) -> Popen[bytes] | None:
     from subprocess import DEVNULL, PIPE, Popen
 
-    if not paths or not sys.executable:
+    if not sys.executable:
         return None
     task = {
         "paths": paths,
+        "batch": batch,
         "pattern": query.pattern,
         "ignore_case": query.ignore_case,
         "scopes": sorted(query.scopes),
         "context": query.context,
-        "limit": query.limit,
     }
+    program = _START.format(path=sys.path, module=__name__, pipe=pipe)
     try:
+        data = orjson.dumps(task)
         worker = Popen(
-            [sys.executable, "-P", "-m", __name__], stdin=PIPE, stdout=PIPE, stderr=DEVNULL
+            # Without `site`, which it has no use for: its path is this process's.
+            [sys.executable, "-S", "-P", "-c", program],
+            stdin=PIPE,
+            stdout=PIPE,
+            stderr=DEVNULL,
+            pass_fds=[pipe],
+            # Where there is room for all of it, nobody waits until the worker reads.
+            pipesize=min(len(data) + 4096, 1 << 20),
         )
-        with worker.stdin as pipe:  # type: ignore[union-attr]
-            pipe.write(orjson.dumps(task))
     except (OSError, TypeError):
         return None
+    try:
+        with worker.stdin as task_pipe:  # type: ignore[union-attr]
+            task_pipe.write(data)
+    except OSError:
+        # It ended before it had read its task, which `_finish` will notice.
+        pass
     return worker
 
 
-def _finish(worker: Popen[bytes] | None, expected: int) -> list[Found] | None:
-    """What a worker found; None where it failed."""
+def _finish(worker: Popen[bytes] | None) -> list[tuple[int, list[Any]]]:
+    """What a worker found by number of file; nothing where it failed."""
     if worker is None:
-        return None
+        return []
     with worker.stdout as pipe:  # type: ignore[union-attr]
         data = pipe.read()
-    if worker.wait() != 0:
-        return None
-    rows: list[Any] = orjson.loads(data)
-    return [from_row(row) for row in rows] if len(rows) == expected else None
+    return orjson.loads(data or b"[]") if worker.wait() == 0 else []
 
 
-def _work() -> None:
-    """A worker: the task on stdin, the answer on stdout."""
+def work(pipe: int) -> None:
+    """A worker: the task on stdin, numbers of files from the pipe, the answer on stdout."""
     task = orjson.loads(sys.stdin.buffer.read())
-    paths = task.pop("paths")
-    query = Query(**{**task, "scopes": frozenset(task["scopes"])})
-    sys.stdout.buffer.write(orjson.dumps([as_row(found) for found in search_files(paths, query)]))
-
-
-if __name__ == "__main__":
-    _work()
+    paths, batch = task.pop("paths"), task.pop("batch")
+    search = Search(Query(**{**task, "scopes": frozenset(task["scopes"])}))
+    answer = [
+        (number, as_row(search.file(paths[number]))) for number in _taken(pipe, batch, len(paths))
+    ]
+    sys.stdout.buffer.write(orjson.dumps(answer))

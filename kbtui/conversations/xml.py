@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from kbtui.conversations.events import pretty
+from kbtui.conversations.encoding import pretty
 from kbtui.errors import UsageError
 
 # What XML 1.0 cannot say, and the controls that it can but nobody should read.

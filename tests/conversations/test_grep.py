@@ -1,4 +1,4 @@
-"""Searching: which lines are found, in which scope, and that haste loses none."""
+"""Searching: which lines are found, in which scope, and which of them are given."""
 
 import json
 from pathlib import Path
@@ -10,11 +10,8 @@ from hypothesis import strategies as st
 from jp_files import BASE, ID, Stream, dump, standard, url_safe, workspace_at, write
 
 from kbtui.conversations import grep_answer, grep_blocks
-from kbtui.conversations.events import Builder
-from kbtui.conversations.grep import SCOPE_OF, SCOPES, Query, searched_text
-from kbtui.conversations.matching import Needle, cut_line
-from kbtui.conversations.prefilter import Prefilter
-from kbtui.conversations.workers import search_all
+from kbtui.conversations.grep import SCOPES
+from kbtui.conversations.matching import cut_line
 from kbtui.errors import NothingFound, UsageError
 
 
@@ -272,144 +269,6 @@ def test_a_cut_never_parts_a_letter_from_its_marks() -> None:
     body = cut.strip("…")
     assert body.startswith("e")
     assert body.endswith("\u0301")
-
-
-# Haste loses nothing.
-
-_WORD = st.text(st.sampled_from('abAB kKsİſ\u212aéÉ"\\/\n\t.…😀'), max_size=12)
-_ELEMENT = st.one_of(
-    st.builds(lambda t: {"type": "chat_request", "content": t}, _WORD),
-    st.builds(lambda t: {"type": "chat_response", "message": t}, _WORD),
-    st.builds(lambda t: {"type": "chat_response", "reasoning": t}, _WORD),
-    st.builds(lambda a, b: {"type": "chat_response", "data": {a: b}}, _WORD, _WORD),
-    st.builds(lambda t: {"type": "chat_response", "data": t}, _WORD),
-    st.builds(
-        lambda n, k, v: {
-            "type": "tool_call_request",
-            "id": "1",
-            "name": n,
-            "arguments": {k: standard(v), "n": [1.5, {"x": v}]},
-        },
-        _WORD, _WORD, _WORD,
-    ),
-    st.builds(
-        lambda t, e: {"type": "tool_call_response", "id": "1", "content": e(t), "is_error": False},
-        _WORD, st.sampled_from([standard, url_safe, str, lambda t: standard(url_safe(t * 5))]),
-    ),
-    st.builds(
-        lambda t: {"type": "inquiry_request", "id": "q", "source": {}, "question": {"text": t}},
-        _WORD,
-    ),
-    st.builds(lambda t: {"type": "inquiry_response", "id": "q", "answer": t}, _WORD),
-    st.sampled_from(
-        [{"type": "turn_start"}, {"type": "config_delta", "delta": {}}, {"type": "novelty"}, None,
-         {"type": "chat_request"}, {"type": "tool_call_response", "content": None}]
-    ),
-)  # fmt: skip
-
-
-@given(
-    st.lists(_ELEMENT, max_size=6),
-    st.text(st.sampled_from('abAB ks"\\/.é'), min_size=1, max_size=4),
-    st.booleans(),
-    st.sets(st.sampled_from(SCOPES), min_size=1),
-)
-@settings(max_examples=600)
-def test_the_prefilter_never_loses_a_match(
-    elements: list[Any], pattern: str, ignore_case: bool, scopes: set[str]
-) -> None:
-    needle = Needle(pattern, ignore_case)
-    if needle.quick is None:
-        return
-    elements = [
-        {"timestamp": "2026-01-01 00:00:00.0", **element} if element else element
-        for element in elements
-    ]
-    builder = Builder()
-    builder.add(elements)
-    builder.finish()
-    matches = sum(
-        needle.count(searched_text(event))
-        for turn in builder.turns
-        for event in turn.events
-        if SCOPE_OF[event.kind] in scopes
-    )
-    prefilter = Prefilter(needle.quick, ignore_case, frozenset(scopes))
-    # In batches, as big files come; the first that may match is enough.
-    may = any([prefilter.can_match(elements[:3]), prefilter.can_match(elements[3:])])
-    assert may or not matches
-
-
-@given(_WORD, st.text(st.sampled_from("abAB kKsİſ\u212aéÉ"), min_size=1, max_size=4), st.booleans())
-def test_lines_are_those_that_a_plain_reading_finds(
-    text: str, pattern: str, ignore_case: bool
-) -> None:
-    needle = Needle(pattern, ignore_case)
-    plain = [bool(needle.spans(line)) for line in text.split("\n")]
-    lines = list(needle.lines(text))
-    assert [text[start:end] for start, end, _ in lines] == [
-        line for line, found in zip(text.split("\n"), plain, strict=True) if found
-    ]
-    for start, end, match in lines:
-        assert needle.spans(text[start:end])[0][0] == match - start
-
-
-def test_the_prefilter_saves_making_events_where_nothing_matches(
-    jp: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The point of it: on JP's own files it must really say no."""
-    stream = Stream().delta(**BASE).turn().ask("question").think("hm").say("answer")
-    stream.used("tool", "1", "some result", path="a/b.rs", deep={"k": ["v"]})
-    stream.used("ls", "2", "file_names_without_any_blank_or_newline.txt/and/more")
-    write(jp, stream, base=None, title=None)
-    from kbtui.conversations import grep
-
-    def never() -> Builder:
-        raise AssertionError("events were made")
-
-    monkeypatch.setattr(grep, "Builder", never)
-    assert hits(jp, "absent") == []
-
-
-@pytest.mark.parametrize("processes", [1, 2, 3])
-def test_the_answer_is_the_same_with_any_number_of_processes(jp: Path, processes: int) -> None:
-    files = []
-    for number in range(7):
-        stream = Stream().turn().ask(f"hit {number}\nmiss\nhit again")
-        stream.used("x", "1", "line\nhit in a result\n" * number)
-        folder = write(jp, stream, number=ID + number)
-        files.append((str(folder / "events.json"), (folder / "events.json").stat().st_size))
-    files.append((str(jp / "nothing.json"), 0))
-    query = Query("hit", context=1, limit=100)
-    assert search_all(files, query, processes) == search_all(files, query, 1)
-    assert [found.count for found in search_all(files, query, processes)] == [
-        2, 3, 4, 5, 6, 7, 8, 0,
-    ]  # fmt: skip
-
-
-def test_a_worker_answers_what_this_process_would(jp: Path) -> None:
-    from kbtui.conversations import workers
-
-    folder = write(jp, Stream().turn().ask("ein Treffer für é"))
-    query = Query("TREFFER FÜR É", scopes=frozenset({"user"}), context=1)
-    paths = [str(folder / "events.json"), str(folder / "nothing.json")]
-    found = workers._finish(workers._start(paths, query), 2)
-    assert found == workers.search_files(paths, query)
-    assert found is not None
-    assert [found[0].count, found[1].problem] == [1, "there is no such file"]
-
-
-def test_a_worker_that_cannot_start_or_dies_costs_nothing_but_time(
-    jp: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import sys
-
-    folder = write(jp, Stream().turn().ask("hit"))
-    files = [(str(folder / "events.json"), 10)] * 4
-    expected = search_all(files, Query("hit"), 1)
-    for executable in ("/nowhere/python", "/bin/false", ""):
-        monkeypatch.setattr(sys, "executable", executable)
-        assert search_all(files, Query("hit"), 2) == expected
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25)
