@@ -31,13 +31,14 @@ class Asker:
         library: Library,
         pane: ResultsPane,
         hidden: Callable[[], bool],
-        waits_for: Callable[[], str] = str,
+        waits_for: Callable[[bool], str] = lambda answered: "",
     ) -> None:
         self._library = library
         self._pane = pane
         self._hidden = hidden
         self._waits_for = waits_for
-        """What keeps every search waiting, in a sentence; "" when nothing does."""
+        """What keeps every search waiting, in a sentence; "" when nothing does. It is told
+        whether one was answered."""
         self._keywords = Lane(pane)
         self._whole = Lane(pane, limit=3)
         self._log = Lane(pane)
@@ -142,9 +143,9 @@ class Asker:
         if not self.query:
             return
         if self._pane.answer is None and self._shown != self.query:
-            self._pane.clear(self._waits_for() or "Searching …")
+            self._pane.clear(self._waits_for(False) or "Searching …")
         elif self._pane.answer is not None and not self._pane.answer.hits:
-            self._pane.waits_for(self._waits_for())
+            self._pane.waits_for(self._waits_for(True))
 
     def _question(self, *, mode: Mode, partial: bool) -> Question:
         return Question(self.query, mode=mode, hidden=self._hidden(), partial=partial)
@@ -187,7 +188,7 @@ class Asker:
     def _show(self, answer: Answer, *, refining: bool) -> None:
         self._pane.show(answer, refining, same_query=self._shown == self.query)
         if not answer.hits:
-            self._pane.waits_for(self._waits_for())
+            self._pane.waits_for(self._waits_for(True))
         self._shown = self.query
         self._asked = self._question(mode=answer.mode, partial=answer.partial)
         if self._open_first and answer.hits:

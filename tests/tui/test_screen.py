@@ -125,9 +125,10 @@ async def test_every_command_has_its_action_where_it_is_bound(book: Builder, com
         "citations": [CitationsPane],
         "results": [ResultsPane],
         "moving": [RowList, Reader],
-        "everywhere": [KbApp if command.action.startswith("app.") else MainScreen],
+        "everywhere": [MainScreen],
     }[command.scope]
-    name = command.action.removeprefix("app.").partition("(")[0]
+    place, _, name = command.action.partition("(")[0].rpartition(".")
+    owners = {"app": [KbApp], "screen": [MainScreen]}.get(place, owners)
     assert all(hasattr(owner, f"action_{name}") for owner in owners)
 
 
@@ -223,11 +224,13 @@ async def test_without_colours_the_place_one_is_at_still_shows(
         assert any("▎" in row and name in row for row in tui.text.split("\n"))
 
 
-async def test_ctrl_c_says_how_to_leave(book: Builder) -> None:
+async def test_ctrl_c_says_how_to_leave_and_does_when_pressed_again(book: Builder) -> None:
     async with running(book.root) as tui:
         await tui.press("ctrl+c")
         assert tui.app.is_running
-        assert "q leaves kbtui" in tui.text
+        assert "nothing is selected to copy; ctrl+c again leaves kbtui" in tui.text
+        await tui.pilot.press("ctrl+c")
+    assert not tui.app.is_running
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)])

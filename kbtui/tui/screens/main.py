@@ -78,7 +78,7 @@ class MainScreen(ActingScreen):
             library,
             self.results_pane,
             lambda: self.library_pane.state.hidden,
-            lambda: self.status.waiting,
+            self.status.waiting,
         )
         self.completer = Completer(
             library, self.hints, lambda: self.results_pane.answer is not None

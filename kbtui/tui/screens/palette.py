@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from textual import on
 from textual.binding import Binding
 from textual.containers import Vertical
+from textual.theme import BUILTIN_THEMES
 from textual.widgets import Input
 
 from kbtui.refs import Ref, conversation_ref, subject_ref
@@ -54,9 +55,9 @@ def command_choices(scopes: Iterable[str], keymap: Mapping[str, str] | None = No
 
 
 def theme_choices(themes: Iterable[str]) -> list[Choice]:
-    """The themes, ours first."""
-    ours = sorted(themes, key=lambda name: (not name.startswith("kbtui-"), name))
-    return [Choice(f"Theme {name}", "theme", name) for name in ours]
+    """The themes; our own and the person's come before Textual's."""
+    names = {name: f"Theme {'by Textual: ' * (name in BUILTIN_THEMES)}{name}" for name in themes}
+    return [Choice(names[name], "theme", name) for name in sorted(names, key=names.__getitem__)]
 
 
 def place_choices(contents: Contents | None, hidden: bool) -> list[Choice]:

@@ -72,14 +72,16 @@ class Status(Bar):
         self._trouble = one_line(text)
         self._say()
 
-    @property
-    def waiting(self) -> str:
-        """What every search waits for, in a sentence; "" when it need not wait."""
+    def waiting(self, answered: bool) -> str:
+        """What every search waits for, in a sentence; "" when it need not wait.
+
+        `answered` says that one has had its answer, and so that there is something to ask.
+        """
         if self._first == "engine":
             done = self._doing.get("index")
             how_far = f": {done}" if done else ""
             return f"The first index is being made{how_far}. Hits show as soon as it is there."
-        if self._first == "alone":
+        if self._first == "alone" and not answered:
             return (
                 "There is no index yet, and no engine to make it. One for keywords is made here, "
                 "for this time; hits show as soon as it is there."
@@ -231,7 +233,7 @@ class Hints(Painted):
 _TYPING = {
     "search": [
         ("Enter", "open"),
-        ("↑↓", "choose; in an empty input: earlier searches"),
+        ("↑↓", "choose, or earlier searches"),
         ("Esc", "leave the input"),
     ],
     "find": [("Enter", "done: n and N go to the matches"), ("Esc", "end finding")],
