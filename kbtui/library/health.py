@@ -43,7 +43,9 @@ def _knowledge(library: Library) -> Iterator[Finding]:
 
     knowledge = library.knowledge()
     count = sum(len(knowledge.subjects(topic)) for topic in knowledge.topics)
-    yield Finding("knowledge", "ok", f"{len(knowledge.topics)} topics, {count} subjects")
+    topics = "1 topic" if len(knowledge.topics) == 1 else f"{len(knowledge.topics)} topics"
+    subjects = "1 subject" if count == 1 else f"{count} subjects"
+    yield Finding("knowledge", "ok", f"{topics}, {subjects}")
     for problem in knowledge.problems:
         yield Finding("knowledge", "wrong", str(problem))
     for problem in hygiene.check(knowledge):
@@ -65,6 +67,32 @@ def _conversations(library: Library) -> Iterator[Finding]:
     for info in infos:
         if info.problem:
             yield Finding("conversations", "wrong", f"{info.ref}: {info.problem}", info.ref)
+
+
+def _sources(library: Library) -> Iterator[Finding]:
+    from kbtui.journal import Journal
+    from kbtui.sources import load_sources
+    from kbtui.sources.approval import approved_at
+
+    found = load_sources(library.workspace)
+    count = len(found.sources)
+    yield Finding("sources", "ok", "1 source" if count == 1 else f"{count} sources")
+    for problem in found.problems:
+        yield Finding("sources", "wrong", str(problem))
+    if not found.sources:
+        return
+    journal = Journal(library.workspace)
+    topics, runs = library.knowledge().topics, journal.runs()
+    for name, source in found.sources.items():
+        if source.topic not in topics:
+            yield Finding("sources", "wrong", f"{name}: there is no topic {source.topic!r}")
+        if approved_at(library.workspace, journal, source) is None:
+            hint = f"`kbtui source approve {name}` shows it and asks"
+            yield Finding("sources", "note", f"{name}: not approved, so it never runs; {hint}")
+        run = runs.get(name)
+        if run is not None and run.status != "ok":
+            state = "wrong" if run.status == "error" else "note"
+            yield Finding("sources", state, f"{name}: the last run was {run.status}: {run.error}")  # type: ignore[arg-type]
 
 
 def _index(library: Library) -> Iterator[Finding]:
@@ -120,6 +148,7 @@ def _model(library: Library) -> Iterator[Finding]:
 _AREAS = {
     "knowledge": _knowledge,
     "conversations": _conversations,
+    "sources": _sources,
     "index": _index,
     "engine": _engine,
     "model": _model,

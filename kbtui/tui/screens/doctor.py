@@ -31,6 +31,7 @@ SIGNS = {"ok": ("✓ ", "inserted"), "note": ("· ", "warning"), "wrong": ("! ",
 HEADINGS = {
     "knowledge": "Knowledge",
     "conversations": "Conversations",
+    "sources": "Sources",
     "index": "Index",
     "engine": "Engine",
     "model": "Model",
