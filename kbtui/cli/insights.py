@@ -1,6 +1,6 @@
 """What was asked, found, used and missing: top queries, gaps, citations, by day.
 
-`kbtui insights erase` removes every logged search.
+`kbtui insights erase` removes every logged search, after asking.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
+    from kbtui.journal import Journal
     from kbtui.journal.records import AskedQuery, EntryUse, Insights
 
 
@@ -28,6 +29,7 @@ def configure(parser: ArgumentParser) -> None:
         help="unchanged for so many days is stale (180)",
     )
     add("--hidden", action="store_true", help="hidden subjects too")
+    add("--yes", action="store_true", help="erase without asking")
     add("--json", action="store_true", help="one JSON document")
 
 
@@ -48,12 +50,7 @@ def run(args: Namespace) -> int:
     library = open_workspace(args.workspace)
     journal = Journal(library.workspace)
     if args.action == "erase":
-        count = journal.erase()
-        if args.json:
-            emit_json({"erased": count})
-        else:
-            emit(f"erased {count} searches\n")
-        return 0
+        return _erase(journal, args)
     library.current()
     found = insights(
         library.workspace,
@@ -76,17 +73,39 @@ def run(args: Namespace) -> int:
     return 0
 
 
+def _erase(journal: Journal, args: Namespace) -> int:
+    from kbtui.cli.entry import ask
+
+    if not args.yes and not ask("erase every logged search of this workspace?"):
+        note("nothing was erased")
+        return 1
+    count = journal.erase()
+    if args.json:
+        emit_json({"erased": count})
+    else:
+        emit(f"erased {_counted(count, 'search')}\n")
+    return 0
+
+
+def _counted(number: int, noun: str) -> str:
+    plural = f"{noun}es" if noun.endswith("ch") else f"{noun}s"
+    return f"{number} {noun if number == 1 else plural}"
+
+
 def shown(found: Insights) -> str:
     """The insights as text, a block for each list."""
     from kbtui.journal.chart import day_chart
 
     blocks = [
-        [f"Last {found.days} days: {found.searches.total} searches, {found.citations} citations"],
+        [
+            f"Last {_counted(found.days, 'day')}: {_counted(found.searches.total, 'search')}, "
+            f"{_counted(found.citations, 'citation')}"
+        ],
         ["Asked most", *map(_asked, found.searches.top)],
         ["Found nothing, or nothing by its words", *map(_gap, found.searches.gaps)],
         ["Cited most", *map(_used, found.most_cited)],
         [f"Never cited ({found.never_cited_total})", *map(_unused, found.never_cited)],
-        [f"Cited, unchanged for {found.stale_days} days", *map(_used, found.stale)],
+        [f"Cited, unchanged for {_counted(found.stale_days, 'day')}", *map(_used, found.stale)],
         ["By day", *(f"  {line}" for line in day_chart(found))],
     ]
     texts = ["\n".join([*block, "  nothing"] if len(block) == 1 else block) for block in blocks[1:]]

@@ -125,8 +125,12 @@ def test_insights_show_gaps_use_and_days_and_forget_on_demand(built: Builder) ->
     text = run(built, "insights").stdout
     assert "kbtui entry new --title 'unknown beast'" in text
     assert "█" in text
-    assert found(run(built, "insights", "erase", "--json")) == {"erased": 2}
+    refused = run(built, "insights", "erase")
+    assert (refused.returncode, "--yes" in refused.stderr) == (2, True), "there was nobody to ask"
+    assert found(run(built, "insights", "--json"))["searches"] == 2
+    assert found(run(built, "insights", "erase", "--yes", "--json")) == {"erased": 2}
     assert found(run(built, "insights", "--json"))["searches"] == 0
+    assert "Last 3 days: 0 searches, 1 citation\n" in run(built, "insights", "--days", "3").stdout
     assert run(built, "insights", "--days", "0").returncode == 2
 
 
