@@ -1,7 +1,7 @@
 """kbtui: browse, search and read what a JP workspace knows and remembers.
 
-The public Python API is one function, `open_workspace`; it is imported on
-first use so that `import kbtui` costs nothing.
+The public Python API is `open_workspace` and, for coroutines, `create_memory_client`; they are
+imported on first use so that `import kbtui` costs nothing.
 """
 
 from kbtui.version import __version__
@@ -9,8 +9,16 @@ from kbtui.version import __version__
 TYPE_CHECKING = False  # importing `typing` would not cost nothing
 if TYPE_CHECKING:
     from kbtui.library import Library, open_workspace
+    from kbtui.library.memory import KnowledgeHit, MemoryClient, create_memory_client
 
-__all__ = ["Library", "__version__", "open_workspace"]
+__all__ = [
+    "KnowledgeHit",
+    "Library",
+    "MemoryClient",
+    "__version__",
+    "create_memory_client",
+    "open_workspace",
+]
 
 
 def __getattr__(name: str) -> object:
@@ -18,4 +26,8 @@ def __getattr__(name: str) -> object:
         from kbtui import library
 
         return getattr(library, name)
+    if name in {"KnowledgeHit", "MemoryClient", "create_memory_client"}:
+        from kbtui.library import memory
+
+        return getattr(memory, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
