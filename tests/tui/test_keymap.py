@@ -1,0 +1,147 @@
+"""Keys of one's own: what the configuration may say, what is refused and why, and that they work."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support import Builder
+from tui_support import WithoutEngine, running
+
+from kbtui.tui.commands import COMMANDS, SCOPES, commands_of, shown_key
+from kbtui.tui.keymap import NO_KEY, read_keymap
+from kbtui.workspace import load_settings
+
+
+@pytest.mark.parametrize(
+    ("value", "keys"),
+    [
+        ("F", "F"),
+        ("/", "slash"),
+        ("?", "question_mark"),
+        (",", "comma"),
+        ("j, down", "j,down"),
+        (["f5", "ctrl+f"], "f5,ctrl+f"),
+        ("^k", "ctrl+k"),
+        ("Enter", "enter"),
+        ("esc", "escape"),
+        ("PgDn", "pagedown"),
+        ("shift+Tab", "shift+tab"),
+        ("semicolon", "semicolon"),
+        ("é", "é"),
+        ("F7,F7", "f7"),
+        ("", ""),
+        ([], ""),
+    ],
+)
+def test_keys_are_written_as_people_see_them(value: Any, keys: str) -> None:
+    found = read_keymap({"citations.open": value})
+    assert found.keys == {"citations.open": keys}
+    assert found.textual == {"citations.open": keys or NO_KEY}
+
+
+@pytest.mark.parametrize("value", ["hyper+x", "nokey", "ctrl+", 3, True, ["a", 1], "ctrl+q", "^c"])
+def test_what_is_no_key_is_said_and_changes_nothing(value: Any) -> None:
+    found = read_keymap({"doctor": value})
+    assert found.keys == {}
+    assert len(found.problems) == 1
+    assert found.problems[0].startswith("doctor: ")
+
+
+def test_an_unknown_command_is_said_with_the_nearest() -> None:
+    (problem,) = read_keymap({"serch": "f3"}).problems
+    assert problem == "there is no command 'serch'; did you mean 'search'?"
+    # Without quotation marks TOML reads a name with a dot as a table in a table.
+    assert read_keymap({"reader": {"find": "f3"}}).keys == {"reader.find": "f3"}
+    (problem,) = read_keymap({"reader": {"fnid": "f3"}}).problems
+    assert "'reader.find'" in problem
+
+
+def test_a_key_that_a_command_of_the_same_place_has_is_refused() -> None:
+    found = read_keymap({"reader.find": "n"})
+    assert found.keys == {}
+    assert found.problems == ["reader.find: n is already reader.next (next turn); it keeps f ^f"]
+    # Of two that are both given, the second goes without.
+    found = read_keymap({"doctor": "f9", "prompt": "f9"})
+    assert len(found.keys) == 1
+    assert "f9 is already" in found.problems[0]
+
+
+def test_two_commands_can_change_keys() -> None:
+    found = read_keymap({"reader.find": "n", "reader.next": "f"})
+    assert found.keys == {"reader.find": "n", "reader.next": "f"}
+    assert found.problems == []
+
+
+def test_a_key_that_means_something_else_in_a_pane_is_said_and_kept() -> None:
+    found = read_keymap({"doctor": "n"})
+    assert found.keys == {"doctor": "n"}
+    assert found.problems == ["doctor: n is reader.next (next turn) in the reader, and comes first"]
+    # Search is at once: it comes before what a pane does.
+    (problem,) = read_keymap({"search": "n"}).problems
+    assert problem == "reader.next: n is search (search) in the reader, and comes first"
+    (problem,) = read_keymap({"doctor": "j"}).problems
+    assert problem == "doctor: j is move.down (down) in every pane, and comes first"
+
+
+def test_the_usual_keys_have_nothing_to_say() -> None:
+    found = read_keymap({command.id: command.keys for command in COMMANDS})
+    assert found.problems == []
+
+
+ids = st.sampled_from([command.id for command in COMMANDS])
+keys = st.sampled_from([*"abcdefgnxyzN/?;", "f5", "ctrl+f", "Enter", "", "nokey"])
+
+
+@given(st.dictionaries(ids, keys, max_size=8))
+def test_whatever_is_asked_no_place_has_a_key_twice(table: dict[str, str]) -> None:
+    found = read_keymap(table)
+    for scope in SCOPES:
+        used = [
+            key
+            for command in commands_of(scope, keymap=found.keys)
+            for key in command.keys.split(",")
+            if key
+        ]
+        assert len(used) == len(set(used))
+    assert set(found.keys) <= set(table)
+
+
+def test_keys_are_shown_as_they_can_be_written() -> None:
+    for command in COMMANDS:
+        for key in command.keys.split(","):
+            written = shown_key(key).replace("⇧", "shift+")
+            found = read_keymap({"citations.open": written})
+            assert found.keys == {"citations.open": key} or "is already" in found.problems[0]
+
+
+async def test_the_keys_work_and_hints_and_help_show_them(book: Builder) -> None:
+    settings = replace(load_settings(), keys={"search": "f3", "help": ["ctrl+h", "f1"]})
+    library = WithoutEngine(book.workspace, settings)
+    async with running(book.root, size=(120, 130), library=library) as tui:
+        await tui.until("f3 search")
+        await tui.press("slash")
+        assert getattr(tui.app.focused, "id", "") == "library-list"
+        await tui.press("f3")
+        assert getattr(tui.app.focused, "id", "") == "search"
+        await tui.press("escape", "f1")
+        await tui.until("In the library")
+        await tui.until("Search everything")
+        assert any("f3" in line and "Search everything" in line for line in tui.text.split("\n"))
+        await tui.press("escape", "ctrl+p")
+        await tui.until(lambda: getattr(tui.app.focused, "id", "") == "palette-input")
+        await tui.type("id: search")
+        await tui.until("id: search")
+        assert any("id: search" in line and "f3" in line for line in tui.text.split("\n"))
+
+
+async def test_with_mistakes_it_starts_and_says_them(book: Builder) -> None:
+    table = {"serch": "f3", "doctor": "hyper+x", "reader.find": "n"}
+    library = WithoutEngine(book.workspace, replace(load_settings(), keys=table))
+    async with running(book.root, size=(160, 50), library=library) as tui:
+        await tui.until("did you mean 'search'?")
+        assert "! keys: doctor: 'hyper+x' is no key" in tui.text
+        assert "! keys: reader.find: n is already reader.next" in tui.text
+        await tui.press("slash")
+        assert getattr(tui.app.focused, "id", "") == "search"
