@@ -16,7 +16,7 @@ if TYPE_CHECKING:
         with_activity,
         with_counts,
     )
-    from kbtui.conversations.reading import load_conversation
+    from kbtui.conversations.reading import load_beginning, load_conversation
     from kbtui.conversations.readout import read_answer
     from kbtui.conversations.traits import conversation_traits
     from kbtui.conversations.xml import to_xml
@@ -29,6 +29,7 @@ __all__ = [
     "grep_blocks",
     "list_answer",
     "list_conversations",
+    "load_beginning",
     "load_conversation",
     "parse_conversation_id",
     "parse_conversation_ref",
@@ -44,6 +45,7 @@ _MODULES = {
     "grep_answer": "answers",
     "grep_blocks": "answers",
     "list_answer": "answers",
+    "load_beginning": "reading",
     "load_conversation": "reading",
     "parse_conversation_id": "ids",
     "parse_conversation_ref": "ids",

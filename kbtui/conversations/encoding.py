@@ -61,7 +61,9 @@ def decode_text(text: str) -> str:
 def decode_content(text: str) -> str:
     """The text of a tool result, which a later JP may have encoded over the URL-safe form."""
     decoded = decode_text(text)
-    if len(decoded) >= _TOKEN_LENGTH and _TOKEN.fullmatch(decoded) and decoded is not text:
+    if " " in decoded or len(decoded) < _TOKEN_LENGTH or decoded is text:
+        return decoded
+    if _TOKEN.fullmatch(decoded):
         return decode_text(decoded)
     return decoded
 

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
 _Element = dict[str, Any]
+_Open = dict[str, "Event | deque[Event]"]
+"""Requests without an answer by id; several of one id in their order."""
 
 PROBLEMS_MOST = 100
 """Damaged elements that are named; the others are counted."""
@@ -37,41 +39,23 @@ class Builder:
         self.count = 0
         self.configured = False
         self.last_time: datetime | None = None
-        self._seen = False
+        self._turn: Turn | None = None
         self._calls = 0
-        self._open: dict[tuple[str, str], deque[Event]] = {}
+        self._tools: _Open = {}
+        self._inquiries: _Open = {}
         self._run: Event | None = None
         self._pieces: list[str] = []
-        self._takers: dict[str, Callable[[int, _Element], None]] = {
-            "turn_start": self._turn_start,
-            "chat_request": self._chat_request,
-            "chat_response": self._chat_response,
-            "tool_call_request": self._tool_request,
-            "tool_call_response": self._tool_response,
-            "inquiry_request": self._inquiry_request,
-            "inquiry_response": self._inquiry_response,
-            "config_delta": self._config_delta,
-            "compaction": self._compaction,
-        }
 
     def add(self, elements: list[Any]) -> None:
         """Take the next elements."""
-        takers = self._takers
+        takers = _TAKERS
         for index, element in enumerate(elements, self.count):
-            if element is DAMAGED:
-                continue
-            if type(element) is not dict:
-                self._note(f"element {index} is not an object")
-                continue
-            kind = element.get("type")
-            taker = takers.get(kind) if type(kind) is str else None
-            if taker is not None:
-                taker(index, element)
-            elif type(kind) is str:
-                # Of a later JP: kept, and otherwise not our business.
-                self.unknown[index] = element
+            try:
+                taker = takers[element["type"]]
+            except (KeyError, TypeError):
+                self._other(index, element)
             else:
-                self._note(f"element {index} has no type")
+                taker(self, index, element)
         self.count += len(elements)
         if elements:
             last = elements[-1]
@@ -79,19 +63,29 @@ class Builder:
 
     def finish(self) -> None:
         """Close what is open at the end; safe to call between two `add`, and again."""
-        if self._run is not None and len(self._pieces) > 1:
-            self._run.text = "".join(self._pieces)
-            self._pieces = [self._run.text]
+        if self._run is not None and self._pieces:
+            self._run.text = "".join((self._run.text, *self._pieces))
+            self._pieces.clear()
+
+    def _other(self, index: int, element: Any) -> None:
+        """What is of no type that is known."""
+        if element is DAMAGED:
+            return
+        if type(element) is not dict:
+            self._note(f"element {index} is not an object")
+        elif type(element.get("type")) is str:
+            # Of a later JP: kept, and otherwise not our business.
+            self.unknown[index] = element
+        else:
+            self._note(f"element {index} has no type")
 
     # one taker an event type
 
     def _turn_start(self, index: int, element: _Element) -> None:
-        self._end_run()
-        if self._seen or not self.turns:
-            self._new_turn()
-        self._seen = True
-        if self.turns[-1].started_at is None:
-            self.turns[-1].started_at = parse_time(element.get("timestamp"))
+        if self._run is not None:
+            self._end_run()
+        # The first opens the first turn, unless something stood before it (jp-format 2.7).
+        self._new_turn().started_at = parse_time(element.get("timestamp"))
 
     def _chat_request(self, index: int, element: _Element) -> None:
         event = self._event("chat_request", index, element, element.get("content"), "content")
@@ -126,7 +120,6 @@ class Builder:
         event = self._event(kind, index, element, text, kind)
         if event.problem is None:
             self._run = event
-            self._pieces = [event.text]
 
     def _tool_request(self, index: int, element: _Element) -> None:
         arguments = element.get("arguments", {})
@@ -148,7 +141,7 @@ class Builder:
             event.arguments = {}
             event.text = pretty(arguments)
             self._blame(event, "its arguments are not an object")
-        self._await(event, element, "tool")
+        self._await(event, element, self._tools)
 
     def _tool_response(self, index: int, element: _Element) -> None:
         content = element.get("content")
@@ -159,7 +152,7 @@ class Builder:
         event.is_error = error is True
         if type(error) is not bool:
             self._blame(event, "it does not say whether it is an error")
-        self._answer(event, element, "tool")
+        self._answer(event, element, self._tools)
 
     def _inquiry_request(self, index: int, element: _Element) -> None:
         question = element.get("question")
@@ -169,7 +162,7 @@ class Builder:
         if type(source := element.get("source")) is dict:
             name = source.get("name") or source.get("source")
             event.name = name if type(name) is str else None
-        self._await(event, element, "inquiry")
+        self._await(event, element, self._inquiries)
 
     def _inquiry_response(self, index: int, element: _Element) -> None:
         answer = element.get("answer")
@@ -178,7 +171,7 @@ class Builder:
         event.data = answer
         if "answer" not in element:
             self._blame(event, "it has no answer")
-        self._answer(event, element, "inquiry")
+        self._answer(event, element, self._inquiries)
 
     def _config_delta(self, index: int, element: _Element) -> None:
         if index == 0:
@@ -210,30 +203,30 @@ class Builder:
         self, kind: EventKind, index: int, element: _Element, text: Any, field: str
     ) -> Event:
         """A new event at the end of the turn; every one ends a run of pieces."""
-        self._end_run()
-        if not self.turns:
-            self._new_turn()
-        self._seen = True
-        turn = self.turns[-1]
+        if self._run is not None:
+            self._end_run()
+        turn = self._turn or self._new_turn()
         time = parse_time(element.get("timestamp"))
         if turn.started_at is None:
             turn.started_at = time
-        good = type(text) is str
-        event = Event(kind, time, text if good else pretty(text), index)
+        if type(text) is str:
+            event = Event(kind, time, text, index)
+        else:
+            event = Event(kind, time, pretty(text), index)
+            what = f"its {field} is no text" if field in element else f"it has no {field}"
+            self._blame(event, what)
         turn.events.append(event)
-        if not good:
-            self._blame(
-                event, f"its {field} is no text" if field in element else f"it has no {field}"
-            )
         if time is None:
             self._blame(event, "its timestamp cannot be read")
-        if type(metadata := element.get("metadata")) is dict:
+        if "metadata" in element and type(metadata := element["metadata"]) is dict:
             event.metadata = self._metadata(event, metadata)
         return event
 
-    def _new_turn(self) -> None:
-        self.turns.append(Turn(len(self.turns) + 1, [], model=self.facts.model))
+    def _new_turn(self) -> Turn:
+        self._turn = turn = Turn(len(self.turns) + 1, [], self.facts.model)
+        self.turns.append(turn)
         self._calls = 0
+        return turn
 
     def _end_run(self) -> None:
         self.finish()
@@ -256,31 +249,52 @@ class Builder:
             self._blame(event, "its metadata is nested too deeply")
             return {}
 
-    def _await(self, event: Event, element: _Element, family: str) -> None:
+    def _await(self, event: Event, element: _Element, waiting: _Open) -> None:
         """Remember a request until its answer comes."""
         identity = element.get("id")
         if type(identity) is not str:
             self._blame(event, "it has no id")
             return
         event.call_id = identity
-        self._open.setdefault((family, identity), deque()).append(event)
+        if identity not in waiting:
+            waiting[identity] = event
+        elif type(row := waiting[identity]) is deque:
+            row.append(event)
+        else:
+            waiting[identity] = deque((row, event))  # type: ignore[arg-type]
 
-    def _answer(self, event: Event, element: _Element, family: str) -> None:
+    def _answer(self, event: Event, element: _Element, waiting: _Open) -> None:
         """Pair with the oldest request of that id without an answer: ids repeat (jp-format 2.6)."""
         identity = element.get("id")
         if type(identity) is not str:
             self._blame(event, "it has no id")
             return
         event.call_id = identity
-        waiting = self._open.get((family, identity))
-        if not waiting:
+        request = waiting.pop(identity, None)
+        if type(request) is deque:
+            if len(request) > 1:
+                waiting[identity] = request
+            request = request.popleft()
+        if type(request) is not Event:
             self._blame(event, "nothing asked for it")
             return
-        request = waiting.popleft()
         request.result, event.request = event, request
         event.name = request.name
         if request.index >= self.turns[-1].events[0].index:
             event.call = request.call
+
+
+_TAKERS: dict[str, Callable[[Builder, int, _Element], None]] = {
+    "turn_start": Builder._turn_start,
+    "chat_request": Builder._chat_request,
+    "chat_response": Builder._chat_response,
+    "tool_call_request": Builder._tool_request,
+    "tool_call_response": Builder._tool_response,
+    "inquiry_request": Builder._inquiry_request,
+    "inquiry_response": Builder._inquiry_response,
+    "config_delta": Builder._config_delta,
+    "compaction": Builder._compaction,
+}
 
 
 def _tool_policy(value: Any) -> str | None:

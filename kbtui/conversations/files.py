@@ -49,6 +49,18 @@ def read_file(path: str, largest: int = LARGEST) -> bytes:
         return b"".join(parts)
 
 
+def read_head(path: str, length: int) -> bytes:
+    """At most the first `length` bytes of a regular file; raises `WorkspaceError`."""
+    with _opened(path) as file:
+        return file.read(length)
+
+
+def whole_elements(data: bytes) -> bytes:
+    """The beginning of an array as JP writes it, cut after its last whole element; b"" for others."""
+    end = data.rfind(_SEPARATOR)
+    return data[:end] + b"\n  }\n]" if data.startswith(b"[\n  {") and end > 0 else b""
+
+
 def read_tail(path: str, length: int) -> bytes:
     """At most the last `length` bytes of a regular file; raises `WorkspaceError`."""
     with _Opened(path) as (file, size):

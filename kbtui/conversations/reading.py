@@ -5,7 +5,14 @@ from dataclasses import replace
 
 from kbtui.conversations.configuration import Facts
 from kbtui.conversations.events import Builder
-from kbtui.conversations.files import LARGEST_CONFIG, read_array, read_file, read_object
+from kbtui.conversations.files import (
+    LARGEST_CONFIG,
+    read_array,
+    read_file,
+    read_head,
+    read_object,
+    whole_elements,
+)
 from kbtui.conversations.records import Conversation, ConversationInfo
 from kbtui.conversations.roots import BASE_CONFIG, EVENTS
 from kbtui.errors import WorkspaceError
@@ -54,6 +61,32 @@ def load_conversation(
     problems += [f"{EVENTS}: {text}" for text in (*damage, *builder.problems)]
     if builder.more_problems:
         problems.append(f"{EVENTS}: {builder.more_problems} more damaged elements")
+    _settle(conversation, facts)
+    return conversation
+
+
+def load_beginning(info: ConversationInfo, length: int = 1 << 20) -> Conversation | None:
+    """A conversation as far as the first `length` bytes of its events go.
+
+    For showing a big one before it is read. None where that is not possible, or where
+    it takes all of the file.
+    """
+    if info.events_path is None or info.size <= length:
+        return None
+    facts = Facts()
+    builder = Builder(facts)
+    try:
+        if info.base_config_path is not None:
+            _read_base(str(info.base_config_path), facts, [])
+        data = whole_elements(read_head(str(info.events_path), length))
+        for batch in read_array(data, []) if data else ():
+            builder.add(batch)
+    except WorkspaceError:
+        return None
+    builder.finish()
+    if not builder.turns:
+        return None
+    conversation = Conversation(info, builder.turns, compactions=builder.compactions)
     _settle(conversation, facts)
     return conversation
 

@@ -1,19 +1,14 @@
-"""Reading files: resolving topics, decoding conversations, grep, indexing."""
+"""Reading files: resolving topics, indexing."""
 
 import os
-import shutil
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import orjson
-
-from kbtui.conversations import list_conversations, load_conversation
 from kbtui.index import Index
 from kbtui.knowledge import load_knowledge
 from kbtui.workspace import Settings, open_root
 from tests.bench import workspaces
-from tests.bench.measure import Row, process, side_by_side, timed
+from tests.bench.measure import Row, side_by_side, timed
 
 
 def resolve(base: Path, times: int) -> Iterator[Row]:
@@ -41,56 +36,6 @@ def bare_walk(folder: Path) -> int:
                     entry.stat()
                     count += 1
     return count
-
-
-def decode(base: Path, times: int) -> Iterator[Row]:
-    """Reading conversations whole against parsing the same bytes."""
-    workspaces.conversations(base, 100, 200)
-    infos = list_conversations(open_root(base), counts=False)
-    paths = [info.events_path for info in infos if info.events_path]
-    ours, parse = side_by_side(
-        lambda: [load_conversation(info) for info in infos],
-        lambda: [orjson.loads(path.read_bytes()) for path in paths],
-        times,
-    )
-    yield Row("decode 100 conversations", ours, "orjson.loads of the bytes", parse, "<= 3")
-
-
-JQ = r"""
-input_filename as $f | .[]
-| (.content? // .message? // .reasoning? // empty) as $text
-| if .type == "tool_call_response" then ($text | @base64d) else $text end
-| split("\n")[] | "\($f): \(.)"
-"""
-"""One jq process that decodes all, into one rg: what one would type without kbtui."""
-
-
-def grep(base: Path, times: int) -> Iterator[Row]:
-    """`conversation grep` against `find … | xargs jq -r | rg -F`, whole processes."""
-    for tool in ("jq", "rg"):
-        if not shutil.which(tool):
-            print(f"grep: not measured, {tool} is not installed")
-            return
-    workspaces.conversations(base, 1000, 50)
-    (base / "decode.jq").write_text(JQ)
-    pipeline = (
-        f"find {base}/.jp/conversations -name events.json -print0"
-        f" | xargs -0 jq -r -f {base}/decode.jq | rg -F -i -c gasto || true"
-    )
-    print(f"  {pipeline}")
-    ours, theirs = side_by_side(
-        process([sys.executable, "-c", GREP, "-w", str(base)]),
-        process(["sh", "-c", pipeline]),
-        max(3, times // 3),
-    )
-    yield Row("conversation grep, 1,000 conversations", ours, "jq | rg", theirs, "<= 0.1")
-
-
-GREP = """
-import sys
-from kbtui.cli.main import main
-sys.exit(main(["conversation", "grep", *sys.argv[1:], "--", "gasto"]) & 2)
-"""
 
 
 def refresh(base: Path, times: int) -> Iterator[Row]:
@@ -123,4 +68,4 @@ def feed_tantivy(index: Index, folder: Path) -> float:
     return timed(feed)
 
 
-BENCHES = {"resolve": resolve, "decode": decode, "grep": grep, "refresh": refresh}
+BENCHES = {"resolve": resolve, "refresh": refresh}

@@ -40,8 +40,6 @@ def conversations(root: Path, count: int, messages: int, words: int = 40) -> Non
     random_ = random.Random(2)
     for number in range(count):
         identity = 17_500_000_000 + number * 1000
-        folder = root / ".jp/conversations" / str(identity)
-        folder.mkdir(parents=True, exist_ok=True)
         stamp = datetime.fromtimestamp(identity / 10, UTC).strftime("%Y-%m-%d %H:%M:%S.0")
         events: list[dict[str, object]] = []
         for position in range(messages // 5):
@@ -52,20 +50,27 @@ def conversations(root: Path, count: int, messages: int, words: int = 40) -> Non
                 {"timestamp": stamp, "type": "chat_response", "reasoning": prose(random_, words)},
                 {
                     "timestamp": stamp, "type": "tool_call_request", "id": call, "name": "fs_read_file",
-                    "arguments": {"path": _encoded(f"docs/d0001/s{position:05}.md")},
+                    "arguments": {"path": encoded(f"docs/d0001/s{position:05}.md")},
                 },
                 {
                     "timestamp": stamp, "type": "tool_call_response", "id": call, "is_error": False,
-                    "content": _encoded(prose(random_, words * 4)),
+                    "content": encoded(prose(random_, words * 4)),
                 },
                 {"timestamp": stamp, "type": "chat_response", "message": prose(random_, words)},
             ]  # fmt: skip
-        _write(folder / "events.json", events)
-        _write(folder / "metadata.json", {"title": f"Talk {number}", "last_activated_at": stamp})
-        _write(folder / "base_config.json", {})
+        conversation(root, identity, events, f"Talk {number}")
 
 
-def _encoded(text: str) -> str:
+def conversation(root: Path, identity: int, events: list[dict[str, object]], title: str) -> None:
+    """One conversation, in JP's three files."""
+    folder = root / ".jp/conversations" / str(identity)
+    folder.mkdir(parents=True, exist_ok=True)
+    _write(folder / "events.json", events)
+    _write(folder / "metadata.json", {"title": title, "last_activated_at": events[0]["timestamp"]})
+    _write(folder / "base_config.json", {})
+
+
+def encoded(text: str) -> str:
     return base64.b64encode(text.encode()).decode()
 
 
