@@ -51,8 +51,8 @@ def read_file(path: str, largest: int = LARGEST) -> bytes:
 
 def read_head(path: str, length: int) -> bytes:
     """At most the first `length` bytes of a regular file; raises `WorkspaceError`."""
-    with _opened(path) as file:
-        return file.read(length)
+    with _Opened(path) as (file, _):
+        return os.read(file, length)
 
 
 def whole_elements(data: bytes) -> bytes:
