@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from textual.message_pump import MessagePump
 
     from kbtui.library import Library
+    from kbtui.tui.clock import Clock
 
 PAGE = 200
 EVERYTHING = 10**9
@@ -40,9 +41,11 @@ class Listing:
         self,
         owner: MessagePump,
         library: Library,
+        clock: Clock,
         show: Callable[[Listed], None],
         failed: Callable[[Exception], None],
     ) -> None:
+        self._clock = clock
         self._library, self._show, self._failed = library, show, failed
         self._lane = Lane(owner)
         self._reading = False
@@ -51,8 +54,9 @@ class Listing:
     def read(self, wanted: Wanted) -> None:
         """Read from the beginning, as far as was read before with the same filter."""
         before = self.listed
-        least = len(before.rows) if before and before.wanted == wanted else PAGE
-        self._submit(wanted, None, max(PAGE, least))
+        # A page more than before: what came in above must not push out what one looks at.
+        same = before is not None and before.wanted == wanted
+        self._submit(wanted, None, PAGE + (len(before.rows) if before and same else 0))
 
     def more(self, least: int = PAGE) -> None:
         """Read on, at least so many rows where there are as many."""
@@ -79,6 +83,7 @@ class Listing:
                 cursor=cursor,
                 limit=min(LIMIT_MOST, max(1, goal - len(rows))),
                 vectors=library.settings.model != "off",
+                now=self._clock().timestamp(),
             )
             rows += page.entries
             cursor = page.cursor

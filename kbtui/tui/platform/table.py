@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from textual.message import Message
+
 from kbtui.text import cells, cut, one_line
 from kbtui.tui.document.document import characters
 from kbtui.tui.widgets.rows import RowList
@@ -17,8 +19,8 @@ if TYPE_CHECKING:
 
 SIGNS = {"ready": ("●", "inserted"), "pending": ("◌", "warning"), "error": ("!", "error")}
 COLUMNS: tuple[tuple[str, int, bool, int], ...] = (
-    ("tags", 14, False, 94),
-    ("type", 11, False, 44),
+    ("tags", 13, False, 94),
+    ("type", 12, False, 44),
     ("changed", 10, False, 58),
     ("chunks", 6, True, 74),
     ("size", 6, True, 74),
@@ -33,6 +35,14 @@ class EntryTable(RowList):
     def __init__(self) -> None:
         super().__init__("entries")
         self.empty = [("Reading the entries …", "dim")]
+
+    class AtEnd(Message):
+        """One wants the last entry of all, read or not."""
+
+    def action_bottom(self) -> None:
+        """To the last entry."""
+        super().action_bottom()
+        self.post_message(self.AtEnd())
 
     @property
     def entry(self) -> Entry | None:

@@ -78,7 +78,7 @@ class EntriesScreen(TwoSides):
         self.table = EntryTable()
         self.filter = Typed("entry-filter", "filter")
         self.filter.display = True
-        self.listing = Listing(self, library, self._listed, self._unread)
+        self.listing = Listing(self, library, clock, self._listed, self._unread)
         self.writer = EntryWriter(self, library, self.say, self._wrote)
         self._clock = clock
         self._flags = {"hidden": False, "archived": False}
@@ -148,7 +148,9 @@ class EntriesScreen(TwoSides):
         self.table.set_rows(rows, [("No entry passes the filter.", "dim")], wanted)
         if self._to_end and not listed.more:
             self._to_end = False
-            self.table.action_bottom()
+            self.table.select(listed.rows[-1].id)
+        elif self._to_end:
+            self.listing.more(EVERYTHING)
         self._say_totals(listed)
         self._look()
 
@@ -208,16 +210,14 @@ class EntriesScreen(TwoSides):
             lambda: entry_document(self.library, entry, self._clock()), self.show, self.failed
         )
 
-    def action_bottom(self) -> None:
-        """To the last entry, reading all there are."""
+    @on(EntryTable.AtEnd)
+    def _at_end(self, event: EntryTable.AtEnd) -> None:
+        """Read all there are."""
+        event.stop()
         listed = self.listing.listed
-        if self.detailed:
-            self.reader.action_bottom()
-        elif listed is not None and listed.more:
+        if listed is not None and listed.more:
             self._to_end = True
             self.listing.more(EVERYTHING)
-        else:
-            self.table.action_bottom()
 
     @on(RowList.Opened)
     def _clicked(self, event: RowList.Opened) -> None:

@@ -1,0 +1,358 @@
+"""The entries: filters with totals, pages as one goes, details, and writing."""
+
+import os
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from platform_pages import editor, paged
+from support import Builder, asked, called, said
+from tui_support import Tui, matches_snapshot
+
+from kbtui.errors import UsageError
+from kbtui.index.identity import subject_id
+from kbtui.journal.filters import parse_filter, value_of, with_value
+from kbtui.tui.screens.entries import EntriesScreen
+
+
+@pytest.fixture
+def shelf(book: Builder) -> Builder:
+    """The small workspace, with dates that stand in the files."""
+    for number, path in enumerate(sorted(book.root.rglob("*"))):
+        os.utime(path, (1_760_000_000 + number, 1_760_000_000 + number))
+    return book
+
+
+def refs(screen: EntriesScreen) -> list[str]:
+    return [row.data.ref for row in screen.table.rows]
+
+
+async def read(tui: Tui, screen: EntriesScreen) -> None:
+    await tui.until(lambda: screen.listing.listed is not None and bool(screen.table.rows))
+
+
+async def filtered(tui: Tui, screen: EntriesScreen, text: str) -> list[str]:
+    await tui.press("f")
+    screen.filter.input.value = text
+    await tui.until(lambda: screen.listing.listed.wanted == parse_filter(text))  # type: ignore[union-attr]
+    await tui.press("enter")
+    return refs(screen)
+
+
+async def detailed(tui: Tui, screen: EntriesScreen, ref: str) -> None:
+    entry = next(row.data for row in screen.table.rows if row.data.ref == ref)
+    screen.table.select(entry.id)
+    await tui.until(lambda: screen.reader.document.key == f"entry:{entry.id}")
+
+
+async def test_it_looks_as_it_should(shelf: Builder) -> None:
+    for size in ((160, 40), (80, 24)):
+        async with paged(shelf, "E", EntriesScreen, size) as (tui, screen, _):
+            await read(tui, screen)
+            await detailed(tui, screen, "project/start")
+            matches_snapshot(f"entries_{size[0]}x{size[1]}", tui.text)
+
+
+async def test_filters_combine_and_totals_follow(shelf: Builder) -> None:
+    async with paged(shelf, "E", EntriesScreen) as (tui, screen, _):
+        await read(tui, screen)
+        every = refs(screen)
+        assert "8 entries" in tui.text
+        assert await filtered(tui, screen, "type:conversation") == [r for r in every if "jp-c" in r]
+        assert "4 entries" in tui.text
+        assert await filtered(tui, screen, "CLONE type:note") == ["project/start"]
+        assert "1 entry" in tui.text
+        day = datetime.fromtimestamp(1_760_000_000).date().isoformat()
+        found = await filtered(tui, screen, f"topic:project from:{day} to:{day}")
+        assert set(found) == {"project/start", "project/style", "project/people/ada"}
+        assert await filtered(tui, screen, f"topic:project from:{day} status:pending") == []
+        assert "No entry passes the filter." in tui.text
+        assert "0 entries" in tui.text
+
+
+async def test_a_mistake_in_a_filter_is_said_and_what_was_shown_stays(shelf: Builder) -> None:
+    async with paged(shelf, "E", EntriesScreen) as (tui, screen, _):
+        await read(tui, screen)
+        before = refs(screen)
+        await tui.press("f")
+        for text, words in (
+            ("status:red", "'red' is no status"),
+            ("from:soonish", "is not a date"),
+        ):
+            screen.filter.input.value = text
+            await tui.until(words)
+        assert refs(screen) == before
+
+
+async def test_keys_go_through_types_and_status_and_show_hidden_and_archived(
+    shelf: Builder,
+) -> None:
+    async with paged(shelf, "E", EntriesScreen) as (tui, screen, _):
+        await read(tui, screen)
+        await tui.press("t")
+        await tui.until(lambda: screen.filter.input.value == "type:conversation")
+        await tui.until(lambda: all("jp-c" in ref for ref in refs(screen)))
+        await tui.press("a")
+        await tui.until(lambda: "jp-c17800000004" in refs(screen))
+        await tui.press("t", "t")
+        await tui.until(lambda: screen.filter.input.value == "")
+        await tui.press("full_stop")
+        await tui.until(lambda: "project/secret" in refs(screen))
+        assert "project/old" not in refs(screen), "disabled subjects are in no index"
+        await tui.press("s", "s", "s")
+        await tui.until(lambda: screen.filter.input.value == "status:error")
+        await tui.until(lambda: refs(screen) == ["jp-c17800000005"])
+
+
+async def test_ten_thousand_rows_are_read_as_one_goes(book: Builder) -> None:
+    for number in range(1200):
+        book.subject(f"snippets/s{number:04}.md", f"# Snippet {number}\n")
+    async with paged(book, "E", EntriesScreen, (120, 30)) as (tui, screen, library):
+        await read(tui, screen)
+        assert len(screen.table.rows) < 500
+        await tui.press("G")
+        await tui.until(lambda: len(screen.table.rows) == 1208)
+        await tui.until("1,208 of 1,208")
+        at_end = screen.table.entry.ref
+        # A new entry comes in above: what is selected stays selected, and nothing is read twice.
+        book.subject("snippets/fresh.md", "# Fresh\n")
+        library.refresh()
+        screen.files_changed({})
+        await tui.until(lambda: len(screen.table.rows) == 1209)
+        assert screen.table.entry.ref == at_end
+        assert len(set(refs(screen))) == 1209
+
+
+async def test_the_details_show_chunks_that_unfold_and_the_turns_that_used_it(
+    book: Builder,
+) -> None:
+    book.subject("project/style.md", "# Style\n\n" + "word " * 100 + "END\n")
+    lately = [
+        asked("Style?"),
+        *called("z", "learn", "…", topic="project", subjects="style"),
+        said("."),
+    ]
+    book.conversation(9, [lately], title="On style")
+    async with paged(book, "E", EntriesScreen, (160, 50)) as (tui, screen, _):
+        await read(tui, screen)
+        await detailed(tui, screen, "project/style")
+        assert "Cited in the last 30 days" in tui.text
+        assert "jp-c17800000009:1  learn, learn" in tui.text
+        assert "characters" in tui.text
+        assert "no vector" in tui.text
+        assert "END" not in tui.text
+        await tui.press("enter")
+        port = screen.reader.port
+        chunk = next(n for n, b in enumerate(port.document.blocks) if b.key.startswith("chunk:"))
+        port.go_to(chunk)
+        await tui.press("enter")
+        await tui.until("END")
+        cite = next(n for n, b in enumerate(port.document.blocks) if b.key.startswith("cite:"))
+        port.go_to(cite)
+        await tui.press("enter")
+        await tui.until(lambda: tui.app.screen is tui.main)
+        await tui.until(lambda: tui.main.reader_pane.reader.document.key == "jp-c17800000009")
+
+
+async def test_r_opens_it_in_the_reader(shelf: Builder) -> None:
+    async with paged(shelf, "E", EntriesScreen) as (tui, screen, _):
+        await read(tui, screen)
+        await detailed(tui, screen, "project/people/ada")
+        await tui.press("r")
+        await tui.until(lambda: tui.app.screen is tui.main)
+        await tui.until(lambda: tui.main.reader_pane.reader.document.key == "project/people/ada")
+
+
+@pytest.mark.parametrize("url", ["https://example.org/a", "file:///etc/passwd", "javascript:1"])
+async def test_an_address_is_copied_where_nothing_can_open_it(
+    book: Builder, monkeypatch: pytest.MonkeyPatch, url: str
+) -> None:
+    for variable in ("DISPLAY", "WAYLAND_DISPLAY"):
+        monkeypatch.delenv(variable, raising=False)
+    book.subject("project/web.md", f"---\nsource: web\nsource_url: '{url}'\n---\n# Web\n")
+    async with paged(book, "E", EntriesScreen) as (tui, screen, _):
+        await read(tui, screen)
+        await detailed(tui, screen, "project/web")
+        await tui.press("o")
+        await tui.until(f"nothing here opens it; copied {url}")
+        assert tui.app.clipboard == url
+
+
+# writing
+
+
+async def form(tui: Tui, **values: str) -> None:
+    from textual.widgets import Input
+
+    from kbtui.tui.platform.form import FormScreen
+
+    await tui.until(lambda: isinstance(tui.app.screen, FormScreen))
+    for name, value in values.items():
+        tui.app.screen.query_one(f"#field-{name}", Input).value = value
+    await tui.press("ctrl+s")
+
+
+async def test_a_new_entry_is_written_in_the_editor_and_selected(
+    book: Builder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with editor(monkeypatch, tmp_path, 'echo "Back off." >> "$1"') as lent:
+        async with paged(book, "E", EntriesScreen) as (tui, screen, library):
+            await read(tui, screen)
+            await tui.press("n")
+            await form(tui, title="Retry policy", type="rule", tags="net, http")
+            await tui.until("written: ")
+            library.refresh()
+            screen.files_changed({})
+            await tui.until(
+                lambda: (e := screen.table.entry) is not None and "retry-policy" in e.ref
+            )
+            assert screen.table.entry.type == "rule"
+            assert screen.table.entry.tags == ["net", "http"]
+            assert lent() == 1
+    [path] = book.root.rglob("retry-policy.md")
+    text = path.read_text()
+    assert text.startswith("---\ntitle: Retry policy\ntype: rule\n")
+    assert text.endswith("Back off.\n")
+
+
+@pytest.mark.parametrize("chosen", ["", "vim"])
+async def test_without_a_title_or_an_editor_the_form_says_so_and_keeps_what_was_typed(
+    book: Builder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, chosen: str
+) -> None:
+    before = {path.name for path in book.root.rglob("*.md")}
+    monkeypatch.delenv("VISUAL", raising=False)
+    monkeypatch.setenv("EDITOR", chosen)
+    monkeypatch.setattr(os, "isatty", lambda number: False)
+    async with paged(book, "E", EntriesScreen) as (tui, screen, _):
+        await read(tui, screen)
+        await tui.press("n")
+        await form(tui, title="  ")
+        await tui.until("an entry needs a title")
+        await form(tui, title="A title")
+        await tui.until("there is no terminal for vim" if chosen else "no editor is set")
+        assert "A title" in tui.text
+    assert {path.name for path in book.root.rglob("*.md")} == before
+
+
+async def test_editing_keeps_id_and_citations_and_says_what_front_matter_lost(
+    book: Builder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    script = "printf -- '---\\ntitle: [unclosed\\n---\\n# Anew\\n' > \"$1\""
+    with editor(monkeypatch, tmp_path, script):
+        async with paged(book, "E", EntriesScreen) as (tui, screen, library):
+            await read(tui, screen)
+            await detailed(tui, screen, "project/start")
+            before = screen.table.entry
+            assert before.cites_30d == 1
+            await tui.press("e")
+            await tui.until("its front matter counts for nothing")
+            library.refresh()
+            screen.files_changed({})
+            await tui.until(lambda: screen.table.entry.title == "Anew")
+            after = screen.table.entry
+            assert (after.id, after.cites_30d) == (before.id, 1)
+            await tui.until("! its front matter counts for nothing")
+
+
+async def test_deleting_asks_and_moves_to_the_trash(book: Builder) -> None:
+    path = book.root / "docs/project/style.md"
+    async with paged(book, "E", EntriesScreen) as (tui, screen, library):
+        await read(tui, screen)
+        await detailed(tui, screen, "project/style")
+        await tui.press("d")
+        await tui.until("to the trash?")
+        await tui.press("enter", "escape")
+        assert path.exists(), "only y moves it"
+        await tui.press("d")
+        await tui.until("to the trash?")
+        await tui.press("y")
+        await tui.until(lambda: not path.exists())
+        await tui.until("project/style is in the trash")
+        library.refresh()
+        screen.files_changed({})
+        await tui.until(lambda: "project/style" not in refs(screen))
+
+
+async def test_where_there_is_no_trash_another_question_is_asked(
+    book: Builder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: str) -> None:
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr("send2trash.send2trash", refuse)
+    path = book.root / "docs/project/style.md"
+    async with paged(book, "E", EntriesScreen) as (tui, screen, _):
+        await read(tui, screen)
+        await detailed(tui, screen, "project/style")
+        for answer in ("escape", "D"):
+            assert path.exists()
+            await tui.press("d")
+            await tui.until("to the trash?")
+            await tui.press("y")
+            await tui.until("for good?")
+            await tui.press(answer)
+        await tui.until(lambda: not path.exists())
+
+
+async def test_what_failed_is_tried_again_on_a_key(
+    book: Builder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import kbtui.knowledge
+
+    text_of, broken = kbtui.knowledge.subject_text, [True]
+
+    def unreadable(subject: Any) -> str:
+        if broken and subject.slug == "style":
+            from kbtui.errors import KbtuiError
+
+            raise KbtuiError("the disk is tired")
+        return text_of(subject)
+
+    monkeypatch.setattr(kbtui.knowledge, "subject_text", unreadable)
+    async with paged(book, "E", EntriesScreen) as (tui, screen, _):
+        await read(tui, screen)
+        await detailed(tui, screen, "project/style")
+        assert screen.table.entry.status == "error"
+        await tui.until("! the disk is tired")
+        broken.clear()
+        await tui.press("R")
+        await tui.until(lambda: screen.table.entry.status == "ready")
+        assert screen.table.entry.id == subject_id("project", "style")
+
+
+async def test_hostile_titles_are_only_text(book: Builder) -> None:
+    book.subject(
+        "project/bad.md", '---\ntitle: "\\e[2J[/b] \\u202e x"\ntags: ["\\e[31m"]\n---\nx\n'
+    )
+    async with paged(book, "E", EntriesScreen, (160, 30)) as (tui, screen, _):
+        await read(tui, screen)
+        await detailed(tui, screen, "project/bad")
+        assert "[/b]" in tui.text
+        assert not any(sign in tui.text for sign in "\x1b\u202e")
+
+
+# the filter's words
+
+
+@pytest.mark.parametrize(
+    ("text", "q", "types", "statuses"),
+    [("deploy now", "deploy now", (), ()), ("type:a,b x", "x", ("a", "b"), ()),
+     ('x type:"two words" y', "x y", ("two words",), ()), ("STATUS:ready type: http://a.b", "http://a.b", (), ("ready",)),
+     ("mytype:x", "mytype:x", (), ())],
+)  # fmt: skip
+def test_a_filter_is_read_as_it_is_typed(
+    text: str, q: str, types: tuple[str, ...], statuses: tuple[str, ...]
+) -> None:
+    wanted = parse_filter(text)
+    assert (wanted.q, wanted.types, wanted.statuses) == (q, types, statuses)
+
+
+def test_a_key_changes_its_part_of_the_filter_alone() -> None:
+    text = with_value("deploy type:rule from:2026", "type", "two words")
+    assert text == 'deploy from:2026 type:"two words"'
+    assert value_of(text, "type") == "two words"
+    assert parse_filter(text).types == ("two words",)
+    assert with_value(text, "type", None) == "deploy from:2026"
+    with pytest.raises(UsageError, match="to:"):
+        parse_filter("to:2026-99-99")
