@@ -49,14 +49,18 @@ class Terminal:
     def keys(self, text: str) -> None:
         self.child.send(text)
 
-    def settle(self, seconds: float = 5.0) -> str:
-        """What is shown once nothing new came for a moment, or after `seconds`."""
-        end = time.monotonic() + seconds
-        had = -1
-        while had != len(self.raw) and time.monotonic() < end:
+    def settle(self, quiet: float = 0.2, most: float = 5.0) -> str:
+        """What is shown once nothing new came for `quiet` seconds, or after `most`."""
+        end = time.monotonic() + most
+        changed = time.monotonic()
+        while True:
             had = len(self.raw)
             shown = self.read()
-        return shown
+            now = time.monotonic()
+            if len(self.raw) != had:
+                changed = now
+            if now - changed >= quiet or now >= end:
+                return shown
 
     def leave(self) -> int:
         end = time.monotonic() + 15
@@ -65,4 +69,5 @@ class Terminal:
             assert time.monotonic() < end, "it did not end"
         self.read()
         self.child.close()
-        return int(self.child.exitstatus if self.child.exitstatus is not None else -1)
+        status, killed = self.child.exitstatus, self.child.signalstatus
+        return int(status) if status is not None else -int(killed or 99)

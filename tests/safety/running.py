@@ -1,0 +1,84 @@
+"""Commands run as the shell runs them, in a process and on a terminal of their own, without importing anew."""
+
+import contextlib
+import os
+import pty
+import select
+import sys
+import time
+from collections.abc import Sequence
+from typing import NoReturn
+
+SECONDS = 60.0
+
+
+def on_terminal(words: Sequence[str], typed: bytes = b"") -> tuple[bytes, int]:
+    """What a command sends to its terminal, and its exit code; `typed` is there to be read."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        _become(words)
+    if typed:
+        os.write(terminal, typed)
+    raw = _until_the_end([terminal])[terminal]
+    return raw, _code(pid)
+
+
+def on_pipe(words: Sequence[str]) -> tuple[bytes, bytes, int]:
+    """What a command sends to standard output and standard error, and its exit code."""
+    out, out_write = os.pipe()
+    err, err_write = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        null = os.open(os.devnull, os.O_RDONLY)
+        for descriptor, target in ((null, 0), (out_write, 1), (err_write, 2)):
+            os.dup2(descriptor, target)
+        _become(words)
+    os.close(out_write)
+    os.close(err_write)
+    found = _until_the_end([out, err])
+    return found[out], found[err], _code(pid)
+
+
+def _become(words: Sequence[str]) -> NoReturn:
+    code = 70
+    try:
+        for name, descriptor, mode in (("stdin", 0, "r"), ("stdout", 1, "w"), ("stderr", 2, "w")):
+            setattr(sys, name, os.fdopen(descriptor, mode, encoding="utf-8", closefd=False))
+            setattr(sys, f"__{name}__", getattr(sys, name))
+        from kbtui.cli.main import main
+
+        code = main(list(words))
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else 1
+    except BaseException:
+        import traceback
+
+        traceback.print_exc()
+    finally:
+        with contextlib.suppress(Exception):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(code)
+
+
+def _until_the_end(descriptors: list[int]) -> dict[int, bytes]:
+    found = dict.fromkeys(descriptors, b"")
+    left = set(descriptors)
+    end = time.monotonic() + SECONDS
+    while left:
+        ready, _, _ = select.select(list(left), [], [], max(0.0, end - time.monotonic()))
+        assert ready, f"still running; so far: {found}"
+        for descriptor in ready:
+            try:
+                part = os.read(descriptor, 65536)
+            except OSError:  # a terminal whose other side is closed
+                part = b""
+            found[descriptor] += part
+            if not part:
+                left.discard(descriptor)
+                os.close(descriptor)
+    return found
+
+
+def _code(pid: int) -> int:
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
