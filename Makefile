@@ -29,6 +29,13 @@ test: $(STAMP)  ## run the tests (under five minutes)
 test-slow: $(STAMP)  ## run the slow tests
 	$(BIN)/python -m pytest -m slow $(ARGS)
 
+man: $(STAMP)  ## write the manual page to build/
+	@mkdir -p build
+	@$(BIN)/kbtui man > build/kbtui.1 && echo "build/kbtui.1; to read it: man -l build/kbtui.1"
+
+screenshots: $(STAMP)  ## make the pictures of the README from the running program
+	$(BIN)/python -m tests.screenshots $(ARGS)
+
 eval: $(STAMP)  ## measure search quality on the labelled sets
 	$(BIN)/python -m tests.eval $(ARGS)
 
@@ -48,4 +55,4 @@ format: $(STAMP)  ## format and sort imports
 clean:  ## remove the virtual environment and caches
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 
-.PHONY: help setup run test test-slow eval bench check format clean
+.PHONY: help setup run test test-slow man screenshots eval bench check format clean

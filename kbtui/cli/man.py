@@ -45,6 +45,7 @@ def page() -> str:
 
     lines = [
         f'.TH KBTUI 1 "" "kbtui {__version__}" "User Commands"',
+        ".ad l",
         ".SH NAME",
         r"kbtui \- browse, search and read what a JP workspace knows and remembers",
         ".SH SYNOPSIS",

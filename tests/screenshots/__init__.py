@@ -1,0 +1,1 @@
+"""The pictures of the README, made from the running program: `make screenshots`."""

@@ -1,0 +1,151 @@
+"""Runs kbtui on a copy of the demo, without a terminal, and keeps what it draws as SVG.
+
+    python -m tests.screenshots [NAME…]
+
+The engine, the index and the model are the real ones; the clock stands still, so that the
+same program draws the same picture.
+"""
+
+import asyncio
+import os
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from textual.pilot import Pilot
+
+    from kbtui.tui.app import KbApp
+
+TARGET = Path(__file__).parents[2] / "assets" / "screenshots"
+PRESENT = datetime(2026, 11, 20, 12, tzinfo=UTC)
+SECONDS = 180.0
+
+
+class Shot(NamedTuple):
+    """One picture: its size in cells, what to do, and what must be readable then."""
+
+    size: tuple[int, int]
+    steps: "Callable[[Scene], Awaitable[None]]"
+    light: bool = False
+
+
+class Scene:
+    """A running application that is brought to where its picture is taken."""
+
+    def __init__(self, app: "KbApp", pilot: "Pilot[None]") -> None:
+        self.app, self.pilot = app, pilot
+
+    @property
+    def text(self) -> str:
+        strips = self.app.screen._compositor.render_strips()
+        return "\n".join("".join(part.text for part in strip) for strip in strips)
+
+    async def reads(self, *words: str) -> None:
+        """Wait until all of this is on the screen."""
+        end = asyncio.get_running_loop().time() + SECONDS
+        while not all(word in self.text for word in words):
+            if asyncio.get_running_loop().time() > end:
+                raise SystemExit(f"never on the screen: {words}\n{self.text}")
+            await self.pilot.pause(0.05)
+
+    async def type(self, text: str) -> None:
+        names = {" ": "space", "/": "slash", "-": "minus", ":": "colon"}
+        await self.pilot.press(*[names.get(sign, sign) for sign in text])
+
+    async def press(self, *keys: str) -> None:
+        await self.pilot.press(*keys)
+        await self.pilot.pause()
+
+
+async def home(scene: Scene) -> None:
+    await scene.reads("kbtui User Guide", "What was said", "index ready")
+
+
+async def search(scene: Scene) -> None:
+    await scene.reads("index ready")
+    await scene.type("/")
+    await scene.type("why did the cache become so large")
+    await scene.reads("hits", "keywords and meaning")
+
+
+async def conversation(scene: Scene) -> None:
+    await scene.reads("turn 1", "CITES")
+
+
+async def subject(scene: Scene) -> None:
+    await scene.reads("USED BY", "Chunking")
+
+
+async def workshop(scene: Scene) -> None:
+    await scene.reads("kbtui User Guide", "index ready")
+    await scene.press("P")
+    await scene.reads("tokens")
+
+
+SHOTS = {
+    "home": Shot((120, 34), home),
+    "search": Shot((120, 34), search),
+    "conversation": Shot((120, 34), conversation),
+    "subject": Shot((100, 34), subject, light=True),
+    "workshop": Shot((120, 34), workshop),
+}
+OPENS = {"conversation": "jp-c17757622345:1", "subject": "engineering/chunking"}
+
+
+async def take(name: str, shot: Shot, root: Path) -> None:
+    """Run the application and write its picture."""
+    from kbtui.library import open_workspace
+    from kbtui.tui.app import KbApp, Start
+
+    library = open_workspace(root)
+    ref = library.resolve(OPENS[name]) if name in OPENS else None
+    start = Start(dark=not shot.light, fresh=True)
+    app = KbApp(library, ref, lambda: PRESENT, start=start)
+    async with app.run_test(size=shot.size) as pilot:
+        scene = Scene(app, pilot)
+        await shot.steps(scene)
+        await pilot.pause(0.3)
+        picture = app.export_screenshot(title=f"kbtui · {root.name}")
+    library.close()
+    # Rich's picture names a font on the internet; nothing here is to be fetched.
+    picture = re.sub(r"@font-face \{[^}]*\}\s*", "", picture)
+    (TARGET / f"{name}.svg").write_text(picture, "utf-8")
+    print(f"{name}.svg  {len(picture):,} bytes")
+
+
+def main(names: list[str]) -> None:
+    """Make these pictures, or all. The index stays under build/ for the next time."""
+    base = TARGET.parents[1] / "build" / "screenshots"
+    for name in ("cache", "config", "data", "state"):
+        os.environ[f"XDG_{name.upper()}_HOME"] = str(base / name)
+    os.environ["JP_USER_DATA_DIR"] = str(base / "jp")
+    # A short path: a socket's has 104 bytes at most.
+    runtime = tempfile.mkdtemp(prefix="kb-")
+    os.environ["XDG_RUNTIME_DIR"] = runtime
+    os.environ["KBTUI_ENGINE_IDLE"] = "30"
+    for variable in ("NO_COLOR", "KBTUI_MODEL"):
+        os.environ.pop(variable, None)
+    from kbtui.cli.demo import bundled
+    from kbtui.cli.main import main as kbtui
+
+    root = base / "demo"
+    shutil.rmtree(root, ignore_errors=True)
+    shutil.copytree(bundled(), root)
+    TARGET.mkdir(parents=True, exist_ok=True)
+    try:
+        assert kbtui(["index", "-w", str(root)]) == 0
+        for name in names or SHOTS:
+            asyncio.run(take(name, SHOTS[name], root))
+    finally:
+        kbtui(["engine", "stop", "-w", str(root)])
+        shutil.rmtree(runtime, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
