@@ -113,6 +113,18 @@ class Library:
 
         return conversation_traits(info)
 
+    def conversation_info(self, conversation: int) -> ConversationInfo:
+        """A conversation's entry, without looking at its events; raises `NothingFound`."""
+        from kbtui.conversations import find_conversation
+
+        return find_conversation(self.workspace, conversation)
+
+    def conversation_beginning(self, info: ConversationInfo) -> Conversation | None:
+        """The first turns of a big conversation, None where it takes the whole to know them."""
+        from kbtui.conversations import load_beginning
+
+        return load_beginning(info)
+
     def conversation(self, conversation: int) -> Conversation:
         """A whole conversation by id; raises `NothingFound`."""
         from kbtui.conversations import find_conversation, load_conversation
@@ -181,12 +193,13 @@ class Library:
 
     # the index
 
-    def current(self, wait: float = 10.0) -> None:
+    def current(self, wait: float = 10.0, *, meaning: bool = False) -> None:
         """See to it that the index was compared with the files; returns at once where an engine
-        that watches has done so. Without an engine, the index is as it was left.
+        that watches has done so. Without an engine, the index is as it was left. `meaning` says
+        that the semantic leg will be asked.
         """
         try:
-            self._request("refresh", force=False, wait=wait, timeout=wait + 5.0)
+            self._request("refresh", force=False, meaning=meaning, wait=wait, timeout=wait + 5.0)
             self.remark = None
         except EngineUnavailable as error:
             self.remark = f"the index may be behind: {error.message}"
@@ -219,7 +232,7 @@ class Library:
         import time
 
         began = time.perf_counter()
-        self.current()
+        self.current(meaning=question.mode != "lexical")
         if question.mode == "lexical":
             answered = self.lexical(question)
         else:

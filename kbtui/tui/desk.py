@@ -10,9 +10,10 @@ from kbtui.tui.contents import Shelf
 from kbtui.tui.document.blocks import TextBlock
 from kbtui.tui.document.document import finder
 from kbtui.tui.document.pages import home_document, problem_document, topic_document
+from kbtui.tui.memory import undisturbed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from kbtui.library import Library
     from kbtui.refs import Ref
@@ -22,18 +23,26 @@ if TYPE_CHECKING:
     from kbtui.tui.places import Place
 
 
+BIG = 2 << 20
+"""Bytes of a conversation whose beginning is shown before the rest is read."""
+
+
 def make_document(
     library: Library,
     place: Place,
     clock: Clock,
     contents: Contents | None = None,
     notices: Sequence[str] = (),
+    tell: Callable[[Document], None] | None = None,
 ) -> Document:
     """Read what a place names and make its document; called in a thread, never raises.
 
-    What cannot be read becomes a page that says why.
+    What cannot be read becomes a page that says why. `tell` is given the beginning of
+    something big before the rest is read.
     """
     try:
+        if place.ref is not None and place.ref.kind == "conversation":
+            return _conversation(library, place.ref.conversation or 0, clock, tell)
         return _make(library, place, clock, contents, notices)
     except KbtuiError as error:
         return problem_document(place.key, place.key, error.message, error.where, error.hint)
@@ -57,11 +66,22 @@ def _make(
         raise NothingFound(f"{place.key!r} cannot be opened")
     if ref.kind == "topic":
         return _topic(library, ref.topic or "")
-    if ref.kind == "conversation":
-        from kbtui.tui.document.conversation import conversation_document
-
-        return conversation_document(library.conversation(ref.conversation or 0), clock())
     return _subject(library, ref, place.view)
+
+
+def _conversation(
+    library: Library, number: int, clock: Clock, tell: Callable[[Document], None] | None
+) -> Document:
+    from kbtui.tui.document.conversation import conversation_document
+
+    info = library.conversation_info(number)
+    if info.size < BIG:
+        return conversation_document(library.conversation(number), clock())
+    with undisturbed():
+        beginning = library.conversation_beginning(info) if tell else None
+        if tell and beginning is not None:
+            tell(conversation_document(beginning, clock(), partial=True))
+        return conversation_document(library.conversation(number), clock())
 
 
 def _prompt(library: Library) -> Document:
@@ -170,3 +190,13 @@ def _probe(passage: str) -> re.Pattern[str] | None:
     """A pattern for the passage's first words, whatever the white space between them."""
     words = [word for word in passage.split() if any(map(str.isalnum, word))][:8]
     return re.compile(r"\W+".join(map(re.escape, words))) if len(words) > 2 else None
+
+
+def within(document: Document, place: Place) -> bool:
+    """Whether a document of which only the beginning was read has the place to begin at."""
+    if place.mark is not None:
+        return document.index_of(place.mark.key) is not None
+    if place.ref is not None and place.ref.turn is not None:
+        # The last turn may not be whole.
+        return place.ref.turn < document.turns_total
+    return not place.words

@@ -23,15 +23,13 @@ _PERHAPS = re.compile(r"[^\s/]+/\S+")
 class Goer:
     """Opens what a reference names; it is looked up in a thread."""
 
-    def __init__(
-        self, library: Library, pane: ReaderPane, open_: Callable[[Place], object]
-    ) -> None:
+    def __init__(self, library: Library, pane: ReaderPane, open_: Callable[[Place], None]) -> None:
         self._library = library
         self._pane = pane
         self._open = open_
         self._lane = Lane(pane)
 
-    def go(self, text: str, failed: Callable[[str], object]) -> None:
+    def go(self, text: str, failed: Callable[[str], None]) -> None:
         """Go where `text` says; what is wrong with it goes to `failed`."""
         if self._pane.go_to_turn(text):
             return
@@ -39,7 +37,7 @@ class Goer:
             lambda: self._find(text), self._open, lambda error: failed(one_line(str(error)))
         )
 
-    def opens(self, text: str, otherwise: Callable[[], object]) -> bool:
+    def opens(self, text: str, otherwise: Callable[[], None]) -> bool:
         """Open a text that is a reference and nothing else; False where it cannot be one.
 
         One that looks like a subject's is opened where there is such a subject; where there

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from textual.message_pump import MessagePump
 
     Job = tuple[int, Callable[[], Any], Callable[[Any], None], Callable[[Exception], None]]
+    Tell = Callable[[Any], None]
 
 
 class Lane:
@@ -51,6 +52,21 @@ class Lane:
                 return
             self._running += 1
         threading.Thread(target=self._run, args=(job,), name="kbtui-lane", daemon=True).start()
+
+    def submit_in_parts(
+        self,
+        work: Callable[[Tell], T],
+        told: Callable[[Any], None],
+        done: Callable[[T], None],
+        failed: Callable[[Exception], None],
+    ) -> None:
+        """The same for work that has something to tell on the way."""
+        generation = self._generation + 1
+
+        def tell(value: Any) -> None:
+            self._owner.call_later(self._deliver, generation, told, value)
+
+        self.submit(lambda: work(tell), done, failed)
 
     def _run(self, job: Job | None) -> None:
         while job is not None:

@@ -1,4 +1,4 @@
-"""Keeps the garbage collector from looking again and again at what stays anyway.
+"""Keeps memory work from being noticed: the collector's, and giving back what was big.
 
 A full collection looks at every object there is, with all threads stopped: with
 twenty thousand subjects it takes a fifth of a second, which a person who is
@@ -8,6 +8,15 @@ typing notices. What was read and stays is therefore set aside.
 from __future__ import annotations
 
 import gc
+import threading
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kbtui.tui.document.document import Document
 
 MANY = 5_000
 """Things that are worth it."""
@@ -27,3 +36,56 @@ def settle(count: int) -> None:
         _settled = count
         gc.freeze()
         gc.set_threshold(*gc.get_threshold()[:2], SELDOM)
+
+
+_calm = threading.Lock()
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """While something big is read the collector does not look at it; afterwards it never does.
+
+    What is read so must not depend on the collector to go: see `let_go`.
+    """
+    with _calm:
+        gc.disable()
+        try:
+            yield
+        finally:
+            gc.freeze()
+            gc.enable()
+
+
+def let_go(document: Document) -> None:
+    """Give back a big document that is shown no more, in a thread and bit by bit.
+
+    Dropped at once, the event loop would stand still until all of it was given back.
+    """
+    threading.Thread(target=_let_go, args=(document,), name="kbtui-let-go", daemon=True).start()
+
+
+def _let_go(document: Document) -> None:
+    record, document.record = document.record, None
+    for pieces in (document.blocks, getattr(record, "turns", [])):
+        while pieces:
+            for piece in pieces[-BIT:]:
+                # A call and its result know each other: only the collector would part them.
+                for event in getattr(piece, "events", ()):
+                    event.request = event.result = None
+            del pieces[-BIT:]
+            time.sleep(0.001)
+    _trim()
+
+
+BIT = 100
+"""Blocks or turns that are given back at once."""
+
+
+def _trim() -> None:
+    """Ask the C library to give free memory back to the system, where it has to be asked."""
+    import ctypes
+
+    try:
+        ctypes.CDLL(None).malloc_trim(0)
+    except (OSError, AttributeError):
+        return

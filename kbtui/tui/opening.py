@@ -85,25 +85,45 @@ class Opener:
 
             self._made(place, problem_document(place.key, "A problem", place.text))
             return
-        if place.same_document(self.shown) and place.ref is not None and place.mark is None:
+        if (
+            place.same_document(self.shown)
+            and place.ref is not None
+            and place.mark is None
+            and not self._pane.reader.document.partial
+        ):
             self.shown = place
             self._pane.go(place)
             return
         self._status.doing("open", f"opening {place.key} …")
         contents = self.contents
-        self._lane.submit(
-            lambda: self._make(place, contents),
+        self._lane.submit_in_parts(
+            lambda tell: self._make(place, contents, tell),
+            lambda document: self._begun(place, document),
             lambda document: self._made_of(contents, place, document),
             self._failed,
         )
 
-    def _make(self, place: Place, contents: Contents | None) -> Document:
+    def _make(
+        self, place: Place, contents: Contents | None, tell: Callable[[Document], None] | None
+    ) -> Document:
         """Called in a thread."""
         from kbtui.tui.desk import make_document
 
-        return make_document(self._library, place, self._clock, contents, self.notices)
+        return make_document(self._library, place, self._clock, contents, self.notices, tell)
+
+    def _begun(self, place: Place, document: Document) -> None:
+        """The beginning of something big is there: shown, when one is to begin to read in it."""
+        from kbtui.tui.desk import within
+
+        if within(document, place):
+            self._made(place, document)
+        self._status.doing("open", f"reading the rest of {place.key} …")
 
     def _made_of(self, contents: Contents | None, place: Place, document: Document) -> None:
+        if self._pane.reader.document.partial and place == self.shown:
+            self._status.doing("open", None)
+            self._remade(place, document)
+            return
         self._made(place, document)
         # The home page may have been made before the lists were read.
         if place.key == "home" and contents is not self.contents:
@@ -126,7 +146,7 @@ class Opener:
             return
         contents = self.contents
         self._reload_lane.submit(
-            lambda: self._make(place, contents),
+            lambda: self._make(place, contents, None),
             lambda document: self._remade(place, document),
             self._failed,
         )

@@ -8,11 +8,17 @@ import tempfile
 import traceback
 from pathlib import Path
 
-from tests.bench import files, processes, searching
+from tests.bench import conversations, files, processes, reader, searching
 
 
 def main() -> int:
-    benches = {**files.BENCHES, **processes.BENCHES, **searching.BENCHES}
+    benches = {
+        **files.BENCHES,
+        **conversations.BENCHES,
+        **processes.BENCHES,
+        **searching.BENCHES,
+        **reader.BENCHES,
+    }
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
     parser.add_argument("names", nargs="*", help=f"of {', '.join(benches)}")
     parser.add_argument("--times", type=int, default=9)

@@ -19,6 +19,7 @@ from kbtui.tui.commands import bindings
 from kbtui.tui.document.blocks import FactsBlock
 from kbtui.tui.document.document import counted, finder
 from kbtui.tui.lanes import Lane
+from kbtui.tui.memory import let_go
 from kbtui.tui.places import place_of
 from kbtui.tui.widgets.bar import Bar, Says
 from kbtui.tui.widgets.entry import Entry
@@ -103,7 +104,9 @@ class ReaderPane(Vertical):
         self._stop_finding()
         self.facts.say([])
         self.reader.port.look_for(finder(list(place.words)))
+        before = self.reader.document
         self.reader.show(document, place.mark)
+        self._let_go(before)
         self._begin(document, place)
         self._titles()
 
@@ -116,12 +119,20 @@ class ReaderPane(Vertical):
 
     def reload(self, document: Document) -> None:
         """Show the same document as it is now, where one was reading."""
+        before = self.reader.document
         self.reader.reload(document)
+        self._let_go(before)
         if self.facts.display:
             self._show_facts()
         self._titles()
         if self.finding:
             self._look(self.finder.input.value, jump=False)
+
+    def _let_go(self, document: Document) -> None:
+        """Give back a document that is not shown any more."""
+        self._requests = {}
+        if document is not self.reader.document and document.weights:
+            let_go(document)
 
     def _begin(self, document: Document, place: Place) -> None:
         from kbtui.tui.desk import beginning
@@ -157,7 +168,7 @@ class ReaderPane(Vertical):
             left = [
                 ("turn ", "dim"),
                 (f"{port.turn}", "turn"),
-                (f" of {document.turns_total:,}  ", "dim"),
+                (f" of {document.turns_total:,}{' or more' if document.partial else ''}  ", "dim"),
             ]
             left.append((self._request(port.turn), ""))
         elif document.turns_total:

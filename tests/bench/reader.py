@@ -1,0 +1,254 @@
+"""The reader on a conversation of a hundred megabytes: stalls of the interface, and memory.
+
+`KBTUI_BENCH_MB` is the size, 100 by default. Absolute figures: what a person notices is
+not a ratio. The machine's own stalls are measured beside ours, with nothing to do.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+from base64 import b64encode
+from typing import TYPE_CHECKING
+
+from tests.bench import workspaces
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.bench.measure import Row
+
+MEGABYTES = int(os.environ.get("KBTUI_BENCH_MB", "100"))
+STAMP = "2026-05-01 10:00:00.0"
+IDENTITY = 17_500_000_000
+
+
+def write_conversation(root: Path, megabytes: int) -> Path:
+    """A conversation as JP writes one, in proportions as real ones have them."""
+    random_ = random.Random(3)
+    prose = [workspaces.prose(random_, 40 + 7 * n) for n in range(60)]
+    code = [
+        "\n".join(
+            f"    let {word} = {number}; // {word}" for number, word in enumerate(text.split())
+        )
+        for text in prose
+    ]
+    folder = root / ".jp/conversations" / str(IDENTITY)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "metadata.json").write_text(
+        json.dumps({"title": "A hundred megabytes", "last_activated_at": STAMP})
+    )
+    (folder / "base_config.json").write_text("{}")
+    number = 0
+    with (folder / "events.json").open("w") as file:
+        file.write("[")
+        while file.tell() < megabytes * 1_000_000:
+            for event in _turn(number, random_, prose, code):
+                text = json.dumps({"timestamp": STAMP, **event}, indent=2).replace("\n", "\n  ")
+                file.write(("," if number else "") + "\n  " + text)
+                number += 1
+        file.write("\n]\n")
+    return folder / "events.json"
+
+
+def _turn(
+    number: int, random_: random.Random, prose: list[str], code: list[str]
+) -> Iterator[dict[str, object]]:
+    yield {"type": "turn_start"}
+    yield {"type": "chat_request", "content": random_.choice(prose)}
+    for step in range(random_.randint(5, 30)):
+        if step % 8 == 0:
+            yield {"type": "chat_response", "reasoning": "\n\n".join(random_.choices(prose, k=20))}
+        else:
+            words = random_.choice(prose)
+            yield {"type": "chat_response", "message": f"## Step {step}\n\n{words}\n"}
+        call = f"c{number}.{step}"
+        yield {
+            "type": "tool_call_request",
+            "id": call,
+            "name": "fs_read_file",
+            "arguments": {"path": b64encode(f"src/{step}.rs".encode()).decode()},
+        }
+        most = 60 if random_.random() < 0.02 else 3
+        text = "\n".join(random_.choices(code, k=random_.randint(1, most)))
+        yield {
+            "type": "tool_call_response",
+            "id": call,
+            "is_error": random_.random() < 0.02,
+            "content": b64encode(text.encode()).decode(),
+        }
+
+
+CHILD = '''
+import asyncio, gc, json, sys, threading, time
+from textual.events import Key
+
+from kbtui.library import open_workspace
+from kbtui.tui.app import KbApp, Start
+
+workspace, identity, folder = sys.argv[1:]
+
+def memory():
+    for line in open("/proc/self/status"):
+        if line.startswith("VmRSS"):
+            return int(line.split()[1]) * 1024
+
+peak = [0]
+started = time.perf_counter()
+def watch():
+    while True:
+        peak[0] = max(peak[0], memory())
+        time.sleep(0.005)
+
+def note(text):
+    print(f"{time.perf_counter() - started:7.2f} s  {text}", file=sys.stderr, flush=True)
+
+class Ticks:
+    """The longest time that the event loop did not come round, by phase."""
+    def __init__(self):
+        self.worst, self.over, self.busy = {}, {}, {}
+        self.begin("start")
+    def begin(self, phase):
+        self.phase = phase
+        note(phase)
+    async def run(self):
+        before, used = time.perf_counter(), time.thread_time()
+        while True:
+            await asyncio.sleep(0.002)
+            now = time.perf_counter()
+            late = now - before - 0.002
+            busy = time.thread_time() - used
+            before, used = now, used + busy
+            self.busy[self.phase] = max(self.busy.get(self.phase, 0), busy)
+            self.worst[self.phase] = max(self.worst.get(self.phase, 0), late)
+            self.over[self.phase] = self.over.get(self.phase, 0) + (late > 0.05)
+
+async def main():
+    library = open_workspace(workspace)
+    app = KbApp(library, start=Start(fresh=True))
+    app.animation_level = "none"
+    ticks = Ticks()
+    said = {}
+    async with app.run_test(size=(120, 40)) as pilot:
+        screen = app.screen
+        opener, port = screen.opener, screen.reader_pane.reader.port
+        async def until(condition, seconds=120):
+            end = time.perf_counter() + seconds
+            while not condition():
+                assert time.perf_counter() < end, "never"
+                await asyncio.sleep(0.002)
+        await until(lambda: screen.library_pane.contents is not None and opener.shown is not None)
+        await until(lambda: not screen.library_pane.contents.unread)
+        await asyncio.sleep(1)
+        threading.Thread(target=watch, daemon=True).start()
+        loop = asyncio.create_task(ticks.run())
+        ticks.begin("idle")
+        await asyncio.sleep(2)
+        said["before"] = memory()
+        peak[0] = 0
+        from kbtui.tui.places import place_of
+        from kbtui.refs import conversation_ref
+        place = place_of(conversation_ref(int(identity)))
+        document = lambda: screen.reader_pane.reader.document
+        ticks.begin("opening")
+        began = time.perf_counter()
+        screen.open(place)
+        await until(lambda: document().key == place.key and port.rows)
+        said["first screen"] = time.perf_counter() - began
+        ticks.begin("reading on")
+        await until(lambda: not document().partial)
+        said["whole"] = time.perf_counter() - began
+        await asyncio.sleep(1)
+        said["peak opening"] = peak[0]
+        said["blocks"], said["turns"] = len(document().blocks), document().turns_total
+        async def press(key, times):
+            for _ in range(times):
+                app.post_message(Key(key, key if len(key) == 1 else None))
+                await asyncio.sleep(0.03)
+        for phase, keys in (
+            ("scrolling", [("pagedown", 60), ("j", 60), ("ctrl+d", 30)]),
+            ("end and back", [("G", 1), ("pageup", 40), ("g", 1)]),
+            ("turns", [("n", 40), ("w", 20), ("u", 20)]),
+            ("all tools", [("t", 1), ("pagedown", 30)]),
+            ("all reasoning", [("r", 1), ("pagedown", 30), ("t", 1), ("r", 1)]),
+        ):
+            ticks.begin(phase)
+            for key, times in keys:
+                await press(key, times)
+        ticks.begin("resizing")
+        for size in ((90, 30), (150, 50), (120, 40)):
+            await pilot.resize_terminal(*size)
+            await asyncio.sleep(0.3)
+        ticks.begin("finding")
+        pane = screen.reader_pane
+        pane.action_find()
+        pane.finder.input.value = "let"
+        await until(lambda: pane.matches, 120)
+        await asyncio.sleep(1)
+        await press("enter", 1)
+        await press("n", 20)
+        pane.action_clear()
+        said["peak"] = peak[0]
+        ticks.begin("reading again")
+        opener.reload()
+        old = document()
+        await until(lambda: document() is not old)
+        await asyncio.sleep(2)
+        del old
+        said["peak reading again"] = peak[0]
+        ticks.begin("closing")
+        from kbtui.tui.places import HOME
+        screen.open(HOME)
+        await until(lambda: document().key == "home")
+        await asyncio.sleep(3)
+        said["after"] = memory()
+        loop.cancel()
+    said["stalls"] = ticks.worst
+    said["busy"] = ticks.busy
+    said["over"] = ticks.over
+    print(json.dumps(said))
+
+asyncio.run(main())
+'''
+
+
+def reader(base: Path, times: int) -> Iterator[Row]:
+    """Open, read, scroll, find in, reload and close one big conversation, in a process of its own."""
+    events = write_conversation(base, MEGABYTES)
+    size = events.stat().st_size
+    done = subprocess.run(
+        [sys.executable, "-c", CHILD, str(base), str(IDENTITY), str(events.parent)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    said = json.loads(done.stdout.splitlines()[-1])
+    print(
+        f"a conversation of {size / 1e6:.0f} MB: {said['turns']:,} turns, {said['blocks']:,} blocks"
+    )
+    first, whole = said["first screen"], said["whole"]
+    print(f"  first screen after {first:.2f} s, the whole after {whole:.2f} s")
+    for phase, worst in said["stalls"].items():
+        over = f", {said['over'][phase]} over 50 ms" if said["over"][phase] else ""
+        busy = said["busy"][phase] * 1000
+        print(f"  {phase}: longest stall {worst * 1000:.0f} ms{over}; {busy:.0f} ms of it at work")
+    before = said["before"]
+    for name in ("peak opening", "peak", "peak reading again", "after"):
+        grown = said[name] - before
+        print(
+            f"  memory {name}: {said[name] / 1e6:.0f} MB, {said[name] / size:.2f} times the file"
+            f" ({grown / size:.2f} without the {before / 1e6:.0f} MB of before)"
+        )
+    from kbtui.library import Library
+    from kbtui.workspace import Settings, open_root
+
+    Library(open_root(base), Settings()).engine().request("stop")
+    yield from ()
+
+
+BENCHES = {"reader": reader}
