@@ -7,6 +7,7 @@ from kbtui.cli.output import emit_json, note
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
+    from typing import Any
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -41,10 +42,24 @@ def run(args: Namespace) -> int:
     print(f"engine {state['pid']}, version {state['version']}, for {state['root']}")
     print(f"keywords: {'ready' if state['lexical'] else 'indexing'}")
     if state["semantic"]:
-        left = state["left"]
-        print("vectors: ready" if not left else f"vectors: {left} chunks left")
+        print(f"vectors: {_vectors(state)}")
     else:
         print(f"vectors: {state['reason']}")
     if state["error"]:
         print(f"the last refresh failed: {state['error']}")
     return 0
+
+
+def _vectors(state: dict[str, Any]) -> str:
+    """How far the vectors are, and when they will be done."""
+    if not state["left"]:
+        return "ready"
+    text = f"{state['left']:,} chunks left"
+    progress = state["progress"] or {}
+    if progress.get("phase") == "vectors":
+        text += f" of {progress['total']:,}"
+        if progress.get("waits"):
+            return f"{text}; waiting, {progress['waits']}"
+        if progress.get("seconds_left"):
+            text += f", about {progress['seconds_left']:.0f} s"
+    return text

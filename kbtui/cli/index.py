@@ -96,6 +96,7 @@ class _Progress:
             left = progress.get("seconds_left")
             text = f"{progress['phase']} {progress['done']}/{progress['total']}"
             text += f", {left:.0f} s left" if left else ""
+            text += f"; waiting, {progress['waits']}" if progress.get("waits") else ""
         else:
             text = "working"
         sys.stderr.write(f"\r\x1b[K{text}")

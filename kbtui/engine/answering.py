@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kbtui.errors import KbtuiError
+from kbtui.errors import IndexUnavailable, KbtuiError
 from kbtui.version import __version__
 from kbtui.workspace.places import surroundings
 
@@ -42,8 +42,8 @@ class Answering:
     def reply(self, request: dict[str, Any]) -> bytes:
         """The answer to `query` in `mode` with `limit` hits, as `form` (json, ascii, plain, colour).
 
-        Declined where the client's `version` or `surroundings` are not this engine's, and where
-        there is anything to say but hits: the command then says it.
+        Declined where the client's `version` or `surroundings` are not this engine's, where the
+        query has a mistake, and where the semantic leg has to be waited for.
         """
         if request["version"] != __version__ or request["surroundings"] != self._surroundings:
             return DECLINED
@@ -61,7 +61,7 @@ class Answering:
             answered = answer(self._workspace, self._opened(), question, self._leg)
         except (KbtuiError, OSError):
             return DECLINED
-        if answered.mistakes or answered.degraded:
+        if answered.mistakes:
             return DECLINED
         self._log(answered, (time.perf_counter() - began) * 1000)
         return _printed(answered, str(request["form"]))
@@ -70,7 +70,7 @@ class Answering:
         from kbtui.search.leg import narrowed, ranking
 
         if generation != self._semantic.generation:
-            return ranking({"reason": "the index is being replaced"})
+            raise IndexUnavailable("the index is being replaced")
         depth, worded = question.depth, list(question.worded)
         return ranking(
             self._semantic.reply(text, narrowed(question), depth, question.per_entry, worded)

@@ -15,6 +15,7 @@ import traceback
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
+from kbtui.engine.conditions import Conditions
 from kbtui.errors import KbtuiError
 from kbtui.index.catalog import Catalog
 
@@ -51,6 +52,7 @@ class Semantic:
 
     `reason` says in one phrase why there is no semantic leg; None when there is.
     `left` counts the chunks without a vector, None when not known yet, `total` all that want one.
+    `asleep` says that the model is not loaded because nobody asked and nothing waits for it.
     """
 
     def __init__(
@@ -78,6 +80,9 @@ class Semantic:
         self.settled = threading.Event()
         self._moved = False
         self._over = False
+        self._wanted = threading.Event()
+        self.asleep = False
+        self._conditions = Conditions(settings.embed_pause)
         self._thread = threading.Thread(target=self._run, name="semantic", daemon=True)
         # The backlog has a thread of lowest priority. Loading has one of its own, which must
         # exist before: a thread that a niced one starts is niced too.
@@ -94,7 +99,8 @@ class Semantic:
         self._stop.set()
         self._wake.set()
         if self._embedder is not None:
-            self._thread.join(5.0)
+            # Ended in the middle of a write, the table is as it was before (tests/engine kills it).
+            self._thread.join(0.2)
         self._niced.shutdown(wait=False, cancel_futures=True)
         self._loader.shutdown(wait=False, cancel_futures=True)
 
@@ -157,12 +163,24 @@ class Semantic:
         backlog = self._backlog
         return backlog.lacking(numbers) if backlog is not None and self.left else []
 
+    def want(self) -> None:
+        """Somebody will ask: load the model, whether or not there is something to embed."""
+        if not self._wanted.is_set():
+            self._wanted.set()
+            self._wake.set()
+
     def _run(self) -> None:
+        from kbtui.index.embedding import find_model
+
         try:
-            self._load()
+            self._model = find_model(self._settings.model)
             while not self._stop.is_set():
                 self._wake.wait()
                 self._wake.clear()
+                if self._stop.is_set() or self._may_rest():
+                    continue
+                if self._embedder is None:
+                    self._load()
                 if self._folder is not None and not self._stop.is_set():
                     self._catch_up(self._folder)
         except KbtuiError as error:
@@ -179,12 +197,29 @@ class Semantic:
         self.settled.set()
         self._changed()
 
+    def _may_rest(self) -> bool:
+        """Whether nobody wants the model, and nothing waits for it."""
+        from kbtui.index.standing import nothing_lacks
+
+        if self._embedder is not None or self._wanted.is_set():
+            self.asleep = False
+            return False
+        if self._folder is None:
+            return True
+        self._moved = False
+        self.asleep = nothing_lacks(self._folder, self._model.key)
+        if self.asleep:
+            self.left = 0
+            if not self._moved:
+                self.settled.set()
+            self._changed()
+        return self.asleep
+
     def _load(self) -> None:
         """Load the model: from its export in a second, else whole, in several."""
-        from kbtui.index.embedding import ModelUnavailable, find_model
+        from kbtui.index.embedding import ModelUnavailable
         from kbtui.index.onnx import FastEmbedder
 
-        self._model = find_model(self._settings.model)
         began = time.monotonic()
         # Lance is loaded meanwhile, so that the first question does not pay for it.
         lance = threading.Thread(target=_import_lance, name="lance", daemon=True)
@@ -238,7 +273,10 @@ class Semantic:
             if self._open != folder or self._backlog is None:
                 store = VectorStore(folder / "vectors", model, self._embedder.dimension)
                 self._store, self._open = store, folder
-                self._backlog = Backlog(catalog, store, remembered, say=self._note, stop=self._stop)
+                self._backlog = Backlog(
+                    catalog, store, remembered,
+                    say=self._note, stop=self._stop, hold=self._conditions.reason,
+                )  # fmt: skip
             else:
                 self._backlog.continue_with(catalog, remembered)
             self.reason = None

@@ -128,6 +128,7 @@ class Server:
             "phase": progress.phase,
             "done": progress.done,
             "total": progress.total,
+            "waits": progress.waits,
             "seconds_left": self._estimate.left(progress.phase, progress.done, progress.total),
         }
         self._progress = event if progress.done < progress.total else None
@@ -155,8 +156,8 @@ class Server:
     def _readiness(self) -> dict[str, Any]:
         return {
             "lexical": self._refresher.first.is_set(),
-            "semantic": self._semantic.reason is None,
-            "reason": self._semantic.reason,
+            "semantic": self._semantic.reason is None or self._semantic.asleep,
+            "reason": None if self._semantic.asleep else self._semantic.reason,
             "left": self._semantic.left,
             "error": self._refresher.error,
         }
@@ -236,15 +237,19 @@ class Server:
 
     async def _op_subscribe(self, client: _Client, request: dict[str, Any]) -> dict[str, Any]:
         client.subscribed = True
+        self._semantic.want()
         return {"event": "ready", **self._readiness()}
 
     async def _op_refresh(self, client: _Client, request: dict[str, Any]) -> dict[str, Any]:
         """Compare with the files; answers when a comparison that began after this call is done.
 
         `force` false asks only that one was ever done: the watcher keeps up since. `retry` tries
-        again what could not be read or embedded.
+        again what could not be read or embedded. `meaning` says that a question for the semantic
+        leg is coming.
         """
         wait = _seconds(request.get("wait"), 10.0)
+        if request.get("meaning"):
+            self._semantic.want()
         if request.get("rebuild"):
             done = self._refresher.ask_rebuild()
         elif request.get("retry"):
@@ -271,6 +276,7 @@ class Server:
         limit = max(1, min(1000, int(request.get("limit", 100))))
         per_entry = max(1, min(1000, int(request.get("per_entry", 3))))
         worded = [int(number) for number in request.get("worded") or ()][:limit]
+        self._semantic.want()
         if self._semantic.reason is not None and wait and not self._semantic.warm.is_set():
             await _wait(self._semantic.warm, wait)
         if self._semantic.reason is not None:
@@ -290,7 +296,7 @@ class Server:
     async def _op_search(self, client: _Client, request: dict[str, Any]) -> bytes:
         """A whole search for a command that has imported nothing (`answering`)."""
         ready = self._refresher.first.is_set() and not self._refresher.error
-        if not ready or self._refresher.busy or self._semantic.busy:
+        if not ready or self._refresher.busy:
             return answering.DECLINED
         return await self._loop.run_in_executor(self._pool, self._answering.reply, request)
 

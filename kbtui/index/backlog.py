@@ -1,7 +1,7 @@
 """The backlog: brings the vectors up to date with the catalog, a batch at a time.
 
 Resumable, because what is left to do is always the difference between catalog
-and vector table; and stoppable between two batches of eight texts. Texts are
+and vector table (`lacking`); and stoppable between two small batches. Texts are
 embedded alone and put together: norm(norm(chunk + .3 · each neighbour) + .3 ·
 title), so that an edit embeds only what is new (stack, section 7).
 """
@@ -10,18 +10,18 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import Counter
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kbtui.errors import KbtuiError
 from kbtui.index.embedding import BATCH
 from kbtui.index.entries import vector_neighbours
 from kbtui.index.identity import text_hash
+from kbtui.index.lacking import Lacking
 from kbtui.index.standing import StandingWriter
 from kbtui.index.writer import Progress
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from kbtui.index.catalog import Catalog
     from kbtui.index.embedding import Matrix
@@ -30,9 +30,15 @@ if TYPE_CHECKING:
     from kbtui.index.vectors import VectorStore
 
 NEIGHBOUR_WEIGHT = TITLE_WEIGHT = 0.3
-WRITE_ROWS, WRITE_SECONDS = 1000, 3.0
+WRITE_ROWS, WRITE_SECONDS, WRITE_SECONDS_MOST = 5000, 3.0, 60.0
+"""Rows are written when there are so many, or so long after the last ones; the longer the work
+goes on, the more at once, because every write makes the table another fragment."""
 FAILURES_MOST = 3
 """After so many entries in a row that cannot be embedded, it is the model and not the entries."""
+BATCH_SECONDS = 0.12
+"""A batch takes about so long at most: work must stop within a fifth of a second."""
+HOLD_SECONDS = 2.0
+"""How often it is asked whether work may go on."""
 
 
 class Encoder(Protocol):
@@ -53,22 +59,27 @@ class Backlog:
         *,
         say: Callable[[Progress], None] | None = None,
         stop: threading.Event | None = None,
+        hold: Callable[[], str | None] | None = None,
     ) -> None:
+        """`hold` says in a phrase why work has to wait; None when it has not."""
         self._catalog, self._store = catalog, store
         self._remembered = remembered
         self._say = say or (lambda progress: None)
         self._stop = stop or threading.Event()
-        self._rows: dict[int, bytes] | None = None
-        self._marks: dict[int, bytes] = {}
+        self._hold = hold or (lambda: None)
+        self._lacking = Lacking()
+        self._batch = BATCH
+        self._total = self._failures = 0
+        self._rows: list[tuple[dict[str, Any], Matrix]] = []
 
     def continue_with(self, catalog: Catalog, remembered: Remembered) -> None:
-        """Go on with these, opened anew; the rows of the table are still known."""
+        """Go on with these, opened anew; what the table has is still known."""
         self._catalog, self._remembered = catalog, remembered
 
     def lacking(self, numbers: Sequence[int]) -> list[int]:
         """Those of the chunks `numbers` that wait for their vector. From any thread."""
-        rows, marks = self._rows or {}, self._marks
-        return [number for number in numbers if number in marks and number not in rows]
+        waiting = self._lacking.numbers
+        return [number for number in numbers if number in waiting]
 
     def run(
         self, encoder: Callable[[int], Encoder], again: Callable[[], bool] = lambda: False
@@ -78,81 +89,84 @@ class Backlog:
         `encoder` gives a loaded model for so many chunks; it is asked only when there is a text
         that was never embedded. Returns how many chunks are left.
         """
-        self._encoder = encoder
-        if self._rows is None:
-            self._rows = self._store.rows()
-        standing = StandingWriter(self._catalog.path.parent)
-        seq = self._catalog.seq()
-        wanted = self._catalog.wanted_vectors()
-        marks = self._marks = {number: mark for number, _, mark in wanted}
-        stale = [number for number, mark in self._rows.items() if marks.get(number) != mark]
-        missing = [row for row in wanted if self._rows.get(row[0]) != row[2]]
-        if stale:
-            self._store.remove(stale)
-            for number in stale:
-                del self._rows[number]
-        lacks = Counter(entry_id for _, entry_id, _ in missing)
-        standing.begin(seq, self._remembered.model, lacks)
-        left = self._left = len(missing)
-        total = len(wanted)
-        if not missing:
+        self._encoder, self._again = encoder, again
+        self._standing = StandingWriter(self._catalog.path.parent)
+        self._lacking.follow(self._catalog, self._store)
+        self._standing.begin(self._lacking.seq, self._remembered.model, self._lacking.entries)
+        if self._lacking.numbers:
+            self._total = self._store.count() + len(self._lacking.numbers)
+            self._tell()
+            self._work()
+        if not self._stop.is_set():
             self._store.tidy()
-            return 0
-        self._say(Progress("vectors", total - left, total))
-        rows: list[dict[str, Any]] = []
-        vectors: list[Matrix] = []
-        written = time.monotonic()
-        lacking = {number for number, _, _ in missing}
-        complete: list[str] = []
-        failures = 0
-        for entry_id in lacks:
-            entry = self._catalog.entry(entry_id)
-            if entry is None:
-                continue
+        return len(self._lacking.numbers)
+
+    def _tell(self, waits: str | None = None) -> None:
+        left = len(self._lacking.numbers) - len(self._rows)
+        self._say(Progress("vectors", self._total - left, self._total, waits))
+
+    def _work(self) -> None:
+        written, writes = time.monotonic(), 0
+        for entry in self._entries():
             try:
-                made = self._entry(entry, lacking)
-                failures = 0
+                made = self._entry(entry)
+                self._failures = 0
             except KbtuiError:
                 raise
             except Exception as error:
-                # Tried again with the next work; one entry never takes the rest down.
-                standing.failed(entry_id, f"not embedded: {type(error).__name__}: {error}")
-                failures += 1
-                if failures >= FAILURES_MOST:
-                    raise
+                self._failed(entry, error)
                 continue
-            for row, vector in made:
-                rows.append(row)
-                vectors.append(vector)
-                left -= 1
-            if len(made) == lacks[entry_id]:
-                complete.append(entry_id)
-            self._left = left
-            self._say(Progress("vectors", total - left, total))
-            if self._stop.is_set() or again():
-                break
-            if len(rows) >= WRITE_ROWS or time.monotonic() - written > WRITE_SECONDS:
-                self._write(rows, vectors)
-                standing.done(complete)
-                rows, vectors, complete, written = [], [], [], time.monotonic()
-        self._write(rows, vectors)
-        standing.done(complete)
-        self._store.tidy()
-        return left
+            self._rows += made
+            self._tell()
+            if self._stop.is_set():
+                # Nothing is lost: what was embedded is remembered.
+                self._rows = []
+                return
+            pause = min(WRITE_SECONDS * (1 + writes), WRITE_SECONDS_MOST)
+            if len(self._rows) >= WRITE_ROWS or time.monotonic() - written > pause:
+                self._write()
+                written, writes = time.monotonic(), writes + 1
+                self._store.tidy()
+        self._write()
 
-    def _write(self, rows: list[dict[str, Any]], vectors: list[Matrix]) -> None:
-        if not rows or self._rows is None:
+    def _entries(self) -> Iterator[Entry]:
+        """The entries to work on, until something else comes first."""
+        self._rows, self._failures = [], 0
+        for entry_id in list(self._lacking.entries):
+            if self._stop.is_set() or self._again():
+                return
+            entry = self._catalog.entry(entry_id)
+            if entry is not None:
+                yield entry
+
+    def _failed(self, entry: Entry, error: Exception) -> None:
+        """Tried again with the next work; one entry never takes the rest down."""
+        self._standing.failed(entry.id, f"not embedded: {type(error).__name__}: {error}")
+        self._failures += 1
+        if self._failures >= FAILURES_MOST:
+            raise error
+
+    def _write(self) -> None:
+        """Put the rows that were made into the table."""
+        if not self._rows:
             return
         import numpy as np
 
-        self._store.add(rows, np.vstack(vectors))
-        self._rows.update((row["number"], row["hash"]) for row in rows)
+        self._store.add(
+            [row for row, _ in self._rows], np.vstack([vector for _, vector in self._rows])
+        )
+        done: dict[str, set[int]] = {}
+        for row, _ in self._rows:
+            done.setdefault(row["entry"], set()).add(row["number"])
+        self._rows = []
+        self._standing.done([name for name, held in done.items() if self._lacking.done(name, held)])
 
-    def _entry(self, entry: Entry, lacking: set[int]) -> list[tuple[dict[str, Any], Matrix]]:
+    def _entry(self, entry: Entry) -> list[tuple[dict[str, Any], Matrix]]:
         """The rows of an entry's chunks that lack one; fewer when stopped half way."""
         import numpy as np
 
         chunks = self._catalog.chunks_of(entry.id)
+        lacking = self._lacking.entries.get(entry.id, set())
         wanted = [at for at, chunk in enumerate(chunks) if chunk.number in lacking and chunk.embed]
         around = {at: vector_neighbours(chunks, at) for at in wanted}
         texts = {text_hash(entry.title): entry.title}
@@ -184,15 +198,37 @@ class Backlog:
             for key, blob in self._remembered.get(texts).items()
         }
         missing = [key for key in texts if key not in found]
-        for at in range(0, len(missing), BATCH):
-            if self._stop.is_set():
-                break
-            keys = missing[at : at + BATCH]
-            vectors = self._encoder(self._left).encode([texts[key] for key in keys])
+        while missing and self._may_go_on():
+            keys, missing = missing[: self._batch], missing[self._batch :]
+            began = time.monotonic()
+            left = len(self._lacking.numbers)
+            vectors = self._encoder(left).encode([texts[key] for key in keys])
+            self._adapt(len(keys), time.monotonic() - began)
             fresh = dict(zip(keys, vectors, strict=True))
             self._remembered.put(fresh)
             found.update(fresh)
+            if self._again():
+                break
         return found
+
+    def _adapt(self, size: int, seconds: float) -> None:
+        """Batches as large as can be stopped in time, up to `BATCH`."""
+        if seconds > BATCH_SECONDS:
+            self._batch = max(1, size * 2 // 3)
+        elif size == self._batch and seconds < BATCH_SECONDS / 2:
+            self._batch = min(BATCH, size + 1)
+
+    def _may_go_on(self) -> bool:
+        """Whether to embed the next batch; waits while something asks for it."""
+        reason = self._hold()
+        while reason and not self._stop.is_set():
+            self._write()
+            self._tell(reason)
+            if self._again():
+                return False
+            self._stop.wait(HOLD_SECONDS)
+            reason = self._hold()
+        return not self._stop.is_set()
 
 
 def _row(entry: Entry, chunk: Chunk) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from kbtui.errors import IndexUnavailable
 from kbtui.index.records import Chunk, Entry
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
     from pathlib import Path
 
 VERSION = 6
@@ -193,9 +193,10 @@ class Catalog:
         """From which state of its files each entry was made."""
         return dict(self._db.execute("SELECT id, signature FROM entries"))
 
-    def unread(self) -> set[str]:
+    def unread(self) -> frozenset[str]:
         """The ids of the entries whose file could not be read."""
-        return {row[0] for row in self._db.execute("SELECT id FROM entries WHERE error IS NOT NULL")}
+        rows = self._db.execute("SELECT id FROM entries WHERE error IS NOT NULL")
+        return frozenset(row[0] for row in rows)
 
     def changed_since(self, seq: int) -> list[str]:
         """The entries written after transaction `seq`."""
@@ -267,15 +268,26 @@ class Catalog:
             list(targets),
         ).fetchall()
 
-    def wanted_vectors(self) -> list[tuple[int, str, bytes]]:
-        """Number, entry and vector hash of every chunk that gets a vector.
+    def wanted_vectors(
+        self, entries: Sequence[str] | None = None
+    ) -> Iterator[tuple[int, str, bytes]]:
+        """Number, entry and vector hash of every chunk that gets a vector, or of some entries'."""
+        asked = "SELECT number, entry_id, hash FROM chunks WHERE embed = 1"
+        if entries is None:
+            yield from self._db.execute(asked)
+            return
+        for at in range(0, len(entries), 500):
+            part = entries[at : at + 500]
+            marks = ", ".join("?" * len(part))
+            yield from self._db.execute(f"{asked} AND entry_id IN ({marks})", part)
 
-        In the order in which vectors are made: subjects first, then the newest.
-        """
-        return self._db.execute(
-            "SELECT c.number, c.entry_id, c.hash FROM chunks c JOIN entries e ON e.id = c.entry_id "
-            "WHERE c.embed = 1 ORDER BY e.kind = 'conversation', e.changed DESC, e.id, c.ordinal"
-        ).fetchall()
+    def oldest_last(self, ids: Collection[str]) -> list[str]:
+        """These entries in the order in which vectors are made: subjects first, then the newest."""
+        wanted = set(ids)
+        rows = self._db.execute(
+            "SELECT id FROM entries ORDER BY kind = 'conversation', changed DESC, id"
+        )
+        return [row[0] for row in rows if row[0] in wanted]
 
 
 def _text(text: str | None) -> str | None:

@@ -57,6 +57,26 @@ def read_standing(folder: Path) -> Standing:
     return found
 
 
+def nothing_lacks(folder: Path, model: str) -> bool:
+    """Whether every chunk of the generation at `folder` has its vector of this model.
+
+    Known without opening LanceDB. What the catalog wrote since counts as lacking, where it has
+    something to embed.
+    """
+    from kbtui.index.catalog import Catalog
+
+    standing = read_standing(folder)
+    catalog = Catalog(folder / "catalog.sqlite")
+    try:
+        known = standing.seq >= 0 and standing.model == model and (folder / "vectors").is_dir()
+        if known and standing.lacking:
+            return False
+        changed = catalog.changed_since(standing.seq) if known else None
+        return next(iter(catalog.wanted_vectors(changed)), None) is None
+    finally:
+        catalog.close()
+
+
 class StandingWriter:
     """Notes how far the vectors are. For the backlog's thread; a failure is no reason to stop."""
 

@@ -2,7 +2,7 @@
 
 A row is a chunk's number with its vector and the columns that questions narrow
 by, so that a filter works before ranking (decisions C). Rows follow the
-catalog: `missing` and `surplus` say what differs, and writing is in batches.
+catalog (`lacking` says what differs), and writing is in batches.
 """
 
 from __future__ import annotations
@@ -30,9 +30,24 @@ if TYPE_CHECKING:
 VERSION = 2
 """Part of the table's name: change it with the columns or the way vectors are put together."""
 
-ANN_ROWS = 10_000
+EXACT_ROWS = 10_000
 """From here an index of one partition, always probed, pays: exact, and three times as fast
 (design, "Processes")."""
+APPROXIMATE_ROWS = 100_000
+"""From here the exact index takes longer than a question should, and one of many partitions, of
+which a few are probed, finds .98 of the same (CONTRIBUTING, "Scale")."""
+PARTITION_ROWS, PROBED = 1000, 24
+GROWN = 4
+"""An index is made anew when the table has grown so many times."""
+SUPPLEMENTS_MOST = 12
+"""Each time that the table is tidied, new rows get a small index of their own, and rows of different
+indexes are never joined into one fragment: after so many, one index is made of all."""
+NARROW_ROWS = 50_000
+"""When a filter leaves no more, these are ranked exactly: their neighbours may be in any partition."""
+CACHE_BYTES, METADATA_BYTES = 256 << 20, 64 << 20
+"""What Lance may keep in memory of its index, and of what it knows about its files."""
+KEPT = timedelta(minutes=2)
+"""Old versions are kept so long, for whoever still reads them: threads of this process."""
 
 LEAN, LEAN_ON = 0.3, 3
 FRAGMENTS_MOST = 24
@@ -43,9 +58,9 @@ OVERFETCH = 5
 class VectorStore:
     """The vectors of one model. Written by one thread; searched by others through `search`."""
 
-    def __init__(self, folder: Path, model: str, dimension: int) -> None:
+    def __init__(self, folder: Path, model: str, dimension: int, *, kept: timedelta = KEPT) -> None:
         """Open, or make, the table of `model` with vectors of `dimension` floats."""
-        self._dimension = dimension
+        self._dimension, self._kept, self._writes = dimension, kept, 0
         schema = pa.schema(
             [
                 pa.field("number", pa.int64()),
@@ -63,7 +78,10 @@ class VectorStore:
         self._schema = schema
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            self._db = lancedb.connect(str(folder.absolute()))
+            session = lancedb.Session(
+                index_cache_size_bytes=CACHE_BYTES, metadata_cache_size_bytes=METADATA_BYTES
+            )
+            self._db = lancedb.connect(str(folder.absolute()), session=session)
             self._table = self._db.create_table(
                 f"chunks_{VERSION}_{model}", schema=schema, exist_ok=True
             )
@@ -71,12 +89,24 @@ class VectorStore:
             raise IndexUnavailable(
                 f"the vectors cannot be opened: {error}", where=str(folder)
             ) from error
-        self._indexed = bool(self._table.list_indices())
+        self._partitions = self._indexed()
 
-    def rows(self) -> dict[int, bytes]:
-        """Number and hash of every row."""
+    def rows(self) -> tuple[Any, Any]:
+        """Number and hash of every row, as two arrays."""
+        import numpy as np
+
         table = self._table.search().select(["number", "hash"]).to_arrow()
-        return dict(zip(table["number"].to_pylist(), table["hash"].to_pylist(), strict=True))
+        marks = [np.array(batch["hash"].to_pylist(), dtype="S16") for batch in table.to_batches()]
+        return table["number"].to_numpy(), np.concatenate([np.array([], dtype="S16"), *marks])
+
+    def rows_of(self, entries: Sequence[str]) -> list[tuple[int, bytes]]:
+        """Number and hash of every row of some entries."""
+        found: list[tuple[int, bytes]] = []
+        for at in range(0, len(entries), 500):
+            where = condition(hidden=True, archived=True, entries=entries[at : at + 500])
+            table = self._table.search().where(where).select(["number", "hash"]).to_arrow()
+            found += zip(table["number"].to_pylist(), table["hash"].to_pylist(), strict=True)
+        return found
 
     def count(self) -> int:
         """How many rows there are."""
@@ -94,6 +124,7 @@ class VectorStore:
         flat = pa.array(vectors.astype("float32").reshape(-1), type=pa.float32())
         columns["vector"] = pa.FixedSizeListArray.from_arrays(flat, self._dimension)
         self._table.add(pa.table(columns, schema=self._schema))
+        self._writes += 1
 
     def remove(self, numbers: Iterable[int]) -> None:
         """Take chunks out."""
@@ -101,6 +132,7 @@ class VectorStore:
         for at in range(0, len(held), 2000):
             part = ", ".join(str(int(number)) for number in held[at : at + 2000])
             self._table.delete(f"number IN ({part})")
+            self._writes += 1
 
     def search(
         self, vector: Sequence[float], where: str, limit: int, per_entry: int
@@ -111,8 +143,12 @@ class VectorStore:
         """
         query: Any = self._table.search(list(vector), vector_column_name="vector")
         query = query.distance_type("cosine")
-        if self._indexed:
-            query = query.nprobes(1)
+        if self._partitions > 1 and where not in _WIDE and self._is_narrow(where):
+            query = query.bypass_vector_index()
+        elif self._partitions:
+            # More are probed only where a filter leaves too few in these.
+            probed = min(self._partitions, PROBED)
+            query = query.minimum_nprobes(probed).maximum_nprobes(self._partitions)
         if where:
             query = query.where(where, prefilter=True)
         found = query.select(["number", "entry", "_distance"]).limit(limit * OVERFETCH).to_list()
@@ -135,20 +171,55 @@ class VectorStore:
         held = {row["number"]: row["vector"] for row in rows}
         return next((list(held[number]) for number in numbers if number in held), None)
 
+    def _is_narrow(self, where: str) -> bool:
+        return int(self._table.count_rows(where)) <= NARROW_ROWS
+
     def tidy(self, *, force: bool = False) -> None:
-        """Keep the table compact: join fragments, drop old versions, index from `ANN_ROWS`."""
+        """Keep the table compact: join fragments, drop old versions, index what is large."""
         stats: Any = self._table.stats()
         fragments = stats["fragment_stats"]["num_fragments"]
-        if not force and fragments <= FRAGMENTS_MOST:
+        if not force and fragments <= FRAGMENTS_MOST and self._writes <= FRAGMENTS_MOST:
             return
-        self._table.optimize(cleanup_older_than=timedelta(minutes=10))
-        if self.count() >= ANN_ROWS and not self._indexed:
-            from lancedb.index import IvfFlat
+        rows = self.count()
+        wanted = 1 if rows < APPROXIMATE_ROWS else rows // PARTITION_ROWS
+        grown = wanted >= max(2, self._partitions * GROWN)
+        if rows >= EXACT_ROWS and (not self._partitions or grown):
+            self._make_index(wanted)
+        elif self._partitions and self._supplements() > SUPPLEMENTS_MOST:
+            self._make_index(self._partitions)
+        self._table.optimize(cleanup_older_than=self._kept)
+        self._writes = 0
 
-            self._table.create_index(
-                "vector", config=IvfFlat(distance_type="cosine", num_partitions=1)
-            )
-            self._indexed = True
+    def _make_index(self, partitions: int) -> None:
+        from lancedb.index import Bitmap, BTree, IvfFlat
+
+        old = self._indexed()
+        self._table.create_index(
+            "vector",
+            config=IvfFlat(distance_type="cosine", num_partitions=partitions),
+            name=f"{_INDEX}{partitions}",
+            replace=True,
+        )
+        self._partitions = partitions
+        for index in self._table.list_indices():
+            if index.columns == ["vector"] and index.name != f"{_INDEX}{partitions}":
+                self._table.drop_index(index.name)
+        if partitions > 1 and not old > 1:
+            # What most questions narrow by, and what single chunks are found by.
+            for column in ("hidden", "archived"):
+                self._table.create_index(column, config=Bitmap())
+            for column in ("number", "entry"):
+                self._table.create_index(column, config=BTree())
+
+    def _supplements(self) -> int:
+        stats = self._table.index_stats(f"{_INDEX}{self._partitions}")
+        return int(stats.num_indices or 0) if stats else 0
+
+    def _indexed(self) -> int:
+        """How many partitions the index has, 0 where there is none; its name says so."""
+        names = [index.name for index in self._table.list_indices()]
+        found = [name.removeprefix(_INDEX) for name in names if name.startswith(_INDEX)]
+        return max((int(one) for one in found if one.isdigit()), default=0)
 
 
 def leaning(vector: list[float], towards: list[float] | None) -> list[float]:
@@ -192,3 +263,8 @@ def condition(
 
 def _quote(value: str) -> str:
     return "'" + value.replace("'", "''").replace("\0", "") + "'"
+
+
+_INDEX = "vector_"
+_WIDE = {"", condition(), condition(hidden=True), condition(archived=True)}
+"""Filters that leave nearly everything."""

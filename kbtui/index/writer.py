@@ -55,11 +55,12 @@ class Changes:
 
 @dataclass
 class Progress:
-    """How far a piece of work is; `total` counts entries or chunks."""
+    """How far a piece of work is; `total` counts entries or chunks, `waits` says why it rests."""
 
     phase: str
     done: int
     total: int
+    waits: str | None = None
 
 
 class Index:
@@ -178,7 +179,7 @@ class Index:
             if topic.enable
         ]
         have = self.catalog.signatures()
-        again = self.catalog.unread() if retry else set()
+        again = self.catalog.unread() if retry else frozenset()
         seen: set[str] = set()
         subjects: list[Subject] = []
         for subject in _indexed_subjects(knowledge):

@@ -36,6 +36,11 @@ class Settings:
         variable="KBTUI_ENGINE_IDLE",
     )
     embed_tool_results: bool = _key(False, "whether tool results are searched by meaning too")
+    embed_pause: str = _key(
+        "never",
+        "when embedding waits: on battery, under load of other programs, on either, never",
+        choices=("never", "battery", "load", "either"),
+    )
     query_log: bool = _key(True, "whether searches are logged, on this machine only")
     query_log_days: int = _key(90, "how many days they are kept")
     theme: str = _key("", 'the name of a theme; "" follows the terminal')

@@ -1,0 +1,61 @@
+"""A model that nobody needs is not loaded; whoever asks gets it."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from support import Builder, end_engine
+
+from kbtui.engine import EngineClient, connect
+from kbtui.library import Library
+from kbtui.search import Question
+from kbtui.workspace import Settings
+
+
+@pytest.fixture
+def empty(workspace_root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Builder]:
+    monkeypatch.setenv("KBTUI_ENGINE_IDLE", "60")
+    builder = Builder(workspace_root)
+    builder.topics(guide={})
+    yield builder
+    end_engine(builder)
+
+
+def has_loaded(engine: EngineClient) -> bool:
+    maps = {Path(one.path).name for one in psutil.Process(engine.pid).memory_maps()}
+    return any(name.startswith(("libtorch", "onnxruntime", "lancedb", "_lancedb")) for name in maps)
+
+
+def test_with_nothing_to_embed_neither_model_nor_vectors_are_loaded(empty: Builder) -> None:
+    engine = connect(empty.workspace)
+    end = time.monotonic() + 60
+    while not engine.request("settle", wait=1.0)["done"]:
+        assert time.monotonic() < end
+    state = engine.request("status")
+    assert (state["semantic"], state["reason"], state["left"], state["busy"]) == (
+        True,
+        None,
+        0,
+        False,
+    )
+    assert not has_loaded(engine)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+def test_who_asks_wakes_it(empty: Builder) -> None:
+    engine = connect(empty.workspace)
+    while not engine.request("settle", wait=1.0)["done"]:
+        pass
+    library = Library(empty.workspace, Settings())
+    assert library.search(Question("badger"), wait=120).degraded is None
+    assert has_loaded(engine)
+    # Once it is loaded, what is saved is embedded at once.
+    empty.subject("guide/one.md", "# One\n\nThe badger is in its sett.\n")
+    end = time.monotonic() + 120
+    while not library.search(Question("an animal's burrow", mode="semantic"), wait=60).hits:
+        assert time.monotonic() < end
+        time.sleep(0.1)
+    library.close()

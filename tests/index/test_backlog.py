@@ -1,0 +1,182 @@
+"""The backlog: goes on where it was, follows what changed, waits when asked to, stops at once."""
+
+import random
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from support import Builder, asked, said
+
+from kbtui.index import Index
+from kbtui.index.backlog import Backlog
+from kbtui.index.catalog import Catalog
+from kbtui.index.lacking import Lacking
+from kbtui.index.remembered import Remembered
+from kbtui.index.standing import nothing_lacks
+from kbtui.index.vectors import VectorStore
+from kbtui.workspace import Settings
+
+if TYPE_CHECKING:
+    from kbtui.index.writer import Progress
+
+
+class Counting:
+    """Makes vectors of texts, and counts the texts and batches."""
+
+    def __init__(self, before: Callable[[], None] = lambda: None) -> None:
+        self.texts: list[str] = []
+        self.batches = 0
+        self._before = before
+
+    def encode(self, texts: Sequence[str]) -> Any:
+        self._before()
+        self.texts += texts
+        self.batches += 1
+        return np.stack([np.eye(4, dtype=np.float32)[len(text) % 4] for text in texts])
+
+
+class Bed:
+    """An index of a workspace, and a backlog for it."""
+
+    def __init__(self, builder: Builder) -> None:
+        self.builder = builder
+        self.index = Index(builder.workspace, Settings(model="off"))
+        self.index.refresh()
+        self.catalog = Catalog(self.index.folder / "catalog.sqlite")
+        self.store = VectorStore(self.index.folder / "vectors", "m", 4)
+        self.remembered = Remembered(builder.workspace.cache_dir / "embeddings.sqlite", "m")
+        self.said: list[Progress] = []
+        self.stop = threading.Event()
+
+    def backlog(self, **more: Any) -> Backlog:
+        return Backlog(
+            self.catalog, self.store, self.remembered, say=self.said.append, stop=self.stop, **more
+        )
+
+    def close(self) -> None:
+        self.index.close()
+        self.catalog.close()
+        self.remembered.close()
+
+
+@pytest.fixture
+def bed(workspace_root: Path) -> Iterator[Bed]:
+    builder = Builder(workspace_root)
+    builder.topics(guide={})
+    for number in range(12):
+        builder.subject(f"guide/s{number}.md", f"# S{number}\n\nOf {number} is {number} said.\n")
+    builder.conversation(1, [[asked("Where is the badger?"), said("In its sett.")]])
+    found = Bed(builder)
+    yield found
+    found.close()
+
+
+def wanted(bed: Bed) -> dict[int, bytes]:
+    return {number: mark for number, _, mark in bed.catalog.wanted_vectors()}
+
+
+def held(bed: Bed) -> dict[int, bytes]:
+    numbers, marks = bed.store.rows()
+    return dict(zip(numbers.tolist(), marks.tolist(), strict=True))
+
+
+def test_whatever_is_edited_the_table_follows(bed: Bed) -> None:
+    chosen = random.Random(4)
+    backlog, encoder = bed.backlog(), Counting()
+    for step in range(12):
+        for _ in range(chosen.randint(0, 3)):
+            name = f"guide/s{chosen.randint(0, 14)}.md"
+            if chosen.random() < 0.3:
+                (bed.builder.root / "docs" / name).unlink(missing_ok=True)
+            else:
+                bed.builder.subject(
+                    name, f"# Step {step}\n\nSaid in step {chosen.randint(0, 5)}.\n"
+                )
+        bed.index.refresh()
+        assert backlog.run(lambda left: encoder) == 0
+        assert held(bed) == wanted(bed)
+    assert len(set(encoder.texts)) == len(encoder.texts), "nothing is embedded twice"
+
+
+def test_following_finds_what_comparing_everything_finds(bed: Bed) -> None:
+    following = Lacking()
+    following.follow(bed.catalog, bed.store)
+    bed.builder.subject("guide/s3.md", "# Other\n\nNow it is said otherwise.\n")
+    (bed.builder.root / "docs/guide/s4.md").unlink()
+    bed.index.refresh()
+    following.follow(bed.catalog, bed.store)
+    anew = Lacking()
+    anew.follow(bed.catalog, bed.store)
+    assert following.numbers == anew.numbers
+    assert set(following.entries) == set(anew.entries)
+    assert list(anew.entries)[-1] == "jp-c17800000001", "conversations come last"
+
+
+def test_a_row_that_is_there_twice_is_made_once(bed: Bed) -> None:
+    bed.backlog().run(lambda left: Counting())
+    rows = bed.store._table.search().limit(3).to_arrow()
+    bed.store._table.add(rows)
+    assert bed.store.count() == len(wanted(bed)) + 3
+    bed.backlog().run(lambda left: Counting())
+    assert held(bed) == wanted(bed)
+    assert bed.store.count() == len(wanted(bed))
+
+
+def test_stopped_it_makes_no_further_batch_and_goes_on_later(bed: Bed) -> None:
+    encoder = Counting(before=bed.stop.set)
+    left = bed.backlog().run(lambda left: encoder)
+    assert left > 0
+    assert encoder.batches == 1
+    bed.stop.clear()
+    again = Counting()
+    assert bed.backlog().run(lambda left: again) == 0
+    assert not set(again.texts) & set(encoder.texts)
+    assert held(bed) == wanted(bed)
+
+
+def test_it_waits_while_the_machine_has_other_work_and_says_why(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kbtui.index.backlog.HOLD_SECONDS", 0.01)
+    reasons = iter([None, "the computer is busy", "the computer is busy", None])
+    made: list[int] = []
+    encoder = Counting(before=lambda: made.append(len(bed.said)))
+    assert bed.backlog(hold=lambda: next(reasons, None)).run(lambda left: encoder) == 0
+    assert [one.waits for one in bed.said].count("the computer is busy") == 2
+    assert held(bed) == wanted(bed)
+
+
+def test_told_to_stop_while_it_waits_it_stops(bed: Bed) -> None:
+    def hold() -> str:
+        bed.stop.set()
+        return "the computer runs on battery"
+
+    encoder = Counting()
+    assert bed.backlog(hold=hold).run(lambda left: encoder) > 0
+    assert encoder.batches == 0
+
+
+def test_what_was_saved_meanwhile_comes_first(bed: Bed) -> None:
+    moved = iter([False, False, True])
+    first = Counting()
+    backlog = bed.backlog()
+    assert backlog.run(lambda left: first, lambda: next(moved, False)) > 0
+    bed.builder.subject("guide/fresh.md", "# Fresh\n\nJust now it was saved.\n")
+    bed.index.refresh()
+    second = Counting()
+    backlog.run(lambda left: second)
+    assert second.texts[0] == "Fresh"
+    assert held(bed) == wanted(bed)
+
+
+def test_it_is_known_without_the_vectors_whether_something_lacks(bed: Bed) -> None:
+    assert not nothing_lacks(bed.index.folder, "m")
+    bed.backlog().run(lambda left: Counting())
+    assert nothing_lacks(bed.index.folder, "m")
+    assert not nothing_lacks(bed.index.folder, "another model")
+    bed.builder.subject("guide/s1.md", "# S1\n\nSaid anew.\n")
+    bed.index.refresh()
+    assert not nothing_lacks(bed.index.folder, "m")

@@ -1,0 +1,133 @@
+"""The vector table: compact after a year of edits, and never approximate without need."""
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kbtui.index import vectors
+from kbtui.index.vectors import VectorStore, condition
+
+DIMENSION = 32
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Indexes at sizes that a test can make."""
+    monkeypatch.setattr(vectors, "EXACT_ROWS", 400)
+    monkeypatch.setattr(vectors, "APPROXIMATE_ROWS", 2000)
+    monkeypatch.setattr(vectors, "PARTITION_ROWS", 100)
+    monkeypatch.setattr(vectors, "PROBED", 8)
+    monkeypatch.setattr(vectors, "NARROW_ROWS", 300)
+    return
+
+
+def made(random: np.random.Generator, count: int, clusters: int = 40) -> Any:
+    """Unit vectors in clusters, as those of texts are."""
+    centres = np.random.default_rng(5).standard_normal((clusters, DIMENSION))
+    found = centres[random.integers(0, clusters, count)]
+    found = found + 0.5 * random.standard_normal((count, DIMENSION))
+    return (found / np.linalg.norm(found, axis=1, keepdims=True)).astype(np.float32)
+
+
+def rows(numbers: range, **more: Any) -> list[dict[str, Any]]:
+    common = {
+        "hidden": False, "archived": False, "kind": "subject", "topic": "t", "type": "", "role": None,
+        "time": 0.0, **more,
+    }  # fmt: skip
+    return [
+        {
+            "number": number,
+            "hash": number.to_bytes(16, "big"),
+            "entry": f"e{number // 20}",
+            **common,
+        }
+        for number in numbers
+    ]
+
+
+def exact(held: Any, query: Any, count: int) -> list[int]:
+    return list(np.argsort(-(held @ query), kind="stable")[:count])
+
+
+def test_exact_until_it_pays_and_then_nearly(tmp_path: Path, small: None) -> None:
+    random = np.random.default_rng(1)
+    store = VectorStore(tmp_path, "m", DIMENSION)
+    held = made(random, 4000)
+    queries = made(random, 40)
+    recalls = {}
+    for start, end in ((0, 300), (300, 1500), (1500, 4000)):
+        store.add(rows(range(start, end)), held[start:end])
+        store.tidy(force=True)
+        found = [store.search(query, condition(), 10, 100) for query in queries.tolist()]
+        recalls[end] = np.mean(
+            [
+                len({number for number, _ in one} & set(exact(held[:end], query, 10))) / 10
+                for one, query in zip(found, queries, strict=True)
+            ]
+        )
+    assert recalls[300] == recalls[1500] == 1.0
+    assert recalls[4000] >= 0.95
+    # Opened again, it is still known how the table is indexed.
+    again = VectorStore(tmp_path, "m", DIMENSION)
+    assert again.search(queries[0].tolist(), condition(), 10, 100) == found[0]
+
+
+def test_a_filter_that_leaves_little_finds_all_of_it(tmp_path: Path, small: None) -> None:
+    random = np.random.default_rng(2)
+    store = VectorStore(tmp_path, "m", DIMENSION)
+    held = made(random, 3000)
+    store.add(rows(range(2950)), held[:2950])
+    store.add(rows(range(2950, 3000), topic="rare"), held[2950:])
+    store.tidy(force=True)
+    query = made(random, 1)[0]
+    found = store.search(query.tolist(), condition(topics=["rare"]), 50, 100)
+    assert [number for number, _ in found] == [
+        2950 + number for number in exact(held[2950:], query, 50)
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("size", [2_000, 12_000])
+def test_a_year_of_daily_edits_leaves_a_compact_table(tmp_path: Path, size: int) -> None:
+    """Two saves a day, each of an entry's twenty chunks: what is stale goes, what is new comes."""
+    random = np.random.default_rng(3)
+    store = VectorStore(tmp_path, "m", 384, kept=timedelta(milliseconds=1))
+    vectors_of = random.standard_normal((size, 384)).astype(np.float32)
+    store.add(rows(range(size)), vectors_of)
+    store.tidy(force=True)
+    began = _bytes(tmp_path)
+    most = {"fragments": 0, "versions": 0, "bytes": 0}
+    numbers, following = list(range(0, size, 20)), size
+    for edit in range(365 * 2):
+        at = int(random.integers(len(numbers)))
+        store.remove(range(numbers[at], numbers[at] + 20))
+        numbers[at] = following
+        store.add(rows(range(following, following + 20)), vectors_of[:20])
+        following += 20
+        store.tidy()
+        if edit % 7:
+            continue
+        table = store._table
+        stats: Any = table.stats()
+        most["fragments"] = max(most["fragments"], stats["fragment_stats"]["num_fragments"])
+        most["versions"] = max(most["versions"], len(table.list_versions()))
+        most["bytes"] = max(most["bytes"], _bytes(tmp_path))
+    print(size, began, most, _bytes(tmp_path))
+    assert store.count() == size
+    assert most["fragments"] <= vectors.FRAGMENTS_MOST + vectors.SUPPLEMENTS_MOST + 2
+    assert most["versions"] <= 2 * vectors.FRAGMENTS_MOST + 10
+    # A year's edits rewrote the table some times over; what lies there is a few of it.
+    assert most["bytes"] <= 5 * began + (20 << 20)
+    assert _files(tmp_path) < 400
+
+
+def _bytes(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def _files(folder: Path) -> int:
+    return sum(path.is_file() for path in folder.rglob("*"))
