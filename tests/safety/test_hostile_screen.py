@@ -92,7 +92,20 @@ KEYS = {
 
 
 LEAVING = {"quit"}
-SCREENS = set("search palette similar bookmark bookmarks prompt workshop doctor home help".split())
+SCREENS = frozenset(
+    {
+        "search",
+        "palette",
+        "similar",
+        "bookmark",
+        "bookmarks",
+        "prompt",
+        "workshop",
+        "doctor",
+        "home",
+        "help",
+    }
+)
 USUAL = [command for command in COMMANDS if command.id in SCREENS]
 
 
