@@ -227,7 +227,9 @@ class _Result:
         """At least the first `room` matches, for which the file may have to be searched again."""
         kept = sum(line.is_match for line in self.events.lines)
         if kept < min(room, self.events.count) and self.info.events_path is not None:
-            self.events.lines = Search(query).file(str(self.info.events_path), room).lines
+            again = Search(query).file(str(self.info.events_path), room)
+            # It may have vanished in between: then what there is.
+            self.events.lines = again.lines or self.events.lines
         return self.events.lines
 
     @property

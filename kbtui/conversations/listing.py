@@ -1,5 +1,6 @@
 """The list of conversations: from metadata and file states, and no events unless asked."""
 
+import os
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -143,7 +144,9 @@ def describe(place: Place) -> ConversationInfo:
     elif source.failure is None:
         problems.append(f"there is no {METADATA}")
     if EVENTS not in stream.times and stream.failure is None:
-        problems.append(f"there is no {EVENTS}")
+        old = os.path.exists(f"{stream.path}/messages.json")  # noqa: PTH110
+        only = ", only messages.json of JP before December 2025" if old else ""
+        problems.append(f"there is no {EVENTS}{only}")
     directory = Path(stream.path)
     title = metadata.get("title")
     newest = max((time for copy in place.copies for time in copy.times.values()), default=None)

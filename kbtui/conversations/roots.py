@@ -4,7 +4,6 @@ import os
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from hashlib import blake2b
 
 from kbtui.conversations.records import Presence
 from kbtui.conversations.times import is_id
@@ -85,6 +84,8 @@ class Place:
     @property
     def signature(self) -> str:
         """Changes whenever a file of it does: path, inode, size and time of all copies."""
+        from hashlib import blake2b
+
         states = [state for copy in (*self.copies, *self.others) for state in copy.states]
         return blake2b(
             "\n".join(sorted(states)).encode("utf-8", "surrogateescape"), digest_size=12
