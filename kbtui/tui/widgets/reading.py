@@ -167,7 +167,7 @@ class ReaderPane(Vertical):
         if document.turns_total and port.turn is not None:
             left = [
                 ("turn ", "dim"),
-                (f"{port.turn}", "turn"),
+                (f"{port.turn:,}", "turn"),
                 (f" of {document.turns_total:,}{' or more' if document.partial else ''}  ", "dim"),
             ]
             left.append((self._request(port.turn), ""))

@@ -1,0 +1,118 @@
+"""A big conversation: its beginning shows before the rest is read, and it leaves no memory behind."""
+
+import gc
+import threading
+import weakref
+from pathlib import Path
+from unittest import mock
+
+import pytest
+from support import Builder, asked, called, said
+from tui_support import Tui, running
+
+from kbtui.tui.document.document import MANY_BLOCKS
+
+TALK = "jp-c17800000001"
+TURNS = 1_200
+
+
+@pytest.fixture(scope="module")
+def big(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A workspace with one conversation of some megabytes."""
+    root = tmp_path_factory.mktemp("big")
+    (root / ".jp").mkdir()
+    words = "Some words that fill a line of text.\n" * 60
+    turns = [
+        [asked(f"Question {n}?"), *called(f"c{n}", "shell", words, command=f"run {n}"), said(words)]
+        for n in range(1, TURNS + 1)
+    ]
+    Builder(root).conversation(1, turns, title="Big talk")
+    return root
+
+
+def lines(tui: Tui) -> list[str]:
+    return [line.plain for _, line in tui.main.reader_pane.reader.port.rows]
+
+
+async def test_the_beginning_is_there_while_the_rest_is_read(big: Path) -> None:
+    read = threading.Event()
+    from kbtui.library import Library
+
+    whole = Library.conversation
+
+    def slow(self: Library, conversation: int):  # type: ignore[no-untyped-def]
+        read.wait(60)
+        return whole(self, conversation)
+
+    async with running(big, size=(100, 30)) as tui:
+        reader = tui.main.reader_pane.reader
+        with mock.patch.object(Library, "conversation", slow):
+            tui.main.open(place(tui, TALK))
+            await tui.until("Question 1?")
+            assert reader.document.partial
+            assert "or more" not in tui.text  # one stands before the first turn
+            await tui.press("n", "n", "n")
+            assert "turn 3 of" in tui.text
+            assert "or more" in tui.text
+            assert "reading the rest" in tui.text
+            before = lines(tui)
+            read.set()
+            await tui.until(lambda: not reader.document.partial)
+        assert lines(tui) == before
+        assert f"turn 3 of {TURNS:,}" in tui.text
+        assert "reading the rest" not in tui.text
+        await tui.press("G")
+        await tui.until(f"turn {TURNS:,} of {TURNS:,}")
+
+
+async def test_a_turn_beyond_the_beginning_is_waited_for(big: Path) -> None:
+    async with running(big, size=(100, 30)) as tui:
+        await tui.open(f"{TALK}:1100")
+        await tui.until("turn 1,100 of 1,200")
+        assert not tui.main.reader_pane.reader.document.partial
+
+
+async def test_what_was_read_goes_without_the_collector(big: Path) -> None:
+    async with running(big, size=(100, 30)) as tui:
+        reader = tui.main.reader_pane.reader
+        await tui.open(TALK)
+        await tui.until(lambda: not reader.document.partial)
+        document = reader.document
+        assert len(document.blocks) > MANY_BLOCKS
+        gone = [weakref.ref(document), weakref.ref(document.record)]
+        gc.disable()
+        try:
+            del document
+            tui.main.action_home()
+            await tui.until(lambda: reader.document.key == "home")
+            await tui.until(lambda: all(one() is None for one in gone))
+        finally:
+            gc.enable()
+
+
+def place(tui: Tui, ref: str):  # type: ignore[no-untyped-def]
+    from kbtui.tui.places import place_of
+
+    return place_of(tui.app.library.resolve(ref))
+
+
+async def test_folds_and_views_of_a_big_one_stay_where_one_reads(big: Path) -> None:
+    async with running(big, size=(100, 30)) as tui:
+        reader = tui.main.reader_pane.reader
+        await tui.open(TALK)
+        await tui.until(lambda: not reader.document.partial)
+        tui.main.reader_pane.go_to_turn("600")
+        assert reader.port.line is not None
+        line = reader.port.line.plain
+        for key in ("t", "r", "t"):
+            await tui.press(key)
+            assert reader.port.line is not None
+            assert reader.port.line.plain == line
+        await tui.pilot.resize_terminal(70, 20)
+        await tui.until(
+            lambda: reader.port.line is not None and "turn 600" in reader.port.line.plain
+        )
+        # The scroll bar knows about where one is: half way down.
+        share = reader.scroll_y / reader.virtual_size.height
+        assert 0.4 < share < 0.6
+        assert reader.port.layouts < 1_000
