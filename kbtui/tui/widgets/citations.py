@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
@@ -107,8 +108,11 @@ class CitationsPane(Vertical):
         if shown.using is not None:
             if rows:
                 rows.append(Row("blank", [], selectable=False))
-            rows.append(_heading("using", "USED BY", str(len(shown.using) or "")))
-            rows += [self._using(number, cite) for number, cite in enumerate(shown.using)]
+            turns: dict[str, list[Citation]] = {}
+            for cite in shown.using:
+                turns.setdefault(cite.source, []).append(cite)
+            rows.append(_heading("using", "USED BY", str(len(turns) or "")))
+            rows += [self._using(number, cites) for number, cites in enumerate(turns.values())]
             if not shown.using:
                 rows += self._reason("using", shown.why_not_used)
         self.list.set_rows(rows, [(shown.reason, "dim")])
@@ -126,7 +130,7 @@ class CitationsPane(Vertical):
         place = None if cite.gone else _target(cite) or place_of(call)
         if place is not None and cite.quote:
             # The passage itself: its chunk may have been cut another way since.
-            place = replace(place, text=cite.quote)
+            place = replace(place, text=cite.quote, words=_phrase(cite.quote))
         name: Spans = [(one_line(cite.title or cite.target), "dim struck" if cite.gone else "")]
         how = WAYS.get(cite.how, cite.how)
         below: Spans = [("    ", "")]
@@ -142,10 +146,12 @@ class CitationsPane(Vertical):
         key = f"used:{cite.target}:{cite.how}:{cite.call}:{cite.chunk}"
         return Row(key, [(f"[{number}] ", "note"), *name], below=[below], data=place)
 
-    def _using(self, number: int, cite: Citation) -> Row:
+    def _using(self, number: int, cites: list[Citation]) -> Row:
+        """A turn that used it, in however many ways."""
+        cite = cites[0]
         ref = parse_ref(cite.source)
         when = moment(cite.timestamp, self._clock()) if cite.timestamp else ""
-        how = WAYS.get(cite.how, cite.how)
+        how = ", ".join(dict.fromkeys(WAYS.get(one.how, one.how) for one in cites))
         below: Spans = [("  ", ""), (f"turn {cite.turn} · {how}", "dim")]
         name = one_line(cite.title)
         return Row(
@@ -178,6 +184,16 @@ class CitationsPane(Vertical):
         row = self.list.selected
         if row and isinstance(row.data, Place):
             self.post_message(self.Open(row.data))
+
+
+def _phrase(quote: str) -> tuple[str, ...]:
+    """The first words of a passage that stand in it as they are drawn, to go to and to mark."""
+    for pattern in (r"\w+(?: \w+){2,7}", r"\w{5,20}"):
+        for line in quote.split("\n"):
+            # Headings are often repeated; what follows them seldom.
+            if not line.startswith("#") and (found := re.search(pattern, line)):
+                return (found[0],)
+    return ()
 
 
 def _target(cite: Citation) -> Place | None:

@@ -1,0 +1,135 @@
+"""From a search to the sidebar: what an assistant found is shown, opened, copied and exported."""
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from mcp import Client, StdioServerParameters
+from support import Builder, asked, called, end_engine, said
+from tui_support import Tui, running
+
+from kbtui.tui.platform.form import FormScreen
+
+TALK = "jp-c17800000008"
+
+
+@pytest.fixture
+def wide(book: Builder, monkeypatch: pytest.MonkeyPatch) -> Iterator[Builder]:
+    """The small workspace with a long subject, of which one passage is wanted."""
+    monkeypatch.setenv("KBTUI_MODEL", "off")
+    filler = [
+        f"## Part {number}\n\n" + f"Plain words of part {number}. " * 60 for number in range(8)
+    ]
+    wanted = (
+        "## The pangolin\n\n"
+        + "A pangolin rolls up when it is afraid, and so should a deploy. " * 15
+    )
+    book.subject("project/long.md", "# Long\n\n" + "\n\n".join([*filler, wanted, *filler]))
+    yield book
+    end_engine(book)
+
+
+async def search_by_mcp(builder: Builder, query: str) -> str:
+    parameters = StdioServerParameters(
+        command=sys.executable,
+        args=["-m", "kbtui.cli.main", "mcp", "-w", str(builder.root)],
+        env=dict(os.environ),
+    )
+    async with Client(parameters, read_timeout_seconds=60) as client:
+        [content] = (await client.call_tool("knowledge_search", {"query": query})).content
+        assert content.type == "text"
+        return content.text
+
+
+async def cited(tui: Tui, ref: str) -> list[str]:
+    await tui.open(ref)
+    await tui.until(lambda: any("[1]" in row for row in tui.rows("citations-list")))
+    return tui.rows("citations-list")
+
+
+async def test_what_an_assistant_found_stands_in_the_sidebar_and_opens_at_its_passage(
+    wide: Builder,
+) -> None:
+    answer = await search_by_mcp(wide, "pangolin afraid")
+    assert "\n[entry s" in answer
+    turn = [asked("Afraid?"), *called("s", "mcp__kbtui__knowledge_search", answer, query="pangolin"), said("Roll up.")]  # fmt: skip
+    wide.conversation(8, [turn], title="On pangolins")
+    async with running(wide.root, size=(160, 40)) as tui:
+        assert (await cited(tui, TALK))[:2] == ["TURN 1 USED", "[1] Long"]
+        await tui.press("3", "enter")
+        reader = tui.main.reader_pane.reader
+        await tui.until(lambda: reader.document.key == "project/long")
+        await tui.until(lambda: (line := reader.port.line) is not None and "pangolin" in line.plain)
+        # And back: for the subject, the turn that used it.
+        await tui.until(lambda: any("On pangolins" in row for row in tui.rows("citations-list")))
+        assert "turn 1 · found" in tui.text
+
+
+async def test_a_passage_is_found_after_its_subject_was_written_anew(wide: Builder) -> None:
+    answer = await search_by_mcp(wide, "pangolin afraid")
+    turn = [asked("Afraid?"), *called("s", "knowledge_search", answer, query="pangolin"), said(".")]
+    wide.conversation(8, [turn], title="On pangolins")
+    text = (wide.root / "docs/project/long.md").read_text()
+    wide.subject(
+        "project/long.md", "# Long\n\nA new beginning.\n\n" + text.replace("part 3", "three")
+    )
+    async with running(wide.root, size=(160, 40)) as tui:
+        await cited(tui, TALK)
+        await tui.press("3", "enter")
+        reader = tui.main.reader_pane.reader
+        await tui.until(lambda: reader.document.key == "project/long")
+        await tui.until(lambda: (line := reader.port.line) is not None and "pangolin" in line.plain)
+
+
+async def test_a_passage_of_what_is_gone_says_so(wide: Builder) -> None:
+    answer = await search_by_mcp(wide, "pangolin afraid")
+    turn = [asked("Afraid?"), *called("s", "knowledge_search", answer, query="pangolin"), said(".")]
+    wide.conversation(8, [turn], title="On pangolins")
+    (wide.root / "docs/project/long.md").unlink()
+    async with running(wide.root, size=(160, 40)) as tui:
+        await cited(tui, TALK)
+        assert "gone" in tui.text
+
+
+async def test_citations_are_copied_as_markdown_and_as_json(book: Builder) -> None:
+    async with running(book.root, size=(160, 40)) as tui:
+        await cited(tui, "jp-c17800000001")
+        await tui.press("3", "c")
+        await tui.until("copied the citations of jp-c17800000001:1 as Markdown")
+        lines = tui.app.clipboard.split("\n")
+        assert lines[0] == "Sources of `jp-c17800000001:1`:"
+        assert lines[2].startswith("1. `project/start`")
+        await tui.press("J")
+        await tui.until("as JSON")
+        found = json.loads(tui.app.clipboard)
+        assert [cite["target"] for cite in found["uses"]] == ["project/start", "Makefile"]
+        assert (found["ref"], found["used_by"]) == ("jp-c17800000001:1", [])
+
+
+async def test_a_conversation_is_exported_with_its_sources(book: Builder, tmp_path: Path) -> None:
+    target = tmp_path / "out.md"
+    target.write_text("mine")
+    async with running(book.root, size=(120, 40)) as tui:
+        await tui.press("X")
+        await tui.until("open a conversation to export it")
+        await tui.open("jp-c17800000001")
+        await tui.press("X")
+        await tui.until(lambda: isinstance(tui.app.screen, FormScreen))
+        from textual.widgets import Input
+
+        tui.app.screen.query_one("#field-path", Input).value = str(tmp_path / "no" / "where.md")
+        await tui.press("ctrl+s")
+        await tui.until("there is no such directory")
+        tui.app.screen.query_one("#field-path", Input).value = str(target)
+        await tui.press("ctrl+s")
+        await tui.until("Write over it?")
+        assert target.read_text() == "mine"
+        await tui.press("y")
+        await tui.until(lambda: target.read_text() != "mine")
+    text = target.read_text()
+    assert text.startswith("# First steps\n")
+    assert "## Sources\n\n- `project/start`" in text
+    assert "The user is new here" not in text, "reasoning only when asked for"

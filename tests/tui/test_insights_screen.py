@@ -1,0 +1,106 @@
+"""Insights: what was asked and missing, what is cited, by day; writing a gap, erasing the log."""
+
+import os
+from pathlib import Path
+
+import pytest
+from platform_pages import NOW, editor, paged
+from support import Builder
+from tui_support import Tui, matches_snapshot
+
+from kbtui.journal import Journal
+from kbtui.tui.platform.form import FormScreen
+from kbtui.tui.platform.found import GapBlock
+from kbtui.tui.screens.insights import InsightsScreen
+
+
+@pytest.fixture
+def asked_book(book: Builder) -> Builder:
+    """The small workspace, with some searches."""
+    for path in sorted(book.root.rglob("*")):
+        os.utime(path, (1_760_000_000, 1_760_000_000))
+    log = Journal(book.workspace).queries
+    for back in range(3):
+        log.add("clone build", "hybrid", 4, "dashboard", keyword_count=4, at=NOW - back * 86_400)
+    log.add("how do I  deploy?", "hybrid", 0, "mcp", keyword_count=0, at=NOW - 3600)
+    log.add("old question", "hybrid", 0, "cli", at=NOW - 60 * 86_400)
+    return book
+
+
+async def read(tui: Tui, screen: InsightsScreen) -> None:
+    await tui.until(lambda: screen.found is not None)
+    await tui.pilot.pause()
+
+
+async def test_it_looks_as_it_should(asked_book: Builder) -> None:
+    async with paged(asked_book, "I", InsightsScreen, (110, 56)) as (tui, screen, _):
+        await read(tui, screen)
+        assert "4 searches, 1 citation in 30 days" in tui.text
+        matches_snapshot("insights_110x56", tui.text)
+
+
+async def test_a_gap_becomes_an_entry_with_its_words_as_title(
+    asked_book: Builder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with editor(monkeypatch, tmp_path, 'echo "Push the button." >> "$1"'):
+        async with paged(asked_book, "I", InsightsScreen) as (tui, screen, _):
+            await read(tui, screen)
+            assert "write this entry" in tui.text
+            port = screen.reader.port
+            gaps = [n for n, b in enumerate(port.document.blocks) if isinstance(b, GapBlock)]
+            assert len(gaps) == 1
+            port.go_to(gaps[0])
+            await tui.press("enter")
+            await tui.until(lambda: isinstance(tui.app.screen, FormScreen))
+            await tui.press("ctrl+s")
+            await tui.until("written: project/how-do-i-deploy")
+    [path] = asked_book.root.rglob("how-do-i-deploy.md")
+    assert "title: how do I deploy?" in path.read_text()
+
+
+async def test_other_days_show_other_searches(asked_book: Builder) -> None:
+    async with paged(asked_book, "I", InsightsScreen) as (tui, screen, _):
+        await read(tui, screen)
+        assert "old question" not in tui.text
+        await tui.press("d")
+        await tui.until("old question")
+        assert "in 90 days" in tui.text
+        await tui.press("d")
+        await tui.until("in 7 days")
+
+
+async def test_enter_opens_what_is_cited(asked_book: Builder) -> None:
+    async with paged(asked_book, "I", InsightsScreen) as (tui, screen, _):
+        await read(tui, screen)
+        port = screen.reader.port
+        port.go_to(next(n for n, b in enumerate(port.document.blocks) if b.key.startswith("most:")))
+        await tui.press("enter")
+        await tui.until(lambda: tui.app.screen is tui.main)
+        await tui.until(lambda: tui.main.reader_pane.reader.document.key == "project/start")
+
+
+async def test_erasing_asks_and_leaves_no_word(asked_book: Builder) -> None:
+    journal = Journal(asked_book.workspace)
+    async with paged(asked_book, "I", InsightsScreen) as (tui, screen, _):
+        await read(tui, screen)
+        await tui.press("x")
+        await tui.until("Erase every logged search")
+        await tui.press("enter", "escape")
+        assert journal.insights(days=365).total == 5
+        await tui.press("x")
+        await tui.until("Erase every logged search")
+        await tui.press("y")
+        await tui.until("5 searches are erased")
+        await tui.until("0 searches, 1 citation")
+    assert journal.insights(days=365).total == 0
+    kept = b"".join(path.read_bytes() for path in journal.directory.glob("queries*"))
+    assert b"deploy" not in kept
+
+
+async def test_a_damaged_log_is_said(asked_book: Builder) -> None:
+    path = Journal(asked_book.workspace).queries.path
+    for beside in path.parent.glob("queries*"):
+        beside.unlink()
+    path.write_bytes(b"this is no database, and never was one" * 99)
+    async with paged(asked_book, "I", InsightsScreen) as (tui, _, _library):
+        await tui.until("insights erase")
