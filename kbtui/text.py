@@ -20,6 +20,7 @@ _SEQUENCES = re.compile(
     r"|(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?"
     r"|\x1b[ -/]*[0-~]?"
 )
+_INTRODUCERS = re.compile(r"[\x90\x98\x9b\x9d-\x9f]")
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 # Overrides and isolates reorder what is read; zero-width and other invisible
 # format characters and fillers hide what is there. ZWJ and ZWNJ stay: scripts need them.
@@ -78,6 +79,21 @@ def safe(text: str, policy: Policy | None = None) -> str:
         text = _CONTROLS.sub("", text)
         text = _INVISIBLE.sub("", text)
     return _SURROGATES.sub("\ufffd", _thin(text))
+
+
+def without_sequences(text: str) -> str:
+    """`text` without escape sequences, and otherwise as it is: for what is searched.
+
+    Of a colour in a tool's output nothing must be left to be found, such as `31m`.
+    """
+    if "\x1b" not in text and (text.isascii() or not _INTRODUCERS.search(text)):
+        return text
+    return _SEQUENCES.sub("", text)
+
+
+def before_cutting(text: str) -> str:
+    """A long text that is to be cut into pieces for `safe`: no sequence must be cut in two."""
+    return without_sequences(text) if _chosen == "strip" else text
 
 
 def safe_marked(text: str, marks: list[tuple[int, int]]) -> tuple[str, list[tuple[int, int]]]:

@@ -19,13 +19,14 @@ from typing import TYPE_CHECKING
 
 from kbtui.index.identity import chunk_id
 from kbtui.index.records import Chunk
+from kbtui.text import without_sequences
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from kbtui.conversations.records import Conversation, Event
 
-VERSION = 6
+VERSION = 7
 """Part of the generation's fingerprint: change it when the same text is cut differently."""
 
 LEAST, MOST = 450, 1200
@@ -246,7 +247,7 @@ def _spoken(conversation: Conversation, embed_tool_results: bool) -> Iterator[Ch
                 request = event if role == "tool-call" else event.request
                 call = event.call or (request.call if request else None)
                 args = short_arguments(request)
-            for piece in pieces(text, most):
+            for piece in pieces(without_sequences(text), most):
                 yield Chunk(
                     "",
                     piece.text,

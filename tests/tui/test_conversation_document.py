@@ -216,3 +216,15 @@ def test_sizes_are_short_and_costs_exact() -> None:
     ]  # fmt: skip
     assert cost(4000) == "4,000 characters ≈ 1,000 tokens"
     assert [counted(n, "turn") for n in (0, 1, 2)] == ["0 turns", "1 turn", "2 turns"]
+
+
+def test_of_colours_in_a_tools_output_nothing_is_left_wherever_it_is_cut(
+    workspace_root: Path,
+) -> None:
+    # So long that it is cut into pieces, with a sequence at every place.
+    coloured = "\x1b[31mred\x1b[0m\x1b]8;;https://example.org\x1b\\link\x1b]8;;\x1b\\" * 600
+    document = build(workspace_root, [[asked("Colours?"), *called("a", "shell", coloured)]])
+    text = shown(document, "tool", width=200)
+    assert "redlink" in text
+    assert all(rest not in text for rest in ("31m", "[0m", "\x1b", "8;;", "example.org"))
+    assert not any("31m" in block.search_text() for block in document.blocks)

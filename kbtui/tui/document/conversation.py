@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kbtui.text import one_line
+from kbtui.text import before_cutting, one_line
 from kbtui.tui.clock import moment
 from kbtui.tui.document.blocks import (
     Block,
@@ -261,6 +261,7 @@ class _Builder:
         fold: str | None = None,
         breaks: bool = False,
     ) -> None:
+        text = before_cutting(text)
         links = link_definitions(text)
         for number, piece in enumerate(split_markdown(text)):
             part = f"{key}:{number}"
@@ -288,6 +289,7 @@ class _Builder:
         panel: bool = False,
         call: int | None = None,
     ) -> None:
+        text = before_cutting(text)
         for number, piece in enumerate(split_source(text)):
             block = SourceBlock(
                 f"{key}:{number}", text, piece.start, piece.end, language=language, panel=panel
