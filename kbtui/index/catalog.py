@@ -10,15 +10,17 @@ from __future__ import annotations
 import json
 import sqlite3
 from typing import TYPE_CHECKING, Any
+from zlib import crc32
 
 from kbtui.errors import IndexUnavailable
 from kbtui.index.records import Chunk, Entry
 
 if TYPE_CHECKING:
+    import threading
     from collections.abc import Collection, Iterable, Iterator, Sequence
     from pathlib import Path
 
-VERSION = 6
+VERSION = 7
 """Part of the generation's fingerprint: change it with the tables."""
 
 _TABLES = """
@@ -31,6 +33,7 @@ CREATE TABLE entries (
   stat TEXT NOT NULL, seq INTEGER NOT NULL
 ) WITHOUT ROWID;
 CREATE INDEX entries_seq ON entries (seq);
+CREATE TABLE sums (entry_id TEXT PRIMARY KEY, sum INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE gone (entry_id TEXT PRIMARY KEY, seq INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE chunks (
   number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, entry_id TEXT NOT NULL,
@@ -178,6 +181,7 @@ class Catalog:
             self._db.execute("DELETE FROM citations WHERE conversation = ?", (row[0],))
         self._db.execute("DELETE FROM chunks WHERE entry_id = ?", (entry_id,))
         self._db.execute("DELETE FROM entries WHERE id = ?", (entry_id,))
+        self._db.execute("DELETE FROM sums WHERE entry_id = ?", (entry_id,))
         self._db.execute("INSERT OR REPLACE INTO gone VALUES (?, ?)", (entry_id, seq))
 
     def put_citations(self, conversation: int, rows: Iterable[tuple[object, ...]]) -> None:
@@ -186,6 +190,54 @@ class Catalog:
         self._db.executemany(
             "INSERT INTO citations VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", list(rows)
         )
+
+    def seal(self, entry_ids: Iterable[str]) -> None:
+        """Note the checksums of entries that were put, when all that belongs to them is written."""
+        self._db.executemany(
+            "INSERT OR REPLACE INTO sums VALUES (?, ?)",
+            [(entry_id, self._sum(entry_id)) for entry_id in entry_ids],
+        )
+
+    def _sum(self, entry_id: str) -> int:
+        """A checksum of an entry with its chunks and citations."""
+        entry = self._db.execute("SELECT * FROM entries WHERE id = ?", (entry_id,)).fetchone()
+        chunks = self._db.execute(
+            "SELECT * FROM chunks WHERE entry_id = ? ORDER BY ordinal, number", (entry_id,)
+        ).fetchall()
+        cited = (
+            entry
+            and self._db.execute(
+                "SELECT * FROM citations WHERE conversation = ? ORDER BY rowid",
+                (entry[_ENTRY.split(", ").index("conversation")],),
+            ).fetchall()
+        )
+        return crc32(repr((entry, chunks, cited)).encode("utf-8", "surrogatepass"))
+
+    def damage(self, stop: threading.Event | None = None) -> str | None:
+        """What is not as it was written, in a phrase; None when nothing is, or `stop` is set.
+
+        Raises `sqlite3.Error` where the file cannot be read at all.
+        """
+        self._db.execute("BEGIN")
+        try:
+            said = self._db.execute("PRAGMA quick_check(1)").fetchone()[0]
+            if said != "ok":
+                return f"the catalog is damaged: {said}"
+            sums = dict(self._db.execute("SELECT entry_id, sum FROM sums"))
+            known = {row[0] for row in self._db.execute("SELECT id FROM entries")}
+            strays = self._db.execute(
+                "SELECT entry_id FROM chunks WHERE entry_id NOT IN (SELECT id FROM entries) LIMIT 1"
+            ).fetchone()
+            if known != sums.keys() or strays:
+                return "the catalog is damaged: its entries are not those that were written"
+            for entry_id, wanted in sums.items():
+                if stop is not None and stop.is_set():
+                    return None
+                if self._sum(entry_id) != wanted:
+                    return "the catalog is damaged: an entry is not as it was written"
+            return None
+        finally:
+            self.rollback()
 
     # reading
 
@@ -240,6 +292,15 @@ class Catalog:
             f"SELECT {_CHUNK}, entry_id FROM chunks WHERE number IN ({marks})", held
         )
         return {row[0]: (_chunk(row), row[-1]) for row in rows}
+
+    def owners(self, numbers: Iterable[int]) -> dict[int, tuple[str, str]]:
+        """The ids of chunks by number, each with its entry's; those that do not exist are left out."""
+        held = list(numbers)
+        marks = ", ".join("?" * len(held))
+        rows = self._db.execute(
+            f"SELECT number, id, entry_id FROM chunks WHERE number IN ({marks})", held
+        )
+        return {number: (id_, entry_id) for number, id_, entry_id in rows}
 
     def chunk(self, chunk_id: str) -> tuple[Chunk, str] | None:
         """A chunk by its id, with its entry's id."""
@@ -299,7 +360,7 @@ def _text(text: str | None) -> str | None:
 
 def _entry(row: tuple[Any, ...]) -> Entry:
     values = list(row)
-    values[9] = json.loads(str(values[9]))
+    values[9] = [] if values[9] == "[]" else json.loads(str(values[9]))
     values[14], values[15] = bool(values[14]), bool(values[15])
     (id_, kind, title, signature, path, type_, topic, slug, conversation, *rest) = values
     return Entry(id_, kind, title, signature, path, type_, topic, slug, conversation, *rest)

@@ -81,6 +81,11 @@ class IndexReader:
         with self._lock:
             return self._catalog.chunks(numbers)
 
+    def owners(self, numbers: list[int]) -> dict[int, tuple[str, str]]:
+        """The ids of chunks by number, each with its entry's."""
+        with self._lock:
+            return self._catalog.owners(numbers)
+
     def chunks_of(self, entry_id: str) -> list[Chunk]:
         """An entry's chunks, in order."""
         with self._lock:

@@ -89,14 +89,14 @@ class Asked:
         return Lexical(self.reader, self.query, self.question, self.narrowing)
 
     @cached_property
-    def chunks(self) -> dict[int, tuple[Chunk, str]]:
-        """The chunks that a leg ranked, each with its entry's id."""
-        return self.reader.chunks(list(self.scores))
+    def owners(self) -> dict[int, tuple[str, str]]:
+        """The ids of the chunks that a leg ranked, each with its entry's; texts are read later."""
+        return self.reader.owners(list(self.scores))
 
     @cached_property
     def entries(self) -> dict[str, Entry]:
         """The entries of these chunks."""
-        return self.reader.entries({entry_id for _, entry_id in self.chunks.values()})
+        return self.reader.entries({entry_id for _, entry_id in self.owners.values()})
 
     def order(self) -> list[int]:
         """The chunks that are still in the catalog, best first; ties by chunk id.
@@ -107,9 +107,9 @@ class Asked:
         known = [
             number
             for number in self.scores
-            if number in self.chunks and self._may_show(self.chunks[number][1])
+            if number in self.owners and self._may_show(self.owners[number][1])
         ]
-        return sorted(known, key=lambda number: (-self.scores[number], self.chunks[number][0].id))
+        return sorted(known, key=lambda number: (-self.scores[number], self.owners[number][0]))
 
     def _may_show(self, entry_id: str) -> bool:
         entry = self.entries.get(entry_id)
@@ -176,7 +176,7 @@ class Asked:
 def _fill(result: Answer, asked: Asked) -> None:
     """Texts from the catalog, each checked against its file; the best `limit` become hits."""
     question = asked.question
-    chunks, entries = asked.chunks, asked.entries
+    entries = asked.entries
     ranks = {
         name: {number: at for at, (number, _) in enumerate(ranked, 1)}
         for name, ranked in asked.legs.items()
@@ -184,14 +184,19 @@ def _fill(result: Answer, asked: Asked) -> None:
     limit = max(1, min(LIMIT_MOST, question.limit))
     freshness = Freshness(asked.workspace, asked.reader)
     marker = Marker(asked.lexical.words, asked.query.phrases, asked.lexical.language)
+    order = asked.order()
+    chunks: dict[int, tuple[Chunk, str]] = {}
     per_entry: Counter[str] = Counter()
-    for number in asked.order():
-        chunk, entry_id = chunks[number]
+    for at, number in enumerate(order):
+        entry_id = asked.owners[number][1]
         if per_entry[entry_id] >= question.per_entry:
             continue
         if len(result.hits) < limit:
-            state = freshness.check(entries[entry_id], chunk)
-            if state is None:
+            if number not in chunks:
+                chunks |= asked.reader.chunks(order[at : at + limit])
+            chunk = chunks[number][0] if number in chunks else None
+            state = freshness.check(entries[entry_id], chunk) if chunk else None
+            if chunk is None or state is None:
                 result.omitted += 1
                 continue
             hit = _hit(entries[entry_id], chunk, asked.scores[number], state)

@@ -202,10 +202,10 @@ class Explainer:
     def _too_far(self, explained: Explanation, entry: Entry) -> list[str]:
         """Nothing forbids it: others are simply nearer."""
         asked = self._asked
-        others = [number for number in self._order if asked.chunks[number][1] == entry.id]
+        others = [number for number in self._order if asked.owners[number][1] == entry.id]
         most = asked.question.per_entry
         if len(others) >= most and explained.chunk_id not in {
-            asked.chunks[number][0].id for number in others[:most]
+            asked.owners[number][0] for number in others[:most]
         }:
             return [f"{most} other passages of it come first, and more are not shown of one entry"]
         if explained.rank is not None:
