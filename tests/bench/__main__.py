@@ -8,7 +8,7 @@ import tempfile
 import traceback
 from pathlib import Path
 
-from tests.bench import conversations, files, processes, reader, searching
+from tests.bench import conversations, files, processes, reader, scale, searching
 
 
 def main() -> int:
@@ -20,9 +20,15 @@ def main() -> int:
         **reader.BENCHES,
     }
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
-    parser.add_argument("names", nargs="*", help=f"of {', '.join(benches)}")
+    parser.add_argument(
+        "names",
+        nargs="*",
+        help=f"of {', '.join(benches)}; and of the long {', '.join(scale.BENCHES)}",
+    )
     parser.add_argument("--times", type=int, default=9)
+    parser.add_argument("--size", type=int, default=scale.size, help="chunks, for `million`")
     args = parser.parse_args()
+    scale.size = args.size
     with tempfile.TemporaryDirectory(prefix="kbb-") as place:
         base = Path(place)
         for variable in ("CACHE_HOME", "CONFIG_HOME", "DATA_HOME", "STATE_HOME", "RUNTIME_DIR"):
@@ -33,7 +39,7 @@ def main() -> int:
         failed = 0
         for name in args.names or benches:
             try:
-                for row in benches[name](base / name, args.times):
+                for row in (benches | scale.BENCHES)[name](base / name, args.times):
                     print(row, flush=True)
             except Exception:
                 failed += 1
