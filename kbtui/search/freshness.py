@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kbtui.index.records import stat_text
+from kbtui.text import without_sequences
 
 if TYPE_CHECKING:
     from kbtui.index import IndexReader
@@ -121,4 +122,4 @@ class Freshness:
 
 
 def _squeezed(text: str) -> str:
-    return " ".join(text.split())
+    return " ".join(without_sequences(text).split())

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 BIG = 2 << 20
 """Bytes of a conversation whose beginning is shown before the rest is read."""
 
+WARMED = 20
+"""Blocks that are laid out once in the thread."""
+
 
 def make_document(
     library: Library,
@@ -42,12 +45,20 @@ def make_document(
     """
     try:
         if place.ref is not None and place.ref.kind == "conversation":
-            return _conversation(library, place.ref.conversation or 0, clock, tell)
-        return _make(library, place, clock, contents, notices)
+            return _warm(_conversation(library, place.ref.conversation or 0, clock, tell))
+        return _warm(_make(library, place, clock, contents, notices))
     except KbtuiError as error:
         return problem_document(place.key, place.key, error.message, error.where, error.hint)
     except (OSError, ValueError, RecursionError, MemoryError) as error:
         return problem_document(place.key, place.key, f"{type(error).__name__}: {error}")
+
+
+def _warm(document: Document) -> Document:
+    """Lay out some of it here, so that no module has to be loaded when it is drawn."""
+    for block in document.blocks[:WARMED]:
+        if isinstance(block, TextBlock):
+            block.lines(80)
+    return document
 
 
 def _make(
@@ -80,7 +91,7 @@ def _conversation(
     with undisturbed():
         beginning = library.conversation_beginning(info) if tell else None
         if tell and beginning is not None:
-            tell(conversation_document(beginning, clock(), partial=True))
+            tell(_warm(conversation_document(beginning, clock(), partial=True)))
         return conversation_document(library.conversation(number), clock())
 
 

@@ -5,7 +5,10 @@ from pathlib import Path
 from support import Builder, asked, called
 
 from kbtui.conversations import find_conversation, load_conversation
+from kbtui.index import Index, IndexReader
 from kbtui.index.chunking import chunk_conversation
+from kbtui.search.freshness import Freshness
+from kbtui.workspace import Settings
 
 
 def test_a_word_in_colour_is_the_word_and_nothing_else(workspace_root: Path) -> None:
@@ -16,3 +19,21 @@ def test_a_word_in_colour_is_the_word_and_nothing_else(workspace_root: Path) -> 
     texts = [chunk.text for chunk in chunk_conversation("x", conversation)]
     assert "error: green done" in texts
     assert "cargo\nargs: build" in texts
+
+
+def test_a_hit_in_coloured_output_is_served_after_the_conversation_went_on(
+    workspace_root: Path,
+) -> None:
+    builder = Builder(workspace_root)
+    turns = [[asked("Run it"), *called("a", "cargo", "all \x1b[32mgre\x1b[0men, wombats too")]]
+    builder.conversation(1, turns, title="Colours")
+    index = Index(builder.workspace, Settings(model="off"))
+    index.refresh()
+    entry = index.catalog.entries(["jp-c17800000001"])["jp-c17800000001"]
+    chunk = next(c for c in index.catalog.chunks_of(entry.id) if "wombats" in c.text)
+    assert chunk.text == "all green, wombats too"
+    index.close()
+    builder.conversation(1, [*turns, [asked("More")]], title="Colours")
+    reader = IndexReader(builder.workspace.cache_dir)
+    assert Freshness(builder.workspace, reader).check(entry, chunk) == ("changed", None)
+    reader.close()
