@@ -28,9 +28,10 @@ if TYPE_CHECKING:
 
 
 def log(text: str) -> None:
-    """A line in the engine's log."""
+    """A line in the engine's log; a full disk must not end who wanted to say something."""
     stamp = time.strftime("%Y-%m-%d %H:%M:%S")
-    print(f"{stamp} [{os.getpid()}] {text}", file=sys.stderr, flush=True)
+    with contextlib.suppress(OSError):
+        print(f"{stamp} [{os.getpid()}] {text}", file=sys.stderr, flush=True)
 
 
 def run_engine(root: Path) -> int:

@@ -9,6 +9,7 @@ import time
 from typing import TYPE_CHECKING
 
 from kbtui.errors import KbtuiError
+from kbtui.index.checking import damage
 from kbtui.index.writer import Index
 
 if TYPE_CHECKING:
@@ -17,6 +18,18 @@ if TYPE_CHECKING:
 
     from kbtui.index.writer import Changes, Progress
     from kbtui.workspace import Settings, Workspace
+
+
+CHECK_AFTER_SECONDS = 1.0
+"""How long after its first refresh an index is looked at for damage."""
+
+
+def _mendable(error: BaseException) -> bool:
+    """Whether it is about files; a panic of tantivy's derives from no `Exception` (stack 4.1)."""
+    return (
+        isinstance(error, sqlite3.DatabaseError | KbtuiError | OSError | ValueError)
+        or type(error).__name__ == "PanicException"
+    )
 
 
 class Refresher:
@@ -41,6 +54,7 @@ class Refresher:
         self._wake = threading.Event()
         self._stop = threading.Event()
         self._index: Index | None = None
+        self._checked: Path | None = None
         self.first = threading.Event()
         self.told = False
         self.busy = True
@@ -122,18 +136,35 @@ class Refresher:
                 self.topics = index.topic_folders
                 self.first.set()
                 self._refreshed(changes)
+                self._check_once(index.folder)
                 return
-            except (sqlite3.DatabaseError, KbtuiError, OSError, ValueError) as error:
+            except BaseException as error:
+                if not _mendable(error):
+                    raise
                 self.error = str(error)
                 self._log(f"refresh failed: {type(error).__name__}: {error}")
                 self._close()
                 # What cannot be written today (a full disk) is not mended by building anew.
-                self._rebuild = attempt == 1 and isinstance(
-                    error, sqlite3.DatabaseError | ValueError
-                )
+                self._rebuild = attempt == 1 and not isinstance(error, KbtuiError | OSError)
                 if attempt == 2 or not self._rebuild:
                     self.first.set()
                     return
+
+    def _check_once(self, folder: Path) -> None:
+        """Look, beside all other work, for damage that opening does not notice; build anew if so."""
+        if folder == self._checked:
+            return
+        self._checked = folder
+
+        def check() -> None:
+            if self._stop.wait(CHECK_AFTER_SECONDS):
+                return
+            found = damage(folder, self._stop)
+            if found and folder == self._checked and not self._stop.is_set():
+                self._log(f"{found}; building a new index")
+                self.ask_rebuild()
+
+        threading.Thread(target=check, name="check", daemon=True).start()
 
     def _opened(self) -> Index:
         if self._rebuild and self._index is not None:

@@ -311,6 +311,7 @@ class Index:
                 self.catalog.put(entry, chunks, seq)
             for conversation, rows in citations:
                 self.catalog.put_citations(conversation, rows)
+            self.catalog.seal(entry.id for entry, _ in batch)
             self.catalog.commit()
         except BaseException:
             self.catalog.rollback()
