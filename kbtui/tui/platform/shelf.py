@@ -14,6 +14,7 @@ from kbtui.text import one_line
 from kbtui.tui.clock import moment
 from kbtui.tui.document.blocks import FactsBlock, HeadBlock, NoteBlock, SourceBlock
 from kbtui.tui.document.document import Document, counted
+from kbtui.tui.document.lines import Found, Line, Span, wrap
 from kbtui.tui.widgets.rows import Row
 
 if TYPE_CHECKING:
@@ -26,6 +27,17 @@ if TYPE_CHECKING:
 
 STATES = {"ok": ("✓", "inserted"), "partial": ("◐", "warning"), "error": ("!", "error")}
 BAR = 10
+
+
+@dataclass(slots=True, eq=False)
+class ItemBlock(NoteBlock):
+    """A paragraph with a sign before its first line."""
+
+    sign: Span = ("• ", "")
+
+    def layout(self, width: int, found: Found | None, opened: bool) -> list[Line]:
+        """Wrapped beside the sign."""
+        return wrap(self.spans, width, [self.sign], [("  ", "")])
 
 
 @dataclass(frozen=True)
@@ -181,9 +193,7 @@ def _run_blocks(run: Run | None, present: datetime) -> list[Block]:
     ]  # fmt: skip
     blocks: list[Block] = [heading, FactsBlock("runs", facts)]
     for number, problem in enumerate(run.problems):
-        blocks.append(
-            NoteBlock(f"problem:{number}", [(one_line(problem), role)], lead=[("! ", role)])
-        )
+        blocks.append(ItemBlock(f"problem:{number}", [(one_line(problem), role)], ("! ", role)))
     return blocks
 
 
@@ -208,7 +218,7 @@ def approval_page(one: Standing) -> Document:
         ),
     ]
     for number, line in enumerate(_doings(one)):
-        blocks.append(NoteBlock(f"doing:{number}", [(line, "strong")], lead=[("• ", "marker")]))
+        blocks.append(ItemBlock(f"doing:{number}", [(line, "strong")], ("• ", "marker")))
     blocks += _block(source)
     text = "y approves exactly this; a later change of it asks again. Esc leaves it as it is."
     blocks.append(NoteBlock("answers", [(text, "key")], above=1))
