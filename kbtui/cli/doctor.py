@@ -1,4 +1,4 @@
-"""Find and explain what is wrong with workspace, knowledge, conversations, index, model and engine."""
+"""Find and explain what is wrong with terminal, settings, workspace, topics, sources, conversations, index, engine and model."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from kbtui.cli.output import emit, emit_json
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
+    from collections.abc import Iterator
+
+    from kbtui.library.findings import Finding
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -16,12 +19,32 @@ def configure(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     """Look at everything; 1 when something is wrong. Starts no engine."""
-    from kbtui.library import open_workspace
-    from kbtui.library.health import examine
+    from kbtui.cli.progress import Progress
 
-    findings = list(examine(open_workspace(args.workspace)))
+    findings = []
+    with Progress() as progress:
+        for finding in _findings(args.workspace):
+            findings.append(finding)
+            progress.show(f"looking at {finding.area}")
     if args.json:
         emit_json([{"area": f.area, "state": f.state, "message": f.message} for f in findings])
     else:
         emit("".join(f"{f.state:<6} {f.area:<14} {f.message}\n" for f in findings))
     return 1 if any(finding.state == "wrong" for finding in findings) else 0
+
+
+def _findings(path: str | None) -> Iterator[Finding]:
+    """Also where there is no workspace, or the settings have a mistake: that is what to find."""
+    from kbtui.errors import ConfigError, WorkspaceError
+    from kbtui.library import open_workspace
+    from kbtui.library.findings import Finding
+    from kbtui.library.health import examine
+    from kbtui.workspace import Settings
+
+    try:
+        yield from examine(open_workspace(path))
+    except ConfigError:
+        yield from examine(open_workspace(path, Settings()))
+    except WorkspaceError as error:
+        yield from examine(None)
+        yield Finding("workspace", "wrong", str(error))

@@ -39,6 +39,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "doctor": ("doctor", "find and explain what is wrong"),
     "paths": ("paths", "print the directories in use"),
     "model": ("model", "show the embedding model"),
+    "log": ("log", "print the logs for a report, private text left out"),
     "config": ("config", "show the settings and where they come from"),
     "completion": ("completion", "print a completion script for a shell"),
     "man": ("man", "print the manual page"),

@@ -1,10 +1,12 @@
-"""What is wrong with workspace, knowledge, conversations, index, engine and model: one look for every face."""
+"""What is wrong, from the terminal to the model: one look for every face."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING
 
 from kbtui.errors import EngineUnavailable, KbtuiError
+from kbtui.library.findings import Finding
+from kbtui.library.surroundings import look_at_settings, look_at_terminal, look_at_workspace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -13,27 +15,16 @@ if TYPE_CHECKING:
     from kbtui.knowledge.records import Problem
     from kbtui.library.library import Library
 
-State = Literal["ok", "note", "wrong"]
 
-
-class Finding(NamedTuple):
-    """One thing that was looked at: `ref` is the reference of what it is about, if it has one."""
-
-    area: str
-    state: State
-    message: str
-    ref: str | None = None
-
-
-def examine(library: Library) -> Iterator[Finding]:
+def examine(library: Library | None) -> Iterator[Finding]:
     """Look at everything, one area after the other; starts no engine, never raises for a finding.
 
-    Reads every subject that may be seen and the head of every conversation, so
-    it takes seconds where there are many.
+    Without a library, at what needs none. Reads every subject that may be seen and the head of
+    every conversation, so it takes seconds where there are many.
     """
-    for area, look in _AREAS.items():
+    for area, look in (_AREAS if library is not None else _AROUND).items():
         try:
-            yield from look(library)
+            yield from look(library)  # type: ignore[arg-type]
         except (KbtuiError, OSError) as error:
             yield Finding(area, "wrong", f"cannot be looked at: {error}")
 
@@ -50,6 +41,26 @@ def _knowledge(library: Library) -> Iterator[Finding]:
         yield Finding("knowledge", "wrong", str(problem))
     for problem in hygiene.check(knowledge):
         yield Finding("knowledge", "note", str(problem), _subject(knowledge, problem))
+    yield from _further_names(knowledge)
+
+
+def _further_names(knowledge: Knowledge) -> Iterator[Finding]:
+    """Subjects whose file has other names too, which may lie anywhere."""
+    found = []
+    for topic in knowledge.topics:
+        for subject in knowledge.subjects(topic):
+            try:
+                links = subject.path.stat().st_nlink
+            except OSError:
+                continue
+            if links > 1 and not subject.disabled:
+                found.append(f"{topic}/{subject.slug}")
+    for ref in found:
+        text = (
+            f"{ref}: the file has further names (hard links), perhaps outside the workspace; "
+            "an editor that saves a new file parts them"
+        )
+        yield Finding("knowledge", "note", text, ref)
 
 
 def _subject(knowledge: Knowledge, problem: Problem) -> str | None:
@@ -145,7 +156,10 @@ def _model(library: Library) -> Iterator[Finding]:
     yield Finding("model", "ok", name)
 
 
+_AROUND = {"terminal": look_at_terminal, "settings": look_at_settings}
 _AREAS = {
+    **_AROUND,
+    "workspace": look_at_workspace,
     "knowledge": _knowledge,
     "conversations": _conversations,
     "sources": _sources,

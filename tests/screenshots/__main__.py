@@ -12,12 +12,13 @@ import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from textual.pilot import Pilot
 
     from kbtui.tui.app import KbApp

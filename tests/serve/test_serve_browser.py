@@ -71,9 +71,9 @@ async def test_keys_mouse_and_copying_work_and_nothing_is_fetched_from_elsewhere
         await browser.press("Escape", 27)
         await browser.type("1")
         await browser.reads("kbtui User Guide")
-        await browser.click("Engineering")
-        await browser.reads("▾ Engineering", "architecture")
-        await browser.click("architecture")
+        await browser.click("▸ Engineering")
+        await browser.reads("▾ Engineering", "     architecture  ")
+        await browser.click("     architecture  ")
         await until_true(browser, COPIED)
         await browser.picture(PICTURES / "mouse.png")
 

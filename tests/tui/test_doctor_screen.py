@@ -11,7 +11,8 @@ from support import Builder, tree_hash
 from tui_support import Tui, running
 
 from kbtui.library import Library, health
-from kbtui.library.health import AREAS, Finding, examine
+from kbtui.library.findings import Finding
+from kbtui.library.health import AREAS, examine
 from kbtui.tui.screens.doctor import DoctorScreen
 from kbtui.workspace import load_settings, open_root
 

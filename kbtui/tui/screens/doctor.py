@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, ClassVar
 from textual.binding import Binding
 from textual.containers import Vertical
 
-from kbtui.library.health import AREAS, Finding, examine
+from kbtui.library.findings import Finding
+from kbtui.library.health import AREAS, examine
 from kbtui.refs import parse_ref
 from kbtui.text import one_line
 from kbtui.tui.commands import bindings

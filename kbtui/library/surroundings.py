@@ -1,0 +1,94 @@
+"""What is wrong around a workspace: the terminal, the settings, and the directories that kbtui writes."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from kbtui.library.findings import Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from kbtui.library.library import Library
+
+SMALLEST = (60, 15)
+"""Columns and rows below which the screen is cramped."""
+ROOM_LEAST = 300_000_000
+"""Bytes that should be free where the index lies."""
+
+
+def look_at_terminal(library: Library | None) -> Iterator[Finding]:
+    """TERM, colours, locale and size, as a program sees them here."""
+    import locale
+    import shutil
+    import sys
+
+    name = os.environ.get("TERM", "")
+    if sys.__stdout__ is None or not sys.__stdout__.isatty():
+        text = "standard output is none: commands print plain text, and the screen needs one"
+        yield Finding("terminal", "note", text)
+    elif name in {"", "dumb", "unknown"}:
+        text = f"TERM is {name or 'not set'}: the screen cannot be drawn; a common value is xterm-256color"
+        yield Finding("terminal", "wrong", text)
+    else:
+        columns, rows = shutil.get_terminal_size()
+        yield Finding("terminal", "ok", f"{name}, {columns} columns, {rows} rows")
+        if columns < SMALLEST[0] or rows < SMALLEST[1]:
+            text = f"it is small: the panes need {SMALLEST[0]} columns and {SMALLEST[1]} rows"
+            yield Finding("terminal", "note", text)
+    if os.environ.get("NO_COLOR"):
+        yield Finding("terminal", "note", "NO_COLOR is set: no colours")
+    elif os.environ.get("COLORTERM") not in {"truecolor", "24bit"}:
+        text = "it does not say that it has all colours (COLORTERM=truecolor): the nearest of 256 are used"
+        yield Finding("terminal", "note", text)
+    encoding = locale.getencoding()
+    if encoding.lower().replace("-", "") != "utf8":
+        text = f"the locale's encoding is {encoding}: lines and letters are lost; try LANG=C.UTF-8"
+        yield Finding("terminal", "wrong", text)
+    if os.environ.get("TMUX"):
+        text = "in tmux, copying needs: set -g set-clipboard on"
+        yield Finding("terminal", "note", text)
+
+
+def look_at_settings(library: Library | None) -> Iterator[Finding]:
+    """Mistakes in the file, and what is set; a mistake is raised as `ConfigError`."""
+    from kbtui.workspace.settings import explain_settings, settings_path
+
+    found = [one.key.name for one in explain_settings() if one.origin != "default"]
+    where = settings_path() if settings_path().exists() else "no file"
+    yield Finding("settings", "ok", f"{where}; set: {', '.join(found) or 'nothing'}")
+
+
+def look_at_workspace(library: Library) -> Iterator[Finding]:
+    """The root, JP's id, and whether what kbtui keeps can be written."""
+    from kbtui.workspace import paths
+
+    workspace = library.workspace
+    yield Finding("workspace", "ok", str(workspace.root))
+    if workspace.id is None:
+        text = ".jp/.id is missing or not an id: conversations that JP keeps outside are not found"
+        yield Finding("workspace", "note", text)
+    for name, folder in {
+        "index": workspace.cache_dir,
+        "query log": workspace.data_dir,
+        "log": paths.state_home(),
+    }.items():
+        there = _existing(folder)
+        if not os.access(there, os.W_OK | os.X_OK):
+            yield Finding("workspace", "wrong", f"the {name} cannot be written: {there}")
+    yield from _room(workspace.cache_dir)
+
+
+def _existing(folder: Path) -> Path:
+    return next(one for one in (folder, *folder.parents) if one.exists())
+
+
+def _room(folder: Path) -> Iterator[Finding]:
+    import shutil
+
+    free = shutil.disk_usage(_existing(folder)).free
+    if free < ROOM_LEAST:
+        text = f"only {free // 1_000_000} MB are free where the index lies: {_existing(folder)}"
+        yield Finding("workspace", "note", text)

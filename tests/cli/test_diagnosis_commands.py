@@ -1,0 +1,186 @@
+"""doctor, paths, log and man: what is wrong is found, explained, and can be sent to somebody."""
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support import Builder
+
+from kbtui.cli.main import COMMANDS, main
+from kbtui.cli.redaction import Redaction
+from kbtui.workspace.settings import KEYS, settings_path
+
+GUIDE = Path(__file__).parents[2] / "assets/demo/.jp/kb/guide"
+SECRET = "Kündigung-Meier"
+
+
+@pytest.fixture
+def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Builder:
+    builder = Builder(tmp_path / "ws")
+    builder.topics(notes={})
+    builder.subject("notes/plain.md", "# Plain\n\nText.\n")
+    monkeypatch.chdir(builder.root)
+    monkeypatch.setenv("COLORTERM", "truecolor")
+    monkeypatch.setenv("KBTUI_MODEL", "off")
+    return builder
+
+
+def found(capsys: pytest.CaptureFixture[str]) -> dict[tuple[str, str], str]:
+    """What the doctor says now, by area and state; messages of the same kind together."""
+    main(["doctor", "--json"])
+    told: dict[tuple[str, str], str] = {}
+    for one in json.loads(capsys.readouterr().out):
+        key = (one["area"], one["state"])
+        told[key] = f"{told.get(key, '')}{one['message']}\n"
+    return told
+
+
+def test_a_sound_workspace_has_nothing_wrong(
+    built: Builder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = found(capsys)
+    assert [state for _, state in told].count("wrong") == 0
+    assert {"terminal", "settings", "workspace", "knowledge", "index", "engine", "model"} <= {
+        area for area, _ in told
+    }
+    assert main(["doctor"]) == 0
+
+
+def test_the_doctor_works_where_settings_are_broken(
+    built: Builder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings_path().parent.mkdir(parents=True, exist_ok=True)
+    settings_path().write_text("modle = 1\n")
+    told = found(capsys)
+    assert f"{settings_path()}:1: unknown key 'modle'" in told["settings", "wrong"]
+    assert "did you mean 'model'?" in told["settings", "wrong"]
+    assert ("knowledge", "ok") in told
+
+
+def test_the_doctor_works_where_there_is_no_workspace(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    told = found(capsys)
+    assert "no JP workspace here" in told["workspace", "wrong"]
+    assert ("settings", "ok") in told
+    assert main(["doctor"]) == 1
+
+
+def test_a_cache_that_cannot_be_written_is_found(
+    built: Builder, home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import os
+
+    usual = os.access
+    monkeypatch.setattr(
+        "kbtui.library.surroundings.os.access",
+        lambda path, mode: not str(path).startswith(str(home / "cache")) and usual(path, mode),
+    )
+    assert f"the index cannot be written: {home / 'cache'}" in found(capsys)["workspace", "wrong"]
+
+
+def test_a_subject_with_further_names_is_noted(
+    built: Builder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "elsewhere.md").hardlink_to(built.root / "docs/notes/plain.md")
+    assert "notes/plain: the file has further names" in found(capsys)["knowledge", "note"]
+
+
+def test_colours_that_are_not_there_are_said(
+    built: Builder, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "colour" not in found(capsys)["terminal", "note"]
+    monkeypatch.delenv("COLORTERM")
+    assert "COLORTERM=truecolor" in found(capsys)["terminal", "note"]
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "NO_COLOR is set" in found(capsys)["terminal", "note"]
+
+
+def test_paths_says_what_is_there_and_where_it_looked(
+    built: Builder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["paths"]) == 0
+    text = capsys.readouterr().out
+    assert f"{settings_path()}  (not there yet)" in text
+    assert re.search(rf"^workspace +{re.escape(str(built.root))}$", text, re.MULTILINE)
+    assert main(["paths", "--looked"]) == 0
+    looked = capsys.readouterr().out.splitlines()
+    assert f"{built.root}/.jp/kb.toml" in looked
+    assert f"{built.root}/.jp/config.toml  (not there yet)" in looked
+
+
+def test_a_log_for_a_report_has_what_happened_and_nothing_private(
+    built: Builder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = [
+        f"2026-11-22 10:00:00 [7] engine 0.1.0 for {built.root} on /run/user/1000/kbtui/x.sock",
+        f"2026-11-22 10:00:01 [7] refresh failed: OSError: {built.root}/docs/{SECRET}.md: denied",
+        f"2026-11-22 10:00:02 [7] a client was let go: no subject '{SECRET}'",
+        f"2026-11-22 10:00:03 [7] source {SECRET}: due, started",
+        f"2026-11-22 10:00:04 [7] fetched https://example.org/{SECRET}?token={SECRET}",
+        f"2026-11-22 10:00:05 [7] notes/{SECRET} in jp-c17800000001 of {Path.home()}/{SECRET}",
+        "Traceback (most recent call last):",
+        '  File "/home/mira/venv/lib/python3.11/site-packages/kbtui/engine/server.py", line 7, in go',
+        f'  File "/home/mira/{SECRET}.py", line 3, in <module>',
+    ]
+    log = built.workspace.log_file
+    log.parent.mkdir(parents=True, exist_ok=True)
+    log.write_text("\n".join(lines) + "\n")
+    target = tmp_path / "report.txt"
+    assert main(["log", "-o", str(target)]) == 0
+    assert "look through it" in capsys.readouterr().err
+    text = target.read_text()
+    for private in (SECRET, "Meier", str(built.root), str(Path.home()), "mira", "17800000001"):
+        assert private not in text
+    for kept in ("refresh failed: OSError: WORKSPACE/….md", "denied", "engine/server.py", "line 7, in go", "Python 3."):  # fmt: skip
+        assert kept in text
+    assert main(["log", "--whole", "--lines", "3"]) == 0
+    whole = capsys.readouterr().out
+    assert f"{SECRET}.py" in whole
+    assert "refresh failed" not in whole
+
+
+@given(
+    st.from_regex(r"[A-Za-z]{9,20}", fullmatch=True),
+    st.sampled_from(
+        [
+            "{root}/docs/{name}.md: gone", "'{name}'", '"{name}"', "~/{name}/x", "/srv/{name}.toml",
+            "no topic `{name}`", "notes/{name}", "notes/deep/{name}:3-4", "source {name}: ended with 1",
+            "https://{name}.example/", "jp://{name}", 'File "/home/{name}/x.py", line 3, in go',
+        ]
+    ),
+)  # fmt: skip
+def test_no_name_gets_past_the_redaction(name: str, form: str) -> None:
+    root = Path("/srv/work/shop")
+    line = "10:00 [7] " + form.format(root=root, name=name)
+    assert name not in Redaction(root).line(line)
+    assert name not in Redaction(root).line(form.format(root=root, name=name))
+
+
+def test_the_manual_page_has_everything_and_pleases_groff(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert main(["man"]) == 0
+    page = capsys.readouterr().out
+    plain = page.replace("\\-", "-")
+    assert all(f".SS kbtui {name}\n" in plain for name in COMMANDS)
+    assert all(f"\\fB{key.name}\\fR" in plain for key in KEYS)
+    for option in ("--no-vectors", "--allow-network", "--case-sensitive", "--workspace"):
+        assert option in plain or option == "--workspace"
+    assert page.isascii()
+    if shutil.which("groff"):
+        file = tmp_path / "kbtui.1"
+        file.write_text(page)
+        done = subprocess.run(
+            ["groff", "-man", "-Tutf8", "-ww", "-z", str(file)],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert done.stderr == ""
