@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import select
 import signal
 import sys
 import threading
@@ -41,6 +42,8 @@ CALLS_MOST = 8
 REST_SECONDS = 60.0
 """Without calls for so long, index and engine are let go, and the engine may end."""
 LEAVE_SECONDS = 2.0
+UNREAD_SECONDS = 5.0
+"""After the end of the input, answers wait so long for a client to read them."""
 
 INSTRUCTIONS = (
     "What this workspace knows (topics of subject files) and what was said in its past "
@@ -75,12 +78,24 @@ async def _serve(server: Server[Any], library: Library) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         # The SDK reads stdin in a thread that nothing can wake.
         loop.add_signal_handler(number, _leave, library, 128 + number)
+    with contextlib.suppress(OSError):
+        threading.Thread(target=_watch, args=(os.dup(1), library), daemon=True).start()
     try:
         async with stdio_server() as (reading, writing):
             await server.run(reading, writing, server.create_initialization_options())
+            # The input has ended. Whoever reads no more would keep the answers, and us, for ever.
+            loop.call_later(UNREAD_SECONDS, _leave, library, 0)
     except* (BrokenPipeError, ConnectionError):
         # The client reads no more; there is nobody to tell.
         pass
+
+
+def _watch(output: int, library: Library) -> None:
+    """Leave once nobody can read the output, also when the input stays open."""
+    poll = select.poll()
+    poll.register(output, 0)
+    poll.poll()
+    _leave(library, 0)
 
 
 def _leave(library: Library, code: int) -> NoReturn:

@@ -194,7 +194,7 @@ class Wire:
         parameters = {"name": name, "arguments": arguments}
         self.send({"id": number, "method": "tools/call", "params": parameters})
 
-    def end_of_input(self, seconds: float = 20) -> int:
+    def end_of_input(self, seconds: float = 60) -> int:
         """Close its input, and wait for its end; every further line must be protocol."""
         assert self.process.stdin is not None
         self.process.stdin.close()
@@ -238,7 +238,7 @@ def test_the_end_of_input_before_anything_was_said_ends_it_too(wire: Wire) -> No
 def test_a_signal_ends_it_while_it_waits_for_input(wire: Wire, number: signal.Signals) -> None:
     wire.greet()
     wire.process.send_signal(number)
-    assert wire.process.wait(20) == 128 + number
+    assert wire.process.wait(60) == 128 + number
 
 
 def test_lines_that_are_no_protocol_hurt_nobody(wire: Wire) -> None:
