@@ -152,3 +152,19 @@ async def test_facts_keep_the_line_one_was_reading(book: Builder) -> None:
             await tui.press("a")
             assert line(tui) == before
             assert "turn 15 of 30" in tui.text
+
+
+async def test_what_cannot_be_read_says_why_and_where(book: Builder) -> None:
+    folder = book.conversation(10, [[asked("Hello")]], title="Empty file")
+    (folder / "events.json").write_bytes(b"\0" * 100)
+    async with running(book.root) as tui:
+        await tui.open("jp-c17800000010")
+        for words in (
+            "! events.json: it holds nothing but NULs",
+            "Nothing of it can be read.",
+        ):
+            assert words in tui.text
+        facts = dict(tui.main.reader_pane.reader.document.facts)
+        assert facts["directory"][0][0].endswith("conversations/17800000010")
+        await tui.open("jp-c17800000005")
+        assert "! events.json: element 0 is not valid JSON" in tui.text

@@ -97,9 +97,8 @@ class _Builder:
                 self._compaction(number, compaction)
             self._turn(turn)
         if not self.conversation.turns:
-            self.blocks.append(
-                NoteBlock("empty", [("Nothing was said in this conversation.", "dim")], above=1)
-            )
+            said = "Nothing of it can be read." if self._problems() else "Nothing was said in it."
+            self.blocks.append(NoteBlock("empty", [(said, "dim")], above=1))
         return self.blocks
 
     def _time(self, when: datetime | None) -> str:
@@ -116,15 +115,9 @@ class _Builder:
         return f"{local:%H:%M}" if before and before.date() == local.date() else self._time(when)
 
     def _facts(self) -> None:
-        conversation, info = self.conversation, self.conversation.info
-        self.blocks.append(
-            FactsBlock("facts", conversation_facts(conversation, self.present, brief=True))
-        )
-        # The entry's problem is usually one of the parts' too; it is not said twice.
-        problems = dict.fromkeys(
-            [*conversation.problems, *([info.problem] if info.problem else [])]
-        )
-        for number, problem in enumerate(problems):
+        facts = conversation_facts(self.conversation, self.present, brief=True)
+        self.blocks.append(FactsBlock("facts", facts))
+        for number, problem in enumerate(self._problems()):
             self.blocks.append(
                 NoteBlock(
                     f"problem:{number}",
@@ -132,6 +125,11 @@ class _Builder:
                     above=int(number == 0),
                 )
             )
+
+    def _problems(self) -> list[str]:
+        """What is wrong with it; the entry's problem is usually one of the parts' too."""
+        own = self.conversation.info.problem
+        return list(dict.fromkeys([*self.conversation.problems, *([own] if own else [])]))
 
     def _compaction(self, number: int, compaction: Compaction) -> None:
         """Where a compaction begins: what it did, for who reads the whole."""

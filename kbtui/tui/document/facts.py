@@ -51,6 +51,8 @@ def conversation_facts(
     events = f", {counted(info.events_count, 'event')}" if info.events_count is not None else ""
     facts.append(("holds", f"{turns}{events}, {characters(info.size)}B"))
     facts.append(("stored", STORED[info.presence]))
+    if not brief or conversation.problems or info.problem:
+        facts.append(("directory", str(info.directory)))
     if info.labels:
         labels = [f"{key}={value}" if value else key for key, value in info.labels.items()]
         facts.append(("labels", ", ".join(labels)))
@@ -62,7 +64,6 @@ def conversation_facts(
 
 def _more(conversation: Conversation) -> Iterator[tuple[str, str]]:
     """What takes a look at every turn."""
-    yield "directory", str(conversation.info.directory)
     models = Counter(turn.model for turn in conversation.turns if turn.model)
     if len(models) > 1:
         yield "models", ", ".join(f"{name} {counted(n, 'turn')}" for name, n in models.items())

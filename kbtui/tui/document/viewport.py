@@ -67,6 +67,11 @@ class Viewport(Walker):
         end = self.end
         return self.cursor == end or (self.rows[-1][0] == end and self.top > self.first)
 
+    @property
+    def at_end(self) -> bool:
+        """Whether the last line is in sight."""
+        return bool(self.rows) and self.rows[-1][0] == self.end
+
     def resize(self, width: int, height: int) -> None:
         """Take another size, at the line one was reading."""
         # Several changes of size in a row go back to the same place, not to where
@@ -192,6 +197,9 @@ class Viewport(Walker):
         top = self.mark(self.top)
         self.folds.toggle(fold)
         self._refold(top)
+        if self.folds.is_open(fold):
+            # At the bottom of the screen one would see nothing of it.
+            self.cursor_into_view(self.height // 4)
 
     def unfold(self, fold: str) -> None:
         """Open a fold that is closed."""

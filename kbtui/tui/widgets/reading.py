@@ -83,6 +83,8 @@ class ReaderPane(Vertical):
         self.finding = False
         self._finding_lane = Lane(self)
         self._requests: dict[int, str] = {}
+        self._more = 0
+        """Events that were written below since one was at the end."""
 
     def compose(self) -> ComposeResult:
         """Header, facts, text, finder."""
@@ -105,6 +107,7 @@ class ReaderPane(Vertical):
         self.facts.say([])
         self.reader.port.look_for(finder(list(place.words)))
         before = self.reader.document
+        self._more = 0
         self.reader.show(document, place.mark)
         self._let_go(before)
         self._begin(document, place)
@@ -120,6 +123,8 @@ class ReaderPane(Vertical):
     def reload(self, document: Document) -> None:
         """Show the same document as it is now, where one was reading."""
         before = self.reader.document
+        if not before.partial:
+            self._more += max(0, _events(document) - _events(before))
         self.reader.reload(document)
         self._let_go(before)
         if self.facts.display:
@@ -183,6 +188,10 @@ class ReaderPane(Vertical):
             right += [("● " if not right else " ● ", badge[1]), badge]
         if document.size:
             right += [("  " if right else "", ""), (document.size, "dim")]
+        if self._more and port.at_end:
+            self._more = 0
+        if self._more:
+            right = [(f"↓ {counted(self._more, 'new event')}", "found")]
         if self.finding:
             more = "+" if len(self.matches) >= MATCHES_MOST else ""
             at = (
@@ -391,3 +400,9 @@ class ReaderPane(Vertical):
         self._requests = {}
         self.finder.put_away()
         self._finding_lane.forget()
+
+
+def _events(document: Document) -> int:
+    """How many events a conversation has; 0 for anything else."""
+    info = getattr(document.record, "info", None)
+    return getattr(info, "events_count", None) or 0

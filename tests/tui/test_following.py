@@ -1,0 +1,106 @@
+"""A conversation that JP is writing: followed at the end, left alone where one reads."""
+
+import json
+from typing import Any
+
+from support import Builder, asked, called, said, write_json
+from tui_support import Tui, running
+
+TALK = "jp-c17800000030"
+TIME = "2026-05-29 10:00:00.0"
+
+
+class Written:
+    """A conversation that is flushed several times a turn, each time as a whole new file."""
+
+    def __init__(self, book: Builder) -> None:
+        turns = [[asked(f"Question {n}"), said(f"Answer {n}")] for n in range(1, 13)]
+        self.folder = book.conversation(30, turns, title="Live talk")
+        self.events: list[dict[str, Any]] = json.loads((self.folder / "events.json").read_text())
+
+    def flush(self, *events: dict[str, Any]) -> None:
+        self.events += [{"timestamp": TIME, **event} for event in events]
+        metadata = json.loads((self.folder / "metadata.json").read_text())
+        write_json(self.folder / "metadata.json", {**metadata, "last_activated_at": TIME})
+        write_json(self.folder / "events.json", self.events)
+
+
+async def again(tui: Tui) -> None:
+    """What the engine's message does when the file has changed."""
+    before = tui.main.reader_pane.reader.document
+    tui.main.files_changed({"event": "changed", "conversations": [17_800_000_030]})
+    await tui.until(lambda: tui.main.reader_pane.reader.document is not before)
+
+
+async def test_at_the_end_every_flush_of_a_turn_is_followed(book: Builder) -> None:
+    talk = Written(book)
+    async with running(book.root, size=(100, 24)) as tui:
+        await tui.open(TALK)
+        await tui.press("F")
+        port = tui.main.reader_pane.reader.port
+        request, response = called("c1", "shell", "no luck", error=True, command="make")
+        for event, words in (
+            ({"type": "turn_start"}, "turn 13"),
+            (asked("Question 13"), "Question 13"),
+            (request, "no result"),
+            (response, "✗ shell"),
+            (said("Answer 13, in "), "Answer 13, in"),
+            (said("two pieces."), "Answer 13, in two pieces."),
+        ):
+            talk.flush(event)
+            await again(tui)
+            assert words in tui.text
+            assert port.cursor == port.end
+            assert "new event" not in tui.text
+
+
+async def test_scrolled_up_one_stays_put_and_is_told_that_there_is_more(book: Builder) -> None:
+    talk = Written(book)
+    async with running(book.root, size=(100, 24)) as tui:
+        await tui.open(TALK)
+        port = tui.main.reader_pane.reader.port
+        tui.main.reader_pane.go_to_turn("4")
+        rows = [line.plain for _, line in port.rows]
+        talk.flush({"type": "turn_start"}, asked("Question 13"))
+        await again(tui)
+        assert "↓ 2 new events" in tui.text
+        talk.flush(said("Answer 13"))
+        await again(tui)
+        assert "↓ 3 new events" in tui.text
+        assert [line.plain for _, line in port.rows] == rows
+        await tui.press("F")
+        assert "Answer 13" in tui.text
+        assert "new event" not in tui.text
+        talk.flush(asked("And now?"))
+        await again(tui)
+        assert "And now?" in tui.text
+
+
+async def test_what_is_unfolded_stays_so_and_a_half_written_file_breaks_nothing(
+    book: Builder,
+) -> None:
+    talk = Written(book)
+    talk.flush(*called("c1", "shell", "a long result", command="make"))
+    async with running(book.root, size=(100, 24)) as tui:
+        await tui.open(TALK)
+        await tui.press("F")
+        while "shell" not in (line := tui.main.reader_pane.reader.port.line).plain:  # type: ignore[union-attr]
+            assert line is not None
+            await tui.press("k")
+        await tui.press("enter")
+        assert "a long result" in tui.text
+        talk.flush(said("More."))
+        await again(tui)
+        assert "a long result" in tui.text
+        whole = (talk.folder / "events.json").read_text()
+        (talk.folder / "events.json").write_text(whole[: len(whole) - 40])
+        await again(tui)
+        assert "a long result" in tui.text
+        talk.flush()
+        await again(tui)
+        assert "More." in tui.text
+        for path in talk.folder.iterdir():
+            path.unlink()
+        talk.folder.rmdir()
+        await again(tui)
+        await tui.until(f"there is no conversation {TALK}")
