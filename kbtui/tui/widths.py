@@ -45,10 +45,19 @@ class Widths:
             pane = self._screen.query_one(f"#{name}")
             usable = kind is not None and not alone and name in self.more
             if not usable or (name == "results" and kind == "-two"):
-                pane.styles.clear_rule("width")
+                if pane.styles.inline.has_rule("width"):
+                    pane.styles.clear_rule("width")
+                    pane.refresh(layout=True)
                 continue
-            most = total - 2 * LEAST - (LEAST if kind != "-two" else 0)
+            most = total - 2 * LEAST - self._beside(name)
             pane.styles.width = max(LEAST, min(self._usual(name) + self.more[name], most))
+
+    def _beside(self, name: str) -> int:
+        """Cells of the pane that shares the screen with this one and the reader."""
+        other = {"library": "citations", "citations": "library"}.get(name)
+        if other is None or not self._screen.query_one(f"#{other}").display:
+            return 0
+        return max(LEAST, self._usual(other) + self.more.get(other, 0))
 
     def change(self, name: str | None, by: int) -> bool:
         """Make a pane wider by so many cells; the reader by taking them from its neighbour."""

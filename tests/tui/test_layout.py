@@ -1,0 +1,181 @@
+"""Panes fold away, come back, change their widths by key and mouse, and can be alone."""
+
+import itertools
+
+from support import Builder
+from textual.events import MouseDown, MouseMove, MouseUp
+from tui_support import Tui, running
+
+WIDTHS = (60, 80, 120, 160, 200)
+
+
+def shown(tui: Tui) -> list[str]:
+    names = ("library", "results", "reading", "citations")
+    return [name for name in names if tui.main.query_one(f"#{name}").region.width > 0]
+
+
+def fills(tui: Tui) -> bool:
+    """Whether the panes stand side by side without a gap, a reader at its widest apart."""
+    regions = sorted(
+        (tui.main.query_one(f"#{name}").region for name in shown(tui)), key=lambda r: r.x
+    )
+    beside = all(one.right == other.x for one, other in itertools.pairwise(regions))
+    return beside and regions[0].x == 0 and regions[-1].right <= tui.app.size.width
+
+
+async def test_every_pane_folds_away_and_comes_back_by_its_key(book: Builder) -> None:
+    async with running(book.root, size=(40, 30)) as tui:
+        for width in (60, 80, 160):
+            await tui.pilot.resize_terminal(width, 30)
+            for key, name in (("1", "library"), ("3", "citations")):
+                await tui.press("2", key)
+                await tui.until(lambda name=name: tui.main.pane == name)
+                await tui.press(key)
+                await tui.until(lambda name=name: name not in shown(tui))
+                assert tui.main.pane == "reading"
+                assert fills(tui)
+                await tui.press(key)
+                await tui.until(lambda name=name: name in shown(tui) and tui.main.pane == name)
+                assert fills(tui)
+
+
+async def test_panes_are_made_wider_and_narrower_within_bounds(book: Builder) -> None:
+    async with running(book.root, size=(80, 30)) as tui:
+        pane = tui.main.library_pane
+        for width, usual in ((80, 30), (120, 34), (200, 42)):
+            await tui.pilot.resize_terminal(width, 30)
+            tui.main.go("#library-list")
+            await tui.until(lambda usual=usual: pane.outer_size.width == usual)
+            await tui.press("greater_than_sign")
+            await tui.until(lambda usual=usual: pane.outer_size.width == usual + 2)
+            assert fills(tui)
+            tui.main.action_widen(-300)
+            await tui.until(lambda: pane.outer_size.width == 16)
+            # The way back is as long as the way was within the bounds.
+            await tui.press("greater_than_sign")
+            await tui.until(lambda: pane.outer_size.width == 18)
+            tui.main.widths.change("library", 300)
+            await tui.pilot.pause()
+            assert tui.main.reader_pane.outer_size.width >= 16
+            assert fills(tui)
+            await tui.press("equals_sign")
+            await tui.until(lambda usual=usual: pane.outer_size.width == usual)
+            # From the reader the border moves too, the other way round.
+            await tui.press("2", "greater_than_sign")
+            await tui.until(lambda usual=usual: pane.outer_size.width == usual - 2)
+            await tui.press("equals_sign")
+
+
+async def test_another_terminal_size_keeps_what_was_changed_within_reason(book: Builder) -> None:
+    async with running(book.root, size=(160, 30)) as tui:
+        await tui.press(*["greater_than_sign"] * 10)
+        await tui.until(lambda: tui.main.library_pane.outer_size.width == 62)
+        await tui.pilot.resize_terminal(80, 30)
+        await tui.until(lambda: tui.main.library_pane.outer_size.width == 48)
+        await tui.pilot.resize_terminal(60, 30)
+        await tui.until(lambda: tui.main.library_pane.outer_size.width == 60)
+        await tui.pilot.resize_terminal(160, 30)
+        await tui.until(lambda: tui.main.library_pane.outer_size.width == 62)
+
+
+async def test_the_border_between_two_panes_can_be_dragged(book: Builder) -> None:
+    async with running(book.root, size=(120, 30)) as tui:
+        pane = tui.main.library_pane
+        edge = pane.region.right - 1
+
+        def mouse(kind: type, x: int) -> None:
+            event = kind(None, x, 10, 0, 0, 1, False, False, False, screen_x=x, screen_y=10)
+            tui.app.post_message(event)
+
+        mouse(MouseDown, edge)
+        mouse(MouseMove, edge + 7)
+        mouse(MouseUp, edge + 7)
+        await tui.until(lambda: pane.region.right - 1 == edge + 7)
+        # Elsewhere a press is what it always was.
+        mouse(MouseMove, edge + 20)
+        await tui.pilot.pause()
+        assert pane.region.right - 1 == edge + 7
+        left = tui.main.citations_pane.region.x
+        mouse(MouseDown, left)
+        mouse(MouseMove, left - 5)
+        mouse(MouseUp, left - 5)
+        await tui.until(lambda: tui.main.citations_pane.region.x == left - 5)
+        assert fills(tui)
+
+
+async def test_a_pane_can_be_alone(book: Builder) -> None:
+    async with running(book.root, size=(60, 30)) as tui:
+        for width in WIDTHS:
+            await tui.pilot.resize_terminal(width, 30)
+            await tui.press("2")
+            before = shown(tui)
+            await tui.press("z")
+            await tui.until(lambda: shown(tui) == ["reading"])
+            tui.main.action_pane("library")
+            await tui.until(lambda: shown(tui) == ["library"])
+            assert tui.main.library_pane.outer_size.width == width
+            await tui.press("2", "z")
+            await tui.until(lambda before=before: shown(tui) == before)
+        await tui.press("z", "slash", "m", "a", "k", "e")
+        await tui.until(lambda: bool(tui.main.results_pane.list.rows))
+        await tui.press("escape")
+        await tui.until(lambda: shown(tui) == ["results"])
+
+
+async def test_nothing_jumps_while_lists_and_documents_are_read(book: Builder) -> None:
+    async with running(book.root, size=(120, 30)) as tui:
+        places = {
+            name: tui.main.query_one(f"#{name}").region
+            for name in ("library", "reading", "citations", "status")
+        }
+        tui.main.action_reload()
+        await tui.open("project/start")
+        await tui.until("USED BY")
+        assert places == {name: tui.main.query_one(f"#{name}").region for name in places}
+
+
+async def test_the_status_line_says_the_short_thing_where_there_is_no_room(book: Builder) -> None:
+    async with running(book.root, size=(120, 30)) as tui:
+        status = tui.main.status
+        status.hear({"event": "ready", "lexical": True, "semantic": True})
+        await tui.until("● index ready · keywords and meaning")
+        assert tui.text.split("\n")[-2].startswith(" ws ")
+        status.hear(
+            {"event": "progress", "phase": "vectors", "done": 5, "total": 500, "seconds_left": 130}
+        )
+        await tui.until("embedding 5 of 500, 2 min left")
+        await tui.pilot.resize_terminal(60, 20)
+        status.flash("a sentence that takes more than half of the line")
+        await tui.until("a sentence that takes more than half of the line")
+        await tui.pilot.resize_terminal(70, 20)
+        await tui.until("● index ready")
+
+
+async def test_a_workspace_that_is_moved_away_is_said_and_what_was_read_stays(
+    book: Builder,
+) -> None:
+    async with running(book.root) as tui:
+        away = book.root.with_name("elsewhere")
+        book.root.rename(away)
+        await tui.until("the workspace is gone")
+        tui.main.action_reload()
+        await tui.pilot.pause(0.2)
+        assert "Project Handbook" in tui.text
+        away.rename(book.root)
+        await tui.until(lambda: "the workspace is gone" not in tui.text)
+
+
+async def test_plain_draws_text_alone_and_names_the_command(book: Builder) -> None:
+    from kbtui.tui.app import Start
+
+    async with running(book.root, size=(80, 24), start=Start(fresh=True, plain=True)) as tui:
+        await tui.until("as text: kbtui topics; kbtui conversation ls")
+        assert not set("╭╮╰╯│▄▆") & set(tui.text)
+        await tui.open("project/start")
+        await tui.until("as text: kbtui show project/start")
+        assert shown(tui) == ["reading"]
+        assert not set("╭╮╰╯▄▆") & set(tui.text)
+        await tui.press("slash")
+        await tui.type("make")
+        await tui.until("as text: kbtui search make")
+        assert tui.app.animation_level == "none"

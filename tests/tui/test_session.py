@@ -1,0 +1,158 @@
+"""A session reopens as it was left, unless one does not want that; what is remembered, and what not."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support import Builder
+from tui_support import Tui, WithoutEngine, running
+
+from kbtui.journal import Journal
+from kbtui.refs import parse_ref
+from kbtui.tui.app import Start
+from kbtui.tui.places import Place, Trail, place_of
+from kbtui.tui.session import PLACES, Session, keep, recall
+from kbtui.workspace import load_settings
+
+AGAIN = Start()
+
+
+async def read_something(tui: Tui) -> None:
+    await tui.open("project/style")
+    await tui.open("jp-c17800000001:2")
+    await tui.press("G")
+
+
+async def test_it_reopens_as_it_was_left(book: Builder) -> None:
+    async with running(book.root, start=AGAIN) as tui:
+        await read_something(tui)
+        await tui.press("1", "greater_than_sign", "greater_than_sign", "full_stop", "3", "3", "2")
+        tui.app.theme = "kbtui-safe-dark"
+        expanded = set(tui.main.library_pane.state.expanded)
+        wide = tui.main.library_pane.outer_size.width
+        line = tui.main.reader_pane.reader.port.reference
+    async with running(book.root, start=AGAIN) as tui:
+        await tui.until(
+            lambda: tui.main.opener.shown and tui.main.opener.shown.key == "jp-c17800000001"
+        )
+        await tui.until(lambda: tui.main.reader_pane.reader.port.reference == line)
+        assert tui.app.theme == "kbtui-safe-dark"
+        assert tui.main.library_pane.state.expanded == expanded
+        assert tui.main.library_pane.state.hidden
+        await tui.until(lambda: tui.main.library_pane.outer_size.width == wide)
+        assert tui.main.folded == ["citations"]
+        await tui.press("left_square_bracket")
+        await tui.until("Short sentences. No tabs.")
+
+
+async def test_fresh_begins_anew_and_is_remembered_then(book: Builder) -> None:
+    async with running(book.root, start=AGAIN) as tui:
+        await read_something(tui)
+    async with running(book.root, start=Start(fresh=True)) as tui:
+        assert tui.main.opener.shown == Place("home")
+        await tui.open("project/start")
+    async with running(book.root, start=AGAIN) as tui:
+        await tui.until(
+            lambda: tui.main.opener.shown and tui.main.opener.shown.key == "project/start"
+        )
+
+
+async def test_a_reference_that_is_named_is_opened_instead(book: Builder) -> None:
+    async with running(book.root, start=AGAIN) as tui:
+        await read_something(tui)
+    async with running(book.root, open_ref=parse_ref("project/start"), start=AGAIN) as tui:
+        await tui.until("Clone, build")
+        assert len(tui.main.opener.trail.places) == 1
+
+
+async def test_the_first_page_is_only_for_the_first_time(book: Builder) -> None:
+    start = Start(first=parse_ref("project/start"))
+    async with running(book.root, start=start) as tui:
+        await tui.until("Clone, build")
+        await tui.open("project/style")
+    async with running(book.root, start=start) as tui:
+        await tui.until("Short sentences. No tabs.")
+
+
+async def test_the_setting_forbids_it(book: Builder) -> None:
+    library = WithoutEngine(book.workspace, replace(load_settings(), session=False))
+    async with running(book.root, library=library, start=AGAIN) as tui:
+        await read_something(tui)
+    assert recall(library) is None
+
+
+async def test_who_only_looked_at_the_home_page_leaves_nothing(book: Builder) -> None:
+    async with running(book.root, start=AGAIN) as tui:
+        await tui.press("j")
+    assert recall(tui.app.library) is None
+
+
+async def test_what_is_gone_since_is_said_and_nothing_else_suffers(book: Builder) -> None:
+    async with running(book.root, start=AGAIN) as tui:
+        await tui.open("project/start")
+        await tui.open("project/style")
+    (book.root / "docs/project/style.md").unlink(missing_ok=True)
+    next(book.root.rglob("style.md"), Path("/none")).unlink(missing_ok=True)
+    async with running(book.root, start=AGAIN) as tui:
+        await tui.until("there is no subject 'project/style'")
+        await tui.press("left_square_bracket")
+        await tui.until("Clone, build")
+
+
+async def test_what_was_searched_for_is_not_in_the_session(book: Builder) -> None:
+    async with running(book.root, start=AGAIN) as tui:
+        await tui.press("slash")
+        await tui.type("hereabouts tests")
+        await tui.until(lambda: bool(tui.main.results_pane.list.rows))
+        await tui.press("enter")
+        await tui.until(lambda: len(tui.main.opener.trail.places) > 1)
+        await tui.until(lambda: tui.main.opener.shown and tui.main.opener.shown.words)
+    state = Journal(book.workspace).remembered("tui")
+    assert state is not None
+    assert "hereabouts" not in json.dumps(state)
+    assert "tests" not in json.dumps(state)
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        {},
+        {"places": 3, "at": 0},
+        {"places": [{}], "at": 0},
+        {"places": [], "at": "x"},
+        {"places": [{"key": "a", "ref": "x y"}], "at": 9},
+    ],
+)
+def test_a_state_that_cannot_be_read_is_no_session_or_an_empty_one(
+    book: Builder, state: dict[str, object]
+) -> None:
+    library = WithoutEngine(book.workspace, load_settings())
+    Journal(book.workspace).remember("tui", state)
+    found = recall(library)
+    assert found is None or found.trail.here is None
+
+
+refs = st.sampled_from(
+    ["home", "project", "project/start", "project/start:3-4", "jp-c17800000001:2", "a/b:c"]
+)
+
+
+@given(st.lists(refs, min_size=1, max_size=3 * PLACES), st.integers(0, 400))
+def test_the_way_back_comes_back_around_where_one_was(
+    tmp_path_factory: pytest.TempPathFactory, names: list[str], at: int
+) -> None:
+    root = tmp_path_factory.getbasetemp() / "kept"
+    (root / ".jp").mkdir(parents=True, exist_ok=True)
+    from kbtui.workspace import open_root
+
+    library = WithoutEngine(open_root(root), load_settings())
+    places = [Place("home") if name == "home" else place_of(parse_ref(name)) for name in names]
+    trail = Trail(places, at % len(places))
+    keep(library, Session(trail=trail))
+    found = recall(library)
+    assert found is not None
+    assert found.trail.here == trail.here
+    assert len(found.trail.places) == min(len(places), PLACES)
