@@ -98,15 +98,16 @@ def list_entries(
     *,
     cursor: str | None = None,
     limit: int = LIMIT_DEFAULT,
+    most: int = LIMIT_MOST,
     vectors: bool = True,
     now: float | None = None,
 ) -> Page:
-    """A page of entries, from where `cursor` points.
+    """A page of at most `limit` entries (clamped to `most`), from where `cursor` points.
 
     `vectors` false means that none are made (no model wanted): nothing is
     pending then. Raises `UsageError` for a cursor of another filter.
     """
-    limit = max(1, min(LIMIT_MOST, limit))
+    limit = max(1, min(most, limit))
     now = time.time() if now is None else now
     with reading(reader) as db:
         _list(db, reader, wanted, vectors)

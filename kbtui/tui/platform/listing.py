@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kbtui.index.browse import LIMIT_MOST, Page, Row, Wanted, list_entries
+from kbtui.index.browse import Page, Row, Wanted, list_entries
 from kbtui.tui.lanes import Lane
 
 if TYPE_CHECKING:
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from kbtui.tui.clock import Clock
 
 PAGE = 200
+PAGE_MOST = 5000
+"""Each page costs a walk over all entries: whoever wants many takes few pages."""
 EVERYTHING = 10**9
 
 
@@ -81,7 +83,8 @@ class Listing:
                 library.reader(),
                 wanted,
                 cursor=cursor,
-                limit=min(LIMIT_MOST, max(1, goal - len(rows))),
+                limit=max(1, goal - len(rows)),
+                most=PAGE_MOST,
                 vectors=library.settings.model != "off",
                 now=self._clock().timestamp(),
             )
