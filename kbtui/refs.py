@@ -14,10 +14,11 @@ from kbtui.errors import UsageError
 
 RefKind = Literal["topic", "subject", "conversation", "chunk"]
 
-_CONVERSATION = re.compile(r"(?:jp-c)?(\d+)(?:-[0-9a-z]+)?(?::(\d+)(?:\.(\d+))?)?")
-_LINK = re.compile(r"jp://(?:jp-c)?(\d+)(?:-[0-9a-z]+)?(?:\?(.*))?", re.DOTALL)
-_SELECTED = re.compile(r"(?:^|&)select=[^&:]*:(\d+)")
-_LINES = re.compile(r"(.+):(\d+)(?:-(\d+))?", re.DOTALL)
+# No number of ours is longer, and the index takes no larger ones.
+_CONVERSATION = re.compile(r"(?:jp-c)?(\d{1,18})(?:-[0-9a-z]+)?(?::(\d{1,18})(?:\.(\d{1,18}))?)?")
+_LINK = re.compile(r"jp://(?:jp-c)?(\d{1,18})(?:-[0-9a-z]+)?(?:\?(.*))?", re.DOTALL)
+_SELECTED = re.compile(r"(?:^|&)select=[^&:]*:(\d{1,18})")
+_LINES = re.compile(r"(.+):(\d{1,18})(?:-(\d{1,18}))?", re.DOTALL)
 _CHUNK = re.compile(r"chunk:(\S+)")
 
 

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 SUBJECT_MOST = 20_000_000
 """A subject over this many bytes is listed and read, but not indexed."""
 
+FRONT_MATTER_MOST = 20_000
+"""A longer one (characters) is not read: YAML's reader takes seconds for what is nested in it."""
+
 _HEADING = re.compile(r"^#{1,6}[ \t]+(.+?)[ \t]*#*$", re.MULTILINE)
 _SETEXT = re.compile(r"^(\S[^\n]*)\n=+[ \t]*$", re.MULTILINE)
 
@@ -102,8 +105,17 @@ def front_matter(text: str) -> dict[str, Any]:
         return {}
     import yaml
 
+    class Plain(yaml.SafeLoader):
+        """No aliases: a few lines of them stand for gigabytes."""
+
+        def compose_node(self, parent: Any, index: Any) -> Any:
+            if self.check_event(yaml.AliasEvent):
+                raise yaml.YAMLError("an alias")
+            return super().compose_node(parent, index)
+
+    source = "\n".join(text.split("\n")[1 : lines - 1])
     try:
-        facts = yaml.safe_load("\n".join(text.split("\n")[1 : lines - 1]))
+        facts = yaml.load(source, Plain) if len(source) <= FRONT_MATTER_MOST else None
     except (yaml.YAMLError, ValueError, RecursionError):
         return {}
     return {str(key): value for key, value in facts.items()} if isinstance(facts, dict) else {}

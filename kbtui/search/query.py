@@ -26,6 +26,7 @@ KEYS: dict[str, str] = {
 ALIASES = {"since": "after", "until": "before", "kind": "in", "topics": "topic"}
 
 _VALUE = r'(?:"[^"]*(?:"|$)|[^\s",]+)'
+_SURROGATES = re.compile(r"[\ud800-\udfff]")
 _PART = re.compile(
     r"(?P<no>(?<!\S)-(?=[^\s-]))?"
     rf"(?:(?P<key>(?<![^\s-])(?:{'|'.join((*KEYS, *ALIASES))})):(?P<values>{_VALUE}(?:,{_VALUE})*)"
@@ -96,6 +97,8 @@ def parse_query(text: str, *, partial: bool = False) -> Query:
     `partial` says that it is being typed: a filter that ends it may be unfinished.
     """
     found = _Reading()
+    # What is no Unicode text could be in no document, and tantivy does not take it.
+    text = _SURROGATES.sub("\ufffd", text)
     for match in _PART.finditer(text):
         typing = partial and match.end() == len(text)
         if match["key"]:

@@ -1,0 +1,324 @@
+"""What is fuzzed: one function for each kind of input that strangers write.
+
+A target takes bytes. It may refuse them only with a `KbtuiError`, or in the way its own
+interface says; whatever else it raises is a finding.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import struct
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kbtui.errors import KbtuiError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kbtui.library import Library
+    from kbtui.workspace import Workspace
+
+ID = 17_800_000_001
+
+
+@cache
+def workspace() -> Workspace:
+    """A workspace of this process, whose files the targets write."""
+    from kbtui.workspace import open_root
+
+    root = Path(tempfile.mkdtemp(prefix="kb-fuzz-"))
+    (root / f".jp/conversations/{ID}").mkdir(parents=True)
+    (root / "docs/notes").mkdir(parents=True)
+    (root / "docs/notes/one.md").write_text("# One\n\nA note on otters.\n")
+    (root / ".jp/kb.toml").write_text('[kb.topic.notes]\nsubjects = "docs/notes"\n')
+    _conversation(root, "events.json", b"[]")
+    _conversation(root, "metadata.json", b"{}")
+    _conversation(root, "base_config.json", b"{}")
+    return open_root(root)
+
+
+def _conversation(root: Path, name: str, data: bytes) -> None:
+    (root / f".jp/conversations/{ID}" / name).write_bytes(data)
+
+
+def _read_conversation() -> None:
+    from kbtui.conversations import (
+        find_conversation,
+        grep_answer,
+        list_answer,
+        load_conversation,
+        read_answer,
+        to_xml,
+    )
+    from kbtui.index.entries import read_conversation_entry
+
+    info = find_conversation(workspace(), ID)
+    conversation = load_conversation(info)
+    read_conversation_entry(info, embed_tool_results=True)
+    assert conversation.turns is not None
+    with contextlib.suppress(KbtuiError):
+        to_xml("read", read_answer(workspace(), id=str(ID)))
+    to_xml("list", list_answer(workspace()))
+    to_xml("grep", grep_answer(workspace(), pattern="a", current=None))
+
+
+def events(data: bytes) -> None:
+    """A conversation's events, read, searched, chunked, and given to an assistant."""
+    _conversation(workspace().root, "events.json", data)
+    try:
+        _read_conversation()
+    finally:
+        _conversation(workspace().root, "events.json", b"[]")
+
+
+def metadata(data: bytes) -> None:
+    """A conversation's metadata and base configuration."""
+    for name in ("metadata.json", "base_config.json"):
+        _conversation(workspace().root, name, data)
+    try:
+        _read_conversation()
+    finally:
+        for name in ("metadata.json", "base_config.json"):
+            _conversation(workspace().root, name, b"{}")
+
+
+def front_matter(data: bytes) -> None:
+    """A subject: its front matter, title and chunks, and the document on the screen."""
+    from kbtui.index.chunking import chunk_subject
+    from kbtui.index.entries import front_matter as parsed
+    from kbtui.index.entries import title_of
+
+    text = _text(data)
+    for given in (text, f"---\n{text}\n---\n\n# Title\n"):
+        parsed(given)
+        title_of(given)
+        for chunk in chunk_subject("s", given):
+            assert chunk.text
+        for value in parsed(given).values():
+            assert len(str(value)) < 1 << 20
+
+
+def markdown(data: bytes) -> None:
+    """A text as the reader draws it."""
+    from kbtui.tui.document.subject import text_document
+
+    for block in text_document("k", "t", _text(data), view="rendered").blocks:
+        block.lines(80)
+
+
+def toml(data: bytes) -> None:
+    """A workspace's own configuration: topics, and what is made of them."""
+    from kbtui.knowledge import load_knowledge
+    from kbtui.sources import load_sources
+
+    root = workspace().root
+    kept = (root / ".jp/kb.toml").read_bytes()
+    try:
+        (root / ".jp/kb.toml").write_bytes(data)
+        (root / ".jp/kb-sources.toml").write_bytes(data)
+        knowledge = load_knowledge(workspace())
+        knowledge.prompt()
+        knowledge.tool_definition()
+        for topic in knowledge.topics:
+            knowledge.subjects(topic)
+            knowledge.learn(topic, "**")
+        with contextlib.suppress(KbtuiError):
+            load_sources(workspace())
+    finally:
+        (root / ".jp/kb.toml").write_bytes(kept)
+        (root / ".jp/kb-sources.toml").unlink(missing_ok=True)
+
+
+def settings(data: bytes) -> None:
+    """A person's settings."""
+    from kbtui.workspace import load_settings
+
+    path = workspace().root / "config.toml"
+    path.write_bytes(data)
+    with contextlib.suppress(KbtuiError):
+        load_settings(path)
+
+
+def globs(data: bytes) -> None:
+    """A pattern over slugs; the first line is the pattern, the rest a slug."""
+    from kbtui.knowledge.globs import has_magic, matcher
+
+    pattern, _, slug = _text(data).partition("\n")
+    has_magic(pattern)
+    matches = matcher(pattern)
+    for name in (slug, "a" * 200, "a/" * 100, "one/two/three.four"):
+        matches(name)
+
+
+def query(data: bytes) -> None:
+    """A question to the search, and its answer."""
+    from kbtui.search import Question
+    from kbtui.search.query import parse_query
+
+    text = _text(data)
+    parse_query(text)
+    parse_query(text, partial=True)
+    with contextlib.suppress(KbtuiError):
+        _library().lexical(Question(text, mode="lexical"))
+
+
+def reference(data: bytes) -> None:
+    """A reference, as printed and as typed."""
+    from kbtui.conversations.ids import parse_conversation_id
+    from kbtui.refs import parse_ref
+
+    text = _text(data)
+    with contextlib.suppress(KbtuiError):
+        assert parse_ref(str(parse_ref(text)))
+    with contextlib.suppress(KbtuiError):
+        parse_conversation_id(text)
+
+
+def message(data: bytes) -> None:
+    """A frame to the engine, and what it asks for."""
+    from kbtui.engine import protocol
+    from kbtui.engine.server import _narrowing, _seconds
+
+    with contextlib.suppress(protocol.BadFrame, struct.error):
+        protocol.length(data[:4], protocol.REQUEST_MOST)
+    with contextlib.suppress(protocol.BadFrame):
+        found = protocol.decode(data)
+        protocol.encode(found)
+        _seconds(found.get("wait"), 1.0)
+        _narrowing(found.get("narrowing"))
+
+
+def arguments(data: bytes) -> None:
+    """A tool call: `NAME` on the first line, its arguments as JSON on the others."""
+    from kbtui.assistant.calls import UnknownTool, answer
+    from kbtui.assistant.local import formatted
+
+    name, _, rest = _text(data).partition("\n")
+    try:
+        given = json.loads(rest)
+    except (ValueError, RecursionError):
+        given = {"query": rest, "topic": rest, "pattern": rest, "id": rest, "subjects": [rest]}
+    if not isinstance(given, dict):
+        given = {"query": given, "topic": given, "pattern": given, "id": given}
+    formatted(name, given)
+    with contextlib.suppress(UnknownTool):
+        answer(name, given, _library()).text.encode()
+    for known in ("learn", "knowledge_search", "conversation_grep", "conversation_read"):
+        reply = answer(known, given, _library(), masked=True)
+        reply.text.encode()
+        assert not reply.text.startswith("kbtui failed"), reply.text
+
+
+def shown(data: bytes) -> None:
+    """Text made safe for a terminal, and masked."""
+    from kbtui.assistant.masking import mask
+    from kbtui.text import cut, one_line, safe
+
+    text = _text(data)
+    for policy in ("strip", "visualize", "off"):
+        clean = safe(text, policy)  # type: ignore[arg-type]
+        clean.encode()
+        assert safe(clean, policy) == clean  # type: ignore[arg-type]
+        if policy != "off":
+            assert not any(ord(c) < 32 and c not in "\n\t" for c in clean)
+        cut(one_line(text, policy), 20)  # type: ignore[arg-type]
+    mask(text)
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "surrogateescape")
+
+
+@cache
+def _library() -> Library:
+    from kbtui.errors import EngineUnavailable
+    from kbtui.index import Index
+    from kbtui.library import Library
+    from kbtui.workspace import Settings
+
+    cache_dir = workspace().cache_dir
+    assert "kb-" in str(cache_dir), "fuzzing wants a cache of its own"
+    index = Index(workspace(), Settings(model="off"))
+    index.refresh()
+    index.close()
+    library = Library(workspace(), Settings(model="off", query_log=False))
+
+    def none(*_: object, **__: object) -> None:
+        raise EngineUnavailable("none while fuzzing")
+
+    library.engine = none  # type: ignore[method-assign,assignment]
+    return library
+
+
+TARGETS: dict[str, Callable[[bytes], None]] = {
+    target.__name__: target
+    for target in (
+        events, metadata, front_matter, markdown, toml, settings, globs, query, reference, message,
+        arguments, shown,
+    )
+}  # fmt: skip
+
+SEEDS: dict[str, list[bytes]] = {
+    "events": [
+        b'[{"timestamp": "2026-01-01 00:00:00.0", "type": "turn_start"}, {"timestamp": "2026-01-01 00:00:01.0", '
+        b'"type": "chat_request", "content": "a"}, {"timestamp": "2026-01-01 00:00:02.0", "type": "tool_call_request", '
+        b'"id": "x", "name": "learn", "arguments": {"topic": "bm90ZXM="}}, {"type": "tool_call_response", "id": "x", '
+        b'"content": "YQ==", "is_error": false, "timestamp": "2026-01-01 00:00:03.0"}, {"type": "chat_response", '
+        b'"message": "b", "timestamp": "2026-01-01 00:00:04.0"}]',
+        b'[{"type": "compaction", "from": 0, "to": 1, "timestamp": 1}]',
+    ],
+    "metadata": [
+        b'{"title": "t", "last_activated_at": "2026-01-01 00:00:00.0", "labels": {"a": "b"}, "expires_at": null}'
+    ],
+    "front_matter": [b"title: x\ntags: [a, b]\ncreated: 2026-01-01\ntype: note", b"a: &a [*a]"],
+    "markdown": [b"# h\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n```py\nx\n```\n> q\n* l\n1. n\n[a](b) <b>"],
+    "toml": [
+        b'[kb.topic.notes]\nsubjects = "docs/notes"\nlearned = ["*"]\ndisabled = ["one"]\ntitle = "t"\n',
+        b'[source.a]\nkind = "url_crawl"\ntopic = "notes"\nurl = "https://a.example/"\n',
+    ],
+    "settings": [b'model = "off"\nengine_idle = 1\n[keys]\nsearch = "x"\n'],
+    "globs": [b"**/a*[b-d]?\nx/ab", b"[!a]**/**/*\nq"],
+    "query": [b'otters "a note" -x type:note after:2026-01-01 topic:notes "unclosed', b"title:one OR in:x", b"type:\x80"],
+    "reference": [b"notes/one:1-2", b"jp-c17800000001:1.2", b"chunk:abc", b"jp://jp-c17800000001"],
+    "message": [b'{"id": 1, "op": "semantic", "narrowing": {"hidden": true}, "wait": 1e9}'],
+    "arguments": [b'learn\n{"topic": "notes", "subjects": ["*"]}', b'knowledge_search\n{"query": "a", "limit": 5.0}'],
+    "shown": [b"\x1b]0;x\x07a\xe2\x80\xaeb api_key = 'aB3dE5fG7hJ9kL1m'", b"-----BEGIN PRIVATE KEY-----"],
+}  # fmt: skip
+"""Where atheris begins; hypothesis tries them, too."""
+
+DENSE: list[bytes] = [
+    b"[" * 60_000,
+    b"{\"a\":" * 30_000,
+    b"*" * 2000 + b"\n" + b"a" * 2000,
+    b"*a" * 200 + b"b\n" + b"a" * 3000,
+    b"**/" * 60 + b"x\n" + b"a/" * 500,
+    b"[" + b"a-z" * 5000 + b"]\n",
+    b"(" * 5000 + b")" * 5000,
+    b"`" * 20_000 + b"\n" + b"[" * 5000 + b"](" * 5000,
+    b"> " * 2000 + b"x",
+    b"- " * 3000 + b"x",
+    b"a: {b: [" * 500,
+    b"a: &a [x]\nb: &b [*a, *a, *a, *a]\nc: &c [*b, *b, *b, *b]\nd: &d [*c, *c, *c, *c]\n" * 4,
+    b"\n".join(b"%c: &%c [%s]" % (c, c, b", ".join([b"*%c" % (c - 1)] * 9)) for c in range(98, 110)).replace(b"*a", b"x"),
+    b"-----BEGIN " * 3000,
+    b"sk-" * 10_000 + b"eyJ" * 10_000,
+    b"password=" * 5000,
+    b"\x1b[" * 20_000 + b"\x1b]0;" * 10_000,
+    "\u0301".encode() * 20_000,
+    b'"' * 5001,
+    b"-" * 10_000 + b" x:" * 3000,
+    b"|a" * 20_000 + b"\n" + b"|-" * 20_000 + b"\n",
+    b"*_" * 10_000,
+    b"<a " * 10_000,
+    b"9" * 6000,
+    b"[1e999, -0.0, 123456789012345678901234567890, NaN, Infinity]",
+    b'{"created": "9999-99-99", "timestamp": 1e300}',
+    "\u202e\u2066\U000e0041".encode() * 5000,
+    b"notes/one:" + b"9" * 4000 + b"-" + b"9" * 4000,
+    b"\x00\xff\xfe\xf0\x9f",
+]  # fmt: skip
+"""Inputs on which careless code is slow, deep or large; every target gets each."""
