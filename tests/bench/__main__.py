@@ -8,7 +8,7 @@ import tempfile
 import traceback
 from pathlib import Path
 
-from tests.bench import conversations, files, processes, reader, scale, searching
+from tests.bench import conversations, entries, files, processes, reader, scale, searching
 
 
 def main() -> int:
@@ -18,6 +18,7 @@ def main() -> int:
         **processes.BENCHES,
         **searching.BENCHES,
         **reader.BENCHES,
+        **entries.BENCHES,
     }
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
     parser.add_argument(
