@@ -42,6 +42,13 @@ eval: $(STAMP)  ## measure search quality on the labelled sets
 bench: $(STAMP)  ## measure, as ratios to baselines of the same run
 	$(BIN)/python -m tests.bench $(ARGS)
 
+fuzz: $(STAMP)  ## fuzz what strangers write, 2 minutes for each kind of input
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --group fuzz
+	$(BIN)/python -m tests.safety.fuzz $(ARGS)
+
+soak: $(STAMP)  ## edit, search and grow for MINUTES (10), and draw what it takes
+	$(BIN)/python -m tests.safety.soak --minutes $(or $(MINUTES),10) $(ARGS)
+
 check: $(STAMP)  ## format, lint, types, import rules
 	$(BIN)/ruff format --check kbtui tests
 	$(BIN)/ruff check kbtui tests
@@ -55,4 +62,4 @@ format: $(STAMP)  ## format and sort imports
 clean:  ## remove the virtual environment and caches
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 
-.PHONY: help setup run test test-slow man screenshots eval bench check format clean
+.PHONY: help setup run test test-slow man screenshots eval bench fuzz soak check format clean
