@@ -254,8 +254,12 @@ class MainScreen(ActingScreen):
         self.completer.type(event.input)
         self.asker.type(event.value)
         self.set_class(bool(self.asker.query), "searching")
-        if not self.asker.query:
+        if self.asker.query:
+            self._show_pane("results")
+        else:
             self.opener.end_preview()
+        if self._plain:
+            self.hints.same_as(self._as_command())
 
     @on(Input.Submitted, "#search")
     def _submitted(self, event: Input.Submitted) -> None:
