@@ -36,8 +36,6 @@ def conversation_facts(
         for name, when, always in (
             ("created", info.created_at, True),
             ("last event", info.last_event_at, True),
-            ("written", info.updated_at, False),
-            ("activated", info.last_activated_at, False),
             ("pinned", info.pinned_at, False),
             ("archived", info.archived_at, False),
             ("expires", info.expires_at, False),
@@ -59,6 +57,11 @@ def conversation_facts(
     facts += [("attachment", item) for item in conversation.attachments]
     if not brief:
         facts += _more(conversation)
+        facts += [
+            (name, moment(when, present))
+            for name, when in (("written", info.updated_at), ("activated", info.last_activated_at))
+            if when
+        ]
     return [(name, [(one_line(value), "")]) for name, value in facts]
 
 

@@ -30,6 +30,7 @@ from kbtui.tui.widgets.status import Status
 if TYPE_CHECKING:
     from textual.app import ComposeResult
     from textual.binding import BindingType
+    from textual.strip import Strip
 
     from kbtui.tui.document.document import Document
     from kbtui.tui.document.lines import Line, Spans
@@ -43,7 +44,7 @@ MATCHES_MOST = 100_000
 class Facts(Says):
     """Names and values above the text, shown while they are asked for."""
 
-    DEFAULT_CSS = "Facts { max-height: 50%; }"
+    DEFAULT_CSS = "Facts { max-height: 75%; }"
 
     def tell(self, facts: list[tuple[str, Spans]]) -> None:
         """Show these."""
@@ -52,6 +53,14 @@ class Facts(Says):
 
     def _lines(self, width: int) -> list[Line]:
         return self._block.lines(width) if self.display else []
+
+    def render_line(self, y: int) -> Strip:
+        """A line; the last one says how many there is no room for."""
+        width, height = self.content_size
+        left = len(self._lines(width)) - height
+        if y == height - 1 and left > 0:
+            return self.paint([(f"… {counted(left + 1, 'more line')}", "dim")], width)
+        return super().render_line(y)
 
 
 class ReaderPane(Vertical):
