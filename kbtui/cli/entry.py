@@ -1,6 +1,6 @@
 """Write subject files: `new` makes one, `edit` opens one in $EDITOR, `rm` moves one to the trash.
 
-`show` prints what the index has of an entry: its chunks, status and citations.
+`show` prints what the index has of an entry: its passages, status and citations.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import time
 
 from kbtui.cli.declared import SUPPRESS
 from kbtui.cli.output import emit, emit_json, note
+from kbtui.cli.progress import working
 from kbtui.errors import KbtuiError, UsageError
 
 TYPE_CHECKING = False
@@ -40,8 +41,10 @@ def configure(parser: ArgumentParser) -> None:
     remove.add_argument(
         "--permanently", action="store_true", help="delete it where there is no trash"
     )
-    show = actions.add_parser("show", help="its chunks, status and citations")
-    show.add_argument("--full", action="store_true", help=f"more than {PREVIEW} characters a chunk")
+    show = actions.add_parser("show", help="its passages, status and citations")
+    show.add_argument(
+        "--full", action="store_true", help=f"more than {PREVIEW} characters a passage"
+    )
     for one in (edit, remove, show):
         one.add_argument("ref", metavar="REF", help="topic/slug" + (", jp-c…" * (one is show)))
     for one in (new, show):
@@ -173,7 +176,8 @@ def _show(library: Library, args: Namespace) -> int:
         entry_id = conversation_id(ref.conversation or 0)
     else:
         raise UsageError("is no entry", where=args.ref, hint="write topic/slug or jp-c…")
-    library.current()
+    with working("bringing the index up to date"):
+        library.current()
     reader = library.reader()
     row = entry_row(library.workspace, reader, entry_id, vectors=library.settings.model != "off")
     if row is None:
@@ -200,16 +204,19 @@ def _show(library: Library, args: Namespace) -> int:
 
 
 def _source(library: Library, topic: str | None, slug: str | None) -> str | None:
-    """The name of the source that fetched a subject."""
-    from kbtui.sources.subjects import source_of
+    """The name of the source that fetched a subject; says when its front matter counts for nothing."""
+    from kbtui.sources.subjects import front_matter_problem, source_of
 
     subject = library.knowledge().find(topic or "", slug or "")
     if subject is None:
         return None
     try:
-        return source_of(library.subject_text(subject))
+        text = library.subject_text(subject)
     except KbtuiError:
         return None
+    if problem := front_matter_problem(text):
+        note(f"{subject.path}: the front matter is not YAML and counts for nothing: {problem}")
+    return source_of(text)
 
 
 def _time(cite: Citation) -> str | None:
