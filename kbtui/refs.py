@@ -18,6 +18,8 @@ RefKind = Literal["topic", "subject", "conversation", "chunk"]
 _CONVERSATION = re.compile(r"(?:jp-c)?(\d{1,18})(?:-[0-9a-z]+)?(?::(\d{1,18})(?:\.(\d{1,18}))?)?")
 _LINK = re.compile(r"jp://(?:jp-c)?(\d{1,18})(?:-[0-9a-z]+)?(?:\?(.*))?", re.DOTALL)
 _SELECTED = re.compile(r"(?:^|&)select=[^&:]*:(\d{1,18})")
+# JP's shorthand for a link: `jp-c17457886043?a:142`.
+_SHORTHAND = re.compile(r"jp-c(\d{1,18})(?:-[0-9a-z]+)?\?(?:[^&:]*:(\d{1,18}))?.*", re.DOTALL)
 _LINES = re.compile(r"(.+):(\d{1,18})(?:-(\d{1,18}))?", re.DOTALL)
 _CHUNK = re.compile(r"chunk:(\S+)")
 
@@ -91,7 +93,7 @@ def parse_ref(text: str, exists: Callable[[str, str], bool] | None = None) -> Re
     if match := _LINK.fullmatch(text):
         selected = _SELECTED.search(match[2] or "")
         return conversation_ref(int(match[1]), int(selected[1]) if selected else None)
-    if match := _CONVERSATION.fullmatch(text):
+    if match := _CONVERSATION.fullmatch(text) or _SHORTHAND.fullmatch(text):
         return conversation_ref(*(int(part) if part else None for part in match.groups()))  # type: ignore[arg-type]
     if "/" in text:
         topic, _, slug = text.partition("/")

@@ -16,12 +16,8 @@ def parse_conversation_id(text: str) -> int:
 
 def parse_conversation_ref(text: str) -> Ref:
     """The same with turn and call, where the text names them; raises `UsageError`."""
-    bare = text.strip()
-    if not bare.startswith("jp://"):
-        # JP's shorthand, `jp-c17457886043?a:142`.
-        bare = bare.partition("?")[0]
     try:
-        ref = parse_ref(bare)
+        ref = parse_ref(text)
     except UsageError:
         ref = None
     if ref is None or ref.conversation is None:

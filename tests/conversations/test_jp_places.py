@@ -12,10 +12,12 @@ from kbtui.conversations import (
     list_conversations,
     load_conversation,
     parse_conversation_id,
+    parse_conversation_ref,
     strays,
 )
 from kbtui.conversations.records import ConversationInfo
 from kbtui.errors import NothingFound, UsageError
+from kbtui.refs import conversation_ref
 
 
 def listed(jp: Path, archived: bool | None = None) -> list[ConversationInfo]:
@@ -278,6 +280,24 @@ def test_no_conversations_at_all_is_an_empty_list(jp: Path) -> None:
 )
 def test_an_id_is_known_in_every_form(text: str) -> None:
     assert parse_conversation_id(text) == ID
+
+
+@pytest.mark.parametrize(
+    ("text", "turn"),
+    [
+        (f"jp-c{ID}", None),
+        (f"jp-c{ID}:3", 3),
+        (f"jp-c{ID}?a:142", 142),
+        (f"jp-c{ID}-otvo8?u,a:2..5", 2),
+        (f"jp-c{ID}?a:-1", None),
+        (f"jp-c{ID}?raw", None),
+        (f"jp://jp-c{ID}?select=*:3", 3),
+        (f"jp://jp-c{ID}?select=a:3&raw=all", 3),
+        (f"jp://jp-c{ID}?raw", None),
+    ],
+)
+def test_jps_links_name_a_turn_where_they_select_one(text: str, turn: int | None) -> None:
+    assert parse_conversation_ref(text) == conversation_ref(ID, turn)
 
 
 @pytest.mark.parametrize(
