@@ -1,0 +1,233 @@
+"""`python -m tests.safety.soak --minutes N`: edit, search and grow, and draw what it takes.
+
+An edit a second, five searches a second, and a conversation that grows to `--megabytes`, on
+a workspace and in directories of its own. Memory, descriptors, threads, disk and latency are
+written to `soak.csv` and drawn to `soak.svg`; it fails when one of them still grows after
+the first half.
+"""
+
+import argparse
+import csv
+import json
+import os
+import random
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from support import FIRST_ID, Builder, asked, said, stamp
+
+WORDS = [f"{a}{b}" for a in ("river", "otter", "alder", "heron", "stone") for b in range(200)]
+CURVES = {
+    "engine_mb": "engine, memory, MB",
+    "client_mb": "client, memory, MB",
+    "descriptors": "engine, open files",
+    "threads": "engine, threads",
+    "disk_mb": "cache on disk, MB",
+    "conversation_mb": "the conversation, MB",
+    "lexical_ms": "keyword search, median, ms",
+    "hybrid_ms": "hybrid search, median, ms",
+    "behind_s": "edit until found, s",
+}
+GROWTH_MOST = {"engine_mb": 1.25, "client_mb": 1.15, "descriptors": 1.3, "threads": 1.1, "lexical_ms": 1.7, "hybrid_ms": 1.7}  # fmt: skip
+"""How much the median of the last quarter may be over that of the quarter before half time."""
+
+
+class Bed:
+    """The workspace, what changes in it, and who asks."""
+
+    def __init__(self, base: Path, minutes: float, megabytes: float) -> None:
+        for name in ("HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME",
+                     "XDG_STATE_HOME", "XDG_RUNTIME_DIR", "JP_USER_DATA_DIR"):  # fmt: skip
+            place = base / name.lower()
+            place.mkdir(mode=0o700)
+            os.environ[name] = str(place)
+        from kbtui.library import Library
+        from kbtui.workspace import load_settings
+
+        self.random = random.Random(1)
+        self.builder = Builder(base / "ws")
+        self.builder.topics(notes={})
+        for number in range(200):
+            self.edit(number)
+        for number in range(1, 50):
+            turns = [[asked(self.text(20)), said(self.text(80))]] * 6
+            self.builder.conversation(number, turns, title=f"Talk {number}")
+        self.events: list[dict[str, Any]] = []
+        self.step = megabytes * (1 << 20) / max(1.0, minutes * 60 / 10)
+        self.size = 0
+        self.library = Library(self.builder.workspace, load_settings())
+        self.engine = psutil.Process(self.library.engine().pid)
+
+    def text(self, count: int) -> str:
+        return " ".join(self.random.choices(WORDS, k=count))
+
+    def edit(self, number: int, mark: str = "") -> None:
+        parts = "\n\n".join(f"## Part {n}\n\n{self.text(90)}" for n in range(5))
+        self.builder.subject(f"notes/n{number}.md", f"# Note {number}\n\n{mark}\n\n{parts}\n")
+
+    def grow(self) -> None:
+        """Add to the conversation, as JP does: the whole file anew, renamed over the old."""
+        added = 0.0
+        while added < self.step:
+            text = self.text(400)
+            when = {"timestamp": "2026-01-01 00:00:00.0"}
+            self.events += [
+                {**when, "type": "turn_start"}, {**when, **asked(text[:200])}, {**when, **said(text)},
+            ]  # fmt: skip
+            added += len(text) + 500
+        folder = self.builder.root / f".jp/conversations/{FIRST_ID + 99}"
+        folder.mkdir(parents=True, exist_ok=True)
+        facts = {"title": "The long one", "last_activated_at": stamp(_now())}
+        (folder / "metadata.json").write_text(json.dumps(facts))
+        (folder / "base_config.json").write_text("{}")
+        fresh = folder / "events.tmp"
+        fresh.write_text(json.dumps(self.events, indent=2))
+        self.size = fresh.stat().st_size
+        fresh.replace(folder / "events.json")
+
+    def ask(self, mode: str) -> float:
+        from kbtui.search import Question
+
+        began = time.perf_counter()
+        self.library.search(Question(self.text(2), mode=mode), wait=0.0)  # type: ignore[arg-type]
+        return (time.perf_counter() - began) * 1000
+
+    def finds(self, mark: str) -> bool:
+        from kbtui.search import Question
+
+        return bool(self.library.lexical(Question(mark, mode="lexical")).hits)
+
+
+def _now() -> Any:
+    from datetime import UTC, datetime
+
+    return datetime.now(UTC)
+
+
+def soak(bed: Bed, minutes: float, out: Path) -> list[dict[str, float]]:
+    """Run, and write a row every ten seconds."""
+    rows: list[dict[str, float]] = []
+    began = time.monotonic()
+    second, spans = 0, {"lexical": [], "hybrid": []}  # type: dict[str, list[float]]
+    mark, since, behind = "", 0.0, float("nan")
+    with (out / "soak.csv").open("w", newline="") as file:
+        table = csv.DictWriter(file, ["seconds", *CURVES])
+        table.writeheader()
+        while (now := time.monotonic() - began) < minutes * 60:
+            if mark and bed.finds(mark):
+                behind, mark = now - since, ""
+            if not mark:
+                mark, since = f"marked{second}", now
+                bed.edit(bed.random.randrange(200), mark)
+            else:
+                bed.edit(bed.random.randrange(200))
+            for number in range(5):
+                mode = "hybrid" if number % 2 else "lexical"
+                spans[mode].append(bed.ask(mode))
+            if second % 10 == 0:
+                bed.grow()
+                row = {"seconds": round(now, 1), **measured(bed, spans), "behind_s": behind}
+                rows.append(row)
+                table.writerow(row)
+                file.flush()
+                spans = {"lexical": [], "hybrid": []}
+            second += 1
+            time.sleep(max(0.0, began + second - time.monotonic()))
+    return rows
+
+
+def measured(bed: Bed, spans: dict[str, list[float]]) -> dict[str, float]:
+    cache = bed.builder.workspace.cache_dir
+    disk = 0
+    for path in cache.rglob("*"):
+        try:
+            disk += 0 if path.is_symlink() else path.stat().st_size
+        except OSError:
+            continue
+    with bed.engine.oneshot():
+        return {
+            "engine_mb": round(bed.engine.memory_info().rss / 1e6, 1),
+            "client_mb": round(psutil.Process().memory_info().rss / 1e6, 1),
+            "descriptors": bed.engine.num_fds(),
+            "threads": bed.engine.num_threads(),
+            "disk_mb": round(disk / 1e6, 1),
+            "conversation_mb": round(bed.size / 1e6, 1),
+            "lexical_ms": round(statistics.median(spans["lexical"]), 2),
+            "hybrid_ms": round(statistics.median(spans["hybrid"]), 2),
+        }
+
+
+def drawn(rows: list[dict[str, float]]) -> str:
+    """The curves below each other, as SVG."""
+    width, height, gap = 720, 90, 34
+    last = rows[-1]["seconds"] or 1.0
+    parts = []
+    for place, (name, label) in enumerate(CURVES.items()):
+        points = [(row["seconds"], row[name]) for row in rows if row[name] == row[name]]
+        if not points:
+            continue
+        most = max(value for _, value in points) or 1.0
+        top = place * (height + gap) + gap
+        line = " ".join(
+            f"{60 + x / last * (width - 70):.1f},{top + height - y / most * height:.1f}"
+            for x, y in points
+        )
+        parts.append(
+            f'<text x="60" y="{top - 6}">{label}: at most {most:g}, at the end {points[-1][1]:g}</text>'
+            f'<line x1="60" x2="{width - 10}" y1="{top + height}" y2="{top + height}" stroke="#999"/>'
+            f'<text x="54" y="{top + height}" text-anchor="end">0</text>'
+            f'<polyline points="{line}" fill="none" stroke="#2a6f97" stroke-width="1.5"/>'
+        )
+    total = len(CURVES) * (height + gap) + gap
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{total}" '
+        f'font-family="sans-serif" font-size="12"><rect width="100%" height="100%" fill="#fff"/>'
+        f"{''.join(parts)}</svg>\n"
+    )
+
+
+def grown(rows: list[dict[str, float]]) -> list[str]:
+    """What is higher in the last quarter than in the one before half time by more than it may."""
+    quarter = len(rows) // 4
+    found = []
+    for name, most in GROWTH_MOST.items():
+        before = statistics.median(row[name] for row in rows[quarter : 2 * quarter])
+        after = statistics.median(row[name] for row in rows[3 * quarter :])
+        said_ = f"{CURVES[name]}: {before:g} → {after:g}"
+        print(said_)
+        if after > before * most + 1:
+            found.append(said_)
+    return found
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.safety.soak", description=__doc__)
+    parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--megabytes", type=float, default=50.0, help="of the conversation (50)")
+    parser.add_argument("--out", type=Path, default=Path("build/soak"))
+    args = parser.parse_args()
+    args.out.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="kb-", ignore_cleanup_errors=True) as base:
+        bed = Bed(Path(base), args.minutes, args.megabytes)
+        try:
+            rows = soak(bed, args.minutes, args.out)
+        finally:
+            bed.library.engine().end()
+            bed.library.close()
+    (args.out / "soak.svg").write_text(drawn(rows))
+    found = grown(rows) if len(rows) >= 8 else []
+    print(f"curves: {args.out / 'soak.svg'}")
+    print("still growing: " + "; ".join(found) if found else "nothing goes on growing")
+    return bool(found)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
