@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kbtui.cli.output import emit, emit_json, note, valid
+from kbtui.cli.progress import working
 from kbtui.errors import NothingFound, UsageError
 
 TYPE_CHECKING = False
@@ -29,7 +30,8 @@ def run(args: Namespace) -> int:
     ref = library.resolve(valid(args.ref))
     if ref.kind == "topic":
         raise UsageError("is a topic, or nothing", where=args.ref, hint="write topic/slug or jp-c…")
-    library.current()
+    with working("bringing the index up to date"):
+        library.current()
     used_by = library.turns_citing(ref)
     uses = _uses(library, ref, gone=bool(used_by))
     library.close()
@@ -64,7 +66,7 @@ def _uses(library: Library, ref: Ref, *, gone: bool) -> list[Citation]:
                 raise NothingFound(f"the conversation has {has}", where=str(ref))
             return library.cited_by_turn(conversation, ref.turn)
         elif library.reader().chunk(ref.chunk or "") is None:
-            raise NothingFound("there is no such chunk", where=str(ref))
+            raise NothingFound("there is no such passage", where=str(ref))
     except NothingFound as error:
         if not gone:
             raise

@@ -54,7 +54,7 @@ def _vectors(state: dict[str, Any]) -> str:
     """How far the vectors are, and when they will be done."""
     if not state["left"]:
         return "ready"
-    text = f"{state['left']:,} chunks left"
+    text = f"{state['left']:,} passages left"
     progress = state["progress"] or {}
     if progress.get("phase") == "vectors":
         text += f" of {progress['total']:,}"

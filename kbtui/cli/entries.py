@@ -7,6 +7,7 @@ that the filters leave; a longer list goes on with --cursor.
 from __future__ import annotations
 
 from kbtui.cli.output import emit, emit_json, note, valid
+from kbtui.cli.progress import working
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,7 +46,8 @@ def run(args: Namespace) -> int:
         raise UsageError(f"it must be 1 to 500, not {args.limit}", where="--limit")
     wanted = _wanted(args)
     library = open_workspace(args.workspace)
-    library.current()
+    with working("bringing the index up to date"):
+        library.current()
     page = list_entries(
         library.workspace,
         library.reader(),

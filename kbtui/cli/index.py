@@ -9,6 +9,9 @@ import sys
 import time
 
 from kbtui.cli.output import emit_json, note
+from kbtui.cli.progress import Progress, left_text
+
+PHASES = {"keywords": "indexing", "vectors": "embedding"}
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,10 +38,10 @@ def run(args: Namespace) -> int:
     began = time.monotonic()
     engine = library.engine()
     request: dict[str, Any] = {"rebuild": True} if args.rebuild else {"force": True}
-    progress = _Progress()
+    progress = Progress()
     while not engine.request("refresh", wait=0.5, timeout=30.0, **request)["done"]:
         request = {"force": True}
-        progress.show(engine)
+        _show(progress, engine)
     keywords = time.monotonic() - began
     state = engine.request("status")
     if not args.no_vectors:
@@ -46,8 +49,8 @@ def run(args: Namespace) -> int:
             state = engine.request("settle", wait=0.5)
             if state["done"]:
                 break
-            progress.show(engine)
-    progress.end()
+            _show(progress, engine)
+    progress.clear()
     facts = {
         **library.reader().counts(),
         "seconds_keywords": round(keywords, 3),
@@ -61,7 +64,7 @@ def run(args: Namespace) -> int:
     else:
         print(
             f"{facts['subjects']} subjects, {facts['conversations']} conversations, "
-            f"{facts['chunks']} chunks, {facts['citations']} citations in {facts['seconds']:.1f} s"
+            f"{facts['chunks']} passages, {facts['citations']} citations in {facts['seconds']:.1f} s"
         )
         if state["reason"] and not args.no_vectors:
             note(f"keywords only: {state['reason']}")
@@ -82,27 +85,15 @@ def _watch(engine: EngineClient) -> None:
             print("changed: " + (", ".join(names[:10]) or "configuration"), flush=True)
 
 
-class _Progress:
-    """One line on stderr, on a terminal only."""
-
-    def __init__(self) -> None:
-        self._shown = False
-
-    def show(self, engine: EngineClient) -> None:
-        if not sys.stderr.isatty():
-            return
-        progress = engine.request("status").get("progress")
-        if progress:
-            left = progress.get("seconds_left")
-            text = f"{progress['phase']} {progress['done']}/{progress['total']}"
-            text += f", {left:.0f} s left" if left else ""
-            text += f"; waiting, {progress['waits']}" if progress.get("waits") else ""
-        else:
-            text = "working"
-        sys.stderr.write(f"\r\x1b[K{text}")
-        sys.stderr.flush()
-        self._shown = True
-
-    def end(self) -> None:
-        if self._shown:
-            sys.stderr.write("\r\x1b[K")
+def _show(progress: Progress, engine: EngineClient) -> None:
+    """What the engine does, with its own estimate of what is left."""
+    if not sys.stderr.isatty():
+        return
+    found = engine.request("status").get("progress")
+    if not found:
+        progress.show("comparing the files with the index")
+        return
+    text = f"{PHASES.get(found['phase'], found['phase'])} {found['done']:,} of {found['total']:,}"
+    if found.get("seconds_left"):
+        text += f", {left_text(found['seconds_left'])}"
+    progress.show(text + (f"; waiting, {found['waits']}" if found.get("waits") else ""))

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from kbtui.cli.output import emit, emit_json, note
+from kbtui.cli.progress import working
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,16 +52,18 @@ def run(args: Namespace) -> int:
     journal = Journal(library.workspace)
     if args.action == "erase":
         return _erase(journal, args)
-    library.current()
-    found = insights(
-        library.workspace,
-        journal,
-        library.reader(),
-        days=args.days,
-        limit=args.limit,
-        stale_days=args.stale_days,
-        hidden=args.hidden,
-    )
+    with working("bringing the index up to date"):
+        library.current()
+    with working("counting"):
+        found = insights(
+            library.workspace,
+            journal,
+            library.reader(),
+            days=args.days,
+            limit=args.limit,
+            stale_days=args.stale_days,
+            hidden=args.hidden,
+        )
     if library.remark:
         note(library.remark)
     library.close()

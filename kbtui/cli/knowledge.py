@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kbtui.cli.output import note
+from kbtui.cli.progress import working
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,7 +35,8 @@ def open_knowledge(args: Namespace) -> Knowledge:
     """The knowledge that the arguments ask for; says on stderr what is wrong with it."""
     from kbtui.library import open_workspace
 
-    knowledge = open_workspace(args.workspace).knowledge(cfg=args.cfg, knowledge=args.knowledge)
+    with working("reading the topics"):
+        knowledge = open_workspace(args.workspace).knowledge(cfg=args.cfg, knowledge=args.knowledge)
     for problem in knowledge.problems:
         note(str(problem))
     return knowledge

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from kbtui.cli.knowledge import configure_knowledge, open_knowledge
 from kbtui.cli.output import emit
+from kbtui.cli.progress import working
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ def configure(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     """Print the bytes and nothing else; 1 when what they say is that nothing was found."""
-    learned = open_knowledge(args).learn(args.topic, args.subjects)
+    knowledge = open_knowledge(args)
+    with working("reading subjects"):
+        learned = knowledge.learn(args.topic, args.subjects)
     emit(learned.text)
     return 1 if learned.is_error else 0

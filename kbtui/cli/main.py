@@ -140,6 +140,10 @@ def _run(words: list[str]) -> int:
     )
     module.configure(parser)
     args = parser.parse_args(words[1:])
+    if args.workspace == "":
+        from kbtui.errors import UsageError
+
+        raise UsageError("the path is empty", where="-w", hint="write `-w PATH`, or leave it out")
     try:
         return int(module.run(args))
     finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kbtui.cli.output import emit, emit_json
+from kbtui.cli.progress import working
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ def configure(parser: ArgumentParser) -> None:
 
 
 def run(args: Namespace) -> int:
-    """Find and verify the model, without loading it; 3 when it cannot be used."""
+    """Find and verify the model, without loading it; 3 when it cannot be used, 0 when it is off."""
     from kbtui.index.embedding import ModelUnavailable, find_model, verify
     from kbtui.workspace import load_settings
 
@@ -25,7 +26,8 @@ def run(args: Namespace) -> int:
     try:
         model = find_model(setting)
         facts["source"] = model.source
-        verify(model)
+        with working("checking the model's files"):
+            verify(model)
         facts["usable"] = True
     except ModelUnavailable as error:
         facts["reason"] = str(error)
@@ -35,4 +37,4 @@ def run(args: Namespace) -> int:
         name = setting or "all-MiniLM-L6-v2, packaged"
         emit(f"model   {name}\nsource  {facts['source'] or '-'}\n")
         emit(f"state   {'usable, checksums verified' if facts['usable'] else facts['reason']}\n")
-    return 0 if facts["usable"] else 3
+    return 0 if facts["usable"] or setting == "off" else 3

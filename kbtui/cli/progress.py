@@ -7,6 +7,7 @@ import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import threading
     from typing import Self
 
 QUIET_SECONDS = 0.5
@@ -76,3 +77,34 @@ def _columns() -> int:
     import shutil
 
     return shutil.get_terminal_size().columns
+
+
+class working:
+    """Says on standard error what is being waited for, and for how long already.
+
+    Nothing is said in the first half second, nor where standard error is no terminal.
+    """
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._thread: threading.Thread | None = None
+
+    def __enter__(self) -> Self:
+        if sys.stderr.isatty():
+            import threading
+
+            self._ended = threading.Event()
+            self._thread = threading.Thread(target=self._tell, daemon=True)
+            self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._thread is not None:
+            self._ended.set()
+            self._thread.join()
+
+    def _tell(self) -> None:
+        began = time.monotonic()
+        with Progress() as progress:
+            while not self._ended.wait(QUIET_SECONDS):
+                progress.show(f"{self._what} … {time.monotonic() - began:.0f} s")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kbtui.cli.knowledge import configure_knowledge, open_knowledge
 from kbtui.cli.output import emit, note
+from kbtui.cli.progress import working
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,7 +18,9 @@ def configure(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     """Print the section; 1 when there is none."""
-    text = open_knowledge(args).prompt()
+    knowledge = open_knowledge(args)
+    with working("reading subjects"):
+        text = knowledge.prompt()
     if text is None:
         note("there is nothing to list or pre-load, so there is no <knowledge> section")
         return 1

@@ -68,10 +68,13 @@ def run(args: Namespace) -> int:
         from kbtui.cli.explanation import explain
 
         return explain(library, _question(args), args)
-    if args.like:
-        answer = library.related(library.resolve(args.like), _question(args), args.wait)
-    else:
-        answer = library.search(_question(args), wait=args.wait, origin="cli")
+    from kbtui.cli.progress import working
+
+    with working("searching"):
+        if args.like:
+            answer = library.related(library.resolve(args.like), _question(args), args.wait)
+        else:
+            answer = library.search(_question(args), wait=args.wait, origin="cli")
     library.close()
     refuse(answer)
     if args.json:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from kbtui.cli.knowledge import configure_knowledge, open_knowledge
 from kbtui.cli.output import emit, emit_json, note
+from kbtui.cli.progress import working
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,7 +34,8 @@ def run(args: Namespace) -> int:
     else:
         named = knowledge.topics.get(args.topic)
         topics, fragments = [named or knowledge.resolve_topic(args.topic)], []
-    subjects = {topic.id: knowledge.subjects(topic.id) for topic in topics}
+    with working("listing subjects"):
+        subjects = {topic.id: knowledge.subjects(topic.id) for topic in topics}
     if args.json:
         emit_json(_as_json(knowledge, topics, subjects, fragments, hidden=args.hidden))
     else:

@@ -70,7 +70,7 @@ def _resolved(library: Library, reference: str) -> Ref:
     found = reader.chunk(ref.chunk or "")
     entry = reader.entries({found[1]}).get(found[1]) if found else None
     if found is None or entry is None:
-        raise NothingFound("there is no such chunk any more", where=reference)
+        raise NothingFound("there is no such passage any more", where=reference)
     if entry.conversation is not None:
         return conversation_ref(entry.conversation, found[0].turn)
     return subject_ref(entry.topic or "", entry.slug or "", found[0].lines)

@@ -115,7 +115,10 @@ def _index(library: Library) -> Iterator[Finding]:
         yield Finding("index", "note", str(error))
         return
     try:
-        counts = ", ".join(f"{number} {name}" for name, number in reader.counts().items())
+        named = {"chunks": "passages"}
+        counts = ", ".join(
+            f"{number} {named.get(name, name)}" for name, number in reader.counts().items()
+        )
         yield Finding("index", "ok", counts)
     finally:
         reader.close()

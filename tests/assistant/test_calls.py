@@ -217,7 +217,7 @@ Feed it.
         ("keywords only: the model is loading", "Found by keywords only: the model is still loading."),
         ("keywords only: the index is being replaced", "Found by keywords only: the model is still loading."),
         ("keywords only: the engine did not start", "Found by keywords only: semantic search is not available."),
-        ("31 chunks are not embedded yet", "Some passages can be found by keywords only, so far."),
+        ("31 passages are not embedded yet", "Some passages can be found by keywords only, so far."),
         ("the index may be behind: /home/x: [Errno 13]", "The index may be behind the files."),
         (
             "keywords only: the model is loading; the query was cut at 1000 characters",

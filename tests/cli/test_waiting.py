@@ -1,0 +1,128 @@
+"""Commands that wait: they say so on a terminal, and Ctrl+C ends them cleanly."""
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pexpect
+import psutil
+import pytest
+from support import Builder, asked, end_engine
+
+from kbtui.cli.main import main
+from kbtui.cli.progress import left_text, working
+from kbtui.engine.places import announced
+
+
+@pytest.fixture
+def stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Builder]:
+    """A workspace whose engine runs and does not answer: whoever asks it, waits."""
+    monkeypatch.setenv("KBTUI_MODEL", "off")
+    monkeypatch.setenv("KBTUI_ENGINE_IDLE", "120")
+    builder = Builder(tmp_path / "ws")
+    builder.topics(notes={})
+    builder.subject("notes/plain.md", "# Plain\n\nText.\n")
+    builder.conversation(1, [[asked("One?")]])
+    assert main(["index", "-w", str(builder.root)]) == 0
+    found = announced(builder.workspace)
+    assert found is not None
+    engine = psutil.Process(found["pid"])
+    engine.suspend()
+    yield builder
+    engine.resume()
+    end_engine(builder)
+
+
+def started(builder: Builder, *words: str) -> pexpect.spawn:
+    command = ["-m", "kbtui.cli.main", *words, "-w", str(builder.root)]
+    environment = {name: value for name, value in os.environ.items() if name != "KBTUI_MODEL"}
+    return pexpect.spawn(
+        sys.executable, command, env=environment, encoding="utf-8", timeout=60, dimensions=(24, 80)
+    )  # fmt: skip
+
+
+WAITING = {
+    "search text": "searching … ",
+    "entries": "bringing the index up to date … ",
+    "index": None,
+    "engine status": None,
+}
+
+
+def test_who_waits_for_the_engine_says_so_and_can_be_interrupted(stopped: Builder) -> None:
+    for line, said in WAITING.items():
+        child = started(stopped, *line.split())
+        if said is not None:
+            child.expect_exact(said)
+        else:
+            wait_for_connection(child.pid)
+        child.sendintr()
+        child.expect(pexpect.EOF)
+        child.close()
+        assert child.exitstatus == 130, (line, child.before)
+        assert "Traceback" not in child.before
+        if said is not None:
+            assert "\r\x1b[K" in child.before  # the line is taken away
+
+    found = announced(stopped.workspace)
+    assert found is not None
+    psutil.Process(found["pid"]).resume()
+    child = started(stopped, "index", "--watch")
+    child.expect_exact("watching; Ctrl+C ends")
+    child.sendintr()
+    child.expect(pexpect.EOF)
+    child.close()
+    assert child.exitstatus == 130
+    assert "Traceback" not in child.before
+
+
+def wait_for_connection(pid: int) -> None:
+    """Until it is past its start, and asks the engine."""
+    for _ in range(600):
+        if psutil.Process(pid).net_connections("unix"):
+            return
+        time.sleep(0.1)
+    raise AssertionError("it never asked")
+
+
+def test_the_mcp_server_ends_with_a_signal(workspace_root: Path) -> None:
+    import json
+    import subprocess
+
+    command = [sys.executable, "-m", "kbtui.cli.main", "mcp", "-w", str(workspace_root)]
+    ask = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}}  # fmt: skip
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(json.dumps(ask).encode() + b"\n")
+        process.stdin.flush()
+        assert process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+    assert b"Traceback" not in said
+    assert process.returncode == 130
+
+
+@pytest.mark.parametrize("words", [["-w", "", "topics"], ["topics", "-w", ""]])
+def test_an_empty_path_is_no_workspace(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words) == 2
+    assert "the path is empty" in capsys.readouterr().err
+
+
+def test_nothing_is_said_where_nobody_looks(capfd: pytest.CaptureFixture[str]) -> None:
+    with working("waiting"):
+        time.sleep(0.7)  # longer than what is not worth a word
+    assert capfd.readouterr() == ("", "")
+
+
+def test_an_estimate_is_no_more_exact_than_it_can_be() -> None:
+    assert left_text(4.2) == "some seconds left"
+    assert left_text(33) == "about 30 s left"
+    assert left_text(200) == "about 3 min left"
