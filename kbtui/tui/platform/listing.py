@@ -71,9 +71,8 @@ class Listing:
 
     def _pages(self, wanted: Wanted, before: Listed | None, least: int) -> Listed:
         """Called in a thread."""
+        # The main screen has started the engine, which says when files are others.
         library = self._library
-        if before is None:
-            library.current()
         rows = list(before.rows) if before else []
         cursor = before.page.cursor if before else None
         goal = len(rows) + least

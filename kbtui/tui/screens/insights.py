@@ -108,7 +108,6 @@ class InsightsScreen(RoleScreen):
         from kbtui.journal.insights import insights
 
         library = self.library
-        library.current()
         found = insights(
             library.workspace,
             Journal(library.workspace),
