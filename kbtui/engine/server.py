@@ -87,8 +87,8 @@ class Server:
             server.close()
             for client in list(self._clients):
                 client.end()
-            for part in (self._schedule, self._watcher, self._refresher, self._semantic):
-                await asyncio.to_thread(part.stop)
+            parts = (self._schedule, self._watcher, self._refresher, self._semantic)
+            await asyncio.gather(*(asyncio.to_thread(part.stop) for part in parts))
             self._pool.shutdown(wait=False, cancel_futures=True)
 
     async def _stay(self) -> None:

@@ -8,7 +8,7 @@ import tempfile
 import traceback
 from pathlib import Path
 
-from tests.bench import conversations, entries, files, processes, reader, scale, searching
+from tests.bench import backlog, conversations, entries, files, processes, reader, scale, searching
 
 
 def main() -> int:
@@ -17,6 +17,7 @@ def main() -> int:
         **conversations.BENCHES,
         **processes.BENCHES,
         **searching.BENCHES,
+        **backlog.BENCHES,
         **reader.BENCHES,
         **entries.BENCHES,
     }

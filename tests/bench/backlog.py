@@ -1,0 +1,151 @@
+"""While the engine has work: how long questions take, how soon it stops, and whether the TUI stutters."""
+
+import json
+import os
+import random
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from kbtui.engine import EngineClient, connect
+from kbtui.index.embedding import ModelUnavailable, find_model
+from kbtui.index.onnx import export
+from kbtui.library import Library
+from kbtui.search import Question
+from kbtui.workspace import Settings, open_root
+from tests.bench import workspaces
+from tests.bench.measure import Row, process, timed
+
+QUESTIONS = 40
+
+
+def busy(base: Path, times: int) -> Iterator[Row]:
+    """Questions beside a backlog against the same of an idle engine; then stopping it."""
+    try:
+        export(find_model(""))
+    except ModelUnavailable as error:
+        print(f"  {error}")
+    workspaces.subjects(base, 300, 30)
+    workspaces.conversations(base, 20, 50)
+    library = Library(open_root(base), Settings())
+    engine = settled(library.engine())
+    command = [sys.executable, "-m", "kbtui.cli.main", "search", "-w", str(base)]
+    idle, idle_command = ask(library, command)
+    _more(base, 1500)
+    while not engine.request("status")["left"]:
+        time.sleep(0.05)
+    working, working_command = ask(library, command)
+    left = engine.request("status")["left"]
+    print(f"  {left} chunks were still left")
+    yield Row("a question while a backlog is embedded", working, "idle engine", idle, "<= 2")
+    yield Row(
+        "kbtui search while a backlog is embedded",
+        working_command,
+        "idle engine",
+        idle_command,
+        "<= 2",
+    )
+    took = []
+    for _ in range(5):
+        engine = connect(open_root(base))
+        engine.request("refresh", meaning=True, wait=60)
+        wait = time.monotonic() + 60
+        while not engine.request("status")["left"] and time.monotonic() < wait:
+            time.sleep(0.05)
+        time.sleep(random.random())
+        took.append(timed(lambda one=engine: end(one)))  # type: ignore[misc]
+    took.sort()
+    print(
+        f"told to stop while embedding: median {took[2] * 1000:.0f} ms, most {took[-1] * 1000:.0f} ms"
+        "   (target 200 ms)"
+    )
+
+
+def settled(engine: EngineClient) -> EngineClient:
+    """Wait until everything is embedded."""
+    engine.request("refresh", meaning=True, wait=120, timeout=150)
+    while not engine.request("settle", wait=5.0)["done"]:
+        pass
+    return engine
+
+
+def ask(library: Library, command: list[str]) -> tuple[list[float], list[float]]:
+    """Seconds that hybrid questions take, in a client that runs already and as whole commands."""
+    made = random.Random(7)
+    words = [made.sample(workspaces.WORDS[:200], 3) for _ in range(QUESTIONS)]
+    for one in words[:3]:
+        library.search(Question(" ".join(one)), origin=None)
+    client = [
+        timed(lambda one=one: library.search(Question(" ".join(one)), origin=None))  # type: ignore[misc]
+        for one in words
+    ]
+    return client, [timed(process([*command, *one], ok=(0, 1))) for one in words[:15]]
+
+
+def _more(base: Path, count: int) -> None:
+    made = random.Random(9)
+    folder = base / "docs" / "more"
+    folder.mkdir(parents=True, exist_ok=True)
+    for number in range(count):
+        text = f"# More {number}\n\n{workspaces.prose(made, 150)}\n"
+        (folder / f"m{number:04}.md").write_text(text)
+
+
+def end(engine: EngineClient) -> None:
+    """Stop the engine, and wait until its process is gone."""
+    engine.end()
+
+
+BEAT = """
+import asyncio, json, sys, time
+from kbtui.library import open_workspace
+from kbtui.tui.app import KbtuiApp
+from tests.bench.backlog import _more
+from pathlib import Path
+
+class Beating(KbtuiApp):
+    def on_ready(self):
+        self.run_worker(self.beat())
+
+    async def late(self, seconds):
+        found, end = [], time.monotonic() + seconds
+        while time.monotonic() < end:
+            began = time.monotonic()
+            await asyncio.sleep(0.01)
+            found.append(time.monotonic() - began - 0.01)
+        return sorted(found)
+
+    async def beat(self):
+        await self.late(10.0)
+        idle = await self.late(10.0)
+        await asyncio.to_thread(_more, Path(sys.argv[1]), 600)
+        working = await self.late(20.0)
+        print(json.dumps([idle, working]), file=sys.__stdout__)
+        self.exit()
+
+Beating(open_workspace(sys.argv[1])).run(headless=True, size=(160, 50))
+"""
+
+
+def stall(base: Path, times: int) -> Iterator[Row]:
+    """How late the TUI's event loop comes, idle and while 600 subjects are indexed and embedded."""
+    workspaces.subjects(base, 300, 30)
+    workspaces.conversations(base, 100, 50)
+    settled(connect(open_root(base)))
+    words = [sys.executable, "-c", BEAT, str(base)]
+    done = subprocess.run(words, capture_output=True, text=True, check=True, env=os.environ)
+    idle, working = json.loads(done.stdout.splitlines()[-1])
+    p99 = [held[int(len(held) * 0.99)] * 1000 for held in (idle, working)]
+    print(
+        f"event loop of the TUI late, p99: idle {p99[0]:.1f} ms, while indexing {p99[1]:.1f} ms"
+        f" (median {statistics.median(working) * 1000:.1f}, most {working[-1] * 1000:.0f} ms)"
+        "   (target 30 ms more)"
+    )
+    connect(open_root(base)).end()
+    yield from ()
+
+
+BENCHES = {"busy": busy, "stall": stall}
