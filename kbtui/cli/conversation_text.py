@@ -50,11 +50,18 @@ class Writer:
     # lists
 
     def listing(self, answer: dict[str, Any]) -> Iterator[str]:
-        """One line a conversation: id, elements, last activity, title, marks."""
+        """One line a conversation: id, elements, last activity, title, marks.
+
+        On a terminal under a head with JP's names for them.
+        """
         entries = answer["conversations"]
         counts = ["?" if e["events_count"] is None else str(e["events_count"]) for e in entries]
         times = [self._when(e["last_event_at"] or e["created_at"]) for e in entries]
         wide, late = max(map(len, counts), default=0), max(map(len, times), default=0)
+        if self.terminal and entries:
+            late = max(late, len("Activity"))
+            names = f"{'ID':<{len(entries[0]['id'])}}  {'#':>{wide}}  {'Activity':<{late}}  Title"
+            yield self.paint(names, DIM)
         for entry, count, time in zip(entries, counts, times, strict=True):
             head = f"{entry['id']}  {count:>{wide}}  {time:<{late}}  "
             marks = " ".join(_marks(entry))
@@ -112,7 +119,8 @@ class Writer:
         if not self.terminal:
             kind = "m" if hit["is_match"] else "c"
             return f"{hit['id']}:{turn}:{hit['scope']}:{kind}:{hit['text']}"
-        head = f"  {turn:>3} {hit['scope']:<11} "
+        # The colon says how to name it: the id above, and this.
+        head = f" {turn if turn == '..' else f':{turn}':>4} {hit['scope']:<11} "
         text = safe(hit["text"]).expandtabs(4)
         found = spans(text) if hit["is_match"] else []
         if cells(head) + cells(text) > self.width and found:

@@ -1,6 +1,8 @@
-"""Print what a reference names: a topic, a subject, some lines, a turn, a tool call, a chunk."""
+"""Print what a reference names: a topic, a subject, some lines, a turn, a tool call, a passage."""
 
 from __future__ import annotations
+
+import sys
 
 from kbtui.cli.output import emit
 from kbtui.errors import NothingFound
@@ -25,7 +27,14 @@ def run(args: Namespace) -> int:
     from kbtui.library import open_workspace
 
     library = open_workspace(args.workspace)
-    emit(shown(library, library.resolve(args.ref)))
+    text = shown(library, library.resolve(args.ref))
+    if sys.stdout.isatty():
+        from kbtui.cli.pager import page
+        from kbtui.text import safe
+
+        page(safe(text).rstrip("\n") + "\n")
+    else:
+        emit(text)
     return 0
 
 
@@ -41,7 +50,7 @@ def shown(library: Library, ref: Ref) -> str:
     if ref.kind == "chunk":
         found = library.reader().chunk(ref.chunk or "")
         if found is None:
-            raise NothingFound("there is no such chunk any more", where=str(ref))
+            raise NothingFound("there is no such passage any more", where=str(ref))
         return found[0].text
     return _conversation(library, ref)
 

@@ -62,22 +62,6 @@ def test_activity_is_the_last_elements_even_where_metadata_stayed_behind(jp: Pat
     assert listed_ids(jp, descending=False) == [f"jp-c{ID - 7}", f"jp-c{ID}"]
 
 
-def test_each_way_to_sort_has_an_order_of_its_own(jp: Path) -> None:
-    """`created` is the id's time, `activity` the last element's, `updated` the newest file's."""
-    long_ago = 1_700_000_000
-    for number, seconds, changed in ((ID, 0, 2), (ID + 1, 2, 3), (ID + 2, 1, 1)):
-        folder = write(jp, [{"timestamp": time(seconds), "type": "turn_start"}], number=number)
-        for file in folder.iterdir():
-            os.utime(file, (long_ago, long_ago))
-        # Any of its files counts.
-        os.utime(folder / "metadata.json", (long_ago + changed, long_ago + changed))
-    first, second, third = (f"jp-c{ID + number}" for number in range(3))
-    assert listed_ids(jp, sort="created") == [third, second, first]
-    assert listed_ids(jp, sort="activity") == [second, third, first]
-    assert listed_ids(jp, sort="updated") == [second, first, third]
-    assert listed_ids(jp, sort="updated", descending=False) == [third, first, second]
-
-
 def test_a_locked_conversation_is_read_and_its_lock_left_alone(jp: Path, silo: Path) -> None:
     """jp-format 4: JP skips what another process has locked; reading needs no lock."""
     write(silo, SOUND)
