@@ -12,7 +12,7 @@ import sys
 
 from kbtui.cli.declared import SUPPRESS
 from kbtui.cli.output import emit, emit_json, is_plain, note
-from kbtui.errors import UsageError
+from kbtui.errors import KbtuiError, UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -83,6 +83,10 @@ def run(args: Namespace) -> int:
     library = open_workspace(args.workspace)
     try:
         return _ACTIONS[args.action](library, args)
+    except KbtuiError as error:
+        from kbtui.cli.conversation_words import reworded
+
+        raise reworded(error) from error
     finally:
         library.close()
 
@@ -106,7 +110,7 @@ def _ls(library: Library, args: Namespace) -> int:
         if answer["omitted"]:
             note(f"{answer['omitted']} more: --offset {answer['offset'] + answer['count']}")
         if not answer["count"]:
-            note(answer["hint"] or "no conversation matches")
+            _remark(answer["hint"] or "no conversation matches")
     return 0 if answer["count"] else 1
 
 
@@ -135,8 +139,11 @@ def _grep(library: Library, args: Namespace) -> int:
         args.format,
         lambda writer: writer.hits(answer, blocks, spans, separate=context > 0),
     )
-    if args.format == "text" and answer["hint"]:
-        note(answer["hint"])
+    if args.format == "text":
+        if answer["hint"]:
+            _remark(answer["hint"])
+        elif not answer["count"] and sys.stdout.isatty():
+            note("no line contains it" if args.archived else "no line contains it; see --archived")
     return 0 if answer["count"] else 1
 
 
@@ -153,8 +160,14 @@ def _read(library: Library, args: Namespace) -> int:
     )
     _give("read", answer, args.format, lambda writer: writer.reading(answer))
     if args.format == "text" and answer["hint"]:
-        note(answer["hint"])
+        _remark(answer["hint"])
     return 0 if answer["count"] else 1
+
+
+def _remark(text: str) -> None:
+    from kbtui.cli.conversation_words import for_people
+
+    note(for_people(text))
 
 
 def _export(library: Library, args: Namespace) -> int:

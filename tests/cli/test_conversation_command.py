@@ -190,7 +190,9 @@ def test_read_has_no_limit_for_a_person_but_takes_one(
     assert kbtui("read", str(ID + 5)) == 0
     assert "y" * 200_000 in capsys.readouterr().out
     assert kbtui("read", str(ID + 5), "--max-chars", "60000") == 2
-    assert "turn=1" in capsys.readouterr().err
+    err = capsys.readouterr().err
+    assert "--turn 1 gives it shortened" in err
+    assert "with --include" in err
 
 
 @pytest.mark.parametrize(
@@ -219,6 +221,67 @@ def test_errors_have_their_exit_codes_and_say_what_to_do(
     out, err = capsys.readouterr()
     assert out == ""
     assert err.startswith("kbtui: ")
+
+
+def test_hints_name_options_and_no_tool(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The tools' own hints name arguments, which a person cannot type."""
+    write(
+        root,
+        ID + 9,
+        [element("turn_start", 0), element("chat_request", 1, content="needle")],
+        "Old",
+    )
+    archive = root / ".jp/conversations/.archive"
+    archive.mkdir()
+    (root / f".jp/conversations/{ID + 9}").rename(archive / str(ID + 9))
+    for words, said in (
+        (
+            ["grep", "x", "-i", str(ID + 9)],
+            "kbtui: --id: jp-c17800836884 is archived\n  hint: add --archived",
+        ),
+        (["grep", "x", "--archived", "-i", str(ID)], "hint: leave out --archived"),
+        (["grep", "x", "-i", "17800000000"], "`kbtui conversation ls` lists them"),
+        (
+            ["grep", "needle", "--limit", "1"],
+            "more matches: a longer pattern, -i or -s narrows, --limit gives more",
+        ),
+        (["grep", "x", "--limit", "0"], "kbtui: --limit: it must be at least 1"),
+        (["read", str(ID), "--turn", "1", "--last", "1"], "--turn and --last exclude each other"),
+        (["read", str(ID), "--turn", "1"], "--turn N gives another, --last N the last ones"),
+        (["read", str(ID), "--last", "1"], "--turn N gives one, a larger --last more"),
+        (["read", str(ID), "--include", "chats"], "kbtui: --include: it must be one of"),
+        (["read", str(ID), "--max-chars", "5"], "kbtui: --max-chars: "),
+        (["ls", "--offset", "40"], "there are only 2: give a smaller --offset"),
+    ):
+        kbtui(*words)
+        err = capsys.readouterr().err
+        assert said in err
+        assert not re.search(r"ask with|=true|conversation_|\b(turn|last|offset)=", err)
+
+
+def test_a_coordinate_or_link_can_be_pasted_into_read_and_show(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    second = ("The needle is in hay.txt.", "Where is the needle?")
+    first = second[::-1]
+    for pasted, (there, not_there) in {
+        f"jp-c{ID}:2": second,
+        f"jp-c{ID}:1": first,
+        f"jp://jp-c{ID}?select=*:2": second,
+        f"jp-c{ID}?a:2": second,
+    }.items():
+        for command in (["conversation", "read"], ["show"]):
+            assert main([*command, pasted]) == 0
+            out, _ = capsys.readouterr()
+            assert there in out
+            assert not_there not in out
+    assert main(["show", f"jp-c{ID}:1.1"]) == 0
+    assert "path: hay.txt" in capsys.readouterr().out
+    # What grep prints begins with a coordinate.
+    assert kbtui("grep", "hay.txt", "-s", "assistant") == 0
+    conversation, turn, *_ = capsys.readouterr().out.split(":")
+    assert main(["show", f"{conversation}:{turn}"]) == 0
+    assert "The needle is in hay.txt." in capsys.readouterr().out
 
 
 # export
@@ -274,15 +337,19 @@ def test_reading_into_a_closed_pipe_is_no_error(root: Path) -> None:
     assert done.stderr == ""
 
 
-def terminal(*words: str, **environment: str) -> str:
+def terminal(*words: str, command: str = "conversation", **environment: str) -> str:
     """What a terminal of 80 columns gets."""
     env = {**os.environ, "TERM": "xterm-256color", "PAGER": "", **environment}
-    command = [sys.executable, "-m", "kbtui.cli.main", "conversation", *words]
-    child = pexpect.spawn(command[0], command[1:], env=env, dimensions=(24, 80), timeout=60)
+    line = [sys.executable, "-m", "kbtui.cli.main", command, *words]
+    child = pexpect.spawn(line[0], line[1:], env=env, dimensions=(24, 80), timeout=60)
     child.expect(pexpect.EOF)
     child.close()
     text: str = child.before.decode()
     return text
+
+
+def test_a_person_is_told_when_nothing_is_found(root: Path) -> None:
+    assert "no line contains it; see --archived" in terminal("grep", "absent")
 
 
 def test_a_terminal_gets_colours_relative_times_and_nothing_dangerous(root: Path) -> None:
@@ -292,9 +359,10 @@ def test_a_terminal_gets_colours_relative_times_and_nothing_dangerous(root: Path
     assert "\x1b]0" not in shown
     plain = ESCAPES.sub("", shown).replace("\r\n", "\n")
     assert f"jp-c{ID}  Needles in hay" in plain
-    assert "  1 user        Where is the needle?\n" in plain
-    assert "    1 user        In which haystack?\n" in plain, "one line of context"
+    assert "   :1 user        Where is the needle?\n" in plain
+    assert "   :1 user        In which haystack?\n" in plain, "one line of context"
     listed = ESCAPES.sub("", terminal("ls"))
+    assert re.match(r"ID +#  Activity +Title\r\n", listed), "a stranger sees what the numbers are"
     assert "2026-05-29  Needles in hay" in listed or "ago  Needles in hay" in listed
     read = terminal("read", str(ID))
     assert "\x1b]0" not in read
@@ -329,6 +397,7 @@ def test_a_pager_is_used_on_a_terminal_and_never_in_a_pipe(root: Path, tmp_path:
     assert done.returncode == 0
     assert not (tmp_path / "used").exists()
     assert "Where is the needle?" in terminal("read", str(ID), PAGER="/nowhere/pager")
+    assert "[paged FRX]" in terminal(f"jp-c{ID}:1", command="show", PAGER=f"{pager} --flag")
 
 
 @pytest.mark.parametrize(
