@@ -1,0 +1,64 @@
+"""Entries written from the TUI in a real terminal: an editor that has it, the engine that sees the file."""
+
+import stat
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pty_support import Terminal
+from support import Builder, end_engine
+
+
+@pytest.fixture
+def built(workspace_root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Builder]:
+    monkeypatch.setenv("KBTUI_MODEL", "off")
+    builder = Builder(workspace_root)
+    builder.topics(guide={"title": "The Guide"})
+    builder.subject("guide/start.md", "# Getting started\n\nThe aardvark wakes first.\n")
+    yield builder
+    end_engine(builder)
+
+
+def test_an_editor_gets_the_terminal_and_what_it_wrote_is_listed(
+    built: Builder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    # An editor as people know them: it wants a terminal, and waits for a key.
+    program = tmp_path / "my-editor"
+    program.write_text(
+        textwrap.dedent(
+            f"""\
+            #!{sys.executable}
+            import sys
+            assert sys.stdin.isatty() and sys.stdout.isatty()
+            print("EDITING", flush=True)
+            word = sys.stdin.readline().strip()
+            with open(sys.argv[1], "a") as file:
+                file.write(f"Said in the editor: {{word}}\\n")
+            """
+        )
+    )
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("EDITOR", str(program))
+    monkeypatch.delenv("VISUAL", raising=False)
+    terminal = Terminal(["-w", str(built.root)])
+    terminal.until("The Guide")
+    terminal.until("keywords only")
+    terminal.keys("E")
+    terminal.until("1 entry")
+    terminal.keys("n")
+    terminal.until("New entry")
+    terminal.keys("Retry policy")
+    terminal.keys("\x13")
+    terminal.until("EDITING")
+    terminal.keys("hippopotamus\r")
+    shown = terminal.until(lambda shown: "2 entries" in shown and "guide/retry-policy" in shown)
+    assert "written: guide/retry-policy" in shown
+    terminal.keys("q")
+    terminal.until("quit")
+    terminal.keys("q")
+    assert terminal.leave() == 0
+    text = (built.root / "docs/guide/retry-policy.md").read_text()
+    assert text.startswith("---\ntitle: Retry policy\n")
+    assert text.endswith("Said in the editor: hippopotamus\n")
