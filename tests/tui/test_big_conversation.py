@@ -116,3 +116,37 @@ async def test_folds_and_views_of_a_big_one_stay_where_one_reads(big: Path) -> N
         share = reader.scroll_y / reader.virtual_size.height
         assert 0.4 < share < 0.6
         assert reader.port.layouts < 1_000
+
+
+async def test_a_hit_in_one_huge_turn_is_gone_to_without_looking_for_it_here(
+    workspace_root: Path,
+) -> None:
+    import json
+
+    from kbtui.refs import conversation_ref
+    from kbtui.tui import desk
+    from kbtui.tui.places import Place
+
+    builder = Builder(workspace_root)
+    words = "Some words that fill a line of text.\n" * 20
+    folder = builder.conversation(1, [[asked(f"Question {n}?"), said(words)] for n in range(2_500)])
+    # As of before March 2026, when JP wrote no turn marks: all of it is one turn.
+    events = json.loads((folder / "events.json").read_text())
+    unmarked = [event for event in events if event["type"] != "turn_start"]
+    (folder / "events.json").write_text(json.dumps(unmarked, indent=2) + "\n")
+    looked = []
+    found = desk.beginning
+
+    def remembered(*args):  # type: ignore[no-untyped-def]
+        looked.append(threading.current_thread())
+        return found(*args)
+
+    async with running(builder.root, size=(100, 30)) as tui:
+        ref = conversation_ref(17_800_000_001, 1)
+        passage = "Question 1777?"
+        with mock.patch.object(desk, "beginning", remembered):
+            tui.main.open(Place(TALK, ref=ref, words=("1777",), text=passage))
+            await tui.until("Question 1777?")
+        assert tui.main.reader_pane.reader.port.turn == 1
+        assert looked
+        assert threading.current_thread() not in looked

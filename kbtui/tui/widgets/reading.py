@@ -4,25 +4,22 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from dataclasses import dataclass, replace
-from itertools import islice
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
-from textual.containers import Vertical
 from textual.message import Message
-from textual.widgets import Input
 
 from kbtui.refs import parse_ref
 from kbtui.text import one_line
 from kbtui.tui.commands import bindings
-from kbtui.tui.document.blocks import FactsBlock
 from kbtui.tui.document.document import counted, finder
 from kbtui.tui.lanes import Lane
 from kbtui.tui.memory import let_go
 from kbtui.tui.places import place_of
-from kbtui.tui.widgets.bar import Bar, Says
-from kbtui.tui.widgets.entry import Entry
+from kbtui.tui.widgets.bar import Bar
+from kbtui.tui.widgets.facts import Facts
+from kbtui.tui.widgets.finding import FindingPane
 from kbtui.tui.widgets.paint import plain
 from kbtui.tui.widgets.reader import Reader
 from kbtui.tui.widgets.status import Status
@@ -30,40 +27,13 @@ from kbtui.tui.widgets.status import Status
 if TYPE_CHECKING:
     from textual.app import ComposeResult
     from textual.binding import BindingType
-    from textual.strip import Strip
 
     from kbtui.tui.document.document import Document
-    from kbtui.tui.document.lines import Line, Spans
+    from kbtui.tui.document.lines import Spans
     from kbtui.tui.places import Place
 
 
-MATCHES_MOST = 100_000
-"""Matches that are counted; nobody walks through more."""
-
-
-class Facts(Says):
-    """Names and values above the text, shown while they are asked for."""
-
-    DEFAULT_CSS = "Facts { max-height: 75%; }"
-
-    def tell(self, facts: list[tuple[str, Spans]]) -> None:
-        """Show these."""
-        self._block = FactsBlock("facts", facts)
-        self.say([spans for _, spans in facts])
-
-    def _lines(self, width: int) -> list[Line]:
-        return self._block.lines(width) if self.display else []
-
-    def render_line(self, y: int) -> Strip:
-        """A line; the last one says how many there is no room for."""
-        width, height = self.content_size
-        left = len(self._lines(width)) - height
-        if y == height - 1 and left > 0:
-            return self.paint([(f"… {counted(left + 1, 'more line')}", "dim")], width)
-        return super().render_line(y)
-
-
-class ReaderPane(Vertical):
+class ReaderPane(FindingPane):
     """Shows what is open, and where in it one is."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("reader")]
@@ -83,14 +53,8 @@ class ReaderPane(Vertical):
     def __init__(self) -> None:
         super().__init__(id="reading", classes="pane")
         self.border_title = "Reader"
-        self.reader = Reader()
-        self.finder = Entry("find", "find")
         self.facts = Facts()
-        self.place: Place | None = None
-        self.matches: list[tuple[int, int]] = []
-        self.match = -1
-        self.finding = False
-        self._finding_lane = Lane(self)
+        self._beginning_lane = Lane(self)
         self._requests: dict[int, str] = {}
         self._more = 0
         """Events that were written below since one was at the end."""
@@ -112,7 +76,7 @@ class ReaderPane(Vertical):
         self.place = place
         if again and document.record is None and document.blocks == self.reader.document.blocks:
             document = self.reader.document
-        self._stop_finding()
+        self.stop_finding()
         self.facts.say([])
         self.reader.port.look_for(finder(list(place.words)))
         before = self.reader.document
@@ -125,7 +89,7 @@ class ReaderPane(Vertical):
     def go(self, place: Place) -> None:
         """Go to another place in the document that is shown."""
         self.place = place
-        self._stop_finding()
+        self.stop_finding()
         self.reader.port.look_for(finder(list(place.words)))
         self._begin(self.reader.document, place)
 
@@ -140,7 +104,7 @@ class ReaderPane(Vertical):
             self._show_facts()
         self._titles()
         if self.finding:
-            self._look(self.finder.input.value, jump=False)
+            self.look(self.finder.input.value, jump=False)
 
     def _let_go(self, document: Document) -> None:
         """Give back a document that is not shown any more."""
@@ -149,10 +113,23 @@ class ReaderPane(Vertical):
             let_go(document)
 
     def _begin(self, document: Document, place: Place) -> None:
+        """Go where a place begins; in a big document that is looked for in a thread."""
         from kbtui.tui.desk import beginning
 
-        start = None if place.mark else beginning(document, place)
-        if start is not None:
+        self._beginning_lane.forget()
+        if place.mark or not (document.weights and place.words):
+            self._start(place, None if place.mark else beginning(document, place))
+            return
+        self.reader.changed()
+        self._beginning_lane.submit(
+            lambda: beginning(document, place),
+            lambda start: self._start(place, start),
+            lambda error: self._start(place, None),
+        )
+
+    def _start(self, place: Place, start: tuple[int, int] | None) -> None:
+        document = self.reader.document
+        if start is not None and start[0] < len(document.blocks):
             block, count = start
             if count >= 0:
                 self.reader.port.go_to_match(block, count)
@@ -202,11 +179,7 @@ class ReaderPane(Vertical):
         if self._more:
             right = [(f"↓ {counted(self._more, 'new event')}", "found")]
         if self.finding:
-            more = "+" if len(self.matches) >= MATCHES_MOST else ""
-            at = (
-                f"{self.match + 1:,} of {len(self.matches):,}{more}" if self.matches else "no match"
-            )
-            right = [(at, "found" if self.matches else "warning")]
+            right = [(self.found_where, "found" if self.matches else "warning")]
         self.query_one("#where", Bar).say(left, right)
         reference = port.reference
         self.border_subtitle = plain(reference) if reference else ""
@@ -253,7 +226,7 @@ class ReaderPane(Vertical):
 
     def _next(self, step: int) -> None:
         if self.finding:
-            self._go_to_match(self.match + step)
+            self.go_to_match(self.match + step)
         else:
             self._go_along("turn", step)
 
@@ -326,7 +299,7 @@ class ReaderPane(Vertical):
         port.show_as_model(not port.as_model)
         self.reader.changed()
         if self.finding:
-            self._look(self.finder.input.value, jump=False)
+            self.look(self.finder.input.value, jump=False)
 
     def _flash(self, text: str, role: str = "warning") -> None:
         self.screen.query_one(Status).flash(text, role)
@@ -335,80 +308,6 @@ class ReaderPane(Vertical):
         """Ask for the next view of what is shown."""
         if len(self.reader.document.views) > 1:
             self.post_message(self.OtherView())
-
-    # finding
-
-    def action_find(self) -> None:
-        """Type what to find."""
-        entry = self.finder.input
-        if not self.finding and self.place and self.place.words:
-            entry.value = self.place.words[0]
-        self.finding = True
-        self.finder.ask()
-        self._look(entry.value, jump=False)
-
-    @on(Input.Changed, "#find")
-    def _find_changed(self, event: Input.Changed) -> None:
-        event.stop()
-        if self.finding:
-            self._look(event.value, jump=True)
-
-    @on(Input.Submitted, "#find")
-    def _find_submitted(self, event: Input.Submitted) -> None:
-        event.stop()
-        self.screen.set_focus(self.reader)
-
-    def _look(self, words: str, *, jump: bool) -> None:
-        pattern = finder([words])
-        document, as_model = self.reader.document, self.reader.port.as_model
-        self.reader.port.look_for(pattern)
-        self.reader.changed()
-        if pattern is None:
-            self._found([], jump=False)
-            return
-        self._finding_lane.submit(
-            lambda: list(islice(document.search(pattern, as_model), MATCHES_MOST)),
-            lambda found: self._found(found, jump=jump),
-            self._failed,
-        )
-
-    def _failed(self, error: Exception) -> None:
-        self._found([], jump=False)
-
-    def _found(self, matches: list[tuple[int, int]], *, jump: bool) -> None:
-        self.matches = matches
-        self.match = -1
-        if matches:
-            here = self.reader.port.cursor.block
-            at = next((n for n, (block, _) in enumerate(matches) if block >= here), 0)
-            if jump:
-                self._go_to_match(at)
-                return
-            self.match = at
-        self.refresh_header()
-
-    def _go_to_match(self, match: int) -> None:
-        if self.matches:
-            self.match = match % len(self.matches)
-            self.reader.port.go_to_match(*self.matches[self.match])
-            self.reader.changed()
-
-    def action_clear(self) -> None:
-        """End finding; clear the marks."""
-        self._stop_finding()
-        self.reader.port.look_for(None)
-        if self.place:
-            self.place = replace(self.place, words=())
-        self.screen.clear_selection()
-        self.screen.set_focus(self.reader)
-        self.reader.changed()
-
-    def _stop_finding(self) -> None:
-        self.finding = False
-        self.matches, self.match = [], -1
-        self._requests = {}
-        self.finder.put_away()
-        self._finding_lane.forget()
 
 
 def _events(document: Document) -> int:
