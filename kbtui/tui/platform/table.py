@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 SIGNS = {"ready": ("●", "inserted"), "pending": ("◌", "warning"), "error": ("!", "error")}
 COLUMNS: tuple[tuple[str, int, bool, int], ...] = (
-    ("tags", 13, False, 94),
     ("type", 12, False, 44),
     ("changed", 10, False, 58),
     ("chunks", 6, True, 74),
@@ -63,7 +62,7 @@ class EntryTable(RowList):
 def headings(width: int) -> tuple[Spans, Spans]:
     """The line above the table."""
     names = [_fitted(name, name, size, right) for name, size, right, _ in _shown(width)]
-    return [("  entry", "section")], [("  ".join(names), "section")]
+    return [("  entry  reference  #tags", "section")], [("  ".join(names), "section")]
 
 
 def _shown(width: int) -> list[tuple[str, int, bool, int]]:
@@ -76,13 +75,13 @@ def _left(entry: Entry) -> Spans:
     spans: Spans = [(f"{sign} ", role), (one_line(entry.title), "")]
     if flags:
         spans.append((f"  {', '.join(flags)}", "dim"))
-    spans.append((f"  {one_line(entry.ref)}", "dim"))
-    return spans
+    # Tags give way to everything else, and take no room where there are none.
+    tags = "".join(f" #{one_line(tag)}" for tag in entry.tags)
+    return [*spans, (f"  {one_line(entry.ref)}", "dim"), (f" {tags}" if tags else "", "note")]
 
 
 def _right(entry: Entry, width: int) -> Spans:
     values = {
-        "tags": ", ".join(entry.tags),
         "type": entry.type,
         "changed": day(entry.changed),
         "chunks": f"{entry.chunks:,}",
