@@ -8,7 +8,17 @@ import tempfile
 import traceback
 from pathlib import Path
 
-from tests.bench import backlog, conversations, entries, files, processes, reader, scale, searching
+from tests.bench import (
+    backlog,
+    conversations,
+    entries,
+    files,
+    lists,
+    processes,
+    reader,
+    scale,
+    searching,
+)
 
 
 def main() -> int:
@@ -19,6 +29,7 @@ def main() -> int:
         **searching.BENCHES,
         **backlog.BENCHES,
         **reader.BENCHES,
+        **lists.BENCHES,
         **entries.BENCHES,
     }
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
