@@ -33,10 +33,8 @@ NOT_RUN = {
 }
 """What asks a person or opens the screen, and why it is not run here."""
 EXIT_CODES = {
-    "kbtui model show": 3,  # it is switched off here
     "kbtui entries --status error,pending --json": 1,  # the demo has none
 }
-PLANNED = {"serve", "completion"}
 MESSAGE = re.compile(r"`kbtui needs [^`]*`")
 """A quoted message that begins like a command."""
 
@@ -118,10 +116,6 @@ def test_many_commands_are_shown_and_what_is_set_apart_is_shown_too() -> None:
 @pytest.mark.parametrize("page", PAGES)
 def test_every_command_that_a_page_names_exists(page: str) -> None:
     named = set(re.findall(r"`kbtui ([a-z]+)", MESSAGE.sub("", PAGES[page].read_text("utf-8"))))
-    if page == "guide/commands/planned":
-        assert named >= PLANNED
-        assert not PLANNED & set(KNOWN)
-        named -= PLANNED
     assert named <= set(KNOWN) | set(ALIASES)
 
 
