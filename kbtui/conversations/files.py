@@ -6,6 +6,7 @@ element by element, so that damage costs the damaged element and nothing else.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import stat
@@ -24,6 +25,7 @@ LARGEST_CONFIG = 16 << 20
 DAMAGED = object()
 """Stands where an element cannot be read, so that those after it keep their positions."""
 _BOM = b"\xef\xbb\xbf"
+_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW
 _SPLIT_OVER = 4 << 20
 _PIECE = 1 << 20
 _SEPARATOR = b"\n  },\n  {"
@@ -80,7 +82,12 @@ class _Opened:
 
     def __enter__(self) -> tuple[int, int]:
         try:
-            self._file = os.open(self._path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            try:
+                self._file = os.open(self._path, _FLAGS)
+            except OSError as error:
+                if error.errno != errno.ELOOP:
+                    raise
+                self._file = os.open(self._followed(), _FLAGS)
             status = os.fstat(self._file)
         except OSError as error:
             self._raise(error)
@@ -88,6 +95,14 @@ class _Opened:
             os.close(self._file)
             raise WorkspaceError("it is not a file", where=self._path)
         return self._file, status.st_size
+
+    def _followed(self) -> str:
+        """Where a link leads; raises `WorkspaceError` unless that is among the conversations."""
+        conversations = os.path.dirname(os.path.dirname(self._path))  # noqa: PTH120
+        target = os.path.realpath(self._path)
+        if not target.startswith(f"{os.path.realpath(conversations)}/"):
+            raise WorkspaceError("it is a link that leaves the workspace", where=self._path)
+        return target
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         os.close(self._file)

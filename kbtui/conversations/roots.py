@@ -115,7 +115,7 @@ def find_places(
     for root, local in _roots(workspace):
         for archived in (False, True):
             folder = f"{root}/{_ARCHIVE}" if archived else root
-            for name in _directories(folder, strays):
+            for name in _directories(workspace, folder, strays):
                 path = f"{folder}/{name}"
                 number = _id(name)
                 if number is None:
@@ -138,17 +138,36 @@ def _roots(workspace: Workspace) -> Iterator[tuple[str, bool]]:
         yield f"{workspace.user_dir}/conversations", True
 
 
-def _directories(folder: str, strays: list[tuple[str, str]]) -> list[str]:
+def _directories(workspace: Workspace, folder: str, strays: list[tuple[str, str]]) -> list[str]:
+    """The names of its directories; what leads out of the workspace is none (decisions A10)."""
+    if os.path.realpath(folder) != folder and not _is_inside(workspace, folder):
+        strays.append((folder, _LEAVES))
+        return []
+    names = []
     try:
         with os.scandir(folder) as entries:
-            return sorted(
-                entry.name for entry in entries if entry.name[0] != "." and entry.is_dir()
-            )
+            for entry in entries:
+                if entry.name[0] == "." or not entry.is_dir():
+                    continue
+                if entry.is_symlink() and not _is_inside(workspace, entry.path):
+                    strays.append((entry.path, _LEAVES))
+                else:
+                    names.append(entry.name)
+            return sorted(names)
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
         strays.append((folder, (error.strerror or str(error)).lower()))
         return []
+
+
+_LEAVES = "it is a link that leaves the workspace"
+
+
+def _is_inside(workspace: Workspace, path: str) -> bool:
+    """Whether a path leads to the workspace, JP's storage in it, or JP's user-local directory."""
+    held = [workspace.root, workspace.jp, *([workspace.user_dir] if workspace.user_dir else [])]
+    return any(f"{os.path.realpath(path)}/".startswith(f"{os.path.realpath(at)}/") for at in held)
 
 
 def _id(name: str) -> int | None:
