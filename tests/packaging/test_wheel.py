@@ -47,6 +47,17 @@ def test_it_carries_styles_demo_and_types(wheel: Path) -> None:
     assert wanted - names == set()
 
 
+def test_it_brings_the_manual_page_and_the_completions(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        page = next(name for name in archive.namelist() if name.endswith("share/man/man1/kbtui.1"))
+        text = archive.read(page).decode()
+        assert {"kbtui/cli/scripts/completion.bash", "kbtui/serve/static/page.html"} <= set(
+            archive.namelist()
+        )
+    assert text.startswith(".TH KBTUI 1")
+    assert ".SS kbtui conversation" in text
+
+
 def test_it_runs_from_a_place_of_its_own(wheel: Path, tmp_path: Path, home: Path) -> None:
     place = tmp_path / "env"
     venv.create(place, with_pip=False)

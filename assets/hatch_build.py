@@ -1,0 +1,25 @@
+"""Has the wheel bring the manual page, made from the commands as they are."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+
+class ManualPage(BuildHookInterface[Any]):
+    """Writes `share/man/man1/kbtui.1` of the environment that the wheel is installed into."""
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Make the page; the modules that declare the commands need no other package."""
+        sys.path.insert(0, self.root)
+        try:
+            from kbtui.cli.man import page
+
+            text = page()
+        finally:
+            sys.path.remove(self.root)
+        target = Path(self.root) / "build" / "kbtui.1"
+        target.parent.mkdir(exist_ok=True)
+        target.write_text(text, encoding="utf-8")
+        build_data["shared_data"][str(target)] = "share/man/man1/kbtui.1"
