@@ -38,6 +38,8 @@ HELLO_SECONDS = 10.0
 QUEUE_MOST = 1000
 """Events that may wait for a slow client before it is let go."""
 CLIENTS_MOST = 128
+STRANGERS_MOST = 64
+"""Connections that have not said who they are."""
 SWEEP_SECONDS = 86_400.0
 """How often searches that are older than the settings say leave the query log."""
 
@@ -55,6 +57,7 @@ class Server:
         self._workspace, self._settings = workspace, settings
         self._listener, self._in_charge = listener, in_charge
         self._clients: set[_Client] = set()
+        self._strangers: list[_Client] = []
         self._last_seen = time.monotonic()
         self._progress: dict[str, Any] | None = None
         self._estimate = _Estimate()
@@ -179,8 +182,13 @@ class Server:
         if len(self._clients) >= CLIENTS_MOST or not _same_user(writer):
             client.end()
             return
+        self._strangers.append(client)
+        if len(self._strangers) > STRANGERS_MOST:
+            # Whoever has been silent longest makes room: a flood of them must not keep others out.
+            self._strangers.pop(0).end()
         try:
             greeting = await asyncio.wait_for(_read(reader), HELLO_SECONDS)
+            self._strangers.remove(client)
             if greeting.get("hello") != "kbtui":
                 return
             self._clients.add(client)
@@ -206,6 +214,8 @@ class Server:
             pass
         finally:
             self._clients.discard(client)
+            if client in self._strangers:
+                self._strangers.remove(client)
             self._last_seen = time.monotonic()
             client.end()
 

@@ -1,0 +1,149 @@
+"""The engine's door: this user's alone, bounded, and nobody at it can hurt another."""
+
+import os
+import re
+import socket
+import stat
+import struct
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support import Builder, end_engine
+
+from kbtui.engine import EngineClient, connect, protocol
+from kbtui.engine.places import announced, lock_path, socket_path
+from kbtui.engine.server import STRANGERS_MOST, _same_user
+
+ROOM = Path(__file__).parents[2] / "kbtui"
+
+
+@pytest.fixture
+def built(workspace_root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Builder]:
+    monkeypatch.setenv("KBTUI_MODEL", "off")
+    builder = Builder(workspace_root)
+    builder.topics(guide={})
+    builder.subject("guide/one.md", "# One\n\nAn otter.\n")
+    yield builder
+    end_engine(builder)
+
+
+def plug(builder: Builder) -> socket.socket:
+    found = announced(builder.workspace)
+    assert found
+    made = socket.socket(socket.AF_UNIX)
+    made.settimeout(30)
+    made.connect(found["socket"])
+    return made
+
+
+def test_directory_socket_cache_and_lock_are_this_users_alone(built: Builder) -> None:
+    with_umask = os.umask(0)
+    try:
+        connect(built.workspace).close()
+    finally:
+        os.umask(with_umask)
+    for path in (socket_path(built.workspace).parent, built.workspace.cache_dir):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o700, path
+    assert stat.S_IMODE(socket_path(built.workspace).stat().st_mode) == 0o600
+    assert lock_path(built.workspace).parent == built.workspace.cache_dir
+
+
+def test_a_runtime_directory_that_others_may_enter_is_closed_first(
+    built: Builder, home: Path
+) -> None:
+    (home / "run/kbtui").mkdir(mode=0o755)
+    connect(built.workspace).close()
+    assert stat.S_IMODE((home / "run/kbtui").stat().st_mode) == 0o700
+
+
+def as_another_user(builder: Builder) -> bytes:
+    """What a process of another user hears; only root can become one."""
+    place = socket_path(builder.workspace)
+    for path in (place, *list(place.parents)[:3]):
+        path.chmod(path.stat().st_mode | 0o077)  # so that only the engine itself refuses
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        heard = b"not even connected"
+        try:
+            os.setgid(65534)
+            os.setuid(65534)
+            with socket.socket(socket.AF_UNIX) as made:
+                made.settimeout(30)
+                made.connect(str(place))
+                made.sendall(protocol.encode(protocol.hello("9", "x")))
+                heard = made.recv(4096)
+        except (BrokenPipeError, ConnectionResetError):
+            heard = b""
+        finally:
+            os.write(writing, heard or b"nothing")
+            os._exit(0)
+    os.close(writing)
+    os.waitpid(pid, 0)
+    with os.fdopen(reading, "rb") as file:
+        return file.read()
+
+
+class _Writer:
+    """A connection whose peer is of `uid`."""
+
+    def __init__(self, uid: int) -> None:
+        self._uid = uid
+
+    def get_extra_info(self, _: str) -> "_Writer":
+        return self
+
+    def getsockopt(self, *_: int) -> bytes:
+        return struct.pack("3i", 1, self._uid, 0)
+
+
+def test_another_users_process_is_refused(built: Builder) -> None:
+    engine = connect(built.workspace)
+    if os.getuid() == 0:
+        assert as_another_user(built) == b"nothing"
+    assert _same_user(_Writer(os.getuid()))  # type: ignore[arg-type]
+    assert not _same_user(_Writer(os.getuid() + 1))  # type: ignore[arg-type]
+    assert engine.request("status")["pid"] == engine.pid
+
+
+def test_silent_clients_do_not_keep_others_out(built: Builder) -> None:
+    engine = connect(built.workspace)
+    silent = [plug(built) for _ in range(STRANGERS_MOST * 3)]
+    try:
+        newcomer = EngineClient(str(socket_path(built.workspace)))
+        assert newcomer.request("status")["pid"] == engine.pid
+        newcomer.close()
+        assert engine.request("status")["pid"] == engine.pid
+        # Those that were silent longest were let go.
+        assert silent[0].recv(1) == b""
+    finally:
+        for one in silent:
+            one.close()
+
+
+def test_half_a_frame_and_a_huge_one_end_only_their_own_connection(built: Builder) -> None:
+    engine = connect(built.workspace)
+    hello = protocol.encode(protocol.hello("1", "x"))
+    for bad in (struct.pack(">I", 100) + b"{", struct.pack(">I", protocol.REQUEST_MOST + 1)):
+        with plug(built) as made:
+            made.sendall(hello)
+            made.recv(4096)
+            made.sendall(bad)
+            made.shutdown(socket.SHUT_WR)
+            end = time.monotonic() + 30
+            while made.recv(4096):
+                assert time.monotonic() < end
+        assert engine.request("status")["pid"] == engine.pid
+
+
+def test_nothing_is_ever_unpickled_or_evaluated() -> None:
+    wrong = re.compile(
+        r"^\s*(?:import|from) (?:pickle|marshal|shelve|dill|cloudpickle|joblib)\b"
+        r"|(?<![\w.])(?:eval|exec)\(|yaml\.(?:unsafe_)?load\((?!source, Plain\))|\bshell=True",
+        re.MULTILINE,
+    )
+    for path in sorted(ROOM.rglob("*.py")):
+        found = wrong.search(path.read_text())
+        assert found is None, (path, found)
