@@ -59,6 +59,8 @@ class Asker:
         if query == self.query:
             return
         self.query = query
+        if self._recent >= 0 and query != one_line(self._recents[self._recent], "strip"):
+            self._recent = -1
         self._unlogged = None
         self._start()
 
@@ -179,8 +181,8 @@ class Asker:
         """Put the question in the query log, once: it is a settled one."""
         answer, self._unlogged = self._unlogged, None
         if answer is not None:
-            self._recents = list(dict.fromkeys([answer.query, *self._recents]))
-            self._recent = -1
+            if self._recent < 0:
+                self._recents = list(dict.fromkeys([answer.query, *self._recents]))
             self._log.submit(
                 lambda: self._library.log(answer, "dashboard"), lambda _: None, lambda _: None
             )

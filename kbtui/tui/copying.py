@@ -53,6 +53,8 @@ def copies(port: Viewport, reference: str | None) -> list[Copy]:
 
 def _turn(document: Document, turn: int) -> Iterator[str]:
     for block in document.blocks:
+        if block.key == f"turn:{turn}":
+            continue  # the line that parts turns
         if block.turn == turn and block.view != "model" and (text := block.search_text().strip()):
             yield text
 

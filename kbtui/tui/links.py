@@ -68,16 +68,13 @@ def links_here(port: Viewport) -> list[Link]:
     block = document.blocks[port.cursor.block]
     if not isinstance(block, TextBlock):
         return _bare(block.search_text())
-    found = links_of(block.piece(), getattr(block, "links", None))
-    # Wrapped text may part a link's words: the first of them is enough.
-    here = [link for link in found if link.text.split(" ")[0] in line.plain]
-    marked = [text for text, roles in line.spans if "link" in roles.split()]
-    exact = [
-        link
-        for link in here
-        if any(link.text in text or text.strip() in link.text for text in marked)
-    ]
-    return exact or here or found
+    if not line.source or not block.first_line:
+        return _bare(line.plain)
+    lines = block.piece().split("\n")[line.source - block.first_line :]
+    end = next((number for number, text in enumerate(lines) if not text.strip()), len(lines))
+    found = links_of("\n".join(lines[:end]), getattr(block, "links", None))
+    # A paragraph's lines have one number; wrapping may part a link's words: the first is enough.
+    return [link for link in found if link.text.split(" ")[0] in line.plain] or found
 
 
 def subject_behind(href: str, topic: str, slug: str) -> Ref | None:

@@ -319,7 +319,7 @@ class ActingScreen(PaneScreen):
                 self._explain(lambda explainer: explainer.why(self.library.resolve(text)))
 
         screen = LineScreen(
-            "Why was this not found?", known, "topic/slug or jp-c…:3", "a subject or turn"
+            "Why was this not found?", known, "topic/slug or jp-c…:3", "a subject or turn", True
         )
         self.app.push_screen(screen, typed)
 

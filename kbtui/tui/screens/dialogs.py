@@ -30,16 +30,28 @@ class LineScreen(RoleScreen):
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss", show=False)]
 
-    def __init__(self, title: str, text: str = "", placeholder: str = "", hint: str = "") -> None:
+    def __init__(
+        self,
+        title: str,
+        text: str = "",
+        placeholder: str = "",
+        hint: str = "",
+        select: bool = False,
+    ) -> None:
         super().__init__()
         self._title, self._text, self._placeholder, self._hint = title, text, placeholder, hint
+        self._select = select
 
     def compose(self) -> ComposeResult:
         """The input, and what Enter and Esc do."""
         with Vertical(id="dialog", classes="pane low") as pane:
             pane.border_title = plain(self._title)
             yield SafeInput(
-                self._text, id="dialog-input", placeholder=self._placeholder, compact=True
+                self._text,
+                id="dialog-input",
+                placeholder=self._placeholder,
+                compact=True,
+                select_on_focus=self._select,
             )
             hint = Bar()
             hint.left = [("Enter", "key"), (" done  ", "dim"), ("Esc", "key"), (" leave", "dim")]

@@ -209,7 +209,8 @@ class ResultsPane(Vertical):
         if refining:
             return left, [("keywords; meaning to come …", "dim")]
         if answer.degraded:
-            return left, [(one_line(answer.degraded), "warning")]
+            room = self.list.scrollable_content_region.width - width_of(left) - 4
+            return left, fit([(one_line(answer.degraded), "warning")], max(8, room))
         return left, [(MODES[answer.mode], "dim")]
 
     def _row(self, hit: Hit) -> Row:

@@ -1,0 +1,354 @@
+"""Doing something with what is selected or read: copying, marking, jumping, following, editing."""
+
+import stat
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support import Builder
+from tui_support import Tui, running
+
+from kbtui.journal import Journal
+from kbtui.tui.clipboard import local_command
+from kbtui.tui.editing import editor_command
+from kbtui.tui.links import Link, links_of, subject_behind
+from kbtui.tui.screens.jump import LETTERS, JumpScreen
+
+TALK = "jp-c17800000001"
+
+
+@pytest.fixture
+def make_workspace(workspace_root: Path) -> Builder:
+    return Builder(workspace_root)
+
+
+@pytest.fixture(autouse=True)
+def _no_clipboard(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("DISPLAY", "WAYLAND_DISPLAY"):
+        monkeypatch.delenv(name, raising=False)
+
+
+async def copied(tui: Tui, letter: str) -> str:
+    before = tui.app.clipboard
+    await tui.press("Y")
+    await tui.until("the command that shows it")
+    await tui.press(letter)
+    await tui.until(lambda: tui.app.clipboard != before)
+    return tui.app.clipboard
+
+
+async def test_line_block_turn_all_reference_and_command_are_copied(book: Builder) -> None:
+    async with running(book.root) as tui:
+        await tui.open(f"{TALK}:2")
+        await tui.press("j", "j")
+        assert await copied(tui, "t") == "You\n\nAnd the tests?\n\nJP\n\n`make test`."
+        await tui.until("copied turn 2 (7 lines)")
+        assert await copied(tui, "r") == f"{TALK}:2"
+        assert await copied(tui, "c") == f"kbtui show {TALK}:2"
+        await tui.open("project/style")
+        assert await copied(tui, "l") == "Style"
+        assert await copied(tui, "b") == "# Style"
+        assert await copied(tui, "a") == "# Style\n\nShort sentences. No tabs.\n"
+        await tui.press("v")
+        await tui.press("v")
+        await tui.until(lambda: tui.main.reader_pane.reader.document.view == "learn")
+        assert await copied(tui, "c") == "kbtui learn project style"
+        await tui.press("1", "y")
+        assert tui.app.clipboard == "project/style"
+        await tui.until("copied project/style")
+
+
+async def test_what_the_mouse_selected_is_copied_by_ctrl_c(book: Builder) -> None:
+    async with running(book.root) as tui:
+        await tui.open("project/style")
+        await tui.pilot.mouse_down("#reader", offset=(1, 3))
+        await tui.pilot.hover("#reader", offset=(6, 3))
+        await tui.pilot.mouse_up("#reader", offset=(6, 3))
+        await tui.press("ctrl+c")
+        assert "Short".startswith(tui.app.clipboard[:5])
+        assert tui.app.clipboard
+        await tui.until("copied the selection")
+
+
+def test_the_local_clipboard_is_that_of_the_session(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in ("wl-copy", "xclip"):
+        (tmp_path / name).write_text("#!/bin/sh\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("SSH_CONNECTION", raising=False)
+    monkeypatch.setattr(sys, "platform", "linux")
+    assert local_command() is None
+    monkeypatch.setenv("DISPLAY", ":0")
+    assert local_command() == ["xclip", "-selection", "clipboard"]
+    monkeypatch.setenv("WAYLAND_DISPLAY", "wayland-0")
+    assert local_command() == ["wl-copy"]
+    monkeypatch.setenv("SSH_CONNECTION", "a b")
+    assert local_command() is None
+
+
+async def test_a_local_clipboard_gets_the_text(
+    book: Builder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    program, got = tmp_path / "wl-copy", tmp_path / "got"
+    program.write_text(f"#!/bin/sh\n/bin/cat > {got}.part && /bin/mv {got}.part {got}\n")
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("WAYLAND_DISPLAY", "wayland-0")
+    monkeypatch.delenv("SSH_CONNECTION", raising=False)
+    async with running(book.root) as tui:
+        await tui.open("project/start")
+        await tui.press("y")
+        await tui.until(got.exists)
+        assert got.read_text() == tui.app.clipboard
+        assert got.read_text().startswith("project/start")
+
+
+# bookmarks
+
+
+async def test_a_bookmark_is_made_changed_opened_removed_and_brought_back(book: Builder) -> None:
+    journal = Journal(book.workspace)
+    async with running(book.root) as tui:
+        await tui.open(f"{TALK}:2")
+        await tui.press("B")
+        await tui.until(f"Bookmark {TALK}:2")
+        await tui.type("how to test")
+        await tui.press("enter")
+        await tui.until(f"made a bookmark: {TALK}:2")
+        assert [(mark.ref, mark.title, mark.note) for mark in journal.bookmarks()] == [
+            (f"{TALK}:2", "First steps", "how to test")
+        ]
+        # Again: its note is there to be changed.
+        await tui.press("B")
+        await tui.until("how to test")
+        await tui.type("s")
+        await tui.press("enter")
+        await tui.until("changed the bookmark")
+        await tui.open("project/start")
+        await tui.press("apostrophe")
+        await tui.until("how to tests")
+        await tui.press("d")
+        await tui.until("No bookmarks yet")
+        assert journal.bookmarks() == []
+        await tui.press("u")
+        await tui.until("how to tests")
+        await tui.press("enter")
+        await tui.until("turn 2 of 3")
+    assert len(journal.bookmarks()) == 1
+
+
+async def test_what_has_no_reference_is_not_marked(book: Builder) -> None:
+    async with running(book.root) as tui:
+        await tui.press("2", "B")
+        await tui.until("nothing here has a reference")
+        await tui.press("apostrophe")
+        await tui.until("No bookmarks yet. B makes one")
+
+
+# jumping
+
+
+async def test_a_letter_leads_to_the_row_or_line_it_stands_on(book: Builder) -> None:
+    async with running(book.root) as tui:
+        await tui.press("semicolon")
+        await tui.until(lambda: isinstance(tui.app.screen, JumpScreen))
+        line = next(line for line in tui.text.split("\n") if " style" in line)
+        letter = line.split("│")[1][0]
+        assert letter in LETTERS
+        await tui.press(letter)
+        await tui.until("Short sentences. No tabs.")
+        await tui.press("semicolon")
+        await tui.until(lambda: isinstance(tui.app.screen, JumpScreen))
+        await tui.press("3")
+        await tui.until(lambda: tui.main.pane == "citations")
+        await tui.press("semicolon")
+        await tui.until(lambda: isinstance(tui.app.screen, JumpScreen))
+        await tui.press("escape")
+        await tui.until(lambda: tui.app.screen is tui.main)
+
+
+async def test_folds_and_links_of_the_reader_have_letters(book: Builder) -> None:
+    async with running(book.root) as tui:
+        await tui.open(f"{TALK}:1")
+        await tui.press("semicolon")
+        await tui.until(lambda: isinstance(tui.app.screen, JumpScreen))
+        line = next(line for line in tui.text.split("\n") if "shell" in line)
+        await tui.press(line.split("│")[3][0])
+        await tui.until("no such target")
+
+
+async def test_many_rows_have_two_letters_each(make_workspace: Builder) -> None:
+    make_workspace.topics(many={"title": "Many"})
+    for number in range(40):
+        make_workspace.subject(f"many/s{number:02}.md", f"# Subject {number}\n")
+    async with running(make_workspace.root, size=(120, 60)) as tui:
+        await tui.press("semicolon")
+        await tui.until(lambda: isinstance(tui.app.screen, JumpScreen))
+        labels = [one.label for one in tui.app.screen.targets if not one.label.isdigit()]  # type: ignore[attr-defined]
+        assert len(labels) == len(set(labels)) > 40
+        line = next(line for line in tui.text.split("\n") if " s33" in line)
+        await tui.press(*line.split("│")[1][:2])
+        await tui.until("Subject 33")
+
+
+# links
+
+
+def test_links_are_found_where_they_are_meant_and_nowhere_else() -> None:
+    text = (
+        "See [the style](style.md) and [it][ref], ![a picture](pic.png), <https://a.example/x>.\n"
+        "Bare https://b.example/y(1). And `https://not.example`\n\n```\ncurl https://c.example/z\n```\n\n[ref]: https://d.example\n"
+    )
+    assert [link.href for link in links_of(text)] == [
+        "style.md",
+        "https://d.example",
+        "pic.png",
+        "https://a.example/x",
+        "https://b.example/y(1",
+        "https://not.example",
+        "https://c.example/z",
+    ]
+    assert links_of(text)[0].text == "the style"
+
+
+@pytest.mark.parametrize(
+    "href",
+    [
+        "javascript:alert(1)",
+        "file:///etc/passwd",
+        "data:text/html,x",
+        "ssh://h",
+        "HTTP:/x",
+        "//h/x",
+    ],
+)
+def test_only_the_web_is_for_a_browser(href: str) -> None:
+    assert not Link("x", href).is_web
+    assert Link("x", "https://x").is_web
+
+
+@pytest.mark.parametrize(
+    ("href", "slug", "found"),
+    [
+        ("style.md", "start", "t/style"),
+        ("../a/b.md#part", "x/y", "t/a/b"),
+        ("people/ada", "start", "t/people/ada"),
+        ("../../x.md", "a/b", None),
+        ("/etc/passwd", "a", None),
+        ("mailto:a@b", "a", None),
+        ("#part", "a", None),
+    ],
+)
+def test_a_relative_address_is_a_subject_of_the_same_topic(
+    href: str, slug: str, found: str | None
+) -> None:
+    ref = subject_behind(href, "t", slug)
+    assert (str(ref) if ref else None) == found
+
+
+@given(st.text(max_size=200))
+def test_no_text_makes_finding_links_fail(text: str) -> None:
+    for link in links_of(text):
+        assert link.href or link.text
+
+
+async def test_a_link_to_a_subject_is_opened_and_one_to_the_web_only_after_yes(
+    make_workspace: Builder,
+) -> None:
+    make_workspace.topics(t={})
+    make_workspace.subject(
+        "t/a.md", "# A\n\nGo to [the other](b.md) page.\n\nOr [out](https://x.example/p?q=1).\n"
+    )
+    make_workspace.subject("t/b.md", "# B\n\nHere.\n")
+    opened: list[str] = []
+    async with running(make_workspace.root) as tui:
+        tui.app.open_url = lambda url, **_: opened.append(url)  # type: ignore[method-assign,assignment]
+        await tui.open("t/a")
+        await tui.press("2", "o")
+        await tui.until("there is no link here")
+        await tui.press("G", "o")
+        await tui.until("https://x.example/p?q=1")
+        assert opened == []
+        await tui.press("escape", "o")
+        await tui.until("open it in the browser")
+        await tui.press("o")
+        await tui.until(lambda: opened == ["https://x.example/p?q=1"])
+        await tui.press("k", "k", "o")
+        await tui.until("Here.")
+
+
+# editing
+
+
+@pytest.mark.parametrize(
+    ("editor", "command"),
+    [
+        (["vim"], ["vim", "+7", "/x"]),
+        (["/usr/bin/nano", "-w"], ["/usr/bin/nano", "-w", "+7", "/x"]),
+        (["code", "--wait"], ["code", "--wait", "--goto", "/x:7"]),
+        (["hx"], ["hx", "/x:7"]),
+        (["ed"], ["ed", "/x"]),
+    ],
+)
+def test_an_editor_is_told_the_line_in_its_own_way(editor: list[str], command: list[str]) -> None:
+    assert editor_command(editor, Path("/x"), 7) == command
+    assert editor_command(editor, Path("/x"), 0) == [*editor, "/x"]
+
+
+async def test_without_an_editor_that_is_said(
+    book: Builder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("VISUAL", "EDITOR"):
+        monkeypatch.delenv(name, raising=False)
+    async with running(book.root) as tui:
+        await tui.open("project/style")
+        await tui.press("e")
+        await tui.until("no editor is set")
+        await tui.open(TALK)
+        await tui.press("e")
+        await tui.until("only subjects are edited")
+
+
+# the first topic
+
+
+async def test_a_first_topic_is_shown_and_written_only_on_yes(make_workspace: Builder) -> None:
+    root = make_workspace.root
+    (root / "notes").mkdir()
+    (root / "notes/one.md").write_text("# One\n\nThe first text.\n")
+    file = root / ".jp/kb.toml"
+    file.unlink(missing_ok=True)
+    async with running(root, size=(100, 40)) as tui:
+        await tui.until("No topics yet")
+        await tui.press("i")
+        await tui.until('+subjects = "notes"')
+        assert "notes/ holds 1 text" in tui.text
+        await tui.press("escape")
+        assert not file.exists()
+        await tui.press("i")
+        await tui.until("Write it?")
+        await tui.press("n")
+        await tui.until(lambda: tui.app.screen is tui.main)
+        assert not file.exists()
+        await tui.press("i")
+        await tui.until("Write it?")
+        await tui.press("y")
+        await tui.until("Project Knowledge")
+        assert 'subjects = "notes"' in file.read_text()
+        await tui.press("i")
+        await tui.until("there are topics already")
+
+
+async def test_broken_topics_are_not_none_yet(make_workspace: Builder) -> None:
+    (make_workspace.root / ".jp/kb.toml").write_text("[kb.topic.x")
+    async with running(make_workspace.root) as tui:
+        await tui.until("No topic can be read")
+        assert "none yet" not in "\n".join(tui.rows("library-list")[:4])
+        assert "No topics yet" not in tui.text
+        await tui.press("i")
+        await tui.until(lambda: "not now" in tui.text)
+        assert (make_workspace.root / ".jp/kb.toml").read_text() == "[kb.topic.x"

@@ -1,0 +1,174 @@
+"""The keys around a search: why, why not, more like this, earlier searches, completion, pasting, waiting."""
+
+from dataclasses import replace
+from typing import Any
+
+from support import Builder
+from textual import events
+from tui_support import Tui, WithoutEngine, running
+
+from kbtui.journal import Journal
+from kbtui.workspace import load_settings
+
+TALK = "jp-c17800000001"
+
+
+async def search(tui: Tui, words: str) -> None:
+    await tui.press("slash")
+    await tui.type(words)
+    await tui.until(lambda: tui.main.results_pane.answer is not None)
+    await tui.until(lambda: "to come" not in tui.main.results_pane.query_one("#answer").text)  # type: ignore[attr-defined]
+
+
+def asked(tui: Tui) -> str:
+    return str(tui.main.query_one("#search").value)  # type: ignore[attr-defined]
+
+
+async def test_a_hit_is_explained(book: Builder) -> None:
+    async with running(book.root, size=(120, 50)) as tui:
+        await search(tui, "make tests")
+        await tui.press("escape", "x")
+        await tui.until("In each ranking")
+        for wanted in ("stands at 1", "keywords  rank 1", "Words", "What its vector is made of"):
+            assert wanted in tui.text
+        await tui.press("escape")
+        await tui.until(lambda: tui.main.pane == "results")
+
+
+async def test_what_was_not_found_is_explained(book: Builder) -> None:
+    async with running(book.root, size=(120, 50)) as tui:
+        await search(tui, "program")
+        await tui.press("escape", "w")
+        await tui.until("Why was this not found?")
+        await tui.type("project/old")
+        await tui.press("enter")
+        await tui.until("✕ ")
+        assert "project/old" in tui.text
+        await tui.press("escape", "w")
+        await tui.until("Why was this not found?")
+        await tui.type("no ref")
+        await tui.press("enter")
+        await tui.until("is not a reference")
+
+
+async def test_why_can_be_asked_when_nothing_was_found(book: Builder) -> None:
+    async with running(book.root) as tui:
+        await search(tui, "xyzzyplugh")
+        await tui.until("after Esc to ask why")
+        await tui.press("escape", "w")
+        await tui.until("Why was this not found?")
+        await tui.type("project/style")
+        await tui.press("enter")
+        await tui.until("not in it")
+
+
+async def test_more_like_what_is_read_or_selected(book: Builder) -> None:
+    async with running(book.root) as tui:
+        await tui.open(f"{TALK}:1")
+        await tui.press("s")
+        await tui.until(f"More like {TALK}:1")
+        refs = [row.data.ref for row in tui.main.results_pane.list.rows]
+        assert not any(ref.startswith(TALK) for ref in refs)
+        # It is no search: nothing to explain, nothing in the log, and a new search takes its place.
+        await tui.press("x")
+        await tui.until("only what was searched for can be explained")
+        await search(tui, "make")
+        await tui.until("─ Results ─")
+    assert Journal(book.workspace).recent() in (["make"], [])
+
+
+async def test_a_topic_has_nothing_like_it(book: Builder) -> None:
+    async with running(book.root) as tui:
+        await tui.press("s")
+        await tui.until("compared subject by subject")
+
+
+async def test_earlier_searches_come_back_newest_first(book: Builder) -> None:
+    journal = Journal(book.workspace)
+    for query in ("first thing", "second thing", "First  Thing"):
+        journal.log_search(query, "hybrid", 1, "dashboard")
+    journal.log_search("from a shell", "hybrid", 1, "cli")
+    async with running(book.root) as tui:
+        await tui.press("slash", "up")
+        await tui.until(lambda: asked(tui) == "First  Thing")
+        await tui.press("up")
+        await tui.until(lambda: asked(tui) == "second thing")
+        await tui.press("up", "up")
+        await tui.pilot.pause()
+        assert asked(tui) == "second thing"
+        # What is typed on is a search of its own: the arrows move in its results.
+        await tui.type("s")
+        await tui.press("up")
+        assert asked(tui) == "second things"
+    journal.erase()
+    assert journal.recent() == []
+
+
+async def test_what_was_opened_is_an_earlier_search_though_nothing_is_logged(book: Builder) -> None:
+    library = WithoutEngine(book.workspace, replace(load_settings(), query_log=False))
+    async with running(book.root, library=library) as tui:
+        await search(tui, "program")
+        await tui.until(lambda: bool(tui.main.results_pane.list.rows))
+        await tui.until(lambda: tui.main.asker._unlogged is not None)
+        await tui.press("enter")
+        await tui.press("slash")
+        tui.main.query_one("#search").value = ""  # type: ignore[attr-defined]
+        await tui.press("up")
+        await tui.until(lambda: asked(tui) == "program")
+    assert Journal(book.workspace).recent() == []
+
+
+async def test_pasted_lines_become_one(book: Builder) -> None:
+    async with running(book.root) as tui:
+        await tui.press("slash")
+        tui.app.post_message(events.Paste("make\r\n  tests\n"))
+        await tui.until(lambda: asked(tui) == "make tests")
+        await tui.until(lambda: bool(tui.main.results_pane.list.rows))
+
+
+async def test_filters_and_their_values_are_completed(book: Builder) -> None:
+    async with running(book.root) as tui:
+        await tui.press("slash")
+        await tui.type("make top")
+        await tui.until("Tab completes: topic:")
+        await tui.press("tab")
+        await tui.until(lambda: asked(tui) == "make topic:")
+        await tui.until("project Project Handbook")
+        await tui.type("sn")
+        await tui.until("Tab completes: snippets")
+        await tui.press("tab")
+        await tui.until(lambda: asked(tui) == "make topic:snippets")
+        # With nothing to complete it goes to the next pane.
+        await tui.until(lambda: "Tab completes" not in tui.text)
+        await tui.press("tab")
+        await tui.until(lambda: tui.main.pane == "results")
+
+
+async def test_a_wrong_filter_is_pointed_at(book: Builder) -> None:
+    async with running(book.root) as tui:
+        await tui.press("slash")
+        await tui.type("make topic:nosuch")
+        await tui.until("there is no topic 'nosuch'")
+        assert tui.main.results_pane.list.rows
+
+
+async def test_while_the_first_index_is_made_a_search_says_so_and_how_far_it_is(
+    book: Builder,
+) -> None:
+    async with running(book.root) as tui:
+        await tui.until("keywords only: not in this test")
+        tui.main.keeper.stop()
+        status: Any = tui.main.status
+        status.hear({"event": "ready", "lexical": False})
+        tui.main.keeper.heard({"event": "progress", "phase": "keywords", "done": 5, "total": 80})
+        await tui.press("slash")
+        await tui.type("xyzzyplugh")
+        await tui.until("indexing 5 of 80. Hits show")
+        tui.main.keeper.heard({"event": "progress", "phase": "keywords", "done": 60, "total": 80})
+        await tui.until("indexing 60 of 80. Hits show")
+        # The engine is killed: what was waited for does not come from it.
+        tui.main.keeper.heard({"event": "gone", "reason": "the engine went away"})
+        tui.main.asker.query = ""
+        tui.main.asker.type("xyzzyplug")
+        await tui.until("Nothing found.")
+        assert "looking" not in tui.text
