@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 
 from kbtui.refs import parse_ref
 from kbtui.text import cut, one_line
+from kbtui.tui.document.blocks import TextBlock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from kbtui.tui.document.blocks import Block
     from kbtui.tui.document.document import Document
     from kbtui.tui.document.viewport import Viewport
 
@@ -34,8 +36,7 @@ def copies(port: Viewport, reference: str | None) -> list[Copy]:
     if line is not None and document.blocks:
         words = line.plain.strip()
         found.append(Copy("l", "the line", cut(words, PREVIEW), lambda: words))
-        here = document.blocks[port.cursor.block]
-        text = here.search_text().strip("\n")
+        text = _block(document.blocks[port.cursor.block], line.source)
         found.append(Copy("b", "the block", cut(one_line(text[:200]), PREVIEW), lambda: text))
         if port.turn is not None:
             turn = port.turn
@@ -49,6 +50,20 @@ def copies(port: Viewport, reference: str | None) -> list[Copy]:
     if command := command_for(document, reference):
         found.append(Copy("c", "the command that shows it", command, lambda: command))
     return found
+
+
+def _block(block: Block, source: int) -> str:
+    """The paragraph, list, table or code that a line is of, as it is in the file."""
+    whole = block.search_text().strip("\n")
+    if not isinstance(block, TextBlock) or not source or not block.first_line:
+        return whole
+    from markdown_it import MarkdownIt
+
+    at = source - block.first_line
+    for token in MarkdownIt("commonmark").enable("table").parse(block.piece()):
+        if token.level == 0 and token.map and token.map[0] <= at < token.map[1]:
+            return "\n".join(block.piece().split("\n")[slice(*token.map)]).strip("\n")
+    return whole
 
 
 def _turn(document: Document, turn: int) -> Iterator[str]:
