@@ -119,8 +119,10 @@ Bare().run(headless=True, size=(120, 40))
 OURS = """
 import sys
 from kbtui.library import open_workspace
-from kbtui.tui.app import KbtuiApp
-class First(KbtuiApp):
+from pathlib import Path
+from kbtui.tui import app
+class First(app.KbApp):
+    CSS_PATH = Path(app.__file__).with_name(app.KbApp.CSS_PATH)
     def on_ready(self):
         self.exit()
 First(open_workspace(sys.argv[1])).run(headless=True, size=(120, 40))
