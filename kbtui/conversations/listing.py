@@ -1,6 +1,7 @@
 """The list of conversations: from metadata and file states, and no events unless asked."""
 
 import os
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,16 +22,26 @@ _LARGEST_METADATA = 1 << 20
 
 
 def list_conversations(
-    workspace: Workspace, archived: bool | None = None, *, counts: bool = True
+    workspace: Workspace,
+    archived: bool | None = None,
+    *,
+    counts: bool = True,
+    known: Mapping[int, ConversationInfo] | None = None,
 ) -> list[ConversationInfo]:
     """Live and archived conversations (None), or one of the two; newest activity first.
 
     Those that cannot be read are there with their `problem`. With `counts`
     every `events.json` is parsed for `events_count` and `last_event_at`;
     without, neither is known and the order is that of `last_activated_at`.
+    `known` are entries by id of an earlier call: those of which no file has
+    changed are given back as they are.
     """
     places, _ = find_places(workspace)
-    infos = [describe(place) for place in places if archived is None or place.archived is archived]
+    infos = [
+        _known(place, known) or describe(place)
+        for place in places
+        if archived is None or place.archived is archived
+    ]
     if counts:
         infos = [with_counts(info) for info in infos]
     return sorted(infos, key=_newest, reverse=True)
@@ -129,6 +140,13 @@ def _nearest(wanted: int, ids: list[int]) -> str:
 
 def _blamed(info: ConversationInfo, problem: str) -> ConversationInfo:
     return replace(info, problem=f"{info.problem}; {problem}" if info.problem else problem)
+
+
+def _known(place: Place, known: Mapping[int, ConversationInfo] | None) -> ConversationInfo | None:
+    """The entry of an earlier call, while it holds; what was wrong may have become right."""
+    info = known.get(place.id) if known else None
+    good = info is not None and info.problem is None and info.signature == place.signature
+    return info if good else None
 
 
 def describe(place: Place) -> ConversationInfo:

@@ -77,6 +77,7 @@ class ContentsReader:
     def __init__(self, library: Library) -> None:
         self._library = library
         self._known: dict[int, tuple[str, Traits]] = {}
+        self._infos: dict[int, ConversationInfo] = {}
 
     def read(self) -> Contents:
         """Everything that the library lists; what fails becomes a line in `failures`."""
@@ -96,7 +97,8 @@ class ContentsReader:
             failures.append(f"topics: {error}")
         conversations: list[ConversationInfo] = []
         try:
-            conversations = self._library.conversations_briefly()
+            conversations = self._library.conversations_briefly(self._infos)
+            self._infos = {info.id: info for info in conversations}
         except (KbtuiError, OSError) as error:
             failures.append(f"conversations: {error}")
         return self._completed(Contents(shelves, conversations, problems, failures, knowledge))

@@ -3,11 +3,19 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support import Builder, write_json
 
-from kbtui.conversations import conversation_traits, find_conversation, load_conversation
+from kbtui.conversations import (
+    conversation_traits,
+    find_conversation,
+    list_conversations,
+    load_conversation,
+)
+from kbtui.conversations.records import ConversationInfo
+from kbtui.conversations.roots import Place
 
 TIME = "2026-05-01 10:00:00.0"
 ELEMENTS = st.sampled_from(
@@ -70,3 +78,29 @@ def test_damage_is_told_and_costs_only_itself(workspace_root: Path) -> None:
     assert traits.tools == {"shell"}
     assert traits.problem is not None
     assert traits.problem.startswith("events.json: ")
+
+
+def test_a_list_made_again_reads_only_what_changed(
+    workspace_root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from kbtui.conversations import listing
+
+    builder = Builder(workspace_root)
+    for number in range(1, 5):
+        builder.conversation(number, [[{"type": "chat_request", "content": "Hm?"}]], title="Old")
+    known = {info.id: info for info in list_conversations(builder.workspace, counts=False)}
+    builder.conversation(2, [], title="New")
+    builder.conversation(5, [], title="Another")
+    (builder.conversation(3, []) / "metadata.json").unlink()
+    described: list[int] = []
+    describe = listing.describe
+
+    def remembered(place: Place) -> ConversationInfo:
+        described.append(place.id - 17_800_000_000)
+        return describe(place)
+
+    monkeypatch.setattr(listing, "describe", remembered)
+    again = list_conversations(builder.workspace, counts=False, known=known)
+    assert sorted(described) == [2, 3, 5]
+    monkeypatch.undo()
+    assert again == list_conversations(builder.workspace, counts=False)
