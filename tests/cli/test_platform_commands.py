@@ -315,3 +315,59 @@ def test_mistakes_in_arguments_are_usage_errors(built: Builder) -> None:
         run(built, "source", "add", "url", "https://example.org/", "--topic", "none").returncode
         == 1
     )
+
+
+# citations, and what the doctor says
+
+
+def test_cites_says_what_does_not_exist_and_still_shows_who_used_what_is_gone(
+    built: Builder,
+) -> None:
+    done = run(built, "cites", "guide/nosuch")
+    assert (done.returncode, "no subject 'nosuch'" in done.stderr) == (1, True)
+    assert "uses nothing" not in done.stderr
+    (built.root / "docs/guide/start.md").unlink()
+    gone = found(run(built, "cites", "guide/start", "--json"))
+    assert [cite["how"] for cite in gone["used_by"]] == ["learn"]
+    assert gone["uses"] == []
+
+
+def test_the_doctor_looks_at_sources(built: Builder) -> None:
+    from kbtui.library import Library
+    from kbtui.library.health import examine
+    from kbtui.workspace import load_settings
+
+    (built.root / ".jp/kb-sources.toml").write_text(
+        '[source.good]\nkind = "file_upload"\ntopic = "nowhere"\nfile = "x"\n[source.bad]\nkind = "ftp"\n'
+    )
+    library = Library(built.workspace, load_settings())
+    said = [(one.state, one.message) for one in examine(library) if one.area == "sources"]
+    library.close()
+    assert said[0] == ("ok", "1 source")
+    assert [state for state, message in said if "source.bad" in message] == ["wrong"]
+    assert ("wrong", "good: there is no topic 'nowhere'") in said
+    assert any(state == "note" and "not approved" in message for state, message in said)
+
+
+def test_what_could_not_be_read_is_read_again_when_asked(built: Builder) -> None:
+    from kbtui.library import Library
+    from kbtui.workspace import load_settings
+
+    path = built.root / "docs/guide/end.md"
+    before = path.stat()
+    good = path.read_bytes()
+    path.write_bytes(b"\xff" * len(good))
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+    def status() -> str:
+        rows = found(run(built, "entries", "--json", "--topic", "guide"))["entries"]
+        return next(row["status"] for row in rows if row["ref"] == "guide/end")
+
+    assert status() == "error"
+    # The same size and time: nothing says that the file is another.
+    path.write_bytes(good)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    library = Library(built.workspace, load_settings())
+    library.retry()
+    library.close()
+    assert status() == "ready"

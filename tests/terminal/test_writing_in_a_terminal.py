@@ -21,6 +21,7 @@ def built(workspace_root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bui
     end_engine(builder)
 
 
+@pytest.mark.slow
 def test_an_editor_gets_the_terminal_and_what_it_wrote_is_listed(
     built: Builder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

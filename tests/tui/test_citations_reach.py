@@ -68,6 +68,7 @@ async def test_what_an_assistant_found_stands_in_the_sidebar_and_opens_at_its_pa
         assert "turn 1 · found" in tui.text
 
 
+@pytest.mark.slow
 async def test_a_passage_is_found_after_its_subject_was_written_anew(wide: Builder) -> None:
     answer = await search_by_mcp(wide, "pangolin afraid")
     turn = [asked("Afraid?"), *called("s", "knowledge_search", answer, query="pangolin"), said(".")]
@@ -84,6 +85,7 @@ async def test_a_passage_is_found_after_its_subject_was_written_anew(wide: Build
         await tui.until(lambda: (line := reader.port.line) is not None and "pangolin" in line.plain)
 
 
+@pytest.mark.slow
 async def test_a_passage_of_what_is_gone_says_so(wide: Builder) -> None:
     answer = await search_by_mcp(wide, "pangolin afraid")
     turn = [asked("Afraid?"), *called("s", "knowledge_search", answer, query="pangolin"), said(".")]
@@ -109,6 +111,7 @@ async def test_citations_are_copied_as_markdown_and_as_json(book: Builder) -> No
         assert (found["ref"], found["used_by"]) == ("jp-c17800000001:1", [])
 
 
+@pytest.mark.slow
 async def test_a_conversation_is_exported_with_its_sources(book: Builder, tmp_path: Path) -> None:
     target = tmp_path / "out.md"
     target.write_text("mine")

@@ -71,6 +71,7 @@ async def test_filters_combine_and_totals_follow(shelf: Builder) -> None:
         assert "0 entries" in tui.text
 
 
+@pytest.mark.slow
 async def test_a_mistake_in_a_filter_is_said_and_what_was_shown_stays(shelf: Builder) -> None:
     async with paged(shelf, "E", EntriesScreen) as (tui, screen, _):
         await read(tui, screen)
@@ -85,6 +86,7 @@ async def test_a_mistake_in_a_filter_is_said_and_what_was_shown_stays(shelf: Bui
         assert refs(screen) == before
 
 
+@pytest.mark.slow
 async def test_keys_go_through_types_and_status_and_show_hidden_and_archived(
     shelf: Builder,
 ) -> None:
@@ -105,6 +107,7 @@ async def test_keys_go_through_types_and_status_and_show_hidden_and_archived(
         await tui.until(lambda: refs(screen) == ["jp-c17800000005"])
 
 
+@pytest.mark.slow
 async def test_ten_thousand_rows_are_read_as_one_goes(book: Builder) -> None:
     for number in range(1200):
         book.subject(f"snippets/s{number:04}.md", f"# Snippet {number}\n")
@@ -155,6 +158,7 @@ async def test_the_details_show_chunks_that_unfold_and_the_turns_that_used_it(
         await tui.until(lambda: tui.main.reader_pane.reader.document.key == "jp-c17800000009")
 
 
+@pytest.mark.slow
 async def test_r_opens_it_in_the_reader(shelf: Builder) -> None:
     async with paged(shelf, "E", EntriesScreen) as (tui, screen, _):
         await read(tui, screen)
@@ -164,6 +168,7 @@ async def test_r_opens_it_in_the_reader(shelf: Builder) -> None:
         await tui.until(lambda: tui.main.reader_pane.reader.document.key == "project/people/ada")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("url", ["https://example.org/a", "file:///etc/passwd", "javascript:1"])
 async def test_an_address_is_copied_where_nothing_can_open_it(
     book: Builder, monkeypatch: pytest.MonkeyPatch, url: str
@@ -216,6 +221,7 @@ async def test_a_new_entry_is_written_in_the_editor_and_selected(
     assert text.endswith("Back off.\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chosen", ["", "vim"])
 async def test_without_a_title_or_an_editor_the_form_says_so_and_keeps_what_was_typed(
     book: Builder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, chosen: str
@@ -235,6 +241,7 @@ async def test_without_a_title_or_an_editor_the_form_says_so_and_keeps_what_was_
     assert {path.name for path in book.root.rglob("*.md")} == before
 
 
+@pytest.mark.slow
 async def test_editing_keeps_id_and_citations_and_says_what_front_matter_lost(
     book: Builder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -274,6 +281,7 @@ async def test_deleting_asks_and_moves_to_the_trash(book: Builder) -> None:
         await tui.until(lambda: "project/style" not in refs(screen))
 
 
+@pytest.mark.slow
 async def test_where_there_is_no_trash_another_question_is_asked(
     book: Builder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -295,6 +303,7 @@ async def test_where_there_is_no_trash_another_question_is_asked(
         await tui.until(lambda: not path.exists())
 
 
+@pytest.mark.slow
 async def test_what_failed_is_tried_again_on_a_key(
     book: Builder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -321,6 +330,7 @@ async def test_what_failed_is_tried_again_on_a_key(
         assert screen.table.entry.id == subject_id("project", "style")
 
 
+@pytest.mark.slow
 async def test_hostile_titles_are_only_text(book: Builder) -> None:
     book.subject(
         "project/bad.md", '---\ntitle: "\\e[2J[/b] \\u202e x"\ntags: ["\\e[31m"]\n---\nx\n'
