@@ -13,7 +13,7 @@ from kbtui.errors import EngineUnavailable, IndexUnavailable
 from kbtui.workspace import Settings, Workspace, find_workspace, load_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
     from typing import Any
 
@@ -99,13 +99,17 @@ class Library:
 
         return list_conversations(self.workspace, archived)
 
-    def conversations_briefly(self) -> list[ConversationInfo]:
+    def conversations_briefly(
+        self, known: Mapping[int, ConversationInfo] | None = None
+    ) -> list[ConversationInfo]:
         """All conversations without reading their events whole: `events_count` is not known, nor
-        damage before the last event. Newest first by what is known.
+        damage before the last event. Newest first by what is known. Of `known`, entries by id of
+        an earlier call, only those are read again of which a file has changed.
         """
         from kbtui.conversations import list_conversations, with_activity
 
-        return [with_activity(info) for info in list_conversations(self.workspace, counts=False)]
+        infos = list_conversations(self.workspace, counts=False, known=known)
+        return [with_activity(info) for info in infos]
 
     def traits(self, info: ConversationInfo) -> Traits:
         """The tools and models that a conversation used, and its turns: its file is parsed."""
