@@ -60,12 +60,16 @@ def decode_text(text: str) -> str:
 
 def decode_content(text: str) -> str:
     """The text of a tool result, which a later JP may have encoded over the URL-safe form."""
-    decoded = decode_text(text)
-    if " " in decoded or len(decoded) < _TOKEN_LENGTH or decoded is text:
+    data = decode_bytes(text)
+    if data is None:
+        return text
+    try:
+        decoded = data.decode()
+    except ValueError:
+        return text
+    if " " in decoded or len(decoded) < _TOKEN_LENGTH or not _TOKEN.fullmatch(decoded):
         return decoded
-    if _TOKEN.fullmatch(decoded):
-        return decode_text(decoded)
-    return decoded
+    return decode_text(decoded)
 
 
 def decode_value(value: Any) -> Any:

@@ -82,8 +82,8 @@ class Builder:
     # one taker an event type
 
     def _turn_start(self, index: int, element: _Element) -> None:
-        if self._run is not None:
-            self._end_run()
+        self.finish()
+        self._run = None
         # The first opens the first turn, unless something stood before it (jp-format 2.7).
         self._new_turn().started_at = parse_time(element.get("timestamp"))
 
@@ -96,23 +96,17 @@ class Builder:
 
     def _chat_response(self, index: int, element: _Element) -> None:
         """`message`, `reasoning` or `data`, whichever comes first in this order."""
+        kind: EventKind
         if "message" in element:
-            self._say("message", index, element, element["message"])
+            kind = "message"
         elif "reasoning" in element:
-            self._say("reasoning", index, element, element["reasoning"])
-        elif "data" in element:
-            data = element["data"]
-            text = data if type(data) is str else pretty(data)
-            event = self._event("structured", index, element, text, "data")
-            event.data = data
+            kind = "reasoning"
         else:
-            event = self._event("message", index, element, "", "message")
-            self._blame(event, "it has neither message nor reasoning nor data")
-
-    def _say(self, kind: EventKind, index: int, element: _Element, text: Any) -> None:
-        """A message or a thought; JP may have split one over several events (jp-format 2.9)."""
-        run = self._run
+            self._structured(index, element)
+            return
+        text, run = element[kind], self._run
         if run is not None and run.kind == kind and type(text) is str:
+            # JP may have split one over several events (jp-format 2.9).
             self._pieces.append(text)
             if type(metadata := element.get("metadata")) is dict:
                 run.metadata = {**(run.metadata or {}), **self._metadata(run, metadata)}
@@ -120,6 +114,16 @@ class Builder:
         event = self._event(kind, index, element, text, kind)
         if event.problem is None:
             self._run = event
+
+    def _structured(self, index: int, element: _Element) -> None:
+        if "data" in element:
+            data = element["data"]
+            text = data if type(data) is str else pretty(data)
+            event = self._event("structured", index, element, text, "data")
+            event.data = data
+        else:
+            event = self._event("message", index, element, "", "message")
+            self._blame(event, "it has neither message nor reasoning nor data")
 
     def _tool_request(self, index: int, element: _Element) -> None:
         arguments = element.get("arguments", {})
@@ -204,7 +208,9 @@ class Builder:
     ) -> Event:
         """A new event at the end of the turn; every one ends a run of pieces."""
         if self._run is not None:
-            self._end_run()
+            if self._pieces:
+                self.finish()
+            self._run = None
         turn = self._turn or self._new_turn()
         time = parse_time(element.get("timestamp"))
         if turn.started_at is None:
@@ -227,10 +233,6 @@ class Builder:
         self.turns.append(turn)
         self._calls = 0
         return turn
-
-    def _end_run(self) -> None:
-        self.finish()
-        self._run = None
 
     def _blame(self, event: Event, what: str) -> None:
         event.problem = f"{event.problem}; {what}" if event.problem else what
