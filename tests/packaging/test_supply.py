@@ -1,0 +1,107 @@
+"""What kbtui stands on: justified, licensed so that it can be passed on, held to versions, built alike twice."""
+
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from importlib.metadata import distribution
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+ROOT = Path(__file__).resolve().parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+DECLARED = [Requirement(text) for text in PROJECT["project"]["dependencies"]]
+
+FREE = re.compile(
+    r"MIT|BSD|Apache|ISC|PSF|Python Software Foundation|MPL|Mozilla Public|Zlib|CC0|BSL-1\.0|Unlicense|CNRI-Python",
+    re.IGNORECASE,
+)
+CHOICES = {"tld": "MPL-1.1 of its three"}
+"""Packages under several licences, and the one that is chosen."""
+
+
+def canonical(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def all_needed() -> Iterator[str]:
+    """Every package that an installation brings, by its installed metadata."""
+    seen: set[str] = set()
+    waiting = [requirement.name for requirement in DECLARED]
+    while waiting:
+        name = canonical(waiting.pop())
+        if name in seen:
+            continue
+        seen.add(name)
+        yield name
+        for text in distribution(name).requires or []:
+            needed = Requirement(text)
+            if needed.marker is None or needed.marker.evaluate({"extra": ""}):
+                waiting.append(needed.name)
+
+
+def licence(name: str) -> str:
+    facts = distribution(name).metadata
+    said = [facts.get("License-Expression") or ""]
+    said += [text for text in facts.get_all("Classifier") or [] if text.startswith("License ::")]
+    said.append((facts.get("License") or "")[:100])
+    return " | ".join(filter(None, said))
+
+
+def test_every_dependency_is_justified_in_the_table_and_nothing_else_is() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    table = text.partition("### Dependencies")[2].partition("\nDevelopment:")[0]
+    rows = [line.split("|") for line in table.splitlines() if line.startswith("| `")]
+    named = {canonical(name) for row in rows for name in re.findall(r"`([^`]+)`", row[1])}
+    assert named == {canonical(requirement.name) for requirement in DECLARED}
+    assert all(len(row[2].strip()) > 3 and len(row[3].strip()) > 10 for row in rows)
+
+
+def test_every_licence_lets_it_be_passed_on() -> None:
+    for name in all_needed():
+        if name not in CHOICES:
+            said = licence(name)
+            assert FREE.search(said), (name, said)
+            assert not re.search(r"\bA?GPL|(?<!Lesser )General Public", said), (name, said)
+
+
+def test_every_package_is_held_to_one_version() -> None:
+    held = {
+        canonical(line.partition("==")[0])
+        for line in (ROOT / "constraints.txt").read_text().splitlines()
+        if "==" in line and not line.startswith("#")
+    }
+    # setuptools is the interpreter's own tool, wanted by torch for compiling, which is never done.
+    assert set(all_needed()) - held - {"setuptools"} == set()
+    for requirement in DECLARED:
+        assert re.search(r"<|==", str(requirement.specifier)) or requirement.name == "pyarrow", (
+            requirement
+        )
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_wheel_built_twice_has_the_same_bytes(tmp_path: Path) -> None:
+    made = []
+    for number in range(2):
+        source = tmp_path / f"source{number}"
+        # The second from the first, so that both are of one commit.
+        origin = tmp_path / "source0" if number else ROOT
+        subprocess.run(["git", "clone", "-q", str(origin), str(source)], check=True)
+        # Times and modes of a checkout are nobody's intent.
+        for path in source.rglob("*"):
+            if path.is_file() and ".git/" not in str(path):
+                os.utime(path, (1_600_000_000 + number * 86_400,) * 2)
+        subprocess.run(
+            [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(tmp_path / str(number)), str(source)],
+            check=True,
+            capture_output=True,
+            env={**os.environ, "TZ": f"UTC{number}", "PYTHONHASHSEED": str(number)},
+        )  # fmt: skip
+        made.append(next((tmp_path / str(number)).glob("*.whl")))
+    assert made[0].name == made[1].name
+    assert made[0].read_bytes() == made[1].read_bytes()
