@@ -101,6 +101,15 @@ def _try(workspace: Workspace) -> EngineClient | None:
 def _start(workspace: Workspace) -> Any:
     import subprocess
 
+    from kbtui.workspace.mounts import network_file_system
+
+    if kind := network_file_system(workspace.cache_dir):
+        # Neither locks nor shared memory can be relied on there: two engines would write one index.
+        raise EngineUnavailable(
+            f"the cache directory lies on a network file system ({kind})",
+            where=str(workspace.cache_dir),
+            hint="set XDG_CACHE_HOME to a directory of this machine",
+        )
     try:
         workspace.cache_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         if not os.access(workspace.cache_dir, os.W_OK):

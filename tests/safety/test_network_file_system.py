@@ -1,0 +1,61 @@
+"""A cache directory that other machines share: no engine is started on it, and that is said."""
+
+import os
+from pathlib import Path
+
+import pytest
+from support import Builder
+
+from kbtui.engine import connect
+from kbtui.errors import EngineUnavailable
+from kbtui.library import Library
+from kbtui.search import Question
+from kbtui.workspace import load_settings, mounts
+from kbtui.workspace.mounts import network_file_system
+
+
+@pytest.fixture
+def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The table of mounts, which a test writes."""
+    path = tmp_path / "mountinfo"
+    monkeypatch.setattr(mounts, "MOUNTS", path)
+    return path
+
+
+def mounted(*places: tuple[str, str]) -> str:
+    lines = [f"{n} 1 0:{n} / {at} rw - {kind} source rw\n" for n, (at, kind) in enumerate(places)]
+    return "".join(lines)
+
+
+def test_the_nearest_mount_decides(table: Path) -> None:
+    table.write_text(
+        mounted(("/", "ext4"), ("/far", "nfs4"), ("/far/near", "ext4"), ("/a\\040b", "cifs"))
+    )
+    assert network_file_system(Path("/far/home/x")) == "nfs4"
+    assert network_file_system(Path("/far/near/x")) is None
+    assert network_file_system(Path("/farther")) is None
+    assert network_file_system(Path("/a b/c")) == "cifs"
+    table.unlink()
+    assert network_file_system(Path("/far")) is None
+
+
+def test_the_real_table_can_be_read() -> None:
+    assert network_file_system(Path("/")) in {None, "9p", "nfs", "nfs4"}
+
+
+def test_no_engine_is_started_there_and_search_says_why(
+    table: Path, home: Path, workspace_root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KBTUI_MODEL", "off")
+    builder = Builder(workspace_root)
+    builder.topics(guide={})
+    builder.subject("guide/one.md", "# One\n\nAn otter.\n")
+    table.write_text(mounted(("/", "ext4"), (os.path.realpath(home / "cache"), "nfs4")))
+    with pytest.raises(EngineUnavailable, match=r"network file system \(nfs4\)"):
+        connect(builder.workspace)
+    library = Library(builder.workspace, load_settings())
+    answer = library.search(Question("otter", mode="lexical"))
+    assert [hit.ref for hit in answer.hits] == ["guide/one:1-3"]
+    assert "network file system" in (answer.degraded or "")
+    library.close()
+    assert not list((home / "cache").rglob("catalog.sqlite"))
