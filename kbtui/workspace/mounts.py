@@ -4,10 +4,10 @@ import os
 from pathlib import Path
 
 MOUNTS = Path("/proc/self/mountinfo")
-_NETWORK = frozenset(  # noqa: SIM905
-    "9p afs beegfs ceph cifs coda fuse.glusterfs fuse.s3fs fuse.sshfs gfs2 glusterfs lustre ncpfs"
-    " nfs nfs4 ocfs2 smb3 smbfs".split()
-)
+_NETWORK = frozenset({
+    "9p", "afs", "beegfs", "ceph", "cifs", "coda", "fuse.glusterfs", "fuse.s3fs", "fuse.sshfs", "gfs2",
+    "glusterfs", "lustre", "ncpfs", "nfs", "nfs4", "ocfs2", "smb3", "smbfs",
+})  # fmt: skip
 
 
 def network_file_system(path: Path) -> str | None:
