@@ -29,14 +29,6 @@ if TYPE_CHECKING:
 
 SIGNS = {"ok": ("✓ ", "inserted"), "note": ("· ", "warning"), "wrong": ("! ", "error")}
 """What stands before a finding; the words of the bottom line explain them."""
-HEADINGS = {
-    "knowledge": "Knowledge",
-    "conversations": "Conversations",
-    "sources": "Sources",
-    "index": "Index",
-    "engine": "Engine",
-    "model": "Model",
-}
 
 
 def doctor_document(findings: list[Finding], looking: str | None) -> Document:
@@ -47,7 +39,7 @@ def doctor_document(findings: list[Finding], looking: str | None) -> Document:
         if not own and area != looking:
             continue
         above = int(bool(blocks))
-        heading = HEADINGS[area]
+        heading = area.capitalize()
         blocks.append(HeadBlock(f"head:{area}", [(heading, "h2")], _counts(own), above=above))
         own.sort(key=lambda finding: ("ok", "wrong", "note").index(finding.state))
         for finding in own:
