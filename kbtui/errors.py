@@ -52,5 +52,9 @@ class IndexUnavailable(KbtuiError):
     """The index cannot be opened, built or written."""
 
 
+class Cancelled(KbtuiError):
+    """A call was given up by who made it."""
+
+
 class EngineUnavailable(KbtuiError):
     """The engine cannot be reached or started; keyword search still works."""

@@ -17,7 +17,7 @@ from kbtui.index.generation import schema_mark
 from kbtui.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from kbtui.workspace import Workspace
@@ -31,11 +31,16 @@ _KEPT_PREFIXES = ("LC_", "XDG_", "JP_", "KBTUI_", "OMP_", "MKL_")
 
 
 def connect(
-    workspace: Workspace, *, start: bool = True, wait: float = START_SECONDS
+    workspace: Workspace,
+    *,
+    start: bool = True,
+    wait: float = START_SECONDS,
+    check: Callable[[], object] = lambda: None,
 ) -> EngineClient:
     """A connection to the workspace's engine; starts one unless told not to.
 
-    Raises `EngineUnavailable` with the reason.
+    Raises `EngineUnavailable` with the reason. `check` is called while an engine is waited for,
+    and raises when it is not any more.
     """
     client = _try(workspace)
     if client is not None and start and client.hello.get("schema") != schema_mark():
@@ -45,17 +50,21 @@ def connect(
         return client
     if not start:
         raise EngineUnavailable("no engine is running", hint="`kbtui index` starts one")
-    started = _start(workspace)
+    started, tries = _start(workspace), 1
     end = time.monotonic() + wait
     pause = 0.02
     while time.monotonic() < end:
         time.sleep(pause)
+        check()
         pause = min(pause * 1.3, 0.2)
         client = _try(workspace)
         if client is not None:
             return client
         # An engine that lost the race for the lock ends with 0; then the winner is waited for.
-        if started.poll() not in {None, 0}:
+        code = started.poll()
+        if code is not None and code < 0 and tries == 1:
+            started, tries = _start(workspace), 2  # somebody killed it
+        elif code not in {None, 0}:
             break
     raise EngineUnavailable(
         "the engine did not start",

@@ -1,15 +1,15 @@
 """`Library`: settings, files, index, engine and citations of one workspace, put together.
 
 All calls are synchronous and may be made from any thread; a face that must not
-block makes them in a thread of its own.
+block makes them in a thread of its own, within a `Cancellation` if it may give them up.
 """
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING
 
-from kbtui.errors import EngineUnavailable, IndexUnavailable
+from kbtui.errors import EngineUnavailable
+from kbtui.library.access import Access, current_cancellation
 from kbtui.workspace import Settings, Workspace, find_workspace, load_settings
 
 if TYPE_CHECKING:
@@ -49,26 +49,16 @@ class Library:
     def __init__(self, workspace: Workspace, settings: Settings) -> None:
         self.workspace = workspace
         self.settings = settings
-        self._lock = threading.RLock()
-        self._reader: IndexReader | None = None
-        self._idle: list[EngineClient] = []
-        self._private: Path | None = None
-        self.remark: str | None = None
+        self._access = Access(workspace, settings, lambda: self.engine())
 
     def close(self) -> None:
         """Let go of the index and the engine."""
-        with self._lock:
-            if self._reader is not None:
-                self._reader.close()
-                self._reader = None
-            for client in self._idle:
-                client.close()
-            self._idle.clear()
-            if self._private is not None:
-                import shutil
+        self._access.close()
 
-                shutil.rmtree(self._private, ignore_errors=True)
-                self._private = None
+    @property
+    def remark(self) -> str | None:
+        """What is to be said of the index, None where it is as usual."""
+        return self._access.remark
 
     # files, read anew at each call
 
@@ -204,9 +194,9 @@ class Library:
         """
         try:
             self._request("refresh", force=False, meaning=meaning, wait=wait, timeout=wait + 5.0)
-            self.remark = None
+            self._access.behind = None
         except EngineUnavailable as error:
-            self.remark = f"the index may be behind: {error.message}"
+            self._access.behind = f"the index may be behind: {error.message}"
 
     def retry(self, wait: float = 30.0) -> None:
         """Read and embed again what could not be; embedding goes on behind. Raises `EngineUnavailable`."""
@@ -281,41 +271,13 @@ class Library:
 
     def reader(self, wait: float = FIRST_INDEX_SECONDS) -> IndexReader:
         """The index in use; the first one is waited for. Raises `IndexUnavailable`."""
-        from kbtui.index import IndexReader
-
-        with self._lock:
-            if self._reader is not None and not self._reader.moved():
-                return self._reader
-            cache = self._private or self.workspace.cache_dir
-            try:
-                self._reader = IndexReader(cache)
-            except IndexUnavailable:
-                self._reader = IndexReader(self._first_index(wait))
-            return self._reader
-
-    def _first_index(self, wait: float) -> Path:
-        """Have the engine make the index; where it cannot, make a private one without vectors."""
-        try:
-            self._request("refresh", force=False, wait=wait, timeout=wait + 5.0)
-            return self.workspace.cache_dir
-        except EngineUnavailable as error:
-            import tempfile
-            from pathlib import Path
-
-            from kbtui.index import Index
-
-            self._private = Path(tempfile.mkdtemp(prefix="kbtui-index-"))
-            self.remark = f"a private index, keywords only: {error.message}"
-            index = Index(self.workspace, self.settings, cache_dir=self._private)
-            index.refresh()
-            index.close()
-            return self._private
+        return self._access.reader(wait)
 
     def _semantic(self, text: str, question: Question, generation: str, wait: float) -> Ranking:
         """The semantic leg, asked of the engine; a reason instead where there is none."""
         from kbtui.search.records import Ranking
 
-        if self._private is not None:
+        if self._access.is_private:
             return Ranking(None, self.remark)
         if self.settings.model == "off":
             # Also for one command alone, whatever model the running engine has.
@@ -390,30 +352,10 @@ class Library:
         """A connection of one's own to the engine; raises `EngineUnavailable`."""
         from kbtui.engine.client import connect
 
-        return connect(self.workspace, start=start)
+        return connect(self.workspace, start=start, check=current_cancellation().check)
 
     def _request(self, op: str, *, timeout: float, **arguments: Any) -> dict[str, Any]:
-        """Ask the engine; once more when it had just gone.
-
-        Each call has a connection to itself meanwhile: a question never waits for another's.
-        """
-        for _ in range(2):
-            with self._lock:
-                client = self._idle.pop() if self._idle else None
-            fresh = client is None
-            try:
-                client = client or self.engine()
-                found = client.request(op, timeout=timeout, **arguments)
-            except EngineUnavailable:
-                if client is not None:
-                    client.close()
-                if fresh:
-                    raise
-                continue
-            with self._lock:
-                self._idle.append(client)
-            return found
-        raise EngineUnavailable("the engine went away twice")
+        return self._access.request(op, timeout=timeout, **arguments)
 
     def listen(self, hear: Callable[[dict[str, Any]], object]) -> Callable[[], None]:
         """Call `hear` from a thread with each of the engine's messages; returns how to stop.

@@ -389,7 +389,7 @@ async def test_after_a_rest_the_index_and_the_engine_are_let_go(
 
     first = await calls.call_tool(None, Parameters)  # type: ignore[arg-type]
     await asyncio.wait_for(closed.wait(), 20)
-    assert library._reader is None
+    assert library._access._reader is None
     again = await calls.call_tool(None, Parameters)  # type: ignore[arg-type]
     assert text_of(again) == text_of(first)
 

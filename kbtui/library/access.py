@@ -1,0 +1,223 @@
+"""The index and the engine of a workspace, as calls from any thread want them.
+
+A call may wait here: for an engine to start, for its reply, for the first index. Nothing waits
+with the lock held, so one call never waits for another's; and a call can be given up.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from kbtui.errors import Cancelled, EngineUnavailable, IndexUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from kbtui.engine.client import EngineClient
+    from kbtui.index import IndexReader
+    from kbtui.workspace import Settings, Workspace
+
+STEP_SECONDS = 0.02
+"""How often a wait that nothing can interrupt looks whether it was given up."""
+
+
+class Cancellation:
+    """Gives a call of the Library up from another thread.
+
+    `with cancellation: library.search(…)` in one thread, `cancellation.cancel()` in another: the
+    call raises `Cancelled`, also when it was cancelled before it began.
+    """
+
+    _of_thread = threading.local()
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._client: EngineClient | None = None
+        self.cancelled = False
+
+    def cancel(self) -> None:
+        """Give the call up; returns at once."""
+        with self._lock:
+            self.cancelled = True
+            if self._client is not None:
+                self._client.close()
+
+    def __enter__(self) -> Cancellation:
+        self._before = current_cancellation()
+        Cancellation._of_thread.value = self
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        Cancellation._of_thread.value = self._before
+
+    def check(self) -> None:
+        """Raise `Cancelled` if it was."""
+        if self.cancelled:
+            raise Cancelled("given up")
+
+    @contextmanager
+    def holding(self, client: EngineClient) -> Iterator[None]:
+        """While this connection is waited for, `cancel` closes it."""
+        with self._lock:
+            self._client = client
+        try:
+            self.check()
+            yield
+        finally:
+            with self._lock:
+                self._client = None
+
+
+def current_cancellation() -> Cancellation:
+    """The one that this thread's call stands in; one that nobody cancels where there is none."""
+    found = getattr(Cancellation._of_thread, "value", None)
+    return found if isinstance(found, Cancellation) else Cancellation()
+
+
+class Access:
+    """Opens each when it is first wanted. `behind` is why the index may not be up to date."""
+
+    def __init__(
+        self, workspace: Workspace, settings: Settings, connect: Callable[[], EngineClient]
+    ) -> None:
+        self._workspace, self._settings, self._connect = workspace, settings, connect
+        self._lock = threading.Lock()
+        self._reader: IndexReader | None = None
+        self._idle: list[EngineClient] = []
+        self._private: PrivateIndex | None = None
+        self.behind: str | None = None
+
+    @property
+    def remark(self) -> str | None:
+        """What is to be said of the index, None where it is as usual."""
+        private = self._private
+        return private.remark if private else self.behind
+
+    @property
+    def is_private(self) -> bool:
+        """Whether the index is this client's own, made because there is no engine."""
+        return self._private is not None
+
+    def close(self) -> None:
+        """Let go of the index and the engine."""
+        with self._lock:
+            reader, self._reader = self._reader, None
+            clients, self._idle = self._idle, []
+            private, self._private = self._private, None
+        if reader is not None:
+            reader.close()
+        for client in clients:
+            client.close()
+        if private is not None:
+            private.close()
+
+    def request(self, op: str, *, timeout: float, **arguments: Any) -> dict[str, Any]:
+        """Ask the engine; once more, of a new one, when it went away meanwhile.
+
+        Each call has a connection to itself.
+        """
+        cancellation = current_cancellation()
+        for last in (False, True):
+            with self._lock:
+                client = self._idle.pop() if self._idle else None
+            try:
+                client = client or self._connect()
+                with cancellation.holding(client):
+                    found = client.request(op, timeout=timeout, **arguments)
+            except EngineUnavailable as error:
+                cancellation.check()
+                # One that did not start, refuses, or answers too slowly would do so again.
+                cause = error.__cause__
+                gone = client is not None and cause and not isinstance(cause, TimeoutError)
+                if client is not None:
+                    client.close()
+                if last or not gone:
+                    raise
+                continue
+            with self._lock:
+                self._idle.append(client)
+            return found
+        raise AssertionError("two tries end in an answer or an error")
+
+    def reader(self, wait: float) -> IndexReader:
+        """The index in use; the first one is waited for. Raises `IndexUnavailable`."""
+        from kbtui.index import IndexReader
+
+        with self._lock:
+            reader, private = self._reader, self._private
+        if reader is not None and not reader.moved():
+            return reader
+        try:
+            reader = IndexReader(private.folder if private else self._workspace.cache_dir)
+        except IndexUnavailable:
+            reader = IndexReader(self._first_index(wait))
+        with self._lock:
+            self._reader = reader
+        return reader
+
+    def _first_index(self, wait: float) -> Path:
+        """Have the engine make the index; where it cannot, a private one without vectors."""
+        try:
+            self.request("refresh", force=False, wait=wait, timeout=wait + 5.0)
+            return self._workspace.cache_dir
+        except EngineUnavailable as error:
+            with self._lock:
+                if self._private is None:
+                    self._private = PrivateIndex(self._workspace, self._settings, error.message)
+                private = self._private
+            private.wait(wait)
+            return private.folder
+
+
+class PrivateIndex:
+    """An index for this client alone, made behind; gone with it."""
+
+    def __init__(self, workspace: Workspace, settings: Settings, reason: str) -> None:
+        """`reason` is why there is none that all clients share."""
+        import tempfile
+        from pathlib import Path
+
+        self.folder = Path(tempfile.mkdtemp(prefix="kbtui-index-"))
+        self._workspace, self._settings, self._reason = workspace, settings, reason
+        self._stop = threading.Event()
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._make, name="private-index", daemon=True)
+        self._thread.start()
+
+    def _make(self) -> None:
+        from kbtui.errors import KbtuiError
+        from kbtui.index import Index
+
+        try:
+            index = Index(self._workspace, self._settings, cache_dir=self.folder, stop=self._stop)
+            index.refresh()
+            index.close()
+        except (KbtuiError, OSError):
+            pass  # then there is no index to read, and who reads says so
+        self._done.set()
+
+    @property
+    def remark(self) -> str:
+        """What it is, and why."""
+        state = "" if self._done.is_set() else ", still being made"
+        return f"a private index{state}, keywords only: {self._reason}"
+
+    def wait(self, seconds: float) -> None:
+        """Wait so many seconds at most until it is complete; raises `Cancelled`."""
+        cancellation, end = current_cancellation(), time.monotonic() + seconds
+        while not self._done.wait(STEP_SECONDS):
+            cancellation.check()
+            if time.monotonic() > end:
+                return
+
+    def close(self) -> None:
+        """Stop making it, and remove it."""
+        import shutil
+
+        self._stop.set()
+        self._thread.join(2.0)
+        shutil.rmtree(self.folder, ignore_errors=True)

@@ -1,0 +1,151 @@
+"""Whatever the engine does, a call ends: with an answer, with a private index, or given up."""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from support import Builder, end_engine
+
+from kbtui.engine.places import announced
+from kbtui.errors import Cancelled, EngineUnavailable, KbtuiError
+from kbtui.index import Index
+from kbtui.library import Cancellation, Library
+from kbtui.search import Question
+from kbtui.workspace import load_settings
+
+QUESTION = Question("aardvark", mode="lexical")
+
+
+@pytest.fixture
+def built(workspace_root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Builder]:
+    monkeypatch.setenv("KBTUI_MODEL", "off")
+    builder = Builder(workspace_root)
+    builder.topics(guide={})
+    for number in range(150):
+        builder.subject(f"guide/s{number}.md", f"# S{number}\n\nThe aardvark {number} is awake.\n")
+    yield builder
+    end_engine(builder)
+
+
+class Call:
+    """A call in a thread of its own; `end` waits for what became of it."""
+
+    def __init__(self, work: Callable[[], Any]) -> None:
+        self.found: Any = None
+        self._work = work
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self.found = self._work()
+        except KbtuiError as error:
+            self.found = error
+
+    def end(self) -> Any:
+        self._thread.join(60)
+        assert not self._thread.is_alive(), "the call never ended"
+        return self.found
+
+
+def until(condition: Callable[[], Any]) -> Any:
+    end = time.monotonic() + 60
+    while not (value := condition()):
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.01)
+    return value
+
+
+def test_an_engine_killed_while_it_makes_the_first_index_is_replaced(built: Builder) -> None:
+    library = Library(built.workspace, load_settings())
+    call = Call(lambda: library.search(QUESTION))
+    pid = until(lambda: announced(built.workspace))["pid"]
+    os.kill(pid, signal.SIGKILL)
+    assert len(call.end().hits) == 20
+    assert library.remark is None
+    library.close()
+
+
+def test_a_call_that_waits_for_a_stuck_engine_can_be_given_up(built: Builder) -> None:
+    library = Library(built.workspace, load_settings())
+    assert library.search(QUESTION).hits
+    engine = psutil.Process(library.engine().pid)
+    engine.suspend()
+    try:
+        given_up = Cancellation()
+
+        def search() -> Any:
+            with given_up:
+                return library.search(QUESTION)
+
+        call = Call(search)
+        until(lambda: given_up._client is not None)
+        # Meanwhile another thread reads, and closing is not held up either.
+        assert library.lexical(QUESTION).hits
+        given_up.cancel()
+        assert isinstance(call.end(), Cancelled)
+        assert isinstance(Call(search).end(), Cancelled), "cancelled before it began"
+    finally:
+        engine.resume()
+    assert library.search(QUESTION).hits, "the next call is not cancelled"
+    library.close()
+
+
+@pytest.fixture
+def no_engine(built: Builder, monkeypatch: pytest.MonkeyPatch) -> Builder:
+    def unavailable(*args: Any, **more: Any) -> Any:
+        raise EngineUnavailable("the engine cannot be started")
+
+    monkeypatch.setattr("kbtui.engine.client.connect", unavailable)
+    return built
+
+
+def test_a_private_index_is_made_behind_and_says_what_it_is(
+    no_engine: Builder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_go_on = threading.Event()
+    refresh = Index.refresh
+
+    def slowly(self: Index, **more: Any) -> Any:
+        may_go_on.wait(60)
+        return refresh(self, **more)
+
+    monkeypatch.setattr(Index, "refresh", slowly)
+    library = Library(no_engine.workspace, load_settings())
+    call = Call(lambda: library.search(QUESTION))
+    until(lambda: library._access._private)
+    assert "still being made" in (library.remark or "")
+    # Who would rather not wait does not have to.
+    until(lambda: not isinstance(Call(lambda: library.reader(0.0)).end(), KbtuiError))
+    may_go_on.set()
+    answer = call.end()
+    assert len(answer.hits) == 20
+    assert answer.degraded == "a private index, keywords only: the engine cannot be started"
+    folder = library._access._private.folder  # type: ignore[union-attr]
+    library.close()
+    assert not folder.exists()
+
+
+def test_making_a_private_index_can_be_given_up_and_closed(
+    no_engine: Builder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Index, "refresh", lambda self, **more: self._stop.wait(60))
+    library = Library(no_engine.workspace, load_settings())
+    given_up = Cancellation()
+
+    def search() -> Any:
+        with given_up:
+            return library.search(QUESTION)
+
+    call = Call(search)
+    folder = until(lambda: library._access._private).folder
+    given_up.cancel()
+    assert isinstance(call.end(), Cancelled)
+    library.close()
+    until(lambda: not folder.exists())
