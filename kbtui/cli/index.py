@@ -37,7 +37,7 @@ def run(args: Namespace) -> int:
     library = open_workspace(args.workspace)
     began = time.monotonic()
     engine = library.engine()
-    request: dict[str, Any] = {"rebuild": True} if args.rebuild else {"force": True}
+    request: dict[str, Any] = {"rebuild": True} if args.rebuild else {"retry": True}
     progress = Progress()
     while not engine.request("refresh", wait=0.5, timeout=30.0, **request)["done"]:
         request = {"force": True}

@@ -132,6 +132,8 @@ class Refresher:
                 index = self._opened()
                 retry, self._retry = self._retry, False
                 changes = index.refresh(retry=retry)
+                # Whoever follows is told again, and so tries again too.
+                self.told = self.told and not retry
                 self.error = None
                 self.topics = index.topic_folders
                 self.first.set()

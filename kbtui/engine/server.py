@@ -269,8 +269,6 @@ class Server:
         else:
             done = self._refresher.first
         finished = await _wait(done, wait)
-        if request.get("retry") and finished and not self._refresher.error:
-            self._semantic.follow(self._refresher.folder)
         return {"done": finished, **self._readiness()}
 
     async def _op_settle(self, client: _Client, request: dict[str, Any]) -> dict[str, Any]:
