@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from textual import on
 from textual.binding import Binding
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
     from textual.binding import BindingType
 
+    from kbtui.knowledge.records import Subject
     from kbtui.tui.contents import Contents
     from kbtui.tui.document.lines import Spans
     from kbtui.tui.screens.main import MainScreen
@@ -33,13 +33,12 @@ if TYPE_CHECKING:
 SHOWN_MOST = 100
 
 
-@dataclass(frozen=True)
-class Choice:
+class Choice(NamedTuple):
     """Something that can be chosen: a command, what can be opened, or a theme's name."""
 
     name: str
     kind: str
-    what: Command | Ref | str
+    what: Command | Ref | Subject | str
     right: str = ""
 
 
@@ -69,11 +68,13 @@ def place_choices(contents: Contents | None, hidden: bool) -> list[Choice]:
         ref = Ref("topic", topic=shelf.topic.id)
         found.append(Choice(one_line(shelf.topic.name), "topic", ref, str(ref)))
     for shelf in contents.shelves:
+        # As little as possible for each: there may be tens of thousands, and keys wait meanwhile.
         topic = shelf.topic.id
-        for subject in shelf.subjects:
-            if hidden or not subject.hidden:
-                ref = subject_ref(topic, subject.slug)
-                found.append(Choice(one_line(f"{topic}/{subject.slug}"), "subject", ref))
+        found += [
+            Choice(f"{topic}/{subject.slug}", "subject", subject)
+            for subject in shelf.subjects
+            if hidden or not subject.hidden
+        ]
     for info in contents.conversations:
         ref = conversation_ref(info.id)
         found.append(Choice(one_line(info.name), "conversation", ref, info.ref))
@@ -206,12 +207,14 @@ class PaletteScreen(RoleScreen):
     def _take(self) -> None:
         if row := self.list.selected:
             what = row.data.what
+            if row.data.kind == "subject":
+                what = subject_ref(what.topic, what.slug)
             self.dismiss(place_of(what) if isinstance(what, Ref) else what)
 
 
 def _rows(found: list[Choice]) -> Iterator[Row]:
     for number, choice in enumerate(found):
-        left: Spans = [(f"{choice.kind:<13}", "dim"), (choice.name, "")]
+        left: Spans = [(f"{choice.kind:<13}", "dim"), (one_line(choice.name), "")]
         yield Row(
             f"{number}:{choice.kind}:{choice.name}",
             left,
