@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
+from math import ceil
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -33,11 +34,11 @@ def search_all(
 ) -> list[Found]:
     """Search files, each a path and a size; one `Found` a file, with its first few matches.
 
-    `processes` is chosen by size and processors unless given.
+    `processes` is chosen by size and idle processors unless given.
     """
     if processes is None:
         much = sum(size for _, size in files) >= WORTH
-        processes = min(MOST, os.cpu_count() or 1) if much else 1
+        processes = _spare() if much else 1
     search = Search(query)
     if processes <= 1 or len(files) < 2:
         return [search.file(path) for path, _ in files]
@@ -48,6 +49,16 @@ def search_all(
     for number, found in zip(order, there, strict=True):
         answer[number] = found
     return answer
+
+
+def _spare() -> int:
+    """How many processes this machine has processors for; on a busy one, more would only be in the way."""
+    count = os.cpu_count() or 1
+    try:
+        busy = os.getloadavg()[0]
+    except OSError:
+        busy = 0.0
+    return max(1, min(MOST, ceil(count - busy)))
 
 
 def _share_out(paths: list[str], search: Search, processes: int) -> list[Found]:

@@ -295,3 +295,32 @@ def test_more_files_than_a_pipe_holds_numbers_for(
     folder = write(jp, Stream().turn().ask("hit"))
     files = [(str(folder / "events.json"), number) for number in range(11)]
     assert [found.count for found in search_all(files, Query("hit"), 2)] == [1] * 11
+
+
+@pytest.mark.parametrize(
+    ("processors", "load", "expected"),
+    [
+        (2, 0.3, 2),
+        (2, 1.2, 1),
+        (2, 19.0, 1),
+        (1, 0.0, 1),
+        (None, 0.0, 1),
+        (16, 0.5, 4),
+        (4, 1.5, 3),
+    ],
+)
+def test_a_busy_machine_gets_no_more_processes(
+    monkeypatch: pytest.MonkeyPatch, processors: int | None, load: float, expected: int
+) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: processors)
+    monkeypatch.setattr(os, "getloadavg", lambda: (load, 0.0, 0.0))
+    assert workers._spare() == expected
+
+
+def test_without_a_load_average_the_processors_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown() -> tuple[float, float, float]:
+        raise OSError
+
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(os, "getloadavg", unknown)
+    assert workers._spare() == 2
