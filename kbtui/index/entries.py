@@ -103,22 +103,33 @@ def front_matter(text: str) -> dict[str, Any]:
     lines = without_front_matter(text)[1]
     if not lines:
         return {}
+    try:
+        facts = plain_yaml("\n".join(text.split("\n")[1 : lines - 1]))
+    except ValueError:
+        return {}
+    return {str(key): value for key, value in facts.items()} if isinstance(facts, dict) else {}
+
+
+def plain_yaml(source: str) -> Any:
+    """A front matter's YAML, without aliases and of at most `FRONT_MATTER_MOST` characters.
+
+    Raises `ValueError`. A few lines of aliases stand for gigabytes, and YAML's reader takes
+    seconds for what is long and nested.
+    """
     import yaml
 
     class Plain(yaml.SafeLoader):
-        """No aliases: a few lines of them stand for gigabytes."""
-
         def compose_node(self, parent: Any, index: Any) -> Any:
             if self.check_event(yaml.AliasEvent):
-                raise yaml.YAMLError("an alias")
+                raise ValueError("an alias")
             return super().compose_node(parent, index)
 
-    source = "\n".join(text.split("\n")[1 : lines - 1])
+    if len(source) > FRONT_MATTER_MOST:
+        raise ValueError("too long")
     try:
-        facts = yaml.load(source, Plain) if len(source) <= FRONT_MATTER_MOST else None
-    except (yaml.YAMLError, ValueError, RecursionError):
-        return {}
-    return {str(key): value for key, value in facts.items()} if isinstance(facts, dict) else {}
+        return yaml.load(source, Plain)
+    except (yaml.YAMLError, RecursionError) as error:
+        raise ValueError(str(error)) from error
 
 
 def _seconds(value: object) -> float | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kbtui.secrets import remark_on
 from kbtui.text import before_cutting, one_line
 from kbtui.tui.clock import moment
 from kbtui.tui.document.blocks import (
@@ -70,6 +71,10 @@ def badges(info: ConversationInfo) -> Spans:
     return words
 
 
+SECRETS_EACH, SECRETS_ALL = 20_000, 2_000_000
+"""Characters in which secrets are looked for: of one text, and of a conversation."""
+
+
 class _Builder:
     def __init__(self, conversation: Conversation, present: datetime) -> None:
         self.conversation = conversation
@@ -85,6 +90,7 @@ class _Builder:
         """For whom the blocks that are made now are."""
         self.requests: list[int] = []
         self.errors: list[int] = []
+        self.unsearched = SECRETS_ALL
 
     def build(self) -> list[Block]:
         self._facts()
@@ -189,7 +195,17 @@ class _Builder:
         self._show(key, event, left)
         if event.problem:
             self._add(NoteBlock(f"{key}:problem", [(f"! {one_line(event.problem)}", "error")]))
+        self._secrets(key, event.text)
+        if event.result is not None:
+            self._secrets(f"{key}:result", event.result.text)
         self.view = before
+
+    def _secrets(self, key: str, text: str) -> None:
+        """Say of a text that it looks as if it held a secret; looking takes time, so not at all of it."""
+        text = text[: min(SECRETS_EACH, self.unsearched)]
+        self.unsearched -= len(text)
+        if said := remark_on(text):
+            self._add(NoteBlock(f"{key}:secret", [(f"! {said}", "warning")]))
 
     def _show(self, key: str, event: Event, left: Left | None) -> None:
         if event.kind == "chat_request":

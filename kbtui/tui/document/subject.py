@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from kbtui.secrets import remark_on
 from kbtui.text import one_line
 from kbtui.tui.document.blocks import Block, FactsBlock, MarkdownBlock, NoteBlock, SourceBlock
 from kbtui.tui.document.document import Document, cost
@@ -54,10 +55,16 @@ def subject_document(subject: Subject, text: str, view: str = "read") -> Documen
         ref=ref,
         view=view,
         views=VIEWS,
-        badges=subject_badges(subject),
+        badges=[*subject_badges(subject), *_secrets(text)],
         size=cost(len(text)),
         record=subject,
     )
+
+
+def _secrets(text: str) -> Spans:
+    """A warning where a text holds what looks like a key or a password."""
+    said = remark_on(text)
+    return [(said, "warning")] if said else []
 
 
 def text_document(
@@ -125,10 +132,10 @@ def _front_matter(text: str) -> tuple[list[tuple[str, Spans]], int, int]:
         return [], 0, 0
     after = text.find("\n", end + 1) + 1 or len(text)
     try:
-        import yaml
+        from kbtui.index.entries import plain_yaml
 
-        data = yaml.safe_load(text[4:end])
-    except (yaml.YAMLError, ValueError, RecursionError):
+        data = plain_yaml(text[4:end])
+    except ValueError:
         return [], 0, 0
     if not isinstance(data, dict):
         return [], 0, 0

@@ -92,6 +92,7 @@ def front_matter(data: bytes) -> None:
     from kbtui.index.chunking import chunk_subject
     from kbtui.index.entries import front_matter as parsed
     from kbtui.index.entries import title_of
+    from kbtui.tui.document.subject import _front_matter
 
     text = _text(data)
     for given in (text, f"---\n{text}\n---\n\n# Title\n"):
@@ -99,6 +100,7 @@ def front_matter(data: bytes) -> None:
         title_of(given)
         for chunk in chunk_subject("s", given):
             assert chunk.text
+        _front_matter(given)
         for value in parsed(given).values():
             assert len(str(value)) < 1 << 20
 
