@@ -110,7 +110,11 @@ class MainScreen(ActingScreen):
         self.call_after_refresh(self._begin)
 
     def _begin(self) -> None:
-        self.opener.notices = list(getattr(self.app, "problems", ()))
+        notices = self.opener.notices = list(getattr(self.app, "problems", ()))
+        if notices:
+            # The home page has them all, and may not be what one begins on.
+            more = f" ({len(notices)} such; H shows them)" if len(notices) > 1 else ""
+            self.status.flash(f"{notices[0]}{more}", "warning")
         self.rememberer.start(self._first)
         self.keeper.start()
 
