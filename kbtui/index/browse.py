@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from kbtui.errors import UsageError
 from kbtui.index.standing import Standing, read_standing
-from kbtui.index.usage import count_cites, reading
+from kbtui.index.usage import count_cites, reading, used_since
 
 if TYPE_CHECKING:
     import sqlite3
@@ -260,7 +260,12 @@ def _row(row: tuple[Any, ...]) -> Row:
 
 
 def _add_cites(db: sqlite3.Connection, workspace: Workspace, rows: list[Row], now: float) -> None:
-    counts = count_cites(db, workspace, rows, now - CITES_DAYS * DAY)
+    since = now - CITES_DAYS * DAY
+    if len(rows) > LIMIT_MOST:
+        # One walk over all citations costs less than looking up those of so many entries.
+        counts = used_since(db, workspace, rows, since).by_entry
+    else:
+        counts = count_cites(db, workspace, rows, since)
     for row in rows:
         row.cites_30d = counts.get(row.id, 0)
 
