@@ -76,11 +76,11 @@ async def search(scene: Scene) -> None:
 
 
 async def conversation(scene: Scene) -> None:
-    await scene.reads("turn 1", "CITES")
+    await scene.reads("turn 1", "TURN 1 USED", "[1]")
 
 
 async def subject(scene: Scene) -> None:
-    await scene.reads("USED BY", "Chunking")
+    await scene.reads("USED BY", "How text is cut")
 
 
 async def workshop(scene: Scene) -> None:
@@ -93,7 +93,7 @@ SHOTS = {
     "home": Shot((120, 34), home),
     "search": Shot((120, 34), search),
     "conversation": Shot((120, 34), conversation),
-    "subject": Shot((100, 34), subject, light=True),
+    "subject": Shot((120, 34), subject, light=True),
     "workshop": Shot((120, 34), workshop),
 }
 OPENS = {"conversation": "jp-c17757622345:1", "subject": "engineering/chunking"}
