@@ -19,7 +19,9 @@ def run(args: Namespace) -> int:
     """Copy the demo and open the TUI on it."""
     root = fresh_copy()
     if args.path:
-        print(root)
+        from kbtui.cli.output import emit
+
+        emit(f"{root}\n")
         return 0
     from kbtui.cli.tui import browse
 

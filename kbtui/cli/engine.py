@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kbtui.cli.output import emit_json, note
+from kbtui.cli.output import emit, emit_json, note
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,14 +39,14 @@ def run(args: Namespace) -> int:
     if args.json:
         emit_json({"running": True, **state})
         return 0
-    print(f"engine {state['pid']}, version {state['version']}, for {state['root']}")
-    print(f"keywords: {'ready' if state['lexical'] else 'indexing'}")
-    if state["semantic"]:
-        print(f"vectors: {_vectors(state)}")
-    else:
-        print(f"vectors: {state['reason']}")
+    lines = [
+        f"engine {state['pid']}, version {state['version']}, for {state['root']}",
+        f"keywords: {'ready' if state['lexical'] else 'indexing'}",
+        f"vectors: {_vectors(state) if state['semantic'] else state['reason']}",
+    ]
     if state["error"]:
-        print(f"the last refresh failed: {state['error']}")
+        lines.append(f"the last refresh failed: {state['error']}")
+    emit("\n".join(lines) + "\n")
     return 0
 
 

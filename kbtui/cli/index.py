@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 import time
 
-from kbtui.cli.output import emit_json, note
+from kbtui.cli.output import emit, emit_json, note
 from kbtui.cli.progress import Progress, left_text
 
 PHASES = {"keywords": "indexing", "vectors": "embedding"}
@@ -82,7 +82,8 @@ def _watch(engine: EngineClient) -> None:
     for event in engine.events():
         if event.get("event") == "changed":
             names = [*event["subjects"], *(f"jp-c{number}" for number in event["conversations"])]
-            print("changed: " + (", ".join(names[:10]) or "configuration"), flush=True)
+            emit("changed: " + (", ".join(names[:10]) or "configuration") + "\n")
+            sys.stdout.flush()
 
 
 def _show(progress: Progress, engine: EngineClient) -> None:

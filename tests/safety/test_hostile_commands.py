@@ -132,3 +132,27 @@ def test_a_person_can_have_it_shown_or_let_through(
         == (hostile.root / "docs/good/plain.md").read_bytes()
     )
     assert COPIED.encode() in on_pipe(["-w", str(hostile.root), "show", "good/plain"])[0]
+
+
+def test_a_workspace_whose_own_name_is_hostile_commands_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KBTUI_MODEL", "off")
+    builder = Builder(tmp_path / f"ws \x1b]0;{CANARY}\x07\u202e\x9b5i")
+    builder.topics(guide={})
+    builder.subject("guide/one.md", "# One\n\nAn otter.\n")
+    try:
+        for words in (
+            ["index"],
+            ["engine"],
+            ["paths"],
+            ["doctor"],
+            ["topics"],
+            ["search", "otter"],
+        ):
+            raw, code = on_terminal(["-w", str(builder.root), *words])
+            shown = "".join(text for kind, text in parse(raw, screen=False) if kind == "text")
+            assert CANARY not in shown, (words, shown)
+            assert code in {0, 1, 3}, (words, shown)
+    finally:
+        end_engine(builder)
