@@ -132,12 +132,10 @@ def main(names: list[str]) -> None:
     os.environ["KBTUI_ENGINE_IDLE"] = "30"
     for variable in ("NO_COLOR", "KBTUI_MODEL"):
         os.environ.pop(variable, None)
-    from kbtui.cli.demo import bundled
+    from kbtui.cli.demo import fresh_copy
     from kbtui.cli.main import main as kbtui
 
-    root = base / "demo"
-    shutil.rmtree(root, ignore_errors=True)
-    shutil.copytree(bundled(), root)
+    root = fresh_copy()
     TARGET.mkdir(parents=True, exist_ok=True)
     try:
         assert kbtui(["index", "-w", str(root)]) == 0
