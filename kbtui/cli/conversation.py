@@ -12,6 +12,7 @@ import sys
 
 from kbtui.cli.declared import SUPPRESS
 from kbtui.cli.output import emit, emit_json, is_plain, note
+from kbtui.cli.progress import working
 from kbtui.errors import KbtuiError, UsageError
 
 TYPE_CHECKING = False
@@ -94,15 +95,16 @@ def run(args: Namespace) -> int:
 def _ls(library: Library, args: Namespace) -> int:
     from kbtui.conversations import list_answer, strays
 
-    answer = list_answer(
-        library.workspace,
-        limit=args.limit,
-        offset=args.offset,
-        sort=args.sort,
-        descending=not args.ascending,
-        archived=args.archived,
-        title_contains=args.title,
-    )
+    with working("listing conversations"):
+        answer = list_answer(
+            library.workspace,
+            limit=args.limit,
+            offset=args.offset,
+            sort=args.sort,
+            descending=not args.ascending,
+            archived=args.archived,
+            title_contains=args.title,
+        )
     for path, reason in strays(library.workspace):
         note(f"{path}: left out: {reason}")
     _give("list", answer, args.format, lambda writer: writer.listing(answer))
@@ -122,16 +124,17 @@ def _grep(library: Library, args: Namespace) -> int:
     context = args.context
     if context is None:
         context = 1 if args.format == "text" and sys.stdout.isatty() else 0
-    answer, blocks = grep_blocks(
-        library.workspace,
-        pattern=pattern,
-        ignore_case=not args.case_sensitive,
-        ids=_words(args.ids),
-        scopes=_words(args.scopes),
-        context=context,
-        limit=args.limit,
-        archived=args.archived,
-    )
+    with working("searching conversations"):
+        answer, blocks = grep_blocks(
+            library.workspace,
+            pattern=pattern,
+            ignore_case=not args.case_sensitive,
+            ids=_words(args.ids),
+            scopes=_words(args.scopes),
+            context=context,
+            limit=args.limit,
+            archived=args.archived,
+        )
     spans = Needle(pattern, not args.case_sensitive).spans
     _give(
         "grep",
@@ -150,14 +153,15 @@ def _grep(library: Library, args: Namespace) -> int:
 def _read(library: Library, args: Namespace) -> int:
     from kbtui.conversations import read_answer
 
-    answer = read_answer(
-        library.workspace,
-        id=args.id,
-        turn=args.turn,
-        last=args.last,
-        include=_words(args.include),
-        max_chars=args.max_chars,
-    )
+    with working("reading"):
+        answer = read_answer(
+            library.workspace,
+            id=args.id,
+            turn=args.turn,
+            last=args.last,
+            include=_words(args.include),
+            max_chars=args.max_chars,
+        )
     _give("read", answer, args.format, lambda writer: writer.reading(answer))
     if args.format == "text" and answer["hint"]:
         _remark(answer["hint"])
@@ -176,11 +180,13 @@ def _export(library: Library, args: Namespace) -> int:
     from kbtui.conversations.readout import choose_turns, included_kinds
 
     ref = parse_conversation_ref(args.id)
-    conversation = load_conversation(find_conversation(library.workspace, ref.conversation or 0))
-    turn = ref.turn if args.turn is None and args.last is None else args.turn
-    turns = choose_turns(conversation, turn, args.last)
     kinds = included_kinds(_words(args.include))
-    text = to_markdown(conversation, library.cited(conversation), turns, kinds)
+    with working("reading"):
+        info = find_conversation(library.workspace, ref.conversation or 0)
+        conversation = load_conversation(info)
+        turn = ref.turn if args.turn is None and args.last is None else args.turn
+        turns = choose_turns(conversation, turn, args.last)
+        text = to_markdown(conversation, library.cited(conversation), turns, kinds)
     if args.output is None:
         emit(text)
     else:
@@ -240,7 +246,8 @@ def _give(
         width=get_terminal_size().columns,
         now=datetime.now(UTC),
     )
-    shown = "".join(f"{line}\n" for line in text(writer))
+    with working("laying out"):
+        shown = "".join(f"{line}\n" for line in text(writer))
     if terminal and shown:
         page(shown)
     else:
