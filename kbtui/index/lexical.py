@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from kbtui.index.records import Chunk, Entry
 
-VERSION = 7
+VERSION = 8
 """Part of the generation's fingerprint: change it with the schema or the analyzers."""
 
 CONTEXT_CHARACTERS = 600
@@ -42,7 +42,7 @@ def schema(language: str = "") -> Any:
     there is a field of its own (`other_fields`).
     """
     builder = tantivy.SchemaBuilder()
-    builder.add_unsigned_field("chunk", fast=True)
+    builder.add_unsigned_field("chunk", indexed=True, fast=True)
     # Which chunks are of one entry, without reading the catalog for each.
     builder.add_unsigned_field("owner", fast=True)
     builder.add_text_field("entry", tokenizer_name="raw", index_option="basic")

@@ -110,8 +110,9 @@ class _Side:
         self.searcher = index.searcher()
         self._schema, self._language = index.schema, language
         self.words = read_words(query, self.searcher, language, partial=question.partial)
-        self.parts = [part for word in self.words for part in self._word(word)]
-        self.parts += self._pairs()
+        self._terms = [part for word in self.words for part in self._word(word)]
+        self._nearby = list(self._pairs())
+        self.parts = self._terms + self._nearby
         self.phrases = [(text, self._phrase(text)) for text in query.phrases]
         self.excluded = [(text, self._phrase(text)) for text in query.excluded]
         self.limits = list(self._limits(question, narrowing))
@@ -147,12 +148,32 @@ class _Side:
         addresses = [address for _, address in hits]
         numbers = self.searcher.fast_field_values("chunk", addresses)
         owners = self.searcher.fast_field_values("owner", addresses)
+        more = self._pair_scores([int(number) for number in numbers if number is not None])
         rows = [
-            (int(number), float(score), owner)
+            (int(number), float(score) + more.get(int(number), 0.0), owner)
             for number, owner, (score, _) in zip(numbers, owners, hits, strict=True)
             if number is not None
         ]
         return sorted(rows, key=lambda row: (-row[1], row[0]))
+
+    def _pair_scores(self, numbers: list[int]) -> dict[int, float]:
+        """What pairs of words add to the scores of these chunks.
+
+        Asked of them alone: within the whole query, pairs would keep tantivy from leaving out what
+        cannot be among the best, which is most of a large index (CONTRIBUTING, "Scale").
+        """
+        if not numbers or not self._nearby:
+            return {}
+        must = tantivy.Occur.Must
+        among = _silent(tantivy.Query.term_set_query(self._schema, "chunk", numbers))
+        pairs = [
+            tantivy.Query.boolean_query([(must, among), (must, part.query)])
+            for part in self._nearby
+        ]
+        query = tantivy.Query.boolean_query([(tantivy.Occur.Should, pair) for pair in pairs])
+        hits = self.searcher.search(query, limit=len(numbers), count=False).hits
+        found = self.searcher.fast_field_values("chunk", [address for _, address in hits])
+        return {int(n): float(score) for n, (score, _) in zip(found, hits, strict=True)}
 
     def address(self, entry_id: str, number: int) -> Any:
         """Where this index has a chunk, None where it has not; for explanations."""
@@ -166,19 +187,20 @@ class _Side:
 
     def _whole(self) -> Any:
         """The whole query, None when nothing is asked for."""
-        wanted = [(tantivy.Occur.Should, part.query) for part in self.parts]
+        wanted = [(tantivy.Occur.Should, part.query) for part in self._terms]
         wanted += [(tantivy.Occur.Must, phrase) for _, phrase in self.phrases]
         limits = [(tantivy.Occur.MustNot, phrase) for _, phrase in self.excluded]
         limits += [(occur, part) for _, occur, part in self.limits]
         narrowed = any(name != "archived" for name, _, _ in self.limits)
         if not wanted and not narrowed:
             return None
+        if wanted and all(occur == tantivy.Occur.MustNot for occur, _ in limits):
+            # In one piece it is answered without looking at every chunk that has a word of it.
+            return tantivy.Query.boolean_query([*wanted, *limits])
         asked = tantivy.Query.boolean_query(wanted) if wanted else tantivy.Query.all_query()
         if not wanted:
             # The mark of the last commit is no chunk.
             limits.append((tantivy.Occur.Must, self._any("archived", ("yes", "no"))))
-        if not limits:
-            return asked
         return tantivy.Query.boolean_query([(tantivy.Occur.Must, asked), *limits])
 
     def _term(self, field: str, term: str) -> Any:
@@ -275,7 +297,8 @@ class _Side:
         if set(question.kinds) != {"subject", "conversation"}:
             wanted["kind"] = question.kinds
         if not question.archived:
-            wanted["archived"] = ("no",)
+            archived = tantivy.Query.term_query(self._schema, "archived", "yes", "basic")
+            yield "archived", tantivy.Occur.MustNot, archived
         for field, values in wanted.items():
             if values:
                 yield field, tantivy.Occur.Must, _silent(self._any(field, values))
