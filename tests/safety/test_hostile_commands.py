@@ -98,6 +98,7 @@ def test_no_command_lets_hostile_text_command_the_terminal(
 
 
 @both
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_on_a_pipe_results_are_the_bytes_and_remarks_are_safe(
     hostile: Builder, commands: list[list[str]]

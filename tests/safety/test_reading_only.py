@@ -11,7 +11,6 @@ from running import on_pipe, on_terminal
 from support import Builder, end_engine, tree_hash
 from watching import watched, without_network
 
-from kbtui.cli.main import COMMANDS
 from kbtui.workspace import open_root
 
 ESCAPE = "\x1b[27u"
@@ -27,7 +26,6 @@ READING: list[list[str]] = [
     ["tool", '{"action": "run", "root": "ROOT"}', '{"name": "learn", "arguments": {"topic": "guide"}}'],
     ["tool", '{"action": "run", "root": "ROOT"}', '{"name": "knowledge_search", "arguments": {"query": "retry"}}'],
     ["index"], ["index", "--rebuild"], ["engine", "status"], ["doctor"], ["paths"], ["model"], ["nonsense"],
-    *([name, "--help"] for name in COMMANDS),
 ]  # fmt: skip
 WRITING = {
     "entry new, edit and rm": "write subjects",
