@@ -1,0 +1,144 @@
+"""Searching on the main screen: the input and the results, and what their messages ask for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from textual import on
+from textual.widgets import Input
+
+from kbtui.tui.places import place_of_hit
+from kbtui.tui.screens.acting import ActingScreen
+from kbtui.tui.screens.panes import INSIDE
+from kbtui.tui.widgets.searching import MODES, ResultsPane, SearchInput
+
+if TYPE_CHECKING:
+    from textual.timer import Timer
+
+    from kbtui.search.records import Answer, Mode
+    from kbtui.tui.completing import Completer
+    from kbtui.tui.going import Goer
+
+PREVIEW_SECONDS = 0.12
+
+
+class SearchingScreen(ActingScreen):
+    """The main screen's part that searches; asking itself is done by `Asker`."""
+
+    completer: Completer
+    goer: Goer
+    _plain: bool
+    _preview: Timer | None
+    _before_search: str
+    """What had the focus before."""
+
+    def _as_command(self) -> str:
+        raise NotImplementedError
+
+    @on(Input.Changed, "#search")
+    def _typed(self, event: Input.Changed) -> None:
+        event.stop()
+        self.completer.type(event.input)
+        self.asker.type(event.value)
+        self.set_class(bool(self.asker.query), "searching")
+        if self.asker.query:
+            self._show_pane("results")
+        else:
+            self.opener.end_preview()
+        if self._plain:
+            self.hints.same_as(self._as_command())
+
+    @on(Input.Submitted, "#search")
+    def _submitted(self, event: Input.Submitted) -> None:
+        event.stop()
+        # A reference that was typed or pasted is opened itself.
+        if not self.goer.opens(event.value, self.asker.open):
+            self.asker.open()
+
+    @on(SearchInput.Left)
+    def _left(self, event: SearchInput.Left) -> None:
+        event.stop()
+        pane = self.results_pane
+        if self.has_class("searching") and (pane.list.rows or pane.answer is not None):
+            self.go("#results-list")
+        else:
+            self._close_search()
+
+    @on(SearchInput.Recall)
+    def _recall(self, event: SearchInput.Recall) -> None:
+        event.stop()
+        self.asker.recall(event.step, self.query_one("#search", SearchInput).recall)
+
+    @on(ResultsPane.Why)
+    def _why(self, event: ResultsPane.Why) -> None:
+        event.stop()
+        if event.hit is None:
+            self.why_not()
+        else:
+            self.explain(event.hit)
+
+    def show_similar(self, reference: str, answer: Answer) -> None:
+        """Show what is like something, as hits."""
+        self._remember_focus()
+        self.asker.put_away()
+        self.add_class("searching")
+        self.results_pane.show_similar(reference, answer)
+        self.go("#results-list")
+
+    @on(ResultsPane.Close)
+    def _results_left(self, event: ResultsPane.Close) -> None:
+        event.stop()
+        self._close_search()
+
+    def _close_search(self) -> None:
+        self._leave_search()
+        self.opener.end_preview()
+        self.go(self._before_search)
+
+    def _leave_search(self) -> None:
+        if self._preview:
+            self._preview.stop()
+        self.remove_class("searching")
+
+    @on(ResultsPane.OtherMode)
+    def _other_mode(self, event: ResultsPane.OtherMode) -> None:
+        event.stop()
+        self.search_by(self.asker.next_mode())
+        self.status.flash(f"searching by {MODES[self.asker.mode]}")
+
+    def search_by(self, mode: Mode) -> None:
+        """Search in a mode, and say so where it is not the usual one."""
+        self.asker.mode = mode
+        self.status.search_by("" if mode == "hybrid" else MODES[mode])
+
+    @on(ResultsPane.Open)
+    def _open_hit(self, event: ResultsPane.Open) -> None:
+        event.stop()
+        self.asker.note()
+        place = place_of_hit(event.hit)
+        if self._preview:
+            self._preview.stop()
+        if not event.preview:
+            self.open(place)
+        elif self.has_class("searching") and self.classes & {"-three", "-wide"}:
+            self._preview = self.set_timer(
+                PREVIEW_SECONDS, lambda: self.opener.open(place, preview=True)
+            )
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """In an input `/` is a letter."""
+        return not (action == "search" and isinstance(self.focused, Input))
+
+    def action_search(self) -> None:
+        """Type a question."""
+        found = self.query_one("#search", SearchInput)
+        if self.focused is not found:
+            self._remember_focus()
+            self.set_focus(found)
+            found.action_select_all()
+        self.set_class(bool(self.asker.query), "searching")
+
+    def _remember_focus(self) -> None:
+        where = self.pane
+        if where and where != "results":
+            self._before_search = INSIDE[where]
