@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from typing import NoReturn
 
-SECONDS = 60.0
+SECONDS = 600.0
 
 
 def on_terminal(words: Sequence[str], typed: bytes = b"") -> tuple[bytes, int]:
