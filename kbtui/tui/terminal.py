@@ -1,4 +1,4 @@
-"""File descriptor 2 while the screen is ours.
+"""The terminal below the screen: file descriptor 2 while the screen is ours, and a hang-up.
 
 Textual draws on standard error. Native libraries write there too, past Python,
 and would tear the screen: so their descriptor 2 is a log file meanwhile.
@@ -64,3 +64,15 @@ class Guard:
         finally:
             if was_set:
                 self.set()
+
+
+def hung_up() -> bool:
+    """Whether the terminal of this process is closed: its window, or the connection to it."""
+    import select
+
+    try:
+        poll = select.poll()
+        poll.register(sys.__stdin__.fileno() if sys.__stdin__ else -1, 0)
+        return any(state & (select.POLLHUP | select.POLLERR) for _, state in poll.poll(0))
+    except (AttributeError, OSError, ValueError):
+        return False

@@ -1,6 +1,7 @@
 """The installed command in a real pseudo-terminal: start, ask, open, leave, terminal restored."""
 
 import signal
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -125,3 +126,20 @@ def test_a_killed_engine_is_replaced_while_one_reads(built: Builder) -> None:
     time.sleep(0.3)
     terminal.keys("q")
     assert terminal.leave() == 0
+
+
+def test_it_ends_when_its_terminal_is_closed_without_a_signal(built: Builder) -> None:
+    import os
+    import pty
+
+    master, slave = pty.openpty()
+    # Not in a session of its own: nobody sends SIGHUP when the terminal goes.
+    child = subprocess.Popen(
+        [COMMAND, "-w", str(built.root)], stdin=slave, stdout=slave, stderr=slave, close_fds=True
+    )
+    os.close(slave)
+    shown = b""
+    while b"\x1b[?1049h" not in shown:
+        shown += os.read(master, 65536)
+    os.close(master)
+    assert child.wait(60) != 0
