@@ -75,9 +75,9 @@ def _titles(knowledge: Knowledge) -> Iterator[Problem]:
         winner = first.setdefault(topic.title.casefold(), topic)
         other = knowledge.topics.get(topic.title)
         if winner is not topic:
-            message = f"has the title of {winner.id}, which wins: {topic.title!r}"
+            message = f"has the title of {winner.id}, which wins: '{topic.title}'"
         elif other is not None and other is not topic and other.enable:
-            message = f"has as its title the id of another topic, which wins: {topic.title!r}"
+            message = f"has as its title the id of another topic, which wins: '{topic.title}'"
         else:
             continue
         key = f"kb.topic.{topic.id}.title"
@@ -113,7 +113,7 @@ def _dead(resolved: Resolved, field: str) -> Iterator[Problem]:
         if not alive and scan.slugs:
             hint = why_dead(resolved, pattern)
             key = f"kb.topic.{topic.id}.{field}"
-            yield Problem(f"{pattern!r} reaches no subject", key=key, topic=topic.id, hint=hint)
+            yield Problem(f"'{pattern}' reaches no subject", key=key, topic=topic.id, hint=hint)
 
 
 def why_dead(resolved: Resolved, pattern: str) -> str | None:
@@ -124,11 +124,11 @@ def why_dead(resolved: Resolved, pattern: str) -> str | None:
     if any(slug in resolved.disabled for slug in reached):
         return "what it names is disabled"
     if reached:
-        return f"a glob reaches no hidden subject: name {reached[0]!r} itself"
+        return f"a glob reaches no hidden subject: name '{reached[0]}' itself"
     folder, slash, name = pattern.rpartition("/")
     bare = folder + slash + split_name(name)[0]
     if bare != pattern and (bare in scan or any(map(matcher(bare), scan.slugs))):
-        return f"slugs have no extension: {bare!r}"
+        return f"slugs have no extension: '{bare}'"
     if is_hidden(pattern):
         return "slugs have no leading dots"
     if unclosed(pattern):
@@ -138,7 +138,7 @@ def why_dead(resolved: Resolved, pattern: str) -> str | None:
     from difflib import get_close_matches
 
     near = get_close_matches(pattern, scan.slugs[:5000], n=1)
-    return f"did you mean {near[0]!r}?" if near else None
+    return f"did you mean '{near[0]}'?" if near else None
 
 
 def _empty(knowledge: Knowledge, resolved: Resolved) -> Iterator[Problem]:

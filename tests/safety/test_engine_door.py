@@ -34,8 +34,13 @@ def plug(builder: Builder) -> socket.socket:
     assert found
     made = socket.socket(socket.AF_UNIX)
     made.settimeout(30)
-    made.connect(found["socket"])
-    return made
+    while True:
+        try:
+            made.connect(found["socket"])
+        except BlockingIOError:
+            time.sleep(0.01)  # as many as may wait to be let in do so already
+        else:
+            return made
 
 
 def test_directory_socket_cache_and_lock_are_this_users_alone(built: Builder) -> None:

@@ -76,6 +76,7 @@ def run_all(root: Path, *, screens: bool = True) -> list[str]:
     return failed
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_every_command_and_screen_leaves_the_files_and_the_network_alone(
     copied: Path, home: Path

@@ -65,6 +65,7 @@ async def test_the_beginning_is_there_while_the_rest_is_read(big: Path) -> None:
         await tui.until(f"turn {TURNS:,} of {TURNS:,}")
 
 
+@pytest.mark.slow
 async def test_a_turn_beyond_the_beginning_is_waited_for(big: Path) -> None:
     async with running(big, size=(100, 30)) as tui:
         await tui.open(f"{TALK}:1100")
@@ -72,6 +73,7 @@ async def test_a_turn_beyond_the_beginning_is_waited_for(big: Path) -> None:
         assert not tui.main.reader_pane.reader.document.partial
 
 
+@pytest.mark.slow
 async def test_what_was_read_goes_without_the_collector(big: Path) -> None:
     async with running(big, size=(100, 30)) as tui:
         reader = tui.main.reader_pane.reader
@@ -96,6 +98,7 @@ def place(tui: Tui, ref: str):  # type: ignore[no-untyped-def]
     return place_of(tui.app.library.resolve(ref))
 
 
+@pytest.mark.slow
 async def test_folds_and_views_of_a_big_one_stay_where_one_reads(big: Path) -> None:
     async with running(big, size=(100, 30)) as tui:
         reader = tui.main.reader_pane.reader

@@ -2,6 +2,7 @@
 
 import itertools
 
+import pytest
 from support import Builder
 from textual.events import MouseDown, MouseMove, MouseUp
 from tui_support import Tui, running
@@ -39,6 +40,7 @@ async def test_every_pane_folds_away_and_comes_back_by_its_key(book: Builder) ->
                 assert fills(tui)
 
 
+@pytest.mark.slow
 async def test_panes_are_made_wider_and_narrower_within_bounds(book: Builder) -> None:
     async with running(book.root, size=(80, 30)) as tui:
         pane = tui.main.library_pane
@@ -103,6 +105,7 @@ async def test_the_border_between_two_panes_can_be_dragged(book: Builder) -> Non
         assert fills(tui)
 
 
+@pytest.mark.slow
 async def test_a_pane_can_be_alone(book: Builder) -> None:
     async with running(book.root, size=(60, 30)) as tui:
         for width in WIDTHS:
@@ -148,7 +151,13 @@ async def test_the_status_line_says_the_short_thing_where_there_is_no_room(book:
         status.flash("a sentence that takes more than half of the line")
         await tui.until("a sentence that takes more than half of the line")
         await tui.pilot.resize_terminal(70, 20)
-        await tui.until("● index ready")
+
+        def ready() -> bool:
+            # Again, for the listener also tells that there is no engine.
+            status.hear({"event": "ready", "lexical": True, "semantic": True})
+            return "● index ready" in tui.text
+
+        await tui.until(ready)
 
 
 async def test_a_workspace_that_is_moved_away_is_said_and_what_was_read_stays(
