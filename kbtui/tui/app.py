@@ -12,7 +12,7 @@ from textual.app import App
 from kbtui.text import choose_policy
 from kbtui.tui.clock import now
 from kbtui.tui.screens.main import MainScreen
-from kbtui.tui.terminal import Guard, hung_up
+from kbtui.tui.terminal import Guard, end_with_terminal
 from kbtui.tui.theme import DARK, LIGHT, THEMES, blended, partner
 from kbtui.tui.widgets.paint import RoleScreen
 from kbtui.workspace.paths import config_home
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 
 TWICE_SECONDS = 2.0
-HANGUP_SECONDS = 2.0
 
 
 @dataclass(frozen=True)
@@ -122,18 +121,11 @@ class KbApp(App[None]):
 
     def on_ready(self) -> None:
         """Hand out what was typed before the screen was there."""
-        if not self.is_headless:
-            self.set_interval(HANGUP_SECONDS, self._leave_without_terminal)
         if self.start.typed:
             from textual._xterm_parser import XTermParser
 
             for message in XTermParser().feed(self.start.typed):
                 self.post_message(message)
-
-    def _leave_without_terminal(self) -> None:
-        # Textual's input thread would read the end of a closed terminal for ever.
-        if hung_up():
-            self.exit(return_code=1)
 
     async def action_quit(self) -> None:
         """Leave, unless a screen asks first; whatever stands over that one is closed."""
@@ -190,6 +182,7 @@ def run_tui(library: Library, open_ref: Ref | None = None, start: Start | None =
     guard = Guard(library.workspace.log_file.with_name("tui.log"))
     app = KbApp(library, open_ref, guard=guard, start=start)
     guard.set()
+    end_with_terminal()
     try:
         app.run()
     finally:

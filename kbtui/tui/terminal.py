@@ -7,7 +7,11 @@ and would tear the screen: so their descriptor 2 is a log file meanwhile.
 from __future__ import annotations
 
 import os
+import select
+import signal
 import sys
+import threading
+import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -66,13 +70,20 @@ class Guard:
                 self.set()
 
 
-def hung_up() -> bool:
-    """Whether the terminal of this process is closed: its window, or the connection to it."""
-    import select
+def end_with_terminal() -> None:
+    """From now on, end as by SIGHUP when the terminal is closed, also where nobody sends that.
 
-    try:
-        poll = select.poll()
-        poll.register(sys.__stdin__.fileno() if sys.__stdin__ else -1, 0)
-        return any(state & (select.POLLHUP | select.POLLERR) for _, state in poll.poll(0))
-    except (AttributeError, OSError, ValueError):
-        return False
+    Without its terminal Textual would wait for ever: for a thread that can write no more, while
+    another reads the end of the input over and over.
+    """
+    if sys.__stdin__ is None or not sys.__stdin__.isatty():
+        return
+    threading.Thread(target=_wait_for_hangup, args=(sys.__stdin__.fileno(),), daemon=True).start()
+
+
+def _wait_for_hangup(terminal: int) -> None:
+    poll = select.poll()
+    poll.register(terminal, 0)
+    while not any(state & select.POLLHUP for _, state in poll.poll()):
+        time.sleep(1.0)
+    os.kill(os.getpid(), signal.SIGHUP)

@@ -305,9 +305,10 @@ class HungEngine:
             except OSError:
                 return
             self._guests.append(guest)
-            # The client's own greeting: of its version, whatever that is.
-            guest.sendall(guest.recv(1 << 16))
-            self.asked.put(guest.recv(1 << 16))
+            # The client's own greeting: of its version, whatever that is. It may end meanwhile.
+            with contextlib.suppress(OSError):
+                guest.sendall(guest.recv(1 << 16))
+                self.asked.put(guest.recv(1 << 16))
 
     def close(self) -> None:
         self._door.close()

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 import pytest
 from support import Builder, asked, said
 
+pytestmark = pytest.mark.slow
+
 ANSWERS = 12
 """Of 50,000 characters each, many times what a pipe holds."""
 

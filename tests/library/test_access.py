@@ -72,6 +72,7 @@ def test_an_engine_killed_while_it_makes_the_first_index_is_replaced(built: Buil
     library.close()
 
 
+@pytest.mark.slow
 def test_a_call_that_waits_for_a_stuck_engine_can_be_given_up(built: Builder) -> None:
     library = Library(built.workspace, load_settings())
     assert library.search(QUESTION).hits

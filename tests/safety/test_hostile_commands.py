@@ -12,6 +12,8 @@ from terminal_grammar import parse
 
 from kbtui.cli.main import COMMANDS
 
+pytestmark = pytest.mark.slow
+
 TALK = "jp-c17800000001"
 ON_SCREEN = {"tui", "demo", "open", "serve"}
 """What draws a screen or serves: looked at elsewhere, refused on a pipe."""

@@ -199,6 +199,7 @@ def test_a_page_that_is_gone_goes(bench: Bench, site: Site) -> None:
     assert set(bench.documents()) == {"index.md"}
 
 
+@pytest.mark.slow
 def test_when_the_network_goes_half_way_nothing_is_lost(bench: Bench, site: Site) -> None:
     names = [f"/p{number}" for number in range(30)]
     site.pages |= {"/": linked("Start", *names), **{name: linked(name) for name in names}}

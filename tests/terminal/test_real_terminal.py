@@ -142,4 +142,4 @@ def test_it_ends_when_its_terminal_is_closed_without_a_signal(built: Builder) ->
     while b"\x1b[?1049h" not in shown:
         shown += os.read(master, 65536)
     os.close(master)
-    assert child.wait(60) != 0
+    assert child.wait(60) == -signal.SIGHUP

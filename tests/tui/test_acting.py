@@ -141,6 +141,7 @@ async def test_a_bookmark_is_made_changed_opened_removed_and_brought_back(book: 
     assert len(journal.bookmarks()) == 1
 
 
+@pytest.mark.slow
 async def test_what_has_no_reference_is_not_marked(book: Builder) -> None:
     async with running(book.root) as tui:
         await tui.press("2", "B")
@@ -171,6 +172,7 @@ async def test_a_letter_leads_to_the_row_or_line_it_stands_on(book: Builder) -> 
         await tui.until(lambda: tui.app.screen is tui.main)
 
 
+@pytest.mark.slow
 async def test_folds_and_links_of_the_reader_have_letters(book: Builder) -> None:
     async with running(book.root) as tui:
         await tui.open(f"{TALK}:1")
@@ -181,6 +183,7 @@ async def test_folds_and_links_of_the_reader_have_letters(book: Builder) -> None
         await tui.until("no such target")
 
 
+@pytest.mark.slow
 async def test_many_rows_have_two_letters_each(make_workspace: Builder) -> None:
     make_workspace.topics(many={"title": "Many"})
     for number in range(40):

@@ -12,6 +12,8 @@ from tui_support import Tui, running
 
 from kbtui.tui.document.document import MANY_BLOCKS
 
+pytestmark = pytest.mark.slow
+
 TALK = "jp-c17800000001"
 TURNS = 1_200
 

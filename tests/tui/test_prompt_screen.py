@@ -261,6 +261,7 @@ async def test_u_takes_back_what_was_written_byte_for_byte(book: Builder, kb: Pa
         await shop.tui.until(lambda: not shop.entry("start").startswith("✕"))
 
 
+@pytest.mark.slow
 async def test_what_was_written_can_be_taken_back_after_coming_again(
     book: Builder, kb: Path
 ) -> None:
@@ -316,6 +317,7 @@ async def test_keys_typed_ahead_do_not_write_what_nobody_saw(book: Builder, kb: 
         assert kb.read_text() == WRITTEN
 
 
+@pytest.mark.slow
 async def test_going_on_withdraws_the_change_so_that_w_shows_it_again(
     book: Builder, kb: Path
 ) -> None:
@@ -465,6 +467,7 @@ MISTAKES = [
 ]
 
 
+@pytest.mark.slow
 async def test_mistakes_are_pointed_at_and_the_rest_goes_on(book: Builder) -> None:
     async with workshop(book.root) as shop:
         await shop.select("topic:project")
@@ -482,6 +485,7 @@ async def test_mistakes_are_pointed_at_and_the_rest_goes_on(book: Builder) -> No
         assert shop.given == knowledge_of(book.root).learn("project", "start").text
 
 
+@pytest.mark.slow
 async def test_a_pattern_is_tried_again_when_the_marks_change(book: Builder) -> None:
     async with workshop(book.root) as shop:
         await shop.select("topic:project")
@@ -589,6 +593,7 @@ async def test_an_empty_workspace_says_what_to_do(workspace_root: Path) -> None:
 # many
 
 
+@pytest.mark.slow
 async def test_slow_work_is_done_in_threads_and_only_rows_in_sight_are_made(
     book: Builder, monkeypatch: pytest.MonkeyPatch
 ) -> None:

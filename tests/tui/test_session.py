@@ -48,6 +48,7 @@ async def test_it_reopens_as_it_was_left(book: Builder) -> None:
         await tui.until("Short sentences. No tabs.")
 
 
+@pytest.mark.slow
 async def test_fresh_begins_anew_and_is_remembered_then(book: Builder) -> None:
     async with running(book.root, start=AGAIN) as tui:
         await read_something(tui)
@@ -68,6 +69,7 @@ async def test_a_reference_that_is_named_is_opened_instead(book: Builder) -> Non
         assert len(tui.main.opener.trail.places) == 1
 
 
+@pytest.mark.slow
 async def test_the_first_page_is_only_for_the_first_time(book: Builder) -> None:
     start = Start(first=parse_ref("project/start"))
     async with running(book.root, start=start) as tui:
@@ -84,6 +86,7 @@ async def test_the_setting_forbids_it(book: Builder) -> None:
     assert recall(library) is None
 
 
+@pytest.mark.slow
 async def test_who_only_looked_at_the_home_page_leaves_nothing(book: Builder) -> None:
     async with running(book.root, start=AGAIN) as tui:
         await tui.press("j")
@@ -102,6 +105,7 @@ async def test_what_is_gone_since_is_said_and_nothing_else_suffers(book: Builder
         await tui.until("Clone, build")
 
 
+@pytest.mark.slow
 async def test_what_was_searched_for_is_not_in_the_session(book: Builder) -> None:
     async with running(book.root, start=AGAIN) as tui:
         await tui.press("slash")
