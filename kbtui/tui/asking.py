@@ -50,6 +50,7 @@ class Asker:
         self._timer: Timer | None = None
         self._shown = ""
         self._open_first = False
+        self._broken = False
         self.query = ""
         self.mode: Mode = "hybrid"
 
@@ -123,6 +124,7 @@ class Asker:
         self._whole.forget()
         self._keywords.forget()
         self._open_first = False
+        self._broken = False
         if self._timer:
             self._timer.stop()
         if not self.query:
@@ -142,7 +144,7 @@ class Asker:
 
     def say_waiting(self) -> None:
         """While nothing was answered yet, say what is waited for."""
-        if not self.query:
+        if not self.query or self._broken:
             return
         if self._pane.answer is None and self._shown != self.query:
             self._pane.clear(self._waits_for(False) or "Searching …")
@@ -199,4 +201,5 @@ class Asker:
 
     def _failed(self, error: Exception) -> None:
         self._shown = ""
+        self._broken = True
         self._pane.clear(f"The search failed: {one_line(str(error))}")
