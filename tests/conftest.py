@@ -10,9 +10,9 @@ import pytest
 from hypothesis import settings
 
 # In CI the same examples each time: a change is judged by what it changed. Elsewhere new ones.
-settings.register_profile("ci", derandomize=True)
-if os.environ.get("CI"):
-    settings.load_profile("ci")
+settings.register_profile("quick", max_examples=50)
+settings.register_profile("ci", max_examples=50, derandomize=True)
+settings.load_profile("ci" if os.environ.get("CI") else "quick")
 
 
 @pytest.fixture(autouse=True)

@@ -464,6 +464,7 @@ def test_no_bytes_at_all_raise(data: bytes) -> None:
     )
 )  # fmt: skip
 @settings(max_examples=400)
+@pytest.mark.slow
 def test_no_elements_at_all_raise(elements: list[object]) -> None:
     from kbtui.conversations.events import Builder
 

@@ -114,6 +114,7 @@ USUAL = [command for command in COMMANDS if command.id in SCREENS]
     ("policy", "quiet"),
     [("strip", 0.1), *[pytest.param(p, 0.3, marks=pytest.mark.slow) for p in ("visualize", "off")]],
 )
+@pytest.mark.slow
 def test_no_screen_lets_hostile_text_command_the_terminal(
     hostile: Builder, home: Path, policy: str, quiet: float
 ) -> None:

@@ -82,6 +82,7 @@ def test_one_resource_that_fails_leaves_the_others(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("mode", ["hang-start", "hang-list"])
+@pytest.mark.slow
 def test_a_server_that_hangs_is_ended(bench: Bench, mode: str) -> None:
     configure(bench, NOTES, mode)
     run = bench.run(limits=Limits(seconds=2.0, connect_seconds=2.0))

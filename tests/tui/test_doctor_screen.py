@@ -136,6 +136,7 @@ async def test_findings_about_hostile_names_are_only_text(book: Builder) -> None
         assert not any(sign in tui.text for sign in "\x1b\u202e")
 
 
+@pytest.mark.slow
 async def test_thousands_of_findings_are_laid_out_only_in_sight(
     book: Builder, monkeypatch: pytest.MonkeyPatch
 ) -> None:

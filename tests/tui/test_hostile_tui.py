@@ -2,11 +2,8 @@
 
 import re
 
-import pytest
 from support import Builder, asked, called, said
 from tui_support import Tui, running
-
-pytestmark = pytest.mark.slow
 
 EVIL = (
     "\x1b]0;TITLE\x07\x1b[31mred\x1b[0m\x9b32m [/b] [link=file:///x]l[/link] [@click=app.quit]q[/] "

@@ -45,6 +45,7 @@ def cost(text: str | None) -> str:
 # what is shown
 
 
+@pytest.mark.slow
 async def test_it_opens_at_the_subject_one_reads_with_what_learn_returns(book: Builder) -> None:
     learned = knowledge_of(book.root).learn("project", "people/ada").text
     async with workshop(book.root, at="project/people/ada") as shop:
@@ -55,6 +56,7 @@ async def test_it_opens_at_the_subject_one_reads_with_what_learn_returns(book: B
         assert cost(learned) in shop.tui.text
 
 
+@pytest.mark.slow
 async def test_topics_folders_and_subjects_show_their_cost_and_their_sign(book: Builder) -> None:
     knowledge = knowledge_of(book.root)
     async with workshop(book.root) as shop:
@@ -73,6 +75,7 @@ async def test_topics_folders_and_subjects_show_their_cost_and_their_sign(book: 
         await shop.tui.until(lambda: any("◌ secret" in entry for entry in shop.entries))
 
 
+@pytest.mark.slow
 async def test_the_whole_section_is_the_commands_and_v_changes_between_both(book: Builder) -> None:
     prompt = knowledge_of(book.root).prompt()
     async with workshop(book.root) as shop:
@@ -89,6 +92,7 @@ async def test_the_whole_section_is_the_commands_and_v_changes_between_both(book
         await shop.tui.until(lambda: shop.given == listing)
 
 
+@pytest.mark.slow
 async def test_the_section_shows_from_where_the_selected_subject_stands(book: Builder) -> None:
     book.topics(long={"learned": ["a", "b"]})
     book.subject("long/a.md", "line of a\n" * 200)
@@ -143,6 +147,7 @@ async def test_marks_are_previewed_counted_and_change_no_file(book: Builder, kb:
     assert tree_hash(book.root) == before
 
 
+@pytest.mark.slow
 async def test_a_topic_is_switched_off_and_on_again(book: Builder) -> None:
     async with workshop(book.root) as shop:
         await shop.select("project/start")
@@ -155,6 +160,7 @@ async def test_a_topic_is_switched_off_and_on_again(book: Builder) -> None:
         assert not shop.screen.bench.marks.all
 
 
+@pytest.mark.slow
 async def test_a_mark_that_a_pattern_forbids_is_refused_with_what_to_do(book: Builder) -> None:
     book.topics(project={"title": "Project Handbook", "disabled": ["o*"]})
     async with workshop(book.root, size=(80, 24)) as shop:
@@ -167,6 +173,7 @@ async def test_a_mark_that_a_pattern_forbids_is_refused_with_what_to_do(book: Bu
         assert shop.entry("old").startswith("✕ old")
 
 
+@pytest.mark.slow
 async def test_folders_topics_and_fragments_say_why_they_take_no_mark(book: Builder) -> None:
     async with workshop(book.root) as shop:
         for key, words in (("topic:project", "with e"), ("folder:project/people/", "subjects")):
@@ -176,6 +183,7 @@ async def test_folders_topics_and_fragments_say_why_they_take_no_mark(book: Buil
         assert not shop.screen.bench.marks.all
 
 
+@pytest.mark.slow
 async def test_all_marks_are_dropped_at_once(book: Builder) -> None:
     async with workshop(book.root) as shop:
         await shop.select("project/start")
@@ -186,6 +194,7 @@ async def test_all_marks_are_dropped_at_once(book: Builder) -> None:
         await shop.tui.until(lambda: "to write" not in shop.tui.text)
 
 
+@pytest.mark.slow
 async def test_marks_outlive_a_reload_and_one_whose_subject_is_gone_is_dropped(
     book: Builder,
 ) -> None:
@@ -202,6 +211,7 @@ async def test_marks_outlive_a_reload_and_one_whose_subject_is_gone_is_dropped(
         await shop.tui.until(lambda: "start 13 ≈ 4" in shop.entry("start"))
 
 
+@pytest.mark.slow
 async def test_files_that_change_meanwhile_are_seen_and_marks_stay(book: Builder) -> None:
     async with workshop(book.root) as shop:
         await shop.select("project/start")
@@ -220,6 +230,7 @@ async def test_files_that_change_meanwhile_are_seen_and_marks_stay(book: Builder
 # writing
 
 
+@pytest.mark.slow
 async def test_only_the_second_w_writes_exactly_what_was_shown(book: Builder, kb: Path) -> None:
     before = tree_hash(book.root)
     async with workshop(book.root) as shop:
@@ -306,6 +317,7 @@ async def test_a_file_that_changed_meanwhile_is_left_alone_and_said(
         assert kb.read_text() == "# all gone\n"
 
 
+@pytest.mark.slow
 async def test_keys_typed_ahead_do_not_write_what_nobody_saw(book: Builder, kb: Path) -> None:
     async with workshop(book.root) as shop:
         await shop.select("project/start")
@@ -336,6 +348,7 @@ async def test_going_on_withdraws_the_change_so_that_w_shows_it_again(
         assert kb.read_text() == WRITTEN
 
 
+@pytest.mark.slow
 async def test_without_kb_toml_one_is_made_and_undoing_removes_it(book: Builder) -> None:
     kb = book.root / ".jp" / "kb.toml"
     kb.rename(book.root / ".jp" / "config.toml")
@@ -433,6 +446,7 @@ async def test_a_glob_lists_what_it_matches_and_what_learn_would_cost(book: Buil
         assert [mark.slug for mark in shop.screen.bench.marks.all] == ["retry"]
 
 
+@pytest.mark.slow
 async def test_a_k_shows_how_the_prompt_would_grow_and_keeps_nothing(book: Builder) -> None:
     before = tree_hash(book.root)
     plain = knowledge_of(book.root).prompt() or ""
@@ -502,6 +516,7 @@ async def test_a_pattern_is_tried_again_when_the_marks_change(book: Builder) -> 
 # JP's fragments
 
 
+@pytest.mark.slow
 async def test_jps_fragments_are_a_read_only_group_with_who_loads_them(book: Builder) -> None:
     folder = book.root / ".jp" / "config"
     (folder / "knowledge").mkdir(parents=True)
@@ -558,6 +573,7 @@ async def test_hostile_titles_and_names_are_only_text(book: Builder) -> None:
         assert shop.is_open
 
 
+@pytest.mark.slow
 async def test_what_cannot_be_learned_says_so_in_place_of_its_cost(book: Builder) -> None:
     (book.root / "docs" / "snippets" / "blob.bin").write_bytes(b"\0\1\2")
     (book.root / "docs" / "snippets" / "latin.txt").write_bytes(b"caf\xe9")
@@ -645,6 +661,7 @@ async def test_slow_work_is_done_in_threads_and_only_rows_in_sight_are_made(
     assert all(threads == {False} for threads in called.values()), called
 
 
+@pytest.mark.slow
 async def test_leaving_kbtui_does_not_wait_for_the_counting(book: Builder) -> None:
     book.topics(bulk={})
     for number in range(900):
