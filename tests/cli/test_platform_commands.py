@@ -264,6 +264,7 @@ def test_documents_stay_when_their_source_goes_unless_said(built: Builder, page:
     assert "\nsource: " not in text
 
 
+@pytest.mark.slow
 def test_a_source_of_somebody_else_runs_after_it_was_looked_at(built: Builder, page: str) -> None:
     (built.root / ".jp" / "kb-sources.toml").write_text(
         f'[source.theirs]\nkind = "url_crawl"\ntopic = "guide"\nurl = "{page}"\ndepth = 0\n'

@@ -135,6 +135,7 @@ async def same_everywhere(builder: Builder, questions: list[str]) -> None:
         library.close()
 
 
+@pytest.mark.slow
 async def test_every_face_gives_the_same_ranking_by_keywords(
     zoo: Builder, monkeypatch: pytest.MonkeyPatch
 ) -> None:

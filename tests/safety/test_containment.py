@@ -104,6 +104,7 @@ def commands() -> list[list[str]]:
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.slow
 def test_no_command_shows_what_lies_outside(built: Builder) -> None:
     for words in commands():
         out, err, code = on_pipe(["-w", str(built.root), *words])

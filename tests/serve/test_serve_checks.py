@@ -234,6 +234,7 @@ async def test_a_message_that_no_page_sends_ends_the_tab(
 
 
 @given(st.none() | st.integers() | st.text() | st.floats(), st.integers() | st.text(max_size=9))
+@pytest.mark.slow
 def test_a_size_is_within_bounds_whatever_is_asked_for(width: object, height: object) -> None:
     columns, rows = size(width, height)
     assert SMALLEST[0] <= columns <= LARGEST[0]

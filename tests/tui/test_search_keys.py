@@ -36,6 +36,7 @@ async def test_a_hit_is_explained(book: Builder) -> None:
         await tui.until(lambda: tui.main.pane == "results")
 
 
+@pytest.mark.slow
 async def test_what_was_not_found_is_explained(book: Builder) -> None:
     async with running(book.root, size=(120, 50)) as tui:
         await search(tui, "program")

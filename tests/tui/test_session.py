@@ -79,6 +79,7 @@ async def test_the_first_page_is_only_for_the_first_time(book: Builder) -> None:
         await tui.until("Short sentences. No tabs.")
 
 
+@pytest.mark.slow
 async def test_the_setting_forbids_it(book: Builder) -> None:
     library = WithoutEngine(book.workspace, replace(load_settings(), session=False))
     async with running(book.root, library=library, start=AGAIN) as tui:
@@ -93,6 +94,7 @@ async def test_who_only_looked_at_the_home_page_leaves_nothing(book: Builder) ->
     assert recall(tui.app.library) is None
 
 
+@pytest.mark.slow
 async def test_what_is_gone_since_is_said_and_nothing_else_suffers(book: Builder) -> None:
     async with running(book.root, start=AGAIN) as tui:
         await tui.open("project/start")
