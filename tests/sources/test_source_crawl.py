@@ -251,6 +251,7 @@ def test_relative_links_in_the_text_lead_where_they_led_on_the_page(
     assert f"]({site.url('/docs/b.html')})" in bench.documents()["page.md"]
 
 
+@pytest.mark.slow
 def test_two_addresses_never_share_a_file(bench: Bench, site: Site) -> None:
     links = ["/a", "/a/", "/a.html", "/A", "/a?x=1", "/a?x=2"]
     site.pages |= {"/": linked("Start", *links), **{link: linked(f"Page {link}") for link in links}}

@@ -91,6 +91,7 @@ def test_a_server_that_hangs_is_ended(bench: Bench, mode: str) -> None:
     assert server_is_gone(bench)
 
 
+@pytest.mark.slow
 def test_a_server_that_hangs_half_way_loses_nothing(bench: Bench) -> None:
     resources = {
         "a://one": {"text": "one", "type": "text/plain"},

@@ -39,6 +39,7 @@ async def copied(tui: Tui, letter: str) -> str:
     return tui.app.clipboard
 
 
+@pytest.mark.slow
 async def test_line_block_turn_all_reference_and_command_are_copied(book: Builder) -> None:
     async with running(book.root) as tui:
         await tui.open(f"{TALK}:2")

@@ -403,6 +403,7 @@ async def test_leaving_with_marks_asks_first(book: Builder, kb: Path) -> None:
     assert tree_hash(book.root) == before
 
 
+@pytest.mark.slow
 async def test_escape_goes_back_step_by_step(book: Builder) -> None:
     async with workshop(book.root) as shop:
         everything = len(shop.screen.list.rows)

@@ -1,5 +1,6 @@
 """The reader pane: turns, folds, finding, views, and the place one reads at."""
 
+import pytest
 from support import Builder, asked, said
 from tui_support import Tui, running
 
@@ -198,6 +199,7 @@ async def test_y_copies_the_reference_of_what_is_read(book: Builder) -> None:
         assert tui.app.clipboard == "project/start:6"
 
 
+@pytest.mark.slow
 async def test_another_width_keeps_the_line_one_was_reading(book: Builder) -> None:
     words = " ".join(f"word{n}" for n in range(3000))
     book.conversation(6, [[asked("Long?"), said(words)]], title="Long talk")
