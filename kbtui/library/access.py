@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import Cancelled, EngineUnavailable, IndexUnavailable
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 STEP_SECONDS = 0.02
 """How often a wait that nothing can interrupt looks whether it was given up."""
+
+PATIENCE_SECONDS = 60.0
+"""For so long nothing is answered from a private index that is still being made."""
 
 
 class Cancellation:
@@ -98,6 +101,12 @@ class Access:
         return private.remark if private else self.behind
 
     @property
+    def unfinished(self) -> bool:
+        """Whether the index is one that this client still makes: an answer lacks what is to come."""
+        private = self._private
+        return private is not None and not private.complete
+
+    @property
     def is_private(self) -> bool:
         """Whether the index is this client's own, made because there is no engine."""
         return self._private is not None
@@ -149,6 +158,8 @@ class Access:
 
         with self._lock:
             reader, private = self._reader, self._private
+        if private is not None and not private.complete:
+            private.wait(min(wait, private.patience))
         if reader is not None and not reader.moved():
             return reader
         try:
@@ -158,6 +169,12 @@ class Access:
         with self._lock:
             self._reader = reader
         return reader
+
+    def follow(self, wait: float) -> None:
+        """Bring a private index up to date; the shared one is the engine's to keep."""
+        private = self._private
+        if private is not None:
+            private.follow(wait)
 
     def _first_index(self, wait: float) -> Path:
         """Have the engine make the index; where it cannot, a private one without vectors."""
@@ -169,12 +186,12 @@ class Access:
                 if self._private is None:
                     self._private = PrivateIndex(self._workspace, self._settings, error.message)
                 private = self._private
-            private.wait(wait)
+            private.wait(min(wait, private.patience))
             return private.folder
 
 
 class PrivateIndex:
-    """An index for this client alone, made behind; gone with it."""
+    """An index for this client alone, made and kept up by a thread; gone with it."""
 
     def __init__(self, workspace: Workspace, settings: Settings, reason: str) -> None:
         """`reason` is why there is none that all clients share."""
@@ -183,8 +200,11 @@ class PrivateIndex:
 
         self.folder = Path(tempfile.mkdtemp(prefix="kbtui-index-"))
         self._workspace, self._settings, self._reason = workspace, settings, reason
+        self._began = time.monotonic()
         self._stop = threading.Event()
-        self._done = threading.Event()
+        self._turn = threading.Condition()
+        self._wanted, self._reached = 1, 0
+        """Comparisons with the files that were asked for, and the last of them that is done."""
         self._thread = threading.Thread(target=self._make, name="private-index", daemon=True)
         self._thread.start()
 
@@ -192,32 +212,59 @@ class PrivateIndex:
         from kbtui.errors import KbtuiError
         from kbtui.index import Index
 
-        try:
-            index = Index(self._workspace, self._settings, cache_dir=self.folder, stop=self._stop)
-            index.refresh()
-            index.close()
-        except (KbtuiError, OSError):
-            pass  # then there is no index to read, and who reads says so
-        self._done.set()
+        while not self._stop.is_set():
+            with self._turn:
+                self._turn.wait_for(lambda: self._wanted > self._reached or self._stop.is_set())
+                wanted = self._wanted
+            try:
+                with closing(
+                    Index(self._workspace, self._settings, cache_dir=self.folder, stop=self._stop)
+                ) as index:
+                    index.refresh()
+            except (KbtuiError, OSError):
+                pass  # then there is no index to read, or an old one, and who reads says so
+            with self._turn:
+                self._reached = wanted
+                self._turn.notify_all()
+
+    @property
+    def patience(self) -> float:
+        """For how many seconds yet a whole answer is worth more than an early one."""
+        return max(0.0, self._began + PATIENCE_SECONDS - time.monotonic())
+
+    @property
+    def complete(self) -> bool:
+        """Whether the files were ever compared with it to the end."""
+        return self._reached > 0
 
     @property
     def remark(self) -> str:
         """What it is, and why."""
-        state = "" if self._done.is_set() else ", still being made"
+        state = "" if self.complete else ", still being made"
         return f"a private index{state}, keywords only: {self._reason}"
 
+    def follow(self, seconds: float) -> None:
+        """Compare it with the files as they are now; waits so long at most."""
+        with self._turn:
+            if self._reached == self._wanted:
+                self._wanted += 1
+                self._turn.notify_all()
+        self.wait(seconds)
+
     def wait(self, seconds: float) -> None:
-        """Wait so many seconds at most until it is complete; raises `Cancelled`."""
+        """Wait so many seconds at most until it is up to date; raises `Cancelled`."""
         cancellation, end = current_cancellation(), time.monotonic() + seconds
-        while not self._done.wait(STEP_SECONDS):
-            cancellation.check()
-            if time.monotonic() > end:
-                return
+        with self._turn:
+            while self._reached < self._wanted and time.monotonic() < end:
+                self._turn.wait(STEP_SECONDS)
+                cancellation.check()
 
     def close(self) -> None:
         """Stop making it, and remove it."""
         import shutil
 
         self._stop.set()
+        with self._turn:
+            self._turn.notify_all()
         self._thread.join(2.0)
         shutil.rmtree(self.folder, ignore_errors=True)

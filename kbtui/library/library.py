@@ -60,6 +60,11 @@ class Library:
         """What is to be said of the index, None where it is as usual."""
         return self._access.remark
 
+    @property
+    def unfinished(self) -> bool:
+        """Whether answers lack what a first index, made without an engine, is still to hold."""
+        return self._access.unfinished
+
     # files, read anew at each call
 
     def knowledge(self, cfg: Iterable[str] = (), knowledge: Iterable[str] = ()) -> Knowledge:
@@ -165,7 +170,7 @@ class Library:
             found = reader.chunk(ref.chunk or "")
             entry = reader.entries({found[1]}).get(found[1]) if found else None
             if found is None or entry is None:
-                raise NothingFound("there is no such chunk any more", where=text)
+                raise NothingFound("there is no such passage any more", where=text)
             if entry.conversation is not None:
                 return conversation_ref(entry.conversation, found[0].turn, found[0].call)
             return subject_ref(entry.topic or "", entry.slug or "", found[0].lines)
@@ -189,14 +194,15 @@ class Library:
 
     def current(self, wait: float = 10.0, *, meaning: bool = False) -> None:
         """See to it that the index was compared with the files; returns at once where an engine
-        that watches has done so. Without an engine, the index is as it was left. `meaning` says
-        that the semantic leg will be asked.
+        that watches has done so. Without an engine, a private index is compared here, and the one
+        that was left stays as it is. `meaning` says that the semantic leg will be asked.
         """
         try:
             self._request("refresh", force=False, meaning=meaning, wait=wait, timeout=wait + 5.0)
             self._access.behind = None
         except EngineUnavailable as error:
             self._access.behind = f"the index may be behind: {error.message}"
+            self._access.follow(wait)
 
     def retry(self, wait: float = 30.0) -> None:
         """Read and embed again what could not be; embedding goes on behind. Raises `EngineUnavailable`."""

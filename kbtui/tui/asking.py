@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 SETTLED_SECONDS = 0.25
 """After so long without a key the whole answer is asked for."""
+UNFINISHED_SECONDS = 2.0
+"""How long after an answer from an index that is still being made the question is asked again."""
 LOGGED_SECONDS = 2.0
 """A question that stands so long is one that somebody asked, not one on the way to another."""
 
@@ -177,6 +179,10 @@ class Asker:
         self._show(answer, refining=False)
         self._unlogged = answer
         query = self.query
+        if self._library.unfinished:
+            self._pane.set_timer(
+                UNFINISHED_SECONDS, lambda: self.again() if query == self.query else None
+            )
         self._pane.set_timer(LOGGED_SECONDS, lambda: self.note() if query == self.query else None)
 
     def note(self) -> None:

@@ -133,6 +133,37 @@ def test_a_private_index_is_made_behind_and_says_what_it_is(
     assert not folder.exists()
 
 
+def test_nobody_is_answered_from_the_beginning_of_a_private_index(
+    no_engine: Builder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refresh = Index.refresh
+
+    def slowly(self: Index, **more: Any) -> Any:
+        time.sleep(0.5)
+        return refresh(self, **more)
+
+    monkeypatch.setattr(Index, "refresh", slowly)
+    library = Library(no_engine.workspace, load_settings())
+    first = Call(lambda: library.lexical(QUESTION))
+    until(lambda: library._access._private)
+    second = Call(lambda: library.lexical(QUESTION))
+    assert library.unfinished
+    assert len(second.end().hits) == len(first.end().hits) == 20
+    assert not library.unfinished
+    library.close()
+
+
+def test_a_private_index_follows_the_files(no_engine: Builder) -> None:
+    library = Library(no_engine.workspace, load_settings())
+    question = Question("pangolin", mode="lexical")
+    assert not library.search(question).hits
+    no_engine.subject("guide/new.md", "# New\n\nA pangolin came.\n")
+    assert [hit.ref for hit in library.search(question).hits] == ["guide/new:1-3"]
+    next(no_engine.root.rglob("new.md")).unlink()
+    assert not library.search(question).hits
+    library.close()
+
+
 def test_making_a_private_index_can_be_given_up_and_closed(
     no_engine: Builder, monkeypatch: pytest.MonkeyPatch
 ) -> None:

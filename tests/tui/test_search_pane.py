@@ -1,5 +1,8 @@
 """Searching in the TUI: typing, hits, opening at the match, leaving."""
 
+from typing import Any
+
+import pytest
 from support import Builder, asked, said
 from tui_support import Tui, running
 
@@ -173,6 +176,35 @@ async def test_enter_before_the_hits_are_there_opens_the_first_of_them(book: Bui
         released.set()
         await tui.until(lambda: tui.main.reader_pane.reader.document.key == "project/people/ada")
         assert not tui.main.has_class("searching")
+
+
+async def test_hits_come_by_themselves_when_a_private_index_is_complete(
+    book: Builder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from threading import Event
+
+    from tui_support import WithoutEngine
+
+    from kbtui.index import Index
+    from kbtui.workspace import load_settings
+
+    released, refresh = Event(), Index.refresh
+
+    def slowly(self: Index, **more: Any) -> Any:
+        released.wait(30)
+        return refresh(self, **more)
+
+    monkeypatch.setattr(Index, "refresh", slowly)
+    monkeypatch.setattr("kbtui.library.access.PATIENCE_SECONDS", 0.0)
+    library = WithoutEngine(book.workspace, load_settings())
+    async with running(book.root, library=library) as tui:
+        await tui.press("slash")
+        await tui.type("program")
+        await tui.until(lambda: tui.main.results_pane.answer is not None)
+        assert not hits(tui)
+        released.set()
+        await tui.until(lambda: bool(hits(tui)))
+        assert "still being made" not in tui.text
 
 
 async def test_a_failing_search_says_why_and_the_next_one_works(book: Builder) -> None:
