@@ -10,13 +10,12 @@ import asyncio
 import contextlib
 import math
 import os
-import socket
-import struct
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from kbtui.engine import answering, protocol
+from kbtui.engine.connection import Client, read, same_user
 from kbtui.engine.process import log
 from kbtui.engine.refresher import Refresher
 from kbtui.engine.semantic import Semantic
@@ -28,6 +27,7 @@ from kbtui.sources.schedule import LOOK_SECONDS, Schedule
 from kbtui.version import __version__
 
 if TYPE_CHECKING:
+    import socket
     import threading
     from collections.abc import Callable
 
@@ -56,8 +56,8 @@ class Server:
     ) -> None:
         self._workspace, self._settings = workspace, settings
         self._listener, self._in_charge = listener, in_charge
-        self._clients: set[_Client] = set()
-        self._strangers: list[_Client] = []
+        self._clients: set[Client] = set()
+        self._strangers: list[Client] = []
         self._last_seen = time.monotonic()
         self._progress: dict[str, Any] | None = None
         self._estimate = _Estimate()
@@ -178,8 +178,8 @@ class Server:
     # clients
 
     async def _meet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        client = _Client(writer)
-        if len(self._clients) >= CLIENTS_MOST or not _same_user(writer):
+        client = Client(writer)
+        if len(self._clients) >= CLIENTS_MOST or not same_user(writer):
             client.end()
             return
         self._strangers.append(client)
@@ -187,7 +187,7 @@ class Server:
             # Whoever has been silent longest makes room: a flood of them must not keep others out.
             self._strangers.pop(0).end()
         try:
-            greeting = await asyncio.wait_for(_read(reader), HELLO_SECONDS)
+            greeting = await asyncio.wait_for(read(reader), HELLO_SECONDS)
             self._strangers.remove(client)
             if greeting.get("hello") != "kbtui":
                 return
@@ -204,7 +204,7 @@ class Server:
                 self._ended.set()
                 return
             while True:
-                request = await _read(reader)
+                request = await read(reader)
                 # One after the other for one client; clients do not wait for each other.
                 client.send(await self._answer(client, request))
                 await client.drain()
@@ -219,7 +219,7 @@ class Server:
             self._last_seen = time.monotonic()
             client.end()
 
-    async def _answer(self, client: _Client, request: dict[str, Any]) -> bytes:
+    async def _answer(self, client: Client, request: dict[str, Any]) -> bytes:
         """The frame to send back."""
         number = request.get("id")
         operation = getattr(self, f"_op_{request.get('op')}", None)
@@ -233,7 +233,7 @@ class Server:
             return protocol.framed(found)
         return protocol.encode({"id": number, "ok": found})
 
-    async def _op_status(self, client: _Client, request: dict[str, Any]) -> dict[str, Any]:
+    async def _op_status(self, client: Client, request: dict[str, Any]) -> dict[str, Any]:
         return {
             "pid": os.getpid(),
             "version": __version__,
@@ -245,12 +245,12 @@ class Server:
             **self._readiness(),
         }
 
-    async def _op_subscribe(self, client: _Client, request: dict[str, Any]) -> dict[str, Any]:
+    async def _op_subscribe(self, client: Client, request: dict[str, Any]) -> dict[str, Any]:
         client.subscribed = True
         self._semantic.want()
         return {"event": "ready", **self._readiness()}
 
-    async def _op_refresh(self, client: _Client, request: dict[str, Any]) -> dict[str, Any]:
+    async def _op_refresh(self, client: Client, request: dict[str, Any]) -> dict[str, Any]:
         """Compare with the files; answers when a comparison that began after this call is done.
 
         `force` false asks only that one was ever done: the watcher keeps up since. `retry` tries
@@ -271,12 +271,12 @@ class Server:
         finished = await _wait(done, wait)
         return {"done": finished, **self._readiness()}
 
-    async def _op_settle(self, client: _Client, request: dict[str, Any]) -> dict[str, Any]:
+    async def _op_settle(self, client: Client, request: dict[str, Any]) -> dict[str, Any]:
         """Wait until every chunk has its vector, or there is a reason that none will."""
         finished = await _wait(self._semantic.settled, _seconds(request.get("wait"), 1.0))
         return {"done": finished, "progress": self._progress, **self._readiness()}
 
-    async def _op_semantic(self, client: _Client, request: dict[str, Any]) -> dict[str, Any]:
+    async def _op_semantic(self, client: Client, request: dict[str, Any]) -> dict[str, Any]:
         """The semantic leg of a question: `text`, `narrowing`, `limit`, `per_entry`,
         `generation`, `wait`, `worded`; `pending` are those of `worded` without a vector."""
         wait = _seconds(request.get("wait"), 0.0)
@@ -301,14 +301,14 @@ class Server:
             worded,
         )
 
-    async def _op_search(self, client: _Client, request: dict[str, Any]) -> bytes:
+    async def _op_search(self, client: Client, request: dict[str, Any]) -> bytes:
         """A whole search for a command that has imported nothing (`answering`)."""
         ready = self._refresher.first.is_set() and not self._refresher.error
         if not ready or self._refresher.busy:
             return answering.DECLINED
         return await self._loop.run_in_executor(self._pool, self._answering.reply, request)
 
-    async def _op_stop(self, client: _Client, request: dict[str, Any]) -> dict[str, Any]:
+    async def _op_stop(self, client: Client, request: dict[str, Any]) -> dict[str, Any]:
         self._loop.call_later(0.05, self._ended.set)
         return {"stopping": True}
 
@@ -349,43 +349,6 @@ async def _wait(event: threading.Event, seconds: float) -> bool:
         await asyncio.sleep(pause)
         pause = min(pause * 1.5, 0.05)
     return True
-
-
-async def _read(reader: asyncio.StreamReader) -> dict[str, Any]:
-    header = await reader.readexactly(protocol.HEADER.size)
-    size = protocol.length(header, protocol.REQUEST_MOST)
-    return protocol.decode(await reader.readexactly(size))
-
-
-def _same_user(writer: asyncio.StreamWriter) -> bool:
-    """Whether the peer is this user's process (Linux tells; elsewhere the directory's mode guards)."""
-    peer = writer.get_extra_info("socket")
-    option = getattr(socket, "SO_PEERCRED", None)
-    if peer is None or option is None:
-        return True
-    credentials = peer.getsockopt(socket.SOL_SOCKET, option, struct.calcsize("3i"))
-    return bool(struct.unpack("3i", credentials)[1] == os.getuid())
-
-
-class _Client:
-    """A connection; one that does not read what it is sent is let go."""
-
-    def __init__(self, writer: asyncio.StreamWriter) -> None:
-        self._writer = writer
-        self.subscribed = False
-
-    def send(self, frame: bytes) -> None:
-        if self._writer.transport.get_write_buffer_size() > (4 << 20):
-            self.end()
-        elif not self._writer.is_closing():
-            self._writer.write(frame)
-
-    async def drain(self) -> None:
-        await asyncio.wait_for(self._writer.drain(), 30.0)
-
-    def end(self) -> None:
-        with contextlib.suppress(RuntimeError):
-            self._writer.close()
 
 
 class _Estimate:

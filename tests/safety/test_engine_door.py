@@ -13,8 +13,9 @@ import pytest
 from support import Builder, end_engine
 
 from kbtui.engine import EngineClient, connect, protocol
+from kbtui.engine.connection import same_user
 from kbtui.engine.places import announced, lock_path, socket_path
-from kbtui.engine.server import STRANGERS_MOST, _same_user
+from kbtui.engine.server import STRANGERS_MOST
 
 ROOM = Path(__file__).parents[2] / "kbtui"
 
@@ -108,8 +109,8 @@ def test_another_users_process_is_refused(built: Builder) -> None:
     engine = connect(built.workspace)
     if os.getuid() == 0:
         assert as_another_user(built) == b"nothing"
-    assert _same_user(_Writer(os.getuid()))  # type: ignore[arg-type]
-    assert not _same_user(_Writer(os.getuid() + 1))  # type: ignore[arg-type]
+    assert same_user(_Writer(os.getuid()))  # type: ignore[arg-type]
+    assert not same_user(_Writer(os.getuid() + 1))  # type: ignore[arg-type]
     assert engine.request("status")["pid"] == engine.pid
 
 
