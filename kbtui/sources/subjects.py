@@ -22,6 +22,8 @@ from kbtui.sources.writing import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from kbtui.knowledge import Knowledge
     from kbtui.knowledge.records import Subject, Topic
 
@@ -103,7 +105,7 @@ def edit_draft(knowledge: Knowledge, topic: Topic, draft: Draft) -> Subject | No
     path = Path(file.name)
     keep = False
     try:
-        _run_editor(path)
+        run_editor([*editor(), str(path)])
         text = path.read_text("utf-8")
         if text == draft.document or not text.strip():
             return None
@@ -177,17 +179,17 @@ def edit(subject: Subject) -> bool:
     path = subject.path
     try:
         before = path.read_bytes()
-        _run_editor(path)
+        run_editor([*editor(), str(path)])
         return path.read_bytes() != before
     except OSError as error:
         reason = error.strerror or str(error)
         raise KbtuiError(f"cannot be read: {reason}", where=str(path)) from error
 
 
-def _run_editor(path: Path) -> None:
-    command = [*editor(), str(path)]
+def run_editor(command: list[str], environment: Mapping[str, str] | None = None) -> None:
+    """Run an editor and wait until it ends; raises `KbtuiError` where it fails."""
     try:
-        done = subprocess.run(command, check=False)
+        done = subprocess.run(command, env=environment, check=False)
     except OSError as error:
         raise KbtuiError(
             f"the editor cannot be started: {error.strerror}",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,21 +34,13 @@ def edit(app: App[None], path: Path, line: int) -> None:
     """Have the editor open a file, and wait until it ends; raises `KbtuiError`."""
     from textual.app import SuspendNotSupported
 
-    from kbtui.sources.subjects import editor
+    from kbtui.sources.subjects import editor, run_editor
 
     command = editor_command(editor(), path, line)
     # Textual takes it out of the environment; the editor is not ours to colour.
     environment = {**os.environ, **({"NO_COLOR": "1"} if app.no_color else {})}
     try:
         with app.suspend():
-            done = subprocess.run(command, env=environment, check=False)
+            run_editor(command, environment)
     except SuspendNotSupported as error:
         raise KbtuiError("there is no terminal to lend to an editor here") from error
-    except OSError as error:
-        raise KbtuiError(
-            f"the editor cannot be started: {error.strerror}",
-            where=command[0],
-            hint="set $VISUAL or $EDITOR",
-        ) from error
-    if done.returncode:
-        raise KbtuiError(f"the editor ended with {done.returncode}", where=command[0])
