@@ -10,9 +10,6 @@ from kbtui.errors import UsageError
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
-    from kbtui.library import Library
-    from kbtui.refs import Ref
-
 
 def configure(parser: ArgumentParser) -> None:
     """The arguments of `kbtui tui`."""
@@ -37,8 +34,9 @@ def browse(
 ) -> int:
     """Open the TUI, at a reference if there is one; gives the exit code.
 
-    `first` is a reference to begin at where nothing was left to reopen. Raises `WorkspaceError` without a workspace, and `UsageError` without a
-    terminal or for something that is not a reference.
+    `first` is a reference to begin at where nothing was left to reopen. Raises `WorkspaceError`
+    without a workspace, `UsageError` without a terminal or for something that is not a reference,
+    `NothingFound` for a reference to nothing.
     """
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError(
@@ -49,28 +47,10 @@ def browse(
 
     library = open_workspace(workspace)
     try:
-        ref = _resolved(library, reference) if reference else None
-        begin = _resolved(library, first) if first else None
+        ref = library.located(reference) if reference else None
+        begin = library.located(first) if first else None
         from kbtui.tui.app import Start, run_tui
 
         return run_tui(library, ref, Start(first=begin, fresh=fresh, plain=plain))
     finally:
         library.close()
-
-
-def _resolved(library: Library, reference: str) -> Ref:
-    """What a reference names; a chunk is the lines or the turn that it was made from."""
-    from kbtui.errors import NothingFound
-    from kbtui.refs import conversation_ref, subject_ref
-
-    ref = library.resolve(reference)
-    if ref.kind != "chunk":
-        return ref
-    reader = library.reader()
-    found = reader.chunk(ref.chunk or "")
-    entry = reader.entries({found[1]}).get(found[1]) if found else None
-    if found is None or entry is None:
-        raise NothingFound("there is no such passage any more", where=reference)
-    if entry.conversation is not None:
-        return conversation_ref(entry.conversation, found[0].turn)
-    return subject_ref(entry.topic or "", entry.slug or "", found[0].lines)
