@@ -102,11 +102,11 @@ def end(engine: EngineClient) -> None:
 BEAT = """
 import asyncio, json, sys, time
 from kbtui.library import open_workspace
-from kbtui.tui.app import KbtuiApp
+from kbtui.tui.app import KbApp
 from tests.bench.backlog import _more
 from pathlib import Path
 
-class Beating(KbtuiApp):
+class Beating(KbApp):
     def on_ready(self):
         self.run_worker(self.beat())
 

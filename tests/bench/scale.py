@@ -189,15 +189,15 @@ class _Chunk:
 
 PEAK = """
 import resource, subprocess, sys
-done = subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL)
-print(done.returncode, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024)
+subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL, check=True)
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024)
 """
 
 TUI = """
 import sys
 from kbtui.library import open_workspace
-from kbtui.tui.app import KbtuiApp
-class First(KbtuiApp):
+from kbtui.tui.app import KbApp
+class First(KbApp):
     def on_ready(self):
         self.set_timer(8, self.exit)
 First(open_workspace(sys.argv[1])).run(headless=True, size=(120, 40))
@@ -222,7 +222,7 @@ def memory(base: Path) -> None:
         said = subprocess.run(
             [python, "-c", PEAK, *words], capture_output=True, text=True, check=True
         )
-        print(f"peak memory of {name:<38} {said.stdout.split()[-1]:>5} MB   (target {target} MB)")
+        print(f"peak memory of {name:<38} {said.stdout.strip():>5} MB   (target {target} MB)")
     print(
         f"peak memory of {'engine, model switched off':<38} {peak(engine.pid):>5} MB   (target 700 MB)"
     )
