@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass, field
 
 from kbtui.text import safe
@@ -37,9 +38,9 @@ class Block:
             made = [Line([*self.lead, *line.spans], line.source) for line in made]
         return [*(Line() for _ in range(self.above)), *made] if made else []
 
+    @abstractmethod
     def layout(self, width: int, found: Found | None, opened: bool) -> list[Line]:
         """The lines without `lead` and `above`."""
-        raise NotImplementedError
 
     def estimate(self, width: int) -> int:
         """About how many lines it will have, without laying it out."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual.containers import Horizontal, Vertical
@@ -57,9 +58,9 @@ class TwoSides(RoleScreen):
         self.said = Note("said")
         self.work_lane = Lane(self)
 
+    @abstractmethod
     def left_side(self) -> list[Widget]:
         """What stands in the left pane."""
-        raise NotImplementedError
 
     @property
     def offers(self) -> frozenset[str]:

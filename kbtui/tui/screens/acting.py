@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import TYPE_CHECKING
 
 from kbtui.errors import KbtuiError
@@ -44,9 +45,9 @@ class ActingScreen(PaneScreen):
         super().__init__()
         self._slow = Lane(self)
 
+    @abstractmethod
     def open(self, place: Place) -> None:
         """Show a place and go to the reader."""
-        raise NotImplementedError
 
     def action_home(self) -> None:
         """Show the home page."""
@@ -259,9 +260,9 @@ class ActingScreen(PaneScreen):
         self.status.flash("written: .jp/kb.toml declares a topic; P shapes what assistants get")
         self.action_reload()
 
+    @abstractmethod
     def action_reload(self) -> None:
         """Read everything again."""
-        raise NotImplementedError
 
     def action_edit(self) -> None:
         """Open the subject in the person's editor, at the line being read."""
@@ -299,9 +300,9 @@ class ActingScreen(PaneScreen):
             lambda answer: self.show_similar(reference, answer),  # type: ignore[arg-type]
         )
 
+    @abstractmethod
     def show_similar(self, reference: str, answer: Answer) -> None:
         """Show what is like something."""
-        raise NotImplementedError
 
     def explain(self, hit: Hit) -> None:
         """Say why a hit stands where it stands."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import TYPE_CHECKING
 
 from textual import on
@@ -32,8 +33,9 @@ class SearchingScreen(ActingScreen):
     _before_search: str
     """What had the focus before."""
 
+    @abstractmethod
     def _as_command(self) -> str:
-        raise NotImplementedError
+        """The command that shows the same."""
 
     @on(Input.Changed, "#search")
     def _typed(self, event: Input.Changed) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -35,9 +36,9 @@ class FindingPane(Vertical):
         self.finding = False
         self._finding_lane = Lane(self)
 
+    @abstractmethod
     def refresh_header(self) -> None:
         """Say where one is."""
-        raise NotImplementedError
 
     @property
     def found_where(self) -> str:
