@@ -180,7 +180,6 @@ async def test_a_reference_is_opened_at_the_start(book: Builder) -> None:
 
 
 def test_open_resolves_chunks_to_where_they_are_from(book: Builder) -> None:
-    from kbtui.cli.tui import _resolved
     from kbtui.errors import NothingFound
     from kbtui.search.records import Question
 
@@ -188,9 +187,9 @@ def test_open_resolves_chunks_to_where_they_are_from(book: Builder) -> None:
     try:
         for query in ("program", "three times"):
             hit = library.lexical(Question(query)).hits[0]
-            assert str(_resolved(library, f"chunk:{hit.chunk_id}")) == hit.ref
+            assert str(library.located(f"chunk:{hit.chunk_id}")) == hit.ref
         with pytest.raises(NothingFound):
-            _resolved(library, "chunk:nosuchchunk")
+            library.located("chunk:nosuchchunk")
     finally:
         library.close()
 
