@@ -87,3 +87,5 @@ def _wait_for_hangup(terminal: int) -> None:
     while not any(state & select.POLLHUP for _, state in poll.poll()):
         time.sleep(1.0)
     os.kill(os.getpid(), signal.SIGHUP)
+    time.sleep(1.0)
+    os._exit(128 + signal.SIGHUP)  # it is ignored, as below `nohup`: without a screen none the less

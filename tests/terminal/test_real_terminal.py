@@ -128,18 +128,30 @@ def test_a_killed_engine_is_replaced_while_one_reads(built: Builder) -> None:
     assert terminal.leave() == 0
 
 
-def test_it_ends_when_its_terminal_is_closed_without_a_signal(built: Builder) -> None:
+@pytest.mark.parametrize(
+    ("signals", "code"),
+    [(signal.SIG_DFL, -signal.SIGHUP), (signal.SIG_IGN, 128 + signal.SIGHUP)],
+    ids=["as usual", "below nohup"],
+)
+def test_it_ends_when_its_terminal_is_closed_without_a_signal(
+    built: Builder, signals: signal.Handlers, code: int
+) -> None:
     import os
     import pty
 
     master, slave = pty.openpty()
     # Not in a session of its own: nobody sends SIGHUP when the terminal goes.
     child = subprocess.Popen(
-        [COMMAND, "-w", str(built.root)], stdin=slave, stdout=slave, stderr=slave, close_fds=True
-    )
+        [COMMAND, "-w", str(built.root)],
+        stdin=slave, stdout=slave, stderr=slave, close_fds=True,
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, signals),
+    )  # fmt: skip
     os.close(slave)
     shown = b""
     while b"\x1b[?1049h" not in shown:
         shown += os.read(master, 65536)
     os.close(master)
-    assert child.wait(60) == -signal.SIGHUP
+    try:
+        assert child.wait(60) == code
+    finally:
+        child.kill()
