@@ -139,12 +139,15 @@ def problem_document(
     key: str, title: str, message: str, where: str | None = None, hint: str | None = None
 ) -> Document:
     """What is shown in place of something that cannot be read."""
-    blocks: list[Block] = [NoteBlock("message", [(f"! {safe(message)}", "error")])]
-    facts: list[tuple[str, Spans]] = []
-    if where:
-        facts.append(("where", [(one_line(where), "")]))
-    if hint:
-        facts.append(("hint", [(one_line(hint), "")]))
-    if facts:
-        blocks.append(FactsBlock("facts", facts, above=1))
-    return Document(key, one_line(title), blocks)
+    said: Spans = [(f"! {safe(message)}", "error")]
+    return Document(key, one_line(title), message_blocks(said, where, hint))
+
+
+def message_blocks(said: Spans, where: str | None, hint: str | None) -> list[Block]:
+    """A message, with where it happened and what to do as far as that is known."""
+    known = [("where", where), ("hint", hint)]
+    facts: list[tuple[str, Spans]] = [
+        (name, [(one_line(text), "")]) for name, text in known if text
+    ]
+    blocks: list[Block] = [NoteBlock("message", said)]
+    return [*blocks, FactsBlock("facts", facts, above=1)] if facts else blocks

@@ -12,6 +12,7 @@ from kbtui.knowledge.learn import quoted
 from kbtui.text import one_line
 from kbtui.tui.document.blocks import FactsBlock, HeadBlock, NoteBlock, SourceBlock
 from kbtui.tui.document.document import Document
+from kbtui.tui.document.pages import message_blocks
 from kbtui.tui.document.split import split_source
 from kbtui.tui.document.subject import text_document
 from kbtui.tui.prompt.costs import Cost, cost_of
@@ -139,14 +140,7 @@ def _facts(standing: Standing, fragment: Fragment) -> list[tuple[str, Spans]]:
 
 def message_page(key: str, message: str, where: str | None = None, hint: str | None = None) -> Page:
     """A page of words of our own."""
-    blocks: list[Block] = [NoteBlock("message", [(one_line(message), "")])]
-    facts: list[tuple[str, Spans]] = []
-    if where:
-        facts.append(("where", [(one_line(where), "")]))
-    if hint:
-        facts.append(("hint", [(one_line(hint), "")]))
-    if facts:
-        blocks.append(FactsBlock("facts", facts, above=1))
+    blocks = message_blocks([(one_line(message), "")], where, hint)
     return Page(Document(f"message:{key}", "", blocks))
 
 
