@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,10 @@ from hypothesis import settings
 settings.register_profile("quick", max_examples=50)
 settings.register_profile("ci", max_examples=50, derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "quick")
+
+# A job in the background, or below `nohup`, ignores these, and so would the programs under test.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.fixture(autouse=True)
