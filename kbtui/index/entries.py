@@ -27,9 +27,12 @@ _SETEXT = re.compile(r"^(\S[^\n]*)\n=+[ \t]*$", re.MULTILINE)
 
 
 def subject_signature(subject: Subject) -> str:
-    """Changes whenever the subject's entry would."""
+    """Changes whenever the subject's entry would, and whenever `stat_text` does.
+
+    A tree that is copied with its times differs in nothing but its inodes.
+    """
     flags = f"{subject.hidden:d}{subject.shadowed:d}"
-    return f"{subject.relative}:{subject.size}:{subject.mtime_ns}:{flags}"
+    return f"{subject.relative}:{subject.inode}:{subject.size}:{subject.mtime_ns}:{flags}"
 
 
 def read_subject_entry(subject: Subject) -> tuple[Entry, list[Chunk]]:

@@ -260,6 +260,7 @@ class Knowledge:
                     shadowed=slug in scan.shadowed,
                     size=status.st_size,
                     mtime_ns=status.st_mtime_ns,
+                    inode=status.st_ino,
                     root=self._folder,
                 )
             found.append(subject)

@@ -49,6 +49,7 @@ class Subject:
     shadowed: bool = False
     size: int = 0
     mtime_ns: int = 0
+    inode: int = 0
     root: Path | None = field(default=None, repr=False, compare=False)
 
 

@@ -1,6 +1,8 @@
 """Search: every text is a question, hits are true to the files, and the order is one order."""
 
+import contextlib
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -138,6 +140,25 @@ def test_a_changed_file_is_served_where_its_text_stands_now(
     assert (hit.freshness, hit.slug) == ("changed", "retry")
     assert hit.lines
     assert hit.lines[0] >= 3
+
+
+def test_files_replaced_by_copies_of_the_same_times_are_fresh_after_a_refresh(
+    built: Builder, reader: IndexReader
+) -> None:
+    notes = built.root / "docs/notes"
+    shutil.copytree(notes, built.root / "docs/copied")
+    # The same size and the same times, and yet other words.
+    copied = built.root / "docs/copied/config.md"
+    times = copied.stat()
+    copied.write_text(copied.read_text().replace("maxRetries", "minRetries"))
+    os.utime(copied, ns=(times.st_atime_ns, times.st_mtime_ns))
+    notes.rename(built.root / "before")
+    copied.parent.rename(notes)
+    assert ask(built, reader, "exponentially").hits[0].freshness == "changed"
+    refresh(built)
+    with contextlib.closing(IndexReader(built.workspace.cache_dir)) as after:
+        assert ask(built, after, "exponentially").hits[0].freshness == "fresh"
+        assert slugs(ask(built, after, "minRetries"))[0] == "config"
 
 
 def test_what_is_gone_or_disabled_since_is_not_served_and_is_counted(
