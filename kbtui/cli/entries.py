@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from kbtui.index.browse import Page, Row, Wanted
 
-_HEADINGS = ("cites 30d", "status", "type", "chunks", "size", "changed", "entry", "title")
+_HEADINGS = ("cites 30d", "status", "type", "chunks", "size", "changed", "entry", "title", "tags")
 _RIGHT = {0, 3, 4}
 
 
@@ -143,6 +143,7 @@ def _cells(row: Row) -> tuple[str, ...]:
         (iso(row.changed) or "")[:10],
         one_line(row.ref),
         cut(one_line(row.title), 60),
+        cut(one_line(", ".join(row.tags)), 40),
     )
 
 
