@@ -27,16 +27,20 @@ PROBLEMS_MOST = 100
 
 
 class Builder:
-    """Takes elements in order; `turns` and the rest are whole after `finish`."""
+    """Takes elements in order; `turns` and the rest are whole after `finish`.
 
-    def __init__(self, facts: Facts | None = None) -> None:
+    `turns` and `count` say how many turns and elements were taken before, by another.
+    """
+
+    def __init__(self, facts: Facts | None = None, *, turns: int = 0, count: int = 0) -> None:
         self.facts = facts or Facts()
+        self.turns_before = turns
         self.turns: list[Turn] = []
         self.compactions: list[Compaction] = []
         self.problems: list[str] = []
         self.more_problems = 0
         self.unknown: dict[int, Any] = {}
-        self.count = 0
+        self.count = count
         self.configured = False
         self.last_time: datetime | None = None
         self._turn: Turn | None = None
@@ -66,6 +70,11 @@ class Builder:
         if self._run is not None and self._pieces:
             self._run.text = "".join((self._run.text, *self._pieces))
             self._pieces.clear()
+
+    @property
+    def waiting(self) -> set[str]:
+        """The ids of calls and questions without an answer so far."""
+        return {*self._tools, *self._inquiries}
 
     def _other(self, index: int, element: Any) -> None:
         """What is of no type that is known."""
@@ -229,7 +238,7 @@ class Builder:
         return event
 
     def _new_turn(self) -> Turn:
-        self._turn = turn = Turn(len(self.turns) + 1, [], self.facts.model)
+        self._turn = turn = Turn(self.turns_before + len(self.turns) + 1, [], self.facts.model)
         self.turns.append(turn)
         self._calls = 0
         return turn

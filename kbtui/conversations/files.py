@@ -28,7 +28,8 @@ _BOM = b"\xef\xbb\xbf"
 _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW
 _SPLIT_OVER = 4 << 20
 _PIECE = 1 << 20
-_SEPARATOR = b"\n  },\n  {"
+SEPARATOR = b"\n  },\n  {"
+"""What stands between two elements as JP writes them, and nowhere else."""
 # Where the next element begins: JP indents by two, and puts the timestamp first.
 _NEXT = re.compile(r'\n  \{|\{\s*"timestamp"\s*:')
 _GAP = re.compile(r"[\s,]*")
@@ -37,7 +38,7 @@ _LONE_SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 def read_file(path: str, largest: int = LARGEST) -> bytes:
     """The bytes of a regular file of at most `largest` bytes; raises `WorkspaceError`."""
-    with _Opened(path) as (file, size):
+    with Opened(path) as (file, size):
         if size > largest:
             raise WorkspaceError(f"it has {size:,} bytes; {largest:,} are read at most", where=path)
         data = os.read(file, size + 1)
@@ -53,25 +54,27 @@ def read_file(path: str, largest: int = LARGEST) -> bytes:
 
 def read_head(path: str, length: int) -> bytes:
     """At most the first `length` bytes of a regular file; raises `WorkspaceError`."""
-    with _Opened(path) as (file, _):
+    with Opened(path) as (file, _):
         return os.read(file, length)
 
 
 def whole_elements(data: bytes) -> bytes:
     """The beginning of an array as JP writes it, cut after its last whole element; b"" for others."""
-    end = data.rfind(_SEPARATOR)
+    end = data.rfind(SEPARATOR)
     return data[:end] + b"\n  }\n]" if data.startswith(b"[\n  {") and end > 0 else b""
 
 
 def read_tail(path: str, length: int) -> bytes:
     """At most the last `length` bytes of a regular file; raises `WorkspaceError`."""
-    with _Opened(path) as (file, size):
+    with Opened(path) as (file, size):
         os.lseek(file, max(0, size - length), os.SEEK_SET)
         return os.read(file, length)
 
 
-class _Opened:
+class Opened:
     """The file's descriptor and size, opened without waiting: a pipe in its place would never answer.
+
+    Raises `WorkspaceError`.
 
     A class, because thousands are opened for one list.
     """
@@ -141,7 +144,7 @@ def read_array(data: bytes, problems: list[str]) -> Iterator[list[Any]]:
     if data.startswith(_BOM):
         problems.append("it starts with a byte order mark")
         data = data[3:]
-    if len(data) > _SPLIT_OVER and data.startswith(b"[\n  {") and _ends_well(data):
+    if len(data) > _SPLIT_OVER and data.startswith(b"[\n  {") and ends_well(data):
         yield from _batches(data, problems)
         return
     try:
@@ -155,7 +158,8 @@ def read_array(data: bytes, problems: list[str]) -> Iterator[list[Any]]:
         problems.append("it does not hold a JSON array")
 
 
-def _ends_well(data: bytes) -> bool:
+def ends_well(data: bytes) -> bool:
+    """Whether an array ends as JP ends it."""
     return data.endswith((b"\n  }\n]\n", b"\n  }\n]"))
 
 
@@ -163,7 +167,7 @@ def _batches(data: bytes, problems: list[str]) -> Iterator[list[Any]]:
     """Pieces of whole elements, cut where JP's indentation says that one ends."""
     start, last = 1, data.rindex(b"]")
     while start < last:
-        end = data.find(_SEPARATOR, start + _PIECE)
+        end = data.find(SEPARATOR, start + _PIECE)
         end = last if end < 0 else end + len(b"\n  }")
         piece = b"[%b]" % data[start:end]
         try:

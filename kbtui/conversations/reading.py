@@ -30,7 +30,7 @@ def load_conversation(
     problems: list[str] = []
     facts = Facts()
     if info.base_config_path is not None:
-        _read_base(str(info.base_config_path), facts, problems)
+        read_base(str(info.base_config_path), facts, problems)
     builder = Builder(facts)
     conversation = Conversation(
         info,
@@ -77,7 +77,7 @@ def load_beginning(info: ConversationInfo, length: int = 1 << 20) -> Conversatio
     builder = Builder(facts)
     try:
         if info.base_config_path is not None:
-            _read_base(str(info.base_config_path), facts, [])
+            read_base(str(info.base_config_path), facts, [])
         data = whole_elements(read_head(str(info.events_path), length))
         for batch in read_array(data, []) if data else ():
             builder.add(batch)
@@ -97,7 +97,8 @@ def _settle(conversation: Conversation, facts: Facts) -> None:
     conversation.attachments = facts.attachments
 
 
-def _read_base(path: str, facts: Facts, problems: list[str]) -> None:
+def read_base(path: str, facts: Facts, problems: list[str]) -> None:
+    """Take in a base configuration; what is wrong with it goes to `problems`."""
     try:
         facts.apply(read_object(read_file(path, LARGEST_CONFIG)))
     except (WorkspaceError, ValueError) as error:

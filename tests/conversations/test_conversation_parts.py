@@ -1,0 +1,153 @@
+"""A long conversation read in parts is the one that is read whole, also after it has grown."""
+
+import json
+from dataclasses import astuple
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from support import Builder, asked, called, said, write_json
+
+from kbtui.conversations import find_conversation, load_conversation, parts
+from kbtui.conversations.parts import Mark, read_part
+from kbtui.conversations.records import ConversationInfo, Event, Turn
+
+ONE = {"timestamp": "2026-01-01 00:00:00.0"}
+
+
+@pytest.fixture(autouse=True)
+def short_ones_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parts, "FOLLOWED_FROM", 0)
+    monkeypatch.setattr(parts, "_PIECE", 16)
+
+
+def write(builder: Builder, events: list[dict[str, Any]]) -> ConversationInfo:
+    folder = builder.conversation(1, [[]], title="Long")
+    write_json(folder / "events.json", [{**ONE, **event} for event in events])
+    return find_conversation(builder.workspace, 17_800_000_001)
+
+
+def bare(turns: list[Turn]) -> list[Any]:
+    """Turns without the model, which a part does not know, and without the loops of events."""
+
+    def event(one: Event) -> Any:
+        return (
+            one.kind, one.text, one.index, one.name, one.arguments, one.call, one.call_id,
+            one.is_error, one.problem, one.result and one.result.index,
+            one.request and one.request.index,
+        )  # fmt: skip
+
+    return [(turn.number, turn.started_at, [event(one) for one in turn.events]) for turn in turns]
+
+
+def in_parts(info: ConversationInfo, mark: Mark | None, most: int) -> tuple[list[Any], Mark | None]:
+    """The turns from the mark on, read part by part; and the last mark."""
+    found: list[Any] = []
+    while True:
+        part = read_part(info, mark, most)
+        if part is None:
+            return bare(load_conversation(info).turns), None
+        if part.began is None:
+            found.clear()
+        found += bare(part.conversation.turns)
+        mark = part.mark
+        if part.last:
+            return found, mark
+
+
+EVENTS = st.one_of(
+    st.just({"type": "turn_start"}),
+    st.builds(asked, st.sampled_from(["why", "\n  },\n  {", "[\n  {"])),
+    st.builds(said, st.sampled_from(["because", "so\n  },\n  {\n"])),
+    st.builds(lambda at: called(f"c{at}", "learn", "x", topic="t")[0], st.integers(0, 2)),
+    st.builds(lambda at: called(f"c{at}", "learn", "x", topic="t")[1], st.integers(0, 2)),
+    st.just({"type": "config_delta", "delta": {}}),
+    st.just({"type": "tool_call_request", "id": [1]}),
+    st.just({"type": "of-later"}),
+)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(first=st.lists(EVENTS, min_size=1), more=st.lists(EVENTS), most=st.integers(1, 900))
+def test_parts_make_up_the_whole(
+    workspace_root: Path, first: list[Any], more: list[Any], most: int
+) -> None:
+    builder = Builder(workspace_root)
+    info = write(builder, first)
+    whole = bare(load_conversation(info).turns)
+    turns, mark = in_parts(info, None, most)
+    assert turns == whole
+    end = read_part(info, mark, 1 << 20)
+    assert not end or end.conversation.problems[:1] == load_conversation(info).problems[:1]
+    info = write(builder, first + more)
+    whole = bare(load_conversation(info).turns)
+    part = read_part(info, mark, most)
+    before = part.began.turns if part and part.began else 0
+    assert whole[:before] + in_parts(info, mark, most)[0] == whole
+
+
+def test_what_was_appended_is_read_and_nothing_before_the_last_turn(workspace_root: Path) -> None:
+    builder = Builder(workspace_root)
+    turn = [{"type": "turn_start"}, asked("why"), said("because")]
+    mark = in_parts(write(builder, turn * 50), None, 1000)[1]
+    assert mark is not None
+    assert mark.turns == 49
+    part = read_part(write(builder, turn * 52), mark, 10_000)
+    assert part is not None
+    assert [turn.number for turn in part.conversation.turns] == [50, 51, 52]
+
+
+def test_a_change_before_the_mark_means_the_beginning(workspace_root: Path) -> None:
+    builder = Builder(workspace_root)
+    turn = [{"type": "turn_start"}, asked("why"), said("because")]
+    mark = in_parts(write(builder, turn * 9), None, 1000)[1]
+    other = [{"type": "turn_start"}, asked("who"), said("because")]
+    part = read_part(write(builder, other + turn * 9), mark, 100_000)
+    assert part is not None
+    assert part.began is None
+    assert len(part.conversation.turns) == 10
+
+
+def test_an_answer_to_a_call_of_an_earlier_part_means_the_whole(workspace_root: Path) -> None:
+    builder = Builder(workspace_root)
+    call, answer = called("a", "learn", "text", topic="t")
+    turn = [{"type": "turn_start"}, asked("why"), said("because")]
+    first = [{"type": "turn_start"}, call, *turn * 4]
+    mark = in_parts(write(builder, first), None, 100_000)[1]
+    assert mark is not None
+    assert mark.waiting == ("a",)
+    assert read_part(write(builder, [*first, answer]), mark, 100_000) is None
+
+
+@pytest.mark.parametrize("how", ["compact", "damaged", "cut", "empty", "missing"])
+def test_what_jp_would_not_write_so_is_left_to_be_read_whole(
+    workspace_root: Path, how: str
+) -> None:
+    builder = Builder(workspace_root)
+    events = [{**ONE, "type": "turn_start"}, {**ONE, **asked("why")}] * 20
+    info = write(builder, events)
+    path = info.events_path
+    assert path is not None
+    text = path.read_text()
+    broken = {
+        "compact": json.dumps(events),
+        "damaged": text.replace('"why"', '"why', 1),
+        "cut": text[:-30],
+        "empty": "",
+    }
+    if how == "missing":
+        path.unlink()
+    else:
+        path.write_text(broken[how])
+    assert read_part(find_conversation(builder.workspace, info.id), None, 100_000) is None
+
+
+def test_a_mark_survives_as_json(workspace_root: Path) -> None:
+    builder = Builder(workspace_root)
+    turn = [{"type": "turn_start"}, asked("why"), {"type": "tool_call_request"}]
+    mark = in_parts(write(builder, turn * 3), None, 1000)[1]
+    assert mark is not None
+    kept = Mark(*json.loads(json.dumps(astuple(mark))))
+    assert read_part(write(builder, turn * 4), kept, 1000) is not None
