@@ -6,6 +6,7 @@ Each module has `configure(parser)` and `run(args) -> int`.
 """
 
 import errno
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -53,9 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("kbtui: Windows is not supported yet; Linux and macOS are", file=sys.stderr)
         return 3
     words = list(sys.argv[1:] if argv is None else argv)
-    if sys.stdout is None:
-        # Closed by who started us (`>&-`): what would be printed has nowhere to go.
-        sys.stdout = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8")
+    _make_usable()
     try:
         return _run(words)
     except KbtuiError as error:
@@ -78,6 +77,24 @@ def main(argv: Sequence[str] | None = None) -> int:
         note(f"{where}cannot be written: {(error.strerror or str(error)).lower()}")
         _drop_output()
         return 3
+
+
+def _make_usable() -> None:
+    """Open the standard streams that were closed (`>&-`), and let none fail over a character."""
+    if sys.stdin is None:
+        sys.stdin = os.fdopen(os.open(os.devnull, os.O_RDONLY), encoding="utf-8")
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            # What would be printed has nowhere to go.
+            null = os.open(os.devnull, os.O_WRONLY)
+            setattr(sys, name, os.fdopen(null, "w", encoding="utf-8"))
+        elif isinstance(stream, io.TextIOWrapper):
+            # A terminal shows what it can; a pipe gets UTF-8 whatever the locale says.
+            if stream.isatty():
+                stream.reconfigure(errors="replace")
+            else:
+                stream.reconfigure(encoding="utf-8", errors="surrogateescape")
 
 
 def _drop_output() -> None:

@@ -1,0 +1,52 @@
+"""Standard streams as a shell may leave them: closed, or in a locale without most characters."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support import Builder, end_engine
+
+ASCII = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+KBTUI = f"'{sys.executable}' -m kbtui.cli.main"
+
+
+@pytest.fixture
+def built(workspace_root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Builder]:
+    monkeypatch.setenv("KBTUI_MODEL", "off")
+    builder = Builder(workspace_root)
+    builder.topics(guide={"title": "Größen"})
+    builder.subject("guide/one.md", "# Größe · eins\n\nEin Otter wächst.\n")
+    yield builder
+    end_engine(builder)
+
+
+def shell(builder: Builder, command: str, **more: str) -> tuple[bytes, int]:
+    done = subprocess.run(
+        command,
+        shell=True,
+        cwd=builder.root,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        check=False,
+        timeout=110,
+        env={**os.environ, **more},
+    )
+    return done.stdout, done.returncode
+
+
+@pytest.mark.parametrize(
+    ("redirected", "code"),
+    [("nonsense 2>&-", 2), ("topics >&-", 0), ("tui <&-", 2), ("topics <&- >&- 2>&-", 0)],
+)
+def test_closed_streams_change_no_exit_code(built: Builder, redirected: str, code: int) -> None:
+    assert shell(built, f"{KBTUI} {redirected}") == (b"", code)
+
+
+def test_a_pipe_gets_utf_8_whatever_the_locale_says(built: Builder) -> None:
+    assert shell(built, f"{KBTUI} index --no-vectors")[1] == 0
+    for command in ("topics", "show guide/one", "search --mode lexical Otter"):
+        out, code = shell(built, f"{KBTUI} {command}", **ASCII)
+        assert (code, "Größe" in out.decode()) == (0, True), command
