@@ -42,9 +42,11 @@ def bare(turns: list[Turn]) -> list[Any]:
     return [(turn.number, turn.started_at, [event(one) for one in turn.events]) for turn in turns]
 
 
-def in_parts(info: ConversationInfo, mark: Mark | None, most: int) -> tuple[list[Any], Mark | None]:
-    """The turns from the mark on, read part by part; and the last mark."""
-    found: list[Any] = []
+def in_parts(
+    info: ConversationInfo, mark: Mark | None, most: int, earlier: list[Any] | None = None
+) -> tuple[list[Any], Mark | None]:
+    """`earlier` and the turns from the mark on, read part by part; and the last mark."""
+    found = (earlier or [])[: mark.turns if mark else 0]
     while True:
         part = read_part(info, mark, most)
         if part is None:
@@ -82,10 +84,7 @@ def test_parts_make_up_the_whole(
     end = read_part(info, mark, 1 << 20)
     assert not end or end.conversation.problems[:1] == load_conversation(info).problems[:1]
     info = write(builder, first + more)
-    whole = bare(load_conversation(info).turns)
-    part = read_part(info, mark, most)
-    before = part.began.turns if part and part.began else 0
-    assert whole[:before] + in_parts(info, mark, most)[0] == whole
+    assert in_parts(info, mark, most, turns)[0] == bare(load_conversation(info).turns)
 
 
 def test_what_was_appended_is_read_and_nothing_before_the_last_turn(workspace_root: Path) -> None:
