@@ -41,8 +41,8 @@ class Asker:
         self._waits_for = waits_for
         """What keeps every search waiting, in a sentence; "" when nothing does. It is told
         whether one was answered."""
-        self._keywords = Lane(pane)
-        self._whole = Lane(pane, limit=3)
+        self._keywords = Lane(pane, gives_up=True)
+        self._whole = Lane(pane, limit=3, gives_up=True)
         self._log = Lane(pane)
         self._unlogged: Answer | None = None
         self._recents_lane = Lane(pane)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from kbtui.library import Cancellation
+
 T = TypeVar("T")
 
 if TYPE_CHECKING:
@@ -12,7 +14,9 @@ if TYPE_CHECKING:
 
     from textual.message_pump import MessagePump
 
-    Job = tuple[int, Callable[[], Any], Callable[[Any], None], Callable[[Exception], None]]
+    Job = tuple[
+        int, Cancellation, Callable[[], Any], Callable[[Any], None], Callable[[Exception], None]
+    ]
     Tell = Callable[[Any], None]
 
 
@@ -22,11 +26,13 @@ class Lane:
     At most `limit` run at once; of those that wait, the newest replaces the
     others; an answer that was overtaken is dropped. Answers are delivered to
     `owner`'s message queue. The threads are daemons: leaving never waits for them.
+    With `gives_up` a call of the Library that was overtaken ends where it waits.
     """
 
-    def __init__(self, owner: MessagePump, limit: int = 1) -> None:
+    def __init__(self, owner: MessagePump, limit: int = 1, *, gives_up: bool = False) -> None:
         self._owner = owner
-        self._limit = limit
+        self._limit, self._gives_up = limit, gives_up
+        self._newest = Cancellation()
         self._lock = threading.Lock()
         self._running = 0
         self._waiting: Job | None = None
@@ -45,8 +51,8 @@ class Lane:
     ) -> None:
         """Run `work` in a thread, then `done` with what it gave or `failed` with what it raised."""
         with self._lock:
-            self._generation += 1
-            job: Job = (self._generation, work, done, failed)
+            self._overtake()
+            job: Job = (self._generation, self._newest, work, done, failed)
             if self._running >= self._limit:
                 self._waiting = job
                 return
@@ -70,9 +76,10 @@ class Lane:
 
     def _run(self, job: Job | None) -> None:
         while job is not None:
-            generation, work, done, failed = job
+            generation, call, work, done, failed = job
             try:
-                answer = work()
+                with call:
+                    answer = work()
             except Exception as error:
                 self._owner.call_later(self._deliver, generation, failed, error)
             else:
@@ -89,5 +96,12 @@ class Lane:
     def forget(self) -> None:
         """Drop whatever has not been delivered."""
         with self._lock:
-            self._generation += 1
-            self._waiting = None
+            self._overtake()
+
+    def _overtake(self) -> None:
+        """Nothing that was submitted matters any more; all before the newest were given up then."""
+        self._generation += 1
+        self._waiting = None
+        if self._gives_up:
+            self._newest.cancel()
+        self._newest = Cancellation()

@@ -1,0 +1,88 @@
+"""Questions that are overtaken while the engine is slow."""
+
+import contextlib
+import socket
+import struct
+import threading
+from collections.abc import Iterator
+
+import pytest
+from support import Builder
+from tui_support import running
+
+from kbtui.engine import protocol
+from kbtui.engine.places import socket_path
+from kbtui.library import Library
+from kbtui.workspace import load_settings
+
+MOST = protocol.REQUEST_MOST
+
+
+class SlowEngine:
+    """What an engine that takes for ever looks like to its clients: it greets, and never answers.
+
+    `asked` counts the questions, `waiting` those of which the client still waits for an answer.
+    """
+
+    def __init__(self, builder: Builder) -> None:
+        self._door = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._door.bind(str(socket_path(builder.workspace)))
+        self._door.listen()
+        self.asked = self.waiting = 0
+        self._lock = threading.Lock()
+        self._guests: list[socket.socket] = []
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def _run(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                guest, _ = self._door.accept()
+                self._guests.append(guest)
+                threading.Thread(target=self._meet, args=(guest,), daemon=True).start()
+
+    def _meet(self, guest: socket.socket) -> None:
+        with contextlib.suppress(OSError, struct.error), guest.makefile("rb") as frames:
+            size = frames.read(protocol.HEADER.size)
+            # The client's own greeting: of its version, whatever that is.
+            guest.sendall(size + frames.read(protocol.length(size, MOST)))
+            size = frames.read(protocol.HEADER.size)
+            # Only a question says that its answer is for meaning as well.
+            if not protocol.decode(frames.read(protocol.length(size, MOST))).get("meaning"):
+                frames.read(1)
+                return
+            self._count(1, 1)
+            try:
+                frames.read(1)
+            finally:
+                self._count(0, -1)
+
+    def _count(self, asked: int, waiting: int) -> None:
+        with self._lock:
+            self.asked += asked
+            self.waiting += waiting
+
+    def close(self) -> None:
+        self._door.close()
+        for guest in self._guests:
+            guest.close()
+
+
+@pytest.fixture
+def slow(book: Builder) -> Iterator[SlowEngine]:
+    engine = SlowEngine(book)
+    yield engine
+    engine.close()
+
+
+async def test_only_the_newest_question_waits_for_a_slow_engine(
+    book: Builder, slow: SlowEngine
+) -> None:
+    library = Library(book.workspace, load_settings())
+    async with running(book.root, library=library) as tui:
+        await tui.press("slash")
+        for asked, letter in enumerate("retry", 1):
+            await tui.type(letter)
+            await tui.until(lambda asked=asked: slow.asked == asked)  # type: ignore[misc]
+            await tui.until(lambda: slow.waiting == 1)
+        await tui.press("ctrl+u")
+        await tui.until(lambda: slow.waiting == 0)
