@@ -8,9 +8,11 @@ from time import monotonic
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import App
+from textual.theme import BUILTIN_THEMES
 
 from kbtui.text import choose_policy
 from kbtui.tui.clock import now
+from kbtui.tui.memory import begun
 from kbtui.tui.screens.main import MainScreen
 from kbtui.tui.terminal import Guard, end_with_terminal
 from kbtui.tui.theme import DARK, LIGHT, THEMES, blended, partner
@@ -19,6 +21,8 @@ from kbtui.workspace.paths import config_home
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from textual.theme import Theme
 
     from kbtui.library import Library
     from kbtui.refs import Ref
@@ -59,19 +63,24 @@ class KbApp(App[None]):
         guard: Guard | None = None,
         start: Start | None = None,
     ) -> None:
-        super().__init__()
         self.library = library
         self.clock = clock
         self.start = start or Start()
         self.plain = self.start.plain or library.settings.plain
         self.problems: list[str] = []
         """What is wrong with the person's own keys and themes, for the home page."""
+        self._own_themes = {theme.name: theme for theme in THEMES}
+        self._variables: dict[str, dict[str, str]] = {}
+        # Chosen before anything is made with another one's colours, and made again.
+        self.set_reactive(App.theme, self._choose_theme())
+        super().__init__()
+        for theme in self._own_themes.values():
+            self.register_theme(theme)
         self._guard = guard
         self._open_ref = open_ref
         self._last_quit = 0.0
         self.keys: dict[str, str] = {}
         self._take_keys()
-        self._take_themes()
         if self.plain:
             self.animation_level = "none"
 
@@ -85,42 +94,51 @@ class KbApp(App[None]):
             self.set_keymap(keymap.textual)
             self.problems += [f"keys: {problem}" for problem in keymap.problems]
 
-    def _take_themes(self) -> None:
-        """Know our themes and the person's own; begin with the one that is wanted."""
-        for theme in THEMES:
-            self.register_theme(theme)
+    def _choose_theme(self) -> str:
+        """Read the person's own themes; gives the name of the one to begin with."""
         directory = config_home() / "themes"
         if directory.is_dir():
             from kbtui.tui.user_themes import user_themes
 
             themes, problems = user_themes(directory)
-            for theme in themes:
-                self.register_theme(theme)
+            self._own_themes |= {theme.name: theme for theme in themes}
             self.problems += problems
         wanted = self.library.settings.theme
-        if wanted and wanted not in self.available_themes:
+        known = {**BUILTIN_THEMES, **self._own_themes}
+        if wanted and wanted not in known:
             from difflib import get_close_matches
 
-            near = get_close_matches(wanted, self.available_themes, n=1)
+            near = get_close_matches(wanted, known, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
             self.problems.append(f"there is no theme {wanted!r}{hint}")
             wanted = ""
-        self.theme = wanted or (LIGHT if self.start.dark is False else DARK)
+        return wanted or (LIGHT if self.start.dark is False else DARK)
+
+    def get_theme(self, theme_name: str) -> Theme | None:
+        """The theme of that name: asked for with every line that is drawn, so no list is made."""
+        return self._own_themes.get(theme_name) or super().get_theme(theme_name)
 
     def get_css_variables(self) -> dict[str, str]:
         """The theme's colours, and those of ours that are made of them."""
-        variables = super().get_css_variables()
-        return {**blended(variables), **variables}
+        found = self._variables.get(self.theme)
+        if found is None:
+            variables = super().get_css_variables()
+            found = self._variables[self.theme] = {**blended(variables), **variables}
+        self.theme_variables = found
+        return found
 
     def get_default_screen(self) -> MainScreen:
         """The screen to begin with."""
         start = self.start
-        return MainScreen(
+        screen = MainScreen(
             self.library, self.clock, self._open_ref, start.first, start.fresh, self.plain
         )
+        screen.fit(self.size)
+        return screen
 
     def on_ready(self) -> None:
         """Hand out what was typed before the screen was there."""
+        begun()
         if self.start.typed:
             from textual._xterm_parser import XTermParser
 

@@ -38,6 +38,15 @@ def settle(count: int) -> None:
         gc.set_threshold(*gc.get_threshold()[:2], SELDOM)
 
 
+def begun() -> None:
+    """The first screen is there: set aside what it is made of, and let the collector begin.
+
+    Whoever starts the TUI may have held it off, because nothing that is loaded is garbage.
+    """
+    gc.freeze()
+    gc.enable()
+
+
 _calm = threading.Lock()
 
 

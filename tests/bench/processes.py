@@ -1,9 +1,15 @@
 """Whole processes: the search command, the engine's start, the TUI's first paint."""
 
+import fcntl
+import os
+import pty
+import signal
 import statistics
+import struct
 import sys
+import termios
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from kbtui.index import generation
@@ -105,43 +111,65 @@ def cold(base: Path, times: int) -> Iterator[Row]:
 
 
 PAINT = """
-import sys, time
 from textual.app import App
 from textual.widgets import Label
 class Bare(App):
     def compose(self):
         yield Label("bare")
-    def on_ready(self):
-        self.exit()
-Bare().run(headless=True, size=(120, 40))
+Bare().run()
 """
 
-OURS = """
-import sys
-from kbtui.library import open_workspace
-from pathlib import Path
-from kbtui.tui import app
-class First(app.KbApp):
-    CSS_PATH = Path(app.__file__).with_name(app.KbApp.CSS_PATH)
-    def on_ready(self):
-        self.exit()
-First(open_workspace(sys.argv[1])).run(headless=True, size=(120, 40))
-"""
+
+def painted(words: Sequence[str], sign: str) -> Callable[[], object]:
+    """A call that runs a program in a terminal until this text is on the screen, and ends it."""
+
+    def call() -> object:
+        child, terminal = pty.fork()
+        if child == 0:
+            os.environ |= {"TERM": "xterm-256color", "COLORTERM": "truecolor"}
+            os.execv(words[0], words)
+        try:
+            fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
+            seen = b""
+            while sign.encode() not in seen:
+                seen += os.read(terminal, 65536)
+                if b"\x1b[c" in seen:  # Asked what it is, a terminal answers at once.
+                    seen = seen.replace(b"\x1b[c", b"")
+                    os.write(terminal, b"\x1b]11;rgb:1616/1818/1d1d\x1b\\\x1b[?62;22c")
+        finally:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            os.close(terminal)
+        return None
+
+    return call
 
 
 def paint(base: Path, times: int) -> Iterator[Row]:
-    """First paint of the TUI against that of a bare Textual application."""
-    workspaces.subjects(base, 300, 30)
-    workspaces.conversations(base, 100, 50)
+    """First paint of the TUI against that of a bare Textual application, in a terminal."""
+    workspaces.subjects(base, 60, 10)
+    workspaces.conversations(base, 20, 10)
+    library = Library(open_root(base), Settings())
+    for _ in range(12):  # What is being embedded would take its part of the processor.
+        if library.engine().request("settle", wait=5.0)["done"]:
+            break
     ours, bare = side_by_side(
-        process([sys.executable, "-c", OURS, str(base)]),
-        process([sys.executable, "-c", PAINT]),
+        painted(
+            [sys.executable, "-m", "kbtui.cli.main", "tui", "-w", str(base)], "search subjects"
+        ),
+        painted([sys.executable, "-c", PAINT], "bare"),
         times,
     )
+    least = min(ours) / min(bare)
     yield Row(
-        "first paint of the TUI, whole process", ours, "bare Textual application", bare, "<= 1.3"
+        "from the command to the first paint of the TUI",
+        ours,
+        "bare Textual application",
+        bare,
+        "<= 1.3",
+        remark=f"the quickest of each: {least:.2f}x",
     )
-    Library(open_root(base), Settings()).engine().request("stop")
+    library.engine().request("stop")
 
 
 BENCHES = {"search": search, "cold": cold, "paint": paint}

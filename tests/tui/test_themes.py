@@ -17,6 +17,7 @@ from textual.theme import BUILTIN_THEMES, Theme
 from tui_support import running
 
 from kbtui.tui.background import is_dark
+from kbtui.tui.roles import LOOKS
 from kbtui.tui.theme import NAMES, READABLE, THEMES, blended, contrast, partner
 from kbtui.tui.user_themes import user_themes
 
@@ -27,8 +28,12 @@ GROUNDS = ("kb-surface", "kb-cursor", "kb-cursor-off", "background")
 
 
 def pairs() -> set[tuple[str, str]]:
-    """Text and ground of every rule of the styles file; text without a ground can be on each."""
+    """Text and ground of every role and every rule of the styles file; text without a ground can
+    be on each."""
     found: set[tuple[str, str]] = set()
+    for look in LOOKS.values():
+        if look.text and look.text != "kb-line":
+            found |= {(look.text, ground) for ground in ([look.ground] if look.ground else GROUNDS)}
     for body in re.findall(r"\{([^}]*)\}", STYLES.read_text()):
         facts = dict(
             re.findall(

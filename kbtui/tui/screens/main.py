@@ -45,6 +45,8 @@ class MainScreen(SearchingScreen):
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("everywhere")]
     AUTO_FOCUS = "#library-list"
+    # Its panes and bars cover it: nothing of its own is drawn.
+    BLANK = True
 
     def __init__(
         self,

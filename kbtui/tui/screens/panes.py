@@ -12,6 +12,7 @@ from kbtui.tui.widths import Widths
 
 if TYPE_CHECKING:
     from textual import events
+    from textual.geometry import Size
     from textual.widget import Widget
 
     from kbtui.tui.commands import Scope
@@ -46,13 +47,21 @@ class PaneScreen(RoleScreen):
         (150, "-wide"),
     ]
     VERTICAL_BREAKPOINTS = [(0, "-low"), (14, "-high")]  # noqa: RUF012
+    # Where there is room for one pane only, it is this one.
+    DEFAULT_CLASSES = "at-library"
 
     def __init__(self) -> None:
         super().__init__()
         self.hints = Hints()
         self.widths = Widths(self)
-        # Where there is room for one pane only, it is this one.
-        self.add_class("at-library")
+
+    def fit(self, size: Size) -> None:
+        """Have the classes of a size from the beginning: what follows is laid out once."""
+        for room, breakpoints in (
+            (size.width, self.HORIZONTAL_BREAKPOINTS),
+            (size.height, self.VERTICAL_BREAKPOINTS),
+        ):
+            self.add_class(max(one for one in breakpoints if room >= one[0])[1], update=False)
 
     @property
     def pane(self) -> str | None:

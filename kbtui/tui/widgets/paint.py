@@ -9,27 +9,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from rich.segment import Segment
-from rich.style import Style
 from textual.content import Content
-from textual.dom import DOMNode
 from textual.screen import Screen
 from textual.strip import Strip
 from textual.widget import Widget
 
 from kbtui.text import one_line, safe
 from kbtui.tui.document.lines import fit, width_of
+from kbtui.tui.roles import styled
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kbtui.tui.document.lines import Span
+    from rich.style import Style
 
-_NAMES = """
-    accent assistant code code-inline comment cursor cursor-off day deleted dim emph error found
-    found-here function h1 h2 h3 h4 h5 h6 html inserted key keyword link marker note number quote
-    rule section string strong struck tool turn type user warning
-"""
-ROLES = frozenset(_NAMES.split())
+    from kbtui.tui.document.lines import Span
 
 
 def plain(text: str) -> Content:
@@ -38,7 +32,7 @@ def plain(text: str) -> Content:
 
 
 class RoleScreen(Screen[Any]):
-    """A screen that knows how each role looks; the styles file says it as `.r-<role>`.
+    """A screen that knows how each role looks.
 
     Textual would work out the styles of all component classes whenever a class
     changes somewhere. Roles depend on the theme alone, so each is worked out once.
@@ -60,18 +54,8 @@ class RoleScreen(Screen[Any]):
         key = (self.app.theme, roles)
         style = self._role_styles.get(key)
         if style is None:
-            style = Style()
-            for role in roles.split():
-                if role in ROLES:
-                    style += self._styled(role)
-            self._role_styles[key] = style
+            style = self._role_styles[key] = styled(roles, self.app.get_css_variables())
         return style
-
-    def _styled(self, role: str) -> Style:
-        node = DOMNode(classes=f"r-{role}")
-        node._attach(self)
-        self.app.stylesheet.apply(node, animate=False)
-        return node.styles.partial_rich_style
 
 
 class Painted(Widget, inherit_bindings=False):

@@ -71,6 +71,8 @@ class RowList(Painted, ScrollView, can_focus=True):
         self.rows: list[Row] = []
         self.index = -1
         self.empty: Spans = []
+        self._wrapped: list[Line] = []
+        self._wrapped_to = 0
         """What is said when there are no rows."""
         self._tops: list[int] = [0]
 
@@ -86,7 +88,7 @@ class RowList(Painted, ScrollView, can_focus=True):
         self.rows = list(rows)
         self._tops = [0, *accumulate(row.height for row in self.rows)]
         if empty is not None:
-            self.empty = empty
+            self.empty, self._wrapped_to = empty, 0
         wanted = select or (before.key if before else None)
         found = next(
             (n for n, row in enumerate(self.rows) if row.key == wanted and row.selectable), None
@@ -171,10 +173,12 @@ class RowList(Painted, ScrollView, can_focus=True):
         """Line `y` of what is in sight."""
         width = self.scrollable_content_region.width
         if not self.rows:
-            lines = (
-                wrap(self.empty, max(8, width - 2), [(" ", "")], [(" ", "")]) if self.empty else []
-            )
-            return self.paint(lines[y].spans if y < len(lines) else [], width)
+            if y == 0 or width != self._wrapped_to:
+                self._wrapped = wrap(self.empty, max(8, width - 2), [(" ", "")], [(" ", "")])
+                self._wrapped_to = width
+            if y >= len(self._wrapped) or not self.empty:
+                return Strip.blank(width, self.ground)
+            return self.paint(self._wrapped[y].spans, width)
         absolute = y + round(self.scroll_y)
         if absolute >= self._tops[-1]:
             return Strip.blank(width, self.ground)
