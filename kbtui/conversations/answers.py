@@ -168,6 +168,8 @@ def grep_blocks(
     for number, result in enumerate(results):
         answer["total"] += result.events.count + len(result.titles)
         room = query.limit - answer["count"] - len(result.titles)
+        if answer["count"] == query.limit:
+            continue
         for line in (*result.titles, *result.lines(query, room)):
             if line.is_match:
                 if answer["count"] == query.limit:
@@ -219,9 +221,23 @@ def _chosen(
 class _Result:
     """One conversation that has matches, or that could not be searched whole."""
 
-    info: ConversationInfo
+    place: Place
     titles: list[Line]
     events: Found
+    described: ConversationInfo | None = None
+
+    @property
+    def info(self) -> ConversationInfo:
+        """What there is to say of it, read when somebody wants to know."""
+        if self.described is None:
+            last = parse_time(self.events.last)
+            self.described = with_activity(replace(describe(self.place), last_event_at=last))
+        return self.described
+
+    @property
+    def order(self) -> tuple[datetime, int]:
+        """Its activity, which the last event tells without the rest."""
+        return parse_time(self.events.last) or activity(self.info), self.place.id
 
     def lines(self, query: Query, room: int) -> list[Line]:
         """At least the first `room` matches, for which the file may have to be searched again."""
@@ -235,24 +251,21 @@ class _Result:
     @property
     def problem(self) -> str | None:
         """Why it could not be searched whole."""
-        return self.events.problem or (self.info.problem if self.info.events_path is None else None)
+        return self.events.problem or (None if self.place.has_events else self.info.problem)
 
 
 def _results(places: list[Place], needle: Needle, query: Query) -> list[_Result]:
-    """Those worth mentioning, newest activity first. What has no match is not even described."""
+    """Those worth mentioning, newest activity first. What nobody asks for is not even described."""
     found = _search(places, query)
     sieve = Sieve(query.pattern, query.ignore_case) if "title" in query.scopes else None
     results = []
     for place, events in zip(places, found, strict=True):
-        worth = events.count or events.problem or not place.has_events
-        if not worth and (sieve is None or not title_may_match(place, sieve)):
-            continue
-        info = describe(place)
-        titles = _title_lines(info, needle) if sieve is not None else []
-        if titles or events.count or events.problem or info.events_path is None:
-            info = replace(info, last_event_at=parse_time(events.last))
-            results.append(_Result(with_activity(info), titles, events))
-    results.sort(key=lambda result: (activity(result.info), result.info.id), reverse=True)
+        result = _Result(place, [], events)
+        if sieve is not None and title_may_match(place, sieve):
+            result.titles = _title_lines(result.info, needle)
+        if events.count or events.problem or result.titles or not place.has_events:
+            results.append(result)
+    results.sort(key=lambda result: result.order, reverse=True)
     return results
 
 

@@ -61,8 +61,11 @@ def decode_text(text: str) -> str:
 def decode_content(text: str) -> str:
     """The text of a tool result, which a later JP may have encoded over the URL-safe form."""
     data = decode_bytes(text)
-    if data is None:
-        return text
+    return text if data is None else content_behind(data, text)
+
+
+def content_behind(data: bytes, text: str) -> str:
+    """The same where the bytes behind the text are known already."""
     try:
         decoded = data.decode()
     except ValueError:

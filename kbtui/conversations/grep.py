@@ -35,7 +35,8 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "tool": ("tool-call", "tool-result"),
 }
 SCOPES: tuple[str, ...] = ("title", *dict.fromkeys(SCOPE_OF.values()))
-FEW = 5
+_SHORT, _SHORT_MOST = 64, 1024
+FEW = 2
 """Matches kept of a file in the first round: which are given is known when all are searched."""
 
 
@@ -111,6 +112,7 @@ class Search:
         self.query = query
         self.needle = Needle(query.pattern, query.ignore_case)
         self._sieve = Sieve(query.pattern, query.ignore_case)
+        self._counts: dict[str, int] = {}
 
     def file(self, path: str, room: int = FEW) -> Found:
         """Search one `events.json`; keeps the first `room` matches and counts all."""
@@ -122,15 +124,30 @@ class Search:
             return found
         problems: list[str] = []
         try:
-            pieces, last = scan(read_array(data, problems), self._sieve, self.query.scopes)
+            batches, around = read_array(data, problems), self.query.context > 0
+            pieces, last = scan(batches, self._sieve, self.query.scopes, around)
         except Unexpected:
             problems.clear()
             pieces, last = self._made(data, problems)
         found.problem = "; ".join(problems) or None
         found.last = last.get("timestamp") if isinstance(last, dict) else None
         for piece in pieces:
-            _search_piece(piece, self.needle, self.query.context, room, found)
+            if found.count < room:
+                _search_piece(piece, self.needle, self.query.context, room, found)
+            else:
+                found.count += self._count(piece.text)
         return found
+
+    def _count(self, text: str) -> int:
+        """How many lines match; names of tools come again and again."""
+        if len(text) > _SHORT:
+            return self.needle.count(text)
+        count = self._counts.get(text)
+        if count is None:
+            if len(self._counts) > _SHORT_MOST:
+                self._counts.clear()
+            count = self._counts[text] = self.needle.count(text)
+        return count
 
     def _made(self, data: bytes, problems: list[str]) -> tuple[list[Piece], Any]:
         """Every piece, from the events themselves."""

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import orjson
 
 from kbtui.conversations.encoding import (
+    content_behind,
     decode_bytes,
-    decode_content,
     decode_value,
     is_text,
     pretty,
@@ -38,13 +38,14 @@ class Piece(NamedTuple):
 
 
 def scan(
-    batches: Iterable[list[Any]], sieve: Sieve, scopes: frozenset[str]
+    batches: Iterable[list[Any]], sieve: Sieve, scopes: frozenset[str], whole: bool = True
 ) -> tuple[list[Piece], Any]:
     """The pieces that may match, in their order, and the last element.
 
-    Raises `Unexpected`. The texts are those that `events.Builder` and `grep.searched_text` give.
+    Raises `Unexpected`. The texts are those that `events.Builder` and `grep.searched_text` give;
+    unless they are to be `whole`, lines without a match may be missing at their ends.
     """
-    scanner = _Scanner(sieve, scopes)
+    scanner = _Scanner(sieve, scopes, whole)
     try:
         for batch in batches:
             scanner.take(batch)
@@ -54,11 +55,12 @@ def scan(
 
 
 class _Scanner:
-    def __init__(self, sieve: Sieve, scopes: frozenset[str]) -> None:
+    def __init__(self, sieve: Sieve, scopes: frozenset[str], whole: bool) -> None:
         self.pieces: list[Piece] = []
         self.last: Any = None
         self._sieve = sieve
         self._scopes = scopes
+        self._whole = whole
         self._turn = 0
         self._said = ""
         self._names: dict[str, bool] = {}
@@ -136,10 +138,10 @@ class _Scanner:
             if sieve.may_text(encoded):
                 self._keep("tool-result", element, encoded)
         elif sieve.may(data):
-            self._keep("tool-result", element, decode_content(encoded))
-        elif b" " not in data or (sieve.may_be_base64 and not is_text(data)):
+            self._keep("tool-result", element, content_behind(data, encoded))
+        elif b" " not in data or (sieve.may_be_base64(encoded) and not is_text(data)):
             # One word may be encoded once more, and what is no text was never decoded.
-            text = decode_content(encoded)
+            text = content_behind(data, encoded)
             if sieve.may_text(text):
                 self._keep("tool-result", element, text)
 
@@ -155,9 +157,13 @@ class _Scanner:
                 self._names[name] = self._sieve.may_text(_of(str, name))
             if not all_may and not self._names[name]:
                 continue
-            shown = pretty(arguments)
-            text = f"{name}\n{shown}" if name else shown
-            if self._sieve.may_text(text):
+            if all_may or self._whole:
+                shown = pretty(arguments)
+                text = f"{name}\n{shown}" if name else shown
+            else:
+                # Nothing in any arguments can match.
+                text = name
+            if self._names[name] or self._sieve.may_text(text):
                 piece = Piece(turn, "tool-call", element.get("timestamp"), text)
                 self.pieces.insert(place + added, piece)
                 added += 1

@@ -6,8 +6,6 @@ another is taken for the same byte, in pattern and text, which asks a little les
 """
 
 import re
-import sys
-from array import array
 from functools import cached_property
 
 
@@ -17,18 +15,22 @@ class Sieve:
     def __init__(self, pattern: str, ignore_case: bool) -> None:
         self._exact = None if ignore_case else pattern
         self._table: bytes | None = None
+        self._ends: list[list[int]] = []
         self._small = ignore_case and pattern.isascii()
         if self._small:
             pattern = pattern.lower()
         self.literal = _encoded(pattern)
         if ignore_case and not self._small:
-            self._table, self.literal = _folding(pattern)
+            self._table, self.literal, self._ends = _folding(pattern)
 
     def may(self, data: bytes) -> bool:
         """Whether a text that these bytes encode in UTF-8 may match."""
         if self._small:
             return self.literal in data.lower()
         if self._table is not None:
+            for ends in self._ends:
+                if not any(end in data for end in ends):
+                    return False
             data = data.translate(self._table)
         return self.literal in data
 
@@ -39,10 +41,18 @@ class Sieve:
         # Small letters of other scripts take ten times as long as bytes, for nothing.
         return self.may(_encoded(text))
 
+    def may_be_base64(self, encoded: str) -> bool:
+        """Whether this base64 could match, were it left as it is: a look at most, no search."""
+        signs = self._signs
+        return signs is not None and all(sign in encoded for sign in signs)
+
     @cached_property
-    def may_be_base64(self) -> bool:
-        """Whether base64 that was left as it is could match."""
-        return not self.literal or bool(re.fullmatch(rb"[A-Za-z0-9+/=_-]*", self.literal))
+    def _signs(self) -> set[str] | None:
+        """What of the pattern is rare in base64; None for a pattern that cannot be in it."""
+        literal = self.literal.decode("ascii", "replace")
+        if not re.fullmatch("[A-Za-z0-9+/=_-]*", literal):
+            return None
+        return set(literal) & set("+/=_-")
 
 
 def _encoded(text: str) -> bytes:
@@ -50,19 +60,21 @@ def _encoded(text: str) -> bytes:
     return text.encode("utf-8", "replace")
 
 
-def _folding(pattern: str) -> tuple[bytes, bytes]:
+def _folding(pattern: str) -> tuple[bytes, bytes, list[list[int]]]:
     """A table that makes one of all bytes that folding exchanges, and the pattern's longest part in it.
 
-    What folds into a letter of another length ends a part: `k` is also the Kelvin sign.
+    What folds into a letter of another length ends a part: `k` is also the Kelvin sign. Third, for
+    letters beyond ASCII the bytes that they end with: of each, one must be there, which is known at once.
     """
-    # All planes that have letters of two cases.
-    codes = array("I", (*range(0xD800), *range(0xE000, 0x20000)))
-    everything = codes.tobytes().decode(f"utf-32-{sys.byteorder[0]}e")
-    near = "".join(re.findall(f"[{re.escape(pattern)}]", everything, re.IGNORECASE))
+    near = "".join(re.findall(f"[{re.escape(pattern)}]", _letters(), re.IGNORECASE))
     parts: list[list[list[bytes]]] = [[]]
+    ends: list[list[int]] = []
     for letter in pattern:
         same = [letter, *re.findall(re.escape(letter), near, re.IGNORECASE)]
         forms = [_encoded(form) for form in same]
+        last = sorted({form[-1] for form in forms})
+        if last[0] > 127 and len(last) <= 2 and last not in ends:
+            ends.append(last)
         if len({len(form) for form in forms}) == 1:
             parts[-1].append(forms)
         else:
@@ -74,4 +86,16 @@ def _folding(pattern: str) -> tuple[bytes, bytes]:
             merged = {table[byte] for byte in bytes_}
             table = [min(merged) if into in merged else into for into in table]
     folded = bytes(table)
-    return folded, b"".join(forms[0] for forms in part).translate(folded)
+    return folded, b"".join(forms[0] for forms in part).translate(folded), ends
+
+
+def _letters() -> str:
+    """Every character of the planes that have letters of two cases."""
+    size = 0x20000
+    codes = bytearray(4 * size)
+    codes[0::4] = bytes(range(256)) * (size >> 8)
+    codes[1::4] = b"".join(bytes([high]) * 256 for high in range(256)) * 2
+    codes[2::4] = bytes(1 << 16) + b"\1" * (1 << 16)
+    # Surrogates are no characters.
+    del codes[4 * 0xD800 : 4 * 0xE000]
+    return codes.decode("utf-32-le")

@@ -1,8 +1,8 @@
 """Searching with several processes when there is much to search.
 
-Decoding holds the interpreter's lock, so threads would take turns. A worker is this module run
-as a program. All take the numbers of files from one pipe, so that none waits for another, and
-what a worker took and did not answer is searched here.
+Decoding holds the interpreter's lock, so threads would take turns. All processes take the numbers
+of files from one pipe, so that none waits for another, and what one took and did not answer is
+searched here.
 """
 
 from __future__ import annotations
@@ -18,10 +18,13 @@ from kbtui.conversations.grep import Found, Query, Search, as_row, from_row
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from subprocess import Popen
 
-WORTH = 8 << 20
-"""Bytes to search from which another process pays for its start."""
+    from kbtui.conversations.helping import Copy, Program
+
+WORTH = 2 << 20
+"""Bytes to search from which a copy of this process pays for itself."""
+WORTH_PROGRAM = 16 << 20
+"""Bytes to search from which a program of its own pays for its start."""
 MOST = 4
 _TOKEN = 4
 _TOKENS_MOST = 4096
@@ -34,11 +37,10 @@ def search_all(
 ) -> list[Found]:
     """Search files, each a path and a size; one `Found` a file, with its first few matches.
 
-    `processes` is chosen by size and idle processors unless given.
+    `processes` is chosen by size and processors unless given.
     """
     if processes is None:
-        much = sum(size for _, size in files) >= WORTH
-        processes = _spare() if much else 1
+        processes = _processes(sum(size for _, size in files))
     search = Search(query)
     if processes <= 1 or len(files) < 2:
         return [search.file(path) for path, _ in files]
@@ -51,37 +53,63 @@ def search_all(
     return answer
 
 
+def _processes(size: int) -> int:
+    """How many processes should search that many bytes."""
+    if size < WORTH:
+        return 1
+    from kbtui.conversations.helping import is_alone
+
+    return _spare() if size >= WORTH_PROGRAM or is_alone() else 1
+
+
 def _spare() -> int:
-    """How many processes this machine has processors for; on a busy one, more would only be in the way."""
-    count = os.cpu_count() or 1
+    """How many processes there are processors for now; on a busy machine more would be in the way."""
+    if sys.platform == "linux":
+        count: float = len(os.sched_getaffinity(0))
+    else:
+        count = os.cpu_count() or 1
+    return max(1, min(MOST, ceil(count - _busy())))
+
+
+def _busy() -> float:
+    """How many processors others use: at this moment where that can be told, else on average."""
     try:
-        busy = os.getloadavg()[0]
+        # The mean of a minute would still count what was done right before this.
+        with open("/proc/loadavg", encoding="ascii") as file:  # noqa: PTH123
+            return int(file.read().split()[3].partition("/")[0]) - 1
+    except (OSError, ValueError, IndexError):
+        pass
+    try:
+        return os.getloadavg()[0]
     except OSError:
-        busy = 0.0
-    return max(1, min(MOST, ceil(count - busy)))
+        return 0.0
 
 
 def _share_out(paths: list[str], search: Search, processes: int) -> list[Found]:
     found: list[Found | None] = [None] * len(paths)
     batch = -(-len(paths) // _TOKENS_MOST)
     source, sink = os.pipe()
-    workers: list[Popen[bytes] | None] = []
+    workers: list[Copy | Program] = []
     try:
         tokens = [number.to_bytes(_TOKEN, "little") for number in range(0, len(paths), batch)]
         os.write(sink, b"".join(tokens))
         os.close(sink)
-        workers += [_start(paths, batch, search.query, source) for _ in range(processes - 1)]
+        try:
+            for _ in range(processes - 1):
+                # One by one: those before one that fails are ended with the rest.
+                workers.append(_start(paths, batch, search, source))  # noqa: PERF401
+        except (OSError, TypeError):
+            # No process to be had, or a path that no JSON holds: then without.
+            pass
         for number in _taken(source, batch, len(paths)):
             found[number] = search.file(paths[number])
         for worker in workers:
-            for number, row in _finish(worker):
+            for number, row in orjson.loads(worker.answer() or b"[]"):
                 found[number] = from_row(row)
     finally:
         os.close(source)
         for worker in workers:
-            if worker is not None and worker.poll() is None:
-                worker.kill()
-                worker.wait()
+            worker.end()
     return [
         search.file(path) if one is None else one for path, one in zip(paths, found, strict=True)
     ]
@@ -94,11 +122,13 @@ def _taken(pipe: int, batch: int, count: int) -> Iterator[int]:
         yield from range(number, min(count, number + batch))
 
 
-def _start(paths: list[str], batch: int, query: Query, pipe: int) -> Popen[bytes] | None:
-    from subprocess import DEVNULL, PIPE, Popen
+def _start(paths: list[str], batch: int, search: Search, pipe: int) -> Copy | Program:
+    """One process more; raises `OSError`, and `TypeError` for what cannot be told to it."""
+    from kbtui.conversations.helping import Copy, Program, is_alone
 
-    if not sys.executable:
-        return None
+    if is_alone():
+        return Copy(lambda: _answer(paths, batch, search, pipe))
+    query = search.query
     task = {
         "paths": paths,
         "batch": batch,
@@ -107,45 +137,19 @@ def _start(paths: list[str], batch: int, query: Query, pipe: int) -> Popen[bytes
         "scopes": sorted(query.scopes),
         "context": query.context,
     }
-    program = _START.format(path=sys.path, module=__name__, pipe=pipe)
-    try:
-        data = orjson.dumps(task)
-        worker = Popen(
-            # Without `site`, which it has no use for: its path is this process's.
-            [sys.executable, "-S", "-P", "-c", program],
-            stdin=PIPE,
-            stdout=PIPE,
-            stderr=DEVNULL,
-            pass_fds=[pipe],
-            # Where there is room for all of it, nobody waits until the worker reads.
-            pipesize=min(len(data) + 4096, 1 << 20),
-        )
-    except (OSError, TypeError):
-        return None
-    try:
-        with worker.stdin as task_pipe:  # type: ignore[union-attr]
-            task_pipe.write(data)
-    except OSError:
-        # It ended before it had read its task, which `_finish` will notice.
-        pass
-    return worker
+    return Program(_START.format(path=sys.path, module=__name__, pipe=pipe), task, pipe)
 
 
-def _finish(worker: Popen[bytes] | None) -> list[tuple[int, list[Any]]]:
-    """What a worker found by number of file; nothing where it failed."""
-    if worker is None:
-        return []
-    with worker.stdout as pipe:  # type: ignore[union-attr]
-        data = pipe.read()
-    return orjson.loads(data or b"[]") if worker.wait() == 0 else []
+def _answer(paths: list[str], batch: int, search: Search, pipe: int) -> bytes:
+    """What this process finds, as JSON."""
+    return orjson.dumps(
+        [(number, as_row(search.file(paths[number]))) for number in _taken(pipe, batch, len(paths))]
+    )
 
 
 def work(pipe: int) -> None:
     """A worker: the task on stdin, numbers of files from the pipe, the answer on stdout."""
-    task = orjson.loads(sys.stdin.buffer.read())
+    task: dict[str, Any] = orjson.loads(sys.stdin.buffer.read())
     paths, batch = task.pop("paths"), task.pop("batch")
     search = Search(Query(**{**task, "scopes": frozenset(task["scopes"])}))
-    answer = [
-        (number, as_row(search.file(paths[number]))) for number in _taken(pipe, batch, len(paths))
-    ]
-    sys.stdout.buffer.write(orjson.dumps(answer))
+    sys.stdout.buffer.write(_answer(paths, batch, search, pipe))

@@ -1,7 +1,10 @@
 """Haste loses nothing: what searching leaves out, plain reading does not find either."""
 
 import os
+import subprocess
 import sys
+import threading
+from json import dumps, loads
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from jp_files import BASE, ID, Stream, dump, standard, url_safe, workspace_at, write
 
-from kbtui.conversations import grep_answer, workers
+from kbtui.conversations import grep_answer, helping, workers
 from kbtui.conversations.events import Builder
 from kbtui.conversations.files import read_array
 from kbtui.conversations.grep import SCOPE_OF, SCOPES, Query, Search, from_row, searched_text
@@ -93,8 +96,6 @@ def test_what_is_found_is_what_plain_reading_finds(
     scopes: set[str],
     ascii_only: bool,
 ) -> None:
-    from json import dumps
-
     elements = [
         {"timestamp": "2026-01-01 00:00:00.0", **element} if element else element
         for element in elements
@@ -106,6 +107,9 @@ def test_what_is_found_is_what_plain_reading_finds(
     expected = plainly(text.encode(), query)
     assert hastily(path, query) == (len(expected), expected)
     assert hastily(path, query, 1) == (len(expected), expected[:1])
+    around = Search(Query(pattern, ignore_case, frozenset(scopes), context=1)).file(str(path), 1000)
+    lines = [(line.scope, line.turn, line.text) for line in around.lines if line.is_match]
+    assert (around.count, lines) == (len(expected), expected)
 
 
 @pytest.mark.parametrize(
@@ -182,7 +186,7 @@ def test_the_sieve_lets_every_match_through(text: str, pattern: str, ignore_case
 def test_the_sieve_keeps_what_tells_other_scripts_apart(pattern: str, literal: str) -> None:
     sieve = Sieve(pattern, True)
     assert len(sieve.literal) == len(literal.encode())
-    assert sieve.may_text(literal)
+    assert sieve.may_text(pattern)
     assert sieve.may_text("nothing of it") is not bool(literal)
 
 
@@ -243,15 +247,16 @@ def test_many_matches_in_one_conversation_are_all_given_in_order(jp: Path) -> No
     ]  # fmt: skip
 
 
+@pytest.fixture
+def not_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where there is a second thread: programs instead of copies."""
+    monkeypatch.setattr(helping, "is_alone", lambda: False)
+
+
+@pytest.mark.usefixtures("not_alone")
 @pytest.mark.parametrize("processes", [1, 2, 3])
 def test_the_answer_is_the_same_with_any_number_of_processes(jp: Path, processes: int) -> None:
-    files = []
-    for number in range(7):
-        stream = Stream().turn().ask(f"hit {number}\nmiss\nhit again")
-        stream.used("x", "1", "line\nhit in a result\n" * number)
-        folder = write(jp, stream, number=ID + number)
-        files.append((str(folder / "events.json"), (folder / "events.json").stat().st_size))
-    files.append((str(jp / "nothing.json"), 0))
+    files = several(jp)
     query = Query("hit", context=1, limit=100)
     assert search_all(files, query, processes) == search_all(files, query, 1)
     assert [found.count for found in search_all(files, query, processes)] == [
@@ -259,20 +264,101 @@ def test_the_answer_is_the_same_with_any_number_of_processes(jp: Path, processes
     ]  # fmt: skip
 
 
+def several(jp: Path) -> list[tuple[str, int]]:
+    files = []
+    for number in range(7):
+        stream = Stream().turn().ask(f"hit {number}\nmiss\nhit again")
+        stream.used("x", "1", "line\nhit in a result\n" * number)
+        folder = write(jp, stream, number=ID + number)
+        files.append((str(folder / "events.json"), (folder / "events.json").stat().st_size))
+    files.append((str(jp / "nothing.json"), 0))
+    return files
+
+
+_COPIES = """
+import os, sys, json
+from kbtui.conversations import helping, workers
+from kbtui.conversations.grep import Query
+
+files, failing = json.loads(sys.argv[1]), sys.argv[2]
+assert helping.is_alone() or sys.platform != "linux"
+query = Query("HIT", context=1, limit=100)
+expected = workers.search_all(files, query, 1)
+first, made = os.getpid(), []
+real, copy = workers._answer, helping.Copy
+
+def answer(*rest):
+    if failing == "dies":
+        os.kill(os.getpid(), 9)
+    if failing == "raises":
+        raise ValueError
+    return real(*rest)
+
+def making(work):
+    if failing == "cannot start":
+        raise OSError
+    made.append(copy(work))
+    return made[-1]
+
+workers._answer, helping.Copy = answer, making
+for processes in (2, 3):
+    assert workers.search_all(files, query, processes) == expected
+    assert os.getpid() == first
+if sys.platform == "linux":
+    assert len(made) == (0 if failing == "cannot start" else 3)
+    try:
+        os.waitpid(-1, os.WNOHANG)
+        raise SystemExit("a child is left")
+    except ChildProcessError:
+        pass
+print("the same")
+"""
+
+
+@pytest.mark.parametrize("failing", ["nothing", "dies", "raises", "cannot start"])
+def test_copies_of_a_process_answer_what_it_would_and_may_fail(jp: Path, failing: str) -> None:
+    words = [sys.executable, "-c", _COPIES, dumps(several(jp)), failing]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.stdout == "the same\n", done.stderr
+
+
+def test_a_process_with_a_second_thread_is_not_copied() -> None:
+    waiting = threading.Event()
+    thread = threading.Thread(target=waiting.wait)
+    thread.start()
+    try:
+        assert not helping.is_alone()
+    finally:
+        waiting.set()
+        thread.join()
+
+
 def test_a_worker_answers_what_this_process_would(jp: Path) -> None:
     folder = write(jp, Stream().turn().ask("ein Treffer für é\n" * 9))
     query = Query("TREFFER FÜR É", scopes=frozenset({"user"}), context=1)
     paths = [str(folder / "events.json"), str(folder / "nothing.json")]
+    task = {
+        "paths": paths,
+        "batch": 1,
+        "pattern": query.pattern,
+        "ignore_case": True,
+        "scopes": ["user"],
+        "context": 1,
+    }
     source, sink = os.pipe()
     os.write(sink, b"\0\0\0\0" + b"\1\0\0\0")
     os.close(sink)
-    answer = workers._finish(workers._start(paths, 1, query, source))
+    program = workers._START.format(path=sys.path, module=workers.__name__, pipe=source)
+    worker = helping.Program(program, task, source)
+    answer = loads(worker.answer() or b"")
+    worker.end()
     os.close(source)
     found = {number: from_row(row) for number, row in answer}
     assert found == {number: Search(query).file(path) for number, path in enumerate(paths)}
     assert [found[0].count, found[1].problem] == [9, "there is no such file"]
 
 
+@pytest.mark.usefixtures("not_alone")
 def test_a_worker_that_cannot_start_or_dies_costs_nothing_but_time(
     jp: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -280,47 +366,54 @@ def test_a_worker_that_cannot_start_or_dies_costs_nothing_but_time(
     files = [(str(folder / "events.json"), 10)] * 50
     expected = search_all(files, Query("hit"), 1)
     for program in ("exit(", "import os; os.read({pipe}, 40); os._exit(1)", "import sys"):
-        monkeypatch.setattr(workers, "_START", program)
-        assert search_all(files, Query("hit"), 2) == expected
-    monkeypatch.undo()
+        with monkeypatch.context() as patch:
+            patch.setattr(workers, "_START", program)
+            assert search_all(files, Query("hit"), 2) == expected
     for executable in ("/nowhere/python", "/bin/false", ""):
-        monkeypatch.setattr(sys, "executable", executable)
-        assert search_all(files, Query("hit"), 2) == expected
+        with monkeypatch.context() as patch:
+            patch.setattr(sys, "executable", executable)
+            assert search_all(files, Query("hit"), 2) == expected
 
 
 def test_more_files_than_a_pipe_holds_numbers_for(
     jp: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(workers, "_TOKENS_MOST", 3)
+    monkeypatch.setattr(helping, "is_alone", lambda: False)
     folder = write(jp, Stream().turn().ask("hit"))
     files = [(str(folder / "events.json"), number) for number in range(11)]
     assert [found.count for found in search_all(files, Query("hit"), 2)] == [1] * 11
 
 
 @pytest.mark.parametrize(
-    ("processors", "load", "expected"),
-    [
-        (2, 0.3, 2),
-        (2, 1.2, 1),
-        (2, 19.0, 1),
-        (1, 0.0, 1),
-        (None, 0.0, 1),
-        (16, 0.5, 4),
-        (4, 1.5, 3),
-    ],
+    ("processors", "busy", "expected"),
+    [(2, 0, 2), (2, 1, 1), (2, 19, 1), (1, 0, 1), (16, 0, 4), (4, 1, 3), (2, 0.7, 2)],
 )
 def test_a_busy_machine_gets_no_more_processes(
-    monkeypatch: pytest.MonkeyPatch, processors: int | None, load: float, expected: int
+    monkeypatch: pytest.MonkeyPatch, processors: int, busy: float, expected: int
 ) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(processors)), raising=False)
     monkeypatch.setattr(os, "cpu_count", lambda: processors)
-    monkeypatch.setattr(os, "getloadavg", lambda: (load, 0.0, 0.0))
+    monkeypatch.setattr(workers, "_busy", lambda: busy)
     assert workers._spare() == expected
 
 
+def test_small_work_is_not_shared_out_and_what_lacks_a_copy_only_when_it_is_much(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(workers, "_spare", lambda: 2)
+    for alone, expected in ((True, [1, 2, 2]), (False, [1, 1, 2])):
+        monkeypatch.setattr(helping, "is_alone", lambda alone=alone: alone)
+        sizes = (workers.WORTH - 1, workers.WORTH_PROGRAM - 1, workers.WORTH_PROGRAM)
+        assert [workers._processes(size) for size in sizes] == expected
+
+
 def test_without_a_load_average_the_processors_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    def unknown() -> tuple[float, float, float]:
+    def unknown(*_: object, **__: object) -> tuple[float, float, float]:
         raise OSError
 
-    monkeypatch.setattr(os, "cpu_count", lambda: 2)
     monkeypatch.setattr(os, "getloadavg", unknown)
-    assert workers._spare() == 2
+    monkeypatch.setattr("builtins.open", unknown)
+    busy = workers._busy()
+    monkeypatch.undo()
+    assert busy == 0.0
