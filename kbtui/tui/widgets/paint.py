@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from rich.segment import Segment
+from textual.await_complete import AwaitComplete
 from textual.content import Content
 from textual.screen import Screen
 from textual.strip import Strip
@@ -41,6 +42,10 @@ class RoleScreen(Screen[Any]):
     def __init__(self) -> None:
         super().__init__()
         self._role_styles: dict[tuple[str, str], Style] = {}
+
+    def dismiss(self, result: Any = None) -> AwaitComplete:
+        """Leave, and give back a result: once, for a second key may come before the screen is gone."""
+        return super().dismiss(result) if self.is_current else AwaitComplete()
 
     def files_changed(self, event: dict[str, Any]) -> None:
         """Called on the screen on top with the engine's `changed`: files are others."""

@@ -1,0 +1,36 @@
+"""A screen that was asked to go twice goes once, and what is below it stays."""
+
+from support import Builder
+from textual.events import Key
+from tui_support import running
+
+from kbtui.tui.screens.dialogs import OptionsScreen
+from kbtui.tui.screens.doctor import DoctorScreen
+from kbtui.tui.screens.main import MainScreen
+
+
+async def test_a_second_letter_before_the_options_are_gone_changes_nothing(book: Builder) -> None:
+    async with running(book.root) as tui:
+        await tui.open("project/start")
+        await tui.press("Y")
+        await tui.until(lambda: isinstance(tui.app.screen, OptionsScreen))
+        # Both are there before the first is looked at, as when typed fast on a slow machine.
+        for _ in range(2):
+            tui.app.screen.post_message(Key("c", "c"))
+        await tui.until(lambda: isinstance(tui.app.screen, MainScreen))
+        await tui.until(lambda: tui.app.clipboard)
+        assert tui.app.clipboard == "kbtui show project/start"
+
+
+async def test_leaving_twice_leaves_what_is_below(book: Builder) -> None:
+    async with running(book.root) as tui:
+        await tui.press("D")
+        await tui.until(lambda: isinstance(tui.app.screen, DoctorScreen))
+        doctor = tui.app.screen
+        chosen: list[object] = []
+        tui.app.push_screen(above := OptionsScreen("One of", []), chosen.append)
+        await tui.until(lambda: tui.app.screen is above and above.is_mounted)
+        above.dismiss("one")
+        above.dismiss("two")
+        await tui.until(lambda: chosen == ["one"])
+        assert tui.app.screen is doctor
