@@ -17,14 +17,20 @@ class Terminal:
     """The command in a pseudo-terminal, and what a person sees on its screen."""
 
     def __init__(
-        self, words: list[str], columns: int = 100, lines: int = 30, **environment: str
+        self,
+        words: list[str],
+        columns: int = 100,
+        lines: int = 30,
+        program: list[str] | None = None,
+        **environment: str,
     ) -> None:
+        """`program` is given to Python in place of the command."""
         self.screen = pyte.Screen(columns, lines)
         self._stream = pyte.ByteStream(self.screen)
         self.raw = b""
         self.child = pexpect.spawn(
-            COMMAND,
-            words,
+            sys.executable if program else COMMAND,
+            [*(program or []), *words],
             dimensions=(lines, columns),
             env={**os.environ, "TERM": "xterm-256color", "COLORTERM": "truecolor", **environment},
             timeout=30,

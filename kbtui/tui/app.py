@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from time import monotonic
 from typing import TYPE_CHECKING, ClassVar
@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, ClassVar
 from textual.app import App
 from textual.theme import BUILTIN_THEMES
 
-from kbtui.text import choose_policy
+from kbtui.errors import KbtuiError
+from kbtui.text import choose_policy, cut, one_line
 from kbtui.tui.clock import now
 from kbtui.tui.memory import begun
 from kbtui.tui.screens.main import MainScreen
@@ -174,6 +175,16 @@ class KbApp(App[None]):
         """Change between the dark and the light theme."""
         self.theme = partner(self.theme, self.current_theme.dark)
 
+    def _fatal_error(self) -> None:
+        """End over a mistake of kbtui's: the log gets where, without the texts that were at hand."""
+        import os
+        from traceback import format_exc
+
+        # Standard error is Textual's to draw on, and what is printed is Textual's too.
+        with suppress(OSError):
+            os.write(2, format_exc().encode("utf-8", "replace"))
+        self._close_messages_no_wait()
+
     @contextmanager
     def suspend(self) -> Iterator[None]:
         """Lend the terminal to another program, with a standard error of its own."""
@@ -187,7 +198,10 @@ class KbApp(App[None]):
 
 
 def run_tui(library: Library, open_ref: Ref | None = None, start: Start | None = None) -> int:
-    """Run the TUI until one leaves; gives the exit code."""
+    """Run the TUI until one leaves; gives the exit code.
+
+    Raises `KbtuiError` where it ended over a mistake of kbtui's own.
+    """
     if library.settings.terminal_text != "strip":
         # "off" is for what commands print: sequences in a file would tear the screen.
         choose_policy("visualize")
@@ -205,4 +219,9 @@ def run_tui(library: Library, open_ref: Ref | None = None, start: Start | None =
         app.run()
     finally:
         guard.lift()
+    if error := app._exception:
+        raise KbtuiError(
+            f"the screen ended over a mistake of kbtui's own: {type(error).__name__}: {cut(one_line(str(error)), 200)}",
+            hint="nothing of yours is lost; `kbtui log` prints what a report needs",
+        ) from error
     return app.return_code or 0

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+LOG_MOST = 1_000_000
+"""A longer log (bytes) begins anew; a shorter one may say why the last screen ended."""
+
+
 class Guard:
     """Keeps descriptor 2 apart from the terminal; `aside` gives it back for a while."""
 
@@ -37,7 +41,9 @@ class Guard:
             return
         try:
             self._log.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            log = os.open(self._log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            log = os.open(self._log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            if os.fstat(log).st_size > LOG_MOST:
+                os.ftruncate(log, 0)
         except OSError:
             log = os.open(os.devnull, os.O_WRONLY)
         self._terminal = os.dup(2)

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pexpect
 import pytest
-from support import Builder
+from pty_support import Terminal
+from support import Builder, end_engine
 from tui_support import WithoutEngine, clock, running
 
 from kbtui.tui.app import KbApp
@@ -120,6 +121,37 @@ def test_a_pipe_gets_a_message_and_exit_code_2(book: Builder) -> None:
         assert "kbtui search" in done.stderr
 
 
+BROKEN = """
+import sys
+from kbtui.cli.main import main
+from kbtui.tui.app import KbApp
+def broken(self):
+    secret = "what stands in a file"
+    raise RuntimeError("a mistake")
+KbApp.action_theme = broken
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_a_mistake_of_our_own_is_said_after_the_screen_and_kept_in_the_log(
+    book: Builder, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KBTUI_MODEL", "off")
+    terminal = Terminal(["-w", str(book.root)], program=["-c", BROKEN])
+    terminal.until("Project Handbook")
+    terminal.keys("T")
+    assert terminal.leave() == 3
+    said = terminal.raw.decode().partition("\x1b[?1049l")[2]
+    assert "a mistake of kbtui's own: RuntimeError: a mistake" in said
+    assert "hint" in said
+    assert "Traceback" not in said
+    log = (home / "state/kbtui/tui.log").read_text()
+    assert "in broken" in log
+    # Where it went wrong, and not with what.
+    assert "what stands in a file" not in log.replace('secret = "what stands in a file"', "")
+    end_engine(book)
+
+
 def test_no_workspace_is_said_before_the_screen_is_taken(tmp_path: Path) -> None:
     child = pexpect.spawn(
         sys.executable, ["-m", "kbtui.cli.main", "-w", str(tmp_path)], timeout=30, encoding="utf-8"
@@ -152,8 +184,7 @@ def test_native_noise_goes_to_a_log_and_only_while_the_screen_is_ours(tmp_path: 
     log = tmp_path / "state" / "tui.log"
     shown = pexpect.run(f"{sys.executable} -c '{GUARD}' {log}", timeout=30, encoding="utf-8")
     assert shown.split("\r\n") == ["drawn", "an editor speaks", "a traceback", ""]
-    # Lent to another program and taken back, the log begins anew.
-    assert log.read_text() == "more noise\n"
+    assert log.read_text() == "native noise\nmore noise\n"
     assert log.stat().st_mode & 0o077 == 0
 
 
