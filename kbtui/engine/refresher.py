@@ -50,6 +50,7 @@ class Refresher:
         self._say, self._refreshed, self._log = say, refreshed, log
         self._lock = threading.Lock()
         self._waiting: list[threading.Event] = []
+        self._going: list[threading.Event] = []
         self._rebuild = self._retry = False
         self._wake = threading.Event()
         self._stop = threading.Event()
@@ -113,20 +114,26 @@ class Refresher:
             with self._lock:
                 waiting, self._waiting = self._waiting, []
             self.busy = True
+            self._going += waiting
             began = time.monotonic()
-            self._refresh()
-            for done in waiting:
+            if self._refresh():
+                # Somebody asked meanwhile; those who asked before wait for the rest.
+                self._wake.set()
+                continue
+            for done in self._going:
                 done.set()
+            self._going = []
             self.busy = bool(self._waiting)
             # A file that is written without end takes half of this thread, never all.
             self._stop.wait(min(time.monotonic() - began, 1.0))
         if self._index is not None:
             self._index.close()
         with self._lock:
-            for done in self._waiting:
+            for done in (*self._going, *self._waiting):
                 done.set()
 
-    def _refresh(self) -> None:
+    def _refresh(self) -> bool:
+        """Refresh, and mend what hinders it; whether something is left for another refresh."""
         for attempt in (1, 2):
             try:
                 index = self._opened()
@@ -136,10 +143,13 @@ class Refresher:
                 self.told = self.told and not retry
                 self.error = None
                 self.topics = index.topic_folders
-                self.first.set()
                 self._refreshed(changes)
+                if changes.unfinished:
+                    self._retry = self._retry or retry
+                    return True
+                self.first.set()
                 self._check_once(index.folder)
-                return
+                return False
             except BaseException as error:
                 if not _mendable(error):
                     raise
@@ -150,7 +160,8 @@ class Refresher:
                 self._rebuild = attempt == 1 and not isinstance(error, KbtuiError | OSError)
                 if attempt == 2 or not self._rebuild:
                     self.first.set()
-                    return
+                    return False
+        return False
 
     def _check_once(self, folder: Path) -> None:
         """Look, beside all other work, for damage that opening does not notice; build anew if so."""
@@ -179,6 +190,7 @@ class Refresher:
                 rebuild=self._rebuild,
                 say=self._say,
                 stop=self._stop,
+                again=lambda: bool(self._waiting),
             )
             self._rebuild = False
             self.told = False

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from kbtui.errors import KbtuiError
 from kbtui.index.embedding import BATCH
-from kbtui.index.entries import vector_neighbours
+from kbtui.index.entries import NEIGHBOURS, vector_neighbours
 from kbtui.index.identity import text_hash
 from kbtui.index.lacking import Lacking
 from kbtui.index.standing import StandingWriter
@@ -33,6 +33,8 @@ NEIGHBOUR_WEIGHT = TITLE_WEIGHT = 0.3
 WRITE_ROWS, WRITE_SECONDS, WRITE_SECONDS_MOST = 5000, 3.0, 60.0
 """Rows are written when there are so many, or so long after the last ones; the longer the work
 goes on, the more at once, because every write makes the table another fragment."""
+SLICE = 128
+"""So many chunks of an entry are read at once: a long conversation is never in memory whole."""
 FAILURES_MOST = 3
 """After so many entries in a row that cannot be embedded, it is the model and not the entries."""
 BATCH_SECONDS = 0.12
@@ -70,6 +72,7 @@ class Backlog:
         self._lacking = Lacking()
         self._batch = BATCH
         self._total = self._failures = 0
+        self._failing: set[str] = set()
         self._rows: list[tuple[dict[str, Any], Matrix]] = []
 
     def continue_with(self, catalog: Catalog, remembered: Remembered) -> None:
@@ -107,14 +110,14 @@ class Backlog:
 
     def _work(self) -> None:
         written, writes = time.monotonic(), 0
-        for entry in self._entries():
+        for entry_id, numbers in self._slices():
             try:
-                made = self._entry(entry)
+                made = self._slice(entry_id, numbers)
                 self._failures = 0
             except KbtuiError:
                 raise
             except Exception as error:
-                self._failed(entry, error)
+                self._failed(entry_id, error)
                 continue
             self._rows += made
             self._tell()
@@ -129,19 +132,22 @@ class Backlog:
                 self._store.tidy()
         self._write()
 
-    def _entries(self) -> Iterator[Entry]:
-        """The entries to work on, until something else comes first."""
-        self._rows, self._failures = [], 0
+    def _slices(self) -> Iterator[tuple[str, list[int]]]:
+        """The entries to work on, a few chunks at a time, until something else comes first."""
+        self._rows, self._failures, self._failing = [], 0, set()
         for entry_id in list(self._lacking.entries):
-            if self._stop.is_set() or self._again():
-                return
-            entry = self._catalog.entry(entry_id)
-            if entry is not None:
-                yield entry
+            numbers = sorted(self._lacking.entries.get(entry_id, ()))
+            for at in range(0, len(numbers), SLICE):
+                if self._stop.is_set() or self._again():
+                    return
+                if entry_id in self._failing:
+                    break
+                yield entry_id, numbers[at : at + SLICE]
 
-    def _failed(self, entry: Entry, error: Exception) -> None:
+    def _failed(self, entry_id: str, error: Exception) -> None:
         """Tried again with the next work; one entry never takes the rest down."""
-        self._standing.failed(entry.id, f"not embedded: {type(error).__name__}: {error}")
+        self._failing.add(entry_id)
+        self._standing.failed(entry_id, f"not embedded: {type(error).__name__}: {error}")
         self._failures += 1
         if self._failures >= FAILURES_MOST:
             raise error
@@ -161,34 +167,54 @@ class Backlog:
         self._rows = []
         self._standing.done([name for name, held in done.items() if self._lacking.done(name, held)])
 
-    def _entry(self, entry: Entry) -> list[tuple[dict[str, Any], Matrix]]:
-        """The rows of an entry's chunks that lack one; fewer when stopped half way."""
+    def _slice(self, entry_id: str, numbers: list[int]) -> list[tuple[dict[str, Any], Matrix]]:
+        """The rows of some of an entry's chunks; fewer when stopped half way."""
         import numpy as np
 
-        chunks = self._catalog.chunks_of(entry.id)
-        lacking = self._lacking.entries.get(entry.id, set())
-        wanted = [at for at, chunk in enumerate(chunks) if chunk.number in lacking and chunk.embed]
-        around = {at: vector_neighbours(chunks, at) for at in wanted}
+        with self._catalog.snapshot():
+            entry = self._catalog.entry(entry_id)
+            chunks = self._surroundings(entry_id, numbers)
+        if entry is None:
+            return []
+        lacking = set(numbers)
+        wanted = [
+            (run, at)
+            for run in chunks
+            for at, chunk in enumerate(run)
+            if chunk.number in lacking and chunk.embed
+        ]
+        around = [vector_neighbours(run, at) for run, at in wanted]
         texts = {text_hash(entry.title): entry.title}
-        for at in wanted:
-            for chunk in (chunks[at], *around[at]):
+        for (run, at), others in zip(wanted, around, strict=True):
+            for chunk in (run[at], *others):
                 texts[text_hash(chunk.text)] = chunk.text
         known = self._embedded(texts)
         title = known.get(text_hash(entry.title))
         result: list[tuple[dict[str, Any], Matrix]] = []
-        for at in wanted:
-            own = known.get(text_hash(chunks[at].text))
-            others = [known.get(text_hash(chunk.text)) for chunk in around[at]]
+        for (run, at), others in zip(wanted, around, strict=True):
+            own = known.get(text_hash(run[at].text))
+            beside = [known.get(text_hash(chunk.text)) for chunk in others]
             if own is None or title is None:
                 break
             vector = np.array(own)
-            for other in others:
+            for other in beside:
                 if other is None:
                     return result
                 vector = vector + NEIGHBOUR_WEIGHT * other
             vector = vector / np.linalg.norm(vector) + TITLE_WEIGHT * title
-            result.append((_row(entry, chunks[at]), vector / np.linalg.norm(vector)))
+            result.append((_row(entry, run[at]), vector / np.linalg.norm(vector)))
         return result
+
+    def _surroundings(self, entry_id: str, numbers: list[int]) -> list[list[Chunk]]:
+        """These chunks with those that colour their vectors, in runs without a gap."""
+        runs: list[list[int]] = []
+        for ordinal in self._catalog.ordinals(numbers):
+            first, end = max(0, ordinal - NEIGHBOURS), ordinal + NEIGHBOURS + 1
+            if runs and first <= runs[-1][1]:
+                runs[-1][1] = end
+            else:
+                runs.append([first, end])
+        return [self._catalog.chunks_between(entry_id, first, end) for first, end in runs]
 
     def _embedded(self, texts: dict[bytes, str]) -> dict[bytes, Matrix]:
         import numpy as np

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
-from zlib import crc32
 
 from kbtui.errors import IndexUnavailable
+from kbtui.index import putting, sums
 from kbtui.index.records import Chunk, Entry
 
 if TYPE_CHECKING:
@@ -20,7 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
     from pathlib import Path
 
-VERSION = 7
+    from kbtui.index.putting import Written
+
+VERSION = 8
 """Part of the generation's fingerprint: change it with the tables."""
 
 _TABLES = """
@@ -39,9 +42,13 @@ CREATE TABLE chunks (
   number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, entry_id TEXT NOT NULL,
   ordinal INTEGER NOT NULL, text TEXT NOT NULL, first_line INTEGER, last_line INTEGER,
   turn INTEGER, role TEXT, tool TEXT, timestamp REAL, embed INTEGER NOT NULL, hash BLOB,
-  call INTEGER, args TEXT
+  call INTEGER, args TEXT, seq INTEGER NOT NULL
 );
 CREATE INDEX chunks_entry ON chunks (entry_id, ordinal);
+CREATE INDEX chunks_seq ON chunks (seq);
+CREATE TABLE dropped (number INTEGER PRIMARY KEY, seq INTEGER NOT NULL);
+CREATE INDEX dropped_seq ON dropped (seq);
+CREATE TABLE marks (entry_id TEXT PRIMARY KEY, mark TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE citations (
   conversation INTEGER NOT NULL, turn INTEGER NOT NULL, call INTEGER, how TEXT NOT NULL,
   kind TEXT NOT NULL, target TEXT NOT NULL, title TEXT NOT NULL, tool TEXT NOT NULL,
@@ -58,6 +65,14 @@ _ENTRY = (
 _CHUNK = (
     "number, id, ordinal, text, first_line, last_line, turn, role, tool, timestamp, embed, hash, "
     "call, args"
+)
+
+
+_OF_ENTRY = (
+    ("chunks", "entry_id"),
+    ("entries", "id"),
+    ("sums", "entry_id"),
+    ("marks", "entry_id"),
 )
 
 
@@ -126,51 +141,17 @@ class Catalog:
 
     # writing
 
-    def put(self, entry: Entry, chunks: Sequence[Chunk], seq: int) -> None:
-        """Put an entry in place of what was there; unchanged chunks keep their number."""
-        old = dict(
-            self._db.execute("SELECT id, number FROM chunks WHERE entry_id = ?", (entry.id,))
-        )
-        kept = {chunk.id for chunk in chunks}
-        self._db.executemany(
-            "DELETE FROM chunks WHERE number = ?",
-            [(number,) for id_, number in old.items() if id_ not in kept],
-        )
-        new = []
-        for chunk in chunks:
-            first, last = chunk.lines or (None, None)
-            row = (
-                entry.id, chunk.ordinal, _text(chunk.text), first, last, chunk.turn, chunk.role,
-                _text(chunk.tool), chunk.timestamp, chunk.embed,
-                chunk.vector_hash, chunk.call, json.dumps(chunk.args) if chunk.args else None,
-            )  # fmt: skip
-            if number := old.get(chunk.id):
-                chunk.number = number
-                self._db.execute(
-                    "UPDATE chunks SET entry_id = ?, ordinal = ?, text = ?, first_line = ?, last_line = ?, "
-                    "turn = ?, role = ?, tool = ?, timestamp = ?, embed = ?, hash = ?, call = ?, args = ? "
-                    "WHERE number = ?",
-                    (*row, number),
-                )
-            else:
-                new.append((chunk, row))
-        for chunk, row in new:
-            cursor = self._db.execute(
-                "INSERT INTO chunks (id, entry_id, ordinal, text, first_line, last_line, turn, role, tool, "
-                "timestamp, embed, hash, call, args) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                (chunk.id, *row),
-            )
-            chunk.number = int(cursor.lastrowid or 0)
-        self._db.execute(
-            f"INSERT OR REPLACE INTO entries ({_ENTRY}, seq) VALUES ({', '.join('?' * 19)})",
-            (
-                entry.id, entry.kind, _text(entry.title), entry.signature, _text(entry.path),
-                entry.type, entry.topic, _text(entry.slug), entry.conversation,
-                json.dumps(entry.tags), _text(entry.source_url), entry.created, entry.changed,
-                entry.size, entry.hidden, entry.archived, entry.error, entry.stat, seq,
-            ),
-        )  # fmt: skip
-        self._db.execute("DELETE FROM gone WHERE entry_id = ?", (entry.id,))
+    def put(
+        self,
+        entry: Entry,
+        chunks: Sequence[Chunk],
+        seq: int,
+        *,
+        start: int = 0,
+        mark: str | None = None,
+    ) -> Written:
+        """Put an entry in place of what was there, its chunks from ordinal `start` on."""
+        return putting.put(self._db, entry, chunks, seq, start=start, mark=mark)
 
     def remove(self, entry_id: str, seq: int) -> None:
         """Take an entry out, with its chunks and, for a conversation, its citations."""
@@ -179,67 +160,38 @@ class Catalog:
         ).fetchone()
         if row and row[0] is not None:
             self._db.execute("DELETE FROM citations WHERE conversation = ?", (row[0],))
-        self._db.execute("DELETE FROM chunks WHERE entry_id = ?", (entry_id,))
-        self._db.execute("DELETE FROM entries WHERE id = ?", (entry_id,))
-        self._db.execute("DELETE FROM sums WHERE entry_id = ?", (entry_id,))
+        numbers = self._db.execute("SELECT number FROM chunks WHERE entry_id = ?", (entry_id,))
+        putting.drop(self._db, [row[0] for row in numbers.fetchall()], seq)
+        for table, column in _OF_ENTRY:
+            self._db.execute(f"DELETE FROM {table} WHERE {column} = ?", (entry_id,))
         self._db.execute("INSERT OR REPLACE INTO gone VALUES (?, ?)", (entry_id, seq))
 
-    def put_citations(self, conversation: int, rows: Iterable[tuple[object, ...]]) -> None:
-        """Put a conversation's citations in place of what was there (columns as in the table)."""
-        self._db.execute("DELETE FROM citations WHERE conversation = ?", (conversation,))
-        self._db.executemany(
-            "INSERT INTO citations VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", list(rows)
-        )
-
-    def seal(self, entry_ids: Iterable[str]) -> None:
-        """Note the checksums of entries that were put, when all that belongs to them is written."""
-        self._db.executemany(
-            "INSERT OR REPLACE INTO sums VALUES (?, ?)",
-            [(entry_id, self._sum(entry_id)) for entry_id in entry_ids],
-        )
-
-    def _sum(self, entry_id: str) -> int:
-        """A checksum of an entry with its chunks and citations."""
-        entry = self._db.execute("SELECT * FROM entries WHERE id = ?", (entry_id,)).fetchone()
-        chunks = self._db.execute(
-            "SELECT * FROM chunks WHERE entry_id = ? ORDER BY ordinal, number", (entry_id,)
-        ).fetchall()
-        cited = (
-            entry
-            and self._db.execute(
-                "SELECT * FROM citations WHERE conversation = ? ORDER BY rowid",
-                (entry[_ENTRY.split(", ").index("conversation")],),
-            ).fetchall()
-        )
-        return crc32(repr((entry, chunks, cited)).encode("utf-8", "surrogatepass"))
+    def put_citations(
+        self, entry: Entry, rows: Sequence[tuple[object, ...]], *, after: int = 0
+    ) -> None:
+        """Put a conversation's citations (columns as in the table) in place of what was there
+        of its turns after turn `after`."""
+        assert entry.conversation is not None
+        putting.put_citations(self._db, entry.id, entry.conversation, rows, after)
 
     def damage(self, stop: threading.Event | None = None) -> str | None:
         """What is not as it was written, in a phrase; None when nothing is, or `stop` is set.
 
         Raises `sqlite3.Error` where the file cannot be read at all.
         """
-        self._db.execute("BEGIN")
-        try:
-            said = self._db.execute("PRAGMA quick_check(1)").fetchone()[0]
-            if said != "ok":
-                return f"the catalog is damaged: {said}"
-            sums = dict(self._db.execute("SELECT entry_id, sum FROM sums"))
-            known = {row[0] for row in self._db.execute("SELECT id FROM entries")}
-            strays = self._db.execute(
-                "SELECT entry_id FROM chunks WHERE entry_id NOT IN (SELECT id FROM entries) LIMIT 1"
-            ).fetchone()
-            if known != sums.keys() or strays:
-                return "the catalog is damaged: its entries are not those that were written"
-            for entry_id, wanted in sums.items():
-                if stop is not None and stop.is_set():
-                    return None
-                if self._sum(entry_id) != wanted:
-                    return "the catalog is damaged: an entry is not as it was written"
-            return None
-        finally:
-            self.rollback()
+        with self.snapshot():
+            return sums.damage(self._db, stop)
 
     # reading
+
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """Within it, all that a reader is told is of one state."""
+        self._db.execute("BEGIN")
+        try:
+            yield
+        finally:
+            self.rollback()
 
     def signatures(self) -> dict[str, str]:
         """From which state of its files each entry was made."""
@@ -249,6 +201,11 @@ class Catalog:
         """The ids of the entries whose file could not be read."""
         rows = self._db.execute("SELECT id FROM entries WHERE error IS NOT NULL")
         return frozenset(row[0] for row in rows)
+
+    def mark(self, entry_id: str) -> str | None:
+        """Where to go on when the entry has grown, as it was put."""
+        row = self._db.execute("SELECT mark FROM marks WHERE entry_id = ?", (entry_id,)).fetchone()
+        return row[0] if row else None
 
     def changed_since(self, seq: int) -> list[str]:
         """The entries written after transaction `seq`."""
@@ -283,6 +240,31 @@ class Catalog:
             f"SELECT {_CHUNK} FROM chunks WHERE entry_id = ? ORDER BY ordinal", (entry_id,)
         )
         return [_chunk(row) for row in rows]
+
+    def chunks_between(self, entry_id: str, first: int, end: int) -> list[Chunk]:
+        """An entry's chunks from ordinal `first` on, before ordinal `end`."""
+        rows = self._db.execute(
+            f"SELECT {_CHUNK} FROM chunks WHERE entry_id = ? AND ordinal >= ? AND ordinal < ? "
+            "ORDER BY ordinal",
+            (entry_id, first, end),
+        )
+        return [_chunk(row) for row in rows]
+
+    def ordinals(self, numbers: Sequence[int]) -> list[int]:
+        """The ordinals of chunks by number, ascending."""
+        rows = self._db.execute(
+            "SELECT ordinal FROM chunks WHERE number IN (SELECT value FROM json_each(?)) ORDER BY 1",
+            (json.dumps(list(numbers)),),
+        )
+        return [row[0] for row in rows]
+
+    def standing_before(self, ids: Sequence[str], ordinal: int) -> frozenset[str]:
+        """Those of the chunks `ids` that stand before ordinal `ordinal` of their entry."""
+        rows = self._db.execute(
+            "SELECT id FROM chunks WHERE id IN (SELECT value FROM json_each(?)) AND ordinal < ?",
+            (json.dumps(list(ids)), ordinal),
+        )
+        return frozenset(row[0] for row in rows)
 
     def chunks(self, numbers: Iterable[int]) -> dict[int, tuple[Chunk, str]]:
         """Chunks by number, each with its entry's id; those that do not exist are left out."""
@@ -329,33 +311,40 @@ class Catalog:
             list(targets),
         ).fetchall()
 
-    def wanted_vectors(
-        self, entries: Sequence[str] | None = None
-    ) -> Iterator[tuple[int, str, bytes]]:
-        """Number, entry and vector hash of every chunk that gets a vector, or of some entries'."""
-        asked = "SELECT number, entry_id, hash FROM chunks WHERE embed = 1"
-        if entries is None:
-            yield from self._db.execute(asked)
-            return
-        for at in range(0, len(entries), 500):
-            part = entries[at : at + 500]
-            marks = ", ".join("?" * len(part))
-            yield from self._db.execute(f"{asked} AND entry_id IN ({marks})", part)
+    def wanted_vectors(self) -> Iterator[tuple[int, str, bytes]]:
+        """Number, entry and vector hash of every chunk that gets a vector."""
+        yield from self._db.execute("SELECT number, entry_id, hash FROM chunks WHERE embed = 1")
+
+    def vectors_since(
+        self, seq: int
+    ) -> tuple[list[tuple[int, str, bytes | None]], list[int]] | None:
+        """What transactions after `seq` did that is about vectors.
+
+        Number, entry and vector hash (None where there is to be no vector) of the chunks whose
+        vector is another now, and the numbers of those that are gone. None when that is too
+        long ago to be known.
+        """
+        if seq < int(self.get("forgotten") or 0):
+            return None
+        changed = self._db.execute(
+            "SELECT number, entry_id, iif(embed, hash, NULL) FROM chunks WHERE seq > ?", (seq,)
+        ).fetchall()
+        gone = self._db.execute("SELECT number FROM dropped WHERE seq > ?", (seq,)).fetchall()
+        return changed, [row[0] for row in gone]
+
+    def wants_vectors_since(self, seq: int) -> bool:
+        """Whether there is a chunk that gets a vector, and was written after transaction `seq`."""
+        asked = "SELECT 1 FROM chunks WHERE seq > ? AND embed = 1 LIMIT 1"
+        return self._db.execute(asked, (seq,)).fetchone() is not None
 
     def oldest_last(self, ids: Collection[str]) -> list[str]:
         """These entries in the order in which vectors are made: subjects first, then the newest."""
-        wanted = set(ids)
         rows = self._db.execute(
-            "SELECT id FROM entries ORDER BY kind = 'conversation', changed DESC, id"
+            "SELECT id FROM entries WHERE id IN (SELECT value FROM json_each(?)) "
+            "ORDER BY kind = 'conversation', changed DESC, id",
+            (json.dumps(list(ids)),),
         )
-        return [row[0] for row in rows if row[0] in wanted]
-
-
-def _text(text: str | None) -> str | None:
-    # SQLite refuses lone surrogates, which file names and JSON can hold.
-    if text is None or text.isascii():
-        return text
-    return text.encode("utf-8", "replace").decode("utf-8")
+        return [row[0] for row in rows]
 
 
 def _entry(row: tuple[Any, ...]) -> Entry:

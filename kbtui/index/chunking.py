@@ -182,11 +182,13 @@ def _cut(line: str, most: int) -> Iterator[str]:
         yield rest
 
 
-def number_chunks(entry: str, chunks: Iterable[Chunk]) -> list[Chunk]:
-    """Give chunks their ids and ordinals."""
-    seen: Counter[str] = Counter()
+def number_chunks(
+    entry: str, chunks: Iterable[Chunk], *, first: int = 0, seen: Counter[str] | None = None
+) -> list[Chunk]:
+    """Give chunks their ids and ordinals; of those before the `first`, `seen` counts the texts."""
+    seen = Counter() if seen is None else seen
     result = []
-    for ordinal, chunk in enumerate(chunks):
+    for ordinal, chunk in enumerate(chunks, first):
         chunk.ordinal = ordinal
         chunk.id = chunk_id(entry, chunk.text, seen[chunk.text])
         seen[chunk.text] += 1
@@ -225,10 +227,11 @@ def chunk_conversation(
     Tool calls and results are searched by keyword only, unless asked (design,
     "Processes"); a call's text is its name and its decoded arguments.
     """
-    return number_chunks(entry, _spoken(conversation, embed_tool_results))
+    return number_chunks(entry, spoken(conversation, embed_tool_results))
 
 
-def _spoken(conversation: Conversation, embed_tool_results: bool) -> Iterator[Chunk]:
+def spoken(conversation: Conversation, embed_tool_results: bool) -> Iterator[Chunk]:
+    """The chunks of a conversation's turns, without ids and ordinals."""
     for turn in conversation.turns:
         for event in turn.events:
             role = _ROLES.get(event.kind)

@@ -65,7 +65,7 @@ def read_subject_entry(subject: Subject) -> tuple[Entry, list[Chunk]]:
         entry.error = error.strerror or str(error)
         return entry, []
     _describe(entry, text)
-    return entry, _with_vector_hashes(entry, chunk_subject(entry.id, text))
+    return entry, with_vector_hashes(entry, chunk_subject(entry.id, text))
 
 
 def _describe(entry: Entry, text: str) -> None:
@@ -149,16 +149,9 @@ def _seconds(value: object) -> float | None:
     return None
 
 
-def read_conversation_entry(
-    info: ConversationInfo, *, embed_tool_results: bool = False
-) -> tuple[Entry, list[Chunk], Conversation | None]:
-    """A conversation's entry and chunks, and the conversation for who reads on.
-
-    What is damaged is left out; the entry's `error` says so.
-    """
-    from kbtui.conversations import load_conversation
-
-    entry = Entry(
+def conversation_entry(info: ConversationInfo) -> Entry:
+    """A conversation's entry, as far as it is known without reading its events."""
+    return Entry(
         id=conversation_id(info.id),
         kind="conversation",
         title=info.name,
@@ -172,6 +165,18 @@ def read_conversation_entry(
         archived=info.archived,
         error=info.problem,
     )
+
+
+def read_conversation_entry(
+    info: ConversationInfo, *, embed_tool_results: bool = False
+) -> tuple[Entry, list[Chunk], Conversation | None]:
+    """A conversation's entry and chunks, and the conversation for who reads on.
+
+    What is damaged is left out; the entry's `error` says so.
+    """
+    from kbtui.conversations import load_conversation
+
+    entry = conversation_entry(info)
     try:
         if info.events_path:
             entry.stat = stat_text(info.events_path.stat())
@@ -187,7 +192,7 @@ def read_conversation_entry(
     chunks = chunk_conversation(entry.id, conversation, embed_tool_results=embed_tool_results)
     if chunks and chunks[-1].timestamp:
         entry.changed = max(chunk.timestamp or 0.0 for chunk in chunks)
-    return entry, _with_vector_hashes(entry, chunks), conversation
+    return entry, with_vector_hashes(entry, chunks), conversation
 
 
 NEIGHBOURS, NEIGHBOUR_CHARACTERS = 2, 500
@@ -212,10 +217,10 @@ def vector_neighbours(chunks: list[Chunk], position: int) -> list[Chunk]:
     return found
 
 
-def _with_vector_hashes(entry: Entry, chunks: list[Chunk]) -> list[Chunk]:
-    """Note for each chunk what its vector's row is made from."""
+def with_vector_hashes(entry: Entry, chunks: list[Chunk], *, first: int = 0) -> list[Chunk]:
+    """Note for each chunk, from position `first` on, what its vector's row is made from."""
     common = f"{entry.title}\0{entry.kind}\0{entry.topic}\0{entry.type}\0{entry.hidden}\0{entry.archived}"
-    for position, chunk in enumerate(chunks):
+    for position, chunk in enumerate(chunks[first:], first):
         if not chunk.embed:
             continue
         digest = blake2b(common.encode("utf-8", "surrogatepass"), digest_size=16)

@@ -1,7 +1,7 @@
 """What the vectors lack: the difference between catalog and vector table.
 
 The whole of both is compared once, with little memory whatever the size; after that only the
-entries that the catalog wrote or took out since.
+chunks that the catalog wrote or took out since.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from kbtui.index.catalog import Catalog
     from kbtui.index.vectors import VectorStore
 
-ENTRIES_MOST = 500
-"""When more entries than these changed, everything is compared again."""
+CHUNKS_MOST = 20_000
+"""When more chunks than these changed, everything is compared again."""
 BATCH = 20_000
 
 
@@ -33,17 +33,18 @@ class Lacking:
         """Take in what the catalog did since, and remove the rows that it has no chunk for."""
         # Read first: what is written meanwhile is then looked at again.
         seq = catalog.seq()
-        changed = {*catalog.changed_since(self.seq), *catalog.gone_since(self.seq)}
-        if self.seq < 0 or len(changed) > ENTRIES_MOST:
+        since = catalog.vectors_since(self.seq) if self.seq >= 0 else None
+        if since is None or len(since[0]) + len(since[1]) > CHUNKS_MOST:
             stale, found = _all(catalog, store)
-            kept: dict[str, set[int]] = {}
         else:
-            stale, found = _some(catalog, store, sorted(changed))
-            kept = {name: held for name, held in self.entries.items() if name not in changed}
+            stale, found = _some(store, *since)
+            touched = {*since[1], *(number for number, _, _ in since[0])}
+            for name, held in self.entries.items():
+                if left := held - touched if touched & held else held:
+                    found.setdefault(name, set()).update(left)
         if stale:
             store.remove(stale)
-        order = [name for name in catalog.oldest_last(found) if name in found]
-        self.entries = {name: found[name] for name in order} | kept
+        self.entries = {name: found[name] for name in catalog.oldest_last(found)}
         self.numbers = {number for held in self.entries.values() for number in held}
         self.seq = seq
 
@@ -59,19 +60,16 @@ class Lacking:
 
 
 def _some(
-    catalog: Catalog, store: VectorStore, entries: list[str]
+    store: VectorStore, changed: list[tuple[int, str, bytes | None]], gone: list[int]
 ) -> tuple[list[int], dict[str, set[int]]]:
-    """What is stale and what is missing of some entries."""
-    if not entries:
-        return [], {}
-    rows = store.rows_of(entries)
-    wanted = list(catalog.wanted_vectors(entries))
-    marks = {number: mark for number, _, mark in wanted}
+    """What is stale and what is missing of some chunks."""
+    rows = store.rows_among([*gone, *(number for number, _, _ in changed)])
+    marks = {number: mark for number, _, mark in changed}
     times = Counter(number for number, _ in rows)
     good = {number for number, mark in rows if marks.get(number) == mark and times[number] == 1}
     found: dict[str, set[int]] = {}
-    for number, name, _ in wanted:
-        if number not in good:
+    for number, name, mark in changed:
+        if mark is not None and number not in good:
             found.setdefault(name, set()).add(number)
     return sorted(set(times) - good), found
 

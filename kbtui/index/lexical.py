@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
+    from kbtui.index.putting import Written
     from kbtui.index.records import Chunk, Entry
 
 VERSION = 8
@@ -154,6 +155,32 @@ class LexicalWriter:
         if held:
             self._added.add(entry.id)
             self.changed = True
+
+    def update(
+        self, entry: Entry, before: list[Chunk], chunks: list[Chunk], written: Written
+    ) -> None:
+        """Put those of an entry's chunks anew that are others now, and take out those that are gone.
+
+        `before` are chunks that stand before these. For an entry that is here, and of which
+        nothing but its chunks has changed.
+        """
+        # A chunk without a time has the entry's, which has moved.
+        changed = {
+            *written.changed,
+            *(at for at, chunk in enumerate(chunks) if not chunk.timestamp),
+        }
+        numbers = [*written.gone, *(chunks[at].number for at in changed)]
+        if not numbers:
+            return
+        self._writer.delete_documents_by_query(
+            tantivy.Query.term_set_query(self._schema, "chunk", numbers)
+        )
+        held = [*before, *chunks]
+        for at in sorted(changed):
+            position = len(before) + at
+            self._writer.add_document(_document(entry, held, position, chunks[at], self._others))
+        self._added.add(entry.id)
+        self.changed = True
 
     def remove(self, entry_id: str) -> None:
         """Take an entry out, if it is there."""

@@ -71,8 +71,7 @@ def nothing_lacks(folder: Path, model: str) -> bool:
         known = standing.seq >= 0 and standing.model == model and (folder / "vectors").is_dir()
         if known and standing.lacking:
             return False
-        changed = catalog.changed_since(standing.seq) if known else None
-        return next(iter(catalog.wanted_vectors(changed)), None) is None
+        return not catalog.wants_vectors_since(standing.seq if known else -1)
     finally:
         catalog.close()
 

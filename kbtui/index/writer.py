@@ -17,13 +17,10 @@ from typing import TYPE_CHECKING
 from kbtui.errors import IndexUnavailable
 from kbtui.index import generation
 from kbtui.index.catalog import Catalog
-from kbtui.index.entries import (
-    read_conversation_entry,
-    read_subject_entry,
-    subject_signature,
-)
+from kbtui.index.entries import subject_signature
 from kbtui.index.identity import conversation_id, subject_id
 from kbtui.index.lexical import LexicalWriter
+from kbtui.index.pieces import conversation_pieces, subject_piece
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -31,23 +28,35 @@ if TYPE_CHECKING:
 
     from kbtui.citations import Shelf
     from kbtui.conversations.records import Conversation, ConversationInfo
-    from kbtui.index.records import Chunk, Entry
+    from kbtui.index.pieces import Piece
+    from kbtui.index.putting import Written
+    from kbtui.index.records import Entry
     from kbtui.knowledge import Knowledge
     from kbtui.knowledge.records import Subject
     from kbtui.workspace import Settings, Workspace
 
 BATCH_ENTRIES, BATCH_SECONDS = 256, 0.5
 COMMIT_SECONDS = 2.0
+PATIENCE_SECONDS = 0.5
+"""After so long, who asked for another refresh is served before the rest: a subject that was saved
+must not wait for a long conversation."""
+
+Rows = list[tuple[object, ...]]
+"""A conversation's citations, in the columns of the catalog's table."""
 
 
 @dataclass
 class Changes:
-    """What a refresh found changed; `knowledge` is about topics as well as subjects."""
+    """What a refresh found changed; `knowledge` is about topics as well as subjects.
+
+    `unfinished` says that it made way for another, which goes on with the rest.
+    """
 
     knowledge: bool = False
     subjects: list[str] = field(default_factory=list)
     conversations: list[int] = field(default_factory=list)
     removed: int = 0
+    unfinished: bool = False
 
     def __bool__(self) -> bool:
         return bool(self.knowledge or self.subjects or self.conversations or self.removed)
@@ -78,17 +87,19 @@ class Index:
         rebuild: bool = False,
         say: Callable[[Progress], None] | None = None,
         stop: threading.Event | None = None,
+        again: Callable[[], bool] = lambda: False,
     ) -> None:
         """Open or make the index; raises `IndexUnavailable`.
 
         `rebuild` makes a new generation beside the old, which serves until the
-        new one is complete.
+        new one is complete. `again` says that another refresh is waited for.
         """
         self.workspace = workspace
         self.settings = settings
         self.cache_dir = cache_dir or workspace.cache_dir
         self._say = say or (lambda progress: None)
         self._stop = stop or threading.Event()
+        self._again = again
         self.topic_folders: list[Path] = []
         try:
             self.cache_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -198,7 +209,7 @@ class Index:
         self._note_configuration(knowledge, changes)
         if gone or subjects or conversations:
             self._take_in(gone, subjects, conversations, knowledge, changes)
-        if self._unpublished and not self._stop.is_set():
+        if self._unpublished and not self._stop.is_set() and not changes.unfinished:
             generation.publish(self.folder)
             self._unpublished = False
             generation.sweep(self.cache_dir, self.folder)
@@ -234,51 +245,47 @@ class Index:
         shelf = Shelf(knowledge, {info.id: info.name for info in infos}, subject_id)
         work.sort(key=_precedence)
         self._remove(gone, changes)
-        done, committed = 0, time.monotonic()
-        batch: list[tuple[Entry, list[Chunk]]] = []
-        began = time.monotonic()
+        done, begun = 0, time.monotonic()
+        committed = put = begun
+        batch: list[tuple[Piece, Rows]] = []
         self._say(Progress("keywords", 0, len(work)))
-        citations: list[tuple[int, list[tuple[object, ...]]]] = []
-        for entry, chunks, cited in self._read(work, shelf, changes):
-            batch.append((entry, chunks))
-            if entry.conversation is not None:
-                citations.append((entry.conversation, cited))
-            done += 1
+        for piece in self._read(work, changes):
+            batch.append((piece, _citation_rows(piece.read, shelf) if piece.read else []))
+            done += piece.last
             now = time.monotonic()
-            if len(batch) >= BATCH_ENTRIES or now - began > BATCH_SECONDS:
-                self._put(batch, citations)
-                batch, citations, began = [], [], now
+            # A part is put before the next one is read, which stands on it.
+            if not piece.last or len(batch) >= BATCH_ENTRIES or now - put > BATCH_SECONDS:
+                self._put(batch)
+                batch, put = [], now
                 self._say(Progress("keywords", done, len(work)))
                 if now - committed > COMMIT_SECONDS:
                     self._commit_lexical()
                     committed = now
-        self._put(batch, citations)
+                if now - begun > PATIENCE_SECONDS and done < len(work) and self._again():
+                    changes.unfinished = True
+                    break
+        self._put(batch)
         self._commit_lexical()
         self._say(Progress("keywords", done, len(work)))
 
-    def _read(
-        self,
-        work: list[Subject | ConversationInfo],
-        shelf: Shelf,
-        changes: Changes,
-    ) -> Iterator[tuple[Entry, list[Chunk], list[tuple[object, ...]]]]:
+    def _read(self, work: list[Subject | ConversationInfo], changes: Changes) -> Iterator[Piece]:
         from kbtui.conversations.records import ConversationInfo
 
         for item in work:
             if self._stop.is_set():
                 return
             if isinstance(item, ConversationInfo):
-                entry, chunks, conversation = read_conversation_entry(
-                    item, embed_tool_results=self.settings.embed_tool_results
-                )
-                rows = _citation_rows(conversation, shelf) if conversation else []
                 changes.conversations.append(item.id)
-                yield entry, chunks, rows
+                for piece in conversation_pieces(
+                    self.catalog, item, embed_tool_results=self.settings.embed_tool_results
+                ):
+                    yield piece
+                    if self._stop.is_set():
+                        return
             else:
-                entry, chunks = read_subject_entry(item)
                 changes.knowledge = True
                 changes.subjects.append(f"{item.topic}/{item.slug}")
-                yield entry, chunks, []
+                yield subject_piece(item)
 
     def _remove(self, gone: list[str], changes: Changes) -> None:
         if not gone:
@@ -298,27 +305,32 @@ class Index:
             for entry_id in gone:
                 writer.remove(entry_id)
 
-    def _put(
-        self,
-        batch: list[tuple[Entry, list[Chunk]]],
-        citations: list[tuple[int, list[tuple[object, ...]]]],
-    ) -> None:
+    def _put(self, batch: list[tuple[Piece, Rows]]) -> None:
         if not batch:
             return
         seq = self.catalog.begin()
+        told: list[tuple[bool, Written]] = []
         try:
-            for entry, chunks in batch:
-                self.catalog.put(entry, chunks, seq)
-            for conversation, rows in citations:
-                self.catalog.put_citations(conversation, rows)
-            self.catalog.seal(entry.id for entry, _ in batch)
+            for piece, rows in batch:
+                # Read here, because an earlier piece of the batch may be of the same entry.
+                old = self.catalog.entry(piece.entry.id)
+                written = self.catalog.put(
+                    piece.entry, piece.chunks, seq, start=piece.start, mark=piece.mark
+                )
+                told.append((old is not None and _face(old) == _face(piece.entry), written))
+                if piece.entry.conversation is not None:
+                    self.catalog.put_citations(piece.entry, rows, after=piece.after)
             self.catalog.commit()
         except BaseException:
             self.catalog.rollback()
             raise
-        for entry, chunks in batch:
-            self._writers[entry.hidden].replace(entry, chunks)
-            self._writers[not entry.hidden].remove(entry.id)
+        for (piece, _), (same, written) in zip(batch, told, strict=True):
+            writer = self._writers[piece.entry.hidden]
+            if piece.start or (same and piece.entry.conversation is not None):
+                writer.update(piece.entry, piece.before, piece.chunks, written)
+            else:
+                writer.replace(piece.entry, piece.chunks)
+            self._writers[not piece.entry.hidden].remove(piece.entry.id)
 
     def _commit_lexical(self) -> None:
         seq = self.catalog.seq()
@@ -345,6 +357,13 @@ def _precedence(item: Subject | ConversationInfo) -> tuple[bool, float]:
     return (False, -float(item.mtime_ns))
 
 
+def _face(entry: Entry) -> tuple[object, ...]:
+    """What of an entry is in each of its chunks' documents, besides its time."""
+    return (
+        entry.title, entry.kind, entry.type, entry.topic, entry.hidden, entry.archived,
+    )  # fmt: skip
+
+
 def configuration_state(files: list[Path]) -> list[list[object]]:
     """Path, size and modification time of each file; a missing one has nulls."""
     state: list[list[object]] = []
@@ -357,7 +376,7 @@ def configuration_state(files: list[Path]) -> list[list[object]]:
     return state
 
 
-def _citation_rows(conversation: Conversation, shelf: Shelf) -> list[tuple[object, ...]]:
+def _citation_rows(conversation: Conversation, shelf: Shelf) -> Rows:
     from kbtui.citations import cite_conversation
 
     return [

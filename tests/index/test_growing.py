@@ -1,0 +1,315 @@
+"""A conversation that grows costs what was added, and is in the index as if read at once."""
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from support import Builder, asked, called, content_of, said, write_json
+
+from kbtui.conversations import parts
+from kbtui.engine.refresher import Refresher
+from kbtui.index import Index, IndexReader, pieces
+from kbtui.index import writer as writing
+from kbtui.index.catalog import Catalog
+from kbtui.index.checking import damage
+from kbtui.index.writer import Changes
+from kbtui.workspace import Settings
+
+WORDS = ["otter", "heron", "alder", "river", "stone", "egret", "same"]
+
+
+@pytest.fixture(autouse=True)
+def short_ones_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parts, "FOLLOWED_FROM", 0)
+    monkeypatch.setattr(parts, "_PIECE", 16)
+    monkeypatch.setattr(pieces, "PART", 1500)
+    monkeypatch.setattr(pieces, "WHOLE_MOST", 3000)
+
+
+def refresh(builder: Builder, **options: Any) -> Changes:
+    index = Index(builder.workspace, Settings(), **options)
+    try:
+        return index.refresh()
+    finally:
+        index.close()
+
+
+def everything(cache: Path) -> dict[str, Any]:
+    """What an index holds: also what vectors are made from, and which document has which word."""
+    reader = IndexReader(cache)
+    assert damage(reader.folder) is None
+    found = content_of(cache)
+    catalog = Catalog(reader.folder / "catalog.sqlite")
+    rows = "entry_id, ordinal, id, turn, role, tool, timestamp, embed, hash, call, args"
+    found["rows"] = catalog._db.execute(
+        f"SELECT {rows} FROM chunks ORDER BY entry_id, ordinal"
+    ).fetchall()
+    found["changed"] = catalog._db.execute(
+        "SELECT id, changed, stat, size FROM entries ORDER BY id"
+    ).fetchall()
+    ids = dict(catalog._db.execute("SELECT number, id FROM chunks"))
+    index = reader.lexical()
+    searcher = index.searcher()
+    for field in ("body", "context"):
+        for word in WORDS:
+            query = index.parse_query(word, [field])
+            hits = [address for _, address in searcher.search(query, limit=10_000).hits]
+            numbers = searcher.fast_field_values("chunk", hits) if hits else []
+            found[field, word] = sorted(ids[number] for number in numbers)
+    catalog.close()
+    reader.close()
+    return found
+
+
+def is_as_fresh(builder: Builder, place: Path) -> None:
+    shutil.rmtree(place, ignore_errors=True)
+    refresh(builder, cache_dir=place)
+    assert everything(builder.workspace.cache_dir) == everything(place)
+
+
+def write(builder: Builder, events: list[dict[str, Any]]) -> None:
+    folder = builder.conversation(1, [[]], title="Long")
+    stamped = [
+        {"timestamp": f"2026-01-01 00:{at // 60:02}:{at % 60:02}.0"} | event
+        for at, event in enumerate(events)
+    ]
+    write_json(folder / "events.json", stamped)
+
+
+SAID = st.lists(st.sampled_from(WORDS), min_size=1, max_size=160).map(" ".join)
+TURN = st.builds(
+    lambda question, answers, call: [
+        {"type": "turn_start"}, asked(question), *call, *map(said, answers)
+    ],
+    SAID,
+    st.lists(SAID, max_size=2),
+    st.sampled_from(
+        [
+            [],
+            called("c", "learn", "same same", topic="guide", subjects="s"),
+            called("d", "learn", "x", topic="guide", subjects="s")[:1],
+            called("d", "learn", "late", topic="guide", subjects="s")[1:],
+            [{"type": "chat_response", "message": "same", "timestamp": "never"}],
+        ]
+    ),
+)  # fmt: skip
+STEP = st.one_of(
+    st.tuples(st.just("append"), st.lists(TURN, min_size=1, max_size=8)),
+    st.tuples(st.just("append"), st.lists(TURN, min_size=1, max_size=2)),
+    st.tuples(st.just("replace"), st.lists(TURN, max_size=4)),
+    st.tuples(st.just("continue"), SAID),
+)
+
+
+@settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck))
+@given(steps=st.lists(STEP, min_size=1, max_size=5))
+def test_however_it_grows_it_is_what_a_fresh_build_gives(
+    workspace_root: Path, tmp_path: Path, steps: list[Any]
+) -> None:
+    builder = Builder(workspace_root)
+    builder.topics(guide={})
+    builder.subject("guide/s.md", "# S\n\notter\n")
+    events: list[dict[str, Any]] = []
+    for how, what in steps:
+        if how == "replace":
+            events = events[: len(events) // 2]
+        added = [said(what)] if how == "continue" else [one for turn in what for one in turn]
+        events = events + added
+        write(builder, events)
+        refresh(builder)
+    is_as_fresh(builder, tmp_path / "fresh")
+
+
+def long_one(turns: int) -> list[dict[str, Any]]:
+    random_ = random.Random(turns)
+    text = " ".join(random_.choices(WORDS, k=30))
+    return [
+        event
+        for number in range(turns)
+        for event in ({"type": "turn_start"}, asked(f"{number} {text}"), said("same"))
+    ]
+
+
+def test_what_is_appended_leaves_what_was_there_alone(
+    workspace_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    builder = Builder(workspace_root)
+    builder.topics(guide={})
+    write(builder, long_one(200))
+    refresh(builder)
+    catalog = Catalog(IndexReader(builder.workspace.cache_dir).folder / "catalog.sqlite")
+    before = catalog.seq()
+    put: list[int] = []
+    real = Catalog.put
+
+    def counting(self: Catalog, entry: Any, chunks: Any, seq: int, **more: Any) -> Any:
+        put.append(len(chunks))
+        return real(self, entry, chunks, seq, **more)
+
+    monkeypatch.setattr(Catalog, "put", counting)
+    write(builder, [*long_one(200), {"type": "turn_start"}, asked("and now"), said("an ibis")])
+    refresh(builder)
+    assert sum(put) <= 8
+    found = catalog.vectors_since(before)
+    assert found is not None
+    assert len(found[0]) <= 8
+    assert found[1] == []
+    catalog.close()
+    is_as_fresh(builder, tmp_path / "fresh")
+
+
+@pytest.mark.parametrize("how", ["retitled", "archived", "rewritten", "shortened", "damaged"])
+def test_what_changes_all_of_it_is_taken_in_whole(
+    workspace_root: Path, tmp_path: Path, how: str
+) -> None:
+    builder = Builder(workspace_root)
+    builder.topics(guide={})
+    write(builder, long_one(60))
+    refresh(builder)
+    folder = builder.root / ".jp/conversations/17800000001"
+    if how == "retitled":
+        write_json(folder / "metadata.json", {"title": "Another title"})
+    elif how == "archived":
+        (folder.parent / ".archive").mkdir()
+        folder.rename(folder.parent / ".archive" / folder.name)
+    elif how == "rewritten":
+        write(builder, [{"type": "turn_start"}, asked("first of all"), *long_one(60)])
+    elif how == "shortened":
+        write(builder, long_one(60)[:90])
+    else:
+        path = folder / "events.json"
+        path.write_text(path.read_text().replace('"same"', '"same', 1))
+    refresh(builder)
+    is_as_fresh(builder, tmp_path / "fresh")
+
+
+def test_an_edited_subject_does_not_wait_for_a_long_conversation(
+    workspace_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writing, "PATIENCE_SECONDS", 0.0)
+    builder = Builder(workspace_root)
+    builder.topics(guide={})
+    write(builder, long_one(300))
+    saved = threading.Event()
+
+    def saving() -> bool:
+        if not saved.is_set():
+            builder.subject("guide/new.md", "# New\n\nAn ibis.\n")
+            saved.set()
+            return True
+        return False
+
+    index = Index(builder.workspace, Settings(), again=saving)
+    assert index.refresh().unfinished
+    reader = IndexReader(builder.workspace.cache_dir)
+    part = len(reader.chunks_of("jp-c17800000001"))
+    assert part
+    changes = index.refresh()
+    assert changes.subjects == ["guide/new"]
+    assert not changes.unfinished
+    assert len(reader.chunks_of("jp-c17800000001")) > part
+    reader.close()
+    index.close()
+    is_as_fresh(builder, tmp_path / "fresh")
+
+
+def test_who_asked_first_is_told_when_all_is_done(
+    workspace_root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writing, "PATIENCE_SECONDS", 0.0)
+    builder = Builder(workspace_root)
+    builder.topics(guide={})
+    write(builder, long_one(400))
+    rounds: list[bool] = []
+    asked_: list[threading.Event] = []
+
+    def refreshed(changes: Changes) -> None:
+        rounds.append(changes.unfinished)
+        if changes.unfinished:
+            assert not asked_[0].is_set()
+
+    def say(progress: Any) -> None:
+        if len(asked_) < 3:
+            asked_.append(refresher.ask())
+
+    refresher = Refresher(builder.workspace, Settings(), say, refreshed, lambda _: None)
+    refresher.start()
+    while len(asked_) < 3 or not all(done.wait(60) for done in asked_):
+        assert refresher.first.wait(60)
+    refresher.stop()
+    assert rounds[0]
+    assert not rounds[-1]
+    chunks = IndexReader(builder.workspace.cache_dir).chunks_of("jp-c17800000001")
+    assert chunks[-2].turn == 400
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from kbtui.conversations import parts
+from kbtui.index import Index, catalog, lexical, pieces
+from kbtui.workspace import Settings, open_root
+
+parts.FOLLOWED_FROM, parts._PIECE, pieces.PART, pieces.WHOLE_MOST = 0, 16, 1500, 3000
+left = {"count": int(sys.argv[3])}
+
+def dying(kind, call):
+    def wrapped(*args, **kwargs):
+        if sys.argv[2] == f"before-{kind}":
+            left["count"] -= 1
+            if left["count"] < 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+        result = call(*args, **kwargs)
+        if sys.argv[2] == f"after-{kind}":
+            left["count"] -= 1
+            if left["count"] < 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+        return result
+    return wrapped
+
+catalog.Catalog.commit = dying("commit", catalog.Catalog.commit)
+catalog.Catalog.put_citations = dying("cite", catalog.Catalog.put_citations)
+lexical.LexicalWriter.commit = dying("lexical", lexical.LexicalWriter.commit)
+lexical.LexicalWriter.update = dying("update", lexical.LexicalWriter.update)
+Index(open_root(Path(sys.argv[1])), Settings()).refresh()
+"""
+
+BOUNDARIES = [
+    (side, kind, count)
+    for count in (0, 5, 1, 9)
+    for kind in ("commit", "lexical", "update", "cite")
+    for side in ("before", "after")
+]
+
+
+@pytest.mark.parametrize(
+    ("side", "kind", "count"),
+    [*BOUNDARIES[:4], *(pytest.param(*one, marks=pytest.mark.slow) for one in BOUNDARIES[4:])],
+)
+def test_killed_while_it_takes_in_parts_the_next_start_goes_on(
+    workspace_root: Path, tmp_path: Path, side: str, kind: str, count: int
+) -> None:
+    builder = Builder(workspace_root)
+    builder.topics(guide={})
+    write(builder, long_one(40))
+    refresh(builder)
+    write(builder, long_one(200))
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED, str(builder.root), f"{side}-{kind}", str(count)],
+        capture_output=True,
+        env=os.environ.copy(),
+        check=False,
+    )
+    assert done.returncode in {0, -signal.SIGKILL}, done.stderr
+    assert done.returncode or kind == "lexical", "it was not killed"
+    refresh(builder)
+    is_as_fresh(builder, tmp_path / "fresh")
