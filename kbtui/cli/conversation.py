@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 
 from kbtui.cli.declared import SUPPRESS
-from kbtui.cli.output import emit, emit_json, is_plain, note
+from kbtui.cli.output import columns, emit, emit_json, is_plain, note
 from kbtui.cli.progress import working
 from kbtui.errors import KbtuiError, UsageError
 
@@ -234,21 +234,21 @@ def _give(
         emit(to_xml(kind, answer) + "\n")
         return
     from datetime import UTC, datetime
-    from shutil import get_terminal_size
 
     from kbtui.cli.conversation_text import Writer
-    from kbtui.cli.pager import page
 
     terminal = sys.stdout.isatty()
     writer = Writer(
         terminal=terminal,
         colours=not is_plain(),
-        width=get_terminal_size().columns,
+        width=columns(),
         now=datetime.now(UTC),
     )
     with working("laying out"):
         shown = "".join(f"{line}\n" for line in text(writer))
     if terminal and shown:
+        from kbtui.cli.pager import page
+
         page(shown)
     else:
         emit(shown)

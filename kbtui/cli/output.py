@@ -23,6 +23,20 @@ def is_plain(stream: Any = None) -> bool:
     )
 
 
+def columns() -> int:
+    """The terminal's width as `shutil` tells it, whose compression modules no short command needs."""
+    try:
+        width = int(os.environ.get("COLUMNS", ""))
+    except ValueError:
+        width = 0
+    if width <= 0:
+        try:
+            width = os.get_terminal_size(sys.__stdout__.fileno()).columns  # type: ignore[union-attr]
+        except (AttributeError, ValueError, OSError):
+            width = 0
+    return width or 80
+
+
 def emit(text: str) -> None:
     """Print a result: safe and ended by a newline on a terminal, as it is on a pipe."""
     if sys.stdout.isatty():

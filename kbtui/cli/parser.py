@@ -3,7 +3,15 @@
 import argparse
 from typing import Any, NoReturn
 
+from kbtui.cli.output import columns
 from kbtui.errors import UsageError
+
+
+class _Help(argparse.RawDescriptionHelpFormatter):
+    """Knows the terminal's width; argparse makes one for each argument that is declared."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, width=columns() - 2)
 
 
 class Parser(argparse.ArgumentParser):
@@ -17,7 +25,7 @@ class Parser(argparse.ArgumentParser):
             prog=prog,
             description=description,
             allow_abbrev=False,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
+            formatter_class=_Help,
         )
 
     def add_argument(self, *names: Any, **keys: Any) -> argparse.Action:

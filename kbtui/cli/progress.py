@@ -74,9 +74,9 @@ def left_text(seconds: float) -> str:
 
 
 def _columns() -> int:
-    import shutil
+    from kbtui.cli.output import columns
 
-    return shutil.get_terminal_size().columns
+    return columns()
 
 
 class working:
