@@ -209,6 +209,8 @@ class PrivateIndex:
         self._thread.start()
 
     def _make(self) -> None:
+        from sqlite3 import DatabaseError
+
         from kbtui.errors import KbtuiError
         from kbtui.index import Index
 
@@ -221,7 +223,8 @@ class PrivateIndex:
                     Index(self._workspace, self._settings, cache_dir=self.folder, stop=self._stop)
                 ) as index:
                     index.refresh()
-            except (KbtuiError, OSError):
+            except (KbtuiError, OSError, ValueError, DatabaseError):
+                # Tantivy's errors are ValueErrors; closing may even have removed the files meanwhile.
                 pass  # then there is no index to read, or an old one, and who reads says so
             with self._turn:
                 self._reached = wanted

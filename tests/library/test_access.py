@@ -1,6 +1,7 @@
 """Whatever the engine does, a call ends: with an answer, with a private index, or given up."""
 
 import os
+import shutil
 import signal
 import threading
 import time
@@ -161,6 +162,25 @@ def test_a_private_index_follows_the_files(no_engine: Builder) -> None:
     assert [hit.ref for hit in library.search(question).hits] == ["guide/new:1-3"]
     next(no_engine.root.rglob("new.md")).unlink()
     assert not library.search(question).hits
+    library.close()
+
+
+@pytest.mark.parametrize("damaged", ["gen-*", "gen-*/lexical/*", "gen-*/catalog.sqlite"])
+def test_a_private_index_that_was_damaged_still_follows(no_engine: Builder, damaged: str) -> None:
+    library = Library(no_engine.workspace, load_settings())
+    assert library.search(QUESTION).hits
+    # As by what keeps the directory for temporary files tidy.
+    for path in library._access._private.folder.glob(damaged):  # type: ignore[union-attr]
+        if path.is_dir():
+            shutil.rmtree(path)
+        elif path.suffix == ".sqlite":
+            path.write_bytes(b"no database at all " * 100)
+        else:
+            path.unlink()
+    no_engine.subject("guide/new.md", "# New\n\nA pangolin came.\n")
+    question = Question("pangolin", mode="lexical")
+    until(lambda: not isinstance(Call(lambda: library.search(question)).end(), KbtuiError))
+    assert [hit.ref for hit in library.search(question).hits] == ["guide/new:1-3"]
     library.close()
 
 
