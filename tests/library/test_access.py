@@ -165,22 +165,27 @@ def test_a_private_index_follows_the_files(no_engine: Builder) -> None:
     library.close()
 
 
-@pytest.mark.parametrize("damaged", ["gen-*", "gen-*/lexical/*", "gen-*/catalog.sqlite"])
-def test_a_private_index_that_was_damaged_still_follows(no_engine: Builder, damaged: str) -> None:
+@pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_private_index_goes_on_when_its_files_were_taken_away_while_it_was_written(
+    no_engine: Builder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refresh, swept = Index.refresh, threading.Event()
+
+    def and_swept(self: Index, **more: Any) -> Any:
+        # As by what keeps the directory for temporary files tidy.
+        if not swept.is_set():
+            swept.set()
+            shutil.rmtree(self.folder / "lexical")
+        return refresh(self, **more)
+
+    monkeypatch.setattr(Index, "refresh", and_swept)
     library = Library(no_engine.workspace, load_settings())
-    assert library.search(QUESTION).hits
-    # As by what keeps the directory for temporary files tidy.
-    for path in library._access._private.folder.glob(damaged):  # type: ignore[union-attr]
-        if path.is_dir():
-            shutil.rmtree(path)
-        elif path.suffix == ".sqlite":
-            path.write_bytes(b"no database at all " * 100)
-        else:
-            path.unlink()
+    until(lambda: not isinstance(Call(lambda: library.search(QUESTION)).end(), KbtuiError))
+    assert swept.is_set()
+    assert len(library.search(QUESTION).hits) == 20
     no_engine.subject("guide/new.md", "# New\n\nA pangolin came.\n")
-    question = Question("pangolin", mode="lexical")
-    until(lambda: not isinstance(Call(lambda: library.search(question)).end(), KbtuiError))
-    assert [hit.ref for hit in library.search(question).hits] == ["guide/new:1-3"]
+    found = library.search(Question("pangolin", mode="lexical")).hits
+    assert [hit.ref for hit in found] == ["guide/new:1-3"]
     library.close()
 
 
