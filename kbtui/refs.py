@@ -14,14 +14,15 @@ from kbtui.errors import UsageError
 
 RefKind = Literal["topic", "subject", "conversation", "chunk"]
 
+# Compiled when they are needed: `re` keeps them.
 # No number of ours is longer, and the index takes no larger ones.
-_CONVERSATION = re.compile(r"(?:jp-c)?(\d{1,18})(?:-[0-9a-z]+)?(?::(\d{1,18})(?:\.(\d{1,18}))?)?")
-_LINK = re.compile(r"jp://(?:jp-c)?(\d{1,18})(?:-[0-9a-z]+)?(?:\?(.*))?", re.DOTALL)
-_SELECTED = re.compile(r"(?:^|&)select=[^&:]*:(\d{1,18})")
+_CONVERSATION = r"(?:jp-c)?(\d{1,18})(?:-[0-9a-z]+)?(?::(\d{1,18})(?:\.(\d{1,18}))?)?"
+_LINK = r"(?s)jp://(?:jp-c)?(\d{1,18})(?:-[0-9a-z]+)?(?:\?(.*))?"
+_SELECTED = r"(?:^|&)select=[^&:]*:(\d{1,18})"
 # JP's shorthand for a link: `jp-c17457886043?a:142`.
-_SHORTHAND = re.compile(r"jp-c(\d{1,18})(?:-[0-9a-z]+)?\?(?:[^&:]*:(\d{1,18}))?.*", re.DOTALL)
-_LINES = re.compile(r"(.+):(\d{1,18})(?:-(\d{1,18}))?", re.DOTALL)
-_CHUNK = re.compile(r"chunk:(\S+)")
+_SHORTHAND = r"(?s)jp-c(\d{1,18})(?:-[0-9a-z]+)?\?(?:[^&:]*:(\d{1,18}))?.*"
+_LINES = r"(?s)(.+):(\d{1,18})(?:-(\d{1,18}))?"
+_CHUNK = r"chunk:(\S+)"
 
 
 @dataclass(frozen=True)
@@ -88,12 +89,12 @@ def parse_ref(text: str, exists: Callable[[str, str], bool] | None = None) -> Re
     contains `:`, the longest existing slug wins. Raises `UsageError`.
     """
     text = text.strip()
-    if match := _CHUNK.fullmatch(text):
+    if match := re.fullmatch(_CHUNK, text):
         return Ref("chunk", chunk=match[1])
-    if match := _LINK.fullmatch(text):
-        selected = _SELECTED.search(match[2] or "")
+    if match := re.fullmatch(_LINK, text):
+        selected = re.search(_SELECTED, match[2] or "")
         return conversation_ref(int(match[1]), int(selected[1]) if selected else None)
-    if match := _CONVERSATION.fullmatch(text) or _SHORTHAND.fullmatch(text):
+    if match := re.fullmatch(_CONVERSATION, text) or re.fullmatch(_SHORTHAND, text):
         return conversation_ref(*(int(part) if part else None for part in match.groups()))  # type: ignore[arg-type]
     if "/" in text:
         topic, _, slug = text.partition("/")
@@ -108,7 +109,7 @@ def parse_ref(text: str, exists: Callable[[str, str], bool] | None = None) -> Re
 
 
 def _subject(topic: str, slug: str, exists: Callable[[str, str], bool] | None) -> Ref:
-    match = _LINES.fullmatch(slug)
+    match = re.fullmatch(_LINES, slug)
     if match is None or (exists is not None and exists(topic, slug)):
         return subject_ref(topic, slug)
     first = int(match[2])

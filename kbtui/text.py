@@ -12,9 +12,10 @@ from typing import Literal
 
 Policy = Literal["strip", "visualize", "off"]
 
+# Patterns that are seldom needed are compiled when they are: `re` keeps them.
 # One alternative each: OSC and the other strings up to their terminator (or the
 # end of the line: an unterminated one must not swallow the rest), CSI, charset and two-byte escapes, a lone ESC.
-_SEQUENCES = re.compile(
+_SEQUENCES = (
     r"(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\n]*?(?:\x1b\\|\x07|\x9c|(?=\n)|\Z)"
     r"|\x1bk[^\n\x1b]*\x1b\\"  # the title of a window in screen and tmux
     r"|(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?"
@@ -28,8 +29,8 @@ _HIDING = (
     r"\u00ad\u061c\u115f\u1160\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff0-\ufffb"
     r"\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e00ff\U000e01f0-\U000e0fff"
 )
-_INVISIBLE = re.compile(f"[{_HIDING}]")
-_SURROGATES = re.compile(r"[\ud800-\udfff]")
+_INVISIBLE = f"[{_HIDING}]"
+_SURROGATES = r"[\ud800-\udfff]"
 _SUSPECT = re.compile(rf"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff{_HIDING}]")
 # Scripts and symbols that have marks at all: looking for these first is twenty times as fast.
 _MARKED = re.compile(
@@ -38,7 +39,7 @@ _MARKED = re.compile(
 )
 # Where a flood of them may be: no letters, no common punctuation; and the vowels and
 # finals of old Hangul, which take no room of their own.
-_MARKS = re.compile(
+_MARKS = (
     r"[^\w\s\x21-\x7e\u2010-\u205e\u2190-\u2bff\u3001-\u303f]{5,}|[\u1161-\u11ff\ud7b0-\ud7ff]{5,}"
 )
 MARKS_MOST = 4
@@ -64,7 +65,7 @@ def safe(text: str, policy: Policy | None = None) -> str:
     """
     policy = policy or _chosen
     if policy == "off":
-        return _SURROGATES.sub("\ufffd", text)
+        return re.sub(_SURROGATES, "\ufffd", text)
     if text.isascii():
         if not _CONTROLS.search(text):
             return text
@@ -73,12 +74,12 @@ def safe(text: str, policy: Policy | None = None) -> str:
     text = text.replace("\r\n", "\n")
     if policy == "visualize":
         text = _CONTROLS.sub(_picture, text)
-        text = _INVISIBLE.sub(lambda match: f"<U+{ord(match[0]):04X}>", text)
+        text = re.sub(_INVISIBLE, lambda match: f"<U+{ord(match[0]):04X}>", text)
     else:
-        text = _SEQUENCES.sub("", text)
+        text = re.sub(_SEQUENCES, "", text)
         text = _CONTROLS.sub("", text)
-        text = _INVISIBLE.sub("", text)
-    return _SURROGATES.sub("\ufffd", _thin(text))
+        text = re.sub(_INVISIBLE, "", text)
+    return re.sub(_SURROGATES, "\ufffd", _thin(text))
 
 
 def without_sequences(text: str) -> str:
@@ -88,7 +89,7 @@ def without_sequences(text: str) -> str:
     """
     if "\x1b" not in text and (text.isascii() or not _INTRODUCERS.search(text)):
         return text
-    return _SEQUENCES.sub("", text)
+    return re.sub(_SEQUENCES, "", text)
 
 
 def before_cutting(text: str) -> str:
@@ -109,7 +110,7 @@ def safe_marked(text: str, marks: list[tuple[int, int]]) -> tuple[str, list[tupl
 
 
 def _thin(text: str) -> str:
-    return _MARKS.sub(_thinned, text) if _MARKED.search(text) else text
+    return re.sub(_MARKS, _thinned, text) if _MARKED.search(text) else text
 
 
 def _thinned(match: re.Match[str]) -> str:

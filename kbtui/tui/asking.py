@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING
 
-from kbtui.search.records import Mode, Question
 from kbtui.text import one_line
 from kbtui.tui.lanes import Lane
 
@@ -14,7 +13,7 @@ if TYPE_CHECKING:
     from textual.timer import Timer
 
     from kbtui.library import Library
-    from kbtui.search.records import Answer
+    from kbtui.search.records import Answer, Mode, Question
     from kbtui.tui.widgets.searching import ResultsPane
 
 SETTLED_SECONDS = 0.25
@@ -116,7 +115,9 @@ class Asker:
 
     def next_mode(self) -> Mode:
         """Search in the next mode."""
-        modes = get_args(Mode)
+        from kbtui.tui.widgets.searching import MODES
+
+        modes = list(MODES)
         self.mode = modes[(modes.index(self.mode) + 1) % len(modes)]
         if self.query:
             self._start()
@@ -154,6 +155,8 @@ class Asker:
             self._pane.waits_for(self._waits_for(True))
 
     def _question(self, *, mode: Mode, partial: bool) -> Question:
+        from kbtui.search.records import Question
+
         return Question(self.query, mode=mode, hidden=self._hidden(), partial=partial)
 
     def _ask_whole(self) -> None:

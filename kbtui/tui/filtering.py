@@ -10,8 +10,6 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from kbtui.search.dates import HINT, parse_moment
-
 if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
@@ -39,12 +37,10 @@ STATES: dict[str, Callable[[ConversationInfo], bool]] = {
 }
 _ALIASES = {"labels": "label", "tools": "tool", "models": "model", "since": "after", "until": "before"}  # fmt: skip
 _NAMES = "|".join((*KEYS, *_ALIASES))
-_PART = re.compile(
+_PART = (
     rf'(?P<no>(?<!\S)-(?=\S))?(?:(?P<key>(?<![^\s-])(?:{_NAMES})):(?P<value>"[^"]*(?:"|$)|[^\s"]*)'
-    r'|"(?P<phrase>[^"]*)(?:"|$)|(?P<word>[^\s"]+))',
-    re.IGNORECASE,
+    r'|"(?P<phrase>[^"]*)(?:"|$)|(?P<word>[^\s"]+))'
 )
-_ALMOST = re.compile(r"([a-z]{2,8}):\S")
 
 
 class Slip(NamedTuple):
@@ -98,11 +94,13 @@ class ListFilter:
 
 def read_filter(text: str, present: datetime, *, typing: bool = False) -> ListFilter:
     """Read a filter; while one is `typing`, its last part may be unfinished and is no slip yet."""
+    from kbtui.search.dates import parse_moment
+
     words: list[str] = []
     without: list[str] = []
     parts: list[Part] = []
     slips: list[Slip] = []
-    for match in _PART.finditer(text):
+    for match in re.finditer(_PART, text, re.IGNORECASE):
         unfinished = typing and match.end() == len(text)
         if match["key"]:
             key = match["key"].lower()
@@ -128,6 +126,8 @@ def _wrong(key: str, value: str, moment: datetime | None) -> str | None:
     if not value:
         return f"has no value: {KEYS[key]}"
     if key in ("after", "before") and moment is None:
+        from kbtui.search.dates import HINT
+
         return f"is no date: {HINT}"
     if key == "is" and value not in STATES:
         return f"is not known: {KEYS['is']}"
@@ -135,7 +135,7 @@ def _wrong(key: str, value: str, moment: datetime | None) -> str | None:
 
 
 def _meant(word: str) -> str | None:
-    match = _ALMOST.match(word)
+    match = re.match(r"([a-z]{2,8}):\S", word)
     if match is None:
         return None
     from difflib import get_close_matches

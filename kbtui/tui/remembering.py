@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING
 
-from kbtui.search.records import Mode
 from kbtui.tui.lanes import Lane
 from kbtui.tui.session import Session, keep, recall
+from kbtui.tui.widgets.searching import MODES
 
 if TYPE_CHECKING:
     from textual.timer import Timer
@@ -68,8 +68,8 @@ class Rememberer:
         screen.widths.apply()
         if session.theme in screen.app.available_themes and not screen.library.settings.theme:
             screen.app.theme = session.theme
-        if session.mode in get_args(Mode):
-            screen.search_by(session.mode)  # type: ignore[arg-type]
+        if session.mode in MODES:
+            screen.search_by(session.mode)
 
     # remembering
 

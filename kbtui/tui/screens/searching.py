@@ -133,6 +133,7 @@ class SearchingScreen(ActingScreen):
 
     def action_search(self) -> None:
         """Type a question."""
+        self.results_pane.fill()
         found = self.query_one("#search", SearchInput)
         if self.focused is not found:
             self._remember_focus()

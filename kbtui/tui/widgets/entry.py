@@ -35,12 +35,20 @@ class Entry(Horizontal):
         self.display = False
 
     def compose(self) -> ComposeResult:
-        """The word, then the input."""
-        yield self._sign
-        yield self.input
+        """The word, then the input; hidden ones are made when the first screen is there."""
+        if self.display:
+            yield self._sign
+            yield self.input
+        else:
+            self.call_after_refresh(self._fill)
+
+    def _fill(self) -> None:
+        if not self.input.is_attached:
+            self.mount(self._sign, self.input)
 
     def ask(self) -> None:
         """Show it, and type into it."""
+        self._fill()
         self.display = True
         self.screen.set_focus(self.input)
         self.input.action_end()

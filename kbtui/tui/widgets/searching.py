@@ -67,7 +67,7 @@ class SearchInput(SafeInput):
     def action_results(self, where: str) -> None:
         """Move in the results; up from their first one, in an input that holds nothing or an
         earlier search, brings the search before that."""
-        found = self.screen.query_one("#results-list", RowList)
+        found = self.screen.query_one("#results", ResultsPane).list
         if where == "up" and self.value == self.recalled and found.index <= 0:
             self.post_message(self.Recall(1))
             return
@@ -134,20 +134,25 @@ class ResultsPane(Vertical):
         super().__init__(id="results", classes="pane")
         self.border_title = "Results"
         self.list = RowList("results-list")
+        self._said = Bar(id="answer")
         self.answer: Answer | None = None
         self._clock = clock
 
-    def compose(self) -> ComposeResult:
-        """What was asked of which index, then the hits."""
-        yield Bar(id="answer")
-        yield self.list
+    def on_mount(self) -> None:
+        """Hidden at first, it is filled when the first screen is there."""
+        self.call_after_refresh(self.fill)
+
+    def fill(self) -> None:
+        """Have what was asked of which index, then the hits."""
+        if not self.list.is_attached:
+            self.mount(self._said, self.list)
 
     def clear(self, reason: str) -> None:
         """Show no hits, and why."""
         self.answer = None
         self.border_title = "Results"
         self.list.set_rows([], [(reason, "dim")])
-        self.query_one("#answer", Bar).say([])
+        self._said.say([])
 
     def show(self, answer: Answer, refining: bool, same_query: bool) -> None:
         """Show hits; the selected one stays selected while the question is the same."""
@@ -158,7 +163,7 @@ class ResultsPane(Vertical):
         looking: Spans = [("No word of it yet; still looking by meaning …", "dim")]
         empty = looking if refining and not answer.mistakes else self._why_none(answer)
         self.list.set_rows(rows, empty, select=keep)
-        self.query_one("#answer", Bar).say(*self._summary(answer, refining))
+        self._said.say(*self._summary(answer, refining))
 
     def waits_for(self, reason: str) -> None:
         """Where there is no hit, say what may still bring one."""
@@ -173,7 +178,7 @@ class ResultsPane(Vertical):
             [self._row(hit) for hit in answer.hits], [("Nothing is like it.", "dim")]
         )
         self.list.action_top()
-        self.query_one("#answer", Bar).say(*self._summary(answer, False))
+        self._said.say(*self._summary(answer, False))
 
     def _why_none(self, answer: Answer) -> Spans:
         if answer.mistakes:
