@@ -221,7 +221,7 @@ async def test_a_failing_search_says_why_and_the_next_one_works(book: Builder) -
                 raise IndexUnavailable("[/b] the disk is full", hint="make room")
             return super().lexical(question)
 
-        def search(self, question: Question, wait: float = 10.0) -> Answer:
+        def search(self, question: Question, wait: float = 10.0, **more: Any) -> Answer:
             return self.lexical(question)
 
     library = Broken(book.workspace, load_settings())
