@@ -55,6 +55,10 @@ class Terminal:
     def keys(self, text: str) -> None:
         self.child.send(text)
 
+    def resize(self, columns: int, lines: int) -> None:
+        self.screen.resize(lines, columns)
+        self.child.setwinsize(lines, columns)
+
     def settle(self, quiet: float = 0.2, most: float = 5.0) -> str:
         """What is shown once nothing new came for `quiet` seconds, or after `most`."""
         end = time.monotonic() + most
@@ -69,7 +73,7 @@ class Terminal:
                 return shown
 
     def leave(self) -> int:
-        end = time.monotonic() + 15
+        end = time.monotonic() + 60
         while self.child.isalive():
             self.read()
             assert time.monotonic() < end, "it did not end"

@@ -33,7 +33,7 @@ def end_engine(builder: "Builder") -> None:
     try:
         process = psutil.Process(found["pid"])
         process.terminate()
-        process.wait(15)
+        process.wait(60)
     except psutil.NoSuchProcess:
         return
 

@@ -21,7 +21,7 @@ from kbtui.sources.run import run_source
 Handler = BaseHTTPRequestHandler
 Page = str | bytes | tuple[int, dict[str, str], bytes] | Callable[[Handler], None]
 
-FAST = Limits(delay=0.0, delay_most=0.2, seconds=5.0, connect_seconds=2.0)
+FAST = Limits(delay=0.0, delay_most=0.2, seconds=30.0, connect_seconds=20.0)
 
 
 class Site:
