@@ -68,8 +68,10 @@ def _checked(kind: str, found: re.Match[str]) -> str:
             copied = base64.b64decode(found["data"], validate=True).decode("utf-8")
         except (binascii.Error, UnicodeDecodeError) as error:
             raise Forbidden(f"copies what is no text: {found[0]!r}") from error
-        for number, _ in enumerate(copied):
-            _printable(copied, number, 0)
+        for number, character in enumerate(copied):
+            # Several lines may be copied; a terminal puts them nowhere by itself.
+            if character not in "\n\t":
+                _printable(copied, number, 0)
         return copied
     if kind == "colour":
         codes = [int(code) for code in found["codes"].split(";") if code]
