@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sqlite3
 import sys
 import threading
 import time
@@ -16,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from kbtui.engine.conditions import Conditions
-from kbtui.errors import KbtuiError
+from kbtui.errors import IndexUnavailable, KbtuiError
 from kbtui.index.catalog import Catalog
 
 if TYPE_CHECKING:
@@ -150,9 +151,18 @@ class Semantic:
         worded: Sequence[int] = (),
     ) -> dict[str, Any]:
         """The semantic leg as clients get it: `ranked`, `left`, `total`, and which of `worded`
-        are `pending`."""
+        are `pending`; or the `reason` why there is none."""
+        store = self._store
+        try:
+            ranked = self.ask(text, narrowing, limit, per_entry, worded)
+        except Exception as error:
+            self._log(f"the vectors cannot be searched: {type(error).__name__}: {error}")
+            if store is self._store and self._open != self._mended:
+                self._hurt = True
+                self._wake.set()
+            return {"reason": "the vectors are being made anew"}
         return {
-            "ranked": self.ask(text, narrowing, limit, per_entry, worded),
+            "ranked": ranked,
             "left": self.left,
             "total": self.total,
             "pending": self.without_vector(worded),
@@ -259,13 +269,49 @@ class Semantic:
             self._exporting.poll()
 
     def _catch_up(self, folder: Path) -> None:
+        """Bring the vectors up to date; those that cannot be read or written are made anew, once."""
+        if self._embedder is None:
+            return
+        self.busy = True
+        if self._hurt:
+            self._begin_anew(folder)
+        try:
+            self._bring_up(folder)
+        except BaseException as error:
+            panic = type(error).__name__ == "PanicException"
+            mendable = isinstance(error, IndexUnavailable) or (
+                isinstance(error, Exception) and not isinstance(error, KbtuiError | sqlite3.Error)
+            )
+            if self._folder != folder and not self._stop.is_set():
+                # Another generation took over, and this one was removed under our hands.
+                self._wake.set()
+                return
+            # What fails while the engine ends says nothing of the files.
+            if folder == self._mended or self._stop.is_set() or not (panic or mendable):
+                raise
+            self._log(f"{error}; making the vectors anew")
+            self._begin_anew(folder)
+            self._bring_up(folder)
+        self.busy = False
+        if not self._moved:
+            self.settled.set()
+            self._export()
+        self._changed()
+
+    def _begin_anew(self, folder: Path) -> None:
+        from kbtui.index.vectors import remove_vectors
+
+        self.reason = "the vectors are being made anew"
+        self._store = self._open = self._backlog = None
+        self._hurt, self._mended = False, folder
+        remove_vectors(folder / "vectors")
+
+    def _bring_up(self, folder: Path) -> None:
         from kbtui.index.backlog import Backlog
         from kbtui.index.remembered import Remembered
         from kbtui.index.vectors import VectorStore
 
-        if self._embedder is None:
-            return
-        self.busy = True
+        assert self._embedder is not None
         catalog = Catalog(folder / "catalog.sqlite")
         model = self._model.key
         remembered = Remembered(self._cache_dir / "embeddings.sqlite", model)
@@ -284,19 +330,19 @@ class Semantic:
             self._changed()
             while not self._stop.is_set():
                 self._moved = False
-                work = self._niced.submit(self._backlog.run, self._encoder, lambda: self._moved)
+                work = self._niced.submit(self._backlog.run, self._encoder, self._interrupted)
                 self.left = work.result()
                 if not self._moved or self._folder != folder:
                     break
         finally:
             catalog.close()
             remembered.close()
-        self.busy = False
-        if not self._moved:
-            self.settled.set()
-            self._export()
-        self._changed()
 
+    def _interrupted(self) -> bool:
+        return self._moved or self._hurt
+
+    _hurt = False
+    _mended: Path | None = None
     _backlog: Any = None
     _model: Model
 

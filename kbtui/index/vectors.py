@@ -8,11 +8,13 @@ catalog (`lacking` says what differs), and writing is in batches.
 from __future__ import annotations
 
 import os
+import shutil
 from collections import Counter
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import IndexUnavailable
+from kbtui.index.ledger import SUFFIX, Ledger
 
 # Lance writes its log to file descriptor 2 unless told before it is imported (stack 4.2).
 os.environ.setdefault("LANCEDB_LOG", "error")
@@ -59,7 +61,10 @@ class VectorStore:
     """The vectors of one model. Written by one thread; searched by others through `search`."""
 
     def __init__(self, folder: Path, model: str, dimension: int, *, kept: timedelta = KEPT) -> None:
-        """Open, or make, the table of `model` with vectors of `dimension` floats."""
+        """Open, or make, the table of `model` with vectors of `dimension` floats.
+
+        Raises `IndexUnavailable` when it cannot be opened, or a file is not as it was written.
+        """
         self._dimension, self._kept, self._writes = dimension, kept, 0
         schema = pa.schema(
             [
@@ -76,6 +81,9 @@ class VectorStore:
             ]
         )
         self._schema = schema
+        self._ledger = Ledger(folder)
+        if found := self._ledger.damage():
+            raise IndexUnavailable(f"the vectors are damaged: {found}", where=str(folder))
         try:
             folder.mkdir(parents=True, exist_ok=True)
             session = lancedb.Session(
@@ -85,11 +93,14 @@ class VectorStore:
             self._table = self._db.create_table(
                 f"chunks_{VERSION}_{model}", schema=schema, exist_ok=True
             )
-        except Exception as error:  # LanceDB raises many kinds, some of them its own
+            self._partitions = self._indexed()
+        except BaseException as error:  # many kinds, and panics, which derive from no `Exception`
+            if isinstance(error, KeyboardInterrupt | SystemExit):
+                raise
             raise IndexUnavailable(
                 f"the vectors cannot be opened: {error}", where=str(folder)
             ) from error
-        self._partitions = self._indexed()
+        self._ledger.note()
 
     def rows(self) -> tuple[Any, Any]:
         """Number and hash of every row, as two arrays."""
@@ -125,6 +136,7 @@ class VectorStore:
         flat = pa.array(vectors.astype("float32").reshape(-1), type=pa.float32())
         columns["vector"] = pa.FixedSizeListArray.from_arrays(flat, self._dimension)
         self._table.add(pa.table(columns, schema=self._schema))
+        self._ledger.note()
         self._writes += 1
 
     def remove(self, numbers: Iterable[int]) -> None:
@@ -134,6 +146,7 @@ class VectorStore:
             part = ", ".join(str(int(number)) for number in held[at : at + 2000])
             self._table.delete(f"number IN ({part})")
             self._writes += 1
+        self._ledger.note()
 
     def search(
         self, vector: Sequence[float], where: str, limit: int, per_entry: int
@@ -189,6 +202,7 @@ class VectorStore:
         elif self._partitions and self._supplements() > SUPPLEMENTS_MOST:
             self._make_index(self._partitions)
         self._table.optimize(cleanup_older_than=self._kept)
+        self._ledger.note()
         self._writes = 0
 
     def _make_index(self, partitions: int) -> None:
@@ -221,6 +235,12 @@ class VectorStore:
         names = [index.name for index in self._table.list_indices()]
         found = [name.removeprefix(_INDEX) for name in names if name.startswith(_INDEX)]
         return max((int(one) for one in found if one.isdigit()), default=0)
+
+
+def remove_vectors(folder: Path) -> None:
+    """Take away a directory of vectors with what is known of its files; they are made again."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.with_name(folder.name + SUFFIX).unlink(missing_ok=True)
 
 
 def leaning(vector: list[float], towards: list[float] | None) -> list[float]:
