@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from kbtui.index.records import Chunk, Entry
     from kbtui.refs import Ref
     from kbtui.search.answer import Semantic
-    from kbtui.search.lexical import Part, Ranked
+    from kbtui.search.lexical import Ranked
     from kbtui.search.records import Answer, Question
+    from kbtui.search.telling import Part
     from kbtui.workspace import Workspace
 
 DEEP = 1000

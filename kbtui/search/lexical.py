@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections import Counter
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import tantivy
 
 from kbtui.index.words import cjk_pairs, code_words, is_unspaced, plain
+from kbtui.search.telling import Part, telling
 from kbtui.search.terms import Language, Word, begun_with, read_words
 
 if TYPE_CHECKING:
@@ -36,19 +37,11 @@ PAIR_WEIGHT = 0.1
 OVERFETCH = 5
 """How many times the limit is looked at before an entry's surplus chunks are left out."""
 LOOKED_AT_MOST = 20_000
+PAIRED_MOST = 200
+"""Among so many of the best chunks pairs are looked for: each costs a look into the index."""
 
 Ranked = list[tuple[int, float]]
 """Chunk numbers with their scores, best first."""
-
-
-class Part(NamedTuple):
-    """One term of a query: the word it is for, where it is looked for, and what it weighs."""
-
-    word: str
-    field: str
-    term: str
-    weight: float
-    query: Any
 
 
 class Lexical:
@@ -110,9 +103,10 @@ class _Side:
         self.searcher = index.searcher()
         self._schema, self._language = index.schema, language
         self.words = read_words(query, self.searcher, language, partial=question.partial)
-        self._terms = [part for word in self.words for part in self._word(word)]
-        self._nearby = list(self._pairs())
-        self.parts = self._terms + self._nearby
+        words = [part for word in self.words for part in self._word(word)]
+        self.parts = telling([*words, *self._pairs()], self.searcher)
+        self._terms = [part for part in self.parts if not part.is_pair]
+        self._nearby = [part for part in self.parts if part.is_pair]
         self.phrases = [(text, self._phrase(text)) for text in query.phrases]
         self.excluded = [(text, self._phrase(text)) for text in query.excluded]
         self.limits = list(self._limits(question, narrowing))
@@ -148,7 +142,8 @@ class _Side:
         addresses = [address for _, address in hits]
         numbers = self.searcher.fast_field_values("chunk", addresses)
         owners = self.searcher.fast_field_values("owner", addresses)
-        more = self._pair_scores([int(number) for number in numbers if number is not None])
+        best = [int(number) for number in numbers[:PAIRED_MOST] if number is not None]
+        more = self._pair_scores(best)
         rows = [
             (int(number), float(score) + more.get(int(number), 0.0), owner)
             for number, owner, (score, _) in zip(numbers, owners, hits, strict=True)
