@@ -4,6 +4,7 @@ Long, and so only run when it is named: `make bench ARGS="million --size 50000"`
 Subjects are real files, indexed as any; their vectors are made up, in clusters as those of texts.
 """
 
+import itertools
 import os
 import random
 import statistics
@@ -27,7 +28,6 @@ from kbtui.search import Question
 from kbtui.search.answer import answer
 from kbtui.search.records import Ranking
 from kbtui.workspace import Settings, open_root
-from tests.bench import workspaces
 from tests.bench.measure import Row, timed
 
 SECTIONS = 50
@@ -73,7 +73,7 @@ def million(base: Path, times: int) -> Iterator[Row]:
 def write_subjects(base: Path, count: int) -> list[list[str]]:
     """Subjects of fifty sections; returns what to ask for."""
     made = random.Random(1)
-    lines = [workspaces.prose(made, 12).replace("\n", " ") for _ in range(20_000)]
+    lines = natural_lines(made, 20_000)
     (base / ".jp").mkdir(parents=True, exist_ok=True)
     (base / ".jp/kb.toml").write_text('[kb.topic.bulk]\nsubjects = "docs"\n')
     for number in range(count):
@@ -85,6 +85,13 @@ def write_subjects(base: Path, count: int) -> list[list[str]]:
             parts.append(f"## Part {section} of {number}\n\n{text}\n")
         (folder / f"s{number:06}.md").write_text("\n".join(parts))
     return [made.sample(made.choice(lines).split(), made.randint(2, 4)) for _ in range(QUESTIONS)]
+
+
+def natural_lines(made: random.Random, count: int) -> list[str]:
+    """Lines of twelve words, each word as often as its rank in a language has it (Zipf)."""
+    words = ["".join(made.choices("aeioubcdfglmnprst", k=3 + rank % 7)) for rank in range(50_000)]
+    often = list(itertools.accumulate(1 / rank for rank in range(1, len(words) + 1)))
+    return [" ".join(made.choices(words, cum_weights=often, k=12)) for _ in range(count)]
 
 
 def say(name: str, seconds: list[float], target: int) -> None:
