@@ -30,10 +30,12 @@ def day_label(day: date, today: date) -> str:
 
 
 def age_label(when: datetime, present: datetime) -> str:
-    """`now`, `5 min` or `3 h` for what was today, else its day."""
+    """`now`, `5 min` or `3 h` for what was today, else its day; `Dec 2025` of another year."""
     local = when.astimezone(present.tzinfo)
     if local.date() != present.date():
-        return day_label(local.date(), present.date())
+        label = day_label(local.date(), present.date())
+        # Of another year the day matters less than the room that a title has.
+        return label.partition(" ")[2] if local.year != present.year and " " in label else label
     minutes = int((present - local).total_seconds()) // 60
     if minutes < 1:
         return "now"

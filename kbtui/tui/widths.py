@@ -15,6 +15,8 @@ USUAL = {
     "-wide": {"library": 42, "citations": 40},
 }
 """Cells, by the screen's width class; the reader has what is left."""
+READER_MOST = 110
+"""Longer lines are hard to read; of a wide terminal the citations have what is left (kbtui.tcss)."""
 LEAST = 16
 """No pane is made narrower, and the reader not narrower than twice that."""
 
@@ -32,25 +34,29 @@ class Widths:
         return next((name for name in USUAL if self._screen.has_class(name)), None)
 
     def _usual(self, name: str) -> int:
+        kind, total = self._class, self._screen.app.size.width
         if name == "results":
-            return self._screen.size.width // 2
-        kind = self._class
-        return USUAL[kind][name] if kind else 0
+            return total // 2
+        usual = USUAL[kind][name] if kind else 0
+        if name == "citations" and kind == "-wide":
+            return max(usual, total - self._beside(name) - READER_MOST)
+        return usual
 
     def apply(self) -> None:
         """Give the panes their widths for the size that the screen has."""
-        kind, total = self._class, self._screen.size.width
+        kind, total = self._class, self._screen.app.size.width
         alone = self._screen.has_class("zoomed")
         for name in ("library", "citations", "results"):
             pane = self._screen.query_one(f"#{name}")
-            usable = kind is not None and not alone and name in self.more
+            wanted = name in self.more or (name == "citations" and kind == "-wide")
+            usable = kind is not None and not alone and wanted
             if not usable or (name == "results" and kind == "-two"):
                 if pane.styles.inline.has_rule("width"):
                     pane.styles.clear_rule("width")
                     pane.refresh(layout=True)
                 continue
             most = total - 2 * LEAST - self._beside(name)
-            pane.styles.width = max(LEAST, min(self._usual(name) + self.more[name], most))
+            pane.styles.width = max(LEAST, min(self._usual(name) + self.more.get(name, 0), most))
 
     def _beside(self, name: str) -> int:
         """Cells of the pane that shares the screen with this one and the reader."""

@@ -7,6 +7,8 @@ from support import Builder
 from textual.events import MouseDown, MouseMove, MouseUp
 from tui_support import Tui, running
 
+from kbtui.refs import parse_ref
+
 WIDTHS = (60, 80, 120, 160, 200)
 
 
@@ -195,3 +197,17 @@ async def test_plain_draws_text_alone_and_names_the_command(book: Builder) -> No
         await tui.type("make")
         await tui.until("as text: kbtui search make")
         assert tui.app.animation_level == "none"
+
+
+@pytest.mark.parametrize("width", [60, 120, 200])
+async def test_what_was_asked_for_is_in_sight_and_has_the_keys(book: Builder, width: int) -> None:
+    async with running(book.root, size=(width, 30), open_ref=parse_ref("guide")) as tui:
+        await tui.until(lambda: tui.main.pane == "reading")
+        assert "reading" in shown(tui)
+
+
+async def test_a_wide_terminal_is_filled(book: Builder) -> None:
+    async with running(book.root, size=(200, 30)) as tui:
+        await tui.until(lambda: tui.main.query_one("#citations").region.right == 200)
+        assert fills(tui)
+        assert tui.main.query_one("#reading").region.width == 110

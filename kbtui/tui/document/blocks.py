@@ -178,16 +178,17 @@ class FoldBlock(HeadBlock):
 
 @dataclass(slots=True, eq=False)
 class FactsBlock(Block):
-    """A small table of names and values."""
+    """A small table of names, in a role, and values."""
 
     facts: list[tuple[str, Spans]]
+    names: str = "dim"
 
     def layout(self, width: int, found: Found | None, opened: bool) -> list[Line]:
         """A line a fact, wrapped under its value."""
         column = min(max((len(name) for name, _ in self.facts), default=0), 16)
         lines: list[Line] = []
         for name, value in self.facts:
-            label: Spans = [(f"{name:<{column}}  ", "dim")]
+            label: Spans = [(f"{name:<{column}}  ", self.names)]
             lines += wrap(mark(value, found), width, label, [(" " * (column + 2), "")])
         return lines
 

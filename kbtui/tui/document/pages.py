@@ -39,7 +39,7 @@ def home_document(
         ("Enter", [("open what is selected", "")]),
         ("?", [("what the keys do where you are", "")]),
     ]
-    blocks.append(FactsBlock("keys", keys, above=1))
+    blocks.append(FactsBlock("keys", keys, above=1, names="key"))
     if contents is None:
         blocks.append(NoteBlock("loading", [("Reading the workspace …", "dim")], above=1))
         return Document("home", "Home", blocks)

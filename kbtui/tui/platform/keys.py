@@ -68,7 +68,10 @@ def help_of(title: str, commands: Sequence[Command], notes: Sequence[str]) -> Do
     facts: list[tuple[str, Spans]] = [
         ("  ".join(command.shown_keys), [(command.help, "")]) for command in commands
     ]
-    blocks: list[Block] = [HeadBlock("head", [(title, "h2")]), FactsBlock("keys", facts)]
+    blocks: list[Block] = [
+        HeadBlock("head", [(title, "h2")]),
+        FactsBlock("keys", facts, names="key"),
+    ]
     for number, text in enumerate(notes):
         blocks.append(NoteBlock(f"note:{number}", [(text, "dim")], above=1))
     return Document("help", "Help", blocks)

@@ -89,7 +89,7 @@ def help_page() -> Document:
     )
     blocks: list[Block] = [
         HeadBlock("head:keys", [("In the prompt workshop", "h2")]),
-        FactsBlock("keys", facts),
+        FactsBlock("keys", facts, names="key"),
         HeadBlock("head:signs", [("Signs", "h2")], above=1),
         FactsBlock("signs", signs),
         NoteBlock("note", [(text, "dim")], above=1),

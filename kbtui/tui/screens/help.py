@@ -36,7 +36,7 @@ def help_document(scopes: tuple[Scope, ...], keymap: Mapping[str, str] | None = 
             ("  ".join(command.shown_keys), [(command.help, "")])
             for command in commands_of(scope, keymap=keymap)  # type: ignore[arg-type]
         ]
-        blocks.append(FactsBlock(f"keys:{scope}", facts))
+        blocks.append(FactsBlock(f"keys:{scope}", facts, names="key"))
     blocks.append(HeadBlock("head:marks", [("Marks in the library", "h2")], above=1))
     marks: list[tuple[str, Spans]] = [(sign, [(name, "")]) for name, (sign, _) in MARKS.items()]
     blocks.append(FactsBlock("marks", marks))

@@ -62,6 +62,10 @@ class MainScreen(SearchingScreen):
         self._plain = plain
         wanted = open_ref or first
         self._first = place_of(wanted) if wanted else HOME
+        if open_ref:
+            # Whoever asked for something reads it at once, however narrow the terminal is.
+            self.set_classes("at-reading")
+            self.AUTO_FOCUS = "#reader"
         self.status = Status(library.workspace.name)
         self.library_pane = LibraryPane(clock)
         self.reader_pane = ReaderPane()
@@ -104,6 +108,7 @@ class MainScreen(SearchingScreen):
         self.hints.keymap = getattr(self.app, "keys", {})
         if self._plain:
             self.add_class("plain", "zoomed")
+        self.widths.apply()
         self.citations_pane.say("Citations show here for a conversation's turn or for a subject.")
         self.call_after_refresh(self._begin)
 
