@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from time import monotonic
@@ -177,7 +178,6 @@ class KbApp(App[None]):
 
     def _fatal_error(self) -> None:
         """End over a mistake of kbtui's: the log gets where, without the texts that were at hand."""
-        import os
         from traceback import format_exc
 
         # Standard error is Textual's to draw on, and what is printed is Textual's too.
@@ -211,6 +211,9 @@ def run_tui(library: Library, open_ref: Ref | None = None, start: Start | None =
 
         found = ask_background()
         start = replace(start, dark=found.dark, typed=found.typed)
+    # The size is the terminal's, which changes; these would stay as they were when exported.
+    for name in ("COLUMNS", "LINES"):
+        os.environ.pop(name, None)
     guard = Guard(library.workspace.log_file.with_name("tui.log"))
     app = KbApp(library, open_ref, guard=guard, start=start)
     guard.set()

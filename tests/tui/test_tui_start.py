@@ -121,6 +121,22 @@ def test_a_pipe_gets_a_message_and_exit_code_2(book: Builder) -> None:
         assert "kbtui search" in done.stderr
 
 
+def test_the_terminal_says_how_large_it_is_and_not_what_was_exported(
+    book: Builder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KBTUI_MODEL", "off")
+    terminal = Terminal(["-w", str(book.root)], 120, 30, COLUMNS="60", LINES="15")
+    terminal.until("Project Handbook")
+    terminal.until(lambda shown: len(shown.split("\n")[1]) == 120 and "quit" in shown)
+    terminal.resize(90, 20)
+    terminal.until(
+        lambda shown: shown.split("\n")[1][-1:] == "╮" and "quit" in shown.split("\n")[19]
+    )
+    terminal.keys("q")
+    assert terminal.leave() == 0
+    end_engine(book)
+
+
 BROKEN = """
 import sys
 from kbtui.cli.main import main
