@@ -233,7 +233,7 @@ class EngineClient:
                 os.kill(self.pid, 0)
             except ProcessLookupError:
                 return
-            time.sleep(0.02)
+            time.sleep(0.005)
 
     def close(self) -> None:
         """End the connection."""

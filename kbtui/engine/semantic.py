@@ -96,12 +96,12 @@ class Semantic:
         self._thread.start()
 
     def stop(self) -> None:
-        """End after the batch at hand; loading the model is not waited for."""
+        """End after the batch at hand; neither that nor loading the model is waited for.
+
+        Ended in the middle of a write, the table is as it was before (tests/engine kills it).
+        """
         self._stop.set()
         self._wake.set()
-        if self._embedder is not None:
-            # Ended in the middle of a write, the table is as it was before (tests/engine kills it).
-            self._thread.join(0.2)
         self._niced.shutdown(wait=False, cancel_futures=True)
         self._loader.shutdown(wait=False, cancel_futures=True)
 

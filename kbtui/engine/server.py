@@ -309,7 +309,8 @@ class Server:
         return await self._loop.run_in_executor(self._pool, self._answering.reply, request)
 
     async def _op_stop(self, client: Client, request: dict[str, Any]) -> dict[str, Any]:
-        self._loop.call_later(0.05, self._ended.set)
+        # The answer is written before the loop comes to this.
+        self._loop.call_soon(self._ended.set)
         return {"stopping": True}
 
 
