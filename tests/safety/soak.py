@@ -11,6 +11,7 @@ import csv
 import json
 import os
 import random
+import shutil
 import statistics
 import sys
 import tempfile
@@ -60,7 +61,6 @@ class Bed:
         for number in range(1, 50):
             turns = [[asked(self.text(20)), said(self.text(80))]] * 6
             self.builder.conversation(number, turns, title=f"Talk {number}")
-        self.events: list[dict[str, Any]] = []
         self.step = megabytes * (1 << 20) / max(1.0, minutes * 60 / 10)
         self.size = 0
         self.library = Library(self.builder.workspace, load_settings())
@@ -74,24 +74,36 @@ class Bed:
         self.builder.subject(f"notes/n{number}.md", f"# Note {number}\n\n{mark}\n\n{parts}\n")
 
     def grow(self) -> None:
-        """Add to the conversation, as JP does: the whole file anew, renamed over the old."""
-        added = 0.0
-        while added < self.step:
-            text = self.text(400)
-            when = {"timestamp": "2026-01-01 00:00:00.0"}
-            self.events += [
-                {**when, "type": "turn_start"}, {**when, **asked(text[:200])}, {**when, **said(text)},
-            ]  # fmt: skip
-            added += len(text) + 500
+        """Add to the conversation, as JP does: the whole file anew, renamed over the old.
+
+        What is there is copied and not read, so that this process's memory is the client's.
+        """
         folder = self.builder.root / f".jp/conversations/{FIRST_ID + 99}"
         folder.mkdir(parents=True, exist_ok=True)
         facts = {"title": "The long one", "last_activated_at": stamp(_now())}
         (folder / "metadata.json").write_text(json.dumps(facts))
         (folder / "base_config.json").write_text("{}")
-        fresh = folder / "events.tmp"
-        fresh.write_text(json.dumps(self.events, indent=2))
+        old, fresh = folder / "events.json", folder / "events.tmp"
+        if old.exists():
+            shutil.copyfile(old, fresh)
+        with fresh.open("ab") as file:
+            file.truncate(max(0, self.size - len("\n]")))
+            opening, end = ("[\n" if not self.size else ",\n"), self.size + self.step
+            while file.tell() < end:
+                file.write((opening + ",\n".join(self.turn())).encode())
+                opening = ",\n"
+            file.write(b"\n]")
         self.size = fresh.stat().st_size
-        fresh.replace(folder / "events.json")
+        fresh.replace(old)
+
+    def turn(self) -> list[str]:
+        """The elements of one more turn, as they stand in the file."""
+        text = self.text(400)
+        when = {"timestamp": "2026-01-01 00:00:00.0"}
+        events = [{"type": "turn_start"}, asked(text[:200]), said(text)]
+        return [
+            "  " + json.dumps({**when, **event}, indent=2).replace("\n", "\n  ") for event in events
+        ]
 
     def ask(self, mode: str) -> float:
         from kbtui.search import Question
