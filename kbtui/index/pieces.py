@@ -1,7 +1,7 @@
 """What of an entry is put at once: all of it, or of a long conversation a part.
 
 A conversation that has grown is read, cut, hashed and written from its last turn on. A long
-one that is new comes in parts of about a megabyte, each found as soon as it is put, so that
+one that is new comes in parts of about half a megabyte, each found as soon as it is put, so that
 nothing waits for all of it. Both give what reading it whole gives.
 """
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from kbtui.index.records import Chunk, Entry
     from kbtui.knowledge.records import Subject
 
-PART = 1 << 20
+PART = 512 << 10
 """Bytes: about so much of a long conversation is put at once."""
 WHOLE_MOST = 2 << 20
 """Bytes: a shorter one comes in one part."""
