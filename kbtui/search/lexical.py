@@ -7,7 +7,6 @@ section 7). The parts are kept, so that an explanation can name them.
 
 from __future__ import annotations
 
-from collections import Counter
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -120,25 +119,27 @@ class _Side:
         if self.query is None or not self.searcher.num_docs:
             return []
         looked_at = limit * OVERFETCH
+        filled: dict[Any, Ranked] = {}
         while True:
-            rows = self.rows(looked_at)
-            seen: Counter[object] = Counter()
-            kept = []
+            rows = self.rows(looked_at, without=filled)
+            seen: dict[Any, Ranked] = {}
             for number, score, owner in rows:
-                seen[owner] += 1
-                if seen[owner] <= per_entry:
-                    kept.append((number, score))
-            # One long entry may have filled all that was looked at.
+                if len(held := seen.setdefault(owner, [])) < per_entry:
+                    held.append((number, score))
+            kept = [hit for held in (*filled.values(), *seen.values()) for hit in held]
             if len(kept) >= limit or len(rows) < looked_at or looked_at >= LOOKED_AT_MOST:
-                return kept[:limit]
-            looked_at *= 4
+                return sorted(kept, key=lambda hit: (-hit[1], hit[0]))[:limit]
+            # Long entries filled all that was looked at: the next look is past them.
+            filled |= {owner: held for owner, held in seen.items() if len(held) >= per_entry}
+            looked_at *= 2
 
-    def rows(self, limit: int) -> list[tuple[int, float, object]]:
-        """Chunk number, score and owner of the first `limit`, best first."""
+    def rows(self, limit: int, *, without: Iterable[Any] = ()) -> list[tuple[int, float, Any]]:
+        """Chunk number, score and owner of the first `limit`, best first; none of some owners'."""
         if self.query is None:
             return []
+        query = self._past(without)
         order = {} if self.asks else {"order_by_field": "time"}
-        hits = self.searcher.search(self.query, limit=limit, count=False, **order).hits
+        hits = self.searcher.search(query, limit=limit, count=False, **order).hits
         addresses = [address for _, address in hits]
         numbers = self.searcher.fast_field_values("chunk", addresses)
         owners = self.searcher.fast_field_values("owner", addresses)
@@ -150,6 +151,21 @@ class _Side:
             if number is not None
         ]
         return sorted(rows, key=lambda row: (-row[1], row[0]))
+
+    def _past(self, owners: Iterable[Any]) -> Any:
+        """The whole query, past the chunks of some owners."""
+        left_out = [
+            (
+                tantivy.Occur.MustNot,
+                tantivy.Query.range_query(
+                    self._schema, "owner", tantivy.FieldType.Unsigned, owner, owner
+                ),
+            )
+            for owner in owners
+        ]
+        if not left_out:
+            return self.query
+        return tantivy.Query.boolean_query([(tantivy.Occur.Must, self.query), *left_out])
 
     def _pair_scores(self, numbers: list[int]) -> dict[int, float]:
         """What pairs of words add to the scores of these chunks.

@@ -198,3 +198,34 @@ def test_times_narrow(built: Builder, reader: IndexReader) -> None:
 
 def test_a_part_of_a_compound_finds_the_compound(built: Builder, reader: IndexReader) -> None:
     assert "config" in slugs(ask(built, reader, "max retries"))
+
+
+def test_what_a_very_long_conversation_hides_is_found_behind_its_best(
+    workspace_root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from kbtui.search import lexical
+
+    builder = Builder(workspace_root)
+    builder.topics(guide={})
+    turns = [[asked(f"otter {number}"), said("otter otter")] for number in range(300)]
+    builder.conversation(1, turns, title="Otters")
+    builder.conversation(2, turns[:200], title="More otters")
+    for number in range(9):
+        padding = "the river bends " * 20
+        builder.subject(f"guide/s{number}.md", f"# S{number}\n\nAn otter. {padding}\n")
+    index = Index(builder.workspace, Settings())
+    index.refresh()
+    index.close()
+    reader = IndexReader(builder.workspace.cache_dir)
+    question = Question("otter", mode="lexical", limit=15, depth=15)
+
+    def refs() -> list[str]:
+        return [hit.ref for hit in answer(builder.workspace, reader, question).hits]
+
+    monkeypatch.setattr(lexical, "OVERFETCH", 100)
+    at_once = refs()
+    monkeypatch.setattr(lexical, "OVERFETCH", 1)
+    assert refs() == at_once
+    assert sum(ref.startswith("guide/") for ref in at_once) == 9
+    assert len(at_once) == 9 + 2 * question.per_entry
+    reader.close()
