@@ -8,6 +8,8 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+from kbtui.text import safe
+
 if TYPE_CHECKING:
     from textual.app import App
 
@@ -17,7 +19,11 @@ SECONDS = 2.0
 
 
 def copy(app: App[None], text: str) -> str | None:
-    """Copy a text both ways; gives a warning where neither can be expected to have all of it."""
+    """Copy a text both ways; gives a warning where neither can be expected to have all of it.
+
+    It may be pasted into a shell: what hides or commands is taken out, whatever is shown here.
+    """
+    text = safe(text, "strip")
     whole = len(text.encode("utf-8", "replace")) <= TERMINAL_MOST
     if whole:
         app.copy_to_clipboard(text)

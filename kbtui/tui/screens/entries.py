@@ -12,6 +12,7 @@ from kbtui.index.browse import STATUSES
 from kbtui.journal.filters import parse_filter, value_of, with_value
 from kbtui.refs import parse_ref
 from kbtui.text import one_line
+from kbtui.tui.clipboard import copy
 from kbtui.tui.commands import bindings
 from kbtui.tui.lanes import Lane
 from kbtui.tui.platform.addresses import open_address
@@ -251,7 +252,7 @@ class EntriesScreen(TwoSides):
     def action_copy(self) -> None:
         """Copy its reference."""
         if (entry := self.table.entry) is not None:
-            self.app.copy_to_clipboard(entry.ref)
+            copy(self.app, entry.ref)
             self.say(f"copied {entry.ref}")
 
     def action_address(self) -> None:
@@ -262,7 +263,7 @@ class EntriesScreen(TwoSides):
         elif open_address(entry.source_url):
             self.say(f"opened {entry.source_url}")
         else:
-            self.app.copy_to_clipboard(entry.source_url)
+            copy(self.app, entry.source_url)
             self.say(f"nothing here opens it; copied {entry.source_url}", "warning")
 
     # the filter

@@ -1,0 +1,35 @@
+"""What is copied may be pasted into a shell: nothing hidden, nothing that commands."""
+
+from pathlib import Path
+
+import pytest
+from support import Builder
+from tui_support import running
+
+from kbtui.text import choose_policy
+
+
+@pytest.mark.parametrize("policy", ["strip", "visualize"])
+async def test_a_reference_and_a_text_are_copied_without_what_hides(
+    workspace_root: Path, monkeypatch: pytest.MonkeyPatch, policy: str
+) -> None:
+    monkeypatch.delenv("DISPLAY", raising=False)
+    monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
+    builder = Builder(workspace_root)
+    builder.topics(guide={})
+    builder.subject(
+        "guide/in\u200bvisible.md", "# One\n\nIt \x1b]0;commands\x07 and \u202ehides.\n"
+    )
+    choose_policy(policy)
+    try:
+        async with running(builder.root) as tui:
+            await tui.press("j", "y")
+            await tui.until(lambda: tui.app.clipboard == "guide/invisible")
+            await tui.press("enter")
+            await tui.until("hides")
+            await tui.press("2", "Y")
+            await tui.until("the command that shows it")
+            await tui.press("a")
+            await tui.until(lambda: tui.app.clipboard == "# One\n\nIt  and hides.\n")
+    finally:
+        choose_policy("strip")
