@@ -29,7 +29,7 @@ PANES = (
     Place(
         "conversation", "#", "Go to", (f"{TALK}\r", "t", "r", "a", "n", "w", "G", "c", "Y", ESCAPE)
     ),
-    Place("library", "1", "TOPICS", ("j", "j", "l", "G", "f", PASTED, ESCAPE)),
+    Place("library", "1", "─ Library ", ("j", "j", "l", "G", "f", PASTED, ESCAPE)),
     Place("citations", "3", "USED", ("j", "j", "J")),
     Place("results", "/", "search", ("harmless", "\x1b[B", ESCAPE, "m")),
 )
