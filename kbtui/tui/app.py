@@ -13,6 +13,7 @@ from textual.theme import BUILTIN_THEMES
 
 from kbtui.errors import KbtuiError
 from kbtui.text import choose_policy, cut, one_line
+from kbtui.tui.ahead import Ahead, Done
 from kbtui.tui.clock import now
 from kbtui.tui.memory import begun
 from kbtui.tui.screens.main import MainScreen
@@ -24,6 +25,7 @@ from kbtui.workspace.paths import config_home
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from textual import events
     from textual.theme import Theme
 
     from kbtui.library import Library
@@ -78,6 +80,7 @@ class KbApp(App[None]):
         super().__init__()
         for theme in self._own_themes.values():
             self.register_theme(theme)
+        self._ahead = Ahead(self)
         self._guard = guard
         self._open_ref = open_ref
         self._last_quit = 0.0
@@ -137,6 +140,15 @@ class KbApp(App[None]):
         )
         screen.fit(self.size)
         return screen
+
+    async def on_event(self, event: events.Event) -> None:
+        """Hand out one key after another: see `Ahead`."""
+        if not self._ahead.holds(event):
+            await super().on_event(event)
+
+    def on_done(self, event: Done) -> None:
+        """What a key set off has happened."""
+        self._ahead.came(event)
 
     def on_ready(self) -> None:
         """Hand out what was typed before the screen was there."""

@@ -44,7 +44,7 @@ class MainScreen(SearchingScreen):
     """Everything one sees; opening, searching and citations are done by their own objects."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("everywhere")]
-    AUTO_FOCUS = "#library-list"
+    AUTO_FOCUS = ""
     # Its panes and bars cover it: nothing of its own is drawn.
     BLANK = True
 
@@ -65,7 +65,6 @@ class MainScreen(SearchingScreen):
         if open_ref:
             # Whoever asked for something reads it at once, however narrow the terminal is.
             self.set_classes("at-reading")
-            self.AUTO_FOCUS = "#reader"
         self.status = Status(library.workspace.name)
         self.library_pane = LibraryPane(clock)
         self.reader_pane = ReaderPane()
@@ -109,6 +108,8 @@ class MainScreen(SearchingScreen):
         if self._plain:
             self.add_class("plain", "zoomed")
         self.widths.apply()
+        reading = self.has_class("at-reading")
+        self.set_focus(self.reader_pane.reader if reading else self.library_pane.list)
         self.citations_pane.say("Citations show here for a conversation's turn or for a subject.")
         self.call_after_refresh(self._begin)
 

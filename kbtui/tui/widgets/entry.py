@@ -43,7 +43,7 @@ class Entry(Horizontal):
             self.call_after_refresh(self._fill)
 
     def _fill(self) -> None:
-        if not self.input.is_attached:
+        if self.is_attached and not self.input.is_attached:
             self.mount(self._sign, self.input)
 
     def ask(self) -> None:

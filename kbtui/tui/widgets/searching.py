@@ -144,7 +144,7 @@ class ResultsPane(Vertical):
 
     def fill(self) -> None:
         """Have what was asked of which index, then the hits."""
-        if not self.list.is_attached:
+        if self.is_attached and not self.list.is_attached:
             self.mount(self._said, self.list)
 
     def clear(self, reason: str) -> None:
