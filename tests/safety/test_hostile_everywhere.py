@@ -1,6 +1,7 @@
 """Somebody else's text in every pane and screen, narrow and wide, whatever a person chose to be done with it."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -70,10 +71,21 @@ def hostile(workspace_root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[B
     end_engine(builder)
 
 
+def reach(terminal: Terminal, place: Place) -> None:
+    """On a slow machine what came before may still be there, and take the keys."""
+    for seconds in (10.0, 10.0, 40.0):
+        terminal.keys(place.keys)
+        with suppress(AssertionError):
+            terminal.until(place.seen, seconds)
+            return
+        terminal.keys(ESCAPE * 4)
+        terminal.settle(0.5, 5.0)
+    raise AssertionError(f"{place.name} was not reached:\n{terminal.read()}")
+
+
 def go_through(terminal: Terminal, places: tuple[Place, ...]) -> None:
     for place in places:
-        terminal.keys(place.keys)
-        terminal.until(place.seen)
+        reach(terminal, place)
         for keys in place.done:
             terminal.keys(keys)
             terminal.settle(0.1, 2.0)
