@@ -202,9 +202,11 @@ print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024)
 
 TUI = """
 import sys
+from pathlib import Path
 from kbtui.library import open_workspace
-from kbtui.tui.app import KbApp
-class First(KbApp):
+from kbtui.tui import app
+class First(app.KbApp):
+    CSS_PATH = Path(app.__file__).with_name(app.KbApp.CSS_PATH)
     def on_ready(self):
         self.set_timer(8, self.exit)
 First(open_workspace(sys.argv[1])).run(headless=True, size=(120, 40))
