@@ -49,6 +49,9 @@ fuzz: $(STAMP)  ## fuzz what strangers write, 2 minutes for each kind of input
 soak: $(STAMP)  ## edit, search and grow for MINUTES (10), and draw what it takes
 	$(BIN)/python -m tests.safety.soak --minutes $(or $(MINUTES),10) $(ARGS)
 
+audit: $(STAMP)  ## look up known vulnerabilities of what kbtui stands on
+	$(BIN)/python -m tests.packaging.audit
+
 check: $(STAMP)  ## format, lint, types, import rules
 	$(BIN)/ruff format --check kbtui tests
 	$(BIN)/ruff check kbtui tests
@@ -62,4 +65,4 @@ format: $(STAMP)  ## format and sort imports
 clean:  ## remove the virtual environment and caches
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 
-.PHONY: help setup run test test-slow man screenshots eval bench fuzz soak check format clean
+.PHONY: help setup run test test-slow man screenshots eval bench fuzz soak audit check format clean
