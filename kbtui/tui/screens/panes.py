@@ -37,6 +37,10 @@ FOLDS = ("library", "citations")
 """Panes that can be folded away."""
 
 
+_PAUSE = 0.005
+"""Seconds between layout and paint for a new size."""
+
+
 class PaneScreen(RoleScreen):
     """A screen of panes; the styles file says by the classes set here which are shown."""
 
@@ -54,14 +58,23 @@ class PaneScreen(RoleScreen):
         super().__init__()
         self.hints = Hints()
         self.widths = Widths(self)
+        self._waits = False
+        """Whether what a new size looks like is still to be painted."""
 
     def fit(self, size: Size) -> None:
         """Have the classes of a size from the beginning: what follows is laid out once."""
+        self.update_classes(self._classes_for(size), update=False)
+
+    def _classes_for(self, size: Size) -> dict[str, bool]:
+        """Which of the classes of sizes a size has."""
+        classes = {}
         for room, breakpoints in (
             (size.width, self.HORIZONTAL_BREAKPOINTS),
             (size.height, self.VERTICAL_BREAKPOINTS),
         ):
-            self.add_class(max(one for one in breakpoints if room >= one[0])[1], update=False)
+            has = max(one for one in breakpoints if room >= one[0])
+            classes.update({one[1]: one is has for one in breakpoints})
+        return classes
 
     @property
     def pane(self) -> str | None:
@@ -152,8 +165,27 @@ class PaneScreen(RoleScreen):
         self.widths.reset()
 
     def on_resize(self) -> None:
-        """Give the panes their widths for the new size."""
+        """Give the panes what a new size means for them, before Textual does the rest.
+
+        So all is laid out once, and painted afterwards: each as a piece of work of its own.
+        """
+        size = self.app.size
+        if self.size and self.size != size:
+            if not self._waits:
+                self._waits = True
+                self.set_timer(_PAUSE, self._paint)
+            self.update_classes(self._classes_for(size), animate=False)
+            self.widths.apply()
         self.call_after_refresh(self.widths.apply)
+
+    def _paint(self) -> None:
+        self._waits = False
+        self.refresh()
+
+    def _compositor_refresh(self) -> None:
+        """Not right after the layout for a new size, but when others had their turn."""
+        if not self._waits:
+            super()._compositor_refresh()
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
         """Take hold of a border between panes."""

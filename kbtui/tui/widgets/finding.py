@@ -15,6 +15,7 @@ from kbtui.tui.document.document import finder
 from kbtui.tui.lanes import Lane
 from kbtui.tui.widgets.entry import Entry
 from kbtui.tui.widgets.reader import Reader
+from kbtui.tui.widgets.sparing import SparingPane
 
 if TYPE_CHECKING:
     from kbtui.tui.places import Place
@@ -23,7 +24,7 @@ MATCHES_MOST = 100_000
 """Matches that are counted; nobody walks through more."""
 
 
-class FindingPane(Vertical):
+class FindingPane(SparingPane, Vertical):
     """A pane with a reader and a finder for it."""
 
     def __init__(self, id: str, classes: str) -> None:  # noqa: A002

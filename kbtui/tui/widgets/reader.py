@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual.geometry import Region, Size
 from textual.message import Message
-from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from kbtui.tui.commands import bindings
 from kbtui.tui.document.blocks import FoldBlock
 from kbtui.tui.document.viewport import Mark, Position, Viewport
 from kbtui.tui.widgets.paint import Painted
+from kbtui.tui.widgets.sparing import SparingView
 
 if TYPE_CHECKING:
     from textual import events
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kbtui.tui.document.lines import Line
 
 
-class Reader(Painted, ScrollView, can_focus=True):
+class Reader(Painted, SparingView, can_focus=True):
     """Shows one document; its owner gives it, and hears where one is reading."""
 
     ALLOW_MAXIMIZE = False
@@ -79,9 +79,7 @@ class Reader(Painted, ScrollView, can_focus=True):
         port = self.port
         self._syncing = True
         try:
-            size = Size(port.width, port.heights.total)
-            if size != self.virtual_size:
-                self.virtual_size = size
+            self.say_size(Size(port.width, port.heights.total))
             if not self.is_vertical_scrollbar_grabbed:
                 line = port.heights.before(port.top.block) + port.top.line
                 self.scroll_y = self.scroll_target_y = line

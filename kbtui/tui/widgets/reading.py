@@ -182,7 +182,7 @@ class ReaderPane(FindingPane):
             right = [(self.found_where, "found" if self.matches else "warning")]
         self.query_one("#where", Bar).say(left, right)
         reference = port.reference
-        self.border_subtitle = plain(reference) if reference else ""
+        self.say_below(plain(reference) if reference else "")
 
     def _request(self, turn: int) -> str:
         """The first words of a turn's request."""

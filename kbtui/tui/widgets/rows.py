@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual.geometry import Size
 from textual.message import Message
-from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from kbtui.tui.commands import bindings
 from kbtui.tui.document.lines import Line, Spans, between, wrap
 from kbtui.tui.widgets.paint import Painted
+from kbtui.tui.widgets.sparing import SparingView
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -45,7 +45,7 @@ class Row:
         return 1 + len(self.below)
 
 
-class RowList(Painted, ScrollView, can_focus=True):
+class RowList(Painted, SparingView, can_focus=True):
     """A list of rows with one selected."""
 
     ALLOW_MAXIMIZE = False
@@ -96,7 +96,7 @@ class RowList(Painted, ScrollView, can_focus=True):
         if found is None:
             found = self._near(0 if before is None or was_top else self.index)
         self.index = found
-        self.virtual_size = Size(1, self._tops[-1])
+        self.say_size(Size(1, self._tops[-1]))
         if self.index >= 0 and before:
             self._scroll(max(0, self._tops[self.index] - offset))
         self._into_view()

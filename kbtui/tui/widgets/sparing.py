@@ -1,0 +1,61 @@
+"""Changes that Textual would lay out or paint more for than is to be seen of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Self
+
+from textual.geometry import Region, Size
+from textual.scroll_view import ScrollView
+from textual.widget import Widget
+
+if TYPE_CHECKING:
+    from textual.content import Content
+
+
+class SparingView(ScrollView, inherit_bindings=False):
+    """A view that is told how much there is to scroll, again and again, while one reads in it."""
+
+    def say_size(self, size: Size) -> None:
+        """Let the scroll bar know, without laying out the screen for it.
+
+        That is only needed where the bar comes and goes, or where its own size depends on this.
+        """
+        if size == self.virtual_size:
+            return
+        if self.styles.overflow_y == "auto" or self.styles.auto_dimensions:
+            self.virtual_size = size
+            return
+        self.set_reactive(Widget.virtual_size, size)
+        if self.show_vertical_scrollbar:
+            self.vertical_scrollbar.window_virtual_size = size.height
+
+
+class SparingPane(Widget, inherit_bindings=False):
+    """A pane whose border says something that changes often."""
+
+    _edge: Region | None = None
+
+    def say_below(self, words: Content | str) -> None:
+        """Say something in the lower border, which alone is painted."""
+        if getattr(self, "_below", None) == words:
+            return
+        self._below = words
+        size = self.outer_size
+        last = Region(0, size.height - 1, size.width, 1)
+        self._edge = last.translate(-self.content_offset) if size else None
+        try:
+            self.border_subtitle = words
+        finally:
+            self._edge = None
+
+    def refresh(
+        self,
+        *regions: Region,
+        repaint: bool = True,
+        layout: bool = False,
+        recompose: bool = False,
+    ) -> Self:
+        """Paint again; while the border is changed, only that."""
+        if self._edge is not None and not (regions or layout or recompose):
+            regions = (self._edge,)
+        return super().refresh(*regions, repaint=repaint, layout=layout, recompose=recompose)
