@@ -150,7 +150,10 @@ COMMANDS: tuple[Command, ...] = (
         _key("compacted", "c", "what the model sees", "Show what the model sees after compaction, or all again.", needs="turns"),
         _key("facts", "a", "facts", "About the conversation: model, labels, attachments, turns, place, size.", 2, needs="turns"),
         _key("view", "v", "other view", "Change between rendered, source and what `learn` gives.", 5, needs="views"),
-        _key("link", "o", "open link", "Open a link of the line being read; a browser only after showing where it leads.", action="screen.link"),
+        _key("link", "o", "open link", "Open a link or image of the line being read; another program only after showing what it gets.", action="screen.link"),
+        _key("wrap", "x", "wrap or scroll code", "Wrap lines of code that are too wide, or cut them to be scrolled.", action="screen.wrap"),
+        _key("code_right", "l,right", "code to the right", "Show more of wide code at its right.", action="screen.sideways(1)", palette=False),
+        _key("code_left", "h,left", "code to the left", "Go back to the beginning of wide code.", action="screen.sideways(-1)", palette=False),
         _key("clear", "escape", "clear marks", "End finding and clear the marks.", palette=False),
     ),
     *_in(

@@ -34,7 +34,7 @@ def copies(port: Viewport, reference: str | None) -> list[Copy]:
     found: list[Copy] = []
     document, line = port.document, port.line
     if line is not None and document.blocks:
-        words = line.plain.strip()
+        words = (line.whole or line.plain).strip()
         found.append(Copy("l", "the line", cut(words, PREVIEW), lambda: words))
         text = _block(document.blocks[port.cursor.block], line.source)
         found.append(Copy("b", "the block", cut(one_line(text[:200]), PREVIEW), lambda: text))

@@ -20,6 +20,7 @@ class Block:
     number of blank lines before it. `fold` is the key of the fold that hides it.
     `turn` and `call` say where in a conversation it belongs; `link` is a reference that it leads to.
     `view` is "person" for what a model no longer sees, "model" for what it sees instead.
+    `shift` is how many cells of its code lie beyond the left edge; None: it is wrapped.
     """
 
     key: str
@@ -30,12 +31,14 @@ class Block:
     call: int | None = field(default=None, kw_only=True)
     link: str | None = field(default=None, kw_only=True)
     view: str = field(default="", kw_only=True)
+    shift: int | None = field(default=None, kw_only=True)
 
     def lines(self, width: int, found: Found | None = None, opened: bool = False) -> list[Line]:
         """The block in `width` cells; `found` is marked, `opened` says whether a fold is open."""
         made = self.layout(max(8, width - width_of(self.lead)), found, opened)
         if self.lead:
-            made = [Line([*self.lead, *line.spans], line.source) for line in made]
+            for line in made:
+                line.spans = [*self.lead, *line.spans]
         return [*(Line() for _ in range(self.above)), *made] if made else []
 
     @abstractmethod
@@ -108,6 +111,7 @@ class MarkdownBlock(TextBlock):
             links=self.links,
             breaks=self.breaks,
             first_line=self.first_line or 1,
+            shift=self.shift,
         )
 
 
@@ -125,12 +129,12 @@ class SourceBlock(TextBlock):
         if self.panel:
             from kbtui.tui.document.markdown import code_panel
 
-            return code_panel(text, self.language, width, self.first_line, found)
+            return code_panel(text, self.language, width, self.first_line, found, self.shift)
         lines: list[Line] = []
         room = width - (self.numbers + 2 if self.numbers else 0)
         for number, spans in enumerate(source_lines(text, self.language), self.first_line):
             source = number if self.first_line else 0
-            for place, line in enumerate(wrap_code(mark(spans, found), room, source)):
+            for place, line in enumerate(wrap_code(mark(spans, found), room, source, self.shift)):
                 if self.numbers:
                     label = f"{number:>{self.numbers}}" if place == 0 else " " * self.numbers
                     line.spans.insert(0, (f"{label}  ", "dim"))

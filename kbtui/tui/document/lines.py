@@ -21,10 +21,16 @@ Spans = list[Span]
 
 @dataclass(slots=True)
 class Line:
-    """One line of the screen; `source` is the 1-based line of the text it came from, 0 if none."""
+    """One line of the screen; `source` is the 1-based line of the text it came from, 0 if none.
+
+    Of code that is scrolled instead of wrapped `whole` is all of the line, "" where all is in
+    sight, and `more` says that it goes on at the right.
+    """
 
     spans: Spans = field(default_factory=list)
     source: int = 0
+    whole: str = ""
+    more: bool = False
 
     @property
     def plain(self) -> str:
@@ -174,10 +180,17 @@ def wrap(
     ]
 
 
-def wrap_code(spans: Sequence[Span], width: int, source: int = 0) -> list[Line]:
-    """A line of code in lines of at most `width` cells, white space kept; the rest hangs by two."""
+def wrap_code(
+    spans: Sequence[Span], width: int, source: int = 0, shift: int | None = None
+) -> list[Line]:
+    """A line of code in lines of at most `width` cells, white space kept; the rest hangs by two.
+
+    With a `shift` it is one line, of which so many cells lie beyond the left edge.
+    """
     text = "".join(part for part, _ in spans)
     width = max(width, 4)
+    if shift is not None:
+        return [_shifted(spans, text, width, shift, source)]
     if (len(text) if text.isascii() else cell_len(text)) <= width:
         return [Line(list(spans), source)]
     bounds: list[tuple[int, int]] = []
@@ -195,6 +208,28 @@ def wrap_code(spans: Sequence[Span], width: int, source: int = 0) -> list[Line]:
         Line([("  ", ""), *part] if number else part, source)
         for number, part in enumerate(slices(spans, bounds))
     ]
+
+
+def _shifted(spans: Sequence[Span], text: str, width: int, shift: int, source: int) -> Line:
+    """The `width` cells of a line behind the first `shift`, with a sign where it goes on."""
+    total = width_of(spans)
+    if total <= width and not shift:
+        return Line(list(spans), source)
+    if not text.strip():
+        return Line([], source, text)
+    start = _reach(text, 0, shift) if shift else 0
+    before = cell_len(text[:start])
+    more = total - before > width - (shift > 0)
+    # A wide character may begin before the edge and end behind it.
+    room = width - (shift > 0) - more
+    end = _reach(text, start, room)
+    shown = cut_spans(spans, start, end)
+    if shift:
+        shown = [("‹", "marker"), *shown]
+    if more:
+        gap = room - cell_len(text[start:end])
+        shown.append((" " * gap + "›", "marker"))
+    return Line(shown, source, text, more)
 
 
 @dataclass(slots=True)

@@ -54,18 +54,20 @@ def markdown_lines(
     links: dict[str, dict[str, str]] | None = None,
     breaks: bool = False,
     first_line: int = 1,
+    shift: int | None = None,
 ) -> list[Line]:
     """`text` laid out in `width` cells.
 
     `found` is marked wherever it matches; `links` are reference definitions from
     elsewhere in the same document; with `breaks` a line break in a paragraph
-    stays one; `first_line` is the number of the text's first line in its file.
+    stays one; `first_line` is the number of the text's first line in its file. With
+    a `shift` code is not wrapped but moved to the left by so many cells.
     """
     from markdown_it.tree import SyntaxTreeNode
 
     text = safe(text).expandtabs(TAB)
     tokens = _parser().parse(text, {"references": dict(links or {})})
-    return _Page(found, breaks, first_line).blocks(SyntaxTreeNode(tokens).children, width)
+    return _Page(found, breaks, first_line, shift).blocks(SyntaxTreeNode(tokens).children, width)
 
 
 @lru_cache(maxsize=1)
@@ -76,8 +78,11 @@ def _parser() -> Any:
 
 
 class _Page:
-    def __init__(self, found: Found | None, breaks: bool, first_line: int) -> None:
+    def __init__(
+        self, found: Found | None, breaks: bool, first_line: int, shift: int | None
+    ) -> None:
         self.found = found
+        self.shift = shift
         self.breaks = breaks
         self.first_line = first_line
 
@@ -155,19 +160,25 @@ class _Page:
                 lines.append(Line())
             for place_of_line, line in enumerate(made):
                 lead: Span = (marker, "marker") if place_of_line == 0 else (" " * len(marker), "")
-                lines.append(Line([lead, *line.spans], line.source))
+                lines.append(Line([lead, *line.spans], line.source, line.whole, line.more))
         return lines
 
     def _quote(self, node: SyntaxTreeNode, width: int) -> list[Line]:
         return [
-            Line([("▎ ", "marker"), *with_role(line.spans, "quote")], line.source)
+            Line(
+                [("▎ ", "marker"), *with_role(line.spans, "quote")],
+                line.source,
+                line.whole,
+                line.more,
+            )
             for line in self.blocks(node.children, width - 2)
         ]
 
     def _code(self, node: SyntaxTreeNode, width: int) -> list[Line]:
         language = (node.info.split() or [""])[0] if node.type == "fence" else ""
         start = self._source(node) + (node.type == "fence")
-        return code_panel(node.content.removesuffix("\n"), language, width, start, self.found)
+        text = node.content.removesuffix("\n")
+        return code_panel(text, language, width, start, self.found, self.shift)
 
     def _table(self, node: SyntaxTreeNode, width: int) -> list[Line]:
         rows: list[list[Spans]] = []
@@ -242,13 +253,19 @@ def _at_breaks(spans: Spans) -> list[Spans]:
 
 
 def code_panel(
-    text: str, language: str, width: int, first_line: int = 0, found: Found | None = None
+    text: str,
+    language: str,
+    width: int,
+    first_line: int = 0,
+    found: Found | None = None,
+    shift: int | None = None,
 ) -> list[Line]:
-    """Code on a panel of its own, `width` cells wide."""
+    """Code on a panel of its own, `width` cells wide; for `shift` see `wrap_code`."""
     lines: list[Line] = []
     for number, spans in enumerate(source_lines(text, language)):
         source = first_line + number if first_line else 0
-        for line in wrap_code(mark(spans, found), width - 3, source):
+        for line in wrap_code(mark(spans, found), width - 3, source, shift):
             space = " " * (width - 2 - width_of(line.spans))
-            lines.append(Line(with_role([("  ", ""), *line.spans, (space, "")], "code"), source))
+            line.spans = with_role([("  ", ""), *line.spans, (space, "")], "code")
+            lines.append(line)
     return lines

@@ -88,6 +88,15 @@ class Viewport(Walker):
         self.cursor_into_view(1)
         self._kept, self._kept_at = marks, (self.top, self.cursor)
 
+    def move_code(self, shift: int | None) -> None:
+        """Show wide code from another cell on (None: wrapped), at the line one is reading."""
+        marks = self.mark(self.top), self.mark()
+        self.shift = shift
+        self.reflow()
+        self.top, self.cursor = map(self.locate, marks)
+        self.arrange()
+        self.cursor_into_view(1)
+
     def arrange(self) -> None:
         """Work out which lines are in sight."""
         if not self.width or self.height <= 0 or not len(self.heights):

@@ -56,6 +56,8 @@ class Walker:
         self.pattern: re.Pattern[str] | None = None
         self.as_model = False
         """Whether what the model sees is shown (`Block.view`)."""
+        self.shift: int | None = None
+        """Cells of wide code that lie beyond the left edge; None while it is wrapped."""
         self.here: tuple[int, int] | None = None
         """Block and count of the match one stands at."""
         self.heights = Heights()
@@ -119,6 +121,7 @@ class Walker:
                 here = self.here[1] if self.here and self.here[0] == number else -1
                 block = self.document.blocks[number]
                 found = Found(self.pattern, here) if self.pattern else None
+                block.shift = self.shift
                 lines = block.lines(self.width, found, self.folds.is_open(block.key))
                 self.layouts += 1
             self._cache[number] = lines
@@ -211,4 +214,4 @@ class Walker:
 
 
 def _letters(line: Line) -> int:
-    return sum(map(str.isalnum, line.plain))
+    return sum(map(str.isalnum, line.whole or line.plain))

@@ -9,7 +9,7 @@ from kbtui.errors import KbtuiError
 from kbtui.refs import parse_ref
 from kbtui.text import one_line
 from kbtui.tui.lanes import Lane
-from kbtui.tui.places import HOME, place_of
+from kbtui.tui.places import HOME
 from kbtui.tui.screens.panes import PaneScreen
 
 if TYPE_CHECKING:
@@ -204,34 +204,31 @@ class ActingScreen(PaneScreen):
             )
 
     def _follow(self, link: Link) -> None:
-        """Open a subject that a link names; a page on the web after showing where it leads."""
-        from kbtui.tui.links import subject_behind
-        from kbtui.tui.screens.dialogs import Option, OptionsScreen
+        from kbtui.tui.following import follow
 
-        if link.is_web:
+        follow(self, link)
 
-            def chosen(what: str | None) -> None:
-                if what == "open":
-                    self.app.open_url(link.href)
-                    self.status.flash(f"given to the browser: {link.href}")
-                elif what == "copy":
-                    self.copy(link.href, link.href)
+    def action_wrap(self) -> None:
+        """Wrap wide code, or cut it to be scrolled."""
+        reader = self.reader_pane.reader
+        wrapped = reader.port.shift is None
+        reader.port.move_code(0 if wrapped else None)
+        reader.changed()
+        said = "wide code is cut; → and ← scroll it" if wrapped else "wide code is wrapped"
+        self.status.flash(said)
 
-            options = [
-                Option("o", "open it in the browser", "", "open"),
-                Option("y", "copy the address", "", "copy"),
-            ]
-            self.app.push_screen(OptionsScreen(link.href, options), chosen)
+    def action_sideways(self, way: int) -> None:
+        """Scroll wide code by a third of the reader's width."""
+        reader = self.reader_pane.reader
+        port = reader.port
+        step = max(8, port.width // 3)
+        if way > 0 and port.shift is not None and not any(line.more for _, line in port.rows):
+            self.status.flash("no code goes on at the right", "dim")
             return
-        here = self.opener.shown.ref if self.opener.shown else None
-        ref = None
-        if here is not None and here.kind == "subject":
-            ref = subject_behind(link.href, here.topic or "", here.slug or "")
-        contents = self.opener.contents
-        if ref and contents and contents.subject(ref.topic or "", ref.slug or ""):
-            self.open(place_of(ref))
-        else:
-            self.status.flash(f"{link.href} is neither a subject nor a page on the web", "warning")
+        if way < 0 and not port.shift:
+            return
+        port.move_code(max(0, (port.shift or 0) + way * step) if port.shift is not None else 0)
+        reader.changed()
 
     # editing
 

@@ -1,0 +1,114 @@
+"""Wide code is wrapped or scrolled, and images are opened only from here and only after a yes."""
+
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+from support import Builder
+from tui_support import running
+
+from kbtui.tui.document.lines import wrap_code
+from kbtui.tui.following import file_behind
+
+LONG = "value = " + " + ".join(f"part_{number}" for number in range(40)) + " + THE_END"
+PAGE = f"# Code\n\nBefore.\n\n```python\n{LONG}\nshort = 1\n```\n\nAfter.\n"
+
+
+@given(
+    st.text(st.characters(codec="utf-8", exclude_categories=("C", "M", "Zl", "Zp")), max_size=90),
+    st.integers(8, 40),
+    st.integers(0, 100),
+)
+def test_scrolled_code_is_one_line_that_fits_and_keeps_the_whole(
+    text: str, width: int, shift: int
+) -> None:
+    (line,) = wrap_code([(text, "code")] if text else [], width, 3, shift)
+    assert cell_len(line.plain) <= width
+    assert (line.whole or line.plain) == text
+    assert line.source == 3
+    assert line.more == line.plain.endswith("›") or "›" in text
+
+
+@given(st.text("abc xyz_", max_size=200), st.integers(8, 40))
+def test_going_right_shows_every_character_once(text: str, width: int) -> None:
+    seen, shift = "", 0
+    while True:
+        (line,) = wrap_code([(text, "")], width, 0, shift)
+        part = line.plain
+        if shift and part:
+            part = part[1:]
+        seen += part[:-1] if line.more else part
+        if not line.more:
+            break
+        shift = len(seen)
+    assert seen == text
+
+
+async def test_a_key_turns_wrapping_into_scrolling_and_back(book: Builder) -> None:
+    book.subject("project/wide.md", PAGE)
+    async with running(book.root, size=(80, 30)) as tui:
+        await tui.open("project/wide")
+        await tui.until("After.")
+        tui.main.go("#reader")
+        wrapped = len(tui.main.reader_pane.reader.port.rows)
+        assert "THE_END" in tui.text
+        await tui.press("x")
+        await tui.until(lambda: len(tui.main.reader_pane.reader.port.rows) < wrapped)
+        assert "THE_END" not in tui.text
+        assert "value = part_0" in tui.text
+        for _ in range(40):
+            if "THE_END" in tui.text:
+                break
+            await tui.press("right")
+        assert "THE_END" in tui.text
+        assert "value = part_0" not in tui.text
+        assert "Before." in tui.text
+        for _ in range(40):
+            if "value = part_0" in tui.text:
+                break
+            await tui.press("h")
+        assert "value = part_0" in tui.text
+        await tui.press("x")
+        await tui.until(lambda: len(tui.main.reader_pane.reader.port.rows) == wrapped)
+
+
+def test_only_pictures_of_the_workspace_are_given_away(tmp_path: Path) -> None:
+    root = tmp_path / "ws"
+    docs = root / "docs"
+    docs.mkdir(parents=True)
+    for path in (docs / "a b.png", root / "up.jpg", docs / "run.sh", tmp_path / "out.png"):
+        path.write_bytes(b"x")
+    (docs / "link.png").symlink_to(tmp_path / "out.png")
+    (docs / "dir.png").mkdir()
+    assert file_behind("a%20b.png", docs, root) == docs / "a b.png"
+    assert file_behind("../up.jpg#part", docs, root) == root / "up.jpg"
+    for href in ("run.sh", "../../out.png", str(tmp_path / "out.png"), "link.png", "dir.png", ""):
+        assert file_behind(href, docs, root) is None, href
+    assert file_behind("no\0.png", docs, root) is None
+
+
+async def test_an_image_is_opened_by_the_systems_program_after_a_yes(
+    book: Builder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = book.subject("project/pictured.md", "# Picture\n\n![A plan](plan.png)\n")
+    plan = path.with_name("plan.png")
+    plan.write_bytes(b"\x89PNG")
+    programs, given_to = tmp_path / "bin", tmp_path / "opened"
+    programs.mkdir()
+    opener = programs / ("open" if sys.platform == "darwin" else "xdg-open")
+    opener.write_text(f'#!/bin/sh\nprintf %s "$1" > {given_to}\n')
+    opener.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}:/usr/bin:/bin")
+    async with running(book.root) as tui:
+        await tui.open("project/pictured")
+        await tui.until("[image: A plan]")
+        tui.main.go("#reader")
+        await tui.press("j", "j")
+        await tui.press("o")
+        await tui.until("open it with the system's program")
+        assert not given_to.exists()
+        await tui.press("o")
+        await tui.until(lambda: given_to.exists() and given_to.read_text() == str(plan))
