@@ -58,6 +58,7 @@ class PaneScreen(RoleScreen):
         super().__init__()
         self.hints = Hints()
         self.widths = Widths(self)
+        self._fitted: Size | None = None
         self._waits = False
         """Whether what a new size looks like is still to be painted."""
 
@@ -170,7 +171,8 @@ class PaneScreen(RoleScreen):
         So all is laid out once, and painted afterwards: each as a piece of work of its own.
         """
         size = self.app.size
-        if self.size and self.size != size:
+        before, self._fitted = self._fitted, size
+        if before is not None and before != size:
             if not self._waits:
                 self._waits = True
                 self.set_timer(_PAUSE, self._paint)
