@@ -25,6 +25,8 @@ from kbtui.index.writer import Changes
 from kbtui.workspace import Settings
 
 WORDS = ["otter", "heron", "alder", "river", "stone", "egret", "same"]
+TURNS = ["28", "29", "30", "31"]
+"""Of `long_one`: the words that only these turns have."""
 
 
 @pytest.fixture(autouse=True)
@@ -60,7 +62,7 @@ def everything(cache: Path) -> dict[str, Any]:
     index = reader.lexical()
     searcher = index.searcher()
     for field in ("body", "context"):
-        for word in WORDS:
+        for word in [*WORDS, *TURNS]:
             query = index.parse_query(word, [field])
             hits = [address for _, address in searcher.search(query, limit=10_000).hits]
             numbers = searcher.fast_field_values("chunk", hits) if hits else []
@@ -167,13 +169,15 @@ def test_what_is_appended_leaves_what_was_there_alone(
     is_as_fresh(builder, tmp_path / "fresh")
 
 
-@pytest.mark.parametrize("how", ["retitled", "archived", "rewritten", "shortened", "damaged"])
-def test_what_changes_all_of_it_is_taken_in_whole(
+@pytest.mark.parametrize(
+    "how", ["retitled", "archived", "rewritten", "shortened", "taken back", "damaged"]
+)
+def test_what_is_not_appended_is_taken_in_too(
     workspace_root: Path, tmp_path: Path, how: str
 ) -> None:
     builder = Builder(workspace_root)
     builder.topics(guide={})
-    write(builder, long_one(60))
+    write(builder, [*long_one(60), *([asked("31")] if how == "taken back" else [])])
     refresh(builder)
     folder = builder.root / ".jp/conversations/17800000001"
     if how == "retitled":
@@ -185,6 +189,8 @@ def test_what_changes_all_of_it_is_taken_in_whole(
         write(builder, [{"type": "turn_start"}, asked("first of all"), *long_one(60)])
     elif how == "shortened":
         write(builder, long_one(60)[:90])
+    elif how == "taken back":
+        write(builder, long_one(60))
     else:
         path = folder / "events.json"
         path.write_text(path.read_text().replace('"same"', '"same', 1))
@@ -198,7 +204,7 @@ def test_an_edited_subject_does_not_wait_for_a_long_conversation(
     monkeypatch.setattr(writing, "PATIENCE_SECONDS", 0.0)
     builder = Builder(workspace_root)
     builder.topics(guide={})
-    write(builder, long_one(300))
+    write(builder, long_one(120))
     saved = threading.Event()
 
     def saving() -> bool:
@@ -228,7 +234,7 @@ def test_who_asked_first_is_told_when_all_is_done(
     monkeypatch.setattr(writing, "PATIENCE_SECONDS", 0.0)
     builder = Builder(workspace_root)
     builder.topics(guide={})
-    write(builder, long_one(400))
+    write(builder, long_one(150))
     rounds: list[bool] = []
     asked_: list[threading.Event] = []
 
@@ -249,7 +255,7 @@ def test_who_asked_first_is_told_when_all_is_done(
     assert rounds[0]
     assert not rounds[-1]
     chunks = IndexReader(builder.workspace.cache_dir).chunks_of("jp-c17800000001")
-    assert chunks[-2].turn == 400
+    assert chunks[-2].turn == 150
 
 
 KILLED = """
@@ -293,16 +299,23 @@ BOUNDARIES = [
 
 @pytest.mark.parametrize(
     ("side", "kind", "count"),
-    [*BOUNDARIES[:4], *(pytest.param(*one, marks=pytest.mark.slow) for one in BOUNDARIES[4:])],
+    [
+        *BOUNDARIES[2:5],
+        *(
+            pytest.param(*one, marks=pytest.mark.slow)
+            for one in BOUNDARIES
+            if one not in BOUNDARIES[2:5]
+        ),
+    ],
 )
 def test_killed_while_it_takes_in_parts_the_next_start_goes_on(
     workspace_root: Path, tmp_path: Path, side: str, kind: str, count: int
 ) -> None:
     builder = Builder(workspace_root)
     builder.topics(guide={})
-    write(builder, long_one(40))
+    write(builder, long_one(20))
     refresh(builder)
-    write(builder, long_one(200))
+    write(builder, long_one(80))
     done = subprocess.run(
         [sys.executable, "-c", KILLED, str(builder.root), f"{side}-{kind}", str(count)],
         capture_output=True,

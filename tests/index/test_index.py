@@ -250,6 +250,7 @@ catalog.Catalog.commit = dying("catalog", catalog.Catalog.commit)
 catalog.Catalog.put = dying("put", catalog.Catalog.put)
 lexical.LexicalWriter.commit = dying("lexical", lexical.LexicalWriter.commit)
 lexical.LexicalWriter.replace = dying("replace", lexical.LexicalWriter.replace)
+lexical.LexicalWriter.update = dying("replace", lexical.LexicalWriter.update)
 Index(open_root(Path(sys.argv[1])), Settings()).refresh()
 print("survived")
 """
