@@ -70,10 +70,12 @@ LOOKS: dict[str, Look] = {
 def styled(roles: str, colours: Mapping[str, str]) -> Style:
     """The style of one role or several, later ones winning; what is no role says nothing.
 
+    What was found stands out in whatever it was found, so its roles win over all.
+
     `colours` are a theme's variables, as `KbApp.get_css_variables` gives them.
     """
     style = Style()
-    for role in roles.split():
+    for role in sorted(roles.split(), key=lambda role: role.startswith("found")):
         if look := LOOKS.get(role):
             text, ground = (
                 Color.parse(colours[name]).rich_color if name else None

@@ -17,7 +17,7 @@ from textual.theme import BUILTIN_THEMES, Theme
 from tui_support import running
 
 from kbtui.tui.background import is_dark
-from kbtui.tui.roles import LOOKS
+from kbtui.tui.roles import LOOKS, styled
 from kbtui.tui.theme import NAMES, READABLE, THEMES, blended, contrast, partner
 from kbtui.tui.user_themes import user_themes
 
@@ -107,6 +107,17 @@ async def test_every_theme_draws_with_the_colours_that_were_tested(book: Builder
                     }
                     shown = Color.from_rich_color(color)
                     assert shown == Color.parse(variables[wanted.get(role, f"kb-{role}")]), role
+
+
+def test_what_was_found_can_be_read_in_whatever_text_it_was_found() -> None:
+    colours = blended(THEMES[0].to_color_system().generate())
+    for found in ("found", "found-here"):
+        alone = styled(found, colours)
+        for role in LOOKS:
+            for both in (f"{found} {role}", f"{role} {found}"):
+                if not role.startswith("found"):
+                    style = styled(both, colours)
+                    assert (style.color, style.bgcolor) == (alone.color, alone.bgcolor), both
 
 
 def test_dark_and_light_are_partners() -> None:
