@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 
 BATCH_ENTRIES, BATCH_SECONDS = 256, 0.5
 COMMIT_SECONDS = 2.0
+BEHIND_MOST = 500
+"""So many entries may be written before an index to which none of them belongs says that it is
+up to date: when it is opened, they are looked at."""
 PATIENCE_SECONDS = 0.5
 """After so long, who asked for another refresh is served before the rest: a subject that was saved
 must not wait for a long conversation."""
@@ -122,6 +125,7 @@ class Index:
         return folder
 
     _unpublished = False
+    _behind = 0
 
     def _open(self) -> None:
         try:
@@ -290,6 +294,7 @@ class Index:
     def _remove(self, gone: list[str], changes: Changes) -> None:
         if not gone:
             return
+        self._behind += len(gone)
         seq = self.catalog.begin()
         for entry_id in gone:
             entry = self.catalog.entry(entry_id)
@@ -308,6 +313,7 @@ class Index:
     def _put(self, batch: list[tuple[Piece, Rows]]) -> None:
         if not batch:
             return
+        self._behind += len(batch)
         seq = self.catalog.begin()
         told: list[tuple[bool, Written]] = []
         try:
@@ -335,9 +341,12 @@ class Index:
     def _commit_lexical(self) -> None:
         seq = self.catalog.seq()
         for hidden, writer in self._writers.items():
-            # The visible side's statistics must not move because something hidden changed.
-            if hidden or writer.changed:
+            # The visible side's statistics must not move because something hidden changed; and a
+            # commit takes longer than all else that follows a save.
+            if writer.changed or (hidden and self._behind > BEHIND_MOST):
                 writer.commit(seq)
+                if hidden:
+                    self._behind = 0
 
 
 def _indexed_subjects(knowledge: Knowledge) -> Iterator[Subject]:

@@ -1,0 +1,66 @@
+"""The two keyword indexes, of visible and of hidden subjects: each is written when it has to be."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support import Builder
+
+from kbtui.index import Index, IndexReader, writer
+from kbtui.search import Question
+from kbtui.search.answer import answer
+from kbtui.workspace import Settings
+
+
+@pytest.fixture
+def built(workspace_root: Path) -> Builder:
+    builder = Builder(workspace_root)
+    builder.topics(guide={})
+    builder.subject("guide/.inner.md", "# Inner\n\nThe zebra hides.\n")
+    return builder
+
+
+@pytest.fixture
+def index(built: Builder, monkeypatch: pytest.MonkeyPatch) -> Iterator[Index]:
+    monkeypatch.setattr(writer, "BEHIND_MOST", 3)
+    held = Index(built.workspace, Settings(model="off"))
+    held.refresh()
+    yield held
+    held.close()
+
+
+def save(builder: Builder, index: Index, number: int) -> int:
+    """Save a visible subject; how far the index of hidden ones says that it is then."""
+    builder.subject(f"guide/s{number}.md", f"# S{number}\n\nThe zebra {number} grazes.\n")
+    index.refresh()
+    return index._writers[True].watermark()
+
+
+def found(builder: Builder) -> int:
+    reader = IndexReader(builder.workspace.cache_dir)
+    question = Question("zebra", mode="lexical", hidden=True)
+    hits = answer(builder.workspace, reader, question).hits
+    reader.close()
+    return len(hits)
+
+
+def test_a_save_is_written_to_one_of_them_until_the_other_is_far_behind(
+    built: Builder, index: Index
+) -> None:
+    marks = [save(built, index, number) for number in range(5)]
+    assert len(set(marks[:2])) == 1, "nothing was written to it"
+    assert marks[-1] > marks[0], "it caught up"
+    assert found(built) == 6
+
+
+def test_opened_again_one_that_is_behind_catches_up_and_has_all_it_had(
+    built: Builder, index: Index
+) -> None:
+    mark = save(built, index, 1)
+    assert mark < index.catalog.seq()
+    index.close()
+    index._open()
+    assert index._writers[True].watermark() == index.catalog.seq()
+    built.subject("guide/.other.md", "# Other\n\nThe zebra hides too.\n")
+    index.refresh()
+    assert found(built) == 3
