@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from typing import TYPE_CHECKING
 
@@ -47,6 +48,11 @@ def browse(
     # Looking for garbage among modules takes a seventh of the time to the first screen, which
     # lets the collector begin.
     gc.disable()
+    if os.environ.get("TERM", "").lower() in {"dumb", "unknown"}:
+        raise UsageError(
+            f"the TUI needs a terminal that can place its cursor, and TERM is {os.environ['TERM']!r}",
+            hint="`kbtui search WORDS` prints hits; `kbtui --help` lists the commands",
+        )
     from kbtui.library import open_workspace
 
     library = open_workspace(workspace)

@@ -66,6 +66,9 @@ def look_at_workspace(library: Library) -> Iterator[Finding]:
     from kbtui.workspace import paths
 
     workspace = library.workspace
+    if not workspace.jp.is_dir():
+        yield Finding("workspace", "wrong", f"it is gone: {workspace.root} was moved or deleted")
+        return
     yield Finding("workspace", "ok", str(workspace.root))
     if workspace.id is None:
         text = ".jp/.id is missing or not an id: conversations that JP keeps outside are not found"

@@ -57,7 +57,7 @@ class Session(AppService):
             stdin=PIPE,
             stdout=PIPE,
             stderr=PIPE,
-            env=self._build_environment(width, height),
+            env=self._build_environment(width, height) | {"TERM": "xterm-256color"},
             start_new_session=True,  # Ctrl+C is for the server, which then ends it in order
         )
         assert process.stdin is not None

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
+import sys
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from time import monotonic
@@ -17,7 +19,7 @@ from kbtui.tui.ahead import Ahead, Done
 from kbtui.tui.clock import now
 from kbtui.tui.memory import begun
 from kbtui.tui.screens.main import MainScreen
-from kbtui.tui.terminal import Guard, end_with_terminal
+from kbtui.tui.terminal import Guard, end_with_terminal, leave_when_told
 from kbtui.tui.theme import DARK, LIGHT, THEMES, blended, partner
 from kbtui.tui.widgets.paint import RoleScreen
 from kbtui.workspace.paths import config_home
@@ -153,6 +155,7 @@ class KbApp(App[None]):
     def on_ready(self) -> None:
         """Hand out what was typed before the screen was there."""
         begun()
+        leave_when_told(lambda: self.exit(return_code=128 + signal.SIGTERM))
         if self.start.typed:
             from textual._xterm_parser import XTermParser
 
@@ -223,9 +226,10 @@ def run_tui(library: Library, open_ref: Ref | None = None, start: Start | None =
 
         found = ask_background()
         start = replace(start, dark=found.dark, typed=found.typed)
-    # The size is the terminal's, which changes; these would stay as they were when exported.
-    for name in ("COLUMNS", "LINES"):
-        os.environ.pop(name, None)
+    if sys.stdout.isatty():
+        # The size is the terminal's, which changes; these would stay as they were when exported.
+        for name in ("COLUMNS", "LINES"):
+            os.environ.pop(name, None)
     guard = Guard(library.workspace.log_file.with_name("tui.log"))
     app = KbApp(library, open_ref, guard=guard, start=start)
     guard.set()

@@ -12,11 +12,11 @@ import signal
 import sys
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 
@@ -74,6 +74,14 @@ class Guard:
         finally:
             if was_set:
                 self.set()
+
+
+def leave_when_told(leave: Callable[[], object]) -> None:
+    """Call `leave` on SIGTERM, in the running loop: the terminal must be given back as it was."""
+    import asyncio
+
+    with suppress(ValueError, RuntimeError, NotImplementedError):  # not in the main thread
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, leave)
 
 
 def end_with_terminal() -> None:

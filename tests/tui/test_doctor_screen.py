@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -148,3 +149,10 @@ async def test_thousands_of_findings_are_laid_out_only_in_sight(
         assert screen.reader.port.layouts < 1000
         await tui.press("G")
         await tui.until("Model")
+
+
+def test_a_workspace_that_was_deleted_meanwhile_is_wrong(book: Builder) -> None:
+    library = Library(open_root(book.root), load_settings())
+    shutil.rmtree(book.root)
+    [found] = [found for found in examine(library) if found.area == "workspace"]
+    assert (found.state, "it is gone" in found.message) == ("wrong", True)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -121,6 +122,7 @@ def test_a_pipe_gets_a_message_and_exit_code_2(book: Builder) -> None:
         assert "kbtui search" in done.stderr
 
 
+@pytest.mark.slow
 def test_the_terminal_says_how_large_it_is_and_not_what_was_exported(
     book: Builder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -134,6 +136,23 @@ def test_the_terminal_says_how_large_it_is_and_not_what_was_exported(
     )
     terminal.keys("q")
     assert terminal.leave() == 0
+    end_engine(book)
+
+
+def test_a_terminal_that_cannot_place_its_cursor_is_refused(book: Builder) -> None:
+    terminal = Terminal(["-w", str(book.root)], TERM="dumb")
+    assert terminal.leave() == 2
+    assert "TERM is 'dumb'" in terminal.raw.decode()
+    assert "\x1b" not in terminal.raw.decode()
+
+
+def test_sigterm_gives_the_terminal_back(book: Builder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KBTUI_MODEL", "off")
+    terminal = Terminal(["-w", str(book.root)])
+    terminal.until("Project Handbook")
+    terminal.child.kill(signal.SIGTERM)
+    assert terminal.leave() == 128 + signal.SIGTERM
+    assert terminal.raw.rstrip().rfind(b"\x1b[?1049l") > terminal.raw.rfind(b"\x1b[?1049h")
     end_engine(book)
 
 
