@@ -8,6 +8,9 @@ another is taken for the same byte, in pattern and text, which asks a little les
 import re
 from functools import cached_property
 
+_RARE = "qzj"
+"""Letters that texts have least of, in most languages and in code."""
+
 
 class Sieve:
     """Made for one pattern, without lines in it, and a way to read its case."""
@@ -17,8 +20,13 @@ class Sieve:
         self._table: bytes | None = None
         self._ends: list[list[int]] = []
         self._small = ignore_case and pattern.isascii()
+        self._rare: tuple[int, tuple[bytes, bytes]] | None = None
         if self._small:
             pattern = pattern.lower()
+            letter = next((letter for letter in _RARE if letter in pattern), "")
+            if letter:
+                forms = letter.encode(), letter.upper().encode()
+                self._rare = pattern.index(letter), forms
         self.literal = _encoded(pattern)
         if ignore_case and not self._small:
             self._table, self.literal, self._ends = _folding(pattern)
@@ -26,13 +34,32 @@ class Sieve:
     def may(self, data: bytes) -> bool:
         """Whether a text that these bytes encode in UTF-8 may match."""
         if self._small:
-            return self.literal in data.lower()
+            found = self._at_rare(*self._rare, data) if self._rare else None
+            return self.literal in data.lower() if found is None else found
         if self._table is not None:
             for ends in self._ends:
                 if not any(end in data for end in ends):
                     return False
             data = data.translate(self._table)
         return self.literal in data
+
+    def _at_rare(self, place: int, forms: tuple[bytes, bytes], data: bytes) -> bool | None:
+        """A look only where the pattern's rare letter stands; None where that is too often.
+
+        A processor finds one byte twenty times as fast as it makes small letters of all.
+        """
+        literal, left = self.literal, 8 + (len(data) >> 9)
+        for form in forms:
+            at = data.find(form)
+            while at >= 0:
+                start = at - place
+                if start >= 0 and data[start : start + len(literal)].lower() == literal:
+                    return True
+                left -= 1
+                if not left:
+                    return None
+                at = data.find(form, at + 1)
+        return False
 
     def may_text(self, text: str) -> bool:
         """The same for a text."""

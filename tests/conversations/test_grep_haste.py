@@ -179,6 +179,24 @@ def test_the_sieve_lets_every_match_through(text: str, pattern: str, ignore_case
         assert sieve.may(text.encode("utf-8", "replace"))
 
 
+@settings(deadline=None)
+@given(
+    pattern=st.text(st.sampled_from("qQzjXxab é"), min_size=1, max_size=4),
+    parts=st.lists(
+        st.sampled_from(["q", "Q", "xa", "Z", "j b", "a", " ", "é", "b" * 700, "qx" * 20])
+    ),
+)
+def test_rare_letters_make_the_sieve_faster_not_another(pattern: str, parts: list[str]) -> None:
+    """Whether it looks at rare letters or at everything, and whether it begins with the one."""
+    text = "".join(parts)
+    sieve = Sieve(pattern, True)
+    matches = bool(Needle(pattern).spans(text))
+    if pattern.isascii():
+        assert sieve.may_text(text) is matches
+    else:
+        assert sieve.may_text(text) or not matches
+
+
 @pytest.mark.parametrize(
     ("pattern", "literal"),
     [("größe", "grö"), ("ЖУЖА", "жужа"), ("kéké", "é"), ("日本語", "日本語"), ("ſ", "")],
