@@ -36,7 +36,7 @@ def ranking(reply: dict[str, Any]) -> Ranking:
         return Ranking(ranked)
     return Ranking(
         ranked,
-        f"{left} passages are not embedded yet",
+        f"{left:,} passages are not embedded yet",
         max(1, total - left) / max(1, total),
         frozenset(map(int, reply.get("pending", ()))),
     )

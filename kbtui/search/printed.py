@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kbtui.text import cut
+
 if TYPE_CHECKING:
     from kbtui.search.records import Answer, Hit
 
@@ -26,7 +28,9 @@ def as_lines(answer: Answer, *, plain: bool) -> str:
 def remarks(answer: Answer, asked: str) -> list[str]:
     """What is to be said beside the hits, on stderr."""
     said = [answer.degraded] if answer.degraded else []
-    return said if answer.hits else [*said, f"nothing found for {asked!r}"]
+    if not answer.hits and not (said and "nothing to look for" in said[0]):
+        said.append(f"nothing found for {cut(asked, 60)!r}")
+    return said
 
 
 def shown(hit: Hit, *, plain: bool) -> str:

@@ -1,0 +1,33 @@
+"""What `kbtui search` says beside its hits."""
+
+from pathlib import Path
+
+from support import Builder
+
+from kbtui.index import Index, IndexReader
+from kbtui.search import Question
+from kbtui.search.answer import answer
+from kbtui.search.printed import remarks
+from kbtui.workspace import Settings
+
+
+def test_nothing_found_is_said_once_and_briefly(workspace_root: Path) -> None:
+    builder = Builder(workspace_root)
+    builder.topics(notes={})
+    builder.subject("notes/one.md", "# One\n\nAn otter.\n")
+    index = Index(builder.workspace, Settings())
+    index.refresh()
+    index.close()
+    reader = IndexReader(builder.workspace.cache_dir)
+
+    def said(query: str) -> list[str]:
+        question = Question(query, mode="lexical")
+        return remarks(answer(builder.workspace, reader, question), query)
+
+    assert said("otter") == []
+    assert said("badger") == ["nothing found for 'badger'"]
+    for empty in ("", "  ", '"', "-"):
+        assert said(empty) == ["nothing to look for: add a word"]
+    [long] = said("a" * 900)
+    assert len(long) < 100
+    reader.close()
