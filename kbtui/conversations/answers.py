@@ -5,7 +5,7 @@ Every face gives these answers and no other; the names in them are a contract.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kbtui.conversations import arguments
@@ -231,7 +231,7 @@ class _Result:
         """What there is to say of it, read when somebody wants to know."""
         if self.described is None:
             last = parse_time(self.events.last)
-            self.described = with_activity(replace(describe(self.place), last_event_at=last))
+            self.described = with_activity(describe(self.place).counted(None, last))
         return self.described
 
     @property

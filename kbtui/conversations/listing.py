@@ -88,7 +88,7 @@ def with_activity(info: ConversationInfo) -> ConversationInfo:
         return _blamed(info, f"{EVENTS}: {error.message}")
     if element is None:
         return with_counts(info)
-    return replace(info, last_event_at=parse_time(element.get("timestamp")))
+    return info.counted(info.events_count, parse_time(element.get("timestamp")))
 
 
 def with_counts(info: ConversationInfo) -> ConversationInfo:
@@ -104,7 +104,7 @@ def with_counts(info: ConversationInfo) -> ConversationInfo:
     except WorkspaceError as error:
         return _blamed(info, f"{EVENTS}: {error.message}")
     time = parse_time(last.get("timestamp")) if isinstance(last, dict) else None
-    info = replace(info, events_count=count, last_event_at=time)
+    info = info.counted(count, time)
     return _blamed(info, f"{EVENTS}: {'; '.join(problems)}") if problems else info
 
 

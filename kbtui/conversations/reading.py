@@ -1,7 +1,6 @@
 """One whole conversation, read as far as it can be read."""
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from kbtui.conversations.configuration import Facts
 from kbtui.conversations.events import Builder
@@ -51,9 +50,7 @@ def load_conversation(
                 _settle(conversation, facts)
                 progress(conversation)
         builder.finish()
-        conversation.info = replace(
-            info, events_count=builder.count, last_event_at=builder.last_time
-        )
+        conversation.info = info.counted(builder.count, builder.last_time)
     except WorkspaceError as error:
         damage.append(error.message)
     if info.base_config_path is None and not builder.configured and not damage:

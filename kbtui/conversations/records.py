@@ -60,6 +60,12 @@ class ConversationInfo:
         """The title, else "Untitled"."""
         return self.title or "Untitled"
 
+    def counted(self, count: int | None, last: datetime | None) -> "ConversationInfo":
+        """The entry with its events' number and the last one's time; `replace` takes ten times as long."""
+        entry: ConversationInfo = object.__new__(type(self))
+        entry.__dict__.update(self.__dict__, events_count=count, last_event_at=last)
+        return entry
+
 
 @dataclass(slots=True)
 class Event:

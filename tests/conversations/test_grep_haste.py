@@ -435,3 +435,17 @@ def test_without_a_load_average_the_processors_count(monkeypatch: pytest.MonkeyP
     busy = workers._busy()
     monkeypatch.undo()
     assert busy == 0.0
+
+
+def test_an_entry_with_counts_is_what_dataclasses_would_make(jp: Path) -> None:
+    from dataclasses import replace
+    from datetime import UTC, datetime
+
+    from kbtui.conversations import list_conversations
+
+    write(jp, Stream().turn().ask("hit"))
+    (info,) = list_conversations(workspace_at(jp.parent), counts=False)
+    last = datetime(2026, 1, 1, tzinfo=UTC)
+    counted = info.counted(7, last)
+    assert counted == replace(info, events_count=7, last_event_at=last)
+    assert info.events_count is None
