@@ -11,6 +11,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import App
+from textual.filter import ANSIToTruecolor
 from textual.theme import BUILTIN_THEMES
 
 from kbtui.errors import KbtuiError
@@ -25,9 +26,10 @@ from kbtui.tui.widgets.paint import RoleScreen
 from kbtui.workspace.paths import config_home
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from textual import events
+    from textual.filter import LineFilter
     from textual.theme import Theme
 
     from kbtui.library import Library
@@ -77,6 +79,8 @@ class KbApp(App[None]):
         """What is wrong with the person's own keys and themes, for the home page."""
         self._own_themes = {theme.name: theme for theme in THEMES}
         self._variables: dict[str, dict[str, str]] = {}
+        self._replaces: dict[str, bool] = {}
+        """Theme -> whether it has any of the terminal's own colours."""
         # Chosen before anything is made with another one's colours, and made again.
         self.set_reactive(App.theme, self._choose_theme())
         super().__init__()
@@ -133,6 +137,20 @@ class KbApp(App[None]):
             found = self._variables[self.theme] = {**blended(variables), **variables}
         self.theme_variables = found
         return found
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        """What every line passes before it is drawn.
+
+        A theme of colours has none of the terminal's own, so none is looked for.
+        """
+        filters = super().get_line_filters()
+        replaces = self._replaces.get(self.theme)
+        if replaces is None:
+            values = self.get_css_variables().values()
+            replaces = self._replaces[self.theme] = any("ansi" in value for value in values)
+        if replaces:
+            return filters
+        return [one for one in filters if not isinstance(one, ANSIToTruecolor)]
 
     def get_default_screen(self) -> MainScreen:
         """The screen to begin with."""
