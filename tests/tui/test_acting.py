@@ -52,9 +52,9 @@ async def test_line_block_turn_all_reference_and_command_are_copied(book: Builde
         assert await copied(tui, "l") == "Style"
         assert await copied(tui, "b") == "# Style"
         assert await copied(tui, "a") == "# Style\n\nShort sentences. No tabs.\n"
-        await tui.press("v")
-        await tui.press("v")
-        await tui.until(lambda: tui.main.reader_pane.reader.document.view == "learn")
+        for view in ("source", "learn"):
+            await tui.press("v")
+            await tui.until(lambda view=view: tui.main.reader_pane.reader.document.view == view)
         assert await copied(tui, "c") == "kbtui learn project style"
         await tui.press("1", "y")
         assert tui.app.clipboard == "project/style"
