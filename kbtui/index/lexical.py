@@ -32,7 +32,7 @@ CONTEXT_CHARACTERS = 600
 ARGUMENT_TERMS = 60
 """So many ways an argument can be asked for, at most."""
 
-_WATERMARK = "\0watermark"
+_WATERMARK, _NOTHING = "\0watermark", "\0nothing"
 _STEMMED, _CODE = "kb_stemmed", "kb_code"
 
 
@@ -137,6 +137,9 @@ class LexicalWriter:
             raise IndexUnavailable(
                 f"another process writes the keyword index: {error}", where=str(folder)
             ) from error
+        # tantivy gives the first operation the number of the last commit, and a merge that follows
+        # takes it for done: were it a deletion, what it deleted would be back.
+        self._writer.delete_documents_by_term("entry", _NOTHING)
 
     def watermark(self) -> int:
         """The catalog's sequence number at the last commit; 0 for a new index."""

@@ -1,0 +1,47 @@
+"""What is taken out of the keyword index stays out, whatever tantivy joins behind our back."""
+
+import time
+from pathlib import Path
+
+import tantivy
+
+from kbtui.index.lexical import LexicalWriter, open_index
+from kbtui.index.records import Chunk, Entry
+
+
+def entry(number: int) -> tuple[Entry, list[Chunk]]:
+    made = Entry(f"s{number}", "subject", f"S{number}", "", "")
+    return made, [Chunk(f"c{number}", f"otter {number}", 0, number=number)]
+
+
+def held(folder: Path) -> tuple[int, list[int]]:
+    """How many segments there are, and which chunks."""
+    searcher = open_index(folder, "english").searcher()
+    hits = searcher.search(tantivy.Query.all_query(), limit=1000).hits
+    numbers = searcher.fast_field_values("chunk", [address for _, address in hits])
+    return searcher.num_segments, sorted(number for number in numbers if number is not None)
+
+
+def test_what_is_removed_first_after_opening_does_not_come_back(tmp_path: Path) -> None:
+    writer = LexicalWriter(tmp_path, "english")
+    for number in range(1, 9):
+        for other in (number, number + 10, number + 20):
+            writer.replace(*entry(other))
+        if number == 8:
+            # So that the last commit is also the last deletion of an older segment.
+            writer.remove("s26")
+        writer.commit(number)
+    # Closed at once, as a killed one is: before tantivy has joined the eight.
+    writer.close()
+    writer = LexicalWriter(tmp_path, "english")
+    writer.remove("s6")
+    writer.remove("s17")
+    writer.replace(*entry(30))
+    writer.commit(9)
+    end = time.monotonic() + 60
+    while held(tmp_path)[0] >= 8 and time.monotonic() < end:
+        time.sleep(0.02)
+    segments, chunks = held(tmp_path)
+    assert segments < 8, "nothing was joined: the test shows nothing"
+    assert chunks == sorted({*range(1, 9), *range(11, 19), *range(21, 29), 30} - {6, 17, 26})
+    writer.close()
