@@ -57,7 +57,7 @@ async def test_line_block_turn_all_reference_and_command_are_copied(book: Builde
             await tui.until(lambda view=view: tui.main.reader_pane.reader.document.view == view)
         assert await copied(tui, "c") == "kbtui learn project style"
         await tui.press("1", "y")
-        assert tui.app.clipboard == "project/style"
+        await tui.until(lambda: tui.app.clipboard == "project/style")
         await tui.until("copied project/style")
 
 
