@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, Any, Literal
 from textual.binding import Binding
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
-Scope = Literal["everywhere", "moving", "library", "reader", "citations", "results"]
+Scope = Literal[
+    "everywhere", "moving", "library", "reader", "citations", "results",
+    "workshop", "doctor", "entries", "sources", "insights",
+]  # fmt: skip
 
 SCOPES: dict[Scope, str] = {
     "library": "In the library",
@@ -20,7 +23,7 @@ SCOPES: dict[Scope, str] = {
     "moving": "Moving inside a pane",
     "everywhere": "Everywhere",
 }
-"""The scopes, in the order of the help screen, with their headings."""
+"""The main screen's scopes, in the order of its help, with headings; others: `screen_commands`."""
 
 
 @dataclass(frozen=True)
@@ -109,14 +112,16 @@ def shown_key(key: str) -> str:
     return NAMED.get(key) or SIGNS.get(key) or key.replace("ctrl+", "^")
 
 
-def _key(name: str, keys: str, label: str, explained: str, hint: int = 0, **more: Any) -> Command:
+def key(name: str, keys: str, label: str, explained: str, hint: int = 0, **more: Any) -> Command:
+    """A command of no scope yet; `more` has other fields. Its action has its name unless given."""
     action = more.pop("action", name)
     return Command(name, keys, action, label, explained, "everywhere", hint, **more)
 
 
-def _in(scope: Scope, *commands: Command) -> list[Command]:
+def within(scope: Scope, *commands: Command) -> list[Command]:
+    """Commands as those of a scope, with ids that say so."""
     prefix = {"everywhere": "", "moving": "move."}.get(scope, f"{scope}.")
-    palette = scope != "moving"
+    palette = scope in SCOPES and scope != "moving"
     return [
         replace(c, id=f"{prefix}{c.id}", scope=scope, palette=palette and c.palette)
         for c in commands
@@ -124,105 +129,105 @@ def _in(scope: Scope, *commands: Command) -> list[Command]:
 
 
 COMMANDS: tuple[Command, ...] = (
-    *_in(
+    *within(
         "library",
-        _key("open", "enter", "open", "Open what is selected.", 9),
-        _key("expand", "l,right", "expand", "Show what a topic or folder holds."),
-        _key("collapse", "h,left", "collapse", "Hide it again, or go to its parent."),
-        _key("toggle", "space", "expand or collapse", "Expand or collapse.", action="expand_or_collapse", palette=False),
-        _key("filter", "f", "filter", "Show only what has these words in its title, or label:, tool:, model:, after:, before:, is:.", 7),
-        _key("sort", "o", "order", "Sort conversations by activity, creation, update, title or turns."),
-        _key("clear", "escape", "all titles", "Take the filter away.", palette=False),
+        key("open", "enter", "open", "Open what is selected.", 9),
+        key("expand", "l,right", "expand", "Show what a topic or folder holds."),
+        key("collapse", "h,left", "collapse", "Hide it again, or go to its parent."),
+        key("toggle", "space", "expand or collapse", "Expand or collapse.", action="expand_or_collapse", palette=False),
+        key("filter", "f", "filter", "Show only what has these words in its title, or label:, tool:, model:, after:, before:, is:.", 7),
+        key("sort", "o", "order", "Sort conversations by activity, creation, update, title or turns."),
+        key("clear", "escape", "all titles", "Take the filter away.", palette=False),
     ),
-    *_in(
+    *within(
         "reader",
-        _key("fold", "enter", "unfold", "Unfold or fold what is at the line being read, or open it.", 8, needs="folds"),
-        _key("next", "n", "next turn", "Go to the next turn; while finding, to the next match.", 6, needs="turns"),
-        _key("previous", "N", "previous turn", "Go to the previous turn or match.", needs="turns"),
-        _key("next_request", "u", "next request", "Go to the next thing that a person said.", needs="turns", action="landmark('request',1)"),
-        _key("previous_request", "U", "previous request", "Go to the one before.", needs="turns", action="landmark('request',-1)"),
-        _key("next_error", "w", "next error", "Go to the next tool call that failed.", needs="turns", action="landmark('error',1)"),
-        _key("previous_error", "W", "previous error", "Go to the one before.", needs="turns", action="landmark('error',-1)"),
-        _key("follow", "F", "follow", "Go to the end, and stay there while more is written.", needs="turns"),
-        _key("find", "f,ctrl+f", "find", "Find words in what is being read.", 7),
-        _key("tools", "t", "tool calls", "Unfold or fold all tool calls and results.", 4, needs="turns"),
-        _key("reasoning", "r", "reasoning", "Unfold or fold all reasoning.", 3, needs="turns"),
-        _key("compacted", "c", "what the model sees", "Show what the model sees after compaction, or all again.", needs="turns"),
-        _key("facts", "a", "facts", "About the conversation: model, labels, attachments, turns, place, size.", 2, needs="turns"),
-        _key("view", "v", "other view", "Change between rendered, source and what `learn` gives.", 5, needs="views"),
-        _key("link", "o", "open link", "Open a link or image of the line being read; another program only after showing what it gets.", action="screen.link"),
-        _key("wrap", "x", "wrap or scroll code", "Wrap lines of code that are too wide, or cut them to be scrolled.", action="screen.wrap"),
-        _key("code_right", "l,right", "code to the right", "Show more of wide code at its right.", action="screen.sideways(1)", palette=False),
-        _key("code_left", "h,left", "code to the left", "Go back to the beginning of wide code.", action="screen.sideways(-1)", palette=False),
-        _key("clear", "escape", "clear marks", "End finding and clear the marks.", palette=False),
+        key("fold", "enter", "unfold", "Unfold or fold what is at the line being read, or open it.", 8, needs="folds"),
+        key("next", "n", "next turn", "Go to the next turn; while finding, to the next match.", 6, needs="turns"),
+        key("previous", "N", "previous turn", "Go to the previous turn or match.", needs="turns"),
+        key("next_request", "u", "next request", "Go to the next thing that a person said.", needs="turns", action="landmark('request',1)"),
+        key("previous_request", "U", "previous request", "Go to the one before.", needs="turns", action="landmark('request',-1)"),
+        key("next_error", "w", "next error", "Go to the next tool call that failed.", needs="turns", action="landmark('error',1)"),
+        key("previous_error", "W", "previous error", "Go to the one before.", needs="turns", action="landmark('error',-1)"),
+        key("follow", "F", "follow", "Go to the end, and stay there while more is written.", needs="turns"),
+        key("find", "f,ctrl+f", "find", "Find words in what is being read.", 7),
+        key("tools", "t", "tool calls", "Unfold or fold all tool calls and results.", 4, needs="turns"),
+        key("reasoning", "r", "reasoning", "Unfold or fold all reasoning.", 3, needs="turns"),
+        key("compacted", "c", "what the model sees", "Show what the model sees after compaction, or all again.", needs="turns"),
+        key("facts", "a", "facts", "About the conversation: model, labels, attachments, turns, place, size.", 2, needs="turns"),
+        key("view", "v", "other view", "Change between rendered, source and what `learn` gives.", 5, needs="views"),
+        key("link", "o", "open link", "Open a link or image of the line being read; another program only after showing what it gets.", action="screen.link"),
+        key("wrap", "x", "wrap or scroll code", "Wrap lines of code that are too wide, or cut them to be scrolled.", action="screen.wrap"),
+        key("code_right", "l,right", "code to the right", "Show more of wide code at its right.", action="screen.sideways(1)", palette=False),
+        key("code_left", "h,left", "code to the left", "Go back to the beginning of wide code.", action="screen.sideways(-1)", palette=False),
+        key("clear", "escape", "clear marks", "End finding and clear the marks.", palette=False),
     ),
-    *_in(
+    *within(
         "citations",
-        _key("open", "enter", "open", "Open what was used, at the passage, or the turn that used it.", 9),
-        _key("markdown", "c", "copy as Markdown", "Copy the citations as Markdown.", 6, action="copy_as('markdown')"),
-        _key("json", "J", "copy as JSON", "Copy the citations as JSON.", 5, action="copy_as('json')"),
+        key("open", "enter", "open", "Open what was used, at the passage, or the turn that used it.", 9),
+        key("markdown", "c", "copy as Markdown", "Copy the citations as Markdown.", 6, action="copy_as('markdown')"),
+        key("json", "J", "copy as JSON", "Copy the citations as JSON.", 5, action="copy_as('json')"),
     ),
-    *_in(
+    *within(
         "results",
-        _key("open", "enter", "open", "Open the hit where it matches.", 9),
-        _key("explain", "x", "explain", "Explain why this hit stands where it stands.", 7),
-        _key("why", "w", "why not", "Explain why something was not found; asks for its reference.", 3),
-        _key("mode", "m", "other mode", "Change between all results, keywords and meaning.", 6),
-        _key("close", "escape", "close", "Leave the results, back to what was being read.", 8),
+        key("open", "enter", "open", "Open the hit where it matches.", 9),
+        key("explain", "x", "explain", "Explain why this hit stands where it stands.", 7),
+        key("why", "w", "why not", "Explain why something was not found; asks for its reference.", 3),
+        key("mode", "m", "other mode", "Change between all results, keywords and meaning.", 6),
+        key("close", "escape", "close", "Leave the results, back to what was being read.", 8),
     ),
-    *_in(
+    *within(
         "moving",
-        _key("down", "j,down", "down", "One line or entry down."),
-        _key("up", "k,up", "up", "One line or entry up."),
-        _key("half_down", "ctrl+d", "half a page down", "Half a page down."),
-        _key("half_up", "ctrl+u", "half a page up", "Half a page up."),
-        _key("page_down", "pagedown", "page down", "A page down."),
-        _key("page_up", "pageup,b", "page up", "A page up."),
-        _key("top", "g,home", "to the top", "To the beginning."),
-        _key("bottom", "G,end", "to the end", "To the end."),
+        key("down", "j,down", "down", "One line or entry down."),
+        key("up", "k,up", "up", "One line or entry up."),
+        key("half_down", "ctrl+d", "half a page down", "Half a page down."),
+        key("half_up", "ctrl+u", "half a page up", "Half a page up."),
+        key("page_down", "pagedown", "page down", "A page down."),
+        key("page_up", "pageup,b", "page up", "A page up."),
+        key("top", "g,home", "to the top", "To the beginning."),
+        key("bottom", "G,end", "to the end", "To the end."),
     ),
-    *_in(
+    *within(
         "everywhere",
-        _key("search", "slash", "search", "Search everything; Esc leaves the input.", 10, at_once=True),
-        _key("palette", "ctrl+p,colon", "palette", "Find a command, topic, subject or conversation by name.", 2),
-        _key("go", "number_sign,ctrl+g", "go to", "Go to a turn by its number, or to any reference."),
-        _key("jump", "semicolon", "jump", "Jump to a pane, row or link by the letter shown on it."),
-        _key("back", "left_square_bracket", "back", "Back to what was read before."),
-        _key("forward", "right_square_bracket", "forward", "Forward again."),
-        _key("similar", "s", "more like this", "Show more like what is selected or being read."),
-        _key("bookmark", "B", "bookmark", "Bookmark what is selected or being read, with a note."),
-        _key("bookmarks", "apostrophe", "bookmarks", "Show the bookmarks, to open, change or remove one."),
-        _key("copy", "y", "copy reference", "Copy the reference of what is selected or being read.", 1),
-        _key("copy_more", "Y", "copy text", "Copy the line, block, turn or document, or the command that shows it."),
-        _key("edit", "e", "edit", "Open the subject in $EDITOR at the line being read."),
-        _key("prompt", "p", "prompt", "Show the whole <knowledge> prompt and what it costs."),
-        _key("workshop", "P", "prompt workshop", "Shape the prompt: mark subjects, try patterns, see what it costs."),
-        _key("doctor", "D", "doctor", "See what is wrong with topics, conversations, index, engine and model."),
-        _key("hidden", "full_stop", "hidden subjects", "Show or hide hidden subjects."),
-        _key("entries", "E", "entries", "See all entries as a table; filter, write, edit, delete them.", action="app.platform('entries')"),
-        _key("sources", "S", "sources", "See what fetches documents; run, approve, add, change, remove it.", action="app.platform('sources')"),
-        _key("insights", "I", "insights", "See what was asked, found, used and missing.", action="app.platform('insights')"),
-        _key("new", "plus", "new entry", "Write a new entry.", action="app.platform('new')"),
-        _key("export", "X", "export", "Write the conversation with its sources to a Markdown file.", action="app.platform('export')"),
-        _key("first", "i", "first topic", "Show what a first .jp/kb.toml could be, and write it on yes."),
-        _key("home", "H", "home", "Show the home page."),
-        _key("pane.library", "1", "library", "Go to the library; from there: fold it away.", action="pane('library')"),
-        _key("pane.reader", "2", "reader", "Go to the reader.", action="pane('reader')"),
-        _key("pane.citations", "3", "citations", "Go to the citations; from there: fold them away.", action="pane('citations')"),
-        _key("pane.search", "4", "search results", "Go to the search input, with its results.", action="pane('search')"),
-        _key("pane.next", "tab", "next pane", "Go to the next pane.", action="next_pane", palette=False),
-        _key("pane.previous", "shift+tab", "previous pane", "Go to the previous pane.", action="previous_pane", palette=False),
-        _key("pane.wider", "greater_than_sign", "wider", "Make the pane wider.", action="widen(2)"),
-        _key("pane.narrower", "less_than_sign", "narrower", "Make the pane narrower.", action="widen(-2)"),
-        _key("pane.usual", "equals_sign", "usual widths", "Give all panes their usual widths, and unfold them.", action="usual_widths"),
-        _key("pane.zoom", "z", "this pane alone", "Show this pane alone, or all of them again.", action="zoom"),
-        _key("theme", "T", "light or dark", "Change between the dark and the light theme.", action="app.theme"),
-        _key("reload", "ctrl+r", "read again", "Read lists and document again from the files."),
-        _key("help", "question_mark", "help", "Explain the keys of where you are.", 11),
-        _key("quit", "q", "quit", "Leave kbtui.", 12, action="app.quit"),
+        key("search", "slash", "search", "Search everything; Esc leaves the input.", 10, at_once=True),
+        key("palette", "ctrl+p,colon", "palette", "Find a command, topic, subject or conversation by name.", 2),
+        key("go", "number_sign,ctrl+g", "go to", "Go to a turn by its number, or to any reference."),
+        key("jump", "semicolon", "jump", "Jump to a pane, row or link by the letter shown on it."),
+        key("back", "left_square_bracket", "back", "Back to what was read before."),
+        key("forward", "right_square_bracket", "forward", "Forward again."),
+        key("similar", "s", "more like this", "Show more like what is selected or being read."),
+        key("bookmark", "B", "bookmark", "Bookmark what is selected or being read, with a note."),
+        key("bookmarks", "apostrophe", "bookmarks", "Show the bookmarks, to open, change or remove one."),
+        key("copy", "y", "copy reference", "Copy the reference of what is selected or being read.", 1),
+        key("copy_more", "Y", "copy text", "Copy the line, block, turn or document, or the command that shows it."),
+        key("edit", "e", "edit", "Open the subject in $EDITOR at the line being read."),
+        key("prompt", "p", "prompt", "Show the whole <knowledge> prompt and what it costs."),
+        key("workshop", "P", "prompt workshop", "Shape the prompt: mark subjects, try patterns, see what it costs."),
+        key("doctor", "D", "doctor", "See what is wrong with topics, conversations, index, engine and model."),
+        key("hidden", "full_stop", "hidden subjects", "Show or hide hidden subjects."),
+        key("entries", "E", "entries", "See all entries as a table; filter, write, edit, delete them.", action="app.platform('entries')"),
+        key("sources", "S", "sources", "See what fetches documents; run, approve, add, change, remove it.", action="app.platform('sources')"),
+        key("insights", "I", "insights", "See what was asked, found, used and missing.", action="app.platform('insights')"),
+        key("new", "plus", "new entry", "Write a new entry.", action="app.platform('new')"),
+        key("export", "X", "export", "Write the conversation with its sources to a Markdown file.", action="app.platform('export')"),
+        key("first", "i", "first topic", "Show what a first .jp/kb.toml could be, and write it on yes."),
+        key("home", "H", "home", "Show the home page."),
+        key("pane.library", "1", "library", "Go to the library; from there: fold it away.", action="pane('library')"),
+        key("pane.reader", "2", "reader", "Go to the reader.", action="pane('reader')"),
+        key("pane.citations", "3", "citations", "Go to the citations; from there: fold them away.", action="pane('citations')"),
+        key("pane.search", "4", "search results", "Go to the search input, with its results.", action="pane('search')"),
+        key("pane.next", "tab", "next pane", "Go to the next pane.", action="next_pane", palette=False),
+        key("pane.previous", "shift+tab", "previous pane", "Go to the previous pane.", action="previous_pane", palette=False),
+        key("pane.wider", "greater_than_sign", "wider", "Make the pane wider.", action="widen(2)"),
+        key("pane.narrower", "less_than_sign", "narrower", "Make the pane narrower.", action="widen(-2)"),
+        key("pane.usual", "equals_sign", "usual widths", "Give all panes their usual widths, and unfold them.", action="usual_widths"),
+        key("pane.zoom", "z", "this pane alone", "Show this pane alone, or all of them again.", action="zoom"),
+        key("theme", "T", "light or dark", "Change between the dark and the light theme.", action="app.theme"),
+        key("reload", "ctrl+r", "read again", "Read lists and document again from the files."),
+        key("help", "question_mark", "help", "Explain the keys of where you are.", 11),
+        key("quit", "q", "quit", "Leave kbtui.", 12, action="app.quit"),
     ),
 )  # fmt: skip
-"""All commands of the main screen. `_key` takes name, keys, label, help and hint."""
+"""All commands of the main screen. `key` takes name, keys, label, help and hint."""
 
 
 def bindings(*scopes: Scope) -> list[Binding]:
@@ -243,8 +248,12 @@ def bindings(*scopes: Scope) -> list[Binding]:
 
 def commands_of(*scopes: Scope, keymap: Mapping[str, str] | None = None) -> list[Command]:
     """The commands of some scopes, in the order of declaration, with the keys of a keymap."""
+    return rekeyed((command for command in COMMANDS if command.scope in scopes), keymap)
+
+
+def rekeyed(commands: Iterable[Command], keymap: Mapping[str, str] | None) -> list[Command]:
+    """Commands with the keys that a keymap gives them."""
     return [
         replace(command, keys=keymap[command.id]) if keymap and command.id in keymap else command
-        for command in COMMANDS
-        if command.scope in scopes
+        for command in commands
     ]

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
-from kbtui.tui.commands import COMMANDS, NAMED, SCOPES, SIGNS, shown_key
+from kbtui.tui.commands import NAMED, SCOPES, SIGNS, shown_key
+from kbtui.tui.screen_commands import ALL, SCREENS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -43,11 +44,13 @@ class Keymap:
 def read_keymap(table: Mapping[str, Any]) -> Keymap:
     """What the `keys` table of the configuration says, and what is wrong with it; never raises."""
     found = Keymap()
-    known = {command.id: command for command in COMMANDS}
+    known = {command.id: command for command in ALL}
     for name, value in _flat(table):
         if name not in known:
             near = get_close_matches(name, known, n=1, cutoff=0.5)
-            hint = f"; did you mean {near[0]!r}?" if near else "; `?` lists them"
+            hint = (
+                f"; did you mean {near[0]!r}?" if near else "; the palette lists them: type `id:`"
+            )
             found.problems.append(f"there is no command {name!r}{hint}")
             continue
         try:
@@ -104,7 +107,7 @@ def _key_named(text: str) -> str:
 def _uses(keymap: Keymap) -> dict[tuple[Scope, str], list[Command]]:
     """Who has a key in a scope, with the keys of the keymap."""
     uses: dict[tuple[Scope, str], list[Command]] = {}
-    for command in COMMANDS:
+    for command in ALL:
         for key in keymap.keys.get(command.id, command.keys).split(","):
             if key:
                 uses.setdefault((command.scope, key), []).append(command)
@@ -140,10 +143,9 @@ def _shadowed(keymap: Keymap) -> list[str]:
     found = []
     for (scope, key), commands in uses.items():
         for inner in commands:
-            outer_scopes = ("everywhere",) if scope != "moving" else (*SCOPES, "everywhere")
-            for outer_scope in dict.fromkeys(outer_scopes):
+            for outer_scope in _outside(scope):
                 for outer in uses.get((outer_scope, key), ()):
-                    if outer_scope == scope or not {inner.id, outer.id} & set(keymap.keys):
+                    if not {inner.id, outer.id} & set(keymap.keys):
                         continue
                     # A command that is at once comes before all others.
                     first, second = (outer, inner) if outer.at_once else (inner, outer)
@@ -152,6 +154,13 @@ def _shadowed(keymap: Keymap) -> list[str]:
                         f"{_where(first, second)}, and comes first"
                     )
     return found
+
+
+def _outside(scope: Scope) -> tuple[Scope, ...]:
+    """The scopes that keys of this one come before; a screen over the main one has none."""
+    if scope == "moving":
+        return (*(one for one in SCOPES if one != scope), *SCREENS)
+    return () if scope in SCREENS or scope == "everywhere" else ("everywhere",)
 
 
 def _where(first: Command, second: Command) -> str:

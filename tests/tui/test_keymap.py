@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from support import Builder
 from tui_support import WithoutEngine, running
 
-from kbtui.tui.commands import COMMANDS, SCOPES, commands_of, shown_key
+from kbtui.tui.commands import SCOPES, rekeyed, shown_key
 from kbtui.tui.keymap import NO_KEY, read_keymap
+from kbtui.tui.screen_commands import ALL, SCREEN_COMMANDS, SCREENS
 from kbtui.workspace import load_settings
 
 
@@ -68,6 +69,18 @@ def test_a_key_that_a_command_of_the_same_place_has_is_refused() -> None:
     assert "f9 is already" in found.problems[0]
 
 
+def test_a_key_twice_in_a_screen_is_refused() -> None:
+    found = read_keymap({"workshop.try": "w", "doctor.next": "r", "entries.new": "f"})
+    assert found.keys == {}
+    assert found.problems == [
+        "workshop.try: w is already workshop.write (write); it keeps /",
+        "doctor.next: r is already doctor.look (look again); it keeps n",
+        "entries.new: f is already entries.filter (filter); it keeps n",
+    ]
+    (problem,) = read_keymap({"workshop.wirte": "f3"}).problems
+    assert problem == "there is no command 'workshop.wirte'; did you mean 'workshop.write'?"
+
+
 def test_two_commands_can_change_keys() -> None:
     found = read_keymap({"reader.find": "n", "reader.next": "f"})
     assert found.keys == {"reader.find": "n", "reader.next": "f"}
@@ -83,33 +96,33 @@ def test_a_key_that_means_something_else_in_a_pane_is_said_and_kept() -> None:
     assert problem == "reader.next: n is search (search) in the reader, and comes first"
     (problem,) = read_keymap({"doctor": "j"}).problems
     assert problem == "doctor: j is move.down (down) in every pane, and comes first"
+    (problem,) = read_keymap({"doctor.next": "j"}).problems
+    assert problem == "doctor.next: j is move.down (down) in every pane, and comes first"
+    # What is everywhere on the main screen is not in those over it.
+    assert read_keymap({"doctor.next": "P", "workshop.write": "y"}).problems == []
 
 
 def test_the_usual_keys_have_nothing_to_say() -> None:
-    found = read_keymap({command.id: command.keys for command in COMMANDS})
+    found = read_keymap({command.id: command.keys for command in ALL})
     assert found.problems == []
 
 
-ids = st.sampled_from([command.id for command in COMMANDS])
+ids = st.sampled_from([command.id for command in ALL])
 keys = st.sampled_from([*"abcdefgnxyzN/?;", "f5", "ctrl+f", "Enter", "", "nokey"])
 
 
 @given(st.dictionaries(ids, keys, max_size=8))
 def test_whatever_is_asked_no_place_has_a_key_twice(table: dict[str, str]) -> None:
     found = read_keymap(table)
-    for scope in SCOPES:
-        used = [
-            key
-            for command in commands_of(scope, keymap=found.keys)
-            for key in command.keys.split(",")
-            if key
-        ]
+    for scope in (*SCOPES, *SCREENS):
+        commands = rekeyed((one for one in ALL if one.scope == scope), found.keys)
+        used = [key for command in commands for key in command.keys.split(",") if key]
         assert len(used) == len(set(used))
     assert set(found.keys) <= set(table)
 
 
 def test_keys_are_shown_as_they_can_be_written() -> None:
-    for command in COMMANDS:
+    for command in ALL:
         for key in command.keys.split(","):
             written = shown_key(key).replace("⇧", "shift+")
             found = read_keymap({"citations.open": written})
@@ -145,3 +158,104 @@ async def test_with_mistakes_it_starts_and_says_them(book: Builder) -> None:
         assert "! keys: reader.find: n is already reader.next" in tui.text
         await tui.press("slash")
         assert getattr(tui.app.focused, "id", "") == "search"
+
+
+def with_keys(book: Builder, **keys: Any) -> WithoutEngine:
+    table = {name.replace("_", "."): value for name, value in keys.items()}
+    return WithoutEngine(book.workspace, replace(load_settings(), keys=table))
+
+
+async def test_a_key_of_the_workshop_can_be_changed(book: Builder) -> None:
+    library = with_keys(book, workshop_write="f4", workshop_help="f1", workshop_undo="")
+    async with running(book.root, size=(140, 50), library=library) as tui:
+        await tui.press("P")
+        await tui.until("f4 write")
+        await tui.press("w")
+        assert "nothing is marked" not in tui.text
+        await tui.press("f4")
+        await tui.until("nothing is marked, so there is nothing to write")
+        await tui.press("question_mark")
+        assert "In the prompt workshop" not in tui.text
+        await tui.press("f1")
+        await tui.until("In the prompt workshop")
+        assert any("f4" in line and "Show what would be" in line for line in tui.text.split("\n"))
+        assert "f4 shows the change of .jp/kb.toml" in tui.text
+
+
+async def test_a_key_of_the_doctor_can_be_changed(book: Builder) -> None:
+    library = with_keys(book, doctor_look="L", doctor_leave=["f8", "escape"])
+    async with running(book.root, size=(140, 50), library=library) as tui:
+        await tui.press("D")
+        await tui.until("L look again")
+        await tui.until(lambda: tui.app.screen.looking is None)
+        for key in ("r", "ctrl+r", "q", "D"):
+            before = tui.app.screen._round
+            await tui.press(key)
+            assert (tui.app.screen._round, tui.app.screen.is_current) == (before, True)
+        await tui.press("L")
+        assert tui.app.screen._round == before + 1
+        await tui.press("question_mark")
+        await tui.until("In the doctor")
+        assert any("L" in line and "Look at everything" in line for line in tui.text.split("\n"))
+        await tui.press("escape", "f8")
+        await tui.until(lambda: tui.app.screen is tui.main)
+
+
+@pytest.mark.parametrize(
+    ("screen", "open_it"), [("entries", "E"), ("sources", "S"), ("insights", "I")]
+)
+async def test_a_key_of_the_other_screens_can_be_changed(
+    book: Builder, screen: str, open_it: str
+) -> None:
+    library = with_keys(book, **{f"{screen}_leave": "f8"})
+    async with running(book.root, size=(140, 50), library=library) as tui:
+        await tui.press(open_it)
+        await tui.until("f8 ")
+        await tui.press("q", open_it)
+        assert tui.app.screen is not tui.main
+        await tui.press("f8")
+        await tui.until(lambda: tui.app.screen is tui.main)
+
+
+async def test_the_palette_has_the_ids_of_all_screens(book: Builder) -> None:
+    from kbtui.tui.screens.palette import choose
+
+    names = {choice.name for choice in choose([], "id:")}
+    assert names == {f"id: {command.id}" for command in ALL}
+    library = with_keys(book, workshop_write="f4")
+    async with running(book.root, size=(140, 50), library=library) as tui:
+        await tui.press("ctrl+p")
+        await tui.until(lambda: getattr(tui.app.focused, "id", "") == "palette-input")
+        await tui.type("id: workshop.write")
+        await tui.until("id: workshop.write")
+        await tui.press("enter")
+        await tui.until("workshop.write is f4, where it is of use")
+
+
+def test_every_command_of_a_screen_has_its_action_and_is_bound_there() -> None:
+    from kbtui.tui.app import KbApp
+    from kbtui.tui.screens.doctor import DoctorScreen
+    from kbtui.tui.screens.entries import EntriesScreen
+    from kbtui.tui.screens.insights import InsightsScreen
+    from kbtui.tui.screens.prompt import PromptScreen
+    from kbtui.tui.screens.sources import SourcesScreen
+
+    owners: dict[str, Any] = {
+        "workshop": PromptScreen,
+        "doctor": DoctorScreen,
+        "entries": EntriesScreen,
+        "sources": SourcesScreen,
+        "insights": InsightsScreen,
+    }
+    assert set(owners) == set(SCREENS)
+    assert len({command.id for command in ALL}) == len(ALL)
+    for command in SCREEN_COMMANDS:
+        place, _, name = command.action.partition("(")[0].rpartition(".")
+        owner = KbApp if place == "app" else owners[command.scope]
+        assert hasattr(owner, f"action_{name}"), command.id
+        bound = {one.key: one.id for one in owners[command.scope].BINDINGS}
+        assert bound[command.keys] == command.id
+    for scope in SCREENS:
+        scopes = {scope, "moving"}
+        keys = [key for c in ALL if c.scope in scopes for key in c.keys.split(",")]
+        assert len(keys) == len(set(keys)), (scope, sorted(keys))

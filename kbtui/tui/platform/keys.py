@@ -1,4 +1,4 @@
-"""Keys of one screen: their bindings, its bottom line and its help, out of one declaration."""
+"""Keys of a screen over the main one: bindings, bottom line and help, as declared."""
 
 from __future__ import annotations
 
@@ -6,50 +6,51 @@ from typing import TYPE_CHECKING
 
 from textual.binding import Binding
 
-from kbtui.tui.commands import Command
+from kbtui.tui.commands import rekeyed
 from kbtui.tui.document.blocks import FactsBlock, HeadBlock, NoteBlock
 from kbtui.tui.document.document import Document
 from kbtui.tui.document.lines import width_of
+from kbtui.tui.screen_commands import SCREEN_COMMANDS, SCREENS, screen_commands
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
+    from kbtui.tui.commands import Command, Scope
     from kbtui.tui.document.blocks import Block
     from kbtui.tui.document.lines import Spans
 
 
-def key(
-    keys: str,
-    action: str,
-    label: str,
-    explained: str,
-    hint: int = 0,
-    needs: str = "",
-    *,
-    at_once: bool = False,
-) -> Command:
-    """A key of the screen; `hint` above 0 puts it in the bottom line, higher ones stay longest.
+def bindings_of(scope: Scope) -> list[Binding]:
+    """The key bindings of a screen.
 
-    With `needs` it shows there only while the screen offers that. `at_once` is for what takes
-    the keys that follow: the screen's `check_action` leaves it alone in inputs.
+    What is at once comes before an input: the screen's `check_action` leaves it alone there.
     """
-    name = f"platform.{action}"
-    return Command(
-        name, keys, action, label, explained, "everywhere", hint, needs=needs, at_once=at_once
-    )
-
-
-def bindings_of(commands: Sequence[Command]) -> list[Binding]:
-    """The key bindings of a screen."""
     return [
-        Binding(command.keys, command.action, command.label, show=False, priority=command.at_once)
-        for command in commands
+        Binding(
+            command.keys,
+            command.action,
+            command.label,
+            id=command.id,
+            show=False,
+            priority=command.at_once,
+        )
+        for command in screen_commands(scope)
     ]
 
 
-def hints_of(commands: Sequence[Command], width: int, offers: frozenset[str]) -> Spans:
+def key_of(name: str, keymap: Mapping[str, str]) -> str:
+    """The first key of the command with this id, as people write it."""
+    (command,) = rekeyed((one for one in SCREEN_COMMANDS if one.id == name), keymap)
+    return next(iter(command.shown_keys), "no key")
+
+
+def hints_of(scope: Scope, width: int, offers: frozenset[str], keymap: Mapping[str, str]) -> Spans:
     """The keys that matter, as many as fit into `width` cells."""
-    wanted = [c for c in commands if c.hint and (not c.needs or c.needs in offers)]
+    wanted = [
+        command
+        for command in screen_commands(scope, keymap)
+        if command.hint and command.shown_keys and (not command.needs or command.needs in offers)
+    ]
     while wanted and width_of(_spans(wanted)) > width:
         wanted.remove(min(wanted, key=lambda command: command.hint))
     return _spans(wanted)
@@ -63,14 +64,18 @@ def _spans(commands: Sequence[Command]) -> Spans:
     return spans
 
 
-def help_of(title: str, commands: Sequence[Command], notes: Sequence[str]) -> Document:
-    """The help page of a screen."""
+def help_of(
+    scope: Scope, notes: Sequence[str], keymap: Mapping[str, str], more: Sequence[Block] = ()
+) -> Document:
+    """The help page of a screen: its keys, `more`, and remarks."""
     facts: list[tuple[str, Spans]] = [
-        ("  ".join(command.shown_keys), [(command.help, "")]) for command in commands
+        ("  ".join(command.shown_keys), [(command.help, "")])
+        for command in screen_commands(scope, keymap)
     ]
     blocks: list[Block] = [
-        HeadBlock("head", [(title, "h2")]),
+        HeadBlock("head", [(SCREENS[scope], "h2")]),
         FactsBlock("keys", facts, names="key"),
+        *more,
     ]
     for number, text in enumerate(notes):
         blocks.append(NoteBlock(f"note:{number}", [(text, "dim")], above=1))

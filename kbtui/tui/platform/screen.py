@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from textual.widget import Widget
 
     from kbtui.library import Library
-    from kbtui.tui.commands import Command
+    from kbtui.tui.commands import Scope
     from kbtui.tui.document.document import Document
 
 
@@ -36,7 +36,7 @@ class TwoSides(RoleScreen):
 
     HORIZONTAL_BREAKPOINTS = [(0, "-slim"), (110, "-broad")]  # noqa: RUF012
     TITLE_WORDS: ClassVar[str] = ""
-    KEYS: ClassVar[Sequence[Command]] = ()
+    SCOPE: ClassVar[Scope]
     NOTES: ClassVar[Sequence[str]] = ()
     DEFAULT_CSS = """
     TwoSides {
@@ -96,7 +96,7 @@ class TwoSides(RoleScreen):
     def say_keys(self) -> None:
         """Show the keys that matter now."""
         bar = self.query_one("#keys", Bar)
-        bar.say(hints_of(self.KEYS, bar.content_size.width, self.offers))
+        bar.say(hints_of(self.SCOPE, bar.content_size.width, self.offers, self.own_keys))
 
     def show(self, document: Document) -> None:
         """Show a page at the right, where one was reading when it is the same one."""
@@ -133,7 +133,7 @@ class TwoSides(RoleScreen):
 
     def action_help(self) -> None:
         """Explain the keys."""
-        self.app.push_screen(HelpScreen(page=help_of(self.TITLE_WORDS, self.KEYS, self.NOTES)))
+        self.app.push_screen(HelpScreen(page=help_of(self.SCOPE, self.NOTES, self.own_keys)))
 
     def action_leave(self) -> None:
         """Leave the screen."""

@@ -82,10 +82,10 @@ def read_standings(library: Library) -> Standings:
 
 
 def rows_of(
-    standings: Standings, running: dict[str, Progress | None], present: datetime
+    standings: Standings, running: dict[str, Progress | None], present: datetime, approve: str
 ) -> list[Row]:
-    """Two lines a source; those that cannot be read below."""
-    rows = [_row(one, one.source.name in running, running.get(one.source.name), present)
+    """Two lines a source, those that cannot be read below; `approve` is the key that shows more."""
+    rows = [_row(one, one.source.name in running, running.get(one.source.name), present, approve)
             for one in standings.sources]  # fmt: skip
     for number, problem in enumerate(standings.problems):
         left: Spans = [("! ", "error"), (one_line(problem.key or problem.where or "?"), "")]
@@ -94,7 +94,9 @@ def rows_of(
     return rows
 
 
-def _row(one: Standing, runs: bool, progress: Progress | None, present: datetime) -> Row:
+def _row(
+    one: Standing, runs: bool, progress: Progress | None, present: datetime, approve: str
+) -> Row:
     source = one.source
     left: Spans = [(source.name, "strong"), (f"  {one_line(source.what)}", "dim")]
     right: Spans = [(f"{source.kind} → {one_line(source.topic)}", "dim")]
@@ -102,7 +104,7 @@ def _row(one: Standing, runs: bool, progress: Progress | None, present: datetime
     if runs:
         below += _progress(progress)
     elif one.approved is None:
-        below.append(("not approved: a shows what it would do", "warning"))
+        below.append((f"not approved: {approve} shows what it would do", "warning"))
     elif one.run is None:
         below.append(("never run", "dim"))
     else:
@@ -206,8 +208,8 @@ def _block(source: Source) -> list[Block]:
     ]
 
 
-def approval_page(one: Standing) -> Document:
-    """Exactly what a source would do, for whoever is to agree to it."""
+def approval_page(one: Standing, agree: str, back: str) -> Document:
+    """Exactly what a source would do, for whoever is to agree to it, with the keys that do."""
     source = one.source
     blocks: list[Block] = [
         NoteBlock("ask", [(f"Approve {source.name}?", "h1")]),
@@ -220,7 +222,7 @@ def approval_page(one: Standing) -> Document:
     for number, line in enumerate(_doings(one)):
         blocks.append(ItemBlock(f"doing:{number}", [(line, "strong")], ("• ", "marker")))
     blocks += _block(source)
-    text = "y approves exactly this; a later change of it asks again. Esc leaves it as it is."
+    text = f"{agree} approves exactly this; a later change of it asks again. {back} leaves it as it is."
     blocks.append(NoteBlock("answers", [(text, "key")], above=1))
     return Document(f"approve:{source.name}", f"Approve {source.name}", blocks)
 

@@ -9,11 +9,11 @@ from textual.containers import Horizontal, Vertical
 
 from kbtui.errors import KbtuiError
 from kbtui.knowledge.config import shown
+from kbtui.tui.platform.keys import hints_of
 from kbtui.tui.prompt.bench import Bench
 from kbtui.tui.prompt.costs import growth
 from kbtui.tui.prompt.entries import WHOLE, folder_key
 from kbtui.tui.prompt.faces import particulars, totals
-from kbtui.tui.prompt.keys import hints
 from kbtui.tui.prompt.list import EntryList
 from kbtui.tui.prompt.note import Note
 from kbtui.tui.prompt.trybar import TryBar
@@ -244,9 +244,8 @@ class Workshop(RoleScreen):
     def _say_keys(self) -> None:
         offers = {"marks": len(self.bench.marks) > 0, "written": self.can_undo}
         bar = self.query_one("#keys", Bar)
-        bar.say(
-            hints(bar.content_size.width, frozenset(name for name, has in offers.items() if has))
-        )
+        offered = frozenset(name for name, has in offers.items() if has)
+        bar.say(hints_of("workshop", bar.content_size.width, offered, self.own_keys))
 
 
 def words_of(error: Exception, root: Path) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, ClassVar
 
-from textual.binding import Binding
 from textual.containers import Vertical
 
 from kbtui.library.findings import Finding
@@ -15,6 +14,8 @@ from kbtui.text import one_line
 from kbtui.tui.commands import bindings
 from kbtui.tui.document.blocks import HeadBlock, NoteBlock
 from kbtui.tui.document.document import Document
+from kbtui.tui.platform.keys import bindings_of, help_of, hints_of
+from kbtui.tui.screens.help import HelpScreen
 from kbtui.tui.widgets.bar import Bar
 from kbtui.tui.widgets.paint import RoleScreen
 from kbtui.tui.widgets.reader import Reader
@@ -65,12 +66,7 @@ class DoctorScreen(RoleScreen):
     """A page that fills while it is looked; gives back the reference that one chose to open."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q,D", "leave", show=False),
-        Binding("enter", "open", show=False),
-        Binding("n", "next(1)", show=False),
-        Binding("N", "next(-1)", show=False),
-        Binding("ctrl+r,r", "look", show=False),
-        Binding("T", "app.theme", show=False),
+        *bindings_of("doctor"),
         *bindings("moving"),
     ]
     DEFAULT_CSS = """
@@ -94,16 +90,20 @@ class DoctorScreen(RoleScreen):
             pane.border_title = "Doctor"
             yield self.reader
         yield Bar(id="outcome")
-        keys = Bar(id="doctor-keys")
-        pairs = (("Enter", "open"), ("n", "next"), ("r", "look again"), ("Esc", "close"))
-        for key, label in pairs:
-            keys.left += [("  " if keys.left else "", ""), (key, "key"), (f" {label}", "dim")]
-        yield keys
+        yield Bar(id="doctor-keys")
 
     def on_mount(self) -> None:
         """Begin to look, once something is on the screen."""
         self.reader.focus()
         self.call_after_refresh(self.action_look)
+
+    def on_resize(self) -> None:
+        """Other keys fit."""
+        self.call_after_refresh(self._say_keys)
+
+    def _say_keys(self) -> None:
+        bar = self.query_one("#doctor-keys", Bar)
+        bar.say(hints_of("doctor", bar.content_size.width, frozenset(), self.own_keys))
 
     def on_unmount(self) -> None:
         """Look no further."""
@@ -184,6 +184,11 @@ class DoctorScreen(RoleScreen):
         if blocks and (link := blocks[port.cursor.block].link):
             # It existed when it was found; whoever opens it says if it is gone by now.
             self.dismiss(parse_ref(link, lambda topic, slug: True))
+
+    def action_help(self) -> None:
+        """Explain the keys."""
+        note = "✓ in order, · to be looked at, ! wrong."
+        self.app.push_screen(HelpScreen(page=help_of("doctor", [note], self.own_keys)))
 
     def action_leave(self) -> None:
         """Close the page."""

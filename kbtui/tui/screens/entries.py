@@ -16,7 +16,7 @@ from kbtui.tui.clipboard import copy
 from kbtui.tui.commands import bindings
 from kbtui.tui.lanes import Lane
 from kbtui.tui.platform.addresses import open_address
-from kbtui.tui.platform.keys import bindings_of, key
+from kbtui.tui.platform.keys import bindings_of
 from kbtui.tui.platform.listing import EVERYTHING, Listed, Listing
 from kbtui.tui.platform.screen import TwoSides
 from kbtui.tui.platform.table import EntryTable, headings
@@ -46,32 +46,13 @@ class EntriesScreen(TwoSides):
     """A table that is read as one goes through it; gives back the reference to be opened."""
 
     TITLE_WORDS = "Entries"
-    KEYS = (
-        key("enter", "enter", "details", "Go to the details; there: unfold a chunk, open a turn.", 9),
-        key("r", "read", "read it", "Open it in the reader.", 8),
-        key("f,slash", "filter", "filter", "Filter by words, type:, status:, topic:, from: and to:.", 10, at_once=True),
-        key("t", "turn('type')", "type", "The next type or source kind.", 5),
-        key("s", "turn('status')", "status", "The next status.", 4),
-        key("n", "new", "new", "Write a new entry.", 7),
-        key("e", "edit", "edit", "Edit it in $EDITOR; id and citations stay.", 6),
-        key("d,delete", "remove", "delete", "Move it to the trash, after asking.", 3),
-        key("o", "address", "address", "Open the address that it was fetched from.", 2, "address"),
-        key("R", "retry", "try again", "Read and embed again what could not be.", 9, "errors"),
-        key("y", "copy", "copy", "Copy its reference."),
-        key("full_stop", "flag('hidden')", "hidden", "Show or hide hidden subjects."),
-        key("a", "flag('archived')", "archived", "Show or hide archived conversations."),
-        key("ctrl+r", "reload", "read again", "Read everything again."),
-        key("T", "app.theme", "light or dark", "Change between the dark and the light theme."),
-        key("question_mark", "help", "help", "Explain these keys.", 11),
-        key("escape", "back", "back", "One step back: details, filter, then leave."),
-        key("q,E", "leave", "leave", "Leave.", 12),
-    )  # fmt: skip
+    SCOPE = "entries"
     NOTES = (
         "● ready, ◌ waiting to be embedded, ! could not be read or embedded.",
         "A filter may be `deploy type:rule,decision status:pending from:2026-05 to:2026-05-31`. "
         "Words must stand in title or text; from and to bound the day of creation.",
     )
-    BINDINGS: ClassVar[list[BindingType]] = [*bindings_of(KEYS), *bindings("moving")]
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings_of("entries"), *bindings("moving")]
     AUTO_FOCUS = "#entries"
 
     def __init__(self, library: Library, clock: Clock) -> None:

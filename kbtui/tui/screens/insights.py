@@ -13,7 +13,7 @@ from kbtui.tui.document.document import Document, counted
 from kbtui.tui.lanes import Lane
 from kbtui.tui.platform.asking import AskScreen
 from kbtui.tui.platform.found import GapBlock, insights_document
-from kbtui.tui.platform.keys import bindings_of, help_of, hints_of, key
+from kbtui.tui.platform.keys import bindings_of, help_of, hints_of
 from kbtui.tui.platform.writing import EntryWriter
 from kbtui.tui.prompt.display import words_of
 from kbtui.tui.prompt.note import Note
@@ -38,19 +38,7 @@ ROWS = 15
 class InsightsScreen(RoleScreen):
     """A page; gives back the reference that one chose to open."""
 
-    KEYS = (
-        key("enter", "open", "open, write", "Open the entry; at a query that found nothing: write it.", 10),
-        key("n", "next(1)", "next", "To the next part of the page.", 7),
-        key("N", "next(-1)", "part before", "To the part before."),
-        key("d", "days", "days", "Look at other days: 30, 90, 7.", 8),
-        key("full_stop", "hidden", "hidden", "Count hidden subjects too, or not."),
-        key("x", "erase", "erase searches", "Remove every logged search, after asking.", 5),
-        key("ctrl+r,r", "reload", "read again", "Read everything again."),
-        key("T", "app.theme", "light or dark", "Change between the dark and the light theme."),
-        key("question_mark", "help", "help", "Explain these keys.", 11),
-        key("escape,q,I", "leave", "close", "Close the page.", 12),
-    )  # fmt: skip
-    BINDINGS: ClassVar[list[BindingType]] = [*bindings_of(KEYS), *bindings("moving")]
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings_of("insights"), *bindings("moving")]
     DEFAULT_CSS = """
     InsightsScreen {
         #totals { height: 1; padding: 0 1; background: $background; }
@@ -91,7 +79,7 @@ class InsightsScreen(RoleScreen):
 
     def _say_keys(self) -> None:
         bar = self.query_one("#keys", Bar)
-        bar.say(hints_of(self.KEYS, bar.content_size.width, frozenset()))
+        bar.say(hints_of("insights", bar.content_size.width, frozenset(), self.own_keys))
 
     # reading
 
@@ -205,7 +193,7 @@ class InsightsScreen(RoleScreen):
     def action_help(self) -> None:
         """Explain the keys."""
         note = "A gap is a query whose last search found nothing, or nothing by its words."
-        self.app.push_screen(HelpScreen(page=help_of("Insights", self.KEYS, [note])))
+        self.app.push_screen(HelpScreen(page=help_of("insights", [note], self.own_keys)))
 
     def action_leave(self) -> None:
         """Close the page."""

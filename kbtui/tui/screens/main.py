@@ -270,6 +270,10 @@ class MainScreen(SearchingScreen):
         owners: dict[str, Widget] = {
             scope: self.query_one(f"#{name}") for name, scope in SCOPES.items()
         }
+        if what.scope not in {*owners, "everywhere"}:
+            keys = " ".join(what.shown_keys) or "without a key"
+            self.status.flash(f"{what.id} is {keys}, where it is of use", "dim")
+            return
         await self.app.run_action(what.action, owners.get(what.scope, self))
 
     def action_help(self) -> None:

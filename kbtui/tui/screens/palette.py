@@ -12,7 +12,7 @@ from textual.widgets import Input
 
 from kbtui.refs import Ref, conversation_ref, subject_ref
 from kbtui.text import one_line
-from kbtui.tui.commands import SCOPES, Command, commands_of
+from kbtui.tui.commands import SCOPES, Command, commands_of, rekeyed
 from kbtui.tui.lanes import Lane
 from kbtui.tui.places import place_of
 from kbtui.tui.widgets.entry import SafeInput
@@ -81,12 +81,13 @@ def place_choices(contents: Contents | None, hidden: bool) -> list[Choice]:
     return found
 
 
-def with_ids(found: list[Choice]) -> list[Choice]:
-    """The commands under the ids that the configuration calls them by."""
+def id_choices(keymap: Mapping[str, str] | None = None) -> list[Choice]:
+    """Every command, of the other screens too, under the id that the configuration calls it by."""
+    from kbtui.tui.screen_commands import ALL
+
     return [
-        Choice(f"id: {one.what.id}", one.kind, one.what, one.right)
-        for one in found
-        if isinstance(one.what, Command)
+        Choice(f"id: {command.id}", "command", command, " ".join(command.shown_keys))
+        for command in rekeyed(ALL, keymap)
     ]
 
 
@@ -114,13 +115,15 @@ def rank(text: str, words: list[str]) -> float | None:
     return total + len(text) / 10_000
 
 
-def choose(found: list[Choice], text: str) -> list[Choice]:
+def choose(found: list[Choice], text: str, keymap: Mapping[str, str] | None = None) -> list[Choice]:
     """The choices that fit what was typed, best first."""
     words = text.casefold().split()
     if not words:
         return found[:SHOWN_MOST]
+    most = SHOWN_MOST
     if words[0].startswith("id:"):
-        found = with_ids(found)
+        found = id_choices(keymap)
+        most = len(found)
     ranked: list[tuple[float, int]] = []
     for number, choice in enumerate(found):
         score = rank(choice.name, words)
@@ -130,7 +133,7 @@ def choose(found: list[Choice], text: str) -> list[Choice]:
         if score is not None:
             ranked.append((score, number))
     ranked.sort()
-    return [found[number] for _, number in ranked[:SHOWN_MOST]]
+    return [found[number] for _, number in ranked[:most]]
 
 
 class PaletteScreen(RoleScreen):
@@ -184,7 +187,9 @@ class PaletteScreen(RoleScreen):
         self._look(event.value)
 
     def _look(self, text: str) -> None:
-        self._lane.submit(lambda: choose(self._choices, text), self._fill, lambda error: None)
+        self._lane.submit(
+            lambda: choose(self._choices, text, self.own_keys), self._fill, lambda error: None
+        )
 
     def _fill(self, found: list[Choice]) -> None:
         rows = list(_rows(found))

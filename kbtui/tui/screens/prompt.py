@@ -8,10 +8,11 @@ from textual import on
 from textual.widgets import Input
 
 from kbtui.knowledge.records import Mark
+from kbtui.tui.platform.keys import bindings_of, key_of
 from kbtui.tui.prompt.costs import growth
 from kbtui.tui.prompt.display import Workshop
 from kbtui.tui.prompt.entries import folder_key
-from kbtui.tui.prompt.keys import help_page, workshop_bindings
+from kbtui.tui.prompt.keys import help_page
 from kbtui.tui.prompt.pages import change_page
 from kbtui.tui.prompt.standing import state_of
 from kbtui.tui.prompt.trybar import TryBar
@@ -34,7 +35,7 @@ class PromptScreen(Workshop):
     from here before, and takes further ones.
     """
 
-    BINDINGS: ClassVar[list[BindingType]] = [*workshop_bindings()]
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings_of("workshop")]
 
     def __init__(self, library: Library, reference: str | None, written: list[Change]) -> None:
         super().__init__(library, reference)
@@ -51,6 +52,9 @@ class PromptScreen(Workshop):
     def can_undo(self) -> bool:
         """Whether something was written from here."""
         return bool(self.writer.written)
+
+    def _key(self, name: str) -> str:
+        return key_of(f"workshop.{name}", self.own_keys)
 
     # what is selected
 
@@ -123,7 +127,7 @@ class PromptScreen(Workshop):
         if entry.kind != "subject":
             words = {
                 "folder": "a folder has no mark of its own: mark its subjects",
-                "topic": "a topic is switched with e; mark its subjects",
+                "topic": f"a topic is switched with {self._key('switch')}; mark its subjects",
                 "fragment": "JP's fragments are read-only here",
             }
             self._say(words.get(entry.kind, "select a subject to mark"), "warning")
@@ -230,13 +234,14 @@ class PromptScreen(Workshop):
         grown = growth(standing.written_cost, standing.cost) if standing else ""
         words = f"The prompt: {grown or 'as long as before'}. Nothing is written yet."
         self._show(change_page(change, "This would be written to .jp/kb.toml", words))
-        self._say("w or Enter writes this · Esc goes back without writing", "key")
+        write, enter, back = (self._key(name) for name in ("write", "open", "back"))
+        self._say(f"{write} or {enter} writes this · {back} goes back without writing", "key")
 
     def wrote(self, change: Change) -> None:
         """Say so, and see how things are now."""
         self._wrote = True
         self.bench.read(self._writing)
-        self._say("written to .jp/kb.toml · u takes it back", "inserted")
+        self._say(f"written to .jp/kb.toml · {self._key('undo')} takes it back", "inserted")
 
     def action_undo(self) -> None:
         """Take back what was last written from here."""
@@ -291,7 +296,9 @@ class PromptScreen(Workshop):
         if not count or self._asking:
             return True
         marks = "1 mark is" if count == 1 else f"{count:,} marks are"
-        self._say(f"{marks} not written · q leaves without · w shows them · Esc stays", "warning")
+        leave, write, back = (self._key(name) for name in ("leave", "write", "back"))
+        ways = f"{leave} leaves without · {write} shows them · {back} stays"
+        self._say(f"{marks} not written · {ways}", "warning")
         self._asking = True
         return False
 
@@ -309,4 +316,4 @@ class PromptScreen(Workshop):
 
     def action_help(self) -> None:
         """Explain the keys."""
-        self.app.push_screen(HelpScreen(page=help_page()))
+        self.app.push_screen(HelpScreen(page=help_page(self.own_keys)))

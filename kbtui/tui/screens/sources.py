@@ -14,7 +14,7 @@ from kbtui.tui.document.document import Document, counted
 from kbtui.tui.lanes import Lane
 from kbtui.tui.platform.declaring import change, declare, fields_of
 from kbtui.tui.platform.form import FormScreen
-from kbtui.tui.platform.keys import bindings_of, key
+from kbtui.tui.platform.keys import bindings_of, key_of
 from kbtui.tui.platform.runs import Runs
 from kbtui.tui.platform.screen import TwoSides
 from kbtui.tui.platform.shelf import (
@@ -40,34 +40,20 @@ if TYPE_CHECKING:
 
 LOOK_SECONDS = 5.0
 """How often the screen looks whether a source was run by somebody else."""
-EMPTY = "There are no sources. n adds one: web pages, files, or what an MCP server has."
+EMPTY = "There are no sources. {} adds one: web pages, files, or what an MCP server has."
 
 
 class SourcesScreen(TwoSides):
     """A list with a page for each source; nothing runs that was not approved as it is now."""
 
     TITLE_WORDS = "Sources"
-    KEYS = (
-        key("y", "agree", "approve it", "Approve exactly what is shown.", 13, "approving"),
-        key("r", "run", "run", "Run it now.", 10, "source"),
-        key("x", "stop", "stop", "End the run; what came until then stays.", 11, "running"),
-        key("a", "approve", "look at, approve", "Show exactly what it would do, and approve it.", 10, "unapproved"),
-        key("n", "new", "add", "Add a source.", 8),
-        key("e", "edit", "change", "Change it.", 6, "source"),
-        key("d,delete", "remove", "remove", "Remove it; asks whether its documents stay.", 5, "source"),
-        key("enter", "enter", "details", "Go to its page.", 7),
-        key("ctrl+r", "reload", "read again", "Read everything again."),
-        key("T", "app.theme", "light or dark", "Change between the dark and the light theme."),
-        key("question_mark", "help", "help", "Explain these keys.", 11),
-        key("escape", "back", "back", "One step back."),
-        key("q,S", "leave", "leave", "Leave; asks when something runs.", 12),
-    )  # fmt: skip
+    SCOPE = "sources"
     NOTES = (
         "✓ ok, ◐ some documents failed, ! nothing could be fetched.",
         "What one adds or changes here is approved by that. What somebody else wrote into "
         ".jp/kb-sources.toml runs only after you looked at it.",
     )
-    BINDINGS: ClassVar[list[BindingType]] = [*bindings_of(KEYS), *bindings("moving")]
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings_of("sources"), *bindings("moving")]
     AUTO_FOCUS = "#sources"
 
     def __init__(self, library: Library, clock: Clock) -> None:
@@ -81,6 +67,9 @@ class SourcesScreen(TwoSides):
         self._clock = clock
         self._read_lane = Lane(self)
         self._select: str | None = None
+
+    def _key(self, name: str) -> str:
+        return key_of(f"sources.{name}", self.own_keys)
 
     def left_side(self) -> list[Widget]:
         """The list."""
@@ -133,9 +122,9 @@ class SourcesScreen(TwoSides):
     def _show_rows(self) -> None:
         if self.standings is None:
             return
-        rows = rows_of(self.standings, self.runs.progress, self._clock())
+        rows = rows_of(self.standings, self.runs.progress, self._clock(), self._key("approve"))
         select, self._select = self._select, None
-        self.list.set_rows(rows, [(EMPTY, "dim")], select)
+        self.list.set_rows(rows, [(EMPTY.format(self._key("new")), "dim")], select)
         found = self.standings.sources
         text = counted(len(found), "source")
         waiting = sum(one.approved is None for one in found)
@@ -183,7 +172,10 @@ class SourcesScreen(TwoSides):
         if one is None or self.approving is not None:
             return
         if one.approved is None:
-            self.say(f"{one.source.name} is not approved: a shows what it would do", "warning")
+            self.say(
+                f"{one.source.name} is not approved: {self._key('approve')} shows what it would do",
+                "warning",
+            )
         elif self.runs.start(one.source.name):
             self.say(f"{one.source.name} runs", "dim")
             self._show_rows()
@@ -219,7 +211,7 @@ class SourcesScreen(TwoSides):
             self.say(f"{one.source.name} is approved already", "dim")
             return
         self.approving = one
-        self.show(approval_page(one))
+        self.show(approval_page(one, self._key("agree"), self._key("back")))
         self.go_right()
 
     def action_agree(self) -> None:
@@ -233,7 +225,7 @@ class SourcesScreen(TwoSides):
         workspace = self.library.workspace
         self.work_lane.submit(
             lambda: approve(workspace, Journal(workspace), one.source),
-            lambda _: self._done(one.source.name, "is approved: r runs it"),
+            lambda _: self._done(one.source.name, f"is approved: {self._key('run')} runs it"),
             self.failed,
         )
         self.go_left(self.list)
@@ -281,7 +273,7 @@ class SourcesScreen(TwoSides):
 
     def _added(self, source: Source | None) -> None:
         if source is not None:
-            self._done(source.name, "is added: r runs it")
+            self._done(source.name, f"is added: {self._key('run')} runs it")
 
     def _changed(self, made: tuple[Source, bool] | None) -> None:
         if made is not None:

@@ -20,7 +20,7 @@ from kbtui.tui.document.lines import fit, width_of
 from kbtui.tui.roles import styled
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from rich.style import Style
 
@@ -42,6 +42,12 @@ class RoleScreen(Screen[Any]):
     def __init__(self) -> None:
         super().__init__()
         self._role_styles: dict[tuple[str, str], Style] = {}
+
+    @property
+    def own_keys(self) -> Mapping[str, str]:
+        """The keys that the configuration gives: command id -> Textual's names of keys."""
+        found: Mapping[str, str] = getattr(self.app, "keys", {})
+        return found
 
     def dismiss(self, result: Any = None) -> AwaitComplete:
         """Leave, and give back a result: once, for a second key may come before the screen is gone."""
