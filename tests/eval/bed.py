@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -86,9 +87,14 @@ class Bed:
 
 
 def open_bed(root: Path, vectors: Vectors, settings: Settings | None = None) -> Bed:
-    """Bring index and vectors of the workspace at `root` up to date; texts once embedded stay so."""
+    """Make index and vectors of the workspace at `root`; texts once embedded stay so.
+
+    Made anew each time: in one that was brought up to date, what was deleted still counts for
+    how rare a word is, and figures would differ from run to run.
+    """
     workspace = open_root(root)
     cache = cache_folder() / f"{root.name}-index"
+    shutil.rmtree(cache, ignore_errors=True)
     index = Index(workspace, settings or Settings(), cache_dir=cache)
     index.refresh()
     index.close()
