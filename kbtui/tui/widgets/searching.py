@@ -14,6 +14,7 @@ from textual.message import Message
 from kbtui.text import one_line, safe_marked
 from kbtui.tui.commands import bindings
 from kbtui.tui.document.lines import cut_spans, fit, fit_end, width_of, with_role
+from kbtui.tui.unmarked import unmarked
 from kbtui.tui.widgets.bar import Bar
 from kbtui.tui.widgets.entry import SafeInput
 from kbtui.tui.widgets.paint import plain
@@ -272,8 +273,12 @@ class ResultsPane(Vertical):
 
 
 def excerpt(hit: Hit, width: int, lines: int) -> list[Spans]:
-    """The passage around the first match on up to `lines` lines, matches marked."""
+    """The passage around the first match on up to `lines` lines, as plain words, matches marked."""
     text, matches = safe_marked(hit.text, sorted(hit.matches))
+    if hit.role not in ("tool-call", "tool-result"):
+        # Nothing far behind the passage is shown, nor looked at.
+        reach = min((end for _, end in matches), default=0) + width * (lines + 4) + 300
+        text, matches = unmarked(text, matches, reach)
     spans: Spans = []
     position = 0
     for start, end in matches:
@@ -300,4 +305,4 @@ def excerpt(hit: Hit, width: int, lines: int) -> list[Spans]:
 
 def _flat(text: str) -> str:
     """Every run of white space one space; spaces at the ends stay."""
-    return re.sub(r"\s+", " ", re.sub(r"(?:^|\n)#{1,6} ", "\n", text))
+    return re.sub(r"\s+", " ", text)

@@ -1,0 +1,102 @@
+"""Hits as plain words: marks of Markdown are left out, and no match is lost or moved."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kbtui.search.records import Hit
+from kbtui.tui.unmarked import unmarked
+from kbtui.tui.widgets.searching import excerpt
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("**Status** quo", "Status quo"),
+        ("a **bold *and* more** word", "a bold and more word"),
+        ("*this* or _that_ or ~~those~~", "this or that or those"),
+        ("see [the *guide*](http://a.b/c_d_e 'x'", "see [the guide](http://a.b/c_d_e 'x'"),
+        ('see [the *guide*](a.md "Title") and ![a tree](t.png)', "see the guide and a tree"),
+        ("run `make **x**` now", "run make **x** now"),
+        ("## Head\ntext # not C# one", "Head\ntext # not C# one"),
+        ("> [!TIP]\n> > Use it > that", "TIP\nUse it > that"),
+        ("```rust\nlet a = *b * **c**;\n# no head\n```\n**after**",
+         "\nlet a = *b * **c**;\n# no head\n\nafter"),
+        ("~~~\n```\n**x**\n~~~", "\n```\n**x**\n"),
+        ("a\n\n---\n\n| x | y |\n|---|:-:|\n| 1 | 2 |", "a\n\n\n\n| x | y |\n\n| 1 | 2 |"),
+        ("2 * 3 * 4, a**2 + b**2, f(*a, **k)", "2 * 3 * 4, a**2 + b**2, f(*a, **k)"),
+        ("foo_bar_baz and __init__", "foo_bar_baz and __init__"),
+        ("2\\. not \\*this\\* but `\\d`", "2. not *this* but \\d"),
+        ("- a list\n- [ ] to do", "- a list\n- [ ] to do"),
+        ("not **closed and `open", "not **closed and `open"),
+    ],
+)  # fmt: skip
+def test_marks_go_and_words_stay(text: str, words: str) -> None:
+    assert unmarked(text, []) == (words, [])
+
+
+MARKS = [
+    "**",
+    "*",
+    "_",
+    "`",
+    "```",
+    "```rust",
+    "~~~",
+    "~~",
+    "[!TIP]",
+    "#",
+    "[",
+    "](u)",
+    "!",
+    "---",
+    "|",
+    "|---|",
+    "\\",
+]
+pieces = st.sampled_from([*MARKS, "> ", "# ", "\n", "\n\n", " ", "word", "a", "é", "语"])
+
+
+@st.composite
+def marked(draw: st.DrawFn) -> tuple[str, list[tuple[int, int]]]:
+    text = "".join(draw(st.lists(pieces, max_size=40)))
+    ends = sorted(draw(st.sets(st.integers(0, len(text)), max_size=8)))
+    return text, list(zip(ends[::2], ends[1::2], strict=False))
+
+
+@given(marked(), st.none() | st.integers(0, 60))
+def test_no_match_is_lost_and_characters_keep_their_order(
+    given: tuple[str, list[tuple[int, int]]], reach: int | None
+) -> None:
+    text, matches = given
+    words, moved = unmarked(text, matches, reach)
+    assert [words[a:b] for a, b in moved] == [text[a:b] for a, b in matches]
+    assert moved == sorted(moved)
+    rest = iter(text)
+    assert all(character in rest for character in words)
+    # Words are never lost but with a language or an address.
+    assert words.count("word") == text.count("word") or "```" in text or "~~~" in text
+
+
+HIT = Hit("a/b", "subject", "e", "c", "B", "", 1.0)
+
+
+@given(marked(), st.integers(20, 60))
+def test_an_excerpt_marks_what_matches(
+    given: tuple[str, list[tuple[int, int]]], width: int
+) -> None:
+    text, matches = given
+    lines = excerpt(replace(HIT, text=text, matches=matches), width, 2)
+    found = "".join(part for line in lines for part, role in line if role == "found")
+    wanted = "".join(text[a:b] for a, b in matches)
+    assert "".join(wanted.split()).startswith("".join(found.replace("…", "").split()))
+
+
+def test_a_tool_result_is_shown_as_it_is() -> None:
+    hit = replace(HIT, text="**kept** `as` it is", matches=[(2, 6)])
+    (line,) = excerpt(replace(hit, kind="conversation", role="tool-result"), 60, 2)
+    assert "".join(part for part, _ in line) == "**kept** `as` it is"
+    (line,) = excerpt(hit, 60, 2)
+    assert line == [("kept", "found"), (" as it is", "")]
