@@ -124,6 +124,26 @@ async def test_a_refined_answer_keeps_the_selected_row(book: Builder) -> None:
         assert pane.list.selected is not None
 
 
+async def test_a_refined_answer_begins_with_the_best_hit_where_nobody_selected_one(
+    book: Builder,
+) -> None:
+    def hit(chunk: str) -> Hit:
+        return Hit(f"project/{chunk}", "subject", "e", chunk, chunk.title(), f"text {chunk}", 1.0)
+
+    worded = [hit(f"w{number}") for number in range(20)]
+    meant = [hit(f"m{number}") for number in range(19)]
+    async with running(book.root, size=(80, 24)) as tui:
+        await search(tui, "start")
+        pane = tui.main.results_pane
+        pane.show(Answer("start", "hybrid", worded), True, False)
+        await tui.pilot.pause()
+        pane.show(Answer("start", "hybrid", [*meant, worded[0]]), False, True)
+        await tui.pilot.pause()
+        assert pane.list.selected
+        assert pane.list.selected.key == "m0"
+        assert "M0" in tui.text
+
+
 async def test_the_same_question_ranks_as_it_does_for_the_command(book: Builder) -> None:
     async with running(book.root) as tui:
         await search(tui, "make tests")

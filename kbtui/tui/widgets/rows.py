@@ -110,6 +110,11 @@ class RowList(Painted, SparingView, can_focus=True):
         """The selected row."""
         return self.rows[self.index] if 0 <= self.index < len(self.rows) else None
 
+    @property
+    def at_beginning(self) -> bool:
+        """Whether the first row is selected, and what is in sight begins with it."""
+        return self.index <= self._next(-1, 1) and not round(self.scroll_y)
+
     def select(self, key: str) -> bool:
         """Select the row with this key; False where there is none."""
         for number, row in enumerate(self.rows):

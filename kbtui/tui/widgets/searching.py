@@ -156,11 +156,16 @@ class ResultsPane(Vertical):
         self._said.say([])
 
     def show(self, answer: Answer, refining: bool, same_query: bool) -> None:
-        """Show hits; the selected one stays selected while the question is the same."""
+        """Show hits; one that was selected stays selected while the question is the same.
+
+        Nobody has selected the first one, which is where every list begins: then the best hit is
+        the first again, or what meaning found would stand above what is in sight.
+        """
         self.answer = answer
         self.border_title = "Results"
         rows = [self._row(hit) for hit in answer.hits]
-        keep = None if same_query or not rows else rows[0].key
+        begins = self.list.at_beginning and not self.list.has_focus
+        keep = rows[0].key if rows and (begins or not same_query) else None
         looking: Spans = [("No word of it yet; still looking by meaning …", "dim")]
         empty = looking if refining and not answer.mistakes else self._why_none(answer)
         self.list.set_rows(rows, empty, select=keep)
