@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from kbtui.refs import subject_ref
-from kbtui.text import one_line
+from kbtui.text import one_line, without_sequences
 from kbtui.tui.document.blocks import TextBlock
 
 if TYPE_CHECKING:
@@ -31,9 +31,13 @@ class Link(NamedTuple):
 
 
 def links_of(text: str, references: dict[str, dict[str, str]] | None = None) -> list[Link]:
-    """Every link of a piece of Markdown, in order; bare addresses too."""
+    """Every link of a piece of Markdown, in order; bare addresses too.
+
+    Not those that stand in what only a terminal would obey: nobody sees them in the text.
+    """
     from markdown_it import MarkdownIt
 
+    text = without_sequences(text)
     found: list[Link] = []
     tokens = MarkdownIt("commonmark").enable("table").parse(text, {"references": references or {}})
     for token in tokens:
@@ -67,7 +71,7 @@ def links_here(port: Viewport) -> list[Link]:
         return []
     block = document.blocks[port.cursor.block]
     if not isinstance(block, TextBlock):
-        return _bare(block.search_text())
+        return _bare(without_sequences(block.search_text()))
     if not line.source or not block.first_line:
         return _bare(line.plain)
     lines = block.piece().split("\n")[line.source - block.first_line :]

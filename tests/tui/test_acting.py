@@ -219,6 +219,12 @@ def test_links_are_found_where_they_are_meant_and_nowhere_else() -> None:
     assert links_of(text)[0].text == "the style"
 
 
+def test_addresses_that_only_a_terminal_would_obey_are_no_links() -> None:
+    hidden = "\x1b]8;;https://hidden.example/\x1b\\a link\x1b]8;;\x1b\\"
+    found = links_of(f"{hidden} and https://seen.example/ \x1b]0;https://title.example/\x07")
+    assert [link.href for link in found] == ["https://seen.example/"]
+
+
 @pytest.mark.parametrize(
     "href",
     [
