@@ -37,8 +37,11 @@ CURVES = {
     "hybrid_ms": "hybrid search, median, ms",
     "behind_s": "edit until found, s",
 }
-GROWTH_MOST = {"engine_mb": 1.25, "client_mb": 1.15, "descriptors": 1.3, "threads": 1.1, "lexical_ms": 1.7, "hybrid_ms": 1.7, "behind_s": 1.5}  # fmt: skip
-"""How much the median of the last quarter may be over that of the quarter before half time."""
+GROWTH_MOST = {"engine_mb": 1.25, "client_mb": 1.15, "descriptors": 1.3, "threads": 1.3, "lexical_ms": 1.7, "hybrid_ms": 1.7, "behind_s": 1.5}  # fmt: skip
+"""How much the median of the last quarter may be over that of the quarter before half time.
+
+Lance takes up to a dozen threads more, once: when a table of 10,000 rows gets its first index.
+"""
 
 SOON = 3.0
 """Seconds within which a marked edit should be found; one that takes longer shows while it does."""
@@ -171,8 +174,9 @@ def measured(bed: Bed, spans: dict[str, list[float]]) -> dict[str, float]:
             continue
     with bed.engine.oneshot():
         return {
-            "engine_mb": round(bed.engine.memory_info().rss / 1e6, 1),
-            "client_mb": round(psutil.Process().memory_info().rss / 1e6, 1),
+            # What is the process's own: of the index, which is mapped, the system holds what it likes.
+            "engine_mb": round(bed.engine.memory_full_info().uss / 1e6, 1),
+            "client_mb": round(psutil.Process().memory_full_info().uss / 1e6, 1),
             "descriptors": bed.engine.num_fds(),
             "threads": bed.engine.num_threads(),
             "disk_mb": round(disk / 1e6, 1),
