@@ -257,6 +257,7 @@ class Server:
         again what could not be read or embedded. `meaning` says that a question for the semantic
         leg is coming.
         """
+        self._stand_down()
         wait = _seconds(request.get("wait"), 10.0)
         if request.get("meaning"):
             self._semantic.want()
@@ -269,7 +270,17 @@ class Server:
         else:
             done = self._refresher.first
         finished = await _wait(done, wait)
+        self._stand_down()
         return {"done": finished, **self._readiness()}
+
+    def _stand_down(self) -> None:
+        """Give no answer about a cache that was taken away: the next engine makes it anew.
+
+        Raises `ConnectionResetError`, which ends the connection.
+        """
+        if not self._in_charge():
+            self._ended.set()
+            raise ConnectionResetError("not this engine's cache any more")
 
     async def _op_settle(self, client: Client, request: dict[str, Any]) -> dict[str, Any]:
         """Wait until every chunk has its vector, or there is a reason that none will."""

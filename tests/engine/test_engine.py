@@ -180,6 +180,19 @@ def test_a_deleted_cache_does_not_give_two_engines(built: Builder) -> None:
     assert lib.engine().pid != first.pid
 
 
+def test_an_engine_whose_cache_was_taken_away_does_not_call_it_up_to_date(built: Builder) -> None:
+    import shutil
+
+    first = connect(built.workspace)
+    assert first.request("refresh", wait=60, timeout=90)["done"]
+    shutil.rmtree(built.workspace.cache_dir)
+    with pytest.raises(EngineUnavailable):
+        first.request("refresh", wait=60, timeout=90)
+    lib = library(built)
+    until(lambda: refs(lib, "aardvark"))
+    assert lib.engine().pid != first.pid
+
+
 def raw(builder: Builder) -> socket.socket:
     found = announced(builder.workspace)
     assert found
