@@ -232,6 +232,11 @@ COMMANDS: tuple[Command, ...] = (
 
 def bindings(*scopes: Scope) -> list[Binding]:
     """The key bindings of the commands of some scopes, for a class's `BINDINGS`."""
+    return bindings_for(command for command in COMMANDS if command.scope in scopes)
+
+
+def bindings_for(commands: Iterable[Command]) -> list[Binding]:
+    """The key bindings of commands."""
     return [
         Binding(
             command.keys,
@@ -241,8 +246,7 @@ def bindings(*scopes: Scope) -> list[Binding]:
             show=False,
             priority=command.at_once,
         )
-        for command in COMMANDS
-        if command.scope in scopes
+        for command in commands
     ]
 
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from textual.binding import Binding
-
-from kbtui.tui.commands import rekeyed
+from kbtui.tui.commands import bindings_for, rekeyed
 from kbtui.tui.document.blocks import FactsBlock, HeadBlock, NoteBlock
 from kbtui.tui.document.document import Document
 from kbtui.tui.document.lines import width_of
@@ -14,6 +12,8 @@ from kbtui.tui.screen_commands import SCREEN_COMMANDS, SCREENS, screen_commands
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from textual.binding import Binding
 
     from kbtui.tui.commands import Command, Scope
     from kbtui.tui.document.blocks import Block
@@ -25,17 +25,7 @@ def bindings_of(scope: Scope) -> list[Binding]:
 
     What is at once comes before an input: the screen's `check_action` leaves it alone there.
     """
-    return [
-        Binding(
-            command.keys,
-            command.action,
-            command.label,
-            id=command.id,
-            show=False,
-            priority=command.at_once,
-        )
-        for command in screen_commands(scope)
-    ]
+    return bindings_for(screen_commands(scope))
 
 
 def key_of(name: str, keymap: Mapping[str, str]) -> str:
