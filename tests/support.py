@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import json
+import random
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -36,6 +37,21 @@ def end_engine(builder: "Builder") -> None:
         process.wait(60)
     except psutil.NoSuchProcess:
         return
+
+
+def hurt_file(path: Path, random_: random.Random) -> str:
+    """Flip a bit of a file, cut it short, or take it away; gives what was done."""
+    data = bytearray(path.read_bytes())
+    how = random_.choice(["flip", "flip", "cut", "remove"])
+    at = random_.randrange(len(data))
+    if how == "remove":
+        path.unlink()
+    elif how == "cut":
+        path.write_bytes(data[:at])
+    else:
+        data[at] ^= 1 << random_.randrange(8)
+        path.write_bytes(data)
+    return f"{how} {path.name} at {at} of {len(data)}"
 
 
 class Builder:

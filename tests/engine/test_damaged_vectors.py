@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support import Builder
+from support import Builder, hurt_file
 
 from kbtui.engine.semantic import Semantic
 from kbtui.index import Index
@@ -138,20 +138,11 @@ def test_whatever_is_damaged_the_next_start_has_the_same_vectors(
         targets = [path for path in (folder / "vectors").rglob("*") if path.is_file()]
         targets += [folder / "vectors.sums", cache / "embeddings.sqlite"]
         path = random_.choice(targets)
-        data = bytearray(path.read_bytes())
-        how = random_.choice(["flip", "cut", "remove"])
-        at = random_.randrange(len(data))
-        if how == "remove":
-            path.unlink()
-        elif how == "cut":
-            path.write_bytes(data[:at])
-        else:
-            data[at] ^= 1 << random_.randrange(8)
-            path.write_bytes(data)
+        done = hurt_file(path, random_)
         vectors, ranked, logged = held(builder, folder)
-        assert [vectors, ranked] == good, (number, how, path.name, at)
-        if how != "remove" and path.name not in {*REWRITTEN, "embeddings.sqlite"}:
-            assert any("anew" in line for line in logged), (number, how, path.name, at)
+        assert [vectors, ranked] == good, (number, done)
+        if not done.startswith("remove") and path.name not in {*REWRITTEN, "embeddings.sqlite"}:
+            assert any("anew" in line for line in logged), (number, done)
 
 
 def test_what_is_lost_while_it_runs_is_made_anew_when_it_is_asked(

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import Builder, asked, content_of, end_engine, said
+from support import Builder, asked, content_of, end_engine, hurt_file, said
 
 from kbtui.engine import connect
 from kbtui.errors import EngineUnavailable
@@ -74,18 +74,7 @@ def content_files(cache: Path) -> list[Path]:
 
 def hurt(cache: Path, random_: random.Random) -> str:
     """Flip a bit of a file, cut it short, or take it away; gives what was done."""
-    path = random_.choice(content_files(generation.current(cache) or cache))
-    data = bytearray(path.read_bytes())
-    how = random_.choice(["flip", "flip", "cut", "remove"])
-    at = random_.randrange(len(data))
-    if how == "remove":
-        path.unlink()
-    elif how == "cut":
-        path.write_bytes(data[:at])
-    else:
-        data[at] ^= 1 << random_.randrange(8)
-        path.write_bytes(data)
-    return f"{how} {path.name} at {at} of {len(data)}"
+    return hurt_file(random_.choice(content_files(generation.current(cache) or cache)), random_)
 
 
 def heal_and_compare(builder: Builder, fresh: dict[str, Any], what: str) -> None:

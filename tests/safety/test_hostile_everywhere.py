@@ -1,15 +1,13 @@
 """Somebody else's text in every pane and screen, narrow and wide, whatever a person chose to be done with it."""
 
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from hostile import hostile_workspace
+from hostile_terminal import ESCAPE, PASTED, check
 from pty_support import Terminal
-from support import Builder, end_engine
-from test_hostile_screen import ESCAPE, PASTED, check
+from support import Builder
 
 TALK = "jp-c17800000001"
 
@@ -59,16 +57,6 @@ SCREENS = (
     Place("dark or light", "T", "", ("T", ".", "z", "=")),
 )
 SIZES = {60: 20, 80: 24, 160: 45}
-
-
-@pytest.fixture
-def hostile(workspace_root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Builder]:
-    monkeypatch.setenv("KBTUI_MODEL", "off")
-    for name in ("EDITOR", "VISUAL", "BROWSER"):
-        monkeypatch.setenv(name, "true")
-    builder = hostile_workspace(workspace_root)
-    yield builder
-    end_engine(builder)
 
 
 def reach(terminal: Terminal, place: Place) -> None:

@@ -1,46 +1,14 @@
 """Somebody else's text on every screen of the TUI: a real terminal gets nothing but what Textual draws."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from hostile import CANARY, COLOUR, COPIED, ONE_LINE, hostile_workspace
+from hostile_terminal import ESCAPE, PASTED, check
 from pty_support import Terminal
-from support import Builder, end_engine
-from terminal_grammar import parse
+from support import Builder
 
 from kbtui.tui.commands import COMMANDS, Command
-
-
-@pytest.fixture
-def hostile(workspace_root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Builder]:
-    monkeypatch.setenv("KBTUI_MODEL", "off")
-    # What opens other programs opens one that does nothing.
-    for name in ("EDITOR", "VISUAL", "BROWSER"):
-        monkeypatch.setenv(name, "true")
-    builder = hostile_workspace(workspace_root)
-    yield builder
-    end_engine(builder)
-
-
-def check(raw: bytes, *, stripped: bool) -> None:
-    # Before anything of a file is read, the terminal is asked for its background.
-    tokens = list(parse(raw.removeprefix(ASKED), screen=True))
-    assert sum(kind == "text" for kind, _ in tokens) > 1000
-    assert not [text for kind, text in tokens if kind == "colour" and COLOUR in text]
-    shown = "".join(text for kind, text in tokens if kind in {"text", "copied"})
-    if stripped:
-        for canary in (CANARY, COPIED):
-            at = shown.find(canary)
-            assert at < 0, shown[max(0, at - 60) : at + 60]
-
-
-ASKED = b"\x1b]11;?\x1b\\\x1b[c"
-ESCAPE = "\x1b[27u"
-"""Escape as terminals with the keyboard protocol send it: no key after it can join it."""
-# Terminals take ESC out of what is pasted; its canary would then be plain text.
-_TYPED = ONE_LINE.translate({27: None, 7: None, 9: None}).replace(CANARY, "pasted")
-PASTED = f"\x1b[200~{_TYPED.replace(COPIED, 'pasted')}\x1b[201~"
 
 
 def walk(terminal: Terminal, commands: Sequence[Command], quiet: float) -> None:
