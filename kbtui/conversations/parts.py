@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 FOLLOWED_FROM = 128 << 10
 """Bytes: a shorter one is read whole in less time than is worth saving."""
 _PIECE = 1 << 20
-_OPENING = b"[\n  {"
+OPENING = b"[\n  {"
 _ANSWERS = frozenset({"tool_call_response", "inquiry_response"})
 
 
@@ -81,7 +81,7 @@ def read_part(info: ConversationInfo, mark: Mark | None, most: int) -> Part | No
             before = _before(file, mark)
             if before is None:
                 mark, before = None, hashlib.sha256(b"[")
-            if os.pread(file, len(_OPENING), 0) != _OPENING:
+            if os.pread(file, len(OPENING), 0) != OPENING:
                 return None
             found = None
             while found is None:
@@ -123,7 +123,7 @@ class _Span:
 def _span(file: int, start: int, size: int, most: int) -> tuple[_Span | None, bool] | None:
     """Elements from `start` on, and whether they are the last; None when `most` has no whole turn."""
     last = size - start <= most + _PIECE
-    data = _read(file, start, size - start if last else most)
+    data = read_bytes(file, start, size - start if last else most)
     if last:
         if not ends_well(data):
             return None, last
@@ -151,7 +151,8 @@ def _span(file: int, start: int, size: int, most: int) -> tuple[_Span | None, bo
     return span, last
 
 
-def _read(file: int, start: int, length: int) -> bytes:
+def read_bytes(file: int, start: int, length: int) -> bytes:
+    """So many bytes of an open file from `start` on, or as many as it has."""
     parts = []
     while length > 0 and (piece := os.pread(file, length, start)):
         parts.append(piece)

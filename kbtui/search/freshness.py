@@ -14,6 +14,7 @@ from kbtui.index.records import stat_text
 from kbtui.text import without_sequences
 
 if TYPE_CHECKING:
+    from kbtui.conversations.turns import Turns
     from kbtui.index import IndexReader
     from kbtui.index.records import Chunk, Entry
     from kbtui.knowledge import Knowledge
@@ -28,7 +29,8 @@ class Freshness:
         self._reader = reader
         self._stats: dict[str, str | None] = {}
         self._texts: dict[str, str | None] = {}
-        self._turns: dict[str, dict[int, list[str]]] = {}
+        self._turns: dict[str, Turns | None] = {}
+        self._said: dict[tuple[str, int], list[str]] = {}
         self._knowledge: Knowledge | None = None
         self._moved = self._configuration_moved()
 
@@ -95,30 +97,36 @@ class Freshness:
     def _in_conversation(
         self, entry: Entry, chunk: Chunk
     ) -> tuple[str, tuple[int, int] | None] | None:
-        if entry.id not in self._turns:
-            self._turns[entry.id] = self._load_turns(entry)
-        for text in self._turns[entry.id].get(chunk.turn or 0, ()):
-            if _squeezed(chunk.text) in text:
-                return "changed", None
+        wanted = _squeezed(chunk.text)
+        if any(wanted in text for text in self._said_in(entry, chunk.turn or 0)):
+            return "changed", None
         return None
 
-    def _load_turns(self, entry: Entry) -> dict[int, list[str]]:
-        from kbtui.conversations import find_conversation, load_conversation
+    def _said_in(self, entry: Entry, number: int) -> list[str]:
+        """The texts of one turn as they are in the file now; [] where it is gone."""
+        if (entry.id, number) not in self._said:
+            self._said[entry.id, number] = self._read_turn(entry, number)
+        return self._said[entry.id, number]
+
+    def _read_turn(self, entry: Entry, number: int) -> list[str]:
+        from kbtui.conversations import find_conversation
+        from kbtui.conversations.turns import Turns
         from kbtui.errors import KbtuiError
         from kbtui.index.chunking import call_text
 
         try:
-            info = find_conversation(self._workspace, entry.conversation or 0)
-            conversation = load_conversation(info)
+            if entry.id not in self._turns:
+                self._turns[entry.id] = None
+                info = find_conversation(self._workspace, entry.conversation or 0)
+                self._turns[entry.id] = Turns(info)
+            turns = self._turns[entry.id]
+            turn = turns.turn(number) if turns else None
         except (KbtuiError, OSError):
-            return {}
-        return {
-            turn.number: [
-                _squeezed(call_text(event) if event.kind == "tool_call_request" else event.text)
-                for event in turn.events
-            ]
-            for turn in conversation.turns
-        }
+            return []
+        return [
+            _squeezed(call_text(event) if event.kind == "tool_call_request" else event.text)
+            for event in (turn.events if turn else ())
+        ]
 
 
 def _squeezed(text: str) -> str:

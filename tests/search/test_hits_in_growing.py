@@ -1,0 +1,81 @@
+"""A hit in a conversation that is ahead of the index is checked in its turn, and there alone."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support import Builder, asked, called, said
+
+from kbtui.conversations import turns
+from kbtui.index import Index, IndexReader
+from kbtui.search import Answer, Question
+from kbtui.search.answer import answer
+from kbtui.workspace import Settings
+
+TURNS = [
+    [asked("Where do otters sleep?"), *called("a", "learn", "Holts, by the water", topic="notes")],
+    [asked("And herons?"), said("In heronries, high up.")],
+    [asked("And wombats?"), said("In burrows.")],
+]
+
+
+@pytest.fixture
+def built(workspace_root: Path, monkeypatch: pytest.MonkeyPatch) -> Builder:
+    builder = Builder(workspace_root)
+    builder.conversation(1, TURNS, title="Sleep")
+    index = Index(builder.workspace, Settings(model="off"))
+    index.refresh()
+    index.close()
+    monkeypatch.setattr(turns, "FOLLOWED_FROM", 0)
+
+    def whole(*_: Any) -> None:
+        raise AssertionError("it was read whole")
+
+    monkeypatch.setattr(turns, "load_conversation", whole)
+    return builder
+
+
+@pytest.fixture
+def reader(built: Builder) -> Iterator[IndexReader]:
+    found = IndexReader(built.workspace.cache_dir)
+    yield found
+    found.close()
+
+
+def ask(built: Builder, reader: IndexReader, query: str) -> Answer:
+    return answer(built.workspace, reader, Question(query, mode="lexical", per_entry=100))
+
+
+def saying(answered: Answer, word: str) -> list[tuple[int | None, str]]:
+    """Turn and freshness of the hits that say the word themselves; others stand beside one."""
+    return [(hit.turn, hit.freshness) for hit in answered.hits if word in hit.text.lower()]
+
+
+def test_what_went_on_is_found_where_it_was(built: Builder, reader: IndexReader) -> None:
+    more = [[*TURNS[2], said("Deep ones.")], [asked("Thanks")]]
+    built.conversation(1, [*TURNS[:2], *more], title="Sleep")
+    for query, turn in (("otters", 1), ("holts", 1), ("notes", 1), ("heronries", 2), ("wombats", 3), ("burrows", 3)):  # fmt: skip
+        answered = ask(built, reader, query)
+        assert saying(answered, query) == [(turn, "changed")], query
+        assert answered.omitted == 0
+
+
+def test_what_is_gone_is_not_served(built: Builder, reader: IndexReader) -> None:
+    edited = [asked("And herons?"), said("In trees.")]
+    built.conversation(1, [TURNS[0], edited], title="Sleep")
+    assert saying(ask(built, reader, "otters"), "otters") == [(1, "changed")]
+    for query in ("heronries", "wombats", "burrows"):
+        answered = ask(built, reader, query)
+        assert saying(answered, query) == [], query
+        assert answered.omitted >= 1
+
+
+def test_what_moved_to_an_archive_is_found_there(built: Builder, reader: IndexReader) -> None:
+    folder = built.root / ".jp/conversations/17800000001"
+    archive = folder.parent / ".archive"
+    archive.mkdir()
+    folder.rename(archive / folder.name)
+    found = ask(built, reader, "heronries")
+    assert saying(found, "heronries") == [(2, "changed")]
+    assert found.omitted == 0
