@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kbtui.errors import WorkspaceError
+from kbtui.workspace.regular import read_regular
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -168,11 +169,11 @@ def _state(
         status = target.lstat()
         if not stat.S_ISREG(status.st_mode) or status.st_size > FILE_MOST:
             return "foreign", None
-        data = target.read_bytes()
+        data = read_regular(target, FILE_MOST)
     except (FileNotFoundError, NotADirectoryError):
         return "absent", None
     except OSError as error:
-        raise WorkspaceError(f"cannot be read: {error.strerror}", where=path) from error
+        raise WorkspaceError(f"cannot be read: {error.strerror or error}", where=path) from error
     # Git may have changed the line ends.
     plain = data.replace(b"\r\n", b"\n")
     match = _MARK.match(plain)
@@ -252,7 +253,7 @@ def _defined_elsewhere(workspace: Workspace, names: set[str]) -> dict[str, str]:
         if relative.startswith(TOOLS_FOLDER + "/"):
             continue
         try:
-            data = file.read_bytes() if file.stat().st_size <= FILE_MOST else b""
+            data = read_regular(file, FILE_MOST)
             tools = tomllib.loads(data.decode("utf-8"))["conversation"]["tools"]
             named = [name for name in names if "source" in tools.get(name, {})]
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):

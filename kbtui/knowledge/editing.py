@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from kbtui.errors import ConfigError, KbtuiError, NothingFound, UsageError
 from kbtui.knowledge.knowledge import Knowledge, load_knowledge
 from kbtui.knowledge.toml import set_values
+from kbtui.workspace.regular import read_regular
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -200,10 +201,10 @@ def _read(path: Path) -> str | None:
     if path.is_symlink():
         raise ConfigError("is a link, which is not written through", where=str(path))
     try:
-        return path.read_bytes().decode("utf-8")
+        return read_regular(path).decode("utf-8")
     except FileNotFoundError:
         return None
     except UnicodeDecodeError as error:
         raise ConfigError("is not UTF-8", where=str(path)) from error
     except OSError as error:
-        raise ConfigError(f"cannot be read: {error.strerror}", where=str(path)) from error
+        raise ConfigError(f"cannot be read: {error.strerror or error}", where=str(path)) from error

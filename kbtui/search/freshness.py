@@ -7,7 +7,6 @@ and when the configuration changed since the index was made, so is its topic.
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kbtui.index.records import stat_text
@@ -79,11 +78,7 @@ class Freshness:
 
     def _in_subject(self, entry: Entry, chunk: Chunk) -> tuple[str, tuple[int, int] | None] | None:
         if entry.path not in self._texts:
-            try:
-                data = Path(entry.path).read_bytes()
-                self._texts[entry.path] = data.decode("utf-8").replace("\r\n", "\n")
-            except (OSError, UnicodeDecodeError):
-                self._texts[entry.path] = None
+            self._texts[entry.path] = self._read_subject(entry.path)
         text = self._texts[entry.path]
         if text is None:
             return None
@@ -93,6 +88,20 @@ class Freshness:
             return "changed", (first, first + chunk.text.count("\n"))
         # Chunks join paragraphs by one empty line; compare without regard to white space.
         return ("changed", chunk.lines) if _squeezed(chunk.text) in _squeezed(text) else None
+
+    def _read_subject(self, path: str) -> str | None:
+        """A subject's text; None where there is none any more, or a link that leads elsewhere."""
+        from kbtui.knowledge.content import READ_MOST
+        from kbtui.knowledge.scan import inside
+        from kbtui.workspace.regular import read_regular
+
+        try:
+            real = os.path.realpath(path, strict=True)
+            if not inside(real, str(self._workspace.root)):
+                return None
+            return read_regular(real, READ_MOST).decode("utf-8").replace("\r\n", "\n")
+        except (OSError, UnicodeDecodeError):
+            return None
 
     def _in_conversation(
         self, entry: Entry, chunk: Chunk

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from kbtui.errors import KbtuiError
 from kbtui.sources.places import free_name
 from kbtui.sources.writing import folder_inside, replace_file, with_front_matter, write_new
+from kbtui.workspace.regular import read_regular
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -235,9 +236,7 @@ def _read(path: Path) -> tuple[dict[str, Any], str] | None:
     from kbtui.index.entries import front_matter
 
     try:
-        if path.stat().st_size > FILE_MOST:
-            return None
-        content = path.read_text("utf-8").replace("\r\n", "\n")
+        content = read_regular(path, FILE_MOST).decode("utf-8").replace("\r\n", "\n")
     except (OSError, ValueError):
         return None
     return front_matter(content), without_front_matter(content)[0].strip("\n")

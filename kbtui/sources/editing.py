@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from kbtui.errors import ConfigError, UsageError
 from kbtui.knowledge.editing import Change, apply
 from kbtui.sources.config import load_sources, parse_source, sources_path
+from kbtui.workspace.regular import read_regular
 
 if TYPE_CHECKING:
     from kbtui.sources.records import Source
@@ -73,7 +74,7 @@ def _write(workspace: Workspace, name: str, block: dict[str, Any] | None) -> Non
     if path.is_symlink():
         raise ConfigError("is a link, which is not written through", where=str(path))
     try:
-        old = path.read_bytes().decode("utf-8") if path.exists() else None
+        old = read_regular(path).decode("utf-8") if path.exists() else None
         expected = tomllib.loads(old or "")
         document = tomlkit.parse(old or "")
     except (ValueError, OSError, tomlkit.exceptions.TOMLKitError) as error:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 from textual.color import Color, ColorParseError
 from textual.theme import Theme
 
+from kbtui.workspace.regular import read_regular
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -36,7 +38,7 @@ def _theme(path: Path) -> Theme:
     """Read one; raises `ValueError` (which TOML's errors are) with the reason, or `OSError`."""
     import tomllib
 
-    values: dict[str, Any] = tomllib.loads(path.read_text("utf-8"))
+    values: dict[str, Any] = tomllib.loads(read_regular(path).decode("utf-8"))
     dark = values.pop("dark", True)
     if not isinstance(dark, bool):
         raise ValueError("dark must be true or false")

@@ -8,13 +8,13 @@ conversation configuration are no files and no layers here.
 from __future__ import annotations
 
 import os
-import stat
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import ConfigError, UsageError
 from kbtui.workspace.paths import jp_config_home
+from kbtui.workspace.regular import read_regular
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 EXTENSIONS = ("toml", "json", "json5", "yaml", "yml")
 """Tried in this order; the first file there is, is the layer."""
-FILE_MOST = 4_000_000
-"""Bytes of the largest configuration file that is read."""
 LAYERS_MOST = 1_000
 """More files under one are a mistake (a tower of `extends`), and reading them all would hang."""
 DEPTH_MOST = 50
@@ -128,7 +126,7 @@ def extended_files(path: Path) -> list[Path]:
 def parse_config(path: Path) -> dict[str, Any]:
     """Parse one configuration file by its extension; raises `ConfigError` naming it."""
     try:
-        text = _bytes(path).decode("utf-8")
+        text = read_regular(path).decode("utf-8")
     except UnicodeDecodeError as error:
         raise ConfigError(f"is not UTF-8 (byte {error.start})", where=str(path)) from error
     except OSError as error:
@@ -180,18 +178,6 @@ def _parsers() -> dict[str, Any]:
 
 def _words(error: Exception) -> str:
     return " ".join(str(error).split())
-
-
-def _bytes(path: Path) -> bytes:
-    # O_NONBLOCK: a FIFO of that name must not hang us.
-    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
-    with os.fdopen(os.open(path, flags), "rb") as file:
-        status = os.fstat(file.fileno())
-        if not stat.S_ISREG(status.st_mode):
-            raise OSError("not a regular file")
-        if status.st_size > FILE_MOST:
-            raise OSError(f"larger than {FILE_MOST:,} bytes")
-        return file.read(status.st_size + 1)
 
 
 def _stems(workspace: Workspace, cwd: Path | None) -> Iterator[Path]:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from kbtui.errors import WorkspaceError
 from kbtui.workspace import paths, places
+from kbtui.workspace.regular import read_regular
 
 _ID = re.compile(r"[0-9a-z]{5}")
 
@@ -36,7 +37,7 @@ class Workspace:
     def id(self) -> str | None:
         """JP's id of the workspace: five characters of `[0-9a-z]`, else None."""
         try:
-            lines = (self.jp / ".id").read_text("utf-8", errors="replace").split()
+            lines = read_regular(self.jp / ".id").decode("utf-8", "replace").split()
         except OSError:
             return None
         return lines[-1] if lines and _ID.fullmatch(lines[-1]) else None

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from kbtui.errors import ConfigError
 from kbtui.workspace.paths import config_home
+from kbtui.workspace.regular import read_regular
 
 
 def _key(default: Any, text: str, *, choices: tuple[str, ...] = (), variable: str = "") -> Any:
@@ -189,13 +190,13 @@ def _from_environment(key: Key, given: str) -> Any:
 
 def _read(path: Path) -> str:
     try:
-        return path.read_bytes().decode("utf-8")
+        return read_regular(path).decode("utf-8")
     except FileNotFoundError:
         return ""
     except UnicodeDecodeError as error:
         raise ConfigError(f"is not UTF-8 (byte {error.start})", where=str(path)) from error
     except OSError as error:
-        raise ConfigError(f"cannot be read: {error.strerror}", where=str(path)) from error
+        raise ConfigError(f"cannot be read: {error.strerror or error}", where=str(path)) from error
 
 
 def _parse(path: Path, text: str) -> dict[str, Any]:
