@@ -259,3 +259,68 @@ def test_every_command_of_a_screen_has_its_action_and_is_bound_there() -> None:
         scopes = {scope, "moving"}
         keys = [key for c in ALL if c.scope in scopes for key in c.keys.split(",")]
         assert len(keys) == len(set(keys)), (scope, sorted(keys))
+
+
+def focused(tui: Any) -> str:
+    return getattr(tui.app.focused, "id", "") or ""
+
+
+async def test_a_command_whose_usual_key_is_a_letter_works_in_an_input_by_its_own_key(
+    book: Builder,
+) -> None:
+    library = with_keys(book, help="f1", doctor="f6", search="f3", reader_tools="f7")
+    async with running(book.root, size=(140, 50), library=library) as tui:
+        await tui.press("f")
+        await tui.until(lambda: focused(tui) == "filter")
+        await tui.press("f6")
+        await tui.until("look again")
+        await tui.press("escape", "f1")
+        await tui.until("In the library")
+        await tui.press("escape", "f3")
+        assert focused(tui) == "search"
+        await tui.open("jp-c17800000001")
+        await tui.press("f")
+        await tui.until(lambda: focused(tui) == "find")
+        await tui.press("f7")
+        await tui.until("make hepl")
+
+
+async def test_a_letter_given_to_a_command_is_a_letter_in_every_input(book: Builder) -> None:
+    library = with_keys(book, search="s", similar="f2", entries_filter="v", doctor="Q")
+    async with running(book.root, size=(140, 50), library=library) as tui:
+        await tui.press("f")
+        await tui.type("sQ")
+        assert (focused(tui), tui.main.library_pane.filter.input.value) == ("filter", "sQ")
+        await tui.press("escape", "s")
+        await tui.type("sQ")
+        assert focused(tui) == "search"
+        assert tui.app.focused.value == "sQ"
+        await tui.press("escape", "E")
+        await tui.until(lambda: focused(tui) == "entries")
+        await tui.press("v")
+        await tui.type("v")
+        assert (focused(tui), tui.app.focused.value) == ("entry-filter", "v")
+
+
+@pytest.mark.parametrize(
+    ("moved", "ways", "named"),
+    [
+        ("library_clear", ["f"], "filter"),
+        ("reader_clear", ["2", "f"], "find"),
+        ("workshop_back", ["P", "/"], "pattern"),
+        ("workshop_back", ["P", "f"], "choose"),
+        ("entries_back", ["E", "f"], "entry-filter"),
+    ],
+)
+async def test_esc_leaves_an_input_also_where_the_panes_command_has_another_key(
+    book: Builder, moved: str, ways: list[str], named: str
+) -> None:
+    async with running(book.root, size=(140, 50), library=with_keys(book, **{moved: "f12"})) as tui:
+        for number, key in enumerate(ways):
+            await tui.type(key)
+            if number == 0 and len(ways) > 1:
+                wanted = {"2": "reader", "P": "entries", "E": "entries"}[key]
+                await tui.until(lambda wanted=wanted: focused(tui) == wanted)
+        await tui.until(lambda: focused(tui) == named)
+        await tui.press("escape")
+        await tui.until(lambda: focused(tui) != named)

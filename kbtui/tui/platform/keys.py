@@ -21,10 +21,7 @@ if TYPE_CHECKING:
 
 
 def bindings_of(scope: Scope) -> list[Binding]:
-    """The key bindings of a screen.
-
-    What is at once comes before an input: the screen's `check_action` leaves it alone there.
-    """
+    """The key bindings of a screen."""
     return bindings_for(screen_commands(scope))
 
 

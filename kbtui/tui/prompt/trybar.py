@@ -14,7 +14,7 @@ from kbtui.text import cells, one_line
 from kbtui.tui.document.document import counted
 from kbtui.tui.document.lines import fit
 from kbtui.tui.widgets.bar import Bar
-from kbtui.tui.widgets.entry import SafeInput
+from kbtui.tui.widgets.entry import PaneInput
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
@@ -27,7 +27,7 @@ LABEL = 4
 """Columns before the input."""
 
 
-class TryInput(SafeInput):
+class TryInput(PaneInput):
     """The input; arrows move in the list without leaving it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [

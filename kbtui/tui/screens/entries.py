@@ -23,6 +23,7 @@ from kbtui.tui.platform.table import EntryTable, headings
 from kbtui.tui.platform.writing import EntryWriter
 from kbtui.tui.widgets.bar import Bar
 from kbtui.tui.widgets.entry import Entry as Typed
+from kbtui.tui.widgets.entry import PaneInput
 from kbtui.tui.widgets.rows import Row, RowList
 
 if TYPE_CHECKING:
@@ -249,10 +250,6 @@ class EntriesScreen(TwoSides):
 
     # the filter
 
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """In an input `f` is a letter."""
-        return not (action == "filter" and isinstance(self.focused, Input))
-
     def action_filter(self) -> None:
         """Type a filter."""
         self.go_left(self.filter.input)
@@ -335,6 +332,11 @@ class EntriesScreen(TwoSides):
         self.action_reload()
 
     # leaving
+
+    @on(PaneInput.Left)
+    def _left_input(self, event: PaneInput.Left) -> None:
+        event.stop()
+        self.action_back()
 
     def action_back(self) -> None:
         """One step back."""

@@ -18,6 +18,7 @@ from kbtui.tui.prompt.standing import state_of
 from kbtui.tui.prompt.trybar import TryBar
 from kbtui.tui.prompt.writing import Writer
 from kbtui.tui.screens.help import HelpScreen
+from kbtui.tui.widgets.entry import PaneInput
 from kbtui.tui.widgets.rows import RowList
 
 if TYPE_CHECKING:
@@ -263,6 +264,11 @@ class PromptScreen(Workshop):
         self.bench.read()
 
     # leaving
+
+    @on(PaneInput.Left)
+    def _left_input(self, event: PaneInput.Left) -> None:
+        event.stop()
+        self.action_back()
 
     def action_back(self) -> None:
         """One step back."""

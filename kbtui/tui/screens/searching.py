@@ -127,10 +127,6 @@ class SearchingScreen(ActingScreen):
                 PREVIEW_SECONDS, lambda: self.opener.open(place, preview=True)
             )
 
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """In an input `/` is a letter."""
-        return not (action == "search" and isinstance(self.focused, Input))
-
     def action_search(self) -> None:
         """Type a question."""
         self.results_pane.fill()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
+from textual.binding import Binding
 from textual.containers import Horizontal
+from textual.message import Message
 from textual.widgets import Input
 
 from kbtui.text import one_line
@@ -13,6 +15,7 @@ from kbtui.tui.widgets.bar import Bar
 if TYPE_CHECKING:
     from textual import events
     from textual.app import ComposeResult
+    from textual.binding import BindingType
 
 
 class SafeInput(Input):
@@ -24,6 +27,19 @@ class SafeInput(Input):
         self.insert_text_at_cursor(one_line(event.text, "strip"))
 
 
+class PaneInput(SafeInput):
+    """An input within a pane: Esc leaves it, whatever other keys the pane's commands were given."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", show=False)]
+
+    class Left(Message):
+        """Esc was pressed in the input."""
+
+    def action_leave(self) -> None:
+        """Leave the input."""
+        self.post_message(self.Left())
+
+
 class Entry(Horizontal):
     """A word and an input; hidden until it is asked for."""
 
@@ -31,7 +47,7 @@ class Entry(Horizontal):
         super().__init__(classes="entry")
         self._sign = Bar(classes="entry-word")
         self._sign.left = [(word, "key")]
-        self.input = SafeInput(id=name, compact=True)
+        self.input = PaneInput(id=name, compact=True)
         self.display = False
 
     def compose(self) -> ComposeResult:

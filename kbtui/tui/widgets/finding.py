@@ -13,7 +13,7 @@ from textual.widgets import Input
 
 from kbtui.tui.document.document import finder
 from kbtui.tui.lanes import Lane
-from kbtui.tui.widgets.entry import Entry
+from kbtui.tui.widgets.entry import Entry, PaneInput
 from kbtui.tui.widgets.reader import Reader
 from kbtui.tui.widgets.sparing import SparingPane
 
@@ -103,6 +103,11 @@ class FindingPane(SparingPane, Vertical):
             self.match = match % len(self.matches)
             self.reader.port.go_to_match(*self.matches[self.match])
             self.reader.changed()
+
+    @on(PaneInput.Left)
+    def _left(self, event: PaneInput.Left) -> None:
+        event.stop()
+        self.action_clear()
 
     def action_clear(self) -> None:
         """End finding; clear the marks."""

@@ -25,7 +25,7 @@ from kbtui.tui.library_rows import (
 )
 from kbtui.tui.places import Place
 from kbtui.tui.widgets.bar import Says
-from kbtui.tui.widgets.entry import Entry
+from kbtui.tui.widgets.entry import Entry, PaneInput
 from kbtui.tui.widgets.rows import RowList
 
 if TYPE_CHECKING:
@@ -254,6 +254,11 @@ class LibraryPane(Vertical):
         if found != self.state.filter:
             self.state.filter = found
             self.refill()
+
+    @on(PaneInput.Left)
+    def _left(self, event: PaneInput.Left) -> None:
+        event.stop()
+        self.action_clear()
 
     def action_clear(self) -> None:
         """Take the filter away."""

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any
 from rich.segment import Segment
 from textual.await_complete import AwaitComplete
 from textual.content import Content
+from textual.keys import key_to_character
 from textual.screen import Screen
 from textual.strip import Strip
 from textual.widget import Widget
 
 from kbtui.text import one_line, safe
+from kbtui.tui.commands import SIGNS
 from kbtui.tui.document.lines import fit, width_of
 from kbtui.tui.roles import styled
 
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from rich.style import Style
+    from textual.binding import BindingsMap
+    from textual.dom import DOMNode
 
     from kbtui.tui.document.lines import Span
 
@@ -48,6 +52,30 @@ class RoleScreen(Screen[Any]):
         """The keys that the configuration gives: command id -> Textual's names of keys."""
         found: Mapping[str, str] = getattr(self.app, "keys", {})
         return found
+
+    @property
+    def _binding_chain(self) -> list[tuple[DOMNode, BindingsMap]]:
+        """Who has which keys, from what has the focus outwards.
+
+        A person's own keys come first, and then an input takes those that are letters. Textual
+        does it the other way round: a command whose usual key is a letter is then no command in
+        an input, whatever key it was given, and one that is at once takes letters from inputs.
+        """
+        focused = self.focused
+        nodes = [self, self.app] if focused is None else focused.ancestors_with_self
+        keymap = self.app._keymap
+        chain: list[tuple[DOMNode, BindingsMap]] = []
+        for node in nodes:
+            bindings = node._bindings.copy()
+            if keymap:
+                bindings.apply_keymap(keymap)
+            for key in list(bindings.key_to_bindings):
+                # Textual has no character for those that it calls by a shorter name.
+                character = SIGNS.get(key) or key_to_character(key)
+                if any(inner.check_consume_key(key, character) for inner, _ in chain):
+                    del bindings.key_to_bindings[key]
+            chain.append((node, bindings))
+        return chain
 
     def dismiss(self, result: Any = None) -> AwaitComplete:
         """Leave, and give back a result: once, for a second key may come before the screen is gone."""

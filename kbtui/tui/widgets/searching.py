@@ -16,7 +16,7 @@ from kbtui.tui.commands import bindings
 from kbtui.tui.document.lines import cut_spans, fit, fit_end, width_of, with_role
 from kbtui.tui.unmarked import unmarked
 from kbtui.tui.widgets.bar import Bar
-from kbtui.tui.widgets.entry import SafeInput
+from kbtui.tui.widgets.entry import PaneInput
 from kbtui.tui.widgets.paint import plain
 from kbtui.tui.widgets.rows import Row, RowList
 
@@ -35,7 +35,7 @@ MODES: dict[Mode, str] = {
 }
 
 
-class SearchInput(SafeInput):
+class SearchInput(PaneInput):
     """The input; arrows move in the results without leaving it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -43,12 +43,8 @@ class SearchInput(SafeInput):
         Binding("up", "results('up')", show=False),
         Binding("pagedown", "results('page_down')", show=False),
         Binding("pageup", "results('page_up')", show=False),
-        Binding("escape", "leave", show=False),
         Binding("tab", "complete", show=False),
     ]
-
-    class Left(Message):
-        """Esc was pressed in the input."""
 
     @dataclass
     class Recall(Message):
@@ -80,10 +76,6 @@ class SearchInput(SafeInput):
             self.action_cursor_right()
         else:
             await self.screen.run_action("next_pane")
-
-    def action_leave(self) -> None:
-        """Leave the input."""
-        self.post_message(self.Left())
 
 
 class SearchBar(Horizontal):
