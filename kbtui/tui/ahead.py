@@ -77,10 +77,18 @@ class Ahead:
             done.target.post_message(Done(done.number, done.rounds - 1, done.target))
         elif self._app.screen is not self._screen:
             # The dialog that was opened gets the rest once it is there.
-            self._screen = self._app.screen
-            self._app.screen.call_after_refresh(self._app.call_later, self._next, done.number)
+            self._when_shown()
         else:
             self._next(done.number)
+
+    def closed(self) -> None:
+        """A screen was closed, and with it goes what follows the key that closed it."""
+        if self._busy and self._app.screen is not self._screen:
+            self._when_shown()
+
+    def _when_shown(self) -> None:
+        self._screen = self._app.screen
+        self._screen.call_after_refresh(self._app.call_later, self._next, self._number)
 
     def _next(self, number: int) -> None:
         if number != self._number or not self._busy:

@@ -11,6 +11,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import App
+from textual.events import InputEvent
 from textual.filter import ANSIToTruecolor
 from textual.theme import BUILTIN_THEMES
 
@@ -18,7 +19,7 @@ from kbtui.errors import KbtuiError
 from kbtui.text import choose_policy, cut, one_line
 from kbtui.tui.ahead import Ahead, Done
 from kbtui.tui.clock import now
-from kbtui.tui.memory import begun
+from kbtui.tui.memory import Rests, begun
 from kbtui.tui.screens.main import MainScreen
 from kbtui.tui.terminal import Guard, end_with_terminal, leave_when_told
 from kbtui.tui.theme import DARK, LIGHT, THEMES, blended, partner
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from textual import events
+    from textual.await_complete import AwaitComplete
     from textual.filter import LineFilter
     from textual.theme import Theme
 
@@ -87,6 +89,7 @@ class KbApp(App[None]):
         for theme in self._own_themes.values():
             self.register_theme(theme)
         self._ahead = Ahead(self)
+        self._rests = Rests(self)
         self._guard = guard
         self._open_ref = open_ref
         self._last_quit = 0.0
@@ -163,12 +166,20 @@ class KbApp(App[None]):
 
     async def on_event(self, event: events.Event) -> None:
         """Hand out one key after another: see `Ahead`."""
+        if isinstance(event, InputEvent):
+            self._rests.touched()
         if not self._ahead.holds(event):
             await super().on_event(event)
 
     def on_done(self, event: Done) -> None:
         """What a key set off has happened."""
         self._ahead.came(event)
+
+    def pop_screen(self) -> AwaitComplete:
+        """Close the screen on top; what was typed since goes to the one below."""
+        closed = super().pop_screen()
+        self._ahead.closed()
+        return closed
 
     def on_ready(self) -> None:
         """Hand out what was typed before the screen was there."""

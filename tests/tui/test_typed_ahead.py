@@ -1,11 +1,14 @@
 """Keys that come in one go do what they would do one by one."""
 
+import pytest
 from support import Builder
 from textual import events
 from textual.widgets import Input
 from tui_support import Tui, running
 
-KEYS = {"/": "slash", ":": "colon", "#": "number_sign", " ": "space"}
+from kbtui.tui import ahead
+
+KEYS = {"?": "question_mark", "/": "slash", ":": "colon", "#": "number_sign", " ": "space"}
 
 
 async def at_once(tui: Tui, *parts: str | events.Paste) -> None:
@@ -58,3 +61,19 @@ async def test_keys_behind_a_dialog_that_closes_go_where_it_was_opened(book: Bui
     async with running(book.root) as tui:
         await at_once(tui, "?", "escape", "/", "x")
         await tui.until(lambda: tui.app.screen is tui.main and value(tui, "#search") == "x")
+
+
+@pytest.mark.parametrize("dialog", ["?", ":", "#"])
+async def test_a_key_after_a_dialog_was_closed_waits_for_nothing_else(
+    book: Builder, dialog: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # What follows the key that closes a dialog goes with it: nobody may wait for that.
+    monkeypatch.setattr(ahead, "GIVE_UP_SECONDS", 3_600.0)
+    async with running(book.root) as tui:
+        await at_once(tui, dialog)
+        await tui.until(lambda: tui.app.screen is not tui.main)
+        await at_once(tui, "escape")
+        await tui.until(lambda: tui.app.screen is tui.main)
+        await at_once(tui, "G")
+        rows = tui.main.library_pane.list
+        await tui.until(lambda: rows.index == len(rows.rows) - 1)
