@@ -2,7 +2,8 @@
 
 A full collection looks at every object there is, with all threads stopped: with
 twenty thousand subjects it takes a fifth of a second, which a person who is
-typing notices. What was read and stays is therefore set aside.
+typing notices. What was read and stays is therefore set aside, and of the rest the
+full collections wait until nobody touches a key.
 """
 
 from __future__ import annotations
@@ -16,12 +17,19 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from textual.app import App
+    from textual.timer import Timer
+
     from kbtui.tui.document.document import Document
 
 MANY = 5_000
 """Things that are worth it."""
-SELDOM = 100
+YOUNG = 2_000
+"""Things made before the youngest are looked at; Python's own number is 700, and a paint makes 20,000."""
+SELDOM = 500
 """Collections of what is newer that come before one of everything; Python's own number is 10."""
+REST_SECONDS = 1.0
+"""Without a key for so long, nobody notices a collection of everything."""
 
 _settled = 0
 
@@ -35,7 +43,6 @@ def settle(count: int) -> None:
     if count >= _settled + MANY:
         _settled = count
         gc.freeze()
-        gc.set_threshold(*gc.get_threshold()[:2], SELDOM)
 
 
 def begun() -> None:
@@ -44,7 +51,35 @@ def begun() -> None:
     Whoever starts the TUI may have held it off, because nothing that is loaded is garbage.
     """
     gc.freeze()
+    gc.set_threshold(YOUNG, 10, SELDOM)
     gc.enable()
+
+
+class Rests:
+    """Has everything collected when nobody has touched a key or the mouse for a while."""
+
+    def __init__(self, app: App[None]) -> None:
+        self._app = app
+        self._touched = 0.0
+        self._timer: Timer | None = None
+
+    def touched(self) -> None:
+        """Somebody did something, and will do more at once."""
+        self._touched = time.monotonic()
+        if self._timer is None:
+            self._wait(REST_SECONDS)
+
+    def _wait(self, seconds: float) -> None:
+        self._timer = self._app.set_timer(seconds, self._look)
+
+    def _look(self) -> None:
+        left = self._touched + REST_SECONDS - time.monotonic()
+        if left > 0 or _calm.locked():
+            # What is just being read is not set aside yet.
+            self._wait(left if left > 0 else REST_SECONDS)
+            return
+        self._timer = None
+        gc.collect()
 
 
 _calm = threading.Lock()

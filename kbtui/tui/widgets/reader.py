@@ -37,6 +37,7 @@ class Reader(Painted, SparingView, can_focus=True):
         super().__init__(id="reader")
         self.port = Viewport()
         self._syncing = False
+        self._painting = False
         self._painted: tuple[list[tuple[Position, Line]], Position] = ([], Position())
 
     @property
@@ -98,8 +99,19 @@ class Reader(Painted, SparingView, can_focus=True):
         self._measure()
         self.changed()
 
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """Lines to be painted, for which nobody needs to know where in the text they are."""
+        self._painting = True
+        try:
+            return super().render_lines(crop)
+        finally:
+            self._painting = False
+
     def render_line(self, y: int) -> Strip:
-        """Line `y` of what is in sight."""
+        """Line `y` of what is in sight; for the mouse, with where in the text each piece is.
+
+        With that no two pieces look alike, and none that was painted before could be used again.
+        """
         width = self.scrollable_content_region.width
         if y >= len(self.port.rows):
             return Strip.blank(width, self.ground)
@@ -112,7 +124,7 @@ class Reader(Painted, SparingView, can_focus=True):
         selection = self.text_selection
         if selection is not None and (span := selection.get_span(absolute)) is not None:
             strip = self._selected(strip, *span)
-        return strip.apply_offsets(0, absolute)
+        return strip if self._painting else strip.apply_offsets(0, absolute)
 
     def _selected(self, strip: Strip, start: int, end: int) -> Strip:
         style = self.screen.get_component_rich_style("screen--selection")
