@@ -40,6 +40,12 @@ if TYPE_CHECKING:
     from kbtui.tui.places import Place
 
 
+class Beside(Horizontal):
+    """The panes side by side, which cover it."""
+
+    BLANK = True
+
+
 class MainScreen(SearchingScreen):
     """Everything one sees; opening, searching and citations are done by their own objects."""
 
@@ -94,7 +100,7 @@ class MainScreen(SearchingScreen):
     def compose(self) -> ComposeResult:
         """Search on top, the panes, two lines below."""
         yield SearchBar(self.library.workspace.name)
-        with Horizontal(id="panes"):
+        with Beside(id="panes"):
             yield self.library_pane
             yield self.results_pane
             yield self.reader_pane

@@ -18,6 +18,7 @@ from kbtui.tui.commands import bindings
 from kbtui.tui.document.lines import wrap
 from kbtui.tui.places import Place, place_of
 from kbtui.tui.widgets.rows import Row, RowList
+from kbtui.tui.widgets.sparing import SparingPane
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
@@ -54,7 +55,7 @@ class Sidebar:
     ref: str = ""
 
 
-class CitationsPane(Vertical):
+class CitationsPane(SparingPane, Vertical):
     """Lists both ends of citations; says which one is to be opened."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("citations")]

@@ -19,6 +19,7 @@ from kbtui.tui.widgets.bar import Bar
 from kbtui.tui.widgets.entry import PaneInput
 from kbtui.tui.widgets.paint import plain
 from kbtui.tui.widgets.rows import Row, RowList
+from kbtui.tui.widgets.sparing import SparingPane
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
@@ -99,7 +100,7 @@ class SearchBar(Horizontal):
         yield name
 
 
-class ResultsPane(Vertical):
+class ResultsPane(SparingPane, Vertical):
     """The hits of the last question."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("results")]

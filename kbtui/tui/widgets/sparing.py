@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Self
 
 from textual.geometry import Region, Size
 from textual.scroll_view import ScrollView
+from textual.strip import Strip
 from textual.widget import Widget
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ class SparingView(ScrollView, inherit_bindings=False):
 
 
 class SparingPane(Widget, inherit_bindings=False):
-    """A pane whose border says something that changes often."""
+    """A pane that its children cover: only its border is to be seen, and what that says changes often."""
 
     _edge: Region | None = None
 
@@ -47,6 +48,21 @@ class SparingPane(Widget, inherit_bindings=False):
             self.border_subtitle = words
         finally:
             self._edge = None
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """The border's first line and its last; between them one line, again and again.
+
+        As one strip it is cut only once for what covers it.
+        """
+        last = self.outer_size.height - 1
+        lines: dict[int, Strip] = {}
+        for y in {0 if y == 0 else last if y == last else 1 for y in crop.line_range}:
+            lines[y] = super().render_lines(Region(crop.x, y, crop.width, 1))[0]
+        return [lines[y if y in (0, last) else 1] for y in crop.line_range]
+
+    def render_line(self, y: int) -> Strip:
+        """Nothing, which is covered."""
+        return Strip.blank(self.size.width, self.visual_style.rich_style)
 
     def refresh(
         self,
