@@ -17,7 +17,10 @@ import orjson
 from kbtui.errors import WorkspaceError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+
+    _Part = Callable[[int, int], bytes]
+    """Gives bytes of an array from one position on, of some length."""
 
 LARGEST = 512 << 20
 """Bytes: a larger file is listed, never read; JP's own are a thousandth of this."""
@@ -28,6 +31,8 @@ _BOM = b"\xef\xbb\xbf"
 _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW
 _SPLIT_OVER = 4 << 20
 _PIECE = 1 << 20
+_BEGIN = b"[\n  {"
+_END = b"\n  }\n]\n"
 SEPARATOR = b"\n  },\n  {"
 """What stands between two elements as JP writes them, and nowhere else."""
 # Where the next element begins: JP indents by two, and puts the timestamp first.
@@ -135,6 +140,23 @@ def read_object(data: bytes) -> dict[str, Any]:
     return value
 
 
+def read_events(path: str, problems: list[str]) -> Iterator[list[Any]]:
+    """The elements of an `events.json` in batches, as `read_array` gives them.
+
+    A big one as JP writes it is never in memory as a whole, not even its bytes.
+    Raises `WorkspaceError`.
+    """
+    with Opened(path) as (file, size):
+
+        def part(start: int, length: int) -> bytes:
+            return os.pread(file, length, start)
+
+        if size <= LARGEST and _comes_in_pieces(part, size):
+            yield from _pieces(part, size, problems)
+            return
+    yield from read_array(read_file(path), problems)
+
+
 def read_array(data: bytes, problems: list[str]) -> Iterator[list[Any]]:
     """The elements of `events.json` in batches; what is wrong goes to `problems`.
 
@@ -144,8 +166,12 @@ def read_array(data: bytes, problems: list[str]) -> Iterator[list[Any]]:
     if data.startswith(_BOM):
         problems.append("it starts with a byte order mark")
         data = data[3:]
-    if len(data) > _SPLIT_OVER and data.startswith(b"[\n  {") and ends_well(data):
-        yield from _batches(data, problems)
+
+    def part(start: int, length: int) -> bytes:
+        return data[start : start + length]
+
+    if _comes_in_pieces(part, len(data)):
+        yield from _pieces(part, len(data), problems)
         return
     try:
         value = orjson.loads(data)
@@ -160,21 +186,45 @@ def read_array(data: bytes, problems: list[str]) -> Iterator[list[Any]]:
 
 def ends_well(data: bytes) -> bool:
     """Whether an array ends as JP ends it."""
-    return data.endswith((b"\n  }\n]\n", b"\n  }\n]"))
+    return data.endswith((_END, _END[:-1]))
 
 
-def _batches(data: bytes, problems: list[str]) -> Iterator[list[Any]]:
-    """Pieces of whole elements, cut where JP's indentation says that one ends."""
-    start, last = 1, data.rindex(b"]")
-    while start < last:
-        end = data.find(SEPARATOR, start + _PIECE)
-        end = last if end < 0 else end + len(b"\n  }")
-        piece = b"[%b]" % data[start:end]
-        try:
-            yield orjson.loads(piece)
-        except orjson.JSONDecodeError:
-            yield list(_recover(piece, problems))
-        start = end + 1
+def _comes_in_pieces(part: _Part, size: int) -> bool:
+    """Whether an array is big, and as JP writes it, which tells where an element ends."""
+    return (
+        size > _SPLIT_OVER
+        and part(0, len(_BEGIN)) == _BEGIN
+        and ends_well(part(size - len(_END), len(_END)))
+    )
+
+
+def _pieces(part: _Part, size: int, problems: list[str]) -> Iterator[list[Any]]:
+    """What stands between an array's brackets, in pieces of whole elements."""
+    position, held = 1, b""
+    while position < size:
+        # As much as is held already: an element of many megabytes is copied a few times only.
+        data = part(position, max(_PIECE, len(held)))
+        if not data:
+            problems.append("it became shorter while it was read")
+            break
+        position += len(data)
+        held += data
+        cut = held.rfind(SEPARATOR)
+        if cut >= 0:
+            cut += len(b"\n  }")
+            yield _elements(b"[%b]" % held[:cut], problems)
+            held = held[cut + 1 :]
+    if held:
+        yield _elements(b"[%b]" % held.removesuffix(b"\n").removesuffix(b"]"), problems)
+
+
+def _elements(piece: bytes, problems: list[str]) -> list[Any]:
+    """The elements of one piece of an array."""
+    try:
+        value: list[Any] = orjson.loads(piece)
+    except orjson.JSONDecodeError:
+        value = list(_recover(piece, problems))
+    return value
 
 
 def _recover(data: bytes, problems: list[str]) -> Iterator[Any]:
@@ -209,6 +259,7 @@ def _recover(data: bytes, problems: list[str]) -> Iterator[Any]:
             following = _NEXT.search(text, position + 1)
             if following is None:
                 problems.append(f"element {number} is {reason}, and nothing after it can be read")
+                yield DAMAGED
                 return
             problems.append(f"element {number} is {reason}")
             yield DAMAGED

@@ -7,6 +7,7 @@ from kbtui.conversations.events import Builder
 from kbtui.conversations.files import (
     LARGEST_CONFIG,
     read_array,
+    read_events,
     read_file,
     read_head,
     read_object,
@@ -43,7 +44,7 @@ def load_conversation(
         return conversation
     damage: list[str] = []
     try:
-        for batch in read_array(read_file(str(info.events_path)), damage):
+        for batch in read_events(str(info.events_path), damage):
             builder.add(batch)
             if progress is not None:
                 builder.finish()

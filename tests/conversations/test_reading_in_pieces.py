@@ -1,0 +1,55 @@
+"""A big `events.json` is read in pieces, and is the same as one that was read at once."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from kbtui.conversations import files
+
+TEXTS = st.text(st.sampled_from('ab é"\\{}[],:\n  '), max_size=30)
+ELEMENTS = st.lists(
+    st.dictionaries(TEXTS, st.one_of(TEXTS, st.integers(), st.lists(TEXTS)), min_size=1),
+    min_size=1,
+    max_size=8,
+)
+
+
+@pytest.fixture(autouse=True)
+def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "_SPLIT_OVER", 0)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(elements=ELEMENTS, piece=st.integers(1, 60), newline=st.booleans())
+def test_pieces_of_any_size_hold_the_elements_that_the_file_holds(
+    tmp_path: Path, elements: list[dict[str, Any]], piece: int, newline: bool
+) -> None:
+    path = tmp_path / "events.json"
+    path.write_text(json.dumps(elements, indent=2, ensure_ascii=False) + "\n" * newline)
+    before, files._PIECE = files._PIECE, piece
+    problems: list[str] = []
+    try:
+        read = [one for batch in files.read_events(str(path), problems) for one in batch]
+    finally:
+        files._PIECE = before
+    assert read == elements
+    assert problems == []
+
+
+def test_a_damaged_element_between_pieces_costs_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "_PIECE", 30)
+    path = tmp_path / "events.json"
+    path.write_text(
+        json.dumps([{"n": number} for number in range(20)], indent=2).replace('"n": 7', '"n" 7')
+    )
+    problems: list[str] = []
+    read = [one for batch in files.read_events(str(path), problems) for one in batch]
+    assert [one["n"] for one in read if one is not files.DAMAGED] == [*range(7), *range(8, 20)]
+    assert read.count(files.DAMAGED) == 1
+    assert len(problems) == 1
