@@ -7,14 +7,15 @@ and the roots are looked at every few seconds whatever the events say.
 
 from __future__ import annotations
 
+import os
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import watchfiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-    from pathlib import Path
 
     from kbtui.workspace import Workspace
 
@@ -79,13 +80,13 @@ class Watcher:
         root = self._workspace.root
         # Only what lies inside the workspace: a topic may not lead out of it (decisions A10).
         wanted = [self._workspace.jp]
-        wanted += [path for path in self._topics if path.resolve().is_relative_to(root)]
+        wanted += [path for path in self._topics if _real(path).is_relative_to(root)]
         if self._workspace.user_dir:
             wanted.append(self._workspace.user_dir / "conversations")
         roots: list[Path] = []
         for path in sorted(wanted):
             # A symlinked directory is not followed; its target is watched itself.
-            for place in {path, path.resolve()}:
+            for place in {path, _real(path)}:
                 if place.is_dir() and not any(place.is_relative_to(root) for root in roots):
                     roots.append(place)
         return roots
@@ -136,6 +137,11 @@ class Watcher:
                 self._changed()
             if moved:
                 return
+
+
+def _real(path: Path) -> Path:
+    """Where a path leads; unlike `Path.resolve`, this bears links that lead round in a circle."""
+    return Path(os.path.realpath(path))
 
 
 def _identity(roots: list[Path]) -> list[tuple[str, int]]:

@@ -1,0 +1,44 @@
+"""What is watched goes on being watched when a topic's folder is none."""
+
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support import Builder, asked
+
+from kbtui.engine.watch import Watcher
+
+
+def loop(place: Path) -> None:
+    place.symlink_to(place.name)
+
+
+def elsewhere(place: Path) -> None:
+    place.symlink_to("/dev/zero")
+
+
+@pytest.mark.parametrize("odd", [loop, elsewhere, os.mkfifo])
+def test_a_folder_that_is_none_does_not_end_the_watching(
+    workspace_root: Path, odd: Callable[[Path], None]
+) -> None:
+    builder = Builder(workspace_root)
+    folder = workspace_root / "docs/notes"
+    folder.parent.mkdir(parents=True)
+    odd(folder)
+    seen, said = threading.Event(), list[str]()
+    watcher = Watcher(builder.workspace, seen.set, said.append)
+    watcher.topics([folder])
+    watcher.start()
+    try:
+        assert seen.wait(30)  # the first look
+        for number in range(1, 60):
+            seen.clear()
+            builder.conversation(number, [[asked("Hello")]])
+            if seen.wait(1.0):
+                break
+        assert seen.is_set()
+        assert not said
+    finally:
+        watcher.stop()
