@@ -2,17 +2,21 @@
 
 Textual hands a key to whatever has the focus at that moment. What the key before it does (opening,
 a dialog, another focus) happens a few messages later, so of keys that come in one go the second
-would still go to the old place: `:` and a word would lose the word.
+would still go to the old place: `:` and a word would lose the word. A key that is about something still
+under way in a thread (what was opened just now, the matches of what was typed) waits for that too.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
+from time import monotonic
 from typing import TYPE_CHECKING
 
 from textual import events
 from textual.message import Message
+
+from kbtui.tui.widgets.paint import RoleScreen
 
 if TYPE_CHECKING:
     from textual.app import App
@@ -23,6 +27,9 @@ ROUNDS = 3
 """So often a message follows the key's way up: the key, what it set off, and what that set off."""
 GIVE_UP_SECONDS = 0.5
 """A key after which nothing is heard (its widget may be gone) holds the next ones no longer."""
+WAIT_SECONDS = 3.0
+"""So long a key waits for what is under way; then it means what is there."""
+LOOK_SECONDS = 0.01
 NEVER_HELD = {"ctrl+c", "ctrl+q"}
 
 
@@ -41,7 +48,11 @@ class Ahead:
         self._app = app
         self._held: deque[events.Key | events.Paste] = deque()
         self._number = 0
+        self._given: events.Key | events.Paste | None = None
+        """What was held and is handed out just now."""
         self._busy = False
+        self._waiting: float | None = None
+        """Since when the first of the held keys waits for what is under way."""
         self._screen: Screen[object] | None = None
         self._giving_up: asyncio.TimerHandle | None = None
 
@@ -51,8 +62,14 @@ class Ahead:
             return False
         if isinstance(event, events.Key) and event.key in NEVER_HELD:
             self._held.clear()
-        elif self._busy:
+        elif event is self._given:
+            self._given = None
+        elif self._busy or self._held or self._given:
             self._held.append(event)
+            return True
+        elif self._must_wait(event):
+            self._held.append(event)
+            self._look_later()
             return True
         self._begin()
         return False
@@ -96,5 +113,30 @@ class Ahead:
         self._busy = False
         if self._giving_up:
             self._giving_up.cancel()
-        if self._held:
-            self._app.call_next(self._app.on_event, self._held.popleft())
+        self._give()
+
+    def _give(self) -> None:
+        """Hand out the first of the held keys, unless it has to wait."""
+        if self._busy or self._given or not self._held:
+            return
+        if self._must_wait(self._held[0]):
+            self._look_later()
+            return
+        self._given = self._held.popleft()
+        self._app.call_next(self._app.on_event, self._given)
+
+    def _must_wait(self, event: events.Event) -> bool:
+        """Whether a key is about something that is still under way, though not for too long."""
+        screen = self._app.screen
+        if not (
+            isinstance(event, events.Key)
+            and isinstance(screen, RoleScreen)
+            and screen.is_unsettled(event.key)
+        ):
+            self._waiting = None
+            return False
+        self._waiting = self._waiting or monotonic()
+        return monotonic() - self._waiting < WAIT_SECONDS
+
+    def _look_later(self) -> None:
+        asyncio.get_running_loop().call_later(LOOK_SECONDS, self._app.call_later, self._give)

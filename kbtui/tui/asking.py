@@ -50,7 +50,8 @@ class Asker:
         self._asked: Question | None = None
         self._timer: Timer | None = None
         self._shown = ""
-        self._open_first = False
+        self.opens_first = False
+        """Whether the first hit is to be opened as soon as there is one."""
         self._broken = False
         self.query = ""
         self.mode: Mode = "hybrid"
@@ -111,7 +112,7 @@ class Asker:
         if self._shown == self.query:
             self._pane.action_open()
         else:
-            self._open_first = True
+            self.opens_first = True
 
     def next_mode(self) -> Mode:
         """Search in the next mode."""
@@ -126,7 +127,7 @@ class Asker:
     def _start(self) -> None:
         self._whole.forget()
         self._keywords.forget()
-        self._open_first = False
+        self.opens_first = False
         self._broken = False
         if self._timer:
             self._timer.stop()
@@ -204,8 +205,8 @@ class Asker:
             self._pane.waits_for(self._waits_for(True))
         self._shown = self.query
         self._asked = self._question(mode=answer.mode, partial=answer.partial)
-        if self._open_first and answer.hits:
-            self._open_first = False
+        if self.opens_first and answer.hits:
+            self.opens_first = False
             self._pane.action_open()
 
     def _failed(self, error: Exception) -> None:

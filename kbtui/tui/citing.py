@@ -54,6 +54,12 @@ class Citer:
         self._target: Ref | None = None
         self._turn: int | None = None
 
+    @property
+    def asks(self) -> bool:
+        """Whether nothing is known yet of one end of what is shown."""
+        unknown = self._used is None and self._conversation is not None
+        return self._target is not None and (unknown or self._why_not_used == WAITING)
+
     def opened(self, document: Document, place: Place, again: bool = False) -> None:
         """Another document is shown, or the same one anew: then what is known stays meanwhile."""
         self._used_lane.forget()

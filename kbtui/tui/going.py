@@ -29,6 +29,11 @@ class Goer:
         self._open = open_
         self._lane = Lane(pane)
 
+    @property
+    def looks(self) -> bool:
+        """Whether it is still looked up where a reference leads."""
+        return self._lane.owes
+
     def go(self, text: str, failed: Callable[[str], None]) -> None:
         """Go where `text` says; what is wrong with it goes to `failed`."""
         if self._pane.go_to_turn(text):

@@ -37,6 +37,8 @@ class Lane:
         self._running = 0
         self._waiting: Job | None = None
         self._generation = 0
+        self.owes = False
+        """Whether an answer is still to be delivered."""
 
     @property
     def busy(self) -> bool:
@@ -52,6 +54,7 @@ class Lane:
         """Run `work` in a thread, then `done` with what it gave or `failed` with what it raised."""
         with self._lock:
             self._overtake()
+            self.owes = True
             job: Job = (self._generation, self._newest, work, done, failed)
             if self._running >= self._limit:
                 self._waiting = job
@@ -81,13 +84,18 @@ class Lane:
                 with call:
                     answer = work()
             except Exception as error:
-                self._owner.call_later(self._deliver, generation, failed, error)
+                self._owner.call_later(self._end, generation, failed, error)
             else:
-                self._owner.call_later(self._deliver, generation, done, answer)
+                self._owner.call_later(self._end, generation, done, answer)
             with self._lock:
                 job, self._waiting = self._waiting, None
                 if job is None:
                     self._running -= 1
+
+    def _end(self, generation: int, tell: Callable[[Any], None], value: Any) -> None:
+        if generation == self._generation:
+            self.owes = False
+        self._deliver(generation, tell, value)
 
     def _deliver(self, generation: int, tell: Callable[[Any], None], value: Any) -> None:
         if generation == self._generation:
@@ -101,6 +109,7 @@ class Lane:
     def _overtake(self) -> None:
         """Nothing that was submitted matters any more; all before the newest were given up then."""
         self._generation += 1
+        self.owes = False
         self._waiting = None
         if self._gives_up:
             self._newest.cancel()

@@ -42,6 +42,8 @@ class Opener:
         self.contents: Contents | None = None
         self.notices: list[str] = []
         """What is wrong with settings, for the home page."""
+        self.opening = False
+        """Whether something is made ready that one wants to read, and nothing of it is shown yet."""
         self.shown: Place | None = None
         """What the reader shows; not `trail.here` while a search hit is only looked at."""
 
@@ -52,6 +54,7 @@ class Opener:
             if not (self.trail.here and self.trail.here.same_document(place) and place.ref is None):
                 self.trail.go(place)
         self._show(place)
+        self.opening = self.opening and not preview
 
     def leave(self) -> None:
         """Remember where one was reading, unless what is shown is only a preview."""
@@ -80,6 +83,7 @@ class Opener:
 
     def _show(self, place: Place) -> None:
         self._lane.forget()
+        self.opening = False
         if place.key.startswith("problem:"):
             from kbtui.tui.document.pages import problem_document
 
@@ -96,6 +100,7 @@ class Opener:
             return
         self._status.doing("open", f"opening {place.key} …")
         contents = self.contents
+        self.opening = True
         self._lane.submit_in_parts(
             lambda tell: self._make(place, contents, tell),
             lambda document: self._begun(place, document),
@@ -104,12 +109,16 @@ class Opener:
         )
 
     def _make(
-        self, place: Place, contents: Contents | None, tell: Callable[[Document], None] | None
+        self,
+        place: Place,
+        contents: Contents | None,
+        tell: Callable[[Document], None] | None,
+        held: Document | None = None,
     ) -> Document:
         """Called in a thread."""
         from kbtui.tui.desk import make_document
 
-        return make_document(self._library, place, self._clock, contents, self.notices, tell)
+        return make_document(self._library, place, self._clock, contents, self.notices, tell, held)
 
     def _begun(self, place: Place, document: Document) -> None:
         """The beginning of something big is there: shown, when one is to begin to read in it."""
@@ -131,12 +140,14 @@ class Opener:
 
     def _made(self, place: Place, document: Document) -> None:
         self._status.doing("open", None)
+        self.opening = False
         self.shown = place
         self._pane.show(document, place)
         self._opened(document, place, False)
 
     def _failed(self, error: Exception) -> None:
         self._status.doing("open", None)
+        self.opening = False
         self._status.flash(f"cannot be opened: {error}", "error")
 
     def reload(self) -> None:
@@ -144,11 +155,14 @@ class Opener:
         place = self.shown or HOME
         if place.key.startswith("problem:"):
             return
-        contents = self.contents
+        contents, held = self.contents, self._pane.reader.document
+
+        def made(document: Document) -> None:
+            if document is not held:
+                self._remade(place, document)
+
         self._reload_lane.submit(
-            lambda: self._make(place, contents, None),
-            lambda document: self._remade(place, document),
-            self._failed,
+            lambda: self._make(place, contents, None, held), made, self._failed
         )
 
     def _remade(self, place: Place, document: Document) -> None:

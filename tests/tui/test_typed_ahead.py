@@ -8,7 +8,14 @@ from tui_support import Tui, running
 
 from kbtui.tui import ahead
 
-KEYS = {"?": "question_mark", "/": "slash", ":": "colon", "#": "number_sign", " ": "space"}
+KEYS = {
+    "'": "apostrophe",
+    "?": "question_mark",
+    "/": "slash",
+    ":": "colon",
+    "#": "number_sign",
+    " ": "space",
+}
 
 
 async def at_once(tui: Tui, *parts: str | events.Paste) -> None:
@@ -77,3 +84,75 @@ async def test_a_key_after_a_dialog_was_closed_waits_for_nothing_else(
         await at_once(tui, "G")
         rows = tui.main.library_pane.list
         await tui.until(lambda: rows.index == len(rows.rows) - 1)
+
+
+async def test_two_changes_of_the_view_in_one_go_are_two(book: Builder) -> None:
+    async with running(book.root) as tui:
+        await tui.open("project/start")
+        views = tui.main.reader_pane.reader.document.views
+        assert len(views) == 3
+        await at_once(tui, "v", "v")
+        await tui.until(lambda: tui.main.reader_pane.reader.document.view == views[2])
+        await at_once(tui, "v", "v", "v", "v")
+        await tui.until(lambda: tui.main.reader_pane.reader.document.view == views[0])
+
+
+async def test_keys_behind_opening_are_about_what_is_opened(book: Builder) -> None:
+    async with running(book.root) as tui:
+        await tui.open("snippets/retry")
+        await at_once(tui, "#", *"jp-c17800000001", "enter", "n", "n")
+        await tui.until("turn 2 of 3")
+        await at_once(tui, "#", *"project/style", "enter", "y")
+        await tui.until("copied project/style")
+        await at_once(tui, "#", *"jp-c17800000001", "enter", "3", "enter")
+        await tui.until(lambda: tui.main.opener.shown.key == "project/start")
+
+
+async def test_a_hit_is_opened_before_the_keys_that_follow(book: Builder) -> None:
+    async with running(book.root) as tui:
+        await at_once(tui, "/", *"retry how often", "enter", "y")
+        await tui.until("copied jp-c17800000002:1")
+        assert value(tui, "#search") == "retry how often"
+
+
+async def test_the_next_match_is_gone_to_when_the_matches_are_known(book: Builder) -> None:
+    builder = book
+    builder.subject("project/long.md", "# Long\n\n" + "a needle\n\nand hay\n\n" * 40)
+    async with running(builder.root) as tui:
+        await tui.open("project/long")
+        await at_once(tui, "f", *"needle", "enter", "n", "n")
+        await tui.until("3 of 40")
+
+
+async def test_the_palette_gives_what_was_typed_and_not_what_was_listed_before(
+    book: Builder,
+) -> None:
+    async with running(book.root) as tui:
+        await at_once(tui, ":", *"snippets/retry", "enter")
+        await tui.until(lambda: tui.app.screen is tui.main)
+        await tui.until(lambda: tui.main.opener.shown.key == "snippets/retry")
+
+
+async def test_a_note_typed_right_behind_its_key_is_the_bookmarks(book: Builder) -> None:
+    async with running(book.root) as tui:
+        await tui.open("project/start")
+        await at_once(tui, "B", *"never mind", "enter", "'")
+        await tui.until(lambda: "never mind" in tui.text and "Bookmarks" in tui.text)
+
+
+async def test_keys_typed_into_a_filter_of_entries_choose_among_what_it_leaves(
+    book: Builder,
+) -> None:
+    async with running(book.root) as tui:
+        tui.app.library.reader()
+        await at_once(tui, "E", "f", *"times", "enter", "r")
+        await tui.until(lambda: tui.app.screen is tui.main)
+        await tui.until(lambda: tui.main.opener.shown.key == "snippets/retry")
+
+
+async def test_a_mark_set_before_the_topics_are_read_is_set(book: Builder) -> None:
+    async with running(book.root, size=(140, 50)) as tui:
+        await tui.open("project/start")
+        await at_once(tui, "P", "space", "w")
+        await tui.until("This would be written")
+        assert "Nothing is written yet" in tui.text

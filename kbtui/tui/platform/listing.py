@@ -53,6 +53,10 @@ class Listing:
         self._reading = False
         self.listed: Listed | None = None
 
+    def lacks(self, wanted: Wanted) -> bool:
+        """Whether what a filter lets through is still being read."""
+        return self._reading and (self.listed is None or self.listed.wanted != wanted)
+
     def read(self, wanted: Wanted) -> None:
         """Read from the beginning, as far as was read before with the same filter."""
         before = self.listed

@@ -44,6 +44,8 @@ class ActingScreen(PaneScreen):
     def __init__(self) -> None:
         super().__init__()
         self._slow = Lane(self)
+        self.asks = False
+        """Whether something short is under way that the next keys build on."""
 
     @abstractmethod
     def open(self, place: Place) -> None:
@@ -70,15 +72,24 @@ class ActingScreen(PaneScreen):
             self.status.flash("nothing here has a reference", "warning")
         return reference
 
-    def _wait(self, name: str, work: Callable[[], object], done: Callable[[object], None]) -> None:
+    def _wait(
+        self,
+        name: str,
+        work: Callable[[], object],
+        done: Callable[[object], None],
+        asks: bool = False,
+    ) -> None:
         """Do something slow in a thread, with its name in the status line."""
         self.status.doing("slow", name)
+        self.asks = asks
 
         def finished(found: object) -> None:
+            self.asks = False
             self.status.doing("slow", None)
             done(found)
 
         def failed(error: Exception) -> None:
+            self.asks = False
             self.status.doing("slow", None)
             self.status.flash(one_line(str(error)), "error")
 
@@ -143,6 +154,7 @@ class ActingScreen(PaneScreen):
                     lambda _: self.status.flash(
                         f"{'changed the' if known else 'made a'} bookmark: {reference}"
                     ),
+                    asks=True,
                 )
 
         def ask(found: object) -> None:
@@ -155,6 +167,7 @@ class ActingScreen(PaneScreen):
             "looking for the bookmark …",
             lambda: next((mark for mark in journal.bookmarks() if mark.ref == reference), None),
             ask,
+            asks=True,
         )
 
     def _title_of(self, reference: str) -> str:

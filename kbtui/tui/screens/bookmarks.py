@@ -71,6 +71,10 @@ class BookmarksScreen(RoleScreen):
             [part for key, label in pairs for part in ((key, "key"), (f" {label}  ", "dim"))]
         )
 
+    def is_unsettled(self, key: str) -> bool:
+        """Whether the bookmarks are still being read or changed."""
+        return self._lane.owes and key != "escape"
+
     def _read(self) -> None:
         self._lane.submit(self._journal.bookmarks, self._show, self._failed)
 

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 LOOK_SECONDS = 0.08
 """How long one stays on an entry, or on a word of the filter, before it is read."""
 PENDING_SECONDS = 3.0
+APART = {"filter", "help", "back", "leave", "new", "reload", "app.theme"}
+"""Commands that are not about the selected entry."""
 AHEAD = 100
 """Rows below the selected one that are there before one comes to them."""
 
@@ -111,6 +113,14 @@ class EntriesScreen(TwoSides):
         }
         return frozenset(name for name, has in found.items() if has)
 
+    def is_unsettled(self, key: str) -> bool:
+        """Whether a key is about the selected entry, and the list or the details are another's."""
+        owner, action = self._meant_by(key)
+        if owner is self.filter.input or action in APART:
+            return False
+        details = self.detailed and (self._timer is not None or self._detail_lane.owes)
+        return details or self._filter_timer is not None or self.listing.lacks(self._wanted)
+
     # reading the list
 
     def action_reload(self) -> None:
@@ -180,6 +190,7 @@ class EntriesScreen(TwoSides):
         self._timer = self.set_timer(LOOK_SECONDS, self._make)
 
     def _make(self) -> None:
+        self._timer = None
         from kbtui.tui.document.document import Document
         from kbtui.tui.platform.details import entry_document
 
@@ -262,6 +273,7 @@ class EntriesScreen(TwoSides):
         self._filter_timer = self.set_timer(LOOK_SECONDS, self._apply)
 
     def _apply(self) -> None:
+        self._filter_timer = None
         try:
             wanted = parse_filter(self.filter.input.value, **self._flags)
         except UsageError as error:

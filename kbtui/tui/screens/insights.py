@@ -19,7 +19,7 @@ from kbtui.tui.prompt.display import words_of
 from kbtui.tui.prompt.note import Note
 from kbtui.tui.screens.help import HelpScreen
 from kbtui.tui.widgets.bar import Bar
-from kbtui.tui.widgets.paint import RoleScreen
+from kbtui.tui.widgets.paint import LEAVING, RoleScreen
 from kbtui.tui.widgets.reader import Reader
 
 if TYPE_CHECKING:
@@ -80,6 +80,10 @@ class InsightsScreen(RoleScreen):
     def _say_keys(self) -> None:
         bar = self.query_one("#keys", Bar)
         bar.say(hints_of("insights", bar.content_size.width, frozenset(), self.own_keys))
+
+    def is_unsettled(self, key: str) -> bool:
+        """Until the page is read, there is nothing for a key to be about."""
+        return self.found is None and self._meant_by(key)[1] not in LEAVING
 
     # reading
 

@@ -195,6 +195,12 @@ class PaletteScreen(RoleScreen):
         rows = list(_rows(found))
         self.list.set_rows(rows, [("Nothing has this name.", "dim")], rows[0].key if rows else None)
 
+    def is_unsettled(self, key: str) -> bool:
+        """Rows are moved in and chosen from when they are those of what was typed."""
+        typed = self.query_one("#palette-input", SafeInput).value
+        chooses = key in {"enter", "down", "up", "pagedown", "pageup", "ctrl+n"}
+        return chooses and (self._lane.owes or bool(typed and self._places_lane.owes))
+
     def action_rows(self, where: str) -> None:
         """Move in the list."""
         getattr(self.list, f"action_{where}")()

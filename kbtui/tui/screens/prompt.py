@@ -19,6 +19,7 @@ from kbtui.tui.prompt.trybar import TryBar
 from kbtui.tui.prompt.writing import Writer
 from kbtui.tui.screens.help import HelpScreen
 from kbtui.tui.widgets.entry import PaneInput
+from kbtui.tui.widgets.paint import LEAVING
 from kbtui.tui.widgets.rows import RowList
 
 if TYPE_CHECKING:
@@ -56,6 +57,10 @@ class PromptScreen(Workshop):
 
     def _key(self, name: str) -> str:
         return key_of(f"workshop.{name}", self.own_keys)
+
+    def is_unsettled(self, key: str) -> bool:
+        """Until the topics are read, there is nothing for a key to be about."""
+        return self.bench.standing is None and self._meant_by(key)[1] not in LEAVING
 
     # what is selected
 

@@ -17,15 +17,22 @@ if TYPE_CHECKING:
     from textual.timer import Timer
 
     from kbtui.search.records import Answer, Mode
+    from kbtui.tui.citing import Citer
     from kbtui.tui.completing import Completer
     from kbtui.tui.going import Goer
 
 PREVIEW_SECONDS = 0.12
 
+OF_READING = {
+    "copy", "copy_more", "edit", "similar", "bookmark", "go", "jump", "app.platform('export')",
+}  # fmt: skip
+"""Commands of everywhere that are about what is being read."""
+
 
 class SearchingScreen(ActingScreen):
     """The main screen's part that searches; asking itself is done by `Asker`."""
 
+    citer: Citer
     completer: Completer
     goer: Goer
     _plain: bool
@@ -126,6 +133,24 @@ class SearchingScreen(ActingScreen):
             self._preview = self.set_timer(
                 PREVIEW_SECONDS, lambda: self.opener.open(place, preview=True)
             )
+
+    def is_unsettled(self, key: str) -> bool:
+        """Whether a key is about what is still being opened, found, asked or looked for."""
+        looks_up = self.goer.looks and isinstance(self.focused, SearchInput)
+        if self.asker.opens_first or looks_up or self.asks:
+            return key != "escape"
+        opening = self.opener.opening or self.goer.looks
+        asks, fills = self.citer.asks, self.library_pane.fills
+        if not (opening or self.reader_pane.looks or asks or fills):
+            return False
+        owner, action = self._meant_by(key)
+        own = owner not in (None, self, self.app)
+        if self.pane == "reading":
+            unsettled = opening or (own and self.reader_pane.looks)
+            return unsettled and (own or action in OF_READING)
+        if self.pane == "citations":
+            return (opening or asks) and (own or action in OF_READING)
+        return self.pane == "library" and action == "open" and fills
 
     def action_search(self) -> None:
         """Type a question."""

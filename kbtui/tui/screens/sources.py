@@ -28,6 +28,7 @@ from kbtui.tui.platform.shelf import (
 )
 from kbtui.tui.prompt.display import words_of
 from kbtui.tui.widgets.bar import Bar
+from kbtui.tui.widgets.paint import LEAVING
 from kbtui.tui.widgets.rows import RowList
 
 if TYPE_CHECKING:
@@ -101,6 +102,10 @@ class SourcesScreen(TwoSides):
             "unapproved": one is not None and one.approved is None and self.approving is None,
         }
         return frozenset(name for name, has in found.items() if has)
+
+    def is_unsettled(self, key: str) -> bool:
+        """Until the sources are read, there is nothing for a key to be about."""
+        return self.standings is None and self._meant_by(key)[1] not in LEAVING
 
     # reading
 

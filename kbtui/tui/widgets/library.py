@@ -27,6 +27,7 @@ from kbtui.tui.places import Place
 from kbtui.tui.widgets.bar import Says
 from kbtui.tui.widgets.entry import Entry, PaneInput
 from kbtui.tui.widgets.rows import RowList
+from kbtui.tui.widgets.sparing import SparingPane
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -45,7 +46,7 @@ TICK_SECONDS = 10.0
 """How often it is looked whether a date should be said differently."""
 
 
-class LibraryPane(Vertical):
+class LibraryPane(SparingPane, Vertical):
     """Lists what there is; says what is to be opened."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("library")]
@@ -100,6 +101,11 @@ class LibraryPane(Vertical):
         self.contents = contents
         if self.waits_for_traits:
             self.refill()
+
+    @property
+    def fills(self) -> bool:
+        """Whether other rows are still being made."""
+        return self._lane.owes
 
     @property
     def waits_for_traits(self) -> bool:

@@ -31,6 +31,10 @@ if TYPE_CHECKING:
     from kbtui.tui.document.lines import Span
 
 
+LEAVING = {"leave", "back", "help"}
+"""Commands that are of use before anything is read."""
+
+
 def plain(text: str) -> Content:
     """Somebody else's text for a title or a label: safe, on one line, never read as markup."""
     return Content(one_line(text))
@@ -80,6 +84,17 @@ class RoleScreen(Screen[Any]):
     def dismiss(self, result: Any = None) -> AwaitComplete:
         """Leave, and give back a result: once, for a second key may come before the screen is gone."""
         return super().dismiss(result) if self.is_current else AwaitComplete()
+
+    def is_unsettled(self, key: str) -> bool:
+        """Whether a key is about something that is still under way, and so waits for it."""
+        return False
+
+    def _meant_by(self, key: str) -> tuple[DOMNode | None, str]:
+        """Who does what at a key, where the focus is; nobody where it is no command's."""
+        for node, bindings in self._binding_chain:
+            for binding in bindings.key_to_bindings.get(key, ()):
+                return node, binding.action
+        return None, ""
 
     def files_changed(self, event: dict[str, Any]) -> None:
         """Called on the screen on top with the engine's `changed`: files are others."""

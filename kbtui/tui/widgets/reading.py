@@ -66,6 +66,11 @@ class ReaderPane(FindingPane):
         yield self.reader
         yield self.finder
 
+    @property
+    def looks(self) -> bool:
+        """Whether it is still looked for where to begin to read, or what to find."""
+        return self._beginning_lane.owes or self._finding_lane.owes
+
     # what is shown
 
     def show(self, document: Document, place: Place) -> None:
