@@ -37,15 +37,17 @@ def make_document(
     contents: Contents | None = None,
     notices: Sequence[str] = (),
     tell: Callable[[Document], None] | None = None,
+    held: Document | None = None,
 ) -> Document:
     """Read what a place names and make its document; called in a thread, never raises.
 
     What cannot be read becomes a page that says why. `tell` is given the beginning of
-    something big before the rest is read.
+    something big before the rest is read. `held` is what is shown: where it is big and
+    its files are as they were, it is given back.
     """
     try:
         if place.ref is not None and place.ref.kind == "conversation":
-            return _warm(_conversation(library, place.ref.conversation or 0, clock, tell))
+            return _warm(_conversation(library, place.ref.conversation or 0, clock, tell, held))
         return _warm(_make(library, place, clock, contents, notices))
     except KbtuiError as error:
         return problem_document(place.key, place.key, error.message, error.where, error.hint)
@@ -81,13 +83,22 @@ def _make(
 
 
 def _conversation(
-    library: Library, number: int, clock: Clock, tell: Callable[[Document], None] | None
+    library: Library,
+    number: int,
+    clock: Clock,
+    tell: Callable[[Document], None] | None,
+    held: Document | None,
 ) -> Document:
     from kbtui.tui.document.conversation import conversation_document
 
     info = library.conversation_info(number)
     if info.size < BIG:
         return conversation_document(library.conversation(number), clock())
+    if held is not None and not held.partial and held.record is not None:
+        # An index that is being made names it again and again.
+        shown = getattr(held.record, "info", None)
+        if shown is not None and (shown.id, shown.signature) == (info.id, info.signature):
+            return held
     with undisturbed():
         beginning = library.conversation_beginning(info) if tell else None
         if tell and beginning is not None:

@@ -155,3 +155,24 @@ async def test_a_hit_in_one_huge_turn_is_gone_to_without_looking_for_it_here(
         assert tui.main.reader_pane.reader.port.turn == 1
         assert looked
         assert threading.current_thread() not in looked
+
+
+async def test_a_big_one_whose_files_are_as_they_were_is_not_read_again(big: Path) -> None:
+    async with running(big, size=(100, 30)) as tui:
+        reader = tui.main.reader_pane.reader
+        await tui.open(TALK)
+        await tui.until(lambda: not reader.document.partial)
+        document = reader.document
+        from kbtui.library import Library
+
+        with mock.patch.object(Library, "conversation", side_effect=AssertionError):
+            tui.main.opener.reload()
+            await tui.until(lambda: not tui.main.opener._reload_lane.busy)
+            await tui.pilot.pause()
+        assert reader.document is document
+        (events,) = big.glob(".jp/conversations/*/events.json")
+        said = events.read_text()
+        events.write_text(said.replace("Question 1?", "Another question?", 1))
+        tui.main.opener.reload()
+        await tui.until("Another question?")
+        events.write_text(said)
