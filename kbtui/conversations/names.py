@@ -29,7 +29,7 @@ def live_names(path: str | None) -> dict[int, str]:
     for folder in folders:
         try:
             with os.scandir(folder) as entries:
-                names = [entry.name for entry in entries if entry.is_dir()]
+                names = [entry.name for entry in entries if _is_folder(entry)]
         except OSError:
             continue
         for name in names:
@@ -37,3 +37,10 @@ def live_names(path: str | None) -> dict[int, str]:
             if digits.isascii() and digits.isdigit() and len(digits) <= 12:
                 found[int(digits)] = rest
     return found
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link that leads round in a circle
+        return False

@@ -147,7 +147,7 @@ def _directories(workspace: Workspace, folder: str, strays: list[tuple[str, str]
     try:
         with os.scandir(folder) as entries:
             for entry in entries:
-                if entry.name[0] == "." or not entry.is_dir():
+                if entry.name[0] == "." or not _is_folder(entry, strays):
                     continue
                 if entry.is_symlink() and not _is_inside(workspace, entry.path):
                     strays.append((entry.path, _LEAVES))
@@ -159,6 +159,15 @@ def _directories(workspace: Workspace, folder: str, strays: list[tuple[str, str]
     except OSError as error:
         strays.append((folder, (error.strerror or str(error)).lower()))
         return []
+
+
+def _is_folder(entry: os.DirEntry[str], strays: list[tuple[str, str]]) -> bool:
+    """Whether it is a directory, or leads to one; one bad link says nothing of the others."""
+    try:
+        return entry.is_dir()
+    except OSError as error:
+        strays.append((entry.path, (error.strerror or str(error)).lower()))
+        return False
 
 
 _LEAVES = "it is a link that leaves the workspace"
