@@ -89,6 +89,8 @@ def address(host: str, allow_network: bool) -> str:
         found = {
             str(info[4][0]) for info in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
         }
+    except UnicodeError as error:
+        raise UsageError("is no address", where=host) from error
     except OSError as error:
         raise UsageError(f"is no address of this machine: {error.strerror}", where=host) from error
     if host == "localhost":

@@ -254,6 +254,13 @@ def test_other_machines_are_let_in_only_when_said_twice(
     assert address("0.0.0.0", True) == "0.0.0.0"
 
 
+@pytest.mark.parametrize("host", ["a" * 70, "a..b", "\x9b31m.example", "\u202e", "\ud800", ""])
+def test_what_is_no_address_is_said_to_be_none(host: str) -> None:
+    for allowed in (False, True):
+        with pytest.raises(UsageError):
+            address(host, allowed)
+
+
 def test_on_every_address_any_address_is_answered_and_no_name() -> None:
     hosts = Hosts("0.0.0.0", 8000)
     assert "192.0.2.7:8000" in hosts
