@@ -41,6 +41,7 @@ class IndexReader:
         self._catalog = Catalog(folder / "catalog.sqlite")
         self.language = self._catalog.get("language") or ""
         self._lexical: dict[str, Any] = {}
+        self._commits: dict[str, tuple[int, int] | None] = {}
 
     @property
     def generation(self) -> str:
@@ -64,10 +65,13 @@ class IndexReader:
         name = "hidden" if hidden else "lexical"
         with self._lock:
             index = self._lexical.get(name)
+            # A commit is another file in place of this one; without, there is nothing to load.
+            commit = _state(self.folder / name / "meta.json")
             if index is None:
                 index = self._lexical[name] = open_index(self.folder / name, self.language)
-            else:
+            elif commit is None or commit != self._commits.get(name):
                 index.reload()
+            self._commits[name] = commit
             return index
 
     def configuration(self) -> list[list[object]]:
@@ -110,3 +114,11 @@ class IndexReader:
         """The citations of any of `targets`, newest first (the catalog's columns)."""
         with self._lock:
             return self._catalog.citing(targets)
+
+
+def _state(path: Path) -> tuple[int, int] | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns

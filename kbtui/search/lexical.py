@@ -1,20 +1,19 @@
 """The lexical leg: a question as a tantivy query over the fields of a chunk.
 
-A score is a sum over parts, each a word in a field with its weight: the chunk's
-body, its neighbours (`context`), the title, and identifiers (`code`; stack,
-section 7). The parts are kept, so that an explanation can name them.
+A score is a sum over parts (`parts`), each a word in a field with its weight. They are kept, so
+that an explanation can name them.
 """
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import tantivy
 
 from kbtui.index.words import cjk_pairs, code_words, is_unspaced, plain
-from kbtui.search.telling import Part, telling
-from kbtui.search.terms import Language, Word, begun_with, read_words
+from kbtui.search.parts import Parts, marked
+from kbtui.search.telling import telling
+from kbtui.search.terms import Language, Word, read_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -24,15 +23,6 @@ if TYPE_CHECKING:
     from kbtui.search.query import Query
     from kbtui.search.records import Question
 
-WEIGHTS = {"body": 1.0, "context": 1.0, "title": 0.5}
-CODE_WEIGHT = 1.0
-"""Of a compound as a whole, and of a pair of characters of a script without spaces."""
-PART_WEIGHT = 0.5
-"""Of a word that stands as a part of a camelCase one, on either side."""
-GUESS_WEIGHT = 0.8
-"""Of what a word may have been meant as, or may become."""
-PAIR_WEIGHT = 0.1
-"""Of two words that stand next to each other, in question and text."""
 OVERFETCH = 5
 """How many times the limit is looked at before an entry's surplus chunks are left out."""
 LOOKED_AT_MOST = 20_000
@@ -71,7 +61,7 @@ class Lexical:
             last = len(stems) - len(phrase)
             return (
                 bool(phrase or pairs)
-                and pairs | set(_marked(wanted)) <= code
+                and pairs | set(marked(wanted)) <= code
                 and any(stems[at : at + len(phrase)] == phrase for at in range(last + 1))
             )
 
@@ -100,14 +90,15 @@ class _Side:
         language: Language,
     ) -> None:
         self.searcher = index.searcher()
-        self._schema, self._language = index.schema, language
+        self._schema = index.schema
         self.words = read_words(query, self.searcher, language, partial=question.partial)
-        words = [part for word in self.words for part in self._word(word)]
-        self.parts = telling([*words, *self._pairs()], self.searcher)
+        made = Parts(self._schema, self.searcher, language)
+        words = [part for word in self.words for part in made.of_word(word)]
+        self.parts = telling([*words, *made.of_pairs(self.words)], self.searcher)
         self._terms = [part for part in self.parts if not part.is_pair]
         self._nearby = [part for part in self.parts if part.is_pair]
-        self.phrases = [(text, self._phrase(text)) for text in query.phrases]
-        self.excluded = [(text, self._phrase(text)) for text in query.excluded]
+        self.phrases = [(text, made.phrase(text)) for text in query.phrases]
+        self.excluded = [(text, made.phrase(text)) for text in query.excluded]
         self.limits = list(self._limits(question, narrowing))
         self.asks = bool(self.parts or self.phrases)
         self.query = self._whole()
@@ -175,13 +166,15 @@ class _Side:
         """
         if not numbers or not self._nearby:
             return {}
-        must = tantivy.Occur.Must
-        among = _silent(tantivy.Query.term_set_query(self._schema, "chunk", numbers))
-        pairs = [
-            tantivy.Query.boolean_query([(must, among), (must, part.query)])
-            for part in self._nearby
+        should = tantivy.Occur.Should
+        # A term each: a set of terms is looked for by walking the dictionary of every segment.
+        terms = [
+            tantivy.Query.term_query(self._schema, "chunk", number, "basic") for number in numbers
         ]
-        query = tantivy.Query.boolean_query([(tantivy.Occur.Should, pair) for pair in pairs])
+        query = _silent(tantivy.Query.boolean_query([(should, term) for term in terms]))
+        for pair in self._nearby:
+            # One within the other: beside each other they would be asked of whole stretches.
+            query = tantivy.Query.boolean_query([(tantivy.Occur.Must, query), (should, pair.query)])
         hits = self.searcher.search(query, limit=len(numbers), count=False).hits
         found = self.searcher.fast_field_values("chunk", [address for _, address in hits])
         return {int(n): float(score) for n, (score, _) in zip(found, hits, strict=True)}
@@ -213,86 +206,6 @@ class _Side:
             # The mark of the last commit is no chunk.
             limits.append((tantivy.Occur.Must, self._any("archived", ("yes", "no"))))
         return tantivy.Query.boolean_query([(tantivy.Occur.Must, asked), *limits])
-
-    def _term(self, field: str, term: str) -> Any:
-        return tantivy.Query.term_query(self._schema, field, term, "freq")
-
-    def _part(self, word: str, weight: float, *places: tuple[str, str]) -> Part:
-        """A term, or the best of several."""
-        terms = [self._term(field, term) for field, term in dict.fromkeys(places)]
-        query = terms[0] if len(terms) == 1 else tantivy.Query.disjunction_max_query(terms)
-        if weight != 1.0:
-            query = tantivy.Query.boost_query(query, weight)
-        shown = " | ".join(dict.fromkeys(term for _, term in places))
-        return Part(word, places[0][0], shown, weight, query)
-
-    def _word(self, word: Word) -> Iterable[Part]:
-        for token in word.tokens:
-            body = [("body", token.stem), *token.others]
-            yield self._part(token.plain, WEIGHTS["body"] * token.weight, *body)
-            for field in ("context", "title"):
-                yield self._part(token.plain, WEIGHTS[field] * token.weight, (field, token.stem))
-            if token.weight == 1.0:
-                yield self._part(token.plain, PART_WEIGHT, ("code", token.plain))
-            if token.corrected:
-                places = [(field, stem) for stem in token.corrected for field in ("body", "title")]
-                yield self._part(token.plain, GUESS_WEIGHT, *places)
-        wholes = [("code", whole) for whole in word.forms.wholes]
-        if wholes:
-            # Squeezed, `utf-8` may stand as the word `utf8`.
-            squeezed = [("body", stem) for stem in self._language.stems(word.forms.wholes[-1])[:1]]
-            joined = squeezed if word.forms.wholes[-1].isalnum() else []
-            yield self._part(word.text, CODE_WEIGHT, *wholes, *joined)
-        for part in word.forms.parts:
-            stems = [("body", stem) for stem in self._language.stems(part)[:1]]
-            yield self._part(part, PART_WEIGHT, ("code", part), *stems)
-        for pair in word.forms.pairs:
-            pairs = [pair] if len(pair) > 1 else begun_with(self.searcher, pair) or [pair]
-            yield self._part(pair, CODE_WEIGHT, *[("code", term) for term in pairs])
-        begun = [("body", stem) for stem in word.begun] + [("code", w) for w in word.begun_code]
-        if begun:
-            yield self._part(f"{word.text}…", GUESS_WEIGHT, *begun)
-
-    def _pairs(self) -> Iterable[Part]:
-        """Words that stand next to each other in the question count a little more where they do so
-        in the text."""
-        tokens = [token for word in self.words for token in word.tokens]
-        for first, second in pairwise(tokens):
-            if PAIR_WEIGHT and max(first.weight, second.weight) == 1.0:
-                terms = [first.stem, second.stem]
-                query = tantivy.Query.phrase_query(self._schema, "body", list(terms))
-                query = tantivy.Query.boost_query(query, PAIR_WEIGHT)
-                said = f"{first.plain} {second.plain}"
-                yield Part(said, "body", " ".join(terms), PAIR_WEIGHT, query)
-
-    def _phrase(self, text: str) -> Any:
-        """All of a phrase, in order where the script has spaces."""
-        text = plain(text)
-        needed: list[Any] = []
-        stems = self._language.stems(text)
-        if is_unspaced(text):
-            needed += [self._term("code", pair) for pair in dict.fromkeys(cjk_pairs(text))]
-            stems = [stem for stem in stems if not is_unspaced(stem)]
-            needed += [self._anywhere([stem]) for stem in stems]
-        elif stems:
-            needed.append(self._anywhere(stems))
-        # `C++` and `C#` are a mere `c` to the tokenizer.
-        for word in text.split():
-            if word.endswith(("+", "#")):
-                needed += [self._term("code", whole) for whole in _marked(word)]
-        if not needed:
-            return tantivy.Query.empty_query()
-        return tantivy.Query.boolean_query([(tantivy.Occur.Must, part) for part in needed])
-
-    def _anywhere(self, stems: list[str]) -> Any:
-        if len(stems) == 1:
-            found = [self._term(field, stems[0]) for field in ("body", "title")]
-        else:
-            found = [
-                tantivy.Query.phrase_query(self._schema, field, list(stems))
-                for field in ("body", "title")
-            ]
-        return tantivy.Query.boolean_query([(tantivy.Occur.Should, part) for part in found])
 
     # narrowing
 
@@ -338,12 +251,6 @@ class _Side:
 
 def _silent(query: Any) -> Any:
     return tantivy.Query.const_score_query(query, 0.0)
-
-
-def _marked(word: str) -> list[str]:
-    from kbtui.index.words import forms
-
-    return [whole for whole in forms(word).wholes if whole.endswith(("+", "#"))]
 
 
 def titled(reader: IndexReader, text: str, *, hidden: bool, most: int) -> set[str]:
