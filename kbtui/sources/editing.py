@@ -42,19 +42,21 @@ def remove_source(workspace: Workspace, name: str) -> None:
 
 
 def name_for(kind: str, what: str) -> str:
-    """A source's name made of the host, the file or the command."""
+    """A source's name made of the host, the file or the command, or else of the kind."""
     import re
+    from contextlib import suppress
     from pathlib import PurePath
     from urllib.parse import urlsplit
 
     from kbtui.sources.writing import name_of
 
     if kind == "url_crawl":
-        what = urlsplit(what).hostname or what
+        with suppress(ValueError):  # what is wrong with the address is said where it is parsed
+            what = urlsplit(what).hostname or what
     elif kind == "file_upload":
         what = PurePath(what).stem or what
     else:
-        what = what.split()[0].rpartition("/")[2]
+        what = "".join(what.split()[:1]).rpartition("/")[2]
     plain = re.sub(r"[^a-z0-9._-]+", "-", name_of(what)).strip("-._")
     return plain[:40].rstrip("-._") or kind.replace("_", "-")
 

@@ -4,11 +4,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from web_support import Bench
 
 from kbtui.errors import ConfigError, KbtuiError, NothingFound, UsageError
 from kbtui.sources import load_sources
-from kbtui.sources.editing import add_source, edit_source, remove_source
+from kbtui.sources.config import parse_source
+from kbtui.sources.editing import add_source, edit_source, name_for, remove_source
 
 GOOD = {"kind": "url_crawl", "topic": "guide", "url": "https://example.org/docs/"}
 
@@ -97,6 +100,17 @@ def test_a_name_that_would_be_no_plain_directory_is_refused(bench: Bench, name: 
     with pytest.raises(ConfigError):
         add_source(bench.builder.workspace, name, GOOD)
     assert not (bench.root / ".jp" / "kb-sources.toml").exists()
+
+
+WHAT = st.one_of(
+    st.text(max_size=60),
+    st.sampled_from(["http://[x", "https://[::1]/", "http://a..b/", "http:///", " ", "/", "..", "a" * 300]),
+)  # fmt: skip
+
+
+@given(kind=st.sampled_from(["url_crawl", "file_upload", "mcp_resource"]), what=WHAT)
+def test_whatever_is_to_be_fetched_has_a_name_that_is_one(kind: str, what: str) -> None:
+    parse_source(name_for(kind, what), GOOD)
 
 
 @pytest.mark.parametrize(
