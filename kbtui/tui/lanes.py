@@ -27,10 +27,19 @@ class Lane:
     others; an answer that was overtaken is dropped. Answers are delivered to
     `owner`'s message queue. The threads are daemons: leaving never waits for them.
     With `gives_up` a call of the Library that was overtaken ends where it waits.
+    `drop` is given the answers that are dropped.
     """
 
-    def __init__(self, owner: MessagePump, limit: int = 1, *, gives_up: bool = False) -> None:
+    def __init__(
+        self,
+        owner: MessagePump,
+        limit: int = 1,
+        *,
+        gives_up: bool = False,
+        drop: Callable[[Any], None] = lambda answer: None,
+    ) -> None:
         self._owner = owner
+        self._drop = drop
         self._limit, self._gives_up = limit, gives_up
         self._newest = Cancellation()
         self._lock = threading.Lock()
@@ -95,7 +104,9 @@ class Lane:
     def _end(self, generation: int, tell: Callable[[Any], None], value: Any) -> None:
         if generation == self._generation:
             self.owes = False
-        self._deliver(generation, tell, value)
+            tell(value)
+        else:
+            self._drop(value)
 
     def _deliver(self, generation: int, tell: Callable[[Any], None], value: Any) -> None:
         if generation == self._generation:

@@ -36,8 +36,10 @@ class Opener:
         self._status = status
         self._opened = opened
         """Told of each document that is shown, and whether it is the same one anew."""
-        self._lane = Lane(pane)
-        self._reload_lane = Lane(pane)
+        self._lane = Lane(pane, drop=self._drop)
+        self._reload_lane = Lane(pane, drop=self._drop)
+        self._reloading: Place | None = None
+        self._reload_again = False
         self.trail = Trail()
         self.contents: Contents | None = None
         self.notices: list[str] = []
@@ -155,11 +157,18 @@ class Opener:
         place = self.shown or HOME
         if place.key.startswith("problem:"):
             return
+        if self._reload_lane.owes and place.same_document(self._reloading):
+            # What is being made is shown first: where much is written it would never be.
+            self._reload_again = True
+            return
+        self._reloading, self._reload_again = place, False
         contents, held = self.contents, self._pane.reader.document
 
         def made(document: Document) -> None:
             if document is not held:
                 self._remade(place, document)
+            if self._reload_again:
+                self.reload()
 
         self._reload_lane.submit(
             lambda: self._make(place, contents, None, held), made, self._failed
@@ -169,3 +178,10 @@ class Opener:
         if place.same_document(self.shown):
             self._pane.reload(document)
             self._opened(document, place, True)
+        else:
+            self._drop(document)
+
+    def _drop(self, made: Document | Exception) -> None:
+        """What was made is not wanted any more."""
+        if not isinstance(made, Exception):
+            self._pane.let_go(made)

@@ -216,6 +216,10 @@ async def main():
         pane.action_clear()
         said["peak"] = peak[0]
         work.begin("reading again")
+        more = [{"type": "turn_start", "timestamp": "2026-05-02 10:00:00.0"}]
+        with open(sys.argv[3], "r+b") as file:
+            file.seek(-3, 2)
+            file.write(f",{json.dumps(more, indent=2)[1:]}\\n".encode())
         opener.reload()
         old = document()
         await until(lambda: document() is not old)
@@ -284,7 +288,7 @@ def _measured(root: Path, megabytes: int) -> dict[str, Any]:
     try:
         while not engine.request("settle", wait=5.0, timeout=60.0)["done"]:
             pass
-        command = [sys.executable, "-c", CHILD, str(root), str(IDENTITY)]
+        command = [sys.executable, "-c", CHILD, str(root), str(IDENTITY), str(events)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr[-3000:]
     finally:

@@ -3,14 +3,17 @@
 import gc
 import threading
 import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import pytest
 from support import Builder, asked, called, said
 from tui_support import Tui, running
 
-from kbtui.tui.document.document import MANY_BLOCKS
+from kbtui.tui.document.document import MANY_BLOCKS, Document
 
 pytestmark = pytest.mark.slow
 
@@ -176,3 +179,57 @@ async def test_a_big_one_whose_files_are_as_they_were_is_not_read_again(big: Pat
         tui.main.opener.reload()
         await tui.until("Another question?")
         events.write_text(said)
+
+
+@contextmanager
+def noted() -> Iterator[list[weakref.ref[Document]]]:
+    """Documents of conversations that are made from now on."""
+    from kbtui.tui.document import conversation
+
+    make = conversation.conversation_document
+    made: list[weakref.ref[Document]] = []
+
+    def noting(*values: Any, **named: Any) -> Document:
+        document = make(*values, **named)
+        made.append(weakref.ref(document))
+        return document
+
+    with mock.patch.object(conversation, "conversation_document", noting):
+        yield made
+
+
+async def test_what_was_read_for_nobody_goes_without_the_collector(big: Path) -> None:
+    from kbtui.tui.places import HOME
+
+    async with running(big, size=(100, 30)) as tui:
+        with noted() as made:
+            gc.disable()
+            try:
+                tui.main.open(place(tui, TALK))
+                await tui.until(lambda: bool(made))
+                tui.main.open(HOME)
+                await tui.until(lambda: len(made) == 2 and not tui.main.opener._lane.busy)
+                await tui.until(lambda: all(one() is None for one in made))
+            finally:
+                gc.enable()
+        assert tui.main.reader_pane.reader.document.key == "home"
+
+
+async def test_however_often_it_changes_nothing_is_read_for_nobody(big: Path) -> None:
+    (events,) = big.glob(".jp/conversations/*/events.json")
+    said = events.read_text()
+    async with running(big, size=(100, 30)) as tui:
+        reader = tui.main.reader_pane.reader
+        await tui.open(TALK)
+        await tui.until(lambda: not reader.document.partial)
+        with noted() as made:
+            try:
+                for words in ("Another question?", "A third one?"):
+                    events.write_text(said.replace("Question 1?", words, 1))
+                    for _ in range(5):
+                        tui.main.opener.reload()
+                await tui.until("A third one?")
+                await tui.until(lambda: not tui.main.opener._reload_lane.busy)
+                assert len(made) <= 2
+            finally:
+                events.write_text(said)

@@ -87,7 +87,7 @@ class ReaderPane(FindingPane):
         before = self.reader.document
         self._more = 0
         self.reader.show(document, place.mark)
-        self._let_go(before)
+        self.let_go(before)
         self._begin(document, place)
         self._titles()
 
@@ -104,17 +104,19 @@ class ReaderPane(FindingPane):
         if not before.partial:
             self._more += max(0, _events(document) - _events(before))
         self.reader.reload(document)
-        self._let_go(before)
+        self.let_go(before)
         if self.facts.display:
             self._show_facts()
         self._titles()
         if self.finding:
             self.look(self.finder.input.value, jump=False)
 
-    def _let_go(self, document: Document) -> None:
-        """Give back a document that is not shown any more."""
+    def let_go(self, document: Document) -> None:
+        """Give back a document unless it is shown."""
+        if document is self.reader.document:
+            return
         self._requests = {}
-        if document is not self.reader.document and document.weights:
+        if document.weights or document.partial:
             let_go(document)
 
     def _begin(self, document: Document, place: Place) -> None:
