@@ -17,14 +17,14 @@ def configure(parser: ArgumentParser) -> None:
 
 
 def run(args: Namespace) -> int:
-    """Ask the running engine; never starts one. 1 when none runs."""
-    from kbtui.errors import EngineUnavailable
+    """Ask the running engine; never starts one. 1 when none runs, 3 when it does not answer."""
+    from kbtui.engine import NoEngine
     from kbtui.library import open_workspace
 
     library = open_workspace(args.workspace)
     try:
         engine = library.engine(start=False)
-    except EngineUnavailable:
+    except NoEngine:
         if args.json:
             emit_json({"running": False})
         else:

@@ -1,5 +1,5 @@
 """The one process that writes the index: watch, refresh, embed, serve; and its client."""
 
-from kbtui.engine.client import EngineClient, connect
+from kbtui.engine.client import EngineClient, NoEngine, connect
 
-__all__ = ["EngineClient", "connect"]
+__all__ = ["EngineClient", "NoEngine", "connect"]

@@ -24,10 +24,20 @@ if TYPE_CHECKING:
 
 START_SECONDS = 20.0
 """How long a client waits for an engine that it started to answer."""
+SILENT_SECONDS = 5.0
+"""How long a client waits for an engine that listens and does not answer."""
 
 # What an engine may know of its client's environment (design, rule 4).
 _KEPT = ("HOME", "PATH", "LANG", "USER", "LOGNAME", "TMPDIR", "TZ", "SSL_CERT_FILE")
 _KEPT_PREFIXES = ("LC_", "XDG_", "JP_", "KBTUI_", "OMP_", "MKL_")
+
+
+class NoEngine(EngineUnavailable):
+    """No engine is running, and none was to be started."""
+
+
+class SilentEngine(EngineUnavailable):
+    """There is an engine, and it does not answer."""
 
 
 def connect(
@@ -42,14 +52,14 @@ def connect(
     Raises `EngineUnavailable` with the reason. `check` is called while an engine is waited for,
     and raises when it is not any more.
     """
-    client = _try(workspace)
+    client = _when_it_answers(workspace, min(wait, SILENT_SECONDS), check)
     if client is not None and start and client.hello.get("schema") != schema_mark():
         _replace(client)
         client = None
     if client is not None:
         return client
     if not start:
-        raise EngineUnavailable("no engine is running", hint="`kbtui index` starts one")
+        raise NoEngine("no engine is running", hint="`kbtui index` starts one")
     started, tries = _start(workspace), 1
     end = time.monotonic() + wait
     pause = 0.02
@@ -57,7 +67,7 @@ def connect(
         time.sleep(pause)
         check()
         pause = min(pause * 1.3, 0.2)
-        client = _try(workspace)
+        client = _when_it_answers(workspace, end - time.monotonic(), check)
         if client is not None:
             return client
         # An engine that lost the race for the lock ends with 0; then the winner is waited for.
@@ -71,6 +81,29 @@ def connect(
         where=str(workspace.log_file),
         hint="the log says why; keyword search works without it",
     )
+
+
+def _when_it_answers(
+    workspace: Workspace, wait: float, check: Callable[[], object]
+) -> EngineClient | None:
+    """A connection to an engine that listens, as soon as it answers; None where none listens.
+
+    Raises `EngineUnavailable` where it stays silent: it hangs, is stopped, or has too much to do.
+    """
+    end = time.monotonic() + wait
+    while True:
+        try:
+            return _try(workspace)
+        except SilentEngine as silent:
+            if time.monotonic() > end:
+                pid = (announced(workspace) or {}).get("pid")
+                raise SilentEngine(
+                    "an engine is running, but does not answer",
+                    where=f"process {pid}" if pid else silent.where,
+                    hint=f"`kill -9 {pid or 'its process id'}` ends it; the next search starts another",
+                ) from silent
+        check()
+        time.sleep(0.05)
 
 
 def _replace(client: EngineClient) -> None:
@@ -102,6 +135,8 @@ def _try(workspace: Workspace) -> EngineClient | None:
     for place in dict.fromkeys(places):
         try:
             return EngineClient(place)
+        except SilentEngine:
+            raise
         except EngineUnavailable:
             continue
     return None
@@ -172,6 +207,10 @@ class EngineClient:
             self._socket.connect(place)
             self._send(protocol.hello(__version__, schema_mark()))
             self.hello = self._receive()
+        except (TimeoutError, BlockingIOError) as error:
+            # Nothing came, or so many wait already that there is no place in the queue.
+            self._socket.close()
+            raise SilentEngine("the engine does not answer", where=place) from error
         except (OSError, protocol.BadFrame) as error:
             self._socket.close()
             raise EngineUnavailable(f"the engine does not answer: {error}", where=place) from error

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from kbtui.index import IndexReader
     from kbtui.workspace import Settings, Workspace
 
+SILENT_SECONDS = 10.0
+"""So long an engine that did not answer is not asked again."""
 STEP_SECONDS = 0.02
 """How often a wait that nothing can interrupt looks whether it was given up."""
 
@@ -91,6 +93,8 @@ class Access:
         self._lock = threading.Lock()
         self._reader: IndexReader | None = None
         self._idle: list[EngineClient] = []
+        self._silent: tuple[EngineUnavailable | None, float] = (None, 0.0)
+        """What was said of an engine that did not answer, and when."""
         self._private: PrivateIndex | None = None
         self.behind: str | None = None
 
@@ -134,11 +138,13 @@ class Access:
             with self._lock:
                 client = self._idle.pop() if self._idle else None
             try:
-                client = client or self._connect()
+                client = client or self._reach()
                 with cancellation.holding(client):
                     found = client.request(op, timeout=timeout, **arguments)
             except EngineUnavailable as error:
                 cancellation.check()
+                if client is None:
+                    self._remember(error)
                 # One that did not start, refuses, or answers too slowly would do so again.
                 cause = error.__cause__
                 gone = client is not None and cause and not isinstance(cause, TimeoutError)
@@ -151,6 +157,23 @@ class Access:
                 self._idle.append(client)
             return found
         raise AssertionError("two tries end in an answer or an error")
+
+    def _reach(self) -> EngineClient:
+        """A new connection; at once an error where the engine was silent a moment ago."""
+        with self._lock:
+            error, since = self._silent
+        if error is not None and time.monotonic() - since < SILENT_SECONDS:
+            raise type(error)(error.message, where=error.where, hint=error.hint)
+        return self._connect()
+
+    def _remember(self, error: EngineUnavailable) -> None:
+        """One call waits for an engine that is silent, not each of those behind it too."""
+        from kbtui.engine.client import SilentEngine
+
+        with self._lock:
+            before, _ = self._silent
+            if isinstance(error, SilentEngine) and error is not before:
+                self._silent = (error, time.monotonic())
 
     def reader(self, wait: float) -> IndexReader:
         """The index in use; the first one is waited for. Raises `IndexUnavailable`."""

@@ -125,10 +125,15 @@ def _index(library: Library) -> Iterator[Finding]:
 
 
 def _engine(library: Library) -> Iterator[Finding]:
+    from kbtui.engine import NoEngine
+
     try:
         client = library.engine(start=False)
-    except EngineUnavailable:
+    except NoEngine:
         yield Finding("engine", "note", "not running; a search or the TUI starts it")
+        return
+    except EngineUnavailable as error:
+        yield Finding("engine", "wrong", str(error))
         return
     try:
         state = client.request("status")

@@ -1,0 +1,78 @@
+"""An engine that is there and says nothing is called that, and waited for once."""
+
+import contextlib
+import os
+import signal
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support import Builder, end_engine
+
+from kbtui.cli.main import main
+from kbtui.engine import NoEngine, client, connect
+from kbtui.engine.client import SilentEngine
+from kbtui.library import Library
+from kbtui.library.health import examine
+from kbtui.search import Question
+from kbtui.workspace import Settings
+
+
+@pytest.fixture
+def stopped(workspace_root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Builder]:
+    """A workspace whose engine is stopped, with so many waiting for it that no more may."""
+    monkeypatch.setenv("KBTUI_ENGINE_IDLE", "60")
+    monkeypatch.setenv("KBTUI_MODEL", "off")
+    monkeypatch.setattr(client, "SILENT_SECONDS", 0.2)
+    builder = Builder(workspace_root)
+    builder.topics(guide={})
+    builder.subject("guide/one.md", "# One\n\nThe badger is in its sett.\n")
+    with contextlib.closing(connect(builder.workspace)) as engine:
+        while not engine.request("settle", wait=1.0)["done"]:
+            pass
+        pid = engine.pid
+    place = client.announced(builder.workspace)["socket"]  # type: ignore[index]
+    os.kill(pid, signal.SIGSTOP)
+    waiting: list[socket.socket] = []
+    try:
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                waiting.append(socket.socket(socket.AF_UNIX))
+                waiting[-1].setblocking(False)
+                waiting[-1].connect(place)
+        yield builder
+    finally:
+        for one in waiting:
+            one.close()
+        os.kill(pid, signal.SIGCONT)
+        end_engine(builder)
+
+
+def test_it_is_not_called_no_engine_and_a_search_waits_for_it_once(
+    stopped: Builder, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for start in (False, True):
+        with pytest.raises(SilentEngine) as raised:
+            connect(stopped.workspace, start=start)
+        assert raised.value.message == "an engine is running, but does not answer"
+        assert str(raised.value.where).startswith("process ")
+        assert "kill -9" in str(raised.value.hint)
+    assert main(["-w", str(stopped.root), "engine", "status"]) == 3
+    assert "an engine is running, but does not answer" in capsys.readouterr().err
+    library = Library(stopped.workspace, Settings())
+    found = [one for one in examine(library) if one.area == "engine"]
+    assert [(one.state, "does not answer" in one.message) for one in found] == [("wrong", True)]
+    tries: list[bool] = []
+    engine = library.engine
+    monkeypatch.setattr(library._access, "_connect", lambda: (tries.append(True), engine())[1])
+    answer = library.search(Question("badger"), wait=5.0)
+    assert [hit.ref for hit in answer.hits] == ["guide/one:1-3"]
+    assert answer.degraded == "keywords only: an engine is running, but does not answer"
+    assert len(tries) == 1
+    library.close()
+
+
+def test_where_there_is_none_that_is_said(workspace_root: Path) -> None:
+    with pytest.raises(NoEngine):
+        connect(Builder(workspace_root).workspace, start=False)
