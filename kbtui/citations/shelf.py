@@ -97,7 +97,7 @@ class Shelf:
                 relative = posixpath.normpath(posixpath.join(folder, subject.relative))
                 # Two topics may share a directory; the first declared has the file.
                 self._files.setdefault(relative, subject)
-                self._files.setdefault(str(subject.path), subject)
+                self._files.setdefault(subject.file, subject)
         return self._files.get(path)
 
     def _all(self) -> Iterable[Subject]:

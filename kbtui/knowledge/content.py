@@ -87,7 +87,7 @@ def _unreadable(subject: Subject, reason: str) -> Unreadable:
 
 
 def _read(subject: Subject) -> bytes:
-    path = os.fspath(subject.path)
+    path = subject.file
     root = os.fspath(subject.root) if subject.root else path.removesuffix(f"/{subject.relative}")
     try:
         # Looked at again here: what was a file when it was listed may be a link by now.

@@ -231,7 +231,8 @@ class Knowledge:
             return subject
         resolved = self.resolved(topic)
         relative = resolved.scan.relative[slug]
-        return Subject(topic, slug, Path(resolved.folder, relative), relative, root=self._folder)
+        file = f"{resolved.folder}/{relative}"
+        return Subject(topic, slug, file, relative, root=self._folder)
 
     def _subjects(self, topic: str, slugs: Iterable[str]) -> list[Subject]:
         """The records of slugs, in their order, without files that vanished since the walk."""
@@ -243,16 +244,16 @@ class Knowledge:
             subject = records.get(slug)
             if subject is None:
                 relative = relatives[slug]
-                # os.stat and one Path: twenty thousand of these are made at a time.
-                path = f"{resolved.folder}/{relative}"
+                # os.stat and no Path: twenty thousand of these are made at a time.
+                file = f"{resolved.folder}/{relative}"
                 try:
-                    status = os.stat(path)  # noqa: PTH116
+                    status = os.stat(file)  # noqa: PTH116
                 except OSError:
                     continue
                 subject = records[slug] = Subject(
                     topic=topic,
                     slug=slug,
-                    path=Path(path),
+                    file=file,
                     relative=relative,
                     hidden=slug in scan.hidden,
                     disabled=slug in resolved.disabled,

@@ -1,6 +1,7 @@
 """What the knowledge room hands out: topics, subjects, problems."""
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
@@ -35,13 +36,13 @@ class Subject:
 
     `slug` is what `learn` and references call it. The loser of a collision
     keeps its path as written as its slug (decisions A3) and has `shadowed`.
-    `path` is the file, `relative` its path inside the topic's directory, `root`
-    the workspace that its content must not lie outside of.
+    `file` is the path of the file, `relative` that inside the topic's directory,
+    `root` the workspace that its content must not lie outside of.
     """
 
     topic: str
     slug: str
-    path: Path
+    file: str
     relative: str
     hidden: bool = False
     disabled: bool = False
@@ -51,6 +52,11 @@ class Subject:
     mtime_ns: int = 0
     inode: int = 0
     root: Path | None = field(default=None, repr=False, compare=False)
+
+    @cached_property
+    def path(self) -> Path:
+        """The file; made when first asked for, because thousands of subjects are only compared."""
+        return Path(self.file)
 
 
 @dataclass(frozen=True)

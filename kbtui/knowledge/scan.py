@@ -137,8 +137,11 @@ def _joined_slugs(folders: list[_Folder]) -> str:
 def _named(folders: list[_Folder]) -> Iterator[tuple[str, str]]:
     """Slug and path of every file."""
     for folder in folders:
+        slug, path = folder.slug, folder.path
         for name in folder.names:
-            yield folder.slug + _bare(split_name(name)[0]), folder.path + name
+            # Without a leading dot, what stands before the last one is the stem, if anything does.
+            stem = _bare(split_name(name)[0]) if name[0] == "." else name.rpartition(".")[0] or name
+            yield slug + stem, path + name
 
 
 def split_name(name: str) -> tuple[str, str]:

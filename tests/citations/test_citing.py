@@ -45,7 +45,7 @@ class Knowledge:
         return Subject(
             topic=topic,
             slug=name.lstrip(".").rpartition(".")[0],
-            path=ROOT / "docs" / topic / name,
+            file=str(ROOT / "docs" / topic / name),
             relative=name,
             hidden=name.startswith("."),
         )
