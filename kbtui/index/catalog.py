@@ -10,11 +10,11 @@ from __future__ import annotations
 import json
 import sqlite3
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kbtui.errors import IndexUnavailable
 from kbtui.index import putting, sums
-from kbtui.index.records import Chunk, Entry
+from kbtui.index.tables import CHUNK, ENTRY, TABLES, chunk_of, entry_of
 
 if TYPE_CHECKING:
     import threading
@@ -22,51 +22,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kbtui.index.putting import Written
+    from kbtui.index.records import Chunk, Entry
 
-VERSION = 8
-"""Part of the generation's fingerprint: change it with the tables."""
-
-_TABLES = """
-CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE entries (
-  id TEXT PRIMARY KEY, kind TEXT NOT NULL, title TEXT NOT NULL, signature TEXT NOT NULL,
-  path TEXT NOT NULL, type TEXT NOT NULL, topic TEXT, slug TEXT, conversation INTEGER,
-  tags TEXT NOT NULL, source_url TEXT, created REAL NOT NULL, changed REAL NOT NULL,
-  size INTEGER NOT NULL, hidden INTEGER NOT NULL, archived INTEGER NOT NULL, error TEXT,
-  stat TEXT NOT NULL, seq INTEGER NOT NULL
-) WITHOUT ROWID;
-CREATE INDEX entries_seq ON entries (seq);
-CREATE TABLE sums (entry_id TEXT PRIMARY KEY, sum INTEGER NOT NULL) WITHOUT ROWID;
-CREATE TABLE gone (entry_id TEXT PRIMARY KEY, seq INTEGER NOT NULL) WITHOUT ROWID;
-CREATE TABLE chunks (
-  number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, entry_id TEXT NOT NULL,
-  ordinal INTEGER NOT NULL, text TEXT NOT NULL, first_line INTEGER, last_line INTEGER,
-  turn INTEGER, role TEXT, tool TEXT, timestamp REAL, embed INTEGER NOT NULL, hash BLOB,
-  call INTEGER, args TEXT, seq INTEGER NOT NULL
-);
-CREATE INDEX chunks_entry ON chunks (entry_id, ordinal);
-CREATE INDEX chunks_seq ON chunks (seq);
-CREATE TABLE dropped (number INTEGER PRIMARY KEY, seq INTEGER NOT NULL);
-CREATE INDEX dropped_seq ON dropped (seq);
-CREATE TABLE marks (entry_id TEXT PRIMARY KEY, mark TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE citations (
-  conversation INTEGER NOT NULL, turn INTEGER NOT NULL, call INTEGER, how TEXT NOT NULL,
-  kind TEXT NOT NULL, target TEXT NOT NULL, title TEXT NOT NULL, tool TEXT NOT NULL,
-  timestamp REAL, chunk TEXT, score REAL
-);
-CREATE INDEX citations_target ON citations (target);
-CREATE INDEX citations_source ON citations (conversation, turn);
-"""
-
-_ENTRY = (
-    "id, kind, title, signature, path, type, topic, slug, conversation, tags, source_url, "
-    "created, changed, size, hidden, archived, error, stat"
-)
-_CHUNK = (
-    "number, id, ordinal, text, first_line, last_line, turn, role, tool, timestamp, embed, hash, "
-    "call, args"
-)
-
+State = tuple[str, str]
 
 _OF_ENTRY = (
     ("chunks", "entry_id"),
@@ -90,7 +48,7 @@ class Catalog:
                 # what is lost is found again by the next start's comparison with the files.
                 self._db.execute("PRAGMA synchronous=NORMAL")
                 if not self._db.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone():
-                    self._db.executescript(f"BEGIN; {_TABLES} COMMIT;")
+                    self._db.executescript(f"BEGIN; {TABLES} COMMIT;")
             else:
                 uri = f"{path.absolute().as_uri()}?mode=ro"
                 self._db = sqlite3.connect(
@@ -193,9 +151,22 @@ class Catalog:
         finally:
             self.rollback()
 
-    def signatures(self) -> dict[str, str]:
-        """From which state of its files each entry was made."""
-        return dict(self._db.execute("SELECT id, signature FROM entries"))
+    def ids(self) -> list[str]:
+        """The ids of all entries."""
+        return [row[0] for row in self._db.execute("SELECT id FROM entries")]
+
+    def states(self) -> tuple[dict[tuple[str, str], State], dict[int, State]]:
+        """Each subject by topic and slug, and each conversation by its number: the entry's id,
+        and the signature of the files that it was made from."""
+        subjects: dict[tuple[str, str], State] = {}
+        conversations: dict[int, State] = {}
+        asked = "SELECT id, signature, topic, slug, conversation FROM entries"
+        for id_, signature, topic, slug, conversation in self._db.execute(asked):
+            if conversation is None:
+                subjects[topic, slug] = id_, signature
+            else:
+                conversations[conversation] = id_, signature
+        return subjects, conversations
 
     def unread(self) -> frozenset[str]:
         """The ids of the entries whose file could not be read."""
@@ -219,36 +190,36 @@ class Catalog:
 
     def entry(self, entry_id: str) -> Entry | None:
         """One entry."""
-        row = self._db.execute(f"SELECT {_ENTRY} FROM entries WHERE id = ?", (entry_id,)).fetchone()
-        return _entry(row) if row else None
+        row = self._db.execute(f"SELECT {ENTRY} FROM entries WHERE id = ?", (entry_id,)).fetchone()
+        return entry_of(row) if row else None
 
     def entries(self, ids: Iterable[str]) -> dict[str, Entry]:
         """Entries by id; those that do not exist are left out."""
         held = list(ids)
         marks = ", ".join("?" * len(held))
-        rows = self._db.execute(f"SELECT {_ENTRY} FROM entries WHERE id IN ({marks})", held)
-        return {row[0]: _entry(row) for row in rows}
+        rows = self._db.execute(f"SELECT {ENTRY} FROM entries WHERE id IN ({marks})", held)
+        return {row[0]: entry_of(row) for row in rows}
 
     def all_entries(self) -> Iterator[Entry]:
         """Every entry, by id."""
-        for row in self._db.execute(f"SELECT {_ENTRY} FROM entries ORDER BY id"):
-            yield _entry(row)
+        for row in self._db.execute(f"SELECT {ENTRY} FROM entries ORDER BY id"):
+            yield entry_of(row)
 
     def chunks_of(self, entry_id: str) -> list[Chunk]:
         """An entry's chunks, in order."""
         rows = self._db.execute(
-            f"SELECT {_CHUNK} FROM chunks WHERE entry_id = ? ORDER BY ordinal", (entry_id,)
+            f"SELECT {CHUNK} FROM chunks WHERE entry_id = ? ORDER BY ordinal", (entry_id,)
         )
-        return [_chunk(row) for row in rows]
+        return [chunk_of(row) for row in rows]
 
     def chunks_between(self, entry_id: str, first: int, end: int) -> list[Chunk]:
         """An entry's chunks from ordinal `first` on, before ordinal `end`."""
         rows = self._db.execute(
-            f"SELECT {_CHUNK} FROM chunks WHERE entry_id = ? AND ordinal >= ? AND ordinal < ? "
+            f"SELECT {CHUNK} FROM chunks WHERE entry_id = ? AND ordinal >= ? AND ordinal < ? "
             "ORDER BY ordinal",
             (entry_id, first, end),
         )
-        return [_chunk(row) for row in rows]
+        return [chunk_of(row) for row in rows]
 
     def ordinals(self, numbers: Sequence[int]) -> list[int]:
         """The ordinals of chunks by number, ascending."""
@@ -271,9 +242,9 @@ class Catalog:
         held = list(numbers)
         marks = ", ".join("?" * len(held))
         rows = self._db.execute(
-            f"SELECT {_CHUNK}, entry_id FROM chunks WHERE number IN ({marks})", held
+            f"SELECT {CHUNK}, entry_id FROM chunks WHERE number IN ({marks})", held
         )
-        return {row[0]: (_chunk(row), row[-1]) for row in rows}
+        return {row[0]: (chunk_of(row), row[-1]) for row in rows}
 
     def owners(self, numbers: Iterable[int]) -> dict[int, tuple[str, str]]:
         """The ids of chunks by number, each with its entry's; those that do not exist are left out."""
@@ -287,9 +258,9 @@ class Catalog:
     def chunk(self, chunk_id: str) -> tuple[Chunk, str] | None:
         """A chunk by its id, with its entry's id."""
         row = self._db.execute(
-            f"SELECT {_CHUNK}, entry_id FROM chunks WHERE id = ?", (chunk_id,)
+            f"SELECT {CHUNK}, entry_id FROM chunks WHERE id = ?", (chunk_id,)
         ).fetchone()
-        return (_chunk(row), row[-1]) if row else None
+        return (chunk_of(row), row[-1]) if row else None
 
     def counts(self) -> dict[str, int]:
         """How many entries, chunks and citations there are."""
@@ -345,31 +316,3 @@ class Catalog:
             (json.dumps(list(ids)),),
         )
         return [row[0] for row in rows]
-
-
-def _entry(row: tuple[Any, ...]) -> Entry:
-    values = list(row)
-    values[9] = [] if values[9] == "[]" else json.loads(str(values[9]))
-    values[14], values[15] = bool(values[14]), bool(values[15])
-    (id_, kind, title, signature, path, type_, topic, slug, conversation, *rest) = values
-    return Entry(id_, kind, title, signature, path, type_, topic, slug, conversation, *rest)
-
-
-def _chunk(row: tuple[Any, ...]) -> Chunk:
-    (number, id_, ordinal, text, first, last, turn, role, tool, timestamp, embed, mark, call,
-     args) = row[:14]  # fmt: skip
-    return Chunk(
-        id=id_,
-        text=text,
-        ordinal=ordinal,
-        lines=(first, last) if first is not None else None,
-        turn=turn,
-        role=role,
-        tool=tool,
-        timestamp=timestamp,
-        embed=bool(embed),
-        number=number,
-        vector_hash=mark,
-        call=call,
-        args=json.loads(args) if args else None,
-    )

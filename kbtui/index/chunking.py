@@ -33,6 +33,8 @@ LEAST, MOST = 450, 1200
 TOOL_MOST = 2400
 ARGUMENT_MOST, ARGUMENTS_MOST = 200, 20
 
+_SIGNS = ("#", "```", "~~~")
+"""A text without any of these has neither headings nor fences."""
 _HEADING = re.compile(r"#{1,6}\s")
 _FENCE = re.compile(r"\s*(```+|~~~+)")
 _BREAK = re.compile(r"\s+|(?<=[。！？])")
@@ -64,10 +66,16 @@ class Piece:
 
 def pieces(text: str, most: int = MOST) -> list[Piece]:
     """Cut a text into pieces that measure at most `most`; nothing but white space is lost."""
+    lines = list(map(str.rstrip, text.split("\n")))
+    if all(lines) and not any(sign in text for sign in _SIGNS):
+        # One paragraph, as most messages are: nothing to gather.
+        text = "\n".join(lines)
+        if measure(text) <= most:
+            return [Piece(text, 1, len(lines))]
     found: list[Piece] = []
     held: list[Piece] = []
     size = 0
-    for block in _blocks(text, most):
+    for block in _blocks(lines, most):
         heading = _HEADING.match(block.text) is not None
         worth = measure(block.text)
         full = size + worth + 2 > most
@@ -99,21 +107,19 @@ def _join(blocks: list[Piece]) -> Piece:
     return Piece("".join(parts), blocks[0].first, blocks[-1].last)
 
 
-def _blocks(text: str, most: int) -> Iterator[Piece]:
+def _blocks(lines: list[str], most: int) -> Iterator[Piece]:
     """Paragraphs, headings and fenced blocks; those over `most` are cut between lines or words."""
-    lines = text.split("\n")
     held: list[str] = []
     first = 1
     fence: str | None = None
-    for number, raw in enumerate(lines, 1):
-        line = raw.rstrip()
-        mark = _FENCE.match(line)
+    for number, line in enumerate(lines, 1):
+        mark = _FENCE.match(line) if "```" in line or "~~~" in line else None
         if fence is not None:
             held.append(line)
             if mark and mark[1].startswith(fence):
                 fence = None
             continue
-        alone = _HEADING.match(line) is not None
+        alone = line[:1] == "#" and _HEADING.match(line) is not None
         if held and (not line or alone or mark):
             yield from _fit(held, first, most)
             held = []

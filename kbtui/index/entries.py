@@ -220,14 +220,14 @@ def vector_neighbours(chunks: list[Chunk], position: int) -> list[Chunk]:
 def with_vector_hashes(entry: Entry, chunks: list[Chunk], *, first: int = 0) -> list[Chunk]:
     """Note for each chunk, from position `first` on, what its vector's row is made from."""
     common = f"{entry.title}\0{entry.kind}\0{entry.topic}\0{entry.type}\0{entry.hidden}\0{entry.archived}"
+    begun = blake2b(common.encode("utf-8", "surrogatepass"), digest_size=16)
     for position, chunk in enumerate(chunks[first:], first):
         if not chunk.embed:
             continue
-        digest = blake2b(common.encode("utf-8", "surrogatepass"), digest_size=16)
+        digest = begun.copy()
         around = vector_neighbours(chunks, position)
-        for text in (chunk.text, *(neighbour.text for neighbour in around)):
-            digest.update(b"\0")
-            digest.update(text.encode("utf-8", "surrogatepass"))
-        digest.update(f"{chunk.role}\0{chunk.timestamp}".encode())
+        texts = "\0".join(("", chunk.text, *[neighbour.text for neighbour in around]))
+        made = f"{texts}{chunk.role}\0{chunk.timestamp}"
+        digest.update(made.encode("utf-8", "surrogatepass"))
         chunk.vector_hash = digest.digest()
     return chunks

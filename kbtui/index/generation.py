@@ -24,9 +24,9 @@ LINK = "current"
 
 def schema_mark() -> str:
     """Six hex digits for the form of an index: who has other ones cannot read it."""
-    from kbtui.index import catalog, chunking, lexical, words
+    from kbtui.index import chunking, lexical, tables, words
 
-    parts = (catalog.VERSION, chunking.VERSION, words.VERSION, lexical.VERSION)
+    parts = (tables.VERSION, chunking.VERSION, words.VERSION, lexical.VERSION)
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:6]
 
 

@@ -23,14 +23,14 @@ AROUND = 2
 DROPPED_MOST = 20_000
 """So many numbers of chunks that are gone are remembered."""
 
-_ENTRY_COLUMNS = 19
-_CHUNK = (
-    "id, entry_id, ordinal, text, first_line, last_line, turn, role, tool, timestamp, embed, hash, "
-    "call, args"
-)
-_VECTOR = slice(10, 12)
+_COLUMNS = (
+    "number", "id", "entry_id", "ordinal", "text", "first_line", "last_line", "turn", "role",
+    "tool", "timestamp", "embed", "hash", "call", "args", "seq",
+)  # fmt: skip
+_SET = f"({', '.join(_COLUMNS[1:])}) = ({', '.join('?' * (len(_COLUMNS) - 1))})"
+_VECTOR = slice(11, 13)
 """Of the columns above, those that say whether there is a vector, and which."""
-_DOCUMENT = (3, 7, 8, 9, 10, 13)
+_DOCUMENT = (4, 8, 9, 10, 11, 14)
 """Those that are in the keyword index, or decide what else is."""
 
 
@@ -57,24 +57,24 @@ def put(
     Unchanged chunks keep their number; each chunk is given its own. `mark` says where to go
     on when the entry has grown.
     """
-    before = sums.part(sums.entry_rows(db, entry.id))
+    old = sums.entry_rows(db, entry.id)
     written, difference = _put_chunks(db, entry.id, chunks, seq, start)
-    db.execute(
-        f"INSERT OR REPLACE INTO entries VALUES ({', '.join('?' * _ENTRY_COLUMNS)})",
-        (
-            entry.id, entry.kind, writable(entry.title), entry.signature, writable(entry.path),
-            entry.type, entry.topic, writable(entry.slug), entry.conversation,
-            json.dumps(entry.tags), writable(entry.source_url), entry.created, entry.changed,
-            entry.size, entry.hidden, entry.archived, entry.error, entry.stat, seq,
-        ),
+    row = (
+        entry.id, entry.kind, writable(entry.title), entry.signature, writable(entry.path),
+        entry.type, entry.topic, writable(entry.slug), entry.conversation,
+        json.dumps(entry.tags), writable(entry.source_url), float(entry.created),
+        float(entry.changed), entry.size, int(entry.hidden), int(entry.archived), entry.error,
+        entry.stat, seq,
     )  # fmt: skip
+    db.execute(f"INSERT OR REPLACE INTO entries VALUES ({', '.join('?' * len(row))})", row)
     db.execute("DELETE FROM gone WHERE entry_id = ?", (entry.id,))
-    if mark is None:
+    now: list[tuple[Any, ...]] = [row]
+    if mark is not None:
+        now.append((entry.id, mark))
+        db.execute("INSERT OR REPLACE INTO marks VALUES (?, ?)", now[-1])
+    elif old:
         db.execute("DELETE FROM marks WHERE entry_id = ?", (entry.id,))
-    else:
-        db.execute("INSERT OR REPLACE INTO marks VALUES (?, ?)", (entry.id, mark))
-    after = sums.part(sums.entry_rows(db, entry.id))
-    sums.add(db, entry.id, difference + after - before)
+    sums.add(db, entry.id, difference + sums.part(now) - sums.part(old))
     return written
 
 
@@ -82,44 +82,47 @@ def _put_chunks(
     db: sqlite3.Connection, entry_id: str, chunks: Sequence[Chunk], seq: int, start: int
 ) -> tuple[Written, int]:
     """Write what differs; gives also by how much the entry's sum does."""
-    asked = f"SELECT number, {_CHUNK}, seq FROM chunks WHERE entry_id = ? AND ordinal >= ? ORDER BY ordinal"
+    asked = "SELECT * FROM chunks WHERE entry_id = ? AND ordinal >= ? ORDER BY ordinal"
     old: dict[str, tuple[Any, ...]] = {row[1]: row for row in db.execute(asked, (entry_id, start))}
-    written = Written(
-        gone=_drop(db, [old[id_][0] for id_ in old.keys() - {c.id for c in chunks}], seq)
-    )
-    minus = [row for id_, row in old.items() if row[0] in set(written.gone)] if written.gone else []
-    plus: list[tuple[Any, ...]] = []
-    fresh: list[tuple[Chunk, tuple[Any, ...]]] = []
+    gone = [old[id_] for id_ in old.keys() - {c.id for c in chunks}] if old else []
+    written = Written(gone=_drop(db, [row[0] for row in gone], seq))
+    minus, plus = gone, []
+    number = _last_number(db)
+    fresh: list[tuple[Any, ...]] = []
     same: set[str] = set()
     for chunk in chunks:
-        row = _row(entry_id, chunk)
         held = old.get(chunk.id)
         if held is None:
-            fresh.append((chunk, row))
+            number += 1
+            chunk.number = number
+            fresh.append(_row(entry_id, chunk, seq))
             continue
         chunk.number = held[0]
-        if held[1:-1] != row:
-            moved = seq if held[1:-1][_VECTOR] != row[_VECTOR] else held[-1]
-            db.execute(
-                f"UPDATE chunks SET ({_CHUNK}, seq) = ({', '.join('?' * 15)}) WHERE number = ?",
-                (*row, moved, chunk.number),
-            )
+        row = _row(entry_id, chunk, held[-1])
+        if held != row:
+            if held[_VECTOR] != row[_VECTOR]:
+                row = (*row[:-1], seq)
+            db.execute(f"UPDATE chunks SET {_SET} WHERE number = ?", (*row[1:], chunk.number))
             minus.append(held)
-            plus += db.execute("SELECT * FROM chunks WHERE number = ?", (chunk.number,))
-        if all(held[1 + at] == row[at] for at in _DOCUMENT):
+            plus.append(row)
+        if all(held[at] == row[at] for at in _DOCUMENT):
             same.add(chunk.id)
-    for chunk, row in fresh:
-        cursor = db.execute(
-            f"INSERT INTO chunks ({_CHUNK}, seq) VALUES ({', '.join('?' * 15)})", (*row, seq)
-        )
-        chunk.number = int(cursor.lastrowid or 0)
-        plus += db.execute("SELECT * FROM chunks WHERE number = ?", (chunk.number,))
+    db.executemany(f"INSERT INTO chunks VALUES ({', '.join('?' * len(_COLUMNS))})", fresh)
+    plus += fresh
     written.changed = _changed(list(old), [chunk.id for chunk in chunks], same)
     return written, sums.part(plus) - sums.part(minus)
 
 
+def _last_number(db: sqlite3.Connection) -> int:
+    """The highest number that a chunk ever had: none is given twice."""
+    row = db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'chunks'").fetchone()
+    return int(row[0]) if row else 0
+
+
 def _changed(old: list[str], new: list[str], same: set[str]) -> list[int]:
     """The positions of new chunks that are others, or stand beside others than before."""
+    if not same:
+        return list(range(len(new)))
     places = {id_: at for at, id_ in enumerate(old)}
 
     def around(ids: list[str], at: int) -> list[str | None]:
@@ -166,11 +169,13 @@ def put_citations(
 ) -> None:
     """Put a conversation's citations in place of those of its turns after turn `after`."""
     where = "FROM citations WHERE conversation = ? AND turn > ?"
-    before = sums.part(db.execute(f"SELECT * {where}", (conversation, after)))
+    old = db.execute(f"SELECT * {where}", (conversation, after)).fetchall()
+    if not old and not rows:
+        return
     db.execute(f"DELETE {where}", (conversation, after))
     db.executemany("INSERT INTO citations VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
-    now = sums.part(db.execute(f"SELECT * {where}", (conversation, after)))
-    sums.add(db, entry_id, now - before)
+    now = db.execute(f"SELECT * {where}", (conversation, after))
+    sums.add(db, entry_id, sums.part(now) - sums.part(old))
 
 
 def writable(text: str | None) -> str | None:
@@ -180,10 +185,13 @@ def writable(text: str | None) -> str | None:
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
-def _row(entry_id: str, chunk: Chunk) -> tuple[Any, ...]:
+def _row(entry_id: str, chunk: Chunk, seq: int) -> tuple[Any, ...]:
+    """A chunk's row, as the catalog will give it: its sum is made without reading it back."""
     first, last = chunk.lines or (None, None)
+    when = chunk.timestamp
     return (
-        chunk.id, entry_id, chunk.ordinal, writable(chunk.text), first, last, chunk.turn,
-        chunk.role, writable(chunk.tool), chunk.timestamp, chunk.embed, chunk.vector_hash,
-        chunk.call, json.dumps(chunk.args) if chunk.args else None,
+        chunk.number, chunk.id, entry_id, chunk.ordinal, writable(chunk.text), first, last,
+        chunk.turn, chunk.role, writable(chunk.tool), None if when is None else float(when),
+        int(chunk.embed), chunk.vector_hash, chunk.call,
+        json.dumps(chunk.args) if chunk.args else None, seq,
     )  # fmt: skip

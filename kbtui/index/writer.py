@@ -1,10 +1,4 @@
-"""`Index`: brings catalog and lexical index up to date with the files. The engine's alone.
-
-The order of every write is: catalog transaction, then lexical commit with the
-catalog's sequence number. Whatever happens in between, opening the index again
-repairs the lexical side from the catalog, and the next refresh the catalog from
-the files (design, "Storage").
-"""
+"""`Index`: compares all files with the catalog, and takes in what differs. The engine's alone."""
 
 from __future__ import annotations
 
@@ -15,12 +9,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from kbtui.errors import IndexUnavailable
-from kbtui.index import generation
-from kbtui.index.catalog import Catalog
 from kbtui.index.entries import subject_signature
-from kbtui.index.identity import conversation_id, subject_id
-from kbtui.index.lexical import LexicalWriter
+from kbtui.index.identity import subject_id
 from kbtui.index.pieces import conversation_pieces, subject_piece
+from kbtui.index.stores import Stores
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -28,24 +20,18 @@ if TYPE_CHECKING:
 
     from kbtui.citations import Shelf
     from kbtui.conversations.records import Conversation, ConversationInfo
+    from kbtui.index.catalog import Catalog
     from kbtui.index.pieces import Piece
-    from kbtui.index.putting import Written
-    from kbtui.index.records import Entry
+    from kbtui.index.stores import Rows
     from kbtui.knowledge import Knowledge
     from kbtui.knowledge.records import Subject
     from kbtui.workspace import Settings, Workspace
 
 BATCH_ENTRIES, BATCH_SECONDS = 256, 0.5
 COMMIT_SECONDS = 2.0
-BEHIND_MOST = 500
-"""So many entries may be written before an index to which none of them belongs says that it is
-up to date: when it is opened, they are looked at."""
 PATIENCE_SECONDS = 0.5
 """After so long, who asked for another refresh is served before the rest: a subject that was saved
 must not wait for a long conversation."""
-
-Rows = list[tuple[object, ...]]
-"""A conversation's citations, in the columns of the catalog's table."""
 
 
 @dataclass
@@ -105,9 +91,7 @@ class Index:
         self._again = again
         self.topic_folders: list[Path] = []
         try:
-            self.cache_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self.folder = self._choose(rebuild)
-            self._open()
+            self._stores = Stores(self.cache_dir, settings, rebuild=rebuild)
         except OSError as error:
             raise IndexUnavailable(
                 f"the cache cannot be written: {error.strerror}",
@@ -115,76 +99,25 @@ class Index:
                 hint="free some space, or set XDG_CACHE_HOME to a directory that can be written",
             ) from error
 
-    def _choose(self, rebuild: bool) -> Path:
-        mark = generation.fingerprint(self.settings)
-        old = generation.current(self.cache_dir)
-        if old and not rebuild and old.name.startswith(f"gen-{mark}-"):
-            return old
-        folder = generation.make(self.cache_dir, mark)
-        self._unpublished = old is not None
-        return folder
+    @property
+    def folder(self) -> Path:
+        """The directory of the generation that is written."""
+        return self._stores.folder
 
-    _unpublished = False
-    _behind = 0
-
-    def _open(self) -> None:
-        try:
-            self._open_parts()
-        except IndexUnavailable:
-            # Damaged beyond opening: a fresh generation, which a refresh fills.
-            self.folder = generation.make(self.cache_dir, generation.fingerprint(self.settings))
-            self._open_parts()
-        if not self._unpublished and generation.current(self.cache_dir) != self.folder:
-            generation.publish(self.folder)
-        generation.sweep(self.cache_dir, self.folder)
-        self._repair()
-
-    def _open_parts(self) -> None:
-        self.catalog = Catalog(self.folder / "catalog.sqlite", write=True)
-        if self.catalog.get("language") is None:
-            self.catalog.set("language", self.settings.language)
-        self._writers = {
-            False: LexicalWriter(self.folder / "lexical", self.settings.language),
-            True: LexicalWriter(self.folder / "hidden", self.settings.language),
-        }
+    @property
+    def catalog(self) -> Catalog:
+        """Its catalog."""
+        return self._stores.catalog
 
     def close(self) -> None:
         """Let go of all files."""
-        for writer in self._writers.values():
-            writer.close()
-        self.catalog.close()
-
-    def _repair(self) -> None:
-        """Bring the lexical side to the catalog's state."""
-        seq = self.catalog.seq()
-        for hidden, writer in self._writers.items():
-            mark = writer.watermark()
-            if mark == seq:
-                continue
-            if mark > seq:
-                # The catalog lost transactions (a machine's crash): nothing of the lexical side is sure.
-                mark = 0
-                for entry_id in self.catalog.signatures():
-                    writer.remove(entry_id)
-            for entry_id in self.catalog.gone_since(mark):
-                writer.remove(entry_id)
-            for entry_id in self.catalog.changed_since(mark):
-                entry = self.catalog.entry(entry_id)
-                if entry and entry.hidden == hidden:
-                    writer.replace(entry, self.catalog.chunks_of(entry_id))
-                else:
-                    writer.remove(entry_id)
-            if hidden or writer.changed:
-                writer.commit(seq)
-
-    # refreshing
+        self._stores.close()
 
     def refresh(self, *, retry: bool = False) -> Changes:
         """Compare all files with the catalog, and take in what differs.
 
         With `retry` what could not be read before is read again, even where its file looks the same.
         """
-        from kbtui.conversations import conversation_signatures
         from kbtui.knowledge import load_knowledge
 
         knowledge = load_knowledge(self.workspace)
@@ -193,40 +126,45 @@ class Index:
             for topic in knowledge.topics.values()
             if topic.enable
         ]
-        have = self.catalog.signatures()
-        again = self.catalog.unread() if retry else frozenset()
-        seen: set[str] = set()
-        subjects: list[Subject] = []
-        for subject in _indexed_subjects(knowledge):
-            entry_id = subject_id(subject.topic, subject.slug)
-            seen.add(entry_id)
-            if have.get(entry_id) != subject_signature(subject) or entry_id in again:
-                subjects.append(subject)
-        conversations: set[int] = set()
-        for identity, mark in conversation_signatures(self.workspace).items():
-            entry_id = conversation_id(identity)
-            seen.add(entry_id)
-            if have.get(entry_id) != mark or entry_id in again:
-                conversations.add(identity)
+        subjects, conversations, gone = self._different(knowledge, retry)
         changes = Changes()
-        gone = [entry_id for entry_id in have if entry_id not in seen]
         self._note_configuration(knowledge, changes)
         if gone or subjects or conversations:
             self._take_in(gone, subjects, conversations, knowledge, changes)
-        if self._unpublished and not self._stop.is_set() and not changes.unfinished:
-            generation.publish(self.folder)
-            self._unpublished = False
-            generation.sweep(self.cache_dir, self.folder)
+        if not self._stop.is_set() and not changes.unfinished:
+            self._stores.publish()
         return changes
+
+    def _different(
+        self, knowledge: Knowledge, retry: bool
+    ) -> tuple[list[Subject], set[int], list[str]]:
+        """The subjects and conversations that are not as they were read, and the entries of none."""
+        from kbtui.conversations import conversation_signatures
+
+        again = self.catalog.unread() if retry else frozenset()
+        read, heard = self.catalog.states()
+
+        def differs(known: tuple[str, str] | None, state: str) -> bool:
+            return known is None or known[1] != state or known[0] in again
+
+        subjects = [
+            subject
+            for subject in _indexed_subjects(knowledge)
+            if differs(read.pop((subject.topic, subject.slug), None), subject_signature(subject))
+        ]
+        conversations = {
+            identity
+            for identity, state in conversation_signatures(self.workspace).items()
+            if differs(heard.pop(identity, None), state)
+        }
+        gone = [entry_id for entry_id, _ in (*read.values(), *heard.values())]
+        return subjects, conversations, gone
 
     def _note_configuration(self, knowledge: Knowledge, changes: Changes) -> None:
         """Remember the state of the configuration files; clients compare before they trust."""
         state = json.dumps(configuration_state(knowledge.files))
         if self.catalog.get("configuration") != state:
-            self.catalog.begin()
-            self.catalog.set("configuration", state)
-            self.catalog.commit()
-            self._commit_lexical()
+            self._stores.note("configuration", state)
             changes.knowledge = True
 
     def _take_in(
@@ -248,7 +186,8 @@ class Index:
         ]
         shelf = Shelf(knowledge, {info.id: info.name for info in infos}, subject_id)
         work.sort(key=_precedence)
-        self._remove(gone, changes)
+        if gone:
+            self._remove(gone, changes)
         done, begun = 0, time.monotonic()
         committed = put = begun
         batch: list[tuple[Piece, Rows]] = []
@@ -259,17 +198,17 @@ class Index:
             now = time.monotonic()
             # A part is put before the next one is read, which stands on it.
             if not piece.last or len(batch) >= BATCH_ENTRIES or now - put > BATCH_SECONDS:
-                self._put(batch)
+                self._stores.put(batch)
                 batch, put = [], now
                 self._say(Progress("keywords", done, len(work)))
                 if now - committed > COMMIT_SECONDS:
-                    self._commit_lexical()
+                    self._stores.commit()
                     committed = now
                 if now - begun > PATIENCE_SECONDS and done < len(work) and self._again():
                     changes.unfinished = True
                     break
-        self._put(batch)
-        self._commit_lexical()
+        self._stores.put(batch)
+        self._stores.commit()
         self._say(Progress("keywords", done, len(work)))
 
     def _read(self, work: list[Subject | ConversationInfo], changes: Changes) -> Iterator[Piece]:
@@ -292,61 +231,13 @@ class Index:
                 yield subject_piece(item)
 
     def _remove(self, gone: list[str], changes: Changes) -> None:
-        if not gone:
-            return
-        self._behind += len(gone)
-        seq = self.catalog.begin()
-        for entry_id in gone:
-            entry = self.catalog.entry(entry_id)
-            if entry and entry.conversation is not None:
+        for entry in self._stores.remove(gone):
+            changes.removed += 1
+            if entry.conversation is not None:
                 changes.conversations.append(entry.conversation)
-            elif entry:
+            else:
                 changes.knowledge = True
                 changes.subjects.append(f"{entry.topic}/{entry.slug}")
-            self.catalog.remove(entry_id, seq)
-            changes.removed += 1
-        self.catalog.commit()
-        for writer in self._writers.values():
-            for entry_id in gone:
-                writer.remove(entry_id)
-
-    def _put(self, batch: list[tuple[Piece, Rows]]) -> None:
-        if not batch:
-            return
-        self._behind += len(batch)
-        seq = self.catalog.begin()
-        told: list[tuple[bool, Written]] = []
-        try:
-            for piece, rows in batch:
-                # Read here, because an earlier piece of the batch may be of the same entry.
-                old = self.catalog.entry(piece.entry.id)
-                written = self.catalog.put(
-                    piece.entry, piece.chunks, seq, start=piece.start, mark=piece.mark
-                )
-                told.append((old is not None and _face(old) == _face(piece.entry), written))
-                if piece.entry.conversation is not None:
-                    self.catalog.put_citations(piece.entry, rows, after=piece.after)
-            self.catalog.commit()
-        except BaseException:
-            self.catalog.rollback()
-            raise
-        for (piece, _), (same, written) in zip(batch, told, strict=True):
-            writer = self._writers[piece.entry.hidden]
-            if piece.start or (same and piece.entry.conversation is not None):
-                writer.update(piece.entry, piece.before, piece.chunks, written)
-            else:
-                writer.replace(piece.entry, piece.chunks)
-            self._writers[not piece.entry.hidden].remove(piece.entry.id)
-
-    def _commit_lexical(self) -> None:
-        seq = self.catalog.seq()
-        for hidden, writer in self._writers.items():
-            # The visible side's statistics must not move because something hidden changed; and a
-            # commit takes longer than all else that follows a save.
-            if writer.changed or (hidden and self._behind > BEHIND_MOST):
-                writer.commit(seq)
-                if hidden:
-                    self._behind = 0
 
 
 def _indexed_subjects(knowledge: Knowledge) -> Iterator[Subject]:
@@ -364,13 +255,6 @@ def _precedence(item: Subject | ConversationInfo) -> tuple[bool, float]:
     if isinstance(item, ConversationInfo):
         return (True, -(item.updated_at or item.created_at).timestamp())
     return (False, -float(item.mtime_ns))
-
-
-def _face(entry: Entry) -> tuple[object, ...]:
-    """What of an entry is in each of its chunks' documents, besides its time."""
-    return (
-        entry.title, entry.kind, entry.type, entry.topic, entry.hidden, entry.archived,
-    )  # fmt: skip
 
 
 def configuration_state(files: list[Path]) -> list[list[object]]:

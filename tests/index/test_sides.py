@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from support import Builder
 
-from kbtui.index import Index, IndexReader, writer
+from kbtui.index import Index, IndexReader, stores
 from kbtui.search import Question
 from kbtui.search.answer import answer
 from kbtui.workspace import Settings
@@ -22,7 +22,7 @@ def built(workspace_root: Path) -> Builder:
 
 @pytest.fixture
 def index(built: Builder, monkeypatch: pytest.MonkeyPatch) -> Iterator[Index]:
-    monkeypatch.setattr(writer, "BEHIND_MOST", 3)
+    monkeypatch.setattr(stores, "BEHIND_MOST", 3)
     held = Index(built.workspace, Settings(model="off"))
     held.refresh()
     yield held
@@ -33,7 +33,7 @@ def save(builder: Builder, index: Index, number: int) -> int:
     """Save a visible subject; how far the index of hidden ones says that it is then."""
     builder.subject(f"guide/s{number}.md", f"# S{number}\n\nThe zebra {number} grazes.\n")
     index.refresh()
-    return index._writers[True].watermark()
+    return index._stores.writers[True].watermark()
 
 
 def found(builder: Builder) -> int:
@@ -59,8 +59,8 @@ def test_opened_again_one_that_is_behind_catches_up_and_has_all_it_had(
     mark = save(built, index, 1)
     assert mark < index.catalog.seq()
     index.close()
-    index._open()
-    assert index._writers[True].watermark() == index.catalog.seq()
+    index._stores = stores.Stores(built.workspace.cache_dir, Settings(model="off"))
+    assert index._stores.writers[True].watermark() == index.catalog.seq()
     built.subject("guide/.other.md", "# Other\n\nThe zebra hides too.\n")
     index.refresh()
     assert found(built) == 3
