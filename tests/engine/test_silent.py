@@ -4,6 +4,7 @@ import contextlib
 import os
 import signal
 import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,14 +24,13 @@ from kbtui.workspace import Settings
 def stopped(workspace_root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Builder]:
     """A workspace whose engine is stopped, with so many waiting for it that no more may."""
     monkeypatch.setenv("KBTUI_ENGINE_IDLE", "60")
-    monkeypatch.setenv("KBTUI_MODEL", "off")
     monkeypatch.setattr(client, "SILENT_SECONDS", 0.2)
     builder = Builder(workspace_root)
     builder.topics(guide={})
     builder.subject("guide/one.md", "# One\n\nThe badger is in its sett.\n")
     with contextlib.closing(connect(builder.workspace)) as engine:
-        while not engine.request("settle", wait=1.0)["done"]:
-            pass
+        while not engine.request("status")["lexical"]:
+            time.sleep(0.02)
         pid = engine.pid
     place = client.announced(builder.workspace)["socket"]  # type: ignore[index]
     os.kill(pid, signal.SIGSTOP)

@@ -12,6 +12,7 @@ from typing import Any
 from support import FIRST_ID, Builder, asked, called, said
 from textual.pilot import Pilot
 
+from kbtui.engine import NoEngine
 from kbtui.errors import EngineUnavailable
 from kbtui.library import Library
 from kbtui.refs import Ref
@@ -34,7 +35,7 @@ class WithoutEngine(Library):
     """
 
     def engine(self, *, start: bool = True) -> Any:
-        raise EngineUnavailable("not in this test")
+        raise (EngineUnavailable if start else NoEngine)("not in this test")
 
 
 class Tui:
