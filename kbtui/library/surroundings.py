@@ -27,7 +27,7 @@ def look_at_terminal(library: Library | None) -> Iterator[Finding]:
 
     name = os.environ.get("TERM", "")
     if sys.__stdout__ is None or not sys.__stdout__.isatty():
-        text = "standard output is none: commands print plain text, and the screen needs one"
+        text = "standard output is no terminal: commands print plain text, and the screen cannot be drawn"
         yield Finding("terminal", "note", text)
     elif name in {"", "dumb", "unknown"}:
         text = f"TERM is {name or 'not set'}: the screen cannot be drawn; a common value is xterm-256color"
@@ -41,7 +41,7 @@ def look_at_terminal(library: Library | None) -> Iterator[Finding]:
     if os.environ.get("NO_COLOR"):
         yield Finding("terminal", "note", "NO_COLOR is set: no colours")
     elif os.environ.get("COLORTERM") not in {"truecolor", "24bit"}:
-        text = "it does not say that it has all colours (COLORTERM=truecolor): the nearest of 256 are used"
+        text = "the terminal does not say that it has all colours (COLORTERM=truecolor): the nearest of 256 are used"
         yield Finding("terminal", "note", text)
     encoding = locale.getencoding()
     if encoding.lower().replace("-", "") != "utf8":
@@ -57,8 +57,9 @@ def look_at_settings(library: Library | None) -> Iterator[Finding]:
     from kbtui.workspace.settings import explain_settings, settings_path
 
     found = [one.key.name for one in explain_settings() if one.origin != "default"]
-    where = settings_path() if settings_path().exists() else "no file"
-    yield Finding("settings", "ok", f"{where}; set: {', '.join(found) or 'nothing'}")
+    where = settings_path() if settings_path().exists() else "there is no file"
+    named = f"not the defaults: {', '.join(found)}" if found else "every key has its default"
+    yield Finding("settings", "ok", f"{where}; {named}")
 
 
 def look_at_workspace(library: Library) -> Iterator[Finding]:
