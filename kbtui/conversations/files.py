@@ -44,17 +44,25 @@ _LONE_SURROGATE = re.compile(r"[\ud800-\udfff]")
 def read_file(path: str, largest: int = LARGEST) -> bytes:
     """The bytes of a regular file of at most `largest` bytes; raises `WorkspaceError`."""
     with Opened(path) as (file, size):
-        if size > largest:
-            raise WorkspaceError(f"it has {size:,} bytes; {largest:,} are read at most", where=path)
-        data = os.read(file, size + 1)
-        if len(data) == size:
-            return data
-        # It grew, or is more than one call gives.
-        parts = [data]
-        while data and sum(map(len, parts)) <= largest:
-            data = os.read(file, _PIECE)
-            parts.append(data)
-        return b"".join(parts)
+        _refuse(size, largest, path)
+        return _whole(file, size, largest)
+
+
+def _refuse(size: int, largest: int, path: str) -> None:
+    if size > largest:
+        raise WorkspaceError(f"it has {size:,} bytes; {largest:,} are read at most", where=path)
+
+
+def _whole(file: int, size: int, largest: int) -> bytes:
+    data = os.read(file, size + 1)
+    if len(data) == size:
+        return data
+    # It grew, or is more than one call gives.
+    parts = [data]
+    while data and sum(map(len, parts)) <= largest:
+        data = os.read(file, _PIECE)
+        parts.append(data)
+    return b"".join(parts)
 
 
 def read_head(path: str, length: int) -> bytes:
@@ -151,10 +159,12 @@ def read_events(path: str, problems: list[str]) -> Iterator[list[Any]]:
         def part(start: int, length: int) -> bytes:
             return os.pread(file, length, start)
 
-        if size <= LARGEST and _comes_in_pieces(part, size):
+        _refuse(size, LARGEST, path)
+        if _comes_in_pieces(part, size):
             yield from _pieces(part, size, problems)
             return
-    yield from read_array(read_file(path), problems)
+        data = _whole(file, size, LARGEST)
+    yield from read_array(data, problems)
 
 
 def read_array(data: bytes, problems: list[str]) -> Iterator[list[Any]]:

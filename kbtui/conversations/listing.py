@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from kbtui.conversations.files import read_array, read_file, read_object, read_tail
+from kbtui.conversations.files import read_events, read_file, read_object, read_tail
 from kbtui.conversations.records import ConversationInfo
 from kbtui.conversations.roots import BASE_CONFIG, EVENTS, METADATA, Place, find_places
 from kbtui.conversations.sieve import Sieve
@@ -98,7 +98,7 @@ def with_counts(info: ConversationInfo) -> ConversationInfo:
     problems: list[str] = []
     count, last = 0, None
     try:
-        for batch in read_array(read_file(str(info.events_path)), problems):
+        for batch in read_events(str(info.events_path), problems):
             count += len(batch)
             last = batch[-1] if batch else last
     except WorkspaceError as error:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kbtui.conversations.configuration import Facts
-from kbtui.conversations.files import LARGEST_CONFIG, read_array, read_file, read_object
+from kbtui.conversations.files import LARGEST_CONFIG, read_events, read_file, read_object
 from kbtui.errors import WorkspaceError
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def conversation_traits(info: ConversationInfo) -> Traits:
     problems: list[str] = []
     if info.events_path is not None:
         try:
-            for batch in read_array(read_file(str(info.events_path)), problems):
+            for batch in read_events(str(info.events_path), problems):
                 passed.take(batch)
         except WorkspaceError as error:
             problems.append(error.message)

@@ -12,7 +12,7 @@ from kbtui.conversations import files
 
 TEXTS = st.text(st.sampled_from('ab é"\\{}[],:\n  '), max_size=30)
 ELEMENTS = st.lists(
-    st.dictionaries(TEXTS, st.one_of(TEXTS, st.integers(), st.lists(TEXTS)), min_size=1),
+    st.dictionaries(TEXTS, st.one_of(TEXTS, st.integers(-99, 99), st.lists(TEXTS)), min_size=1),
     min_size=1,
     max_size=8,
 )
