@@ -1,6 +1,7 @@
 """Markdown as plain words: which of its characters are marks, and the text without them.
 
-Only what is surely a mark goes: in code, and where a pair is not closed, all stays.
+Only what is surely a mark goes: in code, and where a pair is not closed, all stays. What sets
+items of a list and cells of a table apart becomes a dot, so that they can be read in one line.
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ if TYPE_CHECKING:
 Stretch = tuple[int, int]
 """Characters of a text, the end exclusive."""
 
-_ANY = re.compile(r"[*_`~>#\[]|---")
+_ANY = re.compile(r"[*_`~>#\[|]|---|^[ \t]*[-+] ", re.MULTILINE)
 _FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})([^`\n]*)$", re.MULTILINE)
 _LINE = re.compile(
     r"^(?:(?P<quote>(?: {0,3}>[ \t]?)+)(?:\[!(?P<note>\w+)\])?"
     r"|(?P<heading> {0,3}\#{1,6}[ \t]+)"
-    r"|(?P<rule>[ \t|:]*-{3}[-|: \t]*|[ \t]*\*{3}[* \t]*|[ \t]*_{3}[_ \t]*)$)",
+    r"|(?P<rule>[ \t|:]*-{3}[-|: \t]*|[ \t]*\*{3}[* \t]*|[ \t]*_{3}[_ \t]*)$"
+    r"|(?P<item>[ \t]*[-*+][ \t]+)(?=\S)"
+    r"|(?P<row>[ \t]*\|[^\n]*\|[ \t]*$))",
     re.MULTILINE,
 )
 _INLINE = re.compile(
@@ -27,6 +30,7 @@ _INLINE = re.compile(
     r"\\(?P<escaped>[!-/:-@\[-`{-~])|"
     r"(?P<code>`{1,2})(?!`)(?P<coded>(?:[^`\n]|\n(?!\n)){1,300})(?P=code)(?!`)"
     r"|!?\[(?P<linked>(?:[^\[\]\n]|\n(?!\n)){1,300})\]\([^()\s]{0,500}(?: \"[^\"\n]{0,200}\")?\)"
+    r"|(?<![\w\])])!?\[(?P<referred>(?:[^\[\]\n]|\n(?!\n)){1,300})\]\[[^\[\]\n]{1,100}\](?!\()"
     r"|(?<![\w*])\*\*(?![\s*])(?P<bold>(?:[^*\n]|\n(?!\n)|\*(?!\*)){1,300})(?<!\s)\*\*(?![\w*])"
     r"|(?<![\w*])\*(?![\s*])(?P<star>(?:[^*\n]|\n(?!\n)){1,300})(?<!\s)\*(?![\w*])"
     # Two of these may be a name of Python's.
@@ -34,7 +38,8 @@ _INLINE = re.compile(
     r"|(?<!~)~~(?![\s~])(?P<struck>(?:[^~\n]|\n(?!\n)){1,300})(?<!\s)~~(?!~)"
     r")"
 )
-_INSIDE = ("linked", "bold", "star", "low", "struck")
+_BAR = re.compile(r"(?<!\\)\|")
+_INSIDE = ("linked", "referred", "bold", "star", "low", "struck")
 _DEEPEST = 3
 """Emphasis in a link in emphasis."""
 
@@ -50,10 +55,17 @@ def unmarked(
     if not _ANY.search(text):
         return text, matches
     gone: list[Stretch] = []
-    for group in _marks(text, len(text) if reach is None else min(reach, len(text))):
+    dots: list[int] = []
+    for group in _marks(text, len(text) if reach is None else min(reach, len(text)), dots):
         if not any(start < b and a < end for start, end in group for a, b in matches):
             gone += group
     gone.sort()
+    dots = [at for at in dots if not any(start <= at < end for start, end in matches)]
+    if dots:
+        signs = list(text)
+        for at in dots:
+            signs[at] = "·"
+        text = "".join(signs)
     kept: list[str] = []
     moved: list[Stretch] = []
     waiting = iter(matches)
@@ -69,8 +81,8 @@ def unmarked(
     return "".join(kept), moved
 
 
-def _marks(text: str, reach: int) -> Iterator[list[Stretch]]:
-    """What may go, in groups that go together."""
+def _marks(text: str, reach: int, dots: list[int]) -> Iterator[list[Stretch]]:
+    """What may go, in groups that go together; what becomes a dot is put into `dots`."""
     position = 0
     opened = ""
     for fence in _FENCE.finditer(text, 0, reach):
@@ -78,19 +90,27 @@ def _marks(text: str, reach: int) -> Iterator[list[Stretch]]:
         if opened and (not sign.startswith(opened) or words):
             continue
         if not opened:
-            yield from _prose(text, position, fence.start())
+            yield from _prose(text, position, fence.start(), dots)
         yield [fence.span(1)]
         if words:
             yield [fence.span(2)]
         opened = "" if opened else sign
         position = fence.end()
     if not opened:
-        yield from _prose(text, position, reach)
+        yield from _prose(text, position, reach, dots)
 
 
-def _prose(text: str, start: int, end: int) -> Iterator[list[Stretch]]:
+def _prose(text: str, start: int, end: int, dots: list[int]) -> Iterator[list[Stretch]]:
     for line in _LINE.finditer(text, start, end):
-        if line["note"]:
+        if line["item"]:
+            dots.append(line.start("item") + len(line["item"]) - len(line["item"].lstrip()))
+        elif line["row"]:
+            first, *others = (bar.start() for bar in _BAR.finditer(text, line.start(), line.end()))
+            # A row is set apart from the one above, its cells from each other.
+            dots += [first, *others[:-1]]
+            if others:
+                yield [(others[-1], others[-1] + 1)]
+        elif line["note"]:
             yield [line.span("quote")]
             at, after = line.span("note")
             yield [(at - 2, at), (after, after + 1)]

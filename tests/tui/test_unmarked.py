@@ -25,11 +25,15 @@ from kbtui.tui.widgets.searching import excerpt
         ("```rust\nlet a = *b * **c**;\n# no head\n```\n**after**",
          "\nlet a = *b * **c**;\n# no head\n\nafter"),
         ("~~~\n```\n**x**\n~~~", "\n```\n**x**\n"),
-        ("a\n\n---\n\n| x | y |\n|---|:-:|\n| 1 | 2 |", "a\n\n\n\n| x | y |\n\n| 1 | 2 |"),
+        ("a\n\n---\n\n| x | y |\n|---|:-:|\n| 1 | 2 |", "a\n\n\n\n· x · y \n\n· 1 · 2 "),
         ("2 * 3 * 4, a**2 + b**2, f(*a, **k)", "2 * 3 * 4, a**2 + b**2, f(*a, **k)"),
         ("foo_bar_baz and __init__", "foo_bar_baz and __init__"),
         ("2\\. not \\*this\\* but `\\d`", "2. not *this* but \\d"),
-        ("- a list\n- [ ] to do", "- a list\n- [ ] to do"),
+        ("- a list\n  * [ ] to do\n-5 or a - b", "· a list\n  · [ ] to do\n-5 or a - b"),
+        ("| a \\| b | `c` |\n|---|---|\nx | y", "· a | b · c \n\nx | y"),
+        ("as [the docs][d] say, not m[i][j]", "as the docs say, not m[i][j]"),
+        ("[a][b](c)", "[a]b"),
+        ("```\n- x\n| a | b |\n```", "\n- x\n| a | b |\n"),
         ("not **closed and `open", "not **closed and `open"),
     ],
 )  # fmt: skip
@@ -74,8 +78,10 @@ def test_no_match_is_lost_and_characters_keep_their_order(
     words, moved = unmarked(text, matches, reach)
     assert [words[a:b] for a, b in moved] == [text[a:b] for a, b in matches]
     assert moved == sorted(moved)
+    # What sets items and cells apart became a dot.
     rest = iter(text)
-    assert all(character in rest for character in words)
+    for character in words:
+        assert any(one == character or (character == "·" and one in "-*+|") for one in rest)
     # Words are never lost but with a language or an address.
     assert words.count("word") == text.count("word") or "```" in text or "~~~" in text
 
@@ -100,3 +106,11 @@ def test_a_tool_result_is_shown_as_it_is() -> None:
     assert "".join(part for part, _ in line) == "**kept** `as` it is"
     (line,) = excerpt(hit, 60, 2)
     assert line == [("kept", "found"), (" as it is", "")]
+
+
+def test_items_and_cells_are_set_apart_in_an_excerpt() -> None:
+    text = "- first  thing\n- second\n\n| step | command |\n|---|---|\n| build | `make` |\n"
+    (line,) = excerpt(replace(HIT, text=text, matches=[(17, 23)]), 80, 2)
+    said = "".join(part for part, _ in line).rstrip()
+    assert said == "first thing · second · step · command · build · make"
+    assert [part for part, role in line if role == "found"] == [text[17:23]]

@@ -291,7 +291,7 @@ def excerpt(hit: Hit, width: int, lines: int) -> list[Spans]:
         space = text.find(" ", begin, first)
         begin = space + 1 if space >= 0 else begin
     kept = cut_spans(spans, begin, begin + width * (lines + 2))
-    flat: Spans = [(_flat(part), role) for part, role in kept]
+    flat = _flat(kept)
     from kbtui.tui.document.lines import wrap
 
     wrapped = wrap(with_role(flat, "dim") if not matches else flat, width)[: lines + 1]
@@ -301,6 +301,16 @@ def excerpt(hit: Hit, width: int, lines: int) -> list[Spans]:
     return made
 
 
-def _flat(text: str) -> str:
-    """Every run of white space one space; spaces at the ends stay."""
-    return re.sub(r"\s+", " ", text)
+def _flat(spans: Spans) -> Spans:
+    """On one line: each run of white space and of drawn lines one space, and none at the beginning."""
+    flat: Spans = []
+    before = " "
+    for text, role in spans:
+        text = re.sub(r"[\s\u2500-\u257f]+", " ", text)
+        text = text.lstrip() if before.endswith(" ") else text
+        if not flat:
+            text = text.lstrip("· ")
+        if text:
+            flat.append((text, role))
+            before = text
+    return flat
