@@ -158,7 +158,7 @@ COMMANDS: tuple[Command, ...] = (
         key("link", "o", "open link", "Open a link or image of the line being read; another program only after showing what it gets.", action="screen.link"),
         key("wrap", "x", "wrap or scroll code", "Wrap lines of code that are too wide, or cut them to be scrolled.", action="screen.wrap"),
         key("code_right", "l,right", "code to the right", "Show more of wide code at its right.", action="screen.sideways(1)", palette=False),
-        key("code_left", "h,left", "code to the left", "Go back to the beginning of wide code.", action="screen.sideways(-1)", palette=False),
+        key("code_left", "h,left", "code to the left", "Show more of wide code at its left.", action="screen.sideways(-1)", palette=False),
         key("clear", "escape", "clear marks", "End finding and clear the marks.", palette=False),
     ),
     *within(

@@ -167,6 +167,21 @@ async def test_the_status_line_says_the_short_thing_where_there_is_no_room(book:
         await tui.until(ready)
 
 
+async def test_both_ends_of_the_status_line_count_the_same_passages(book: Builder) -> None:
+    async with running(book.root, size=(120, 30)) as tui:
+        status = tui.main.status
+        # The listener tells once that there is no engine here.
+        await tui.until("keywords only: not in this test")
+        status.hear({"event": "ready", "lexical": True, "semantic": True, "left": 500})
+        await tui.until("index ready · 500 passages to embed")
+        told = {"event": "progress", "phase": "vectors", "done": 5, "total": 500}
+        status.hear({**told, "seconds_left": 70})
+        await tui.until("index ready · 495 passages to embed")
+        assert "embedding 5 of 500, 70 s left" in tui.text
+        status.hear({**told, "seconds_left": 70, "waits": "the computer is busy"})
+        await tui.until("embedding 5 of 500; waiting, the computer is busy")
+
+
 @pytest.mark.slow
 async def test_a_workspace_that_is_moved_away_is_said_and_what_was_read_stays(
     book: Builder,

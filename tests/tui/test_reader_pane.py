@@ -73,6 +73,15 @@ async def test_n_goes_from_turn_to_turn_and_the_header_says_which(book: Builder)
         assert "turn 2 of 3" in tui.text
 
 
+async def test_the_header_gives_a_request_in_plain_words(book: Builder) -> None:
+    talk = [[asked("With `2c1f006` merged, *why* #3 of a_b?"), said("So.")]]
+    book.conversation(6, talk, title="Marks")
+    async with running(book.root, size=(120, 24)) as tui:
+        await tui.open("jp-c17800000006")
+        await tui.press("n")
+        await tui.until("turn 1 of 1  With 2c1f006 merged, why #3 of a_b?")
+
+
 async def test_finding_counts_walks_and_unfolds(book: Builder) -> None:
     async with running(book.root) as tui:
         await tui.open(TALK)

@@ -17,6 +17,7 @@ from kbtui.tui.document.document import counted, finder
 from kbtui.tui.lanes import Lane
 from kbtui.tui.memory import let_go
 from kbtui.tui.places import place_of
+from kbtui.tui.unmarked import unmarked
 from kbtui.tui.widgets.bar import Bar
 from kbtui.tui.widgets.facts import Facts
 from kbtui.tui.widgets.finding import FindingPane
@@ -199,7 +200,7 @@ class ReaderPane(FindingPane):
             found = conversation.turn(turn) if conversation else None
             events = found.events if found else []
             text = next((event.text for event in events if event.kind == "chat_request"), "")
-            self._requests[turn] = re.sub(r"[*_`>#]+ ?", "", one_line(text[:300]))
+            self._requests[turn] = one_line(unmarked(text[:300], [])[0])
         return self._requests[turn]
 
     # folds and turns

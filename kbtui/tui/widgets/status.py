@@ -42,6 +42,8 @@ class Status(Bar):
         self._ready_once = False
         self._mode = ""
         self._trouble = ""
+        self._ready_last: dict[str, Any] = {}
+        """What the engine said last of what is ready."""
 
     def on_mount(self) -> None:
         """Say the first thing."""
@@ -94,10 +96,12 @@ class Status(Bar):
         if kind == "progress":
             self._progress(event)
         elif kind == "ready":
+            self._ready_last = event
             self._ready(event)
         elif kind == "gone":
             self._doing.pop("index", None)
             self._first = "" if self._ready_once else "alone"
+            self._ready_last = {}
             reason = one_line(str(event.get("reason", "")))
             self._state("◌", "warning", f"keywords only: {reason}", "keywords only")
         self._say()
@@ -113,7 +117,13 @@ class Status(Bar):
         left = event.get("seconds_left")
         phase = PHASES.get(str(event.get("phase")), "indexing")
         text = f"{phase} {done:,} of {total:,}"
-        self._doing["index"] = text + (f", {_duration(float(left))} left" if left else "")
+        if waits := event.get("waits"):
+            text += f"; waiting, {one_line(str(waits))}"
+        elif left:
+            text += f", {_duration(float(left))} left"
+        self._doing["index"] = text
+        if phase == "embedding" and self._ready_last:
+            self._ready({**self._ready_last, "left": total - done})
 
     def _ready(self, event: dict[str, Any]) -> None:
         self._ready_once = self._ready_once or bool(event.get("lexical"))
