@@ -1,5 +1,7 @@
 """Secrets are masked, and what only looks like one is left alone."""
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,6 +13,7 @@ from kbtui.workspace import Settings
 # Put together here, so that nobody's scanner takes this file for a leak.
 HEX = "0123456789abcdef" * 4
 MIXED = "aB3dE6gH9jK2mN5pQ8sT1vW4yZ7" * 10
+RANDOM = "q7Rz-41kP_x8Wm2T"
 
 
 @pytest.mark.parametrize(
@@ -28,6 +31,35 @@ MIXED = "aB3dE6gH9jK2mN5pQ8sT1vW4yZ7" * 10
         ("np" + "m_" + MIXED[:36], "npm token"),
         ("py" + "pi-AgE" + MIXED[:60], "PyPI token"),
         ("SG" + "." + MIXED[:22] + "." + MIXED[:43], "SendGrid key"),
+        ("xa" + "pp-1-" + MIXED[:40], "Slack token"),
+        ("xo" + "xe.xo" + "xp-1-" + MIXED[:60], "Slack token"),
+        ("gl" + "pat-" + MIXED[:24] + ".01." + MIXED[:9].lower(), "GitLab token"),
+        ("ya" + "29." + MIXED[:60], "Google token"),
+        ("GOC" + "SPX-" + MIXED[:28], "Google client secret"),
+        ("wh" + "sec_" + MIXED[:32], "Stripe signing secret"),
+        ("gs" + "k_" + MIXED[:52], "Groq key"),
+        ("xa" + "i-" + MIXED[:80], "xAI key"),
+        ("pp" + "lx-" + MIXED[:48], "Perplexity key"),
+        ("r8" + "_" + MIXED[:37], "Replicate token"),
+        ("dc" + "kr_pat_" + MIXED[:27], "Docker token"),
+        ("do" + "p_v1_" + HEX, "DigitalOcean token"),
+        ("da" + "pi" + HEX[:32], "Databricks token"),
+        ("sh" + "pat_" + HEX[:32], "Shopify token"),
+        ("hv" + "s." + MIXED[:90], "Vault token"),
+        ("gl" + "sa_" + MIXED[:32] + "_" + HEX[:8], "Grafana token"),
+        ("li" + "n_api_" + MIXED[:40], "Linear key"),
+        ("nt" + "n_" + MIXED[:46], "Notion token"),
+        ("fi" + "gd_" + MIXED[:43], "Figma token"),
+        ("PM" + "AK-" + HEX[:24] + "-" + HEX[:34], "Postman key"),
+        ("NR" + "AK-" + MIXED.upper()[:27], "New Relic key"),
+        ("sn" + "trys_" + MIXED[:80], "Sentry token"),
+        ("sb" + "p_" + HEX[:40], "Supabase token"),
+        ("AT" + "ATT3" + MIXED[:180], "Atlassian token"),
+        ("ru" + "bygems_" + HEX[:48], "RubyGems key"),
+        ("sq" + "0atp-" + MIXED[:22], "Square token"),
+        ("S" + "K" + HEX[:32], "Twilio key"),
+        ("ke" + "y-" + HEX[:32], "Mailgun key"),
+        ("AGE-" + "SECRET-KEY-1" + MIXED.upper()[:58], "age key"),
         ("ey" + "J" + MIXED[:20] + ".eyJ" + MIXED[:30] + "." + MIXED[:43], "JSON web token"),
     ],
 )  # fmt: skip
@@ -70,6 +102,20 @@ def test_a_private_key_is_masked_whole_and_also_when_it_is_cut_off() -> None:
             "postgres://app:[masked: password]@db.internal/main",
         ),
         ("Authorization: Bearer abcdef0123456789", "Authorization: Bearer [masked: credentials]"),
+        (f"Authorization: {RANDOM}", "Authorization: [masked: secret]"),
+        (f"a Bearer {RANDOM}.", "a Bearer [masked: secret]"),
+        (f"Set-Cookie: sid={RANDOM}; Secure", "Set-Cookie: [masked: secret]; Secure"),
+        (f"mysql --password {RANDOM} -h x", "mysql --password [masked: secret] -h x"),
+        (f"the password is {RANDOM}", "the password is [masked: secret]"),
+        (f"API key: {RANDOM}", "API key: [masked: secret]"),
+        (f"curl -u me:{RANDOM} x", "curl -u me:[masked: password] x"),
+        (f"DB_PASS={RANDOM}", "DB_PASS=[masked: secret]"),
+        (f'"pwd": "{RANDOM}"', '"pwd": "[masked: secret]"'),
+        (f"SECRET_KEY_BASE={RANDOM}", "SECRET_KEY_BASE=[masked: secret]"),
+        (f"<apiKey>{RANDOM}</apiKey>", "<apiKey>[masked: secret]</apiKey>"),
+        (f"&lt;token&gt;{RANDOM}&lt;/token&gt;", "&lt;token&gt;[masked: secret]&lt;/token&gt;"),
+        (f"token = &quot;{RANDOM}&quot;;", "token = &quot;[masked: secret]&quot;;"),
+        (f"https://h/x?sig={RANDOM}&v=1", "https://h/x?sig=[masked: secret]&v=1"),
     ],
 )
 def test_a_value_given_to_a_secret_name_is_masked(text: str, masked: str) -> None:
@@ -97,10 +143,31 @@ def test_a_value_given_to_a_secret_name_is_masked(text: str, masked: str) -> Non
         "user@example.org",
         "task-force-one-is-a-very-long-identifier-with-many-words",
         "sk-learn-style-estimators-and-their-many-parameters",
+        "scheme://host/path?key=value&other=123456",
+        "the token is parsed2times and the password Reset2023 was a word",
+        "SKETCHES and key-value-stores, bypass=enabled4all, compass: N45W3-north",
+        "bearer tokens2023 are checked; cookie: yes; authorization: required",
     ],
 )
 def test_what_is_no_secret_is_left_alone(text: str) -> None:
     assert mask(text) == text
+
+
+@pytest.mark.parametrize("depth", range(4))
+def test_json_within_json_is_masked_and_stays_json(depth: int) -> None:
+    text = json.dumps(
+        {"api_key": RANDOM, "note": f"password: {RANDOM}\nand \\ more", "last": "é\t"}
+    )
+    for _ in range(depth):
+        text = json.dumps({"content": text})
+    masked = mask(text)
+    assert RANDOM not in masked
+    for _ in range(depth):
+        masked = json.loads(masked)["content"]
+    found = json.loads(masked)
+    assert found["api_key"] == "[masked: secret]"
+    assert found["note"] == "password: [masked: secret]\nand \\ more"
+    assert found["last"] == "é\t"
 
 
 @given(st.text(max_size=300))
