@@ -53,9 +53,68 @@ CALLS: list[tuple[str, dict[str, Any]]] = [
     ("knowledge_search", {"query": "dormouse", "topics": ["off"]}),
     ("knowledge_search", {"query": "dormouse", "topics": ["empty"]}),
     ("knowledge_search", {"query": "ermine", "types": ["note"]}),
+    # Types, tags and sources that only what is unseen has; names that are nearly its; mistakes.
+    *[
+        ("knowledge_search", {"query": query})
+        for query in (
+            "ermine type:recipe",
+            "ermine type:recip",
+            "ermine -type:recipe",
+            "ermine tag:quill",
+            "type:recipe",
+            "ermine typ:note",
+            "ermine role:nobody",
+            "ermine in:secret",
+            "ermine since:secret",
+            "ermine topic:of",
+            "ermine topic:of*",
+            "ermine title:secret",
+            "quill",
+            "recipe",
+            "ermine tool:secret",
+            "ermine entry:secret",
+        )
+    ],
+    *[
+        ("knowledge_search", {"query": "ermine", **more})
+        for more in (
+            {"types": ["recipe"]},
+            {"types": ["recip"]},
+            {"types": ["note", "recipe"]},
+            {"topics": ["of"]},
+            {"topics": ["Of"]},
+            {"topics": ["nonsense"]},
+            {"topics": [1]},
+            {"limit": "many"},
+            {"in": "secret"},
+            {"limit": 100},
+            {"limit": -1},
+            {"more": 1},
+        )
+    ],
+    *[
+        ("learn", {"topic": "notes", "subjects": pattern})
+        for pattern in (
+            "secre",
+            "nine",
+            "out",
+            "deep",
+            "deep/",
+            "deep/.seven",
+            "eight",
+            "ten",
+            [],
+            [".six"],
+        )
+    ],
+    *[("learn", {"topic": topic}) for topic in ("of", "OFF", "note", "emp", "", "../notes")],
     ("conversation_grep", {"pattern": "ermine"}),
     ("conversation_list", {}),
 ]
+
+
+FRONT = "---\ntitle: A zebra's secret\ntype: recipe\ntags: [quill]\nsource: quill\n---\n\n"
+"""What no subject that is seen has at its head."""
 
 
 @contextmanager
@@ -73,7 +132,9 @@ def workspace(seen: dict[str, str], rest: dict[str, str], off: dict[str, str]) -
             **{f"off/{slug}.md": text for slug, text in off.items()},
         }
         for path, text in files.items():
-            file = builder.subject(path, f"# {path.split('/')[-1]}\n\n{text}\n")
+            unseen_ = path.removeprefix("notes/") in rest or not path.startswith("notes/")
+            head = FRONT if unseen_ else ""
+            file = builder.subject(path, f"{head}# {path.split('/')[-1]}\n\n{text}\n")
             os.utime(file, (1_700_000_000, 1_700_000_000))
         folder = builder.conversation(
             1, [[asked("An ermine?"), said("And a badger.")]], title="Talk"
@@ -113,9 +174,20 @@ def no_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Library, "engine", unavailable)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(seen=visible, rest=unseen, off=switched_off)
 def test_every_answer_is_that_of_a_workspace_without_them(
+    seen: dict[str, str], rest: dict[str, str], off: dict[str, str]
+) -> None:
+    with workspace(seen, rest, off) as whole, workspace(seen, {}, {}) as without:
+        assert answers(whole) == answers(without)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@settings(max_examples=60, deadline=None)
+@given(seen=visible, rest=unseen, off=switched_off)
+def test_every_answer_of_many_workspaces_is_that_without_them(
     seen: dict[str, str], rest: dict[str, str], off: dict[str, str]
 ) -> None:
     with workspace(seen, rest, off) as whole, workspace(seen, {}, {}) as without:
