@@ -46,15 +46,25 @@ def answer(words: list[str]) -> int:
 
             line = Line(rest[0], rest[1])
             kind, found = complete(line.words[1:], line.current)
-            found = [(line.completed(word), text) for word, text in found]
+            found = [(line.completed(word), text) for word, text in _shown(found)]
         else:
             kind, found = complete(rest[1:-1], rest[-1])
+            found = _shown(found)
     except (KbtuiError, OSError, ValueError, LookupError):
         return 1
     lines = [f"{word}\t{text}" for word, text in found]
     data = "".join(line + "\n" for line in (f":{kind}", *lines))
     sys.stdout.buffer.write(data.encode("utf-8", "surrogateescape"))
     return 0
+
+
+def _shown(found: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """What a shell may show: of other words it would show something else than it types."""
+    if all(f"{word}{text}".isascii() and f"{word}{text}".isprintable() for word, text in found):
+        return found
+    from kbtui.text import one_line, safe
+
+    return [(word, one_line(text, "strip")) for word, text in found if safe(word, "strip") == word]
 
 
 def complete(words: list[str], current: str) -> tuple[str, list[tuple[str, str]]]:
