@@ -104,6 +104,16 @@ async def test_n_goes_from_finding_to_finding_past_what_is_well(ailing: Builder)
         assert port.cursor == seen[-2][0]
 
 
+async def test_a_finding_of_several_lines_has_one_sign(ailing: Builder) -> None:
+    async with running(ailing.root, size=(60, 50)) as tui:
+        await opened(tui)
+        lines = [line.strip("│▎ ") for line in tui.text.split("\n")]
+        at = next(n for n, line in enumerate(lines) if line.startswith("· standard output is no"))
+        # Of two lines or more in so narrow a page.
+        assert lines[at + 1]
+        assert lines[at + 1][0] not in "✓·!"
+
+
 async def test_looking_again_sees_what_was_mended(ailing: Builder) -> None:
     async with running(ailing.root, size=(120, 40)) as tui:
         await opened(tui)

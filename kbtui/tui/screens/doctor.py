@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.containers import Vertical
@@ -25,11 +26,27 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
 
     from kbtui.library import Library
+    from kbtui.library.findings import State
     from kbtui.tui.document.blocks import Block
-    from kbtui.tui.document.lines import Spans
+    from kbtui.tui.document.lines import Found, Line, Spans
 
 SIGNS = {"ok": ("✓ ", "inserted"), "note": ("· ", "warning"), "wrong": ("! ", "error")}
 """What stands before a finding; the words of the bottom line explain them."""
+
+
+@dataclass(slots=True, eq=False)
+class FindingBlock(NoteBlock):
+    """A finding: its sign, and its words beside it on as many lines as they need."""
+
+    state: State
+
+    def layout(self, width: int, found: Found | None, opened: bool) -> list[Line]:
+        """The sign stands in the first line only."""
+        sign = SIGNS[self.state]
+        made = NoteBlock.layout(self, max(8, width - len(sign[0])), found, opened)
+        for number, line in enumerate(made):
+            line.spans.insert(0, (" " * len(sign[0]), "") if number else sign)
+        return made
 
 
 def doctor_document(findings: list[Finding], looking: str | None) -> Document:
@@ -45,9 +62,8 @@ def doctor_document(findings: list[Finding], looking: str | None) -> Document:
         own.sort(key=lambda finding: ("ok", "wrong", "note").index(finding.state))
         for finding in own:
             spans: Spans = [(one_line(finding.message), "dim" if finding.state == "ok" else "")]
-            lead: Spans = [SIGNS[finding.state]]
             key = f"{area}:{finding.message}"
-            blocks.append(NoteBlock(key, spans, lead=lead, link=finding.ref))
+            blocks.append(FindingBlock(key, spans, finding.state, link=finding.ref))
         if area == looking:
             blocks.append(NoteBlock(f"looking:{area}", [("… looking", "dim")]))
     return Document("doctor", "Doctor", blocks)
@@ -154,12 +170,11 @@ class DoctorScreen(RoleScreen):
         else:
             self.reader.show(document)
         counts = [sum(f.state == state for f in self.findings) for state in ("wrong", "note")]
-        left: Spans = [
-            ("! ", "error"), (f"{counts[0]:,} wrong  ", "strong"),
-            ("· ", "warning"), (f"{counts[1]:,} to look at", "strong"),
-        ]  # fmt: skip
-        if self.looking is None and not any(counts):
+        left: Spans = [("! ", "error"), (f"{counts[0]:,} wrong", "strong")] if counts[0] else []
+        if not counts[0] and self.looking is None:
             left = [("✓ ", "inserted"), ("nothing is wrong", "strong")]
+        if counts[1]:
+            left += [("  · ", "warning"), (f"{counts[1]:,} to look at", "strong")]
         right: Spans = [(f"looking at {self.looking} …", "dim")] if self.looking else []
         self.query_one("#outcome", Bar).say(left, right)
 
@@ -169,7 +184,7 @@ class DoctorScreen(RoleScreen):
         telling = [
             number
             for number, block in enumerate(port.document.blocks)
-            if block.lead and block.lead[0] != SIGNS["ok"]
+            if isinstance(block, FindingBlock) and block.state != "ok"
         ]
         here = port.cursor.block
         beyond = [n for n in telling if (n > here if step > 0 else n < here)]
