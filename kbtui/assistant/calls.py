@@ -62,9 +62,11 @@ def answer(
         reply = Reply(_words(error, TOOLS[name]), is_error=True)
     except Exception as error:
         # The assistant can do nothing with a trace; a person finds it on stderr.
-        import traceback
+        from traceback import format_exc
 
-        traceback.print_exc(file=sys.stderr)
+        from kbtui.text import safe
+
+        sys.stderr.write(safe(format_exc(), "strip"))
         reply = Reply(f"kbtui failed: {type(error).__name__}", is_error=True)
     text = SURROGATES.sub("\ufffd", reply.text)
     if masked:

@@ -15,6 +15,10 @@ from importlib import import_module
 from kbtui.errors import KbtuiError
 from kbtui.version import __version__
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import TracebackType
+
 # command -> (module under kbtui.cli, what it does); `tui` is what plain `kbtui` runs.
 COMMANDS: dict[str, tuple[str, str]] = {
     "tui": ("tui", "browse the workspace in the terminal (the default)"),
@@ -53,6 +57,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if sys.platform == "win32":
         print("kbtui: Windows is not supported yet; Linux and macOS are", file=sys.stderr)
         return 3
+    if argv is None:
+        sys.excepthook = _tell_safely
     words = list(sys.argv[1:] if argv is None else argv)
     _make_usable()
     try:
@@ -77,6 +83,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         note(f"{where}cannot be written: {(error.strerror or str(error)).lower()}")
         _drop_output()
         return 3
+
+
+def _tell_safely(
+    kind: type[BaseException], error: BaseException, trace: "TracebackType | None"
+) -> None:
+    """Say what Python says of a mistake of ours, which may quote somebody else's text."""
+    from traceback import format_exception
+
+    from kbtui.text import safe
+
+    sys.stderr.write(safe("".join(format_exception(kind, error, trace)), "strip"))
 
 
 def _make_usable() -> None:
