@@ -25,7 +25,7 @@ async def test_a_conversation_shows_turns_speakers_and_folded_calls(book: Builde
         assert "▸ learn  project/start" in text
         assert "▸ fs_read_file  Makefile" in text
         assert "▸ ✗ shell  make hepl" in text
-        assert "error 14" in text
+        assert "error, 14 chars" in text
         # Folded: the result is not there, nor is the reasoning in full.
         assert "no such target" not in text
         assert "Run make, then read style." in text

@@ -284,7 +284,7 @@ async def test_results(book: Builder, size: tuple[int, int]) -> None:
         await tui.until(lambda: "to come" not in tui.main.results_pane.query_one("#answer").text)  # type: ignore[attr-defined]
         if size[0] > 100:
             await tui.until("turn 2 of 3")
-            await tui.until("17 [1]")
+            await tui.until("17 chars [1]")
         for wanted in ("make tests", "First steps", f"{TALK}:2", "Esc leave the input"):
             assert wanted in tui.text
         matches_snapshot(f"results-{size[0]}x{size[1]}", tui.text)

@@ -17,7 +17,7 @@ from kbtui.tui.document.blocks import (
     SourceBlock,
 )
 from kbtui.tui.document.compacting import Left, what_is_left
-from kbtui.tui.document.document import Document, characters
+from kbtui.tui.document.document import Document, length
 from kbtui.tui.document.facts import conversation_facts, done, span
 from kbtui.tui.document.markdown import link_definitions
 from kbtui.tui.document.split import split_markdown, split_source
@@ -228,7 +228,7 @@ class _Builder:
                 key,
                 "reasoning",
                 [("thinking ", "emph"), (first, "dim")],
-                [(characters(len(event.text)), "dim")],
+                [(length(event.text), "dim")],
             )
             self._markdown(key, event.text, lead=_INSIDE, fold=key)
         elif event.kind == "tool_call_request":
@@ -318,8 +318,8 @@ class _Builder:
         words: Spans = [("✗ ", "error")] if failed else []
         words += [(one_line(event.name or "a tool"), "error" if failed else "tool"), ("  ", "")]
         words.append((main_argument(event.arguments), "dim"))
-        size = characters(len(result.text)) if result else ""
-        right: Spans = [(f"{'error ' if failed else ''}{size}", "error" if failed else "dim")]
+        size = length(result.text) if result else ""
+        right: Spans = [(f"{'error, ' if failed else ''}{size}", "error" if failed else "dim")]
         if failed:
             self.errors.append(len(self.blocks))
         self._fold(key, "tool", words, right if result else [("no result", "warning")], event.call)
@@ -354,7 +354,7 @@ class _Builder:
             key,
             "tool",
             [("a result without its call  ", "warning"), (one_line(event.text[:200]), "dim")],
-            [(characters(len(event.text)), "dim")],
+            [(length(event.text), "dim")],
         )
         self._source(key, event.text, _INSIDE, key)
 

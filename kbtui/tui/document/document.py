@@ -157,13 +157,19 @@ def finder(terms: list[str]) -> re.Pattern[str] | None:
     return re.compile("|".join(sorted(set(parts), key=len, reverse=True)), re.IGNORECASE)
 
 
-def characters(number: int) -> str:
-    """A size for people: 640, 3.4k, 1.2M."""
+def characters(number: int, gap: str = "") -> str:
+    """A size for people: 640, 3.4k, 1.2M; with a gap before the unit where one is given."""
     if number < 1000:
-        return str(number)
+        return f"{number}{gap}"
     if number < 999_500:
-        return f"{number / 1000:.1f}k" if number < 99_950 else f"{number / 1000:.0f}k"
-    return f"{number / 1_000_000:.1f}M"
+        thousands = f"{number / 1000:.1f}" if number < 99_950 else f"{number / 1000:.0f}"
+        return f"{thousands}{gap}k"
+    return f"{number / 1_000_000:.1f}{gap}M"
+
+
+def length(text: str) -> str:
+    """How long a folded text is, in a word or two."""
+    return f"{characters(len(text))} chars"
 
 
 def counted(number: int, noun: str) -> str:

@@ -47,7 +47,8 @@ def conversation_facts(
         facts.append(("assistant", f"{name}{conversation.model}"))
     turns = counted(len(conversation.turns), "turn")
     events = f", {counted(info.events_count, 'event')}" if info.events_count is not None else ""
-    facts.append(("holds", f"{turns}{events}, {characters(info.size)}B"))
+    size = f"{characters(info.size, ' ')}B"
+    facts.append(("holds", f"{turns}{events}, {size}"))
     facts.append(("stored", STORED[info.presence]))
     if not brief or conversation.problems or info.problem:
         facts.append(("directory", str(info.directory)))
