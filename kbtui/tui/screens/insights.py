@@ -35,6 +35,12 @@ SPANS = (30, 90, 7)
 ROWS = 15
 
 
+ASKED = {
+    "dashboard": "on the screen", "cli": "by command", "mcp": "by assistants", "sdk": "by programs",
+}  # fmt: skip
+"""Where a search came from -> how that is said."""
+
+
 class InsightsScreen(RoleScreen):
     """A page; gives back the reference that one chose to open."""
 
@@ -120,7 +126,7 @@ class InsightsScreen(RoleScreen):
         found = self.found
         searches = "1 search" if found.searches.total == 1 else f"{found.searches.total:,} searches"
         origins = " · ".join(
-            f"{count:,} {name}" for name, count in found.searches.by_origin.items()
+            f"{count:,} {ASKED.get(name, name)}" for name, count in found.searches.by_origin.items()
         )
         left = [(f"{searches}, {counted(found.citations, 'citation')}", "strong")]
         left.append((f" in {counted(found.days, 'day')}", "dim"))
