@@ -167,6 +167,14 @@ async def test_the_status_line_says_the_short_thing_where_there_is_no_room(book:
         await tui.until(ready)
 
 
+async def test_the_keys_of_an_input_are_whole_ones_too(book: Builder) -> None:
+    async with running(book.root, size=(60, 20)) as tui:
+        await tui.press("slash")
+        await tui.type("make")
+        last = tui.text.split("\n")[-1]
+        assert last == " Enter open  Esc leave the input"
+
+
 async def test_both_ends_of_the_status_line_count_the_same_passages(book: Builder) -> None:
     async with running(book.root, size=(120, 30)) as tui:
         status = tui.main.status

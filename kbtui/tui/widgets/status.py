@@ -227,7 +227,11 @@ class Hints(Painted):
         if self.typing == "search" and self._suggested:
             return self.paint(self._suggested, width)
         if self.typing:
-            return self.paint(_hints(_TYPING.get(self.typing, _TYPING[""])), width)
+            pairs = [*_TYPING.get(self.typing, _TYPING[""])]
+            while len(pairs) > 1 and width_of(_hints(pairs)) > width:
+                # How to open and how to leave matter more than what is between.
+                pairs.pop(-2)
+            return self.paint(_hints(pairs), width)
         wanted = [
             command
             for command in commands_of(*self.scopes, keymap=self.keymap)
