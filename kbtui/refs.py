@@ -7,8 +7,7 @@
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from kbtui.errors import UsageError
 
@@ -25,8 +24,7 @@ _LINES = r"(?s)(.+):(\d{1,18})(?:-(\d{1,18}))?"
 _CHUNK = r"chunk:(\S+)"
 
 
-@dataclass(frozen=True)
-class Ref:
+class Ref(NamedTuple):
     """One thing in a workspace.
 
     `conversation` is the id in deciseconds, `turn` and `call` are 1-based,

@@ -151,8 +151,6 @@ class Library:
         A chunk is the lines, turn or call that it was made from. Raises `UsageError`,
         `NothingFound`, and `IndexUnavailable` for a chunk without an index.
         """
-        from dataclasses import replace
-
         from kbtui.errors import NothingFound
         from kbtui.refs import conversation_ref, subject_ref
 
@@ -162,9 +160,9 @@ class Library:
 
             find_conversation(self.workspace, ref.conversation or 0)
         elif ref.kind == "topic":
-            return replace(ref, topic=self.knowledge().resolve_topic(ref.topic or "").id)
+            return ref._replace(topic=self.knowledge().resolve_topic(ref.topic or "").id)
         elif ref.kind == "subject":
-            return replace(ref, topic=self.subject(ref).topic)
+            return ref._replace(topic=self.subject(ref).topic)
         else:
             reader = self.reader()
             found = reader.chunk(ref.chunk or "")

@@ -6,9 +6,8 @@ import os
 import signal
 import sys
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
 from time import monotonic
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from textual.app import App
 from textual.events import InputEvent
@@ -42,8 +41,7 @@ if TYPE_CHECKING:
 TWICE_SECONDS = 2.0
 
 
-@dataclass(frozen=True)
-class Start:
+class Start(NamedTuple):
     """How to begin.
 
     `first` is shown where no session is remembered; `fresh` does not reopen one; `plain` draws
@@ -254,7 +252,7 @@ def run_tui(library: Library, open_ref: Ref | None = None, start: Start | None =
         from kbtui.tui.background import ask_background
 
         found = ask_background()
-        start = replace(start, dark=found.dark, typed=found.typed)
+        start = start._replace(dark=found.dark, typed=found.typed)
     if sys.stdout.isatty():
         # The size is the terminal's, which changes; these would stay as they were when exported.
         for name in ("COLUMNS", "LINES"):

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from textual.binding import Binding
 
@@ -26,8 +25,7 @@ SCOPES: dict[Scope, str] = {
 """The main screen's scopes, in the order of its help, with headings; others: `screen_commands`."""
 
 
-@dataclass(frozen=True)
-class Command:
+class Command(NamedTuple):
     """Something that a key does.
 
     `id` names it in keymaps. `keys` are Textual's names, separated by commas;
@@ -123,7 +121,7 @@ def within(scope: Scope, *commands: Command) -> list[Command]:
     prefix = {"everywhere": "", "moving": "move."}.get(scope, f"{scope}.")
     palette = scope in SCOPES and scope != "moving"
     return [
-        replace(c, id=f"{prefix}{c.id}", scope=scope, palette=palette and c.palette)
+        c._replace(id=f"{prefix}{c.id}", scope=scope, palette=palette and c.palette)
         for c in commands
     ]
 
@@ -258,6 +256,6 @@ def commands_of(*scopes: Scope, keymap: Mapping[str, str] | None = None) -> list
 def rekeyed(commands: Iterable[Command], keymap: Mapping[str, str] | None) -> list[Command]:
     """Commands with the keys that a keymap gives them."""
     return [
-        replace(command, keys=keymap[command.id]) if keymap and command.id in keymap else command
+        command._replace(keys=keymap[command.id]) if keymap and command.id in keymap else command
         for command in commands
     ]

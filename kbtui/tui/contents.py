@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kbtui.errors import KbtuiError
 
@@ -22,8 +22,7 @@ READ_SECONDS = 0.5
 """After reading for so long, lists that wait for it are shown what is known by then."""
 
 
-@dataclass(frozen=True)
-class Shelf:
+class Shelf(NamedTuple):
     """One topic with its subjects and with what is wrong with it."""
 
     topic: Topic

@@ -7,7 +7,6 @@ and that part narrows nothing.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -61,8 +60,7 @@ class Part(NamedTuple):
     moment: datetime | None = None
 
 
-@dataclass(frozen=True)
-class ListFilter:
+class ListFilter(NamedTuple):
     """A filter, read. `words` must stand in a title or slug, `without` must not."""
 
     words: tuple[str, ...] = ()

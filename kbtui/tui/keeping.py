@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from kbtui.tui.contents import ContentsReader
 from kbtui.tui.lanes import Lane
 from kbtui.tui.memory import settle
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kbtui.refs import Ref
-    from kbtui.tui.contents import Contents
+    from kbtui.tui.contents import Contents, ContentsReader
     from kbtui.tui.screens.main import MainScreen
 
 TOUCHED_MOST = 500
@@ -27,7 +27,6 @@ class Keeper:
 
     def __init__(self, screen: MainScreen) -> None:
         self._screen = screen
-        self._reader = ContentsReader(screen.library)
         self._contents_lane = Lane(screen)
         self._rest_lane = Lane(screen)
         self._listen_lane = Lane(screen)
@@ -35,6 +34,12 @@ class Keeper:
         self._gone = False
         self._stop: Callable[[], None] | None = None
         self.contents: Contents | None = None
+
+    @cached_property
+    def _reader(self) -> ContentsReader:
+        from kbtui.tui.contents import ContentsReader
+
+        return ContentsReader(self._screen.library)
 
     def start(self) -> None:
         """Read the lists, and begin to listen; that starts the engine."""

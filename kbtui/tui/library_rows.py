@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kbtui.refs import Ref, conversation_ref, subject_ref
 from kbtui.text import one_line
@@ -239,8 +239,7 @@ def sooner_than_a_day(contents: Contents, sort: str, present: datetime) -> bool:
     )
 
 
-@dataclass
-class _Dated:
+class _Dated(NamedTuple):
     """Makes rows that say when: in minutes or hours today, else the day, once for all of it."""
 
     contents: Contents

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
 
 from kbtui.refs import Ref, conversation_ref, subject_ref
 
@@ -12,8 +12,7 @@ if TYPE_CHECKING:
     from kbtui.tui.document.viewport import Mark
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(NamedTuple):
     """Something to open, and where in it.
 
     `key` is a document's: `home`, `prompt`, `topic:ID`, `topic/slug` or
@@ -42,7 +41,7 @@ def place_of(ref: Ref) -> Place:
     if ref.kind == "topic":
         return Place(f"topic:{ref.topic}", ref=ref)
     if ref.kind == "subject":
-        return Place(str(replace(ref, lines=None)), ref=ref)
+        return Place(str(ref._replace(lines=None)), ref=ref)
     return Place(f"jp-c{ref.conversation}", ref=ref)
 
 
@@ -54,7 +53,7 @@ def place_of_hit(hit: Hit) -> Place:
     else:
         digits = (hit.conversation_id or "0").removeprefix("jp-c")
         ref = conversation_ref(int(digits), hit.turn)
-    return replace(place_of(ref), words=words, text=hit.text)
+    return place_of(ref)._replace(words=words, text=hit.text)
 
 
 @dataclass
@@ -72,7 +71,7 @@ class Trail:
     def leave(self, mark: Mark | None) -> None:
         """Remember where one was reading."""
         if self.places:
-            self.places[self.at] = replace(self.places[self.at], mark=mark)
+            self.places[self.at] = self.places[self.at]._replace(mark=mark)
 
     def go(self, place: Place) -> None:
         """Read another place; what lay ahead is forgotten."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kbtui.tui.lanes import Lane
-from kbtui.tui.session import Session, keep, recall
 from kbtui.tui.widgets.searching import MODES
 
 if TYPE_CHECKING:
@@ -13,6 +12,7 @@ if TYPE_CHECKING:
 
     from kbtui.tui.places import Place
     from kbtui.tui.screens.main import MainScreen
+    from kbtui.tui.session import Session
 
 KEPT_SECONDS = 3.0
 """So long after something changed it is written down, for when the end comes unasked."""
@@ -36,6 +36,8 @@ class Rememberer:
         if not (self._on and self._reopen):
             self._begin(None, first)
             return
+        from kbtui.tui.session import recall
+
         library = self._screen.library
         self._lane.submit(
             lambda: recall(library),
@@ -79,6 +81,8 @@ class Rememberer:
             self._timer = self._screen.set_timer(KEPT_SECONDS, self._keep)
 
     def _keep(self) -> None:
+        from kbtui.tui.session import keep
+
         self._timer = None
         session, library = self._session(), self._screen.library
         self._lane.submit(lambda: keep(library, session), lambda _: None, lambda _: None)
@@ -87,12 +91,16 @@ class Rememberer:
         """Write down how it was left, unless there is nothing to tell."""
         if not self._on or not self._screen.opener.trail.places:
             return
+        from kbtui.tui.session import keep
+
         session = self._session()
         told = session.folded or session.widths or session.theme
         if told or self._reopened or len(session.trail.places) > 1:
             keep(self._screen.library, session)
 
     def _session(self) -> Session:
+        from kbtui.tui.session import Session
+
         screen = self._screen
         screen.opener.leave()
         theme = screen.app.theme

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import KbtuiError
@@ -111,4 +111,4 @@ def _place(state: dict[str, Any]) -> Place | None:
         except KbtuiError:
             return None
     found = Mark(str(mark[0]), int(mark[1]), int(mark[2]), int(mark[3])) if mark else None
-    return replace(place, view=str(state.get("view", "read")), mark=found)
+    return place._replace(view=str(state.get("view", "read")), mark=found)

@@ -6,12 +6,12 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from kbtui.tui.document.blocks import Block, FoldBlock, TextBlock, Weight
 from kbtui.tui.document.heights import CHUNK
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from kbtui.tui.document.blocks import Block, Weight
     from kbtui.tui.document.lines import Spans
 
 
@@ -56,6 +56,12 @@ class Document:
 
     def __post_init__(self) -> None:
         # All at once and now: documents are made in threads, and asked on the event loop.
+        if self.blocks:
+            self._look_through()
+
+    def _look_through(self) -> None:
+        from kbtui.tui.document.blocks import FoldBlock
+
         heads: list[int] = []
         for number, block in enumerate(self.blocks):
             self._index[block.key] = number
@@ -113,6 +119,8 @@ class Document:
 
     def block_of_line(self, line: int) -> int:
         """The block that shows source line `line`, else the nearest one before it."""
+        from kbtui.tui.document.blocks import TextBlock
+
         best = 0
         for number, block in enumerate(self.blocks):
             if isinstance(block, TextBlock) and 0 < block.first_line <= line:
@@ -121,6 +129,8 @@ class Document:
 
     def ref_at(self, position: int, source: int) -> str | None:
         """The most exact reference of block `position` at source line `source`."""
+        from kbtui.tui.document.blocks import TextBlock
+
         if self.ref is None or not self.blocks:
             return self.ref
         block = self.blocks[position]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kbtui.tui.document.blocks import FoldBlock
 from kbtui.tui.document.walker import LAID_OUT_MOST, Mark, Position, Walker
 
 if TYPE_CHECKING:
@@ -198,7 +197,7 @@ class Viewport(Walker):
         if not self.document.blocks:
             return None
         block = self.document.blocks[self.cursor.block]
-        return block.key if isinstance(block, FoldBlock) else block.fold
+        return block.key if block.key in self.document.fold_kinds else block.fold
 
     def toggle(self, fold: str) -> None:
         """Open or close one fold."""
@@ -272,6 +271,8 @@ class Viewport(Walker):
 
     def number_calls(self, notes: dict[str, int]) -> bool:
         """Put footnote numbers at the tool calls with these keys; says whether any was new."""
+        from kbtui.tui.document.blocks import FoldBlock
+
         new = False
         for key, number in notes.items():
             position = self.document.index_of(key)

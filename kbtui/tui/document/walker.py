@@ -6,7 +6,6 @@ document, because most heights are only estimates.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from textual.cache import LRUCache
@@ -33,8 +32,7 @@ class Position(NamedTuple):
     line: int = 0
 
 
-@dataclass(frozen=True)
-class Mark:
+class Mark(NamedTuple):
     """A position that survives another width, or a reload.
 
     The block's key and number, the line, and the letters and digits before it.

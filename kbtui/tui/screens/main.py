@@ -196,14 +196,12 @@ class MainScreen(SearchingScreen):
 
     @on(ReaderPane.OtherView)
     def _other_view(self, event: ReaderPane.OtherView) -> None:
-        from dataclasses import replace
-
         event.stop()
         place, document = self.opener.shown, self.reader_pane.reader.document
         if place:
             views = document.views
             view = views[(views.index(document.view) + 1) % len(views)]
-            self.opener.open(replace(place, view=view, mark=None, words=()))
+            self.opener.open(place._replace(view=view, mark=None, words=()))
 
     def action_back(self) -> None:
         """Back to what was read before."""

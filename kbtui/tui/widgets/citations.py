@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from textual import on
 from textual.containers import Vertical
@@ -37,8 +36,7 @@ WAYS = {
 }
 
 
-@dataclass(frozen=True)
-class Sidebar:
+class Sidebar(NamedTuple):
     """What the pane shows: what turn `turn` used, and the turns that used what is read.
 
     None leaves a part out; an empty list is explained by `why_none` and `why_not_used`.
@@ -60,18 +58,19 @@ class CitationsPane(SparingPane, Vertical):
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("citations")]
 
-    @dataclass
     class Open(Message):
         """A place is to be opened."""
 
-        place: Place
+        def __init__(self, place: Place) -> None:
+            super().__init__()
+            self.place = place
 
-    @dataclass
     class Copy(Message):
         """A text is to be copied; `name` says what it is."""
 
-        text: str
-        name: str
+        def __init__(self, text: str, name: str) -> None:
+            super().__init__()
+            self.text, self.name = text, name
 
     def __init__(self, clock: Clock) -> None:
         super().__init__(id="citations", classes="pane")
@@ -131,7 +130,7 @@ class CitationsPane(SparingPane, Vertical):
         place = None if cite.gone else _target(cite) or place_of(call)
         if place is not None and cite.quote:
             # The passage itself: its chunk may have been cut another way since.
-            place = replace(place, text=cite.quote, words=_phrase(cite.quote))
+            place = place._replace(text=cite.quote, words=_phrase(cite.quote))
         name: Spans = [(one_line(cite.title or cite.target), "dim struck" if cite.gone else "")]
         how = WAYS.get(cite.how, cite.how)
         below: Spans = [("    ", "")]

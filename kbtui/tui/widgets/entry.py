@@ -41,26 +41,34 @@ class PaneInput(SafeInput):
 
 
 class Entry(Horizontal):
-    """A word and an input; hidden until it is asked for."""
+    """A word and an input; hidden until it is asked for, and made when the first screen is there."""
 
-    def __init__(self, name: str, word: str) -> None:
+    def __init__(self, name: str, word: str, highlighter: Highlighter | None = None) -> None:
         super().__init__(classes="entry")
-        self._sign = Bar(classes="entry-word")
-        self._sign.left = [(word, "key")]
-        self.input = PaneInput(id=name, compact=True)
+        self._name, self._word, self._highlighter = name, word, highlighter
         self.display = False
 
+    @cached_property
+    def input(self) -> PaneInput:
+        """What is typed into."""
+        return PaneInput(id=self._name, compact=True, highlighter=self._highlighter)
+
     def compose(self) -> ComposeResult:
-        """The word, then the input; hidden ones are made when the first screen is there."""
+        """The word, then the input."""
         if self.display:
-            yield self._sign
-            yield self.input
+            yield from self._parts()
         else:
             self.call_after_refresh(self._fill)
 
     def _fill(self) -> None:
         if self.is_attached and not self.input.is_attached:
-            self.mount(self._sign, self.input)
+            self.mount(*self._parts())
+
+    def _parts(self) -> Iterator[Widget]:
+        sign = Bar(classes="entry-word")
+        sign.left = [(self._word, "key")]
+        yield sign
+        yield self.input
 
     def ask(self) -> None:
         """Show it, and type into it."""

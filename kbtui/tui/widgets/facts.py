@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kbtui.tui.document.blocks import FactsBlock
 from kbtui.tui.document.document import counted
 from kbtui.tui.widgets.bar import Says
 
@@ -21,6 +20,8 @@ class Facts(Says):
 
     def tell(self, facts: list[tuple[str, Spans]]) -> None:
         """Show these."""
+        from kbtui.tui.document.blocks import FactsBlock
+
         self._block = FactsBlock("facts", facts)
         self.say([spans for _, spans in facts])
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -114,7 +113,7 @@ class FindingPane(SparingPane, Vertical):
         self.stop_finding()
         self.reader.port.look_for(None)
         if self.place:
-            self.place = replace(self.place, words=())
+            self.place = self.place._replace(words=())
         self.screen.clear_selection()
         self.screen.set_focus(self.reader)
         self.reader.changed()

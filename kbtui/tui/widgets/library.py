@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 from rich.highlighter import Highlighter
@@ -51,11 +51,12 @@ class LibraryPane(SparingPane, Vertical):
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("library")]
 
-    @dataclass
     class Open(Message):
         """A place is to be opened."""
 
-        place: Place
+        def __init__(self, place: Place) -> None:
+            super().__init__()
+            self.place = place
 
     def __init__(self, clock: Clock) -> None:
         super().__init__(id="library", classes="pane")
@@ -63,9 +64,9 @@ class LibraryPane(SparingPane, Vertical):
         self.contents: Contents | None = None
         self.state = LibraryState()
         self.list = RowList("library-list")
-        self.filter = Entry("filter", "filter")
+        self._wrong = _Wrong()
+        self.filter = Entry("filter", "filter", self._wrong)
         self.says = Says()
-        self._wrong = self.filter.input.highlighter = _Wrong()
         self._ticked: datetime | None = None
         self._reopened = False
         self.list.empty = [("Reading the workspace …", "dim")]

@@ -9,7 +9,6 @@ from textual.message import Message
 from textual.strip import Strip
 
 from kbtui.tui.commands import bindings
-from kbtui.tui.document.blocks import FoldBlock
 from kbtui.tui.document.viewport import Mark, Position, Viewport
 from kbtui.tui.widgets.paint import Painted
 from kbtui.tui.widgets.sparing import SparingView
@@ -215,7 +214,7 @@ class Reader(Painted, SparingView, can_focus=True):
             return
         self.port.cursor = Position(*self.port.rows[event.y][0])
         block = self.document.blocks[self.port.cursor.block]
-        if isinstance(block, FoldBlock) and self.port.cursor.line >= block.above:
+        if block.key in self.document.fold_kinds and self.port.cursor.line >= block.above:
             self.port.toggle(block.key)
         self.changed()
 

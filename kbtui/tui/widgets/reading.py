@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
@@ -42,11 +41,12 @@ class ReaderPane(FindingPane):
     class Moved(Message):
         """Another line is being read."""
 
-    @dataclass
     class Open(Message):
         """What a line leads to is to be opened."""
 
-        place: Place
+        def __init__(self, place: Place) -> None:
+            super().__init__()
+            self.place = place
 
     class OtherView(Message):
         """The same thing is to be shown in its next view."""

@@ -52,19 +52,19 @@ class RowList(Painted, SparingView, can_focus=True):
     ALLOW_SELECT: ClassVar[bool] = False
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("moving")]
 
-    @dataclass
     class Opened(Message):
         """A row was clicked on."""
 
-        list: RowList
-        row: Row
+        def __init__(self, within: RowList, row: Row) -> None:
+            super().__init__()
+            self.list, self.row = within, row
 
-    @dataclass
     class Moved(Message):
         """Another row is selected."""
 
-        list: RowList
-        row: Row | None
+        def __init__(self, within: RowList, row: Row | None) -> None:
+            super().__init__()
+            self.list, self.row = within, row
 
     def __init__(self, id: str) -> None:  # noqa: A002
         super().__init__(id=id)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
@@ -14,7 +13,6 @@ from textual.message import Message
 from kbtui.text import one_line, safe_marked
 from kbtui.tui.commands import bindings
 from kbtui.tui.document.lines import cut_spans, fit, fit_end, width_of, with_role
-from kbtui.tui.unmarked import unmarked
 from kbtui.tui.widgets.bar import Bar
 from kbtui.tui.widgets.entry import PaneInput
 from kbtui.tui.widgets.paint import plain
@@ -47,11 +45,12 @@ class SearchInput(PaneInput):
         Binding("tab", "complete", show=False),
     ]
 
-    @dataclass
     class Recall(Message):
         """An earlier search is asked for, `step` back (1) or on (-1) from the one shown."""
 
-        step: int
+        def __init__(self, step: int) -> None:
+            super().__init__()
+            self.step = step
 
     recalled = ""
     """The earlier search that stands in the input; "" when it holds something typed."""
@@ -105,12 +104,12 @@ class ResultsPane(SparingPane, Vertical):
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("results")]
 
-    @dataclass
     class Open(Message):
         """A hit is to be opened; `preview` while one only looks through them."""
 
-        hit: Hit
-        preview: bool
+        def __init__(self, hit: Hit, preview: bool) -> None:
+            super().__init__()
+            self.hit, self.preview = hit, preview
 
     class Close(Message):
         """The results are to be left."""
@@ -118,11 +117,12 @@ class ResultsPane(SparingPane, Vertical):
     class OtherMode(Message):
         """The next mode of searching is asked for."""
 
-    @dataclass
     class Why(Message):
         """A hit is to be explained; None: something that is no hit."""
 
-        hit: Hit | None
+        def __init__(self, hit: Hit | None) -> None:
+            super().__init__()
+            self.hit = hit
 
     def __init__(self, clock: Clock) -> None:
         super().__init__(id="results", classes="pane")
@@ -276,6 +276,8 @@ def excerpt(hit: Hit, width: int, lines: int) -> list[Spans]:
     if hit.role not in ("tool-call", "tool-result"):
         # Nothing far behind the passage is shown, nor looked at.
         reach = min((end for _, end in matches), default=0) + width * (lines + 4) + 300
+        from kbtui.tui.unmarked import unmarked
+
         text, matches = unmarked(text, matches, reach)
     spans: Spans = []
     position = 0
