@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.binding import Binding
@@ -13,9 +14,13 @@ from kbtui.text import one_line
 from kbtui.tui.widgets.bar import Bar
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rich.highlighter import Highlighter
     from textual import events
     from textual.app import ComposeResult
     from textual.binding import BindingType
+    from textual.widget import Widget
 
 
 class SafeInput(Input):
@@ -45,13 +50,13 @@ class Entry(Horizontal):
 
     def __init__(self, name: str, word: str, highlighter: Highlighter | None = None) -> None:
         super().__init__(classes="entry")
-        self._name, self._word, self._highlighter = name, word, highlighter
+        self._input_id, self._word, self._highlighter = name, word, highlighter
         self.display = False
 
     @cached_property
     def input(self) -> PaneInput:
         """What is typed into."""
-        return PaneInput(id=self._name, compact=True, highlighter=self._highlighter)
+        return PaneInput(id=self._input_id, compact=True, highlighter=self._highlighter)
 
     def compose(self) -> ComposeResult:
         """The word, then the input."""
@@ -80,4 +85,5 @@ class Entry(Horizontal):
     def put_away(self) -> None:
         """Hide and empty it."""
         self.display = False
-        self.input.value = ""
+        if self.input.is_attached:
+            self.input.value = ""
