@@ -137,6 +137,13 @@ def _run(words: list[str]) -> int:
         code = quick_search(words[1:], workspace)
         if code is not None:
             return code
+    if not words and workspace != "":
+        # What most people type has nothing to be parsed.
+        from kbtui.cli.output import follow_settings
+        from kbtui.cli.tui import browse
+
+        follow_settings()
+        return browse(workspace)
     if words and words[0] in {"--fresh", "--plain"}:
         words = ["tui", *words]
     name = ALIASES.get(words[0], words[0]) if words else "tui"
