@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from kbtui.engine.places import lock_path, socket_path
 from kbtui.errors import KbtuiError
+from kbtui.text import safe
 from kbtui.version import __version__
 from kbtui.workspace import load_settings, open_root
 
@@ -28,10 +29,13 @@ if TYPE_CHECKING:
 
 
 def log(text: str) -> None:
-    """A line in the engine's log; a full disk must not end who wanted to say something."""
+    """A line in the engine's log, safe to be looked at in a terminal.
+
+    A full disk must not end who wanted to say something.
+    """
     stamp = time.strftime("%Y-%m-%d %H:%M:%S")
     with contextlib.suppress(OSError):
-        print(f"{stamp} [{os.getpid()}] {text}", file=sys.stderr, flush=True)
+        print(f"{stamp} [{os.getpid()}] {safe(text, 'strip')}", file=sys.stderr, flush=True)
 
 
 def run_engine(root: Path) -> int:

@@ -15,7 +15,7 @@ from textual.filter import ANSIToTruecolor
 from textual.theme import BUILTIN_THEMES
 
 from kbtui.errors import KbtuiError
-from kbtui.text import choose_policy, cut, one_line
+from kbtui.text import choose_policy, cut, one_line, safe
 from kbtui.tui.ahead import Ahead, Done
 from kbtui.tui.clock import now
 from kbtui.tui.memory import Rests, begun
@@ -224,7 +224,7 @@ class KbApp(App[None]):
 
         # Standard error is Textual's to draw on, and what is printed is Textual's too.
         with suppress(OSError):
-            os.write(2, format_exc().encode("utf-8", "replace"))
+            os.write(2, safe(format_exc(), "strip").encode("utf-8", "replace"))
         self._close_messages_no_wait()
 
     @contextmanager
