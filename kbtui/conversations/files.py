@@ -222,23 +222,23 @@ def _pieces(part: _Part, size: int, problems: list[str]) -> Iterator[list[Any]]:
         cut = held.rfind(SEPARATOR)
         if cut >= 0:
             cut += len(b"\n  }")
-            yield _elements(b"[%b]" % held[:cut], problems)
+            yield _elements(b"[%b]" % held[:cut], problems, more=True)
             held = held[cut + 1 :]
     if held:
         yield _elements(b"[%b]" % held.removesuffix(b"\n").removesuffix(b"]"), problems)
 
 
-def _elements(piece: bytes, problems: list[str]) -> list[Any]:
+def _elements(piece: bytes, problems: list[str], more: bool = False) -> list[Any]:
     """The elements of one piece of an array."""
     try:
         value: list[Any] = orjson.loads(piece)
     except orjson.JSONDecodeError:
-        value = list(_recover(piece, problems))
+        value = list(_recover(piece, problems, more))
     return value
 
 
-def _recover(data: bytes, problems: list[str]) -> Iterator[Any]:
-    """Every element that is whole, of an array that is not."""
+def _recover(data: bytes, problems: list[str], more: bool = False) -> Iterator[Any]:
+    """Every element that is whole, of an array that is not; `more` says that it goes on."""
     text = data.decode("utf-8", "replace")
     if not text.strip("\0 \t\r\n"):
         problems.append("it is empty" if not text.strip() else "it holds nothing but NULs")
@@ -269,7 +269,8 @@ def _recover(data: bytes, problems: list[str]) -> Iterator[Any]:
             following = _NEXT.search(text, position + 1)
             if following is None:
                 problems.append(f"element {number} is {reason}, and nothing after it can be read")
-                yield DAMAGED
+                if more:
+                    yield DAMAGED
                 return
             problems.append(f"element {number} is {reason}")
             yield DAMAGED
