@@ -6,6 +6,7 @@ One pass, element by element: what is wrong with one never reaches another.
 from __future__ import annotations
 
 from collections import deque
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from kbtui.conversations.configuration import Facts
@@ -16,11 +17,13 @@ from kbtui.conversations.times import parse_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from datetime import datetime
 
 _Element = dict[str, Any]
 _Open = dict[str, "Event | deque[Event]"]
 """Requests without an answer by id; several of one id in their order."""
+
+_bare = object.__new__
+_read_time = datetime.fromisoformat
 
 PROBLEMS_MOST = 100
 """Damaged elements that are named; the others are counted."""
@@ -221,13 +224,23 @@ class Builder:
                 self.finish()
             self._run = None
         turn = self._turn or self._new_turn()
-        time = parse_time(element.get("timestamp"))
+        try:
+            # As `parse_time` does, without the call: one for each event is noticed.
+            time: datetime | None = _read_time(element["timestamp"] + "+00:00")
+            if time is None or time.tzinfo is None:
+                time = parse_time(element["timestamp"])
+        except (KeyError, TypeError, ValueError):
+            time = parse_time(element.get("timestamp"))
         if turn.started_at is None:
             turn.started_at = time
-        if type(text) is str:
-            event = Event(kind, time, text, index)
-        else:
-            event = Event(kind, time, pretty(text), index)
+        # What `Event(kind, time, text, index)` does, in a third of the time.
+        event = _bare(Event)
+        event.kind, event.timestamp, event.text, event.index = kind, time, text, index
+        event.author = event.name = event.arguments = event.call_id = event.call = None
+        event.data = event.metadata = event.problem = event.result = event.request = None
+        event.is_error = False
+        if type(text) is not str:
+            event.text = pretty(text)
             what = f"its {field} is no text" if field in element else f"it has no {field}"
             self._blame(event, what)
         turn.events.append(event)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from jp_files import BASE, Stream, dump, events_of, load, standard, texts, url_safe, write
 
 from kbtui.conversations.events import Builder
-from kbtui.conversations.records import Turn
+from kbtui.conversations.records import Event, Turn
 from kbtui.conversations.times import id_time, parse_time, show_time
 
 
@@ -44,6 +44,13 @@ def test_a_conversation_of_today_reads_as_it_was_said(jp: Path) -> None:
     assert conversation.attachments == ["file://a.md"]
     assert conversation.info.events_count == 8
     assert conversation.info.last_event_at == datetime(2026, 5, 29, 10, 0, 7, 500_000, UTC)
+
+
+def test_an_event_that_was_read_is_as_one_that_was_made(jp: Path) -> None:
+    write(jp, Stream().turn().ask("Hello").think("Hm").say("Hello"))
+    (turn,) = load(jp.parent).turns
+    for event in turn.events:
+        assert event == Event(event.kind, event.timestamp, event.text, event.index)
 
 
 def test_the_inlined_base_configuration_of_2025_is_no_content(jp: Path) -> None:
