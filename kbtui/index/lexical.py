@@ -17,7 +17,7 @@ from kbtui.errors import IndexUnavailable
 from kbtui.index.words import LONGEST, STEPS, code_words, plain
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from kbtui.index.putting import Written
@@ -153,8 +153,8 @@ class LexicalWriter:
         """Put an entry's chunks in place of what the index has of it."""
         self.remove(entry.id)
         held = list(chunks)
-        for position, chunk in enumerate(held):
-            self._writer.add_document(_document(entry, held, position, chunk, self._others))
+        for document in _documents(entry, held, range(len(held)), self._others):
+            self._writer.add_document(document)
         if held:
             self._added.add(entry.id)
             self.changed = True
@@ -179,9 +179,9 @@ class LexicalWriter:
             tantivy.Query.term_set_query(self._schema, "chunk", numbers)
         )
         held = [*before, *chunks]
-        for at in sorted(changed):
-            position = len(before) + at
-            self._writer.add_document(_document(entry, held, position, chunks[at], self._others))
+        positions = [len(before) + at for at in sorted(changed)]
+        for document in _documents(entry, held, positions, self._others):
+            self._writer.add_document(document)
         self._added.add(entry.id)
         self.changed = True
 
@@ -216,36 +216,46 @@ class LexicalWriter:
         del self._writer
 
 
-def _document(
-    entry: Entry, chunks: list[Chunk], position: int, chunk: Chunk, others: list[str]
-) -> Any:
-    document = tantivy.Document()
-    body, title = plain(chunk.text), plain(entry.title)
-    document.add_unsigned("chunk", chunk.number)
-    document.add_unsigned("owner", crc32(entry.id.encode("utf-8", "surrogatepass")))
-    document.add_text("entry", entry.id)
-    document.add_text("body", body)
-    document.add_text("title", title)
-    document.add_text("context", plain(_context(chunks, position)))
-    if code := " ".join((*code_words(body), *code_words(title))):
-        document.add_text("code", code)
-    for field in others:
-        document.add_text(field, body)
-        document.add_text(field, title)
-    document.add_text("kind", entry.kind)
-    document.add_text("type", plain(entry.type) or entry.kind)
-    document.add_text("archived", "yes" if entry.archived else "no")
+def _documents(
+    entry: Entry, chunks: list[Chunk], positions: Iterable[int], others: list[str]
+) -> Iterator[Any]:
+    """The documents of those of an entry's chunks that stand at these positions."""
+    owner = crc32(entry.id.encode("utf-8", "surrogatepass"))
+    title = plain(entry.title)
+    title_code = list(code_words(title))
+    same = [
+        ("entry", entry.id),
+        ("title", title),
+        *((field, title) for field in others),
+        ("kind", entry.kind),
+        ("type", plain(entry.type) or entry.kind),
+        ("archived", "yes" if entry.archived else "no"),
+    ]
     if entry.topic:
-        document.add_text("topic", plain(entry.topic))
-    if chunk.role:
-        document.add_text("role", chunk.role)
-    if chunk.tool:
-        document.add_text("tool", plain(chunk.tool))
-    for key, value in (chunk.args or {}).items():
-        for term in argument_terms(plain(key), plain(value)):
-            document.add_text("arg", term)
-    document.add_integer("time", int(chunk.timestamp if chunk.timestamp else entry.changed))
-    return document
+        same.append(("topic", plain(entry.topic)))
+    for position in positions:
+        chunk = chunks[position]
+        document = tantivy.Document()
+        body = plain(chunk.text)
+        document.add_unsigned("chunk", chunk.number)
+        document.add_unsigned("owner", owner)
+        for field, text in same:
+            document.add_text(field, text)
+        document.add_text("body", body)
+        document.add_text("context", plain(_context(chunks, position)))
+        if code := " ".join((*code_words(body), *title_code)):
+            document.add_text("code", code)
+        for field in others:
+            document.add_text(field, body)
+        if chunk.role:
+            document.add_text("role", chunk.role)
+        if chunk.tool:
+            document.add_text("tool", plain(chunk.tool))
+        for key, value in (chunk.args or {}).items():
+            for term in argument_terms(plain(key), plain(value)):
+                document.add_text("arg", term)
+        document.add_integer("time", int(chunk.timestamp if chunk.timestamp else entry.changed))
+        yield document
 
 
 def argument_terms(key: str, value: str) -> list[str]:

@@ -29,6 +29,7 @@ _COMPOUND = re.compile(
     r"|(?=[A-Za-z0-9]*+_|[a-z0-9]+[A-Z]|[A-Z][a-z0-9]+[A-Z]|[A-Z]{2,}[a-z])[A-Za-z0-9_]++"
     r")"
 )
+_ENDS = ".,;:!?)"
 _STEPS = re.compile(r"/\.?|::|\.")
 _JOINTS = re.compile(r"[.\-/_:]+")
 _PARTS = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+")
@@ -63,7 +64,16 @@ def plain(text: str) -> str:
 
 def code_words(text: str) -> Iterator[str]:
     """The words of the `code` field: compounds whole and by their humps; pairs of CJK characters."""
-    for match in _COMPOUND.finditer(text):
+    # Plain words are most of a text, and none of these: to leave them out costs less than a look.
+    odd = " ".join(
+        [
+            word
+            for word in text.split()
+            if not word[1:].islower()
+            or not (word.isalpha() or (word[-1] in _ENDS and word[:-1].isalpha()))
+        ]
+    )
+    for match in _COMPOUND.finditer(odd):
         whole = match[0]
         if len(whole) > LONGEST:
             continue
