@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from kbtui.index.putting import Written
     from kbtui.index.records import Chunk, Entry
 
-State = tuple[str, str]
-
 _OF_ENTRY = (
     ("chunks", "entry_id"),
     ("entries", "id"),
@@ -155,18 +153,13 @@ class Catalog:
         """The ids of all entries."""
         return [row[0] for row in self._db.execute("SELECT id FROM entries")]
 
-    def states(self) -> tuple[dict[tuple[str, str], State], dict[int, State]]:
-        """Each subject by topic and slug, and each conversation by its number: the entry's id,
-        and the signature of the files that it was made from."""
-        subjects: dict[tuple[str, str], State] = {}
-        conversations: dict[int, State] = {}
-        asked = "SELECT id, signature, topic, slug, conversation FROM entries"
-        for id_, signature, topic, slug, conversation in self._db.execute(asked):
-            if conversation is None:
-                subjects[topic, slug] = id_, signature
-            else:
-                conversations[conversation] = id_, signature
-        return subjects, conversations
+    def states(self) -> dict[tuple[str | int, str | None], tuple[str, str]]:
+        """Each entry's id, and the signature of the files that it was made from: of a subject by
+        topic and slug, of a conversation by its number and None."""
+        rows = self._db.execute(
+            "SELECT coalesce(topic, conversation), slug, id, signature FROM entries"
+        )
+        return {(row[0], row[1]): row[2:] for row in rows}
 
     def unread(self) -> frozenset[str]:
         """The ids of the entries whose file could not be read."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from datetime import UTC, date, datetime
 from hashlib import blake2b
@@ -31,8 +32,10 @@ def subject_signature(subject: Subject) -> str:
 
     A tree that is copied with its times differs in nothing but its inodes.
     """
-    flags = f"{subject.hidden:d}{subject.shadowed:d}"
-    return f"{subject.relative}:{subject.inode}:{subject.size}:{subject.mtime_ns}:{flags}"
+    return (
+        f"{subject.relative}:{subject.inode}:{subject.size}:{subject.mtime_ns}"
+        f":{subject.hidden:d}{subject.shadowed:d}"
+    )
 
 
 def read_subject_entry(subject: Subject) -> tuple[Entry, list[Chunk]]:
@@ -44,7 +47,7 @@ def read_subject_entry(subject: Subject) -> tuple[Entry, list[Chunk]]:
         kind="subject",
         title=subject.slug.rpartition("/")[2],
         signature=subject_signature(subject),
-        path=str(subject.path),
+        path=subject.file,
         type="note",
         topic=subject.topic,
         slug=subject.slug,
@@ -54,7 +57,7 @@ def read_subject_entry(subject: Subject) -> tuple[Entry, list[Chunk]]:
         hidden=subject.hidden,
     )
     try:
-        entry.stat = stat_text(subject.path.stat())
+        entry.stat = stat_text(os.stat(subject.file))  # noqa: PTH116  (thousands)
         if subject.size > SUBJECT_MOST:
             raise KbtuiError(f"larger than {SUBJECT_MOST // 1_000_000} MB: not indexed")
         text = subject_text(subject)

@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     from kbtui.workspace import Settings, Workspace
 
 BATCH_ENTRIES, BATCH_SECONDS = 256, 0.5
-COMMIT_SECONDS = 2.0
+COMMIT_SECONDS, COMMIT_SECONDS_MOST = 2.0, 16.0
+"""What was read is found after so long; each time twice as long, because whoever builds an index
+waits for each commit."""
 PATIENCE_SECONDS = 0.5
 """After so long, who asked for another refresh is served before the rest: a subject that was saved
 must not wait for a long conversation."""
@@ -142,7 +144,7 @@ class Index:
         from kbtui.conversations import conversation_signatures
 
         again = self.catalog.unread() if retry else frozenset()
-        read, heard = self.catalog.states()
+        states = self.catalog.states()
 
         def differs(known: tuple[str, str] | None, state: str) -> bool:
             return known is None or known[1] != state or known[0] in again
@@ -150,15 +152,14 @@ class Index:
         subjects = [
             subject
             for subject in _indexed_subjects(knowledge)
-            if differs(read.pop((subject.topic, subject.slug), None), subject_signature(subject))
+            if differs(states.pop((subject.topic, subject.slug), None), subject_signature(subject))
         ]
         conversations = {
             identity
             for identity, state in conversation_signatures(self.workspace).items()
-            if differs(heard.pop(identity, None), state)
+            if differs(states.pop((identity, None), None), state)
         }
-        gone = [entry_id for entry_id, _ in (*read.values(), *heard.values())]
-        return subjects, conversations, gone
+        return subjects, conversations, [entry_id for entry_id, _ in states.values()]
 
     def _note_configuration(self, knowledge: Knowledge, changes: Changes) -> None:
         """Remember the state of the configuration files; clients compare before they trust."""
@@ -190,6 +191,7 @@ class Index:
             self._remove(gone, changes)
         done, begun = 0, time.monotonic()
         committed = put = begun
+        pause = COMMIT_SECONDS
         batch: list[tuple[Piece, Rows]] = []
         self._say(Progress("keywords", 0, len(work)))
         for piece in self._read(work, changes):
@@ -201,9 +203,9 @@ class Index:
                 self._stores.put(batch)
                 batch, put = [], now
                 self._say(Progress("keywords", done, len(work)))
-                if now - committed > COMMIT_SECONDS:
+                if now - committed > pause:
                     self._stores.commit()
-                    committed = now
+                    committed, pause = now, min(pause * 2, COMMIT_SECONDS_MOST)
                 if now - begun > PATIENCE_SECONDS and done < len(work) and self._again():
                     changes.unfinished = True
                     break

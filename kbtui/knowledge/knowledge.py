@@ -250,7 +250,7 @@ class Knowledge:
                     status = os.stat(file)  # noqa: PTH116
                 except OSError:
                     continue
-                subject = records[slug] = Subject(
+                subject = records[slug] = Subject.quickly(
                     topic=topic,
                     slug=slug,
                     file=file,

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,13 @@ class Subject:
     def path(self) -> Path:
         """The file; made when first asked for, because thousands of subjects are only compared."""
         return Path(self.file)
+
+    @classmethod
+    def quickly(cls, **values: Any) -> "Subject":
+        """One of these fields; the constructor of a frozen record takes six times as long."""
+        subject = object.__new__(cls)
+        subject.__dict__.update(values)
+        return subject
 
 
 @dataclass(frozen=True)
