@@ -11,7 +11,7 @@ import os
 import shutil
 from collections import Counter
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from kbtui.errors import IndexUnavailable
 from kbtui.index.ledger import SUFFIX, Ledger
@@ -36,9 +36,12 @@ EXACT_ROWS = 10_000
 """From here an index of one partition, always probed, pays: exact, and three times as fast
 (design, "Processes")."""
 APPROXIMATE_ROWS = 100_000
-"""From here the exact index takes longer than a question should, and one of many partitions, of
-which a few are probed, finds .98 of the same (CONTRIBUTING, "Scale")."""
-PARTITION_ROWS, PROBED = 1000, 24
+"""From here the exact index takes longer than a question should. One of many partitions, of which
+some are probed, with a bit a dimension (RaBitQ), whose best are ranked by their whole vectors, finds
+.99 of the same (CONTRIBUTING, "Scale")."""
+PARTITION_ROWS, PROBED = 4000, 64
+RANKED = 500
+"""So many at least are ranked by their whole vectors: a bit a dimension only says which may be near."""
 GROWN = 4
 """An index is made anew when the table has grown so many times."""
 SUPPLEMENTS_MOST = 12
@@ -155,17 +158,16 @@ class VectorStore:
 
         At most `per_entry` chunks of one entry, so that a long one does not fill the leg.
         """
-        query: Any = self._table.search(list(vector), vector_column_name="vector")
-        query = query.distance_type("cosine")
+        wanted, probed = limit * OVERFETCH, min(self._partitions, PROBED)
+        if self._partitions > 1:
+            wanted = max(wanted, RANKED)
         if self._partitions > 1 and where not in _WIDE and self._is_narrow(where):
-            query = query.bypass_vector_index()
-        elif self._partitions:
-            # More are probed only where a filter leaves too few in these.
-            probed = min(self._partitions, PROBED)
-            query = query.minimum_nprobes(probed).maximum_nprobes(self._partitions)
-        if where:
-            query = query.where(where, prefilter=True)
-        found = query.select(["number", "entry", "_distance"]).limit(limit * OVERFETCH).to_list()
+            probed = 0
+        found = self._nearest(vector, where, wanted, probed)
+        if len(found) < wanted and 0 < probed < self._partitions:
+            # The filter left too few in these. Lance could be told to go on by itself, but then
+            # it always looks into all of them.
+            found = self._nearest(vector, where, wanted, self._partitions)
         found.sort(key=lambda row: (row["_distance"], row["number"]))
         seen: Counter[str] = Counter()
         kept = []
@@ -174,6 +176,23 @@ class VectorStore:
             if seen[row["entry"]] <= per_entry:
                 kept.append((int(row["number"]), 1.0 - float(row["_distance"])))
         return kept[:limit]
+
+    def _nearest(
+        self, vector: Sequence[float], where: str, wanted: int, probed: int
+    ) -> list[dict[str, Any]]:
+        """The nearest rows in so many partitions of the index; 0 for exact search without it."""
+        query: Any = self._table.search(list(vector), vector_column_name="vector")
+        query = query.distance_type("cosine")
+        if probed:
+            query = query.minimum_nprobes(probed).maximum_nprobes(probed)
+            if self._partitions > 1:
+                query = query.refine_factor(1)
+        elif self._partitions:
+            query = query.bypass_vector_index()
+        if where:
+            query = query.where(where, prefilter=True)
+        rows = query.select(["number", "entry", "_distance"]).limit(wanted).to_list()
+        return cast("list[dict[str, Any]]", rows)
 
     def vector(self, numbers: Sequence[int]) -> list[float] | None:
         """The vector of the first of these chunks that has one."""
@@ -206,12 +225,14 @@ class VectorStore:
         self._writes = 0
 
     def _make_index(self, partitions: int) -> None:
-        from lancedb.index import Bitmap, BTree, IvfFlat
+        from lancedb.index import Bitmap, BTree, IvfFlat, IvfRq
 
         old = self._indexed()
+        # A bit a dimension comes in whole bytes.
+        form = IvfRq if partitions > 1 and self._dimension % 8 == 0 else IvfFlat
         self._table.create_index(
             "vector",
-            config=IvfFlat(distance_type="cosine", num_partitions=partitions),
+            config=form(distance_type="cosine", num_partitions=partitions),
             name=f"{_INDEX}{partitions}",
             replace=True,
         )
@@ -286,6 +307,6 @@ def _quote(value: str) -> str:
     return "'" + value.replace("'", "''").replace("\0", "") + "'"
 
 
-_INDEX = "vector_"
+_INDEX = "near_"
 _WIDE = {"", condition(), condition(hidden=True), condition(archived=True)}
 """Filters that leave nearly everything."""

@@ -75,6 +75,26 @@ def test_exact_until_it_pays_and_then_nearly(tmp_path: Path, small: None) -> Non
     assert again.search(queries[0].tolist(), condition(), 10, 100) == found[0]
 
 
+@pytest.mark.parametrize("dimension", [32, 30])
+def test_what_came_after_the_approximate_index_is_found_as_well(
+    tmp_path: Path, small: None, dimension: int
+) -> None:
+    random = np.random.default_rng(4)
+    store = VectorStore(tmp_path, "m", dimension)
+    held = made(random, 3600)[:, :dimension]
+    store.add(rows(range(3000)), held[:3000])
+    store.tidy(force=True)
+    for start in range(3000, 3600, 300):
+        store.add(rows(range(start, start + 300)), held[start : start + 300])
+        store.tidy(force=True)
+    found = [
+        number in {near for near, _ in store.search(held[number].tolist(), condition(), 10, 100)}
+        for number in range(0, 3600, 20)
+    ]
+    assert np.mean(found[:150]) >= 0.95
+    assert np.mean(found[150:]) >= 0.95
+
+
 def test_a_filter_that_leaves_little_finds_all_of_it(tmp_path: Path, small: None) -> None:
     random = np.random.default_rng(2)
     store = VectorStore(tmp_path, "m", DIMENSION)
