@@ -28,6 +28,20 @@ async def test_a_click_unfolds_and_another_folds(book: Builder) -> None:
         await tui.until(lambda: "no such target" not in tui.text)
 
 
+async def test_a_click_on_the_name_of_a_view_shows_it(book: Builder) -> None:
+    async with running(book.root) as tui:
+        await tui.open("project/start")
+        row = row_of(tui, "read source learn")
+        line = tui.text.split("\n")[row]
+        reader = tui.main.reader_pane.reader
+        for view in ("learn", "source", "read"):
+            await tui.pilot.click(offset=(line.index(view) + 1, row))
+            await tui.until(lambda view=view: reader.document.view == view)
+        await tui.pilot.click(offset=(line.index("characters"), row))
+        await tui.pilot.pause()
+        assert reader.document.view == "read"
+
+
 async def test_the_wheel_scrolls_and_takes_the_line_along(book: Builder) -> None:
     book.subject("project/long.md", "\n\n".join(f"Paragraph {n}." for n in range(300)))
     async with running(book.root, size=(100, 24)) as tui:

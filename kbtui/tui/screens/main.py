@@ -200,7 +200,7 @@ class MainScreen(SearchingScreen):
         place, document = self.opener.shown, self.reader_pane.reader.document
         if place:
             views = document.views
-            view = views[(views.index(document.view) + 1) % len(views)]
+            view = event.view or views[(views.index(document.view) + 1) % len(views)]
             self.opener.open(place._replace(view=view, mark=None, words=()))
 
     def action_back(self) -> None:

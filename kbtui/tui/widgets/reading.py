@@ -13,10 +13,10 @@ from kbtui.refs import parse_ref
 from kbtui.text import one_line
 from kbtui.tui.commands import bindings
 from kbtui.tui.document.document import counted, finder
+from kbtui.tui.document.lines import width_of
 from kbtui.tui.lanes import Lane
 from kbtui.tui.memory import let_go
 from kbtui.tui.places import place_of
-from kbtui.tui.unmarked import unmarked
 from kbtui.tui.widgets.bar import Bar
 from kbtui.tui.widgets.facts import Facts
 from kbtui.tui.widgets.finding import FindingPane
@@ -25,12 +25,33 @@ from kbtui.tui.widgets.reader import Reader
 from kbtui.tui.widgets.status import Status
 
 if TYPE_CHECKING:
+    from textual import events
     from textual.app import ComposeResult
     from textual.binding import BindingType
 
     from kbtui.tui.document.document import Document
     from kbtui.tui.document.lines import Spans
     from kbtui.tui.places import Place
+
+
+class Header(Bar):
+    """The line above the text; what is clicked on its left may mean something."""
+
+    class Clicked(Message):
+        """A part of it was clicked on."""
+
+        def __init__(self, text: str) -> None:
+            super().__init__()
+            self.text = text
+
+    def on_click(self, event: events.Click) -> None:
+        """Find the part."""
+        edge = self.gutter.left
+        for text, _ in self.left:
+            edge += width_of([(text, "")])
+            if event.x < edge:
+                self.post_message(self.Clicked(text))
+                return
 
 
 class ReaderPane(FindingPane):
@@ -49,7 +70,11 @@ class ReaderPane(FindingPane):
             self.place = place
 
     class OtherView(Message):
-        """The same thing is to be shown in its next view."""
+        """The same thing is to be shown in another view; "" is the next."""
+
+        def __init__(self, view: str = "") -> None:
+            super().__init__()
+            self.view = view
 
     def __init__(self) -> None:
         super().__init__(id="reading", classes="pane")
@@ -62,7 +87,7 @@ class ReaderPane(FindingPane):
 
     def compose(self) -> ComposeResult:
         """Header, facts, text, finder."""
-        yield Bar(id="where")
+        yield Header(id="where")
         yield self.facts
         yield self.reader
         yield self.finder
@@ -192,10 +217,19 @@ class ReaderPane(FindingPane):
         reference = port.reference
         self.say_below(plain(reference) if reference else "")
 
+    @on(Header.Clicked)
+    def _clicked(self, event: Header.Clicked) -> None:
+        """A click on the name of a view shows it."""
+        event.stop()
+        if event.text in self.reader.document.views:
+            self.post_message(self.OtherView(event.text))
+
     def _request(self, turn: int) -> str:
         """The first words of a turn's request."""
         document = self.reader.document
         if turn not in self._requests:
+            from kbtui.tui.unmarked import unmarked
+
             conversation = document.record
             found = conversation.turn(turn) if conversation else None
             events = found.events if found else []
