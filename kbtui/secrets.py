@@ -19,7 +19,10 @@ _PEM = r"(?:[A-Z0-9]{1,20} ){0,3}PRIVATE KEY(?: BLOCK)?-----"
 _FORMATS: tuple[tuple[str, str], ...] = (
     ("private key", rf"-----BEGIN {_PEM}[\w+/=\s\\:,.()-]{{40,8000}}?-----END {_PEM}"),
     # Cut off before its end.
-    ("private key", rf"-----BEGIN {_PEM}(?:(?:\s|\\[nr]){{0,4}}[A-Za-z0-9+/=]{{40,80}}){{1,200}}"),
+    (
+        "private key",
+        rf"-----BEGIN {_PEM}(?:(?:\s|\\{{1,8}}[nr]){{0,4}}[A-Za-z0-9+/=]{{40,80}}){{1,200}}",
+    ),
     ("AWS access key", r"\b(?:AKIA|ASIA)[A-Z2-7]{16}\b"),
     ("GitHub token", r"\bgh[pousr]_[A-Za-z0-9]{36,255}\b"),
     ("GitHub token", r"\bgithub_pat_\w{60,255}\b"),
@@ -63,10 +66,25 @@ _FORMATS: tuple[tuple[str, str], ...] = (
     ("age key", r"\bAGE-SECRET-KEY-1[A-Z0-9]{58}\b"),
     ("JSON web token", r"\beyJ[\w-]{10,2000}\.eyJ[\w-]{10,4000}\.[\w-]{10,2000}"),
 )
+_PEM_LINE = re.compile(r"[A-Za-z0-9+/=]{16,80}")
+_PEM_BREAK = re.compile(r"((?:\s|\\{1,8}[nr])+)")
+_PEM_END = re.compile(rf"[\w+/=\s\\]*?-----END {_PEM}")
+_PEM_MOST = 16_000
 _FORMAT = re.compile("|".join(f"(?P<f{n}>{pattern})" for n, (_, pattern) in enumerate(_FORMATS)))
 # What they begin with: looking for these alone is fifteen times as fast.
 _MARKERS = (
-    *("-----BEGIN ", "AKIA", "ASIA", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_"),
+    *(
+        "-----BEGIN ",
+        "-----END ",
+        "AKIA",
+        "ASIA",
+        "ghp_",
+        "gho_",
+        "ghu_",
+        "ghs_",
+        "ghr_",
+        "github_pat_",
+    ),
     *("glpat-", "gldt-", "glrt-", "glptt-", "glft-", "glsoat-", "xoxe.xox", "xox", "xapp-"),
     *("https://hooks.slack", "sk-", "sk_", "rk_", "AIza", "npm_", "pypi-", "hf_", "SG.", "eyJ"),
     *("ya29.", "GOCSPX-", "whsec_", "gsk_", "xai-", "pplx-", "r8_", "dckr_", "dop_v1_", "doo_v1_"),
@@ -141,12 +159,30 @@ def _found(text: str) -> Iterator[tuple[int, str]]:
 def _keys(text: str) -> Iterator[re.Match[str]]:
     """What is of a format that says what it is."""
     there = [re.escape(marker) for marker in _MARKERS if marker in text]
-    end = 0
+    end = looked = 0
     for marker in re.finditer("|".join(there), text) if there else ():
-        match = _FORMAT.match(text, marker.start()) if marker.start() >= end else None
+        at = marker.start()
+        if at < end:
+            continue
+        if marker[0] == "-----END ":
+            match = _end_of_key(text, max(end, looked, at - _PEM_MOST), at)
+            looked = at
+        else:
+            match = _FORMAT.match(text, at)
         if match is not None:
             end = match.end()
             yield match
+
+
+def _end_of_key(text: str, low: int, at: int) -> re.Match[str] | None:
+    """The end of a private key whose beginning was cut off, from `low` on."""
+    parts = _PEM_BREAK.split(text[low:at])
+    start = at
+    # A line and what ends it, from the last one upwards.
+    while len(parts) >= 3 and not parts[-1] and _PEM_LINE.fullmatch(parts[-3]):
+        start -= len(parts[-3]) + len(parts[-2])
+        parts[-3:] = [""]
+    return _PEM_END.match(text, start) if start < at else None
 
 
 def _assignments(text: str) -> Iterator[re.Match[str]]:

@@ -24,7 +24,7 @@ from mcp.shared.exceptions import MCPError
 
 from kbtui.assistant.calls import Reply, UnknownTool, answer
 from kbtui.assistant.definitions import DATA, offered
-from kbtui.assistant.masking import masks
+from kbtui.assistant.masking import mask, masks
 from kbtui.version import __version__
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ class _Calls:
             tools=[
                 types.Tool(
                     name=tool.name,
-                    description=tool.description,
+                    description=mask(tool.description) if self._masked else tool.description,
                     input_schema=tool.schema(),
                     annotations=types.ToolAnnotations(
                         read_only_hint=True, idempotent_hint=True, open_world_hint=False

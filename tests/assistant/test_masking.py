@@ -79,6 +79,11 @@ def test_a_private_key_is_masked_whole_and_also_when_it_is_cut_off() -> None:
     begin, end = "-----BEGIN RSA PRIVATE" + " KEY-----", "-----END RSA PRIVATE" + " KEY-----"
     assert mask(f"a\n{begin}\n{lines}\n{end}\nb") == "a\n[masked: private key]\nb"
     assert MIXED[:40] not in mask(f"a\n{begin}\n{lines}")
+    rest = mask(f"{lines[-300:]}\n{end}\nb")
+    assert rest.endswith("[masked: private key]\nb")
+    assert MIXED[:40] not in rest
+    for part in (f"{lines[-300:]}\n{end}", f"{begin}\n{lines}"):
+        assert MIXED[:40] not in mask(json.dumps(json.dumps({"key": part})))
     # In a JSON string.
     escaped = f"{begin}\n{lines}\n{end}".replace("\n", "\\n")
     assert mask(f'{{"key": "{escaped}"}}') == '{"key": "[masked: private key]"}'
@@ -188,7 +193,7 @@ def test_no_text_around_a_key_lets_it_through(before: str, after: str) -> None:
 @pytest.mark.timeout(30)
 @pytest.mark.parametrize(
     "text",
-    ["token" * 100_000, "a" * 500_000, "-----BEGIN PRIVATE KEY-----" * 2_000, "eyJ" * 100_000,
+    ["token" * 100_000, "a" * 500_000, "-----BEGIN PRIVATE KEY-----" * 2_000, "eyJ" * 100_000, "-----END PRIVATE KEY-----" * 20_000, f"{MIXED[:64]}\n" * 8_000 + "-----END ",
      "x://" * 50_000, "password=" * 40_000, "sk-" * 100_000, "gh" + "p_" * 100_000],
     ids=lambda text: text[:12],
 )  # fmt: skip

@@ -121,10 +121,15 @@ async def test_the_conversation_that_asks_can_be_named(built: Builder) -> None:
 
 async def test_secrets_are_masked_unless_the_setting_says_never(built: Builder, home: Path) -> None:
     built.subject("guide/keys.md", "API_KEY=9f86d081884c7d65\n")
+    with (built.root / ".jp/kb.toml").open("a") as file:
+        file.write('[kb.topic.keys]\nsubjects = "docs/guide"\n')
+        file.write('title = "Keys"\ndescription = "token: 9f86d081884c7d65"\n')
     arguments = {"topic": "guide", "subjects": "keys"}
     async with connected(built.root) as client:
         found = text_of(await client.call_tool("learn", arguments))
         assert found == "API_KEY=[masked: secret]\n"
+        listed = [tool.description or "" for tool in (await client.list_tools()).tools]
+        assert "token: [masked: secret]" in "\n".join(listed)
     settings = home / "config" / "kbtui" / "config.toml"
     settings.parent.mkdir()
     settings.write_text('mask_secrets = "never"\n')
