@@ -123,7 +123,7 @@ async def test_secrets_are_masked_unless_the_setting_says_never(built: Builder, 
     built.subject("guide/keys.md", "API_KEY=9f86d081884c7d65\n")
     with (built.root / ".jp/kb.toml").open("a") as file:
         file.write('[kb.topic.keys]\nsubjects = "docs/guide"\n')
-        file.write('title = "Keys"\ndescription = "token: 9f86d081884c7d65"\n')
+        file.write('title = "token: 9f86d081884c7d65"\n')
     arguments = {"topic": "guide", "subjects": "keys"}
     async with connected(built.root) as client:
         found = text_of(await client.call_tool("learn", arguments))
