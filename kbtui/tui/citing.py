@@ -137,7 +137,7 @@ class Citer:
             if cite.call is not None
         }
         if notes and self._reader.port.number_calls(notes):
-            self._reader.refresh()
+            self._reader.paint_again()
 
     def _why_none(self, turn: int) -> str:
         found = self._conversation.turn(turn) if self._conversation else None

@@ -1,6 +1,10 @@
 """Reading lays out and paints what changed, not the whole screen."""
 
+from unittest import mock
+
 from support import Builder, asked, said
+from textual.geometry import Region
+from textual.widget import Widget
 from tui_support import Tui, running
 
 TURNS = [[asked(f"question {n}"), said(f"answer {n}\n\n" * 30)] for n in range(9)]
@@ -45,3 +49,40 @@ async def test_a_new_size_is_laid_out_with_its_own_widths_at_once(book: Builder)
             await tui.until(lambda width=width: width in widths)
             assert widths[width] == usual
             await tui.until(lambda width=width: len(tui.text.split("\n", 2)[1]) == width)
+
+
+async def test_what_is_painted_line_by_line_is_as_if_all_were_painted(book: Builder) -> None:
+    book.conversation(501, TURNS, title="Long")
+    async with running(book.root, size=(160, 30)) as tui:
+        await tui.open("jp-c17800000501")
+        for pane, keys in (
+            ("#library-list", "j j k G k g j"),
+            ("#reader", "j k pagedown j n n t j r k p end g"),
+        ):
+            tui.main.go(pane)
+            await tui.pilot.pause()
+            for key in keys.split():
+                await tui.press(key)
+                await tui.pilot.pause()
+                seen = tui.text
+                for widget in tui.main.walk_children():
+                    widget.refresh()
+                await tui.pilot.pause()
+                assert seen == tui.text, key
+
+
+async def test_another_selection_paints_two_lines_of_a_list(book: Builder) -> None:
+    async with running(book.root) as tui:
+        rows = tui.main.library_pane.list
+        tui.main.go("#library-list")
+        await tui.press("j")
+        painted: list[tuple[Region, ...]] = []
+        refresh = type(rows).refresh
+
+        def noted(widget: Widget, *regions: Region, **named: bool) -> Widget:
+            painted.append(regions)
+            return refresh(widget, *regions, **named)
+
+        with mock.patch.object(type(rows), "refresh", noted):
+            await tui.press("j")
+        assert [len(regions) for regions in painted] == [2]

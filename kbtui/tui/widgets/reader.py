@@ -63,16 +63,22 @@ class Reader(Painted, SparingView, can_focus=True):
     def changed(self) -> None:
         """Paint again after the viewport was moved or changed, and say so."""
         self._sync()
-        rows, cursor = self.port.rows, self.port.cursor
-        before, self._painted = self._painted, (rows, cursor)
-        if _same(before[0], rows) and rows:
-            # Only the line being read is another one.
-            for number, (position, _) in enumerate(rows):
-                if position in (before[1], cursor):
-                    self.refresh(Region(0, number, self.size.width, 1))
-        else:
-            self.refresh()
+        self.paint_again()
         self.post_message(self.Moved())
+
+    def paint_again(self) -> None:
+        """Paint the lines that are not as they were painted last."""
+        rows, cursor = self.port.rows, self.port.cursor
+        (before, was), self._painted = self._painted, (rows, cursor)
+        others = [
+            number
+            for number, (old, new) in enumerate(zip(before, rows, strict=False))
+            if old[0] != new[0] or old[1] is not new[1] or new[0] in (was, cursor)
+        ]
+        if not rows or len(before) != len(rows) or 2 * len(others) > len(rows):
+            self.refresh()
+        elif others:
+            self.refresh(*(Region(0, number, self.size.width, 1) for number in others))
 
     def _sync(self) -> None:
         """Tell the scroll bar, which knows lines of the whole document, by estimate."""
@@ -217,9 +223,3 @@ class Reader(Painted, SparingView, can_focus=True):
         if block.key in self.document.fold_kinds and self.port.cursor.line >= block.above:
             self.port.toggle(block.key)
         self.changed()
-
-
-def _same(one: list[tuple[Position, Line]], other: list[tuple[Position, Line]]) -> bool:
-    return len(one) == len(other) and all(
-        a[0] == b[0] and a[1] is b[1] for a, b in zip(one, other, strict=True)
-    )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from textual.geometry import Size
+from textual.geometry import Region, Size
 from textual.message import Message
 from textual.strip import Strip
 
@@ -82,6 +82,7 @@ class RowList(Painted, SparingView, can_focus=True):
         self, rows: Sequence[Row], empty: Spans | None = None, select: str | None = None
     ) -> None:
         """Show other rows; the selected one stays selected and where it is on the screen."""
+        painted = self._in_sight() if self.rows else None
         before = self.selected
         offset = self._tops[self.index] - round(self.scroll_y) if before else 0
         was_top = self.index <= self._next(-1, 1)
@@ -100,7 +101,7 @@ class RowList(Painted, SparingView, can_focus=True):
         if self.index >= 0 and before:
             self._scroll(max(0, self._tops[self.index] - offset))
         self._into_view()
-        self.refresh()
+        self._paint_again(painted)
         after = self.selected
         if (before and before.key) != (after and after.key):
             self.post_message(self.Moved(self, after))
@@ -141,9 +142,10 @@ class RowList(Painted, SparingView, can_focus=True):
         if index < 0:
             return
         changed = index != self.index
+        painted = self._in_sight()
         self.index = index
         self._into_view()
-        self.refresh()
+        self._paint_again(painted)
         if changed:
             self.post_message(self.Moved(self, self.selected))
 
@@ -161,6 +163,31 @@ class RowList(Painted, SparingView, can_focus=True):
             self._scroll(bottom - height)
         elif top < self.scroll_y:
             self._scroll(top)
+
+    def _in_sight(self) -> list[tuple[Row, int, bool] | None]:
+        """Each line in sight: the row, which of its lines, and whether it is the selected one."""
+        lines: list[tuple[Row, int, bool] | None] = []
+        first = round(self.scroll_y)
+        for line in range(first, first + self.scrollable_content_region.height):
+            number = bisect_right(self._tops, line) - 1
+            if number < len(self.rows):
+                depth, chosen = line - self._tops[number], number == self.index
+                lines.append((self.rows[number], depth, chosen))
+            else:
+                lines.append(None)
+        return lines
+
+    def _paint_again(self, painted: list[tuple[Row, int, bool] | None] | None) -> None:
+        """Paint the lines that are not as they were `painted`; None: all of them."""
+        now = self._in_sight()
+        if painted is None or len(painted) != len(now) or not self.rows:
+            self.refresh()
+            return
+        others = [y for y, line in enumerate(now) if line != painted[y]]
+        if 2 * len(others) > len(now):
+            self.refresh()
+        elif others:
+            self.refresh(*(Region(0, y, self.size.width, 1) for y in others))
 
     def in_sight(self) -> Iterator[tuple[int, Row]]:
         """Each selectable row whose first line is in sight, with the line where it is."""
