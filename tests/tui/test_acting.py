@@ -12,6 +12,7 @@ from tui_support import Tui, running
 
 from kbtui.journal import Journal
 from kbtui.tui.clipboard import local_command
+from kbtui.tui.commands import SCOPES, commands_of
 from kbtui.tui.editing import editor_command
 from kbtui.tui.links import Link, links_of, subject_behind
 from kbtui.tui.screens.jump import LETTERS, JumpScreen
@@ -362,3 +363,27 @@ async def test_broken_topics_are_not_none_yet(make_workspace: Builder) -> None:
         await tui.press("i")
         await tui.until(lambda: "not now" in tui.text)
         assert (make_workspace.root / ".jp/kb.toml").read_text() == "[kb.topic.x"
+
+
+async def test_a_choice_has_its_whole_name_however_narrow_the_terminal_is(book: Builder) -> None:
+    async with running(book.root, size=(60, 20)) as tui:
+        await tui.open("jp-c17800000001:1")
+        await tui.press("Y")
+        for name in ("the line", "the block", "JP's link to it", "the command that shows it"):
+            await tui.until(name)
+
+
+@pytest.mark.parametrize("opened", ["apostrophe", "plus"])
+async def test_the_keys_of_a_dialog_fit_into_sixty_columns(book: Builder, opened: str) -> None:
+    async with running(book.root, size=(60, 20)) as tui:
+        await tui.press(opened)
+        await tui.until(lambda: tui.app.screen is not tui.main)
+        await tui.until("Esc c")
+        (keys,) = (line for line in tui.text.split("\n") if "Esc c" in line)
+        assert "…" not in keys
+
+
+def test_no_two_commands_of_a_place_say_the_same() -> None:
+    for scope in SCOPES:
+        said = [command.help for command in commands_of(scope) if command.palette]
+        assert len(said) == len(set(said))

@@ -165,7 +165,7 @@ class FormScreen(RoleScreen):
             yield self.said
             keys = Bar(id="form-keys")
             for pressed, meaning in (
-                ("Tab", "next"), ("Enter", f"next, at the end {self._done}"), ("^S", self._done), ("Esc", "cancel"),
+                ("Enter", "next"), ("^S", self._done), ("Esc", "cancel"),
             ):  # fmt: skip
                 keys.left += [
                     ("  " if keys.left else "", ""),

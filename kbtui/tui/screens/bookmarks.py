@@ -64,7 +64,7 @@ class BookmarksScreen(RoleScreen):
         self._read()
 
     def _hints(self) -> None:
-        pairs = [("Enter", "open"), ("e", "change the note"), ("d", "remove"), ("Esc", "close")]
+        pairs = [("Enter", "open"), ("e", "note"), ("d", "remove"), ("Esc", "close")]
         if self._removed:
             pairs.insert(0, ("u", f"undo: {self._removed.ref} is removed"))
         self._says.say(

@@ -11,6 +11,7 @@ from textual.containers import Vertical
 from textual.widgets import Input
 
 from kbtui.tui.commands import bindings
+from kbtui.tui.document.lines import fit, width_of
 from kbtui.tui.widgets.bar import Bar
 from kbtui.tui.widgets.entry import SafeInput
 from kbtui.tui.widgets.paint import RoleScreen, plain
@@ -101,18 +102,29 @@ class OptionsScreen(RoleScreen):
 
     def on_mount(self) -> None:
         """Show the options."""
+        self._fill()
+        self.list.focus()
+
+    def on_resize(self) -> None:
+        """Other previews fit."""
+        self.call_after_refresh(self._fill)
+
+    def _fill(self) -> None:
+        # Names are whole; what an option would give shows as far as there is room.
+        width = self.list.scrollable_content_region.width or self.app.size.width * 9 // 10 - 4
+        names = max((width_of([(one.name, "")]) for one in self._options), default=0)
+        room = max(width - names - 8, width // 2 - 8)
         self.list.set_rows(
             [
                 Row(
                     one.key,
                     [(f"{one.key}  ", "key"), (one.name, "")],
-                    [(one.right, "dim")],
+                    fit([(one.right, "dim")], room) if room > 8 else [],
                     data=one,
                 )
                 for one in self._options
             ]
         )
-        self.list.focus()
 
     def on_key(self, event: events.Key) -> None:
         """Choose by letter."""
