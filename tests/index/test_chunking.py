@@ -34,6 +34,13 @@ def bare(text: str) -> str:
     return "".join(text.split())
 
 
+@given(TEXTS | st.lists(WORDS, max_size=6).map("\n".join), st.sampled_from([120, MOST]))
+@settings(max_examples=300, deadline=None)
+def test_one_paragraph_is_cut_as_it_is_after_an_empty_line(text: str, most: int) -> None:
+    below = [(piece.text, piece.first - 1, piece.last - 1) for piece in pieces("\n" + text, most)]
+    assert [(piece.text, piece.first, piece.last) for piece in pieces(text, most)] == below
+
+
 @given(TEXTS, st.sampled_from([120, 400, MOST]))
 @settings(max_examples=300, deadline=None)
 def test_nothing_but_white_space_is_lost(text: str, most: int) -> None:

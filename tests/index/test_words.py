@@ -66,6 +66,23 @@ def test_any_text_gives_words_that_can_be_indexed(text: str) -> None:
         assert len(word) <= LONGEST
 
 
+@given(
+    st.lists(
+        st.sampled_from(
+            ["read_subject", "C++", "c#.", "a/b.py,", "aB", "(XMLHttp)", "v2.8.3", "a::b!", "x_"]
+        ),
+        max_size=5,
+    ),
+    st.sampled_from(["plain", "Plain", "plain,", "Plain.", "(it's)", "a", "I", "ǆ", "naïve;"]),
+    st.sampled_from([" ", "\n", "\u00a0"]),
+)
+def test_plain_words_around_them_neither_hide_nor_add_any(
+    words: list[str], plain_: str, space: str
+) -> None:
+    among = space.join([plain_, *(part for word in words for part in (word, plain_))])
+    assert list(code_words(among)) == [found for word in words for found in code_words(word)]
+
+
 @pytest.mark.parametrize("blob", ["a", "aB", "a/", "_", "A", "1.", "aa:", "-a"])
 def test_a_long_blob_costs_as_much_as_its_length(blob: str) -> None:
     # Quadratic, this would take minutes and end at the suite's timeout.

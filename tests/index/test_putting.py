@@ -1,0 +1,76 @@
+"""What the catalog is told of an entry is what it has: its sums need no second look."""
+
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kbtui.index.catalog import Catalog
+from kbtui.index.chunking import number_chunks
+from kbtui.index.records import Chunk, Entry
+
+TEXTS = st.text(
+    alphabet=st.one_of(st.characters(), st.sampled_from("\0\ud800é日\n'")), min_size=1, max_size=30
+)
+CHUNKS = st.lists(
+    st.builds(
+        lambda text, **values: Chunk("", text, 0, **values),
+        TEXTS,
+        lines=st.none() | st.tuples(st.integers(1, 9), st.integers(1, 9)),
+        turn=st.none() | st.integers(1, 9),
+        role=st.sampled_from([None, "user", "tool-result"]),
+        tool=st.none() | TEXTS,
+        timestamp=st.none() | st.integers(0, 2**33) | st.floats(0, 2**33),
+        embed=st.booleans(),
+        vector_hash=st.none() | st.binary(min_size=16, max_size=16),
+        call=st.none() | st.integers(1, 9),
+        args=st.none() | st.dictionaries(TEXTS, TEXTS, min_size=1, max_size=2),
+    ),
+    max_size=6,
+)
+ENTRIES = st.builds(
+    lambda title, **values: Entry("s1", "subject", title, "sign", "/there", "note", **values),
+    TEXTS,
+    slug=TEXTS,
+    tags=st.lists(TEXTS, max_size=2),
+    source_url=st.none() | TEXTS,
+    created=st.integers(0, 2**33) | st.floats(0, 2**33),
+    hidden=st.booleans(),
+    archived=st.booleans(),
+)
+STATES = st.lists(
+    st.tuples(ENTRIES, CHUNKS, st.none() | st.text("marked", max_size=5)), min_size=1, max_size=4
+)
+
+
+@given(STATES)
+@settings(max_examples=60, deadline=None)
+def test_a_catalog_that_was_only_written_to_is_not_damaged(
+    states: list[tuple[Entry, list[Chunk], str | None]],
+) -> None:
+    catalog = Catalog(Path(":memory:"), write=True)
+    for entry, chunks, mark in states:
+        number_chunks(entry.id, chunks)
+        seq = catalog.begin()
+        catalog.put(entry, chunks, seq, mark=mark)
+        catalog.commit()
+        assert catalog.damage() is None
+        assert [chunk.number for chunk in catalog.chunks_of("s1")] == [c.number for c in chunks]
+    catalog.close()
+
+
+def test_the_number_of_a_chunk_that_is_gone_is_given_to_no_other(tmp_path: Path) -> None:
+    numbers: list[int] = []
+    for text in ("one", "two", "three"):
+        # Opened anew, so that nothing but the file can remember.
+        catalog = Catalog(tmp_path / "catalog.sqlite", write=True)
+        entry = Entry("s1", "subject", "Title", "sign", "/there", "note")
+        chunks = number_chunks("s1", [Chunk("", text, 0), Chunk("", f"{text} more", 0)])
+        catalog.put(entry, chunks, catalog.begin())
+        catalog.commit()
+        numbers += [chunk.number for chunk in chunks]
+        catalog.remove("s1", catalog.begin())
+        catalog.commit()
+        assert catalog.damage() is None
+        catalog.close()
+    assert len(set(numbers)) == 6
