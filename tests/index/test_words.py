@@ -69,7 +69,17 @@ def test_any_text_gives_words_that_can_be_indexed(text: str) -> None:
 @given(
     st.lists(
         st.sampled_from(
-            ["read_subject", "C++", "c#.", "a/b.py,", "aB", "(XMLHttp)", "v2.8.3", "a::b!", "x_"]
+            [
+                "read_subject",
+                "C++",
+                "c#.",
+                "a/b.py,",
+                "aB",
+                "(XMLHttp)",
+                "v2.8.3",
+                "a::b!",
+                "snake_",
+            ]
         ),
         max_size=5,
     ),
