@@ -3,7 +3,7 @@
 A full collection looks at every object there is, with all threads stopped: with
 twenty thousand subjects it takes a fifth of a second, which a person who is
 typing notices. What was read and stays is therefore set aside, and of the rest the
-full collections wait until nobody touches a key.
+full collections come between keys while they are short, else when nobody touches a key.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ SELDOM = 500
 """Collections of what is newer that come before one of everything; Python's own number is 10."""
 REST_SECONDS = 1.0
 """Without a key for so long, nobody notices a collection of everything."""
+SHORT = 0.008
+"""Seconds of a collection of everything that nobody notices even between two keys."""
 
 _settled = 0
 
@@ -56,12 +58,17 @@ def begun() -> None:
 
 
 class Rests:
-    """Has everything collected when nobody has touched a key or the mouse for a while."""
+    """Has everything collected each second that somebody does something, as long as that is short.
+
+    Otherwise it waits until nobody has touched a key or the mouse for a while. What was
+    painted is garbage that only the collector finds, so little at a time is best.
+    """
 
     def __init__(self, app: App[None]) -> None:
         self._app = app
         self._touched = 0.0
         self._timer: Timer | None = None
+        self._took = 0.0
 
     def touched(self) -> None:
         """Somebody did something, and will do more at once."""
@@ -74,12 +81,16 @@ class Rests:
 
     def _look(self) -> None:
         left = self._touched + REST_SECONDS - time.monotonic()
-        if left > 0 or _calm.locked():
-            # What is just being read is not set aside yet.
+        # What is just being read is not set aside yet.
+        if _calm.locked() or (left > 0 and self._took > SHORT):
             self._wait(left if left > 0 else REST_SECONDS)
             return
-        self._timer = None
+        began = time.thread_time()
         gc.collect()
+        self._took = time.thread_time() - began
+        self._timer = None
+        if left > 0:
+            self._wait(REST_SECONDS)
 
 
 _calm = threading.Lock()

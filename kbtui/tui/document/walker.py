@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from kbtui.tui.document.lines import Line
 
-LAID_OUT_MOST = 400
+LAID_OUT_MOST = 200
 """Blocks whose lines are kept."""
 _OPENED_MOST = 64
 
