@@ -232,8 +232,9 @@ class EngineClient:
         with self._lock:
             self._next += 1
             number = self._next
-            self._socket.settimeout(timeout)
             try:
+                # Whoever gave the call up may have closed it already.
+                self._socket.settimeout(timeout)
                 self._send({"id": number, "op": op, **arguments})
                 while True:
                     answer = self._receive()

@@ -73,6 +73,16 @@ def test_an_engine_killed_while_it_makes_the_first_index_is_replaced(built: Buil
     library.close()
 
 
+def test_a_connection_that_was_closed_after_its_answer_came_is_no_error(built: Builder) -> None:
+    library = Library(built.workspace, load_settings())
+    library.current()
+    # As a call does that is given up in the moment in which it ends.
+    (client,) = library._access._idle
+    client.close()
+    assert library.search(QUESTION).hits
+    library.close()
+
+
 @pytest.mark.slow
 def test_a_call_that_waits_for_a_stuck_engine_can_be_given_up(built: Builder) -> None:
     library = Library(built.workspace, load_settings())
