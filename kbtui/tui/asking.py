@@ -212,4 +212,5 @@ class Asker:
     def _failed(self, error: Exception) -> None:
         self._shown = ""
         self._broken = True
+        self.opens_first = False
         self._pane.clear(f"The search failed: {one_line(str(error))}")

@@ -1,12 +1,15 @@
 """Keys that come in one go do what they would do one by one."""
 
+from typing import Any
+
 import pytest
 from support import Builder
 from textual import events
 from textual.widgets import Input
-from tui_support import Tui, running
+from tui_support import Tui, WithoutEngine, running
 
 from kbtui.tui import ahead
+from kbtui.workspace import load_settings
 
 KEYS = {
     "'": "apostrophe",
@@ -156,3 +159,21 @@ async def test_a_mark_set_before_the_topics_are_read_is_set(book: Builder) -> No
         await at_once(tui, "P", "space", "w")
         await tui.until("This would be written")
         assert "Nothing is written yet" in tui.text
+
+
+class Failing(WithoutEngine):
+    """A library that cannot search."""
+
+    def lexical(self, question: Any) -> Any:
+        raise OSError("no such disk")
+
+    search = lexical  # type: ignore[assignment]
+
+
+async def test_after_a_search_that_failed_no_key_waits_for_its_hits(book: Builder) -> None:
+    library = Failing(book.workspace, load_settings())
+    async with running(book.root, library=library) as tui:
+        await at_once(tui, "/", "x", "enter")
+        await tui.until("The search failed: no such disk")
+        assert not tui.main.asker.opens_first
+        assert not tui.main.is_unsettled("y")
