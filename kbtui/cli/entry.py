@@ -111,7 +111,7 @@ def _edit(library: Library, args: Namespace) -> int:
         return 0
     problem = subjects.front_matter_problem(library.subject_text(subject))
     if problem:
-        note(f"{subject.path}: the front matter is not YAML and counts for nothing: {problem}")
+        note(f"{subject.path}: the front matter counts for nothing: {problem}")
     emit(f"{subject.topic}/{subject.slug}\n")
     return 0
 
@@ -215,7 +215,7 @@ def _source(library: Library, topic: str | None, slug: str | None) -> str | None
     except KbtuiError:
         return None
     if problem := front_matter_problem(text):
-        note(f"{subject.path}: the front matter is not YAML and counts for nothing: {problem}")
+        note(f"{subject.path}: the front matter counts for nothing: {problem}")
     return source_of(text)
 
 

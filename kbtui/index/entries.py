@@ -127,11 +127,11 @@ def plain_yaml(source: str) -> Any:
     class Plain(yaml.SafeLoader):
         def compose_node(self, parent: Any, index: Any) -> Any:
             if self.check_event(yaml.AliasEvent):
-                raise ValueError("an alias")
+                raise ValueError("it has an alias, which is not followed")
             return super().compose_node(parent, index)
 
     if len(source) > FRONT_MATTER_MOST:
-        raise ValueError("too long")
+        raise ValueError(f"it has more than {FRONT_MATTER_MOST:,} characters")
     try:
         return yaml.load(source, Plain)
     except (yaml.YAMLError, RecursionError) as error:

@@ -111,7 +111,7 @@ def edit_draft(knowledge: Knowledge, topic: Topic, draft: Draft) -> Subject | No
             return None
         keep = True
         if problem := front_matter_problem(text):
-            raise UsageError(f"the front matter is not YAML: {problem}")
+            raise UsageError(f"the front matter would count for nothing: {problem}")
         title = _title(text, draft.title)
         found = _add(knowledge, topic, draft.slug or name_of(title), text)
         keep = False
@@ -233,15 +233,14 @@ def _check_terminal(program: str) -> None:
 def front_matter_problem(text: str) -> str | None:
     """Why a text's front matter counts for nothing; None when it is sound or there is none."""
     from kbtui.index.chunking import without_front_matter
+    from kbtui.index.entries import plain_yaml
 
     lines = without_front_matter(text)[1]
     if not lines:
         return "it is never closed" if text.startswith(("---\n", "---\r\n")) else None
-    import yaml
-
     try:
-        facts = yaml.safe_load("\n".join(text.split("\n")[1 : lines - 1]))
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        facts = plain_yaml("\n".join(text.split("\n")[1 : lines - 1]))
+    except ValueError as error:
         return " ".join(str(error).split())[:200]
     return None if facts is None or isinstance(facts, dict) else "it is no table of keys and values"
 

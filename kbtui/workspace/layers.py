@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 EXTENSIONS = ("toml", "json", "json5", "yaml", "yml")
 """Tried in this order; the first file there is, is the layer."""
+SLOW_MOST = 100_000
+"""Characters of the largest YAML and JSON5 file: their readers, in Python, take a second for it.
+The one in C is no way out: it ends the process over deep nesting."""
 LAYERS_MOST = 1_000
 """More files under one are a mistake (a tower of `extends`), and reading them all would hang."""
 DEPTH_MOST = 50
@@ -133,6 +136,12 @@ def parse_config(path: Path) -> dict[str, Any]:
         reason = error.strerror or str(error)
         raise ConfigError(f"cannot be read: {reason}", where=str(path)) from error
     kind = path.suffix[1:].lower()
+    if kind in _SLOW and len(text) > SLOW_MOST:
+        raise ConfigError(
+            f"has {len(text):,} characters; of {_NAMES[kind]} at most {SLOW_MOST:,} are read",
+            where=str(path),
+            hint="write it as TOML",
+        )
     try:
         data = _parsers()[kind](text) if kind in EXTENSIONS else None
     except RecursionError as error:
@@ -150,6 +159,7 @@ def parse_config(path: Path) -> dict[str, Any]:
 
 
 _NAMES = {"toml": "TOML", "json": "JSON", "json5": "JSON5", "yaml": "YAML", "yml": "YAML"}
+_SLOW = frozenset({"json5", "yaml", "yml"})
 
 
 def _parsers() -> dict[str, Any]:

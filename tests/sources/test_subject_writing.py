@@ -221,10 +221,13 @@ def test_editing_keeps_the_id(
 @pytest.mark.parametrize(
     ("text", "sound"),
     [("# no front matter", True), ("---\ntitle: x\n---\nbody", True), ("---\n---\nbody", True),
-     ("---\ntitle: [x\n---\nbody", False), ("---\n- a\n---\nbody", False), ("---\ntitle: x\nbody", False)],
+     ("---\ntitle: [x\n---\nbody", False), ("---\n- a\n---\nbody", False), ("---\ntitle: x\nbody", False),
+     ("---\na: &a [x]\ntags: *a\n---\nbody", False), (f"---\ntags: [{'x, ' * 400_000}]\n---\nbody", False)],
+    ids=lambda value: str(value)[:20],
 )  # fmt: skip
-def test_front_matter_is_judged(text: str, sound: bool) -> None:
+def test_front_matter_is_judged_as_the_index_reads_it(text: str, sound: bool) -> None:
     assert (subjects.front_matter_problem(text) is None) == sound
+    assert sound or front_matter(text) == {}
 
 
 @given(st.text(max_size=200))

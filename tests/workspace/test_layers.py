@@ -218,6 +218,17 @@ def test_pipes_huge_files_and_broken_links_do_not_hang(workspace: Workspace) -> 
     ]
 
 
+@pytest.mark.parametrize("name", ["config.yml", "config.yaml", "config.json5"])
+def test_what_would_be_read_for_many_seconds_is_said_and_not_read(
+    workspace: Workspace, name: str
+) -> None:
+    write(workspace.jp / name, "{x: [" + "'a'," * 50_000 + "]}")
+    (error,) = read_layers(workspace).errors
+    assert "at most 100,000 are read" in error.message
+    write(workspace.jp / name, "{x: ['a']}")
+    assert read_layers(workspace).errors == []
+
+
 def test_files_that_are_not_there_are_known_too(workspace: Workspace, home: Path) -> None:
     files = read_layers(workspace).files
     for path in ("config/jp/config.yml",):
