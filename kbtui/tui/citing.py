@@ -12,6 +12,8 @@ from kbtui.tui.widgets.citations import Sidebar
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from textual.timer import Timer
+
     from kbtui.citations.records import Citation
     from kbtui.conversations.records import Conversation
     from kbtui.library import Library
@@ -29,6 +31,8 @@ LOOKS_UP = {
     "conversation_read",
 }
 WAITING = "asking the index …"
+TURNING_SECONDS = 0.06
+"""From one turn to the next while a key is held."""
 
 
 class Citer:
@@ -53,10 +57,13 @@ class Citer:
         self._why_not_used = ""
         self._target: Ref | None = None
         self._turn: int | None = None
+        self._turning: Timer | None = None
 
     @property
     def asks(self) -> bool:
-        """Whether nothing is known yet of one end of what is shown."""
+        """Whether nothing is known yet of one end of what is shown, or it is another turn's."""
+        if self._turning is not None:
+            return True
         unknown = self._used is None and self._conversation is not None
         return self._target is not None and (unknown or self._why_not_used == WAITING)
 
@@ -91,9 +98,12 @@ class Citer:
             )
 
     def moved(self) -> None:
-        """Another line is read, perhaps in another turn."""
+        """Another line is read, perhaps in another turn: shown when one stays in it."""
+        if self._turning is not None:
+            self._turning.stop()
+            self._turning = None
         if self._reader.port.turn != self._turn:
-            self._show()
+            self._turning = self._pane.set_timer(TURNING_SECONDS, self._show)
 
     def _cited(self, citations: list[Citation]) -> None:
         self._used = {}
@@ -118,6 +128,7 @@ class Citer:
         self._show()
 
     def _show(self) -> None:
+        self._turning = None
         if self._target is None:
             return
         self._turn = self._reader.port.turn
