@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from kbtui.index.browse import Page, Row, Wanted
 
-_HEADINGS = ("cites 30d", "status", "type", "chunks", "size", "changed", "entry", "title", "tags")
+_HEADINGS = ("cites 30d", "status", "type", "passages", "size", "changed", "entry", "title", "tags")
 _RIGHT = {0, 3, 4}
 
 

@@ -239,7 +239,7 @@ def _shown(facts: dict[str, Any]) -> str:
     lines += [
         f"  {cite['source']}  ({cite['how']}, {cite['tool']})" for cite in facts["citations_30d"]
     ]
-    lines.append(f"\n{facts['chunks']} chunk{'s' * (facts['chunks'] != 1)}")
+    lines.append(f"\n{facts['chunks']} passage{'s' * (facts['chunks'] != 1)}")
     for chunk in facts["chunk_list"]:
         model = f", {chunk['model']}" if chunk["model"] else ""
         lines.append(f"  chunk:{chunk['chunk_id']}  {chunk['characters']} characters{model}")

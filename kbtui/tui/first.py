@@ -90,7 +90,7 @@ def proposal_page(proposal: Proposal, root: Path) -> Document:
     """What would be written, and where."""
     name = proposal.directory.relative_to(root)
     change = proposal.change
-    what = "is added to it" if change.old else "is this file"
+    what = "would get these lines" if change.old else "would be this file"
     blocks: list[Block] = [
         NoteBlock("title", [("A first topic", "h1")]),
         NoteBlock("where", [(str(change.path), "strong"), (f"  {what}:", "dim")], above=1),

@@ -58,7 +58,7 @@ SCREEN_COMMANDS: tuple[Command, ...] = (
     ),
     *within(
         "entries",
-        key("enter", "enter", "details", "Go to the details; there: unfold a chunk, open a turn.", 9),
+        key("enter", "enter", "details", "Go to the details; there: unfold a passage, open a turn.", 9),
         key("read", "r", "read it", "Open it in the reader.", 8),
         key("filter", "f,slash", "filter", "Filter by words, type:, status:, topic:, from: and to:.", 10, at_once=True),
         key("type", "t", "type", "The next type or source kind.", 5, action="turn('type')"),

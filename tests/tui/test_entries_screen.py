@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from platform_pages import editor, paged
 from support import Builder, asked, called, said
-from tui_support import Tui, matches_snapshot
+from tui_support import Tui, matches_snapshot, running
 
 from kbtui.errors import UsageError
 from kbtui.index.identity import subject_id
@@ -366,3 +366,15 @@ def test_a_key_changes_its_part_of_the_filter_alone() -> None:
     assert with_value(text, "type", None) == "deploy from:2026"
     with pytest.raises(UsageError, match="to:"):
         parse_filter("to:2026-99-99")
+
+
+async def test_without_any_entry_it_says_how_there_comes_to_be_one(
+    workspace_root: Path,
+) -> None:
+    async with running(Builder(workspace_root).root) as tui:
+        tui.app.library.reader()
+        await tui.press("E")
+        await tui.until("There are no entries yet. n writes one")
+        await tui.press("f")
+        await tui.type("x")
+        await tui.until("No entry passes the filter.")

@@ -65,7 +65,9 @@ def entry_document(library: Library, row: Row, present: datetime) -> Document:
         blocks.append(NoteBlock("error", [(f"! {one_line(problem)}", "error")], above=1))
     blocks += _citations(library, row, present)
     blocks.append(
-        HeadBlock("chunks", [("Chunks", "h2")], [(counted(len(chunks), "chunk"), "dim")], above=1)
+        HeadBlock(
+            "chunks", [("Passages", "h2")], [(counted(len(chunks), "passage"), "dim")], above=1
+        )
     )
     for number, chunk in enumerate(chunks, 1):
         where = _where(chunk)

@@ -21,8 +21,8 @@ SIGNS = {"ready": ("●", "inserted"), "pending": ("◌", "warning"), "error": (
 COLUMNS: tuple[tuple[str, int, bool, int], ...] = (
     ("type", 12, False, 44),
     ("changed", 10, False, 58),
-    ("chunks", 6, True, 74),
-    ("size", 6, True, 74),
+    ("passages", 8, True, 76),
+    ("size", 6, True, 76),
     ("cites 30d", 9, True, 0),
 )
 """Name, cells, whether it stands at the right, and the width from which there is room for it."""
@@ -84,7 +84,7 @@ def _right(entry: Entry, width: int) -> Spans:
     values = {
         "type": entry.type,
         "changed": day(entry.changed),
-        "chunks": f"{entry.chunks:,}",
+        "passages": f"{entry.chunks:,}",
         "size": characters(entry.size),
         "cites 30d": f"{entry.cites_30d:,}",
     }

@@ -16,7 +16,7 @@ from kbtui.tui.clipboard import copy
 from kbtui.tui.commands import bindings
 from kbtui.tui.lanes import Lane
 from kbtui.tui.platform.addresses import open_address
-from kbtui.tui.platform.keys import bindings_of
+from kbtui.tui.platform.keys import bindings_of, key_of
 from kbtui.tui.platform.listing import EVERYTHING, Listed, Listing
 from kbtui.tui.platform.screen import TwoSides
 from kbtui.tui.platform.table import EntryTable, headings
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from kbtui.library import Library
     from kbtui.tui.clock import Clock
 
+NONE = "There are no entries yet. {} writes one, where a topic is declared to write it into."
 LOOK_SECONDS = 0.08
 """How long one stays on an entry, or on a word of the filter, before it is read."""
 PENDING_SECONDS = 3.0
@@ -75,6 +76,9 @@ class EntriesScreen(TwoSides):
         self._types: list[str] = []
         """Types that were seen: a filter by one must not take the others away."""
         self._select: str | None = None
+
+    def _key(self, name: str) -> str:
+        return key_of(f"entries.{name}", self.own_keys)
 
     def left_side(self) -> list[Widget]:
         """Filter, headings, table."""
@@ -138,7 +142,9 @@ class EntriesScreen(TwoSides):
             self._select = None if wanted else self._select
         else:
             wanted = None
-        self.table.set_rows(rows, [("No entry passes the filter.", "dim")], wanted)
+        passes = self.filter.input.value.strip() or any(self._flags.values())
+        none = "No entry passes the filter." if passes else NONE.format(self._key("new"))
+        self.table.set_rows(rows, [(none, "dim")], wanted)
         if self._to_end and not listed.more:
             self._to_end = False
             self.table.select(listed.rows[-1].id)
