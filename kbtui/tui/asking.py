@@ -108,9 +108,14 @@ class Asker:
             self._ask_whole()
 
     def open(self) -> None:
-        """Open the selected hit; while hits for what was typed are still to come, the first then."""
+        """Open the selected hit; while hits for what was typed are still to come, the first then.
+
+        Where the search failed, it is tried again.
+        """
         if self._shown == self.query:
             self._pane.action_open()
+        elif self._broken:
+            self._start()
         else:
             self.opens_first = True
 
