@@ -58,6 +58,19 @@ async def test_all_tool_calls_and_all_reasoning_unfold_by_kind(book: Builder) ->
         assert "no such target" not in tui.text
 
 
+async def test_a_key_for_folds_does_nothing_where_there_are_none(book: Builder) -> None:
+    async with running(book.root, size=(120, 24)) as tui:
+        await tui.press("2")
+        assert tui.text.split("\n")[-1].startswith(" Enter open ")
+        await tui.press("t")
+        await tui.until("there is no tool call here")
+        await tui.press("r")
+        await tui.until("there is no reasoning here")
+        await tui.open(TALK)
+        assert "no such target" not in tui.text
+        assert tui.text.split("\n")[-1].startswith(" Enter unfold ")
+
+
 async def test_n_goes_from_turn_to_turn_and_the_header_says_which(book: Builder) -> None:
     async with running(book.root, size=(120, 24)) as tui:
         await tui.open(TALK)

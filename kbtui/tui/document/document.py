@@ -97,10 +97,11 @@ class Document:
 
     @property
     def offers(self) -> frozenset[str]:
-        """What commands can work with: "turns", "folds", "views"."""
+        """What commands can work with: "turns", "folds" (or, where it has none, "links"), "views"."""
         offers = {
             "turns": self.turns_total > 0,
             "folds": bool(self.fold_kinds) or self._links,
+            "links": self._links and not self.fold_kinds,
             "views": len(self.views) > 1,
         }
         return frozenset(name for name, has in offers.items() if has)

@@ -250,12 +250,19 @@ class ReaderPane(FindingPane):
 
     def action_tools(self) -> None:
         """Unfold or fold all tool calls."""
-        self.reader.port.toggle_kind("tool")
-        self.reader.changed()
+        self._toggle("tool", "tool call")
 
     def action_reasoning(self) -> None:
         """Unfold or fold all reasoning."""
-        self.reader.port.toggle_kind("reasoning")
+        self._toggle("reasoning", "reasoning")
+
+    def _toggle(self, kind: str, name: str) -> None:
+        """Fold or unfold all of a kind; what is opened next is then shown the same way."""
+        document = self.reader.document
+        if kind not in document.fold_kinds.values() and not document.partial:
+            self._flash(f"there is no {name} here", "dim")
+            return
+        self.reader.port.toggle_kind(kind)
         self.reader.changed()
 
     def action_next(self) -> None:

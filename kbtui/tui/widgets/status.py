@@ -239,9 +239,17 @@ class Hints(Painted):
             and command.shown_keys
             and (not command.needs or command.needs in self.offers)
         ]
-        while wanted and width_of(_hints(_pairs(wanted))) > width:
+        while wanted and width_of(_hints(self._pairs(wanted))) > width:
             wanted.remove(min(wanted, key=lambda command: command.hint))
-        return self.paint(_hints(_pairs(wanted)), width)
+        return self.paint(_hints(self._pairs(wanted)), width)
+
+    def _pairs(self, commands: list[Command]) -> list[tuple[str, str]]:
+        """Keys and labels; where there is nothing to unfold, Enter opens."""
+        opens = "links" in self.offers
+        return [
+            (one.shown_keys[0], "open" if opens and one.needs == "folds" else one.label)
+            for one in commands
+        ]
 
 
 _TYPING = {
@@ -254,10 +262,6 @@ _TYPING = {
     "filter": [("Enter", "done"), ("Esc", "all titles")],
     "": [("Esc", "leave the input")],
 }
-
-
-def _pairs(commands: list[Command]) -> list[tuple[str, str]]:
-    return [(command.shown_keys[0], command.label) for command in commands]
 
 
 def _hints(pairs: list[tuple[str, str]]) -> Spans:
