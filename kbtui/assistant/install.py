@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from kbtui.errors import WorkspaceError
 from kbtui.workspace.regular import read_regular
+from kbtui.workspace.toml import parse_toml
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -239,8 +240,6 @@ def _contained(workspace: Workspace, path: str) -> None:
 
 def _defined_elsewhere(workspace: Workspace, names: set[str]) -> dict[str, str]:
     """Tools of these names in other files: JP would merge two definitions into one."""
-    import tomllib
-
     root = workspace.root
     found: dict[str, str] = {}
     files: list[Path] = [workspace.jp / "config.toml"]
@@ -254,7 +253,7 @@ def _defined_elsewhere(workspace: Workspace, names: set[str]) -> dict[str, str]:
             continue
         try:
             data = read_regular(file, FILE_MOST)
-            tools = tomllib.loads(data.decode("utf-8"))["conversation"]["tools"]
+            tools = parse_toml(data.decode("utf-8"))["conversation"]["tools"]
             named = [name for name in names if "source" in tools.get(name, {})]
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             continue

@@ -7,6 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import ConfigError
+from kbtui.workspace.toml import parse_toml
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,15 +19,13 @@ def set_values(old: str | None, edits: dict[str, dict[str, Any]], path: Path) ->
     `path` is for messages. Raises `ConfigError` where the text is no TOML, or
     where no way of setting the values is found that loses nothing.
     """
-    import tomllib
-
     if old is None:
         import tomli_w
 
         return tomli_w.dumps({"kb": {"topic": edits}})
     try:
-        expected = tomllib.loads(old)
-    except ValueError as error:
+        expected = parse_toml(old)
+    except (ValueError, RecursionError) as error:
         raise ConfigError(
             f"is not valid TOML: {error}", where=str(path), hint="mend it first"
         ) from error

@@ -9,6 +9,7 @@ from kbtui.errors import ConfigError, UsageError
 from kbtui.knowledge.editing import Change, apply
 from kbtui.sources.config import load_sources, parse_source, sources_path
 from kbtui.workspace.regular import read_regular
+from kbtui.workspace.toml import parse_toml
 
 if TYPE_CHECKING:
     from kbtui.sources.records import Source
@@ -77,9 +78,9 @@ def _write(workspace: Workspace, name: str, block: dict[str, Any] | None) -> Non
         raise ConfigError("is a link, which is not written through", where=str(path))
     try:
         old = read_regular(path).decode("utf-8") if path.exists() else None
-        expected = tomllib.loads(old or "")
+        expected = parse_toml(old or "")
         document = tomlkit.parse(old or "")
-    except (ValueError, OSError, tomlkit.exceptions.TOMLKitError) as error:
+    except (ValueError, RecursionError, OSError, tomlkit.exceptions.TOMLKitError) as error:
         raise ConfigError(
             f"is not valid TOML: {error}", where=str(path), hint="mend it first"
         ) from error

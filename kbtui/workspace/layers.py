@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from kbtui.errors import ConfigError, UsageError
 from kbtui.workspace.paths import jp_config_home
 from kbtui.workspace.regular import read_regular
+from kbtui.workspace.toml import parse_toml
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -163,11 +164,6 @@ _SLOW = frozenset({"json5", "yaml", "yml"})
 
 
 def _parsers() -> dict[str, Any]:
-    def toml(text: str) -> Any:
-        import tomllib
-
-        return tomllib.loads(text)
-
     def json(text: str) -> Any:
         import json
 
@@ -183,7 +179,7 @@ def _parsers() -> dict[str, Any]:
 
         return yaml.safe_load(text)
 
-    return {"toml": toml, "json": json, "json5": json5, "yaml": yaml, "yml": yaml}
+    return {"toml": parse_toml, "json": json, "json5": json5, "yaml": yaml, "yml": yaml}
 
 
 def _words(error: Exception) -> str:

@@ -3,8 +3,8 @@
 import os
 import stat
 
-FILE_MOST = 4_000_000
-"""Bytes of the largest configuration file that is read."""
+FILE_MOST = 500_000
+"""Bytes of the largest configuration file that is read: about a second's work."""
 
 
 def read_regular(path: str | os.PathLike[str], most: int = FILE_MOST) -> bytes:

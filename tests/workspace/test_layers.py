@@ -213,7 +213,7 @@ def test_pipes_huge_files_and_broken_links_do_not_hang(workspace: Workspace) -> 
     messages = [error.message for error in read_layers(workspace).errors]
     assert messages == [
         "cannot be read: not a regular file",
-        "cannot be read: larger than 4,000,000 bytes",
+        "cannot be read: larger than 500,000 bytes",
         "cannot be read: No such file or directory",
     ]
 
@@ -226,6 +226,24 @@ def test_what_would_be_read_for_many_seconds_is_said_and_not_read(
     (error,) = read_layers(workspace).errors
     assert "at most 100,000 are read" in error.message
     write(workspace.jp / name, "{x: ['a']}")
+    assert read_layers(workspace).errors == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a" + ".a" * 200_000 + " = 1",
+        "[" + "a . " * 100_000 + "a]",
+        "x = {" + "'a'." * 100_000 + "a = 1}",
+        'x = """\n"""\n' + '"a"."' * 80_000,
+    ],
+    ids=lambda text: text[:12],
+)
+def test_a_key_of_very_many_parts_is_refused_at_once(workspace: Workspace, text: str) -> None:
+    write(workspace.jp / "config.toml", text)
+    (error,) = read_layers(workspace).errors
+    assert "is not valid TOML" in error.message
+    write(workspace.jp / "config.toml", "a.b.'c d'.e = '1.2.3.4.5'\n[" + ".".join("x" * 99) + "]\n")
     assert read_layers(workspace).errors == []
 
 
