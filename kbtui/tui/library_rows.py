@@ -77,8 +77,15 @@ def topic_rows(contents: Contents, state: LibraryState) -> list[Row]:
 def _topic_section(contents: Contents, state: LibraryState) -> Iterator[Row]:
     yield _heading("topics", "TOPICS")
     failures = [line for line in contents.failures if line.startswith("topics")]
-    for number, line in enumerate([*failures, *map(str, contents.problems)]):
+    for number, line in enumerate(failures):
         yield _problem(f"kb:{number}", one_line(line))
+    for number, problem in enumerate(contents.problems, len(failures)):
+        # What is wrong with a key stands before the key: in a narrow pane the rest is cut.
+        said = problem.message if problem.key else str(problem)
+        row = _problem(f"kb:{number}", one_line(said), whole=str(problem))
+        if problem.key:
+            row.below = [[("  ", ""), (one_line(problem.key), "dim")]]
+        yield row
     if not contents.shelves and not failures and not contents.problems:
         yield _note("no-topics", "none yet")
     shown = False
@@ -91,8 +98,9 @@ def _topic_section(contents: Contents, state: LibraryState) -> Iterator[Row]:
     yield _blank("topics")
 
 
-def _problem(key: str, text: str, indent: str = "") -> Row:
-    place = Place(f"problem:{key}", text=text)
+def _problem(key: str, text: str, indent: str = "", whole: str = "") -> Row:
+    """A row that says what is wrong; opened, it says `whole`, with where and what to do."""
+    place = Place(f"problem:{key}", text=whole or text)
     return Row(f"problem:{key}", [(f"{indent}! ", "error"), (text, "error")], data=place)
 
 
@@ -113,7 +121,8 @@ def _shelf(shelf: Shelf, state: LibraryState) -> Iterator[Row]:
     place = Place(key, ref=Ref("topic", topic=topic.id))
     yield Row(key, name, count, data=place)
     for number, problem in enumerate(shelf.problems):
-        yield _problem(f"{topic.id}:{number}", one_line(problem.message), "  ")
+        message = one_line(problem.message)
+        yield _problem(f"{topic.id}:{number}", message, "  ", whole=str(problem))
     if opened:
         yield from _folder(topic.id, subjects, state)
 

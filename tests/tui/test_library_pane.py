@@ -108,6 +108,17 @@ async def test_enter_opens_and_the_keys_walk(book: Builder) -> None:
         await tui.until(lambda: tui.main.reader_pane.reader.document.title == "Old talk")
 
 
+async def test_a_narrow_library_says_what_is_wrong_before_where(book: Builder) -> None:
+    (book.root / ".jp" / "kb.toml").write_text('[kb.topic.x]\nsubjects = "docs"\ntitel = "a"\n')
+    async with running(book.root, size=(80, 24)) as tui:
+        rows = tui.text.split("\n")
+        at = next(n for n, row in enumerate(rows) if "! unknown key 'titel'" in row)
+        assert "kb.topic.x.titel" in rows[at + 1][:30]
+        await tui.press("enter")
+        await tui.until(lambda: tui.main.reader_pane.reader.document.title == "A problem")
+        await tui.until("did you mean 'title'?")
+
+
 async def test_a_missing_directory_is_said_at_its_topic(workspace_root) -> None:  # type: ignore[no-untyped-def]
     builder = Builder(workspace_root)
     builder.topics(gone={"title": "Gone"}, here={"title": "Here"})
