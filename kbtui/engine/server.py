@@ -88,7 +88,7 @@ class Server:
             await self._stay()
         finally:
             server.close()
-            for client in list(self._clients):
+            for client in [*self._clients, *self._strangers]:
                 client.end()
             parts = (self._schedule, self._watcher, self._refresher, self._semantic)
             await asyncio.gather(*(asyncio.to_thread(part.stop) for part in parts))
