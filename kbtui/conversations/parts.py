@@ -65,13 +65,18 @@ class Part:
     last: bool
 
 
+def comes_in_parts(info: ConversationInfo) -> bool:
+    """Whether a conversation is long enough to be read in parts."""
+    return info.events_path is not None and FOLLOWED_FROM <= info.size <= LARGEST
+
+
 def read_part(info: ConversationInfo, mark: Mark | None, most: int) -> Part | None:
     """The turns from `mark` on, about `most` bytes of them, at least one.
 
     From the beginning where what is before the mark has changed. None where the conversation
     is short, or cannot be read in parts.
     """
-    if info.events_path is None or not FOLLOWED_FROM <= info.size <= LARGEST:
+    if info.events_path is None or not comes_in_parts(info):
         return None
     problems: list[str] = []
     if info.base_config_path is not None:

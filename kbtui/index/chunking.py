@@ -12,7 +12,6 @@ from __future__ import annotations
 import itertools
 import re
 import zlib
-from collections import Counter
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
@@ -22,6 +21,7 @@ from kbtui.index.records import Chunk
 from kbtui.text import without_sequences
 
 if TYPE_CHECKING:
+    from collections import Counter
     from collections.abc import Iterable, Iterator
 
     from kbtui.conversations.records import Conversation, Event
@@ -192,12 +192,13 @@ def number_chunks(
     entry: str, chunks: Iterable[Chunk], *, first: int = 0, seen: Counter[str] | None = None
 ) -> list[Chunk]:
     """Give chunks their ids and ordinals; of those before the `first`, `seen` counts the texts."""
-    seen = Counter() if seen is None else seen
+    counts: dict[str, int] = {} if seen is None else seen
     result = []
     for ordinal, chunk in enumerate(chunks, first):
         chunk.ordinal = ordinal
-        chunk.id = chunk_id(entry, chunk.text, seen[chunk.text])
-        seen[chunk.text] += 1
+        repeat = counts.get(chunk.text, 0)
+        chunk.id = chunk_id(entry, chunk.text, repeat)
+        counts[chunk.text] = repeat + 1
         result.append(chunk)
     return result
 

@@ -77,8 +77,11 @@ def conversation_pieces(
     catalog: Catalog, info: ConversationInfo, *, embed_tool_results: bool = False
 ) -> Iterator[Piece]:
     """A conversation, or what of it is not in the catalog. Each piece must be put before the next."""
-    from kbtui.conversations.parts import read_part
+    from kbtui.conversations.parts import comes_in_parts, read_part
 
+    if not comes_in_parts(info):
+        yield _whole(info, embed_tool_results)
+        return
     held = _held(catalog, conversation_entry(info))
     most = PART if info.size > WHOLE_MOST else WHOLE_MOST
     while True:
@@ -87,10 +90,7 @@ def conversation_pieces(
             entry.stat = stat_text(info.events_path.stat()) if info.events_path else ""
         part = read_part(info, held.mark if held else None, most)
         if part is None:
-            whole, chunks, read = read_conversation_entry(
-                info, embed_tool_results=embed_tool_results
-            )
-            yield Piece(whole, chunks, read=read)
+            yield _whole(info, embed_tool_results)
             return
         piece, held = _piece(catalog, entry, part, held if part.began else None, embed_tool_results)
         yield piece
@@ -99,6 +99,11 @@ def conversation_pieces(
         if held is None:
             # There is no mark to go on from: all at once then.
             most = info.size
+
+
+def _whole(info: ConversationInfo, embed_tool_results: bool) -> Piece:
+    entry, chunks, read = read_conversation_entry(info, embed_tool_results=embed_tool_results)
+    return Piece(entry, chunks, read=read)
 
 
 def _held(catalog: Catalog, entry: Entry) -> _Held | None:

@@ -58,11 +58,11 @@ def put(
     on when the entry has grown.
     """
     old = sums.entry_rows(db, entry.id)
-    written, difference = _put_chunks(db, entry.id, chunks, seq, start)
+    written, difference = _put_chunks(db, entry.id, chunks, seq, start if old else None)
     row = (
         entry.id, entry.kind, writable(entry.title), entry.signature, writable(entry.path),
         entry.type, entry.topic, writable(entry.slug), entry.conversation,
-        json.dumps(entry.tags), writable(entry.source_url), float(entry.created),
+        json.dumps(entry.tags) if entry.tags else "[]", writable(entry.source_url), float(entry.created),
         float(entry.changed), entry.size, int(entry.hidden), int(entry.archived), entry.error,
         entry.stat, seq,
     )  # fmt: skip
@@ -79,11 +79,16 @@ def put(
 
 
 def _put_chunks(
-    db: sqlite3.Connection, entry_id: str, chunks: Sequence[Chunk], seq: int, start: int
+    db: sqlite3.Connection, entry_id: str, chunks: Sequence[Chunk], seq: int, start: int | None
 ) -> tuple[Written, int]:
-    """Write what differs; gives also by how much the entry's sum does."""
-    asked = "SELECT * FROM chunks WHERE entry_id = ? AND ordinal >= ? ORDER BY ordinal"
-    old: dict[str, tuple[Any, ...]] = {row[1]: row for row in db.execute(asked, (entry_id, start))}
+    """Write what differs; gives also by how much the entry's sum does.
+
+    `start` is None for an entry of which there is nothing.
+    """
+    old: dict[str, tuple[Any, ...]] = {}
+    if start is not None:
+        asked = "SELECT * FROM chunks WHERE entry_id = ? AND ordinal >= ? ORDER BY ordinal"
+        old = {row[1]: row for row in db.execute(asked, (entry_id, start))}
     gone = [old[id_] for id_ in old.keys() - {c.id for c in chunks}] if old else []
     written = Written(gone=_drop(db, [row[0] for row in gone], seq))
     minus, plus = gone, []

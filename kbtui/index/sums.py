@@ -6,9 +6,9 @@ is written adds a row's part, what is taken out subtracts it.
 
 from __future__ import annotations
 
-from hashlib import blake2b
 from marshal import dumps
 from typing import TYPE_CHECKING, Any
+from zlib import crc32
 
 if TYPE_CHECKING:
     import sqlite3
@@ -21,9 +21,7 @@ _MODULUS = 1 << 63
 def part(rows: Iterable[Any]) -> int:
     """What these rows, as the catalog gives them, are of a sum."""
     # The first version of that form: in later ones equal rows may have other bytes.
-    return sum(
-        int.from_bytes(blake2b(dumps(row, 0), digest_size=8).digest(), "little") for row in rows
-    )
+    return sum(crc32(dumps(row, 0)) for row in rows)
 
 
 def add(db: sqlite3.Connection, entry_id: str, difference: int) -> None:
@@ -34,11 +32,9 @@ def add(db: sqlite3.Connection, entry_id: str, difference: int) -> None:
 
 
 def entry_rows(db: sqlite3.Connection, entry_id: str) -> list[Any]:
-    """An entry's own row and its mark."""
-    return [
-        *db.execute("SELECT * FROM entries WHERE id = ?", (entry_id,)),
-        *db.execute("SELECT * FROM marks WHERE entry_id = ?", (entry_id,)),
-    ]
+    """An entry's own row and its mark; [] where there is no entry."""
+    rows = db.execute("SELECT * FROM entries WHERE id = ?", (entry_id,)).fetchall()
+    return rows and [*rows, *db.execute("SELECT * FROM marks WHERE entry_id = ?", (entry_id,))]
 
 
 def _whole(db: sqlite3.Connection, entry_id: str) -> int:
