@@ -7,7 +7,7 @@ from typing import Any
 
 from kbtui.index.records import Chunk, Entry
 
-VERSION = 9
+VERSION = 10
 """Part of the generation's fingerprint: change it with the tables."""
 
 TABLES = """
