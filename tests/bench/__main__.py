@@ -1,6 +1,7 @@
 """Run the benchmarks that are named, or all: `python -m tests.bench [NAME…] [--times N]`."""
 
 import argparse
+import contextlib
 import os
 import platform
 import sys
@@ -40,15 +41,17 @@ def main() -> int:
     )
     parser.add_argument("--times", type=int, default=9)
     parser.add_argument("--size", type=int, default=scale.size, help="chunks, for `million`")
+    parser.add_argument("--keep", type=Path, help="where to keep what is made, and find it again")
     args = parser.parse_args()
     scale.size = args.size
-    with tempfile.TemporaryDirectory(prefix="kbb-") as place:
-        base = Path(place)
+    with contextlib.ExitStack() as stack:
+        base = args.keep or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kbb-")))
+        base = base.absolute()
         for variable in ("CACHE_HOME", "CONFIG_HOME", "DATA_HOME", "STATE_HOME", "RUNTIME_DIR"):
-            (base / variable).mkdir(mode=0o700)
+            (base / variable).mkdir(mode=0o700, parents=True, exist_ok=True)
             os.environ[f"XDG_{variable}"] = str(base / variable)
         os.environ["JP_USER_DATA_DIR"] = str(base / "jp")
-        print(f"{platform.platform()}, {os.cpu_count()} cores, Python {platform.python_version()}")
+        print(machine())
         failed = 0
         for name in args.names or benches:
             try:
@@ -59,6 +62,19 @@ def main() -> int:
                 print(f"{name}: FAILED")
                 traceback.print_exc()
     return 1 if failed else 0
+
+
+def machine() -> str:
+    """What this runs on, in a line; how busy it is says how much to believe."""
+    said = [platform.platform(), f"{os.cpu_count()} cores"]
+    with contextlib.suppress(OSError):
+        facts = dict(
+            line.partition(":")[::2] for line in Path("/proc/cpuinfo").read_text().splitlines()
+        )
+        said += [value.strip() for name, value in facts.items() if name.startswith("model name")]
+    pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    said += [f"{pages / 1e9:.0f} GB", f"load {os.getloadavg()[0]:.1f}"]
+    return ", ".join([*said, f"Python {platform.python_version()}"])
 
 
 if __name__ == "__main__":

@@ -1,34 +1,32 @@
 """A million chunks: how long questions take, how near the vectors' index is to exact, what memory it takes.
 
-Long, and so only run when it is named: `make bench ARGS="million --size 50000"` tries it small.
-Subjects are real files, indexed as any; their vectors are made up, in clusters as those of texts.
+Long, and so only run when it is named: `make bench ARGS="million --size 50000"` tries it small, and
+`--keep FOLDER` makes the index once. Subjects are real files, indexed as any; their vectors are made up.
 """
 
 import itertools
+import json
 import os
 import random
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from kbtui.engine import connect
+from kbtui.engine import EngineClient, connect
 from kbtui.index import Index, IndexReader
-from kbtui.index.backlog import _row
 from kbtui.index.embedding import Embedder, ModelUnavailable, find_model
 from kbtui.index.onnx import FastEmbedder, export
 from kbtui.index.standing import StandingWriter
-from kbtui.index.vectors import LEAN_ON, VectorStore, condition, leaning
 from kbtui.search import Question
 from kbtui.search.answer import answer
-from kbtui.search.records import Ranking
 from kbtui.workspace import Settings, open_root
+from tests.bench import clusters
 from tests.bench.measure import Row, timed
+from tests.bench.peaks import Peak, Watch, peak_of
 
 SECTIONS = 50
 QUESTIONS = 200
@@ -37,37 +35,47 @@ size = 1_000_000
 
 def million(base: Path, times: int) -> Iterator[Row]:
     """Keywords, fusion, recall and memory at `size` chunks."""
-    words = write_subjects(base, size // SECTIONS)
-    settings = Settings(model="off")
-    index = Index(open_root(base), settings)
-    print(f"  keyword index: {timed(index.refresh):.0f} s")
-    folder, made = index.folder, Vectors(index, base / "vectors.f32")
-    index.close()
-    reader = IndexReader(open_root(base).cache_dir)
-    print(f"  {reader.counts()['chunks']:,} chunks; vectors: {made.seconds:.0f} s")
-    questions = [" ".join(one) for one in words]
+    made = base / "made.json"
+    if not made.exists():
+        make(base, made)
+    questions = [" ".join(words) for words in json.loads(made.read_text())]
     workspace = open_root(base)
+    reader = IndexReader(workspace.cache_dir)
+    near = clusters.Near(reader, base)
+    print(f"  {reader.counts()['chunks']:,} chunks, {len(questions)} questions")
 
-    def ask(mode: str, leg: Any = None) -> list[float]:
+    def ask(what: str, target: int, mode: str, leg: Any = None) -> None:
         asked = [Question(text, mode=mode) for text in questions]  # type: ignore[arg-type]
-        for question in asked[:5]:
+        for question in asked[:20]:
             answer(workspace, reader, question, leg)
-        began = time.process_time()
-        took = [
-            timed(lambda one=question: answer(workspace, reader, one, leg))  # type: ignore[misc]
-            for question in asked
-        ]
-        used = (time.process_time() - began) / len(asked) * 1000
-        print(f"  {mode}: {used:.1f} ms of processor time a question")
-        return took
+        took, used = [], []
+        for question in asked:
+            began = time.process_time()
+            took.append(timed(lambda: answer(workspace, reader, question, leg)))  # noqa: B023
+            used.append(time.process_time() - began)
+        say(what, took, used, target)
 
-    say("keywords, in process", ask("lexical"), 25)
-    say("hybrid, in process, the question embedded too", ask("hybrid", made.leg(embedder())), 80)
-    print(f"  {made.recall()}")
+    ask("keywords, in process", 25, "lexical")
+    ask("hybrid, in process, the question's vector given", 80, "hybrid", near.leg())
+    encode = embedder().encode_query
+    ask("hybrid, in process, the question embedded too", 80, "hybrid", near.leg(encode))
+    print(near.recall())
     reader.close()
-    StandingWriter(folder).begin(reader_seq(folder), find_model("").key, [])
-    yield from ()
     memory(base)
+    yield from ()
+
+
+def make(base: Path, made: Path) -> None:
+    """The subjects, their index and vectors; at last `made`, with what to ask for."""
+    words = write_subjects(base, size // SECTIONS)
+    index = Index(open_root(base), Settings(model="off"))
+    print(f"  keyword index: {timed(index.refresh):.0f} s", flush=True)
+    print(f"  vectors and their index: {clusters.fill(index, base):.0f} s", flush=True)
+    # The engine is told that every chunk has its vector, as it would know had it made them.
+    standing = StandingWriter(index.folder)
+    standing.begin(index.catalog.seq(), find_model("").key, [])
+    index.close()
+    made.write_text(json.dumps(words))
 
 
 def write_subjects(base: Path, count: int) -> list[list[str]]:
@@ -94,13 +102,17 @@ def natural_lines(made: random.Random, count: int) -> list[str]:
     return [" ".join(made.choices(words, cum_weights=often, k=12)) for _ in range(count)]
 
 
-def say(name: str, seconds: list[float], target: int) -> None:
-    """A row without a baseline: median and p95."""
-    held = sorted(seconds)
-    p95 = held[int(len(held) * 0.95) - 1] * 1000
+def say(name: str, took: list[float], used: list[float], target: int) -> None:
+    """A row without a baseline: median and p95, of time and of processor time."""
+
+    def middle_and_p95(seconds: list[float]) -> str:
+        held = sorted(seconds)
+        p95 = held[int(len(held) * 0.95) - 1] * 1000
+        return f"median {statistics.median(held) * 1000:6.1f} ms, p95 {p95:6.1f} ms"
+
     print(
-        f"{name:<52} median {statistics.median(held) * 1000:6.1f} ms, p95 {p95:6.1f} ms"
-        f"   (target p95 {target} ms)",
+        f"{name:<52} {middle_and_p95(took)}   (target p95 {target} ms);"
+        f" processor time {middle_and_p95(used)}",
         flush=True,
     )
 
@@ -125,81 +137,6 @@ def reader_seq(folder: Path) -> int:
         catalog.close()
 
 
-class Vectors:
-    """Made-up vectors of all chunks, in the table and, for exact search, in a file."""
-
-    def __init__(self, index: Index, path: Path) -> None:
-        began = time.monotonic()
-        self._random = np.random.default_rng(1)
-        wanted = list(index.catalog.wanted_vectors())
-        self._centres = self._random.standard_normal((max(20, len(wanted) // 500), 384))
-        self.numbers = np.array([number for number, _, _ in wanted])
-        self.held = np.memmap(path, np.float32, "w+", shape=(len(wanted), 384))
-        self.store = VectorStore(index.folder / "vectors", find_model("").key, 384)
-        owners: dict[str, Any] = {}
-        for at in range(0, len(wanted), 20_000):
-            part = wanted[at : at + 20_000]
-            vectors = self.some(len(part))
-            self.held[at : at + len(part)] = vectors
-            rows = []
-            for number, name, mark in part:
-                if name not in owners:
-                    owners[name] = index.catalog.entry(name)
-                row = _row(owners[name], _Chunk(number, mark))  # type: ignore[arg-type]
-                rows.append(row)
-            self.store.add(rows, vectors)
-        self.store.tidy(force=True)
-        self.seconds = time.monotonic() - began
-
-    def some(self, count: int) -> Any:
-        """Unit vectors, each near the centre of a cluster."""
-        found = self._centres[self._random.integers(0, len(self._centres), count)]
-        found = found / np.linalg.norm(found, axis=1, keepdims=True)
-        found = found + 0.06 * self._random.standard_normal((count, 384))
-        return (found / np.linalg.norm(found, axis=1, keepdims=True)).astype(np.float32)
-
-    def leg(self, model: Embedder | FastEmbedder) -> Callable[..., Ranking]:
-        """The semantic leg as the engine has it; the text is embedded, and a made-up vector asked."""
-
-        def ask(text: str, question: Question, generation: str) -> Ranking:
-            model.encode_query(text)
-            vector = leaning(
-                self.some(1)[0].tolist(), self.store.vector(list(question.worded[:LEAN_ON]))
-            )
-            return Ranking(
-                self.store.search(vector, condition(), question.depth, question.per_entry)
-            )
-
-        return ask
-
-    def recall(self) -> str:
-        """Recall@10 of the table's index against exact search."""
-        asked = self.some(50)
-        found = 0
-        for vector in asked:
-            near = self.held @ vector
-            exact = set(self.numbers[np.argpartition(-near, 10)[:10]].tolist())
-            ranked = self.store.search(vector.tolist(), condition(), 10, 1000)
-            found += len(exact & {number for number, _ in ranked})
-        parts = self.store._partitions
-        return f"recall@10 against exact search {found / 500:.3f} ({parts} partitions)"
-
-
-class _Chunk:
-    """What a row needs of a chunk."""
-
-    role, timestamp = None, None
-
-    def __init__(self, number: int, mark: bytes) -> None:
-        self.number, self.vector_hash = number, mark
-
-
-PEAK = """
-import resource, subprocess, sys
-subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL, check=True)
-print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024)
-"""
-
 TUI = """
 import sys
 from pathlib import Path
@@ -216,41 +153,44 @@ First(open_workspace(sys.argv[1])).run(headless=True, size=(120, 40))
 def memory(base: Path) -> None:
     """Peak memory of the keyword command, of the TUI, and of engines without and with a model."""
     python = sys.executable
-    search = [python, "-m", "kbtui.cli.main", "search", "-w", str(base), "--mode", "lexical"]
+    search = [python, "-m", "kbtui.cli.main", "search", "-w", str(base), "--mode"]
     os.environ["KBTUI_MODEL"] = "off"
-    engine = connect(open_root(base))
-    engine.request("refresh", wait=600, timeout=700)
+    engine, watch = started(base)
     for _ in range(20):
-        subprocess.run([*search, "subject", "part"], stdout=subprocess.DEVNULL, check=True)
+        subprocess.run(
+            [*search, "lexical", "subject", "part"], stdout=subprocess.DEVNULL, check=True
+        )
     # --wait is what the short way through the engine does not know.
     for name, words, target in (
-        ("keyword command, by itself", [*search, "--wait", "5", "subject"], 60),
-        ("keyword command, by the engine", [*search, "subject"], 60),
+        ("keyword command, by itself", [*search, "lexical", "--wait", "5", "subject"], 60),
+        ("keyword command, by the engine", [*search, "lexical", "subject"], 60),
         ("TUI", [python, "-c", TUI, str(base)], 150),
     ):
-        said = subprocess.run(
-            [python, "-c", PEAK, *words], capture_output=True, text=True, check=True
-        )
-        print(f"peak memory of {name:<38} {said.stdout.strip():>5} MB   (target {target} MB)")
-    print(
-        f"peak memory of {'engine, model switched off':<38} {peak(engine.pid):>5} MB   (target 700 MB)"
-    )
+        say_peak(name, peak_of(words), target)
+    say_peak("engine, model switched off", watch.end(), 700)
     engine.end()
     del os.environ["KBTUI_MODEL"]
-    engine = connect(open_root(base))
-    engine.request("refresh", meaning=True, wait=600, timeout=700)
+    engine, watch = started(base, meaning=True)
     while not engine.request("settle", wait=5.0, timeout=60)["done"]:
         pass
     for _ in range(20):
-        subprocess.run([*search[:-1], "hybrid", "subject"], stdout=subprocess.DEVNULL, check=True)
-    print(f"peak memory of {'engine with model and vectors':<38} {peak(engine.pid):>5} MB")
+        subprocess.run([*search, "hybrid", "subject"], stdout=subprocess.DEVNULL, check=True)
+    say_peak("engine with model and vectors", watch.end())
     engine.end()
 
 
-def peak(pid: int) -> int:
-    """Megabytes, from the kernel."""
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    return int(next(line.split()[1] for line in lines if line.startswith("VmHWM"))) // 1024
+def started(base: Path, **more: Any) -> tuple[EngineClient, Watch]:
+    """An engine that has compared all files, watched from its start."""
+    engine = connect(open_root(base))
+    watch = Watch(engine.pid)
+    engine.request("refresh", wait=600, timeout=700, **more)
+    return engine, watch
+
+
+def say_peak(name: str, found: Peak, target: int | None = None) -> None:
+    """A row of memory."""
+    wanted = f"   (target {target} MB)" if target else ""
+    print(f"peak memory of {name:<38} {found}{wanted}", flush=True)
 
 
 BENCHES = {"million": million}
