@@ -138,6 +138,16 @@ async def test_a_subject_shows_rendered_with_its_facts_and_what_it_costs(book: B
         assert "```" not in text
 
 
+async def test_in_a_narrow_reader_the_names_of_the_views_stay_whole(book: Builder) -> None:
+    async with running(book.root, size=(80, 24)) as tui:
+        await tui.open("project/start")
+        (header,) = (row for row in tui.text.split("\n") if "read source" in row)
+        assert "read source learn" in header
+        assert header.endswith("≈ 70 tokens │")
+        await tui.pilot.resize_terminal(120, 24)
+        await tui.until("281 characters ≈ 70 tokens")
+
+
 async def test_views_go_round_rendered_source_and_what_learn_gives(book: Builder) -> None:
     async with running(book.root) as tui:
         await tui.open("snippets/retry")
