@@ -111,6 +111,16 @@ async def test_keys_behind_opening_are_about_what_is_opened(book: Builder) -> No
         await tui.until(lambda: tui.main.opener.shown.key == "project/start")
 
 
+async def test_a_citation_that_is_opened_right_after_another_turn_is_that_turns(
+    book: Builder,
+) -> None:
+    async with running(book.root) as tui:
+        await tui.open("jp-c17800000001:3")
+        await tui.until("It searched nothing")
+        await at_once(tui, "N", "N", "3", "enter")
+        await tui.until(lambda: tui.main.opener.shown.key == "project/start")
+
+
 async def test_a_hit_is_opened_before_the_keys_that_follow(book: Builder) -> None:
     async with running(book.root) as tui:
         await at_once(tui, "/", *"retry how often", "enter", "y")
