@@ -8,7 +8,7 @@ from textual import events
 from textual.widgets import Input
 from tui_support import Tui, WithoutEngine, running
 
-from kbtui.tui import ahead
+from kbtui.tui import ahead, citing
 from kbtui.workspace import load_settings
 
 KEYS = {
@@ -112,8 +112,10 @@ async def test_keys_behind_opening_are_about_what_is_opened(book: Builder) -> No
 
 
 async def test_a_citation_that_is_opened_right_after_another_turn_is_that_turns(
-    book: Builder,
+    book: Builder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # Long enough for the keys to come first, and shorter than a key waits.
+    monkeypatch.setattr(citing, "TURNING_SECONDS", 1.0)
     async with running(book.root) as tui:
         await tui.open("jp-c17800000001:3")
         await tui.until("It searched nothing")
