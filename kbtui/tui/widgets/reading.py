@@ -13,55 +13,24 @@ from kbtui.refs import parse_ref
 from kbtui.text import one_line
 from kbtui.tui.commands import bindings
 from kbtui.tui.document.document import counted, finder
-from kbtui.tui.document.lines import between, width_of
 from kbtui.tui.lanes import Lane
 from kbtui.tui.memory import let_go
 from kbtui.tui.places import place_of
 from kbtui.tui.widgets.bar import Bar
 from kbtui.tui.widgets.facts import Facts
 from kbtui.tui.widgets.finding import FindingPane
+from kbtui.tui.widgets.header import Header
 from kbtui.tui.widgets.paint import plain
 from kbtui.tui.widgets.reader import Reader
 from kbtui.tui.widgets.status import Status
 
 if TYPE_CHECKING:
-    from textual import events
     from textual.app import ComposeResult
     from textual.binding import BindingType
-    from textual.strip import Strip
 
     from kbtui.tui.document.document import Document
     from kbtui.tui.document.lines import Spans
     from kbtui.tui.places import Place
-
-
-class Header(Bar):
-    """The line above the text; what is clicked on its left may mean something."""
-
-    class Clicked(Message):
-        """A part of it was clicked on."""
-
-        def __init__(self, text: str) -> None:
-            super().__init__()
-            self.text = text
-
-    def render_line(self, y: int) -> Strip:
-        """The line; where there is little room, of the size only the tokens."""
-        width, right = self.content_size.width, self.right
-        if width_of(self.left) + width_of(right) >= width:
-            right = [
-                (text[text.find("≈") :] if "≈" in text else text, role) for text, role in right
-            ]
-        return self.paint(between(self.left, right, width) if y == 0 else [], width)
-
-    def on_click(self, event: events.Click) -> None:
-        """Find the part."""
-        edge = self.gutter.left
-        for text, _ in self.left:
-            edge += width_of([(text, "")])
-            if event.x < edge:
-                self.post_message(self.Clicked(text))
-                return
 
 
 class ReaderPane(FindingPane):
