@@ -50,8 +50,10 @@ class Asker:
         self._asked: Question | None = None
         self._timer: Timer | None = None
         self._shown = ""
-        self.opens_first = False
+        self._opens_first = False
         """Whether the first hit is to be opened as soon as there is one."""
+        self._opening = False
+        """Whether a hit was told to be opened, and is not yet."""
         self._broken = False
         self.query = ""
         self.mode: Mode = "hybrid"
@@ -66,6 +68,16 @@ class Asker:
             self._recent = -1
         self._unlogged = None
         self._start()
+
+    @property
+    def opens(self) -> bool:
+        """Whether a hit is being opened, or will be once what is under way has found one."""
+        seeks = self._timer is not None or self._keywords.owes or self._whole.owes
+        return self._opening or (self._opens_first and seeks)
+
+    def left(self) -> None:
+        """The search was left, for a hit or otherwise: no other one is to be opened."""
+        self._opens_first = self._opening = False
 
     @property
     def question(self) -> Question | None:
@@ -113,11 +125,16 @@ class Asker:
         Where the search failed, it is tried again.
         """
         if self._shown == self.query:
-            self._pane.action_open()
+            self._open()
         elif self._broken:
             self._start()
         else:
-            self.opens_first = True
+            self._opens_first = True
+
+    def _open(self) -> None:
+        self._opens_first = False
+        self._opening = self._pane.list.selected is not None
+        self._pane.action_open()
 
     def next_mode(self) -> Mode:
         """Search in the next mode."""
@@ -132,7 +149,7 @@ class Asker:
     def _start(self) -> None:
         self._whole.forget()
         self._keywords.forget()
-        self.opens_first = False
+        self._opens_first = False
         self._broken = False
         if self._timer:
             self._timer.stop()
@@ -166,6 +183,7 @@ class Asker:
         return Question(self.query, mode=mode, hidden=self._hidden(), partial=partial)
 
     def _ask_whole(self) -> None:
+        self._timer = None
         question = self._question(mode=self.mode, partial=False)
         unfinished = self._question(mode=self.mode, partial=True)
 
@@ -210,12 +228,11 @@ class Asker:
             self._pane.waits_for(self._waits_for(True))
         self._shown = self.query
         self._asked = self._question(mode=answer.mode, partial=answer.partial)
-        if self.opens_first and answer.hits:
-            self.opens_first = False
-            self._pane.action_open()
+        if self._opens_first and answer.hits:
+            self._open()
 
     def _failed(self, error: Exception) -> None:
         self._shown = ""
         self._broken = True
-        self.opens_first = False
+        self._opens_first = False
         self._pane.clear(f"The search failed: {one_line(str(error))}")

@@ -7,6 +7,7 @@ from support import Builder
 from textual.events import MouseDown, MouseMove, MouseUp
 from tui_support import Tui, running
 
+from kbtui.library import listening
 from kbtui.refs import parse_ref
 
 WIDTHS = (60, 80, 120, 160, 200)
@@ -175,10 +176,13 @@ async def test_the_keys_of_an_input_are_whole_ones_too(book: Builder) -> None:
         assert last == " Enter open  Esc leave the input"
 
 
-async def test_both_ends_of_the_status_line_count_the_same_passages(book: Builder) -> None:
+async def test_both_ends_of_the_status_line_count_the_same_passages(
+    book: Builder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The listener tells once that there is no engine here.
+    monkeypatch.setattr(listening, "AGAIN_SECONDS", (600.0,))
     async with running(book.root, size=(120, 30)) as tui:
         status = tui.main.status
-        # The listener tells once that there is no engine here.
         await tui.until("keywords only: not in this test")
         status.hear({"event": "ready", "lexical": True, "semantic": True, "left": 500})
         await tui.until("index ready · 500 passages to embed")

@@ -187,5 +187,5 @@ async def test_after_a_search_that_failed_no_key_waits_for_its_hits(book: Builde
     async with running(book.root, library=library) as tui:
         await at_once(tui, "/", "x", "enter")
         await tui.until("The search failed: no such disk")
-        await tui.until(lambda: not tui.main.asker.opens_first)
+        await tui.until(lambda: not tui.main.asker.opens)
         assert not tui.main.is_unsettled("y")

@@ -107,6 +107,7 @@ class SearchingScreen(ActingScreen):
     def _leave_search(self) -> None:
         if self._preview:
             self._preview.stop()
+        self.asker.left()
         self.remove_class("searching")
 
     @on(ResultsPane.OtherMode)
@@ -136,10 +137,10 @@ class SearchingScreen(ActingScreen):
 
     def is_unsettled(self, key: str) -> bool:
         """Whether a key is about what is still being opened, found, asked or looked for."""
-        looks_up = self.goer.looks and isinstance(self.focused, SearchInput)
-        if self.asker.opens_first or looks_up or self.asks:
+        if self.asker.opens or self.goer.looks or self.asks:
+            # Where it leads is where the next key belongs.
             return key != "escape"
-        opening = self.opener.opening or self.goer.looks
+        opening = self.opener.opening
         asks, fills = self.citer.asks, self.library_pane.fills
         if not (opening or self.reader_pane.looks or asks or fills):
             return False
