@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from kbtui.refs import Ref, conversation_ref, subject_ref
@@ -56,12 +55,12 @@ def place_of_hit(hit: Hit) -> Place:
     return place_of(ref)._replace(words=words, text=hit.text)
 
 
-@dataclass
 class Trail:
-    """The places that were read, like a browser's history."""
+    """The places that were read, like a browser's history; one reads the one numbered `at`."""
 
-    places: list[Place] = field(default_factory=list)
-    at: int = -1
+    def __init__(self, places: list[Place] | None = None, at: int = -1) -> None:
+        self.places = places or []
+        self.at = at
 
     @property
     def here(self) -> Place | None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
+from textual.widget import Widget
+
 from kbtui.tui.document.lines import Line, Spans, between, wrap
 from kbtui.tui.widgets.paint import Painted
 
@@ -41,13 +43,14 @@ class Bar(Painted):
 
 
 class Says(Painted):
-    """Paragraphs of its owner's, wrapped; hidden while there are none."""
+    """Paragraphs of its owner's, wrapped, over another widget: there with the first, hidden while there are none."""
 
     ALLOW_SELECT: ClassVar[bool] = False
     DEFAULT_CSS = "Says { height: auto; padding: 0 1; background: $surface; }"
 
-    def __init__(self) -> None:
+    def __init__(self, over: Widget) -> None:
         super().__init__()
+        self._over = over
         self._said: list[Spans] = []
         self.display = False
 
@@ -56,6 +59,9 @@ class Says(Painted):
         if paragraphs != self._said:
             self._said = paragraphs
             self.display = bool(paragraphs)
+            pane = self._over.parent
+            if self.display and isinstance(pane, Widget) and not self.is_attached:
+                pane.mount(self, before=self._over)
             self.refresh(layout=True)
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:

@@ -66,7 +66,7 @@ class LibraryPane(SparingPane, Vertical):
         self.list = RowList("library-list")
         self._wrong = _Wrong()
         self.filter = Entry("filter", "filter", self._wrong)
-        self.says = Says()
+        self.says = Says(self.list)
         self._ticked: datetime | None = None
         self._reopened = False
         self.list.empty = [("Reading the workspace …", "dim")]
@@ -74,9 +74,8 @@ class LibraryPane(SparingPane, Vertical):
         self._lane = Lane(self)
 
     def compose(self) -> ComposeResult:
-        """The filter, what is wrong with it, and the list."""
+        """The filter and the list; what is wrong with the filter comes between them."""
         yield self.filter
-        yield self.says
         yield self.list
 
     def on_mount(self) -> None:

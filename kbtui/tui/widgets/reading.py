@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
+from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
@@ -17,7 +18,6 @@ from kbtui.tui.lanes import Lane
 from kbtui.tui.memory import let_go
 from kbtui.tui.places import place_of
 from kbtui.tui.widgets.bar import Bar
-from kbtui.tui.widgets.facts import Facts
 from kbtui.tui.widgets.finding import FindingPane
 from kbtui.tui.widgets.header import Header
 from kbtui.tui.widgets.paint import plain
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from kbtui.tui.document.document import Document
     from kbtui.tui.document.lines import Spans
     from kbtui.tui.places import Place
+    from kbtui.tui.widgets.facts import Facts
 
 
 class ReaderPane(FindingPane):
@@ -58,16 +59,21 @@ class ReaderPane(FindingPane):
     def __init__(self) -> None:
         super().__init__(id="reading", classes="pane")
         self.border_title = "Reader"
-        self.facts = Facts()
         self._beginning_lane = Lane(self)
         self._requests: dict[int, str] = {}
         self._more = 0
         """Events that were written below since one was at the end."""
 
+    @cached_property
+    def facts(self) -> Facts:
+        """What there is to know of what is read."""
+        from kbtui.tui.widgets.facts import Facts
+
+        return Facts(self.reader)
+
     def compose(self) -> ComposeResult:
-        """Header, facts, text, finder."""
+        """Header, text, finder; the facts come over the text."""
         yield Header(id="where")
-        yield self.facts
         yield self.reader
         yield self.finder
 
