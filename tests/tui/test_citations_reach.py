@@ -125,7 +125,7 @@ async def test_a_conversation_is_exported_with_its_sources(book: Builder, tmp_pa
 
         tui.app.screen.query_one("#field-path", Input).value = str(tmp_path / "no" / "where.md")
         await tui.press("ctrl+s")
-        await tui.until("there is no such directory")
+        await tui.until("there is no such")
         tui.app.screen.query_one("#field-path", Input).value = str(target)
         await tui.press("ctrl+s")
         await tui.until("Write over it?")
