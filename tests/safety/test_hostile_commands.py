@@ -1,11 +1,10 @@
 """Somebody else's text in what commands print: a terminal is never commanded, a pipe gets the bytes."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hostile import CANARY, COLOUR, COPIED, ONE_LINE, hostile_workspace
+from hostile import CANARY, COLOUR, COPIED, ONE_LINE
 from running import on_pipe, on_terminal
 from support import Builder, end_engine
 from terminal_grammar import parse
@@ -62,15 +61,10 @@ both = pytest.mark.parametrize(
 
 
 @pytest.fixture
-def hostile(workspace_root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Builder]:
-    monkeypatch.setenv("KBTUI_MODEL", "off")
+def hostile(hostile: Builder, monkeypatch: pytest.MonkeyPatch) -> Builder:
     monkeypatch.setenv("PAGER", "cat")
     monkeypatch.setenv("COLUMNS", "100")
-    for name in ("EDITOR", "VISUAL", "BROWSER"):
-        monkeypatch.setenv(name, "true")
-    builder = hostile_workspace(workspace_root)
-    yield builder
-    end_engine(builder)
+    return hostile
 
 
 def choose(home: Path, policy: str) -> None:
