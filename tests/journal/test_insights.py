@@ -1,7 +1,6 @@
 """Insights: most cited, never cited, stale but cited, and each day's searches and citations."""
 
 import os
-import time
 from datetime import datetime
 from pathlib import Path
 
@@ -15,10 +14,16 @@ from kbtui.journal.insights import insights
 from kbtui.journal.records import Insights
 
 DAY = 86_400.0
+NOON = datetime.now().replace(hour=12, minute=0, second=0, microsecond=0).timestamp()
+"""What counts as now: reckoned from the clock, days would change at midnight during a test."""
 
 
-def ago(days: float) -> int:
-    return int((time.time() - days * DAY) * 10) - 17_800_000_000
+def day(ago: float) -> str:
+    return datetime.fromtimestamp(NOON - ago * DAY).date().isoformat()
+
+
+def created(ago: float) -> int:
+    return int((NOON - ago * DAY) * 10) - 17_800_000_000
 
 
 @pytest.fixture
@@ -27,7 +32,7 @@ def found(workspace_root: Path) -> Insights:
     builder.topics(guide={})
     for name in ("used", "old", "never", ".hidden", "gone"):
         builder.subject(f"guide/{name}.md", f"# {name}\n\nText of {name}.\n")
-    old = time.time() - 300 * DAY
+    old = NOON - 300 * DAY
     for name in ("old", "never"):
         os.utime(builder.root / f"docs/guide/{name}.md", (old, old))
     for days, names in ((3, ["used", "old", "gone"]), (2, ["used"]), (200, ["old"])):
@@ -36,12 +41,12 @@ def found(workspace_root: Path) -> Insights:
             for number, name in enumerate(names)
             for part in called(f"c{number}", "learn", "…", topic="guide", subjects=name)
         ]
-        builder.conversation(ago(days), [calls], title=f"{days} days ago")
+        builder.conversation(created(days), [calls], title=f"{days} days ago")
     (builder.root / "docs/guide/gone.md").unlink()
     journal = Journal(builder.workspace)
-    journal.log_search("nothing like it", "hybrid", 0, "cli")
+    journal.queries.add("nothing like it", "hybrid", 0, "cli", at=NOON)
     with indexed(builder) as reader:
-        return insights(builder.workspace, journal, reader, days=30)
+        return insights(builder.workspace, journal, reader, days=30, now=NOON)
 
 
 def test_most_cited_counts_what_exists_in_the_span(found: Insights) -> None:
@@ -66,11 +71,9 @@ def test_every_day_of_the_span_is_there_and_adds_up(found: Insights) -> None:
     assert len(found.citations_by_day) == 30
     assert list(found.citations_by_day) == sorted(found.searches.by_day)
     assert sum(found.citations_by_day.values()) == found.citations
-    assert found.searches.by_day[datetime.now().date().isoformat()] == 1
+    assert found.searches.by_day[day(0)] == 1
     shape = found.as_json()
-    assert shape["by_day"][-1] == {
-        "date": datetime.now().date().isoformat(), "searches": 1, "citations": 0,
-    }  # fmt: skip
+    assert shape["by_day"][-1] == {"date": day(0), "searches": 1, "citations": 0}
     assert [gap["query"] for gap in shape["zero_result_queries"]] == ["nothing like it"]
 
 
@@ -78,8 +81,7 @@ def test_the_chart_has_a_line_a_day_with_bars_to_scale(found: Insights) -> None:
     lines = day_chart(found, width=8)
     assert len(lines) == 31
     days = {line[:10]: line for line in lines[1:]}
-    two_days = datetime.fromtimestamp(time.time() - 3 * DAY).date().isoformat()
-    assert days[two_days].endswith("2 ████████")
+    assert days[day(3)].endswith("2 ████████")
 
 
 @pytest.mark.parametrize(
