@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from kbtui.engine.conditions import Conditions
+from kbtui.engine.loading import import_lance, load_whole, unhindered
 from kbtui.errors import IndexUnavailable, KbtuiError
 from kbtui.index.catalog import Catalog
 
@@ -42,10 +43,6 @@ def _be_nice() -> None:
     if sys.platform == "linux":
         with contextlib.suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 19)
-
-
-def _import_lance() -> None:
-    import kbtui.index.vectors  # noqa: F401
 
 
 class Semantic:
@@ -190,7 +187,8 @@ class Semantic:
                 if self._stop.is_set() or self._may_rest():
                     continue
                 if self._embedder is None:
-                    self._load()
+                    with unhindered():
+                        self._load()
                 if self._folder is not None and not self._stop.is_set():
                     self._catch_up(self._folder)
         except KbtuiError as error:
@@ -232,7 +230,7 @@ class Semantic:
 
         began = time.monotonic()
         # Lance is loaded meanwhile, so that the first question does not pay for it.
-        lance = threading.Thread(target=_import_lance, name="lance", daemon=True)
+        lance = threading.Thread(target=import_lance, name="lance", daemon=True)
         lance.start()
         try:
             if not self._model.packaged:
@@ -247,9 +245,7 @@ class Semantic:
     def _whole(self) -> Embedder:
         """The model under torch."""
         if self._torch is None:
-            from kbtui.index.embedding import Embedder
-
-            self._torch = self._loader.submit(Embedder, self._model).result()
+            self._torch = self._loader.submit(load_whole, self._model).result()
         return self._torch
 
     def _encoder(self, missing: int) -> Encoder:

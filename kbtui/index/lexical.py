@@ -212,7 +212,9 @@ class LexicalWriter:
 
     def close(self) -> None:
         """Let go of the index; what was not committed is forgotten."""
-        self._writer.rollback()
+        if self.changed:
+            # Without this, the writer's threads would first work off what waits for them.
+            self._writer.rollback()
         del self._writer
 
 

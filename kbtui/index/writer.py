@@ -6,7 +6,7 @@ import json
 import threading
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from kbtui.errors import IndexUnavailable
 from kbtui.index.entries import subject_signature
@@ -15,7 +15,7 @@ from kbtui.index.pieces import conversation_pieces, subject_piece
 from kbtui.index.stores import Stores
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
     from kbtui.citations import Shelf
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from kbtui.knowledge.records import Subject
     from kbtui.workspace import Settings, Workspace
 
+Item = TypeVar("Item")
+
 BATCH_ENTRIES, BATCH_SECONDS = 256, 0.5
 COMMIT_SECONDS, COMMIT_SECONDS_MOST = 2.0, 16.0
 """What was read is found after so long; each time twice as long, because whoever builds an index
@@ -34,6 +36,8 @@ waits for each commit."""
 PATIENCE_SECONDS = 0.5
 """After so long, who asked for another refresh is served before the rest: a subject that was saved
 must not wait for a long conversation."""
+LOOK_EVERY = 64
+"""So many entries are compared between two looks at whether it is time to stop."""
 
 
 @dataclass
@@ -63,10 +67,15 @@ class Progress:
     waits: str | None = None
 
 
+class _Stopped(Exception):
+    """It was time to stop while files were compared, of which nothing is kept."""
+
+
 class Index:
     """The index of one workspace, for writing. One thread makes all calls.
 
-    `stop` ends a refresh between two entries; what is done stays done.
+    `stop` ends a refresh between two entries, whether they are compared or taken in; what is
+    done stays done.
     """
 
     def __init__(
@@ -128,7 +137,10 @@ class Index:
             for topic in knowledge.topics.values()
             if topic.enable
         ]
-        subjects, conversations, gone = self._different(knowledge, retry)
+        try:
+            subjects, conversations, gone = self._different(knowledge, retry)
+        except _Stopped:
+            return Changes(unfinished=True)
         changes = Changes()
         self._note_configuration(knowledge, changes)
         if gone or subjects or conversations:
@@ -144,22 +156,31 @@ class Index:
         from kbtui.conversations import conversation_signatures
 
         again = self.catalog.unread() if retry else frozenset()
-        states = self.catalog.states()
+        states = dict(self._until_stopped(self.catalog.states()))
 
         def differs(known: tuple[str, str] | None, state: str) -> bool:
             return known is None or known[1] != state or known[0] in again
 
         subjects = [
             subject
-            for subject in _indexed_subjects(knowledge)
+            for subject in self._until_stopped(_indexed_subjects(knowledge))
             if differs(states.pop((subject.topic, subject.slug), None), subject_signature(subject))
         ]
         conversations = {
             identity
-            for identity, state in conversation_signatures(self.workspace).items()
+            for identity, state in self._until_stopped(
+                conversation_signatures(self.workspace).items()
+            )
             if differs(states.pop((identity, None), None), state)
         }
         return subjects, conversations, [entry_id for entry_id, _ in states.values()]
+
+    def _until_stopped(self, items: Iterable[Item]) -> Iterator[Item]:
+        """The items; raises `_Stopped` between two of them when it is time to stop."""
+        for number, item in enumerate(items):
+            if not number % LOOK_EVERY and self._stop.is_set():
+                raise _Stopped
+            yield item
 
     def _note_configuration(self, knowledge: Knowledge, changes: Changes) -> None:
         """Remember the state of the configuration files; clients compare before they trust."""
@@ -245,7 +266,7 @@ class Index:
 def _indexed_subjects(knowledge: Knowledge) -> Iterator[Subject]:
     for topic in knowledge.topics.values():
         if topic.enable:
-            for subject in knowledge.subjects(topic.id):
+            for subject in knowledge.each_subject(topic.id):
                 if not subject.disabled:
                     yield subject
 

@@ -12,7 +12,7 @@ from kbtui.knowledge.records import Learned, Problem, Subject, Topic
 from kbtui.knowledge.resolve import Resolved, directory, resolve
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from kbtui.errors import ConfigError
     from kbtui.knowledge.records import Fragment, Mark
@@ -103,17 +103,21 @@ class Knowledge:
         Hidden, disabled, learned and contested ones too. Empty, with a Problem,
         where the directory cannot be read. Raises `NothingFound`.
         """
-        return self._subjects(topic, self.resolved(topic).scan.slugs)
+        return list(self.each_subject(topic))
+
+    def each_subject(self, topic: str) -> Iterator[Subject]:
+        """The same one by one, for callers that may be told to stop. Raises `NothingFound`."""
+        return self._each(topic, self.resolved(topic).scan.slugs)
 
     def find(self, topic: str, slug: str) -> Subject | None:
         """The subject of exactly this slug, whatever its flags; None where there is none."""
         if topic not in self.topics or slug not in self.resolved(topic).scan:
             return None
-        return next(iter(self._subjects(topic, [slug])), None)
+        return next(self._each(topic, [slug]), None)
 
     def match(self, topic: str, patterns: Iterable[str]) -> list[Subject]:
         """What patterns match, in pattern order, then slug order (decisions A4)."""
-        return self._subjects(topic, self.slugs(topic, patterns))
+        return list(self._each(topic, self.slugs(topic, patterns)))
 
     def slugs(self, topic: str, patterns: Iterable[str] | None = None) -> list[str]:
         """The slugs that patterns match, or those that a listing offers (None).
@@ -227,19 +231,18 @@ class Knowledge:
 
     def _for_reading(self, topic: str, slug: str) -> Subject:
         """A record to read from; one without a stat where the file has vanished."""
-        for subject in self._subjects(topic, [slug]):
+        for subject in self._each(topic, [slug]):
             return subject
         resolved = self.resolved(topic)
         relative = resolved.scan.relative[slug]
         file = f"{resolved.folder}/{relative}"
         return Subject(topic, slug, file, relative, root=self._folder)
 
-    def _subjects(self, topic: str, slugs: Iterable[str]) -> list[Subject]:
+    def _each(self, topic: str, slugs: Iterable[str]) -> Iterator[Subject]:
         """The records of slugs, in their order, without files that vanished since the walk."""
         resolved = self.resolved(topic)
         records = self._records.setdefault(topic, {})
         scan, relatives = resolved.scan, resolved.scan.relative
-        found = []
         for slug in slugs:
             subject = records.get(slug)
             if subject is None:
@@ -264,5 +267,4 @@ class Knowledge:
                     inode=status.st_ino,
                     root=self._folder,
                 )
-            found.append(subject)
-        return found
+            yield subject
