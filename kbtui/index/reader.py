@@ -110,6 +110,11 @@ class IndexReader:
         with self._lock:
             return self._catalog.counts()
 
+    def is_empty(self) -> bool:
+        """Whether there is no entry at all."""
+        with self._lock:
+            return self._catalog.is_empty()
+
     def citing(self, targets: list[str]) -> list[tuple[Any, ...]]:
         """The citations of any of `targets`, newest first (the catalog's columns)."""
         with self._lock:

@@ -44,6 +44,9 @@ def answer(
     return respond(Asked(workspace, reader, question), semantic)
 
 
+NOTHING = "there is nothing to search: no subjects and no conversations, or none is read yet"
+
+
 def respond(asked: Asked, semantic: Semantic | None = None) -> Answer:
     """The answer to a question that was read; `asked` keeps what the legs said."""
     result = Answer(
@@ -56,6 +59,9 @@ def respond(asked: Asked, semantic: Semantic | None = None) -> Answer:
     if not asked.mistakes:
         asked.ask(semantic)
         _fill(result, asked)
+        if not asked.scores and asked.reader.is_empty():
+            result.empty = True
+            asked.remarks.append(NOTHING)
     result.degraded = "; ".join(asked.remarks) or None
     return result
 

@@ -119,6 +119,7 @@ class Answer:
     `total` counts all hits found before the limit, `omitted` those not served
     because their text or file is gone. With `mistakes` nothing was searched:
     they say where the query is wrong; `degraded` then has the first of them.
+    `empty` says that there was nothing to search: no other question would find more.
     """
 
     query: str
@@ -129,6 +130,7 @@ class Answer:
     degraded: str | None = None
     partial: bool = False
     mistakes: "tuple[Mistake, ...]" = ()
+    empty: bool = False
 
     def as_json(self) -> dict[str, Any]:
         """The documented shape."""

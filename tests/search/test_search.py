@@ -229,3 +229,17 @@ def test_what_a_very_long_conversation_hides_is_found_behind_its_best(
     assert sum(ref.startswith("guide/") for ref in at_once) == 9
     assert len(at_once) == 9 + 2 * question.per_entry
     reader.close()
+
+
+def test_an_empty_workspace_is_said_to_be_empty_and_a_full_one_is_not(
+    built: Builder, reader: IndexReader, tmp_path: Path
+) -> None:
+    assert not ask(built, reader, "xylophones").empty
+    bare = Builder(tmp_path / "bare")
+    (bare.root / ".jp").mkdir(parents=True, exist_ok=True)
+    refresh(bare)
+    nothing = IndexReader(bare.workspace.cache_dir)
+    answered = ask(bare, nothing, "timeout")
+    nothing.close()
+    assert answered.empty
+    assert "nothing to search" in (answered.degraded or "")

@@ -188,6 +188,8 @@ class ResultsPane(SparingPane, Vertical):
             said: Spans = [(one_line(mistake.message), "warning")]
             hint: Spans = [(f". {one_line(mistake.hint)}", "dim")] if mistake.hint else []
             return [*shown, *said, *hint]
+        if answer.empty:
+            return [("Nothing to search: no subjects and no conversations.", "dim")]
         left_out = (
             f" {answer.omitted:,} hits were left out: their text is gone." if answer.omitted else ""
         )
