@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from kbtui.workspace.places import surroundings
 if TYPE_CHECKING:
     from kbtui.engine.semantic import Semantic
     from kbtui.index import IndexReader
+    from kbtui.search.answer import Begun
     from kbtui.search.records import Answer, Question, Ranking
     from kbtui.workspace import Settings, Workspace
 
@@ -66,7 +68,11 @@ class Answering:
         self._log(answered, (time.perf_counter() - began) * 1000)
         return _printed(answered, str(request["form"]))
 
-    def _leg(self, text: str, question: Question, generation: str) -> Ranking:
+    def _leg(self, text: str) -> Begun:
+        self._semantic.expect(text)
+        return partial(self._ranking, text)
+
+    def _ranking(self, text: str, question: Question, generation: str) -> Ranking:
         from kbtui.search.leg import narrowed, ranking
 
         if generation != self._semantic.generation:

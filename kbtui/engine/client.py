@@ -248,6 +248,12 @@ class EngineClient:
         ok = answer.get("ok")
         return ok if isinstance(ok, dict) else {}
 
+    def tell(self, op: str, **arguments: Any) -> None:
+        """Say something whose answer nobody waits for; raises nothing."""
+        with self._lock, contextlib.suppress(OSError):
+            self._next += 1
+            self._send({"id": self._next, "op": op, **arguments})
+
     def events(self) -> Iterator[dict[str, Any]]:
         """Subscribe, and yield the engine's events until the connection ends.
 

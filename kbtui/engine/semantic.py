@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from kbtui.engine.conditions import Conditions
 from kbtui.engine.loading import import_lance, load_whole, unhindered
+from kbtui.engine.questions import Questions
 from kbtui.errors import IndexUnavailable, KbtuiError
 from kbtui.index.catalog import Catalog
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kbtui.index.backlog import Encoder
-    from kbtui.index.embedding import Embedder, Model
+    from kbtui.index.embedding import Embedder, Matrix, Model
     from kbtui.index.onnx import FastEmbedder
     from kbtui.index.vectors import VectorStore
     from kbtui.index.writer import Progress
@@ -70,6 +71,7 @@ class Semantic:
         self._folder: Path | None = None
         self._store: VectorStore | None = None
         self._embedder: Embedder | FastEmbedder | None = None
+        self._questions = Questions(self._encode_query)
         self._torch: Embedder | None = None
         self._exporting: subprocess.Popen[bytes] | None = None
         self._wake = threading.Event()
@@ -118,6 +120,12 @@ class Semantic:
 
     _open: Path | None = None
 
+    def expect(self, text: str) -> None:
+        """A question that will be asked: it is embedded meanwhile. From any thread."""
+        self.want()
+        if self._embedder is not None:
+            self._questions.begin(text)
+
     def ask(
         self,
         text: str,
@@ -133,11 +141,16 @@ class Semantic:
         """
         from kbtui.index.vectors import LEAN_ON, condition, leaning
 
-        embedder, store = self._embedder, self._store
-        if embedder is None or store is None:
+        store = self._store
+        if self._embedder is None or store is None:
             return []
-        vector = leaning(embedder.encode_query(text)[0].tolist(), store.vector(worded[:LEAN_ON]))
+        near = self._questions.vector(text)[0].tolist()
+        vector = leaning(near, store.vector(worded[:LEAN_ON]))
         return store.search(vector, condition(**narrowing), limit, per_entry)
+
+    def _encode_query(self, text: str) -> Matrix:
+        assert self._embedder is not None
+        return self._embedder.encode_query(text)
 
     def reply(
         self,

@@ -287,6 +287,11 @@ class Server:
         finished = await _wait(self._semantic.settled, _seconds(request.get("wait"), 1.0))
         return {"done": finished, "progress": self._progress, **self._readiness()}
 
+    async def _op_expect(self, client: Client, request: dict[str, Any]) -> dict[str, Any]:
+        """The semantic leg will be asked about `text`."""
+        self._semantic.expect(str(request["text"]))
+        return {}
+
     async def _op_semantic(self, client: Client, request: dict[str, Any]) -> dict[str, Any]:
         """The semantic leg of a question: `text`, `narrowing`, `limit`, `per_entry`,
         `generation`, `wait`, `worded`; `pending` are those of `worded` without a vector."""

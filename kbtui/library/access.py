@@ -158,6 +158,15 @@ class Access:
             return found
         raise AssertionError("two tries end in an answer or an error")
 
+    def tell(self, op: str, **arguments: Any) -> None:
+        """Say something to the engine, if there is a connection that nobody uses now."""
+        with self._lock:
+            client = self._idle.pop() if self._idle else None
+        if client is not None:
+            client.tell(op, **arguments)
+            with self._lock:
+                self._idle.append(client)
+
     def _reach(self) -> EngineClient:
         """A new connection; at once an error where the engine was silent a moment ago."""
         with self._lock:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from kbtui.knowledge import Knowledge
     from kbtui.knowledge.records import Subject
     from kbtui.refs import Ref
-    from kbtui.search.answer import Semantic
+    from kbtui.search.answer import Begun, Semantic
     from kbtui.search.explain import Explainer
     from kbtui.search.records import Answer, Question, Ranking
 
@@ -259,7 +259,12 @@ class Library:
         return related(self.workspace, self.reader(), ref, self._leg(wait), question)
 
     def _leg(self, wait: float) -> Semantic:
-        return lambda text, question, generation: self._semantic(text, question, generation, wait)
+        return lambda text: self._begin(text, wait)
+
+    def _begin(self, text: str, wait: float) -> Begun:
+        if not self._access.is_private and self.settings.model != "off":
+            self._access.tell("expect", text=text)
+        return lambda question, generation: self._semantic(text, question, generation, wait)
 
     def log(
         self,
@@ -286,8 +291,6 @@ class Library:
         if self.settings.model == "off":
             # Also for one command alone, whatever model the running engine has.
             return Ranking(None, 'keywords only: the model is switched off (setting model = "off")')
-        if question.tools:
-            return Ranking([])  # tool calls and results have no vectors
         from kbtui.search.leg import narrowed, ranking
 
         try:

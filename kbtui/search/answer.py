@@ -14,7 +14,7 @@ from kbtui.search.fusion import fuse
 from kbtui.search.marks import Marker
 from kbtui.search.narrowing import narrow
 from kbtui.search.query import parse_query
-from kbtui.search.records import LIMIT_MOST, QUERY_CHARACTERS, Answer, Hit
+from kbtui.search.records import LIMIT_MOST, QUERY_CHARACTERS, Answer, Hit, Ranking
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,11 +22,13 @@ if TYPE_CHECKING:
     from kbtui.index import IndexReader
     from kbtui.index.records import Chunk, Entry
     from kbtui.search.lexical import Lexical, Ranked
-    from kbtui.search.records import Question, Ranking
+    from kbtui.search.records import Question
     from kbtui.workspace import Workspace
 
-    Semantic = Callable[[str, Question, str], Ranking]
-    """The semantic leg: asked with text, question and generation."""
+    Begun = Callable[[Question, str], Ranking]
+    Semantic = Callable[[str], Begun]
+    """The semantic leg, in two steps: told the text it may begin, and what it gives then ranks for
+    the question and the generation."""
 
 
 def answer(
@@ -128,10 +130,12 @@ class Asked:
     def ask(self, semantic: Semantic | None) -> None:
         """Fill `legs` and fuse them into `scores`."""
         question = self.question
+        # The question is embedded while its words are looked for.
+        begun = self._begin(semantic)
         if question.mode != "semantic":
             self.legs["lexical"] = self.lexical.ranked(question.depth)
-        if question.mode != "lexical" and semantic is not None and self.query.spoken:
-            self._ask_semantic(semantic)
+        if begun is not None:
+            self._ask_semantic(begun)
         if question.mode == "semantic" and "semantic" not in self.legs:
             self.legs["lexical"] = self.lexical.ranked(question.depth)
         if "lexical" in self.legs and not self.query.words and not self.query.phrases:
@@ -147,14 +151,16 @@ class Asked:
             pending=self.pending,
         )
 
-    def _ask_semantic(self, semantic: Semantic) -> None:
-        question = self.question
-        if question.tools or self.narrowing.args:
-            self.legs["semantic"] = []  # tool calls and results have no vectors
-            return
+    def _begin(self, semantic: Semantic | None) -> Begun | None:
+        if self.question.mode == "lexical" or semantic is None or not self.query.spoken:
+            return None
+        if self.question.tools or self.narrowing.args:
+            return _nothing  # tool calls and results have no vectors
+        return semantic(self.query.spoken)
+
+    def _ask_semantic(self, begun: Begun) -> None:
         worded = tuple(number for number, _ in self.legs.get("lexical", ()))
-        question = replace(question, worded=worded)
-        found = semantic(self.query.spoken, question, self.reader.generation)
+        found = begun(replace(self.question, worded=worded), self.reader.generation)
         ranked = found.ranked
         if found.remark:
             self.remarks.insert(0, found.remark)
@@ -211,6 +217,11 @@ def _fill(result: Answer, asked: Asked) -> None:
             result.hits.append(hit)
         per_entry[entry_id] += 1
         result.total += 1
+
+
+def _nothing(question: Question, generation: str) -> Ranking:
+    """A leg that has no hit."""
+    return Ranking([])
 
 
 def _hit(

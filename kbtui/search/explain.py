@@ -185,9 +185,8 @@ class Explainer:
                 ranked = self._asked.lexical.ranked(DEEP * 10, per_entry=DEEP * 10)
             elif self._semantic is not None and self._asked.legs.get(leg):
                 question = replace(self._asked.question, depth=DEEP, per_entry=DEEP)
-                ranked = self._semantic(
-                    self._asked.query.spoken, question, self._reader.generation
-                ).ranked
+                begun = self._semantic(self._asked.query.spoken)
+                ranked = begun(question, self._reader.generation).ranked
             self._deep[leg] = {
                 number: (at, score) for at, (number, score) in enumerate(ranked or [], 1)
             }

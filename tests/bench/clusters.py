@@ -1,18 +1,24 @@
 """Made-up vectors for every chunk of an index, in clusters as those of texts; and exact search among them."""
 
 import time
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from kbtui.engine.questions import Questions
 from kbtui.index import Index, IndexReader
 from kbtui.index.backlog import _row
 from kbtui.index.embedding import find_model
 from kbtui.index.vectors import LEAN_ON, VectorStore, condition, leaning
 from kbtui.search import Question
 from kbtui.search.records import Ranking
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kbtui.search.answer import Begun, Semantic
 
 DIMENSION = 384
 OF_A_CLUSTER = 500
@@ -80,18 +86,23 @@ class Near:
         self._asked = Clusters(len(self._numbers), 3)
         self._store = VectorStore(reader.folder / "vectors", find_model("").key, DIMENSION)
 
-    def leg(self, encode: Callable[[str], object] = lambda text: None) -> Callable[..., Ranking]:
+    def leg(self, encode: "Callable[[str], Any]" = lambda text: None) -> "Semantic":
         """The semantic leg as the engine has it; `encode` is told the text, a made-up vector asked."""
+        questions = Questions(encode)
+
+        def begin(text: str) -> "Begun":
+            questions.begin(text)
+            return partial(ask, text)
 
         def ask(text: str, question: Question, generation: str) -> Ranking:
-            encode(text)
+            questions.vector(text)
             towards = self._store.vector(list(question.worded[:LEAN_ON]))
             vector = leaning(self._asked.some(1)[0].tolist(), towards)
             return Ranking(
                 self._store.search(vector, condition(), question.depth, question.per_entry)
             )
 
-        return ask
+        return begin
 
     def recall(self, questions: int = 100, best: int = 10) -> str:
         """Which share of the truly nearest the table's index finds."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +24,7 @@ from kbtui.workspace import Settings, Workspace, open_root
 
 if TYPE_CHECKING:
     from kbtui.search import Answer, Question
+    from kbtui.search.answer import Begun
 
 
 def cache_folder() -> Path:
@@ -67,8 +68,11 @@ class Bed:
         """The same answer that every face gives, with the vectors asked in this process."""
         return answer(self.workspace, self.reader, question, self.semantic)
 
-    def semantic(self, text: str, question: Question, generation: str) -> Ranking:
+    def semantic(self, text: str) -> Begun:
         """The semantic leg as the engine has it."""
+        return partial(self._ranking, text)
+
+    def _ranking(self, text: str, question: Question, generation: str) -> Ranking:
         where = condition(
             hidden=question.hidden,
             archived=question.archived,

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from support import Builder, asked, called, said
@@ -17,6 +18,9 @@ from kbtui.search.explain import Explainer
 from kbtui.search.records import Ranking
 from kbtui.search.related import related
 from kbtui.workspace import Settings
+
+if TYPE_CHECKING:
+    from kbtui.search.answer import Begun
 
 
 @pytest.fixture(scope="module")
@@ -100,9 +104,9 @@ def test_filters_hold_for_the_semantic_leg_as_well(held: tuple[Builder, IndexRea
     builder, reader = held
     everything = [(number, 1.0 / number) for number in range(1, 20) if reader.chunks([number])]
 
-    def semantic(text: str, question: Question, generation: str) -> Ranking:
+    def semantic(text: str) -> "Begun":
         assert ":" not in text
-        return Ranking(everything)
+        return lambda question, generation: Ranking(everything)
 
     for filters in ("-type:decision,conversation -title:inner", '"compacts fragments"'):
         question = Question(f"engine {filters}", mode="semantic")
@@ -117,7 +121,9 @@ def test_what_a_leg_still_has_of_something_hidden_since_is_not_shown(
     everything = [(number, 1.0) for number in range(1, 20) if reader.chunks([number])]
     for hidden in (False, True):
         question = Question("engine", mode="semantic", hidden=hidden)
-        answered = answer(builder.workspace, reader, question, lambda *_: Ranking(everything))
+        answered = answer(
+            builder.workspace, reader, question, lambda _: lambda *_: Ranking(everything)
+        )
         assert ("notes/inner:1-3" in refs(answered)) is hidden
 
 

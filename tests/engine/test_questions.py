@@ -1,0 +1,60 @@
+"""A question that was told of is embedded once, before it is asked."""
+
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kbtui.engine.questions import WAITING_MOST, Questions
+
+
+class Model:
+    """Notes what it embeds; `go` lets it."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self.go = threading.Event()
+        self.begun = threading.Event()
+
+    def encode(self, text: str) -> Any:
+        self.texts.append(text)
+        self.begun.set()
+        assert self.go.wait(30)
+        if text == "bad":
+            raise ValueError(text)
+        return np.full((1, 4), len(text), dtype=np.float32)
+
+
+def test_it_is_embedded_when_it_is_told_of_and_not_again() -> None:
+    model = Model()
+    questions = Questions(model.encode)
+    questions.begin("four")
+    questions.begin("four")
+    assert model.begun.wait(30)
+    model.go.set()
+    assert questions.vector("four")[0][0] == 4
+    assert model.texts == ["four"]
+    assert questions.vector("other")[0][0] == 5
+    assert model.texts == ["four", "other"]
+
+
+def test_of_many_that_nobody_asks_the_oldest_go_and_all_can_still_be_asked() -> None:
+    model = Model()
+    questions = Questions(model.encode)
+    told = ["x" * length for length in range(1, 3 * WAITING_MOST)]
+    for text in told:
+        questions.begin(text)
+    model.go.set()
+    assert [questions.vector(text)[0][0] for text in told] == [len(text) for text in told]
+    # The first was at work when it went, the others never began.
+    assert len(model.texts) <= len(told) + 1
+
+
+def test_what_goes_wrong_is_told_to_who_asks() -> None:
+    model = Model()
+    model.go.set()
+    questions = Questions(model.encode)
+    questions.begin("bad")
+    with pytest.raises(ValueError, match="bad"):
+        questions.vector("bad")
