@@ -153,13 +153,12 @@ class Catalog:
         """The ids of all entries."""
         return [row[0] for row in self._db.execute("SELECT id FROM entries")]
 
-    def states(self) -> Iterator[tuple[tuple[str | int, str | None], tuple[str, str]]]:
-        """Each entry's id, and the signature of the files that it was made from: of a subject by
-        topic and slug, of a conversation by its number and None."""
-        rows = self._db.execute(
+    def states(self) -> Iterable[tuple[str | int, str | None, str, str]]:
+        """Of each entry: its topic and slug, or a conversation's number and None; its id; and the
+        signature of the files that it was made from."""
+        return self._db.execute(
             "SELECT coalesce(topic, conversation), slug, id, signature FROM entries"
         )
-        return (((row[0], row[1]), row[2:]) for row in rows)
 
     def unread(self) -> frozenset[str]:
         """The ids of the entries whose file could not be read."""

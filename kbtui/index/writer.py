@@ -6,6 +6,7 @@ import json
 import threading
 import time
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
 
 from kbtui.errors import IndexUnavailable
@@ -156,7 +157,10 @@ class Index:
         from kbtui.conversations import conversation_signatures
 
         again = self.catalog.unread() if retry else frozenset()
-        states = dict(self._until_stopped(self.catalog.states()))
+        states = {
+            (place, slug): (entry_id, state)
+            for place, slug, entry_id, state in self._until_stopped(self.catalog.states())
+        }
 
         def differs(known: tuple[str, str] | None, state: str) -> bool:
             return known is None or known[1] != state or known[0] in again
@@ -177,10 +181,11 @@ class Index:
 
     def _until_stopped(self, items: Iterable[Item]) -> Iterator[Item]:
         """The items; raises `_Stopped` between two of them when it is time to stop."""
-        for number, item in enumerate(items):
-            if not number % LOOK_EVERY and self._stop.is_set():
+        left = iter(items)
+        while batch := list(islice(left, LOOK_EVERY)):
+            if self._stop.is_set():
                 raise _Stopped
-            yield item
+            yield from batch
 
     def _note_configuration(self, knowledge: Knowledge, changes: Changes) -> None:
         """Remember the state of the configuration files; clients compare before they trust."""
