@@ -29,7 +29,7 @@ from tests.bench.measure import Row, timed
 from tests.bench.peaks import Peak, Watch, peak_of
 
 SECTIONS = 50
-QUESTIONS = 200
+QUESTIONS, PASSES = 200, 5
 size = 1_000_000
 
 
@@ -48,12 +48,12 @@ def million(base: Path, times: int) -> Iterator[Row]:
         asked = [Question(text, mode=mode) for text in questions]  # type: ignore[arg-type]
         for question in asked[:20]:
             answer(workspace, reader, question, leg)
-        took, used = [], []
-        for question in asked:
-            began = time.process_time()
-            took.append(timed(lambda: answer(workspace, reader, question, leg)))  # noqa: B023
-            used.append(time.process_time() - began)
-        say(what, took, used, target)
+        say(what, [[each(question, leg) for question in asked] for _ in range(PASSES)], target)
+
+    def each(question: Question, leg: Any) -> tuple[float, float]:
+        began = time.process_time()
+        took = timed(lambda: answer(workspace, reader, question, leg))
+        return took, time.process_time() - began
 
     ask("keywords, in process", 25, "lexical")
     ask("hybrid, in process, the question's vector given", 80, "hybrid", near.leg())
@@ -102,17 +102,21 @@ def natural_lines(made: random.Random, count: int) -> list[str]:
     return [" ".join(made.choices(words, cum_weights=often, k=12)) for _ in range(count)]
 
 
-def say(name: str, took: list[float], used: list[float], target: int) -> None:
-    """A row without a baseline: median and p95, of time and of processor time."""
+def say(name: str, passes: list[list[tuple[float, float]]], target: int) -> None:
+    """A row without a baseline: median and p95 of each pass, of time and of processor time.
 
-    def middle_and_p95(seconds: list[float]) -> str:
-        held = sorted(seconds)
-        p95 = held[int(len(held) * 0.95) - 1] * 1000
-        return f"median {statistics.median(held) * 1000:6.1f} ms, p95 {p95:6.1f} ms"
+    Of several passes their median, and the least and the most: machines are shared.
+    """
+
+    def spread(at: int, share: float) -> str:
+        found = sorted(
+            sorted(one[at] for one in asked)[int(len(asked) * share) - 1] * 1000 for asked in passes
+        )
+        return f"{statistics.median(found):.1f} ms [{found[0]:.1f}-{found[-1]:.1f}]"
 
     print(
-        f"{name:<52} {middle_and_p95(took)}   (target p95 {target} ms);"
-        f" processor time {middle_and_p95(used)}",
+        f"{name:<50} median {spread(0, 0.5)}, p95 {spread(0, 0.95)}   (target p95 {target} ms);"
+        f" processor time median {spread(1, 0.5)}, p95 {spread(1, 0.95)}",
         flush=True,
     )
 
