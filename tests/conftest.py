@@ -11,8 +11,9 @@ import pytest
 from hypothesis import settings
 
 # In CI the same examples each time: a change is judged by what it changed. Elsewhere new ones.
-settings.register_profile("quick", max_examples=50)
-settings.register_profile("ci", max_examples=50, derandomize=True)
+# An example may take as long as it takes: machines are shared.
+settings.register_profile("quick", max_examples=50, deadline=None)
+settings.register_profile("ci", max_examples=50, deadline=None, derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "quick")
 
 # A job in the background, or below `nohup`, ignores these, and so would the programs under test.
