@@ -117,15 +117,16 @@ def _ls(library: Library, args: Namespace) -> int:
 
 
 def _grep(library: Library, args: Namespace) -> int:
-    from kbtui.conversations import grep_blocks
+    from kbtui.conversations import grep_answer
     from kbtui.conversations.matching import Needle
 
     pattern = " ".join(args.pattern)
     context = args.context
     if context is None:
         context = 1 if args.format == "text" and sys.stdout.isatty() else 0
+    blocks: list[int] = []
     with working("searching conversations"):
-        answer, blocks = grep_blocks(
+        answer = grep_answer(
             library.workspace,
             pattern=pattern,
             ignore_case=not args.case_sensitive,
@@ -134,6 +135,7 @@ def _grep(library: Library, args: Namespace) -> int:
             context=context,
             limit=args.limit,
             archived=args.archived,
+            blocks=blocks,
         )
     spans = Needle(pattern, not args.case_sensitive).spans
     _give(

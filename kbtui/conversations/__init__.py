@@ -6,7 +6,7 @@ Each name is imported on first use: who lists does not pay for searching.
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kbtui.conversations.answers import grep_answer, grep_blocks, list_answer
+    from kbtui.conversations.answers import grep_answer, list_answer
     from kbtui.conversations.ids import parse_conversation_id, parse_conversation_ref
     from kbtui.conversations.listing import (
         conversation_signatures,
@@ -26,7 +26,6 @@ __all__ = [
     "conversation_traits",
     "find_conversation",
     "grep_answer",
-    "grep_blocks",
     "list_answer",
     "list_conversations",
     "load_beginning",
@@ -43,7 +42,6 @@ __all__ = [
 _MODULES = {
     "conversation_traits": "traits",
     "grep_answer": "answers",
-    "grep_blocks": "answers",
     "list_answer": "answers",
     "load_beginning": "reading",
     "load_conversation": "reading",

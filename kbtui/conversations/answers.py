@@ -115,42 +115,15 @@ def grep_answer(
     archived: bool = False,
     include_current: bool = False,
     current: int | None = None,
+    blocks: list[int] | None = None,
 ) -> dict[str, Any]:
     """Answer `conversation_grep`: newest activity first, in a conversation its title and then its order.
 
     `total` counts all lines that match, `count` those given, without their
     context. Raises `UsageError` for an argument that is not of its form, and
     `NothingFound` for an id that does not exist. No match is an empty answer.
+    `blocks` gets for each hit the number of its run of adjoining lines.
     """
-    answer, _ = grep_blocks(
-        workspace,
-        pattern=pattern,
-        ignore_case=ignore_case,
-        ids=ids,
-        scopes=scopes,
-        context=context,
-        limit=limit,
-        archived=archived,
-        include_current=include_current,
-        current=current,
-    )
-    return answer
-
-
-def grep_blocks(
-    workspace: Workspace,
-    *,
-    pattern: str,
-    ignore_case: bool = True,
-    ids: Sequence[str] | None = None,
-    scopes: Sequence[str] | None = None,
-    context: int = 0,
-    limit: int = GREP_LIMIT,
-    archived: bool = False,
-    include_current: bool = False,
-    current: int | None = None,
-) -> tuple[dict[str, Any], list[int]]:
-    """The same answer, and for each hit the number of its run of adjoining lines."""
     query = Query(
         arguments.text("pattern", pattern),
         arguments.flag("ignore_case", ignore_case),
@@ -164,7 +137,7 @@ def grep_blocks(
     places, notes = _chosen(workspace, arguments.texts("ids", ids), archived, excluded)
     results = _results(places, needle, query)
     answer: dict[str, Any] = {"total": 0, "count": 0, "omitted": 0, "hint": None, "hits": []}
-    blocks: list[int] = []
+    blocks = [] if blocks is None else blocks
     for number, result in enumerate(results):
         answer["total"] += result.events.count + len(result.titles)
         room = query.limit - answer["count"] - len(result.titles)
@@ -185,7 +158,7 @@ def grep_blocks(
         notes.insert(0, f"{answer['omitted']} more {matches}: ask with {narrower}")
     notes += _unread(results)
     answer["hint"] = "; ".join(notes) or None
-    return answer, blocks
+    return answer
 
 
 def _chosen(

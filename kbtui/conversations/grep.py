@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from kbtui.conversations.encoding import pretty
 from kbtui.conversations.files import read_array, read_file
 from kbtui.conversations.matching import Needle, cut_line
+from kbtui.conversations.records import SCOPE_OF
 from kbtui.conversations.scanning import Piece, Unexpected, scan
 from kbtui.conversations.sieve import Sieve
 from kbtui.conversations.times import parse_time, show_time
@@ -19,17 +20,6 @@ if TYPE_CHECKING:
 
     from kbtui.conversations.records import Event
 
-SCOPE_OF: dict[str, str] = {
-    "chat_request": "user",
-    "message": "assistant",
-    "reasoning": "reasoning",
-    "structured": "structured",
-    "tool_call_request": "tool-call",
-    "tool_call_response": "tool-result",
-    "inquiry_request": "inquiry",
-    "inquiry_response": "inquiry",
-}
-"""The scope that each kind of event belongs to (jp-format 2.4)."""
 GROUPS: dict[str, tuple[str, ...]] = {
     "chat": ("user", "assistant", "reasoning", "structured"),
     "tool": ("tool-call", "tool-result"),

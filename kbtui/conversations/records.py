@@ -19,6 +19,18 @@ EventKind = Literal[
     "inquiry_response",
 ]
 
+SCOPE_OF: dict[str, str] = {
+    "chat_request": "user",
+    "message": "assistant",
+    "reasoning": "reasoning",
+    "structured": "structured",
+    "tool_call_request": "tool-call",
+    "tool_call_response": "tool-result",
+    "inquiry_request": "inquiry",
+    "inquiry_response": "inquiry",
+}
+"""The scope that each kind of event belongs to (jp-format 2.4)."""
+
 
 @dataclass(frozen=True)
 class ConversationInfo:

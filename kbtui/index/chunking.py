@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
+from kbtui.conversations.records import SCOPE_OF
 from kbtui.index.identity import chunk_id
 from kbtui.index.records import Chunk
 from kbtui.text import without_sequences
@@ -241,7 +242,8 @@ def spoken(conversation: Conversation, embed_tool_results: bool) -> Iterator[Chu
     """The chunks of a conversation's turns, without ids and ordinals."""
     for turn in conversation.turns:
         for event in turn.events:
-            role = _ROLES.get(event.kind)
+            # An inquiry's answer is a word or two, which mean nothing without the question.
+            role = SCOPE_OF.get(event.kind) if event.kind != "inquiry_response" else None
             if role is None:
                 continue
             tool = event.name or (event.request.name if event.request else None)
@@ -270,17 +272,6 @@ def spoken(conversation: Conversation, embed_tool_results: bool) -> Iterator[Chu
                     call=call,
                     args=args,
                 )
-
-
-_ROLES = {
-    "chat_request": "user",
-    "message": "assistant",
-    "reasoning": "reasoning",
-    "structured": "structured",
-    "tool_call_request": "tool-call",
-    "tool_call_response": "tool-result",
-    "inquiry_request": "inquiry",
-}
 
 
 def short_arguments(request: Event | None) -> dict[str, str] | None:

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from jp_files import BASE, ID, Stream, dump, standard, url_safe, workspace_at, write
 
-from kbtui.conversations import grep_answer, grep_blocks
+from kbtui.conversations import grep_answer
 from kbtui.conversations.grep import SCOPES
 from kbtui.conversations.matching import cut_line
 from kbtui.errors import NothingFound, UsageError
@@ -144,7 +144,8 @@ def test_a_pattern_that_cannot_match_is_refused(rich: Path, pattern: str) -> Non
 def test_context_shows_lines_around_without_crossing_events(jp: Path) -> None:
     text = "\n".join(["one", "two hit", "three", "four", "five", "six hit", "seven hit", ""])
     write(jp, Stream().turn().ask(text).say("hit\r\nafter"), title=None)
-    answer, blocks = grep_blocks(workspace_at(jp.parent), pattern="hit", context=1)
+    blocks: list[int] = []
+    answer = grep_answer(workspace_at(jp.parent), pattern="hit", context=1, blocks=blocks)
     shown = [
         (hit["text"], hit["is_match"], block)
         for hit, block in zip(answer["hits"], blocks, strict=True)
