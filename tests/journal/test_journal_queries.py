@@ -109,7 +109,7 @@ def test_a_search_does_not_wait_for_a_writer_that_holds_the_file(journal: Journa
     other.execute("BEGIN IMMEDIATE")
     logging = threading.Thread(target=journal.log_search, args=("second", "hybrid", 1, "cli"))
     logging.start()
-    logging.join(5.0)
+    logging.join(30.0)
     assert not logging.is_alive(), "logging waited for the other writer"
     other.execute("COMMIT")
     other.close()
