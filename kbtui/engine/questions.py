@@ -37,4 +37,5 @@ class Questions:
         """The vector of `text`, as one row."""
         with self._lock:
             begun = self._begun.pop(text, None)
-        return self._encode(text) if begun is None else begun.result()
+        # Behind others, whose askers may be gone, it does not wait for its turn.
+        return self._encode(text) if begun is None or begun.cancel() else begun.result()

@@ -58,3 +58,23 @@ def test_what_goes_wrong_is_told_to_who_asks() -> None:
     questions.begin("bad")
     with pytest.raises(ValueError, match="bad"):
         questions.vector("bad")
+
+
+def test_who_asks_does_not_wait_for_questions_that_others_gave_up() -> None:
+    go, begun = threading.Event(), threading.Event()
+    done: list[str] = []
+
+    def encode(text: str) -> Any:
+        if text == "given up":
+            begun.set()
+            go.wait(10)
+        done.append(text)
+        return np.zeros((1, 4), dtype=np.float32)
+
+    questions = Questions(encode)
+    questions.begin("given up")
+    assert begun.wait(30)
+    questions.begin("asked")
+    questions.vector("asked")
+    assert done == ["asked"]
+    go.set()
