@@ -212,6 +212,8 @@ class Server:
             log(f"a client was let go: {error}")
         except (asyncio.IncompleteReadError, ConnectionError, TimeoutError):
             pass
+        except asyncio.CancelledError:
+            pass  # the engine ends while this client waits: asyncio would log that as a failure
         finally:
             self._clients.discard(client)
             if client in self._strangers:

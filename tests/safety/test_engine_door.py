@@ -82,6 +82,27 @@ def test_an_engine_ends_calmly_while_somebody_at_the_door_is_silent(built: Build
         one.close()
 
 
+def test_an_engine_ends_calmly_while_a_client_waits_for_its_model(
+    built: Builder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = tmp_path / "model"
+    model.mkdir()
+    os.mkfifo(model / "modules.json")  # whoever reads it waits for ever
+    monkeypatch.setenv("KBTUI_MODEL", str(model))
+    waiting = connect(built.workspace)
+    waiting.tell("semantic", text="otter", wait=600)
+    process = psutil.Process(waiting.pid)
+    other = connect(built.workspace)
+    other.request("status")  # what was said before is heard by now
+    process.terminate()
+    process.wait(60)
+    log = built.workspace.log_file.read_text()
+    assert log.rstrip().endswith("gone")
+    assert "Traceback" not in log
+    waiting.close()
+    other.close()
+
+
 def as_another_user(builder: Builder) -> bytes:
     """What a process of another user hears; only root can become one."""
     place = socket_path(builder.workspace)
