@@ -253,6 +253,12 @@ def commands_of(*scopes: Scope, keymap: Mapping[str, str] | None = None) -> list
     return rekeyed((command for command in COMMANDS if command.scope in scopes), keymap)
 
 
+def own_key(name: str, keymap: Mapping[str, str], commands: Iterable[Command] = COMMANDS) -> str:
+    """The first key of the command with this id, as people write it; "" where it has none."""
+    (command,) = rekeyed((one for one in commands if one.id == name), keymap)
+    return next(iter(command.shown_keys), "")
+
+
 def rekeyed(commands: Iterable[Command], keymap: Mapping[str, str] | None) -> list[Command]:
     """Commands with the keys that a keymap gives them."""
     return [

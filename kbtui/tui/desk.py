@@ -13,7 +13,7 @@ from kbtui.tui.document.pages import home_document, problem_document, topic_docu
 from kbtui.tui.memory import undisturbed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from kbtui.library import Library
     from kbtui.refs import Ref
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from kbtui.tui.contents import Contents
     from kbtui.tui.document.document import Document
     from kbtui.tui.places import Place
+
+    Home = tuple[Contents | None, Sequence[str], Mapping[str, str]]
+    """What the home page is about: what there is, what is wrong with settings, own keys."""
 
 
 BIG = 2 << 20
@@ -34,8 +37,7 @@ def make_document(
     library: Library,
     place: Place,
     clock: Clock,
-    contents: Contents | None = None,
-    notices: Sequence[str] = (),
+    home: Home = (None, (), {}),
     tell: Callable[[Document], None] | None = None,
     held: Document | None = None,
 ) -> Document:
@@ -48,7 +50,7 @@ def make_document(
     try:
         if place.ref is not None and place.ref.kind == "conversation":
             return _warm(_conversation(library, place.ref.conversation or 0, clock, tell, held))
-        return _warm(_make(library, place, clock, contents, notices))
+        return _warm(_make(library, place, clock, home))
     except KbtuiError as error:
         return problem_document(place.key, place.key, error.message, error.where, error.hint)
     except (OSError, ValueError, RecursionError, MemoryError) as error:
@@ -67,11 +69,11 @@ def _make(
     library: Library,
     place: Place,
     clock: Clock,
-    contents: Contents | None,
-    notices: Sequence[str],
+    home: Home,
 ) -> Document:
     if place.key == "home":
-        return home_document(library.workspace.name, contents, clock(), notices)
+        contents, notices, keymap = home
+        return home_document(library.workspace.name, contents, clock(), notices, keymap)
     if place.key == "prompt":
         return _prompt(library)
     ref = place.ref

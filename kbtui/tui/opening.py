@@ -8,7 +8,7 @@ from kbtui.tui.lanes import Lane
 from kbtui.tui.places import HOME, Trail
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from kbtui.library import Library
     from kbtui.tui.clock import Clock
@@ -44,6 +44,8 @@ class Opener:
         self.contents: Contents | None = None
         self.notices: list[str] = []
         """What is wrong with settings, for the home page."""
+        self.keymap: Mapping[str, str] = {}
+        """The person's own keys, for the home page."""
         self.opening = False
         """Whether something is made ready that one wants to read, and nothing of it is shown yet."""
         self.shown: Place | None = None
@@ -120,7 +122,8 @@ class Opener:
         """Called in a thread."""
         from kbtui.tui.desk import make_document
 
-        return make_document(self._library, place, self._clock, contents, self.notices, tell, held)
+        home = (contents, self.notices, self.keymap)
+        return make_document(self._library, place, self._clock, home, tell, held)
 
     def _begun(self, place: Place, document: Document) -> None:
         """The beginning of something big is there: shown, when one is to begin to read in it."""

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 from kbtui.text import one_line, safe
 from kbtui.tui.clock import day_label
+from kbtui.tui.commands import own_key
 from kbtui.tui.document.blocks import Block, FactsBlock, HeadBlock, MarkdownBlock, NoteBlock
 from kbtui.tui.document.document import Document, cost, counted
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from datetime import datetime
 
     from kbtui.tui.contents import Contents, Shelf
@@ -26,24 +27,33 @@ subjects = "docs"
 """
 """What a first `.jp/kb.toml` could hold."""
 
+KEYS = (
+    ("search", "search everything"),
+    ("library.open", "open what is selected"),
+    ("help", "what the keys do where you are"),
+)
+"""The commands that matter most, and what they do."""
 RECENT = 5
 
 
 def home_document(
-    name: str, contents: Contents | None, present: datetime, notices: Sequence[str] = ()
+    name: str,
+    contents: Contents | None,
+    present: datetime,
+    notices: Sequence[str] = (),
+    keymap: Mapping[str, str] | None = None,
 ) -> Document:
-    """The page one starts on: what is here, and the keys that matter."""
+    """The page one starts on: what is here, and the keys that matter, as `keymap` has them."""
+    keymap = keymap or {}
     blocks: list[Block] = [NoteBlock("name", [(one_line(name), "h1")])]
     keys: list[tuple[str, Spans]] = [
-        ("/", [("search everything", "")]),
-        ("Enter", [("open what is selected", "")]),
-        ("?", [("what the keys do where you are", "")]),
+        (key, [(what, "")]) for command, what in KEYS if (key := own_key(command, keymap))
     ]
     blocks.append(FactsBlock("keys", keys, above=1, names="key"))
     if contents is None:
         blocks.append(NoteBlock("loading", [("Reading the workspace …", "dim")], above=1))
         return Document("home", "Home", blocks)
-    _home_topics(blocks, contents)
+    _home_topics(blocks, contents, own_key("first", keymap))
     _home_conversations(blocks, contents, present)
     lines = [*contents.failures, *map(str, contents.problems), *notices]
     for number, line in enumerate(lines):
@@ -52,10 +62,10 @@ def home_document(
     return Document("home", "Home", blocks)
 
 
-def _home_topics(blocks: list[Block], contents: Contents) -> None:
+def _home_topics(blocks: list[Block], contents: Contents, first: str) -> None:
     total = sum(shelf.visible for shelf in contents.shelves)
     if not contents.shelves:
-        _no_topics(blocks, contents)
+        _no_topics(blocks, contents, first)
         return
     count = f"{counted(len(contents.shelves), 'topic')}, {counted(total, 'subject')}"
     blocks.append(HeadBlock("topics", [("What is known", "h2")], [(count, "dim")], above=1))
@@ -69,7 +79,7 @@ def _home_topics(blocks: list[Block], contents: Contents) -> None:
         blocks.append(NoteBlock(f"topic:{topic.id}", words, lead=[("  ", "")], link=topic.id))
 
 
-def _no_topics(blocks: list[Block], contents: Contents) -> None:
+def _no_topics(blocks: list[Block], contents: Contents, first: str) -> None:
     if contents.problems or any(line.startswith("topics") for line in contents.failures):
         blocks.append(HeadBlock("topics", [("No topic can be read", "h2")], above=1))
         blocks.append(NoteBlock("why", [("The reason is below; kbtui reads them again when it is mended.", "dim")]))  # fmt: skip
@@ -77,8 +87,9 @@ def _no_topics(blocks: list[Block], contents: Contents) -> None:
     blocks.append(HeadBlock("topics", [("No topics yet", "h2")], above=1))
     text = "A topic is a directory of text files. `.jp/kb.toml` declares it, in a few lines:\n\n"
     blocks.append(MarkdownBlock("first", text + FIRST_TOPIC))
-    spans: Spans = [("i", "key"), (" shows what would be written for this workspace, and asks", "")]
-    blocks.append(NoteBlock("offer", spans, above=1))
+    if first:
+        what = " shows what would be written for this workspace, and asks"
+        blocks.append(NoteBlock("offer", [(first, "key"), (what, "")], above=1))
 
 
 def _home_conversations(blocks: list[Block], contents: Contents, present: datetime) -> None:

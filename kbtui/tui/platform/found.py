@@ -49,14 +49,14 @@ def bar_cells(width: int) -> int:
     return max(4, min(36, (width - 28) // 2))
 
 
-def insights_document(found: Insights) -> Document:
-    """A part for each list, then the chart."""
+def insights_document(found: Insights, writes: str = "Enter") -> Document:
+    """A part for each list, then the chart; `writes` is the key that writes an entry."""
     days = counted(found.days, "day")
     blocks: list[Block] = [
         *_part("top", "Asked most", map(_asked, found.searches.top), len(found.searches.top)),
         *_part(
             "gap", "Found nothing, or nothing by its words", map(_gap, found.searches.gaps),
-            len(found.searches.gaps), "Enter writes the entry",
+            len(found.searches.gaps), f"{writes} writes the entry" if writes else "",
         ),
         *_part("most", "Cited most", map(_used, found.most_cited), len(found.most_cited)),
         *_part("never", "Never cited", map(_unused, found.never_cited), found.never_cited_total),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kbtui.tui.commands import bindings_for, rekeyed
+from kbtui.tui.commands import bindings_for, own_key
 from kbtui.tui.document.blocks import FactsBlock, HeadBlock, NoteBlock
 from kbtui.tui.document.document import Document
 from kbtui.tui.document.lines import width_of
@@ -27,8 +27,7 @@ def bindings_of(scope: Scope) -> list[Binding]:
 
 def key_of(name: str, keymap: Mapping[str, str]) -> str:
     """The first key of the command with this id, as people write it."""
-    (command,) = rekeyed((one for one in SCREEN_COMMANDS if one.id == name), keymap)
-    return next(iter(command.shown_keys), "no key")
+    return own_key(name, keymap, SCREEN_COMMANDS) or "no key"
 
 
 def hints_of(scope: Scope, width: int, offers: frozenset[str], keymap: Mapping[str, str]) -> Spans:

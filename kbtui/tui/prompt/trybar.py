@@ -12,9 +12,11 @@ from textual.widgets import Input
 
 from kbtui.text import cells, one_line
 from kbtui.tui.document.document import counted
-from kbtui.tui.document.lines import fit
+from kbtui.tui.document.lines import fit, width_of
+from kbtui.tui.platform.keys import key_of
 from kbtui.tui.widgets.bar import Bar
 from kbtui.tui.widgets.entry import PaneInput
+from kbtui.tui.widgets.paint import keys_of
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
@@ -22,9 +24,6 @@ if TYPE_CHECKING:
 
     from kbtui.tui.document.lines import Spans
     from kbtui.tui.prompt.trying import Remark, Trial
-
-LABEL = 4
-"""Columns before the input."""
 
 
 class TryInput(PaneInput):
@@ -59,12 +58,16 @@ class TryBar(Vertical):
             compact=True,
         )
         self._remark = Bar(id="remark")
+        self._label = 4
+        """Columns before the input."""
 
     def compose(self) -> ComposeResult:
         """The input and the line under it."""
         with Horizontal(id="pattern-line"):
             sign = Bar(id="pattern-sign")
-            sign.left = [("/", "key")]
+            sign.left = [(key_of("workshop.try", keys_of(self)), "key")]
+            self._label = 3 + width_of(sign.left)
+            sign.styles.width = self._label
             yield sign
             yield self.input
         yield self._remark
@@ -100,7 +103,7 @@ class TryBar(Vertical):
             right = [(counted(count, "subject"), "strong"), (f", {outcome}", "")]
         remark = trial.remark
         if remark is None:
-            self._remark.say([(f"{' ' * LABEL}kbtui {one_line(trial.call)}", "dim")], right)
+            self._remark.say([(f"{' ' * self._label}kbtui {one_line(trial.call)}", "dim")], right)
             return
         if remark.wrong and not count:
             right = []
@@ -109,7 +112,7 @@ class TryBar(Vertical):
 
     def _column(self, text: str, at: int) -> int:
         """The column under the character `at` of the input."""
-        return max(0, LABEL + cells(text[:at]) - round(self.input.scroll_x))
+        return max(0, self._label + cells(text[:at]) - round(self.input.scroll_x))
 
 
 def pointing(remark: Remark, column: int, width: int) -> Spans:

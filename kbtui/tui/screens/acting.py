@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from kbtui.errors import KbtuiError
 from kbtui.refs import parse_ref
 from kbtui.text import one_line
+from kbtui.tui.commands import own_key
 from kbtui.tui.lanes import Lane
 from kbtui.tui.places import HOME
 from kbtui.tui.screens.panes import PaneScreen
@@ -267,7 +268,9 @@ class ActingScreen(PaneScreen):
         self._wait("looking for texts …", lambda: propose_first(self.library), show)
 
     def _first_written(self) -> None:
-        self.status.flash("written: .jp/kb.toml declares a topic; P shapes what assistants get")
+        workshop = own_key("workshop", self.own_keys)
+        more = f"; {workshop} shapes what assistants get" if workshop else ""
+        self.status.flash(f"written: .jp/kb.toml declares a topic{more}")
         self.action_reload()
 
     @abstractmethod

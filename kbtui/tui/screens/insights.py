@@ -8,7 +8,7 @@ from textual.containers import Vertical
 
 from kbtui.journal import Journal
 from kbtui.refs import parse_ref
-from kbtui.tui.commands import bindings
+from kbtui.tui.commands import bindings, own_key
 from kbtui.tui.document.document import Document, counted
 from kbtui.tui.lanes import Lane
 from kbtui.tui.platform.asking import AskScreen
@@ -17,6 +17,7 @@ from kbtui.tui.platform.keys import bindings_of, help_of, hints_of
 from kbtui.tui.platform.writing import EntryWriter
 from kbtui.tui.prompt.display import words_of
 from kbtui.tui.prompt.note import Note
+from kbtui.tui.screen_commands import SCREEN_COMMANDS
 from kbtui.tui.screens.help import HelpScreen
 from kbtui.tui.widgets.bar import Bar
 from kbtui.tui.widgets.paint import LEAVING, RoleScreen
@@ -115,7 +116,9 @@ class InsightsScreen(RoleScreen):
             hidden=self._hidden,
             now=self._clock().timestamp(),
         )
-        return found, insights_document(found)
+        return found, insights_document(
+            found, own_key("insights.open", self.own_keys, SCREEN_COMMANDS)
+        )
 
     def _show(self, made: tuple[Insights, Document]) -> None:
         self.found, document = made

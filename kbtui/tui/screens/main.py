@@ -9,7 +9,7 @@ from textual.containers import Horizontal
 
 from kbtui.tui.asking import Asker
 from kbtui.tui.citing import Citer
-from kbtui.tui.commands import Command, bindings
+from kbtui.tui.commands import Command, bindings, own_key
 from kbtui.tui.completing import Completer
 from kbtui.tui.going import Goer
 from kbtui.tui.keeping import Keeper
@@ -110,7 +110,7 @@ class MainScreen(SearchingScreen):
 
     def on_mount(self) -> None:
         """Begin to read, once something is on the screen."""
-        self.hints.keymap = getattr(self.app, "keys", {})
+        self.hints.keymap = self.opener.keymap = self.own_keys
         if self._plain:
             self.add_class("plain", "zoomed")
         self.widths.apply()
@@ -123,7 +123,9 @@ class MainScreen(SearchingScreen):
         notices = self.opener.notices = list(getattr(self.app, "problems", ()))
         if notices:
             # The home page has them all, and may not be what one begins on.
-            more = f" ({len(notices)} such; H shows them)" if len(notices) > 1 else ""
+            home = own_key("home", self.hints.keymap)
+            shown = f"; {home} shows them" if home else ""
+            more = f" ({len(notices)} such{shown})" if len(notices) > 1 else ""
             self.status.flash(f"{notices[0]}{more}", "warning")
         self.rememberer.start(self._first)
         self.keeper.start()

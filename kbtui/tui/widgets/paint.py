@@ -40,6 +40,12 @@ def plain(text: str) -> Content:
     return Content(one_line(text))
 
 
+def keys_of(node: DOMNode) -> Mapping[str, str]:
+    """The keys that the configuration gives: command id -> Textual's names of keys."""
+    found: Mapping[str, str] = getattr(node.app, "keys", {})
+    return found
+
+
 class RoleScreen(Screen[Any]):
     """A screen that knows how each role looks.
 
@@ -54,8 +60,7 @@ class RoleScreen(Screen[Any]):
     @property
     def own_keys(self) -> Mapping[str, str]:
         """The keys that the configuration gives: command id -> Textual's names of keys."""
-        found: Mapping[str, str] = getattr(self.app, "keys", {})
-        return found
+        return keys_of(self)
 
     @property
     def _binding_chain(self) -> list[tuple[DOMNode, BindingsMap]]:

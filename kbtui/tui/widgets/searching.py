@@ -11,11 +11,11 @@ from textual.containers import Horizontal, Vertical
 from textual.message import Message
 
 from kbtui.text import one_line, safe_marked
-from kbtui.tui.commands import bindings
+from kbtui.tui.commands import bindings, own_key
 from kbtui.tui.document.lines import cut_spans, fit, fit_end, width_of, with_role
 from kbtui.tui.widgets.bar import Bar
 from kbtui.tui.widgets.entry import PaneInput
-from kbtui.tui.widgets.paint import plain
+from kbtui.tui.widgets.paint import keys_of, plain
 from kbtui.tui.widgets.rows import Row, RowList
 from kbtui.tui.widgets.sparing import SparingPane
 
@@ -88,7 +88,9 @@ class SearchBar(Horizontal):
     def compose(self) -> ComposeResult:
         """Sign, input, name."""
         sign = Bar(id="search-sign")
-        sign.left = [("/", "key")]
+        key = own_key("search", keys_of(self)) or "/"
+        sign.left = [(key, "key")]
+        sign.styles.width = 3 + width_of(sign.left)
         yield sign
         yield SearchInput(
             id="search", placeholder="search subjects and conversations", compact=True
@@ -193,15 +195,13 @@ class ResultsPane(SparingPane, Vertical):
         left_out = (
             f" {answer.omitted:,} hits were left out: their text is gone." if answer.omitted else ""
         )
-        keys: Spans = [
-            (" Press ", "dim"),
-            ("w", "key"),
-            (" after Esc to ask why something is not here.", "dim"),
+        none: Spans = [
+            (f"Nothing found.{left_out} Try fewer words, or ask it as a question.", "dim")
         ]
-        return [
-            (f"Nothing found.{left_out} Try fewer words, or ask it as a question.", "dim"),
-            *keys,
-        ]
+        if why := own_key("results.why", keys_of(self)):
+            none += [(" Press ", "dim"), (why, "key")]
+            none += [(" after Esc to ask why something is not here.", "dim")]
+        return none
 
     def _summary(self, answer: Answer, refining: bool) -> tuple[Spans, Spans]:
         count = (

@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from kbtui.text import one_line
-from kbtui.tui.commands import Command, commands_of
+from kbtui.tui.commands import Command, commands_of, own_key
 from kbtui.tui.document.lines import between, width_of
 from kbtui.tui.widgets.bar import Bar
 from kbtui.tui.widgets.paint import Painted
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from textual.strip import Strip
     from textual.timer import Timer
 
@@ -188,7 +190,7 @@ class Hints(Painted):
     def __init__(self) -> None:
         super().__init__(id="hints")
         self.scopes: tuple[Scope, ...] = ("everywhere",)
-        self.keymap: dict[str, str] = {}
+        self.keymap: Mapping[str, str] = {}
         self.typing = ""
         self.offers: frozenset[str] = frozenset()
         self._command = ""
@@ -222,12 +224,12 @@ class Hints(Painted):
             return self.paint([], width)
         if self._command:
             return self.paint(
-                [("as text: ", "dim"), (self._command, "key"), ("  ? help", "dim")], width
+                [("as text: ", "dim"), (self._command, "key"), (self._help, "dim")], width
             )
         if self.typing == "search" and self._suggested:
             return self.paint(self._suggested, width)
         if self.typing:
-            pairs = [*_TYPING.get(self.typing, _TYPING[""])]
+            pairs = self._typed()
             while len(pairs) > 1 and width_of(_hints(pairs)) > width:
                 # How to open and how to leave matter more than what is between.
                 pairs.pop(-2)
@@ -242,6 +244,19 @@ class Hints(Painted):
         while wanted and width_of(_hints(self._pairs(wanted))) > width:
             wanted.remove(min(wanted, key=lambda command: command.hint))
         return self.paint(_hints(self._pairs(wanted)), width)
+
+    @property
+    def _help(self) -> str:
+        key = own_key("help", self.keymap)
+        return f"  {key} help" if key else ""
+
+    def _typed(self) -> list[tuple[str, str]]:
+        """What the keys do in the input that has them."""
+        pairs = [*_TYPING.get(self.typing, _TYPING[""])]
+        go = [own_key(f"reader.{name}", self.keymap) for name in ("next", "previous")]
+        if self.typing == "find" and all(go):
+            pairs[0] = ("Enter", f"done: {' and '.join(go)} go to the matches")
+        return pairs
 
     def _pairs(self, commands: list[Command]) -> list[tuple[str, str]]:
         """Keys and labels; where there is nothing to unfold, Enter opens."""
@@ -258,7 +273,7 @@ _TYPING = {
         ("↑↓", "choose, or earlier searches"),
         ("Esc", "leave the input"),
     ],
-    "find": [("Enter", "done: n and N go to the matches"), ("Esc", "end finding")],
+    "find": [("Enter", "done"), ("Esc", "end finding")],
     "filter": [("Enter", "done"), ("Esc", "all titles")],
     "": [("Esc", "leave the input")],
 }

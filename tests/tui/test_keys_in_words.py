@@ -1,0 +1,81 @@
+"""What kbtui says about a key names the person's own."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from support import Builder
+from tui_support import PRESENT, WithoutEngine, running
+
+from kbtui.journal import Journal
+from kbtui.workspace import load_settings
+
+
+def with_keys(book: Builder, keys: dict[str, Any]) -> WithoutEngine:
+    return WithoutEngine(book.workspace, replace(load_settings(), keys=keys))
+
+
+async def test_the_home_page_and_the_search_line_name_ones_own_keys(book: Builder) -> None:
+    library = with_keys(book, {"search": "alt+s", "help": "f1", "library.open": ["f5", "enter"]})
+    async with running(book.root, size=(120, 40), library=library) as tui:
+        await tui.press("H")
+        await tui.until("alt+s  search everything")
+        assert "f5     open what is selected" in tui.text
+        assert "f1     what the keys do where you are" in tui.text
+        assert tui.text.startswith("  alt+s search subjects and conversations")
+
+
+async def test_a_command_without_a_key_is_not_promised_one(book: Builder) -> None:
+    library = with_keys(book, {"library.open": "", "results.why": "", "reader.previous": ""})
+    async with running(book.root, size=(120, 40), library=library) as tui:
+        await tui.press("H")
+        await tui.until("search everything")
+        assert "open what is selected" not in tui.text
+        await tui.press("slash")
+        await tui.type("xyzzyx")
+        await tui.until("Nothing found.")
+        assert "ask why" not in tui.text
+        await tui.press("escape", "escape")
+        await tui.open("project/start")
+        await tui.press("2", "f")
+        await tui.until("Esc end finding")
+        assert "go to the matches" not in tui.text
+
+
+async def test_what_to_do_about_no_hit_and_no_match_names_ones_own_keys(book: Builder) -> None:
+    library = with_keys(book, {"results.why": "f6", "reader.next": "f7", "reader.previous": "f8"})
+    async with running(book.root, size=(120, 40), library=library) as tui:
+        await tui.press("slash")
+        await tui.type("xyzzyx")
+        await tui.until("Press f6 after Esc to ask why")
+        await tui.press("escape", "escape")
+        await tui.open("project/start")
+        await tui.press("2", "f")
+        await tui.until("done: f7 and f8 go to the matches")
+
+
+async def test_a_workspace_without_topics_offers_one_by_ones_own_key(workspace_root: Path) -> None:
+    builder = Builder(workspace_root)
+    library = with_keys(builder, {"first": "f9", "home": "f2", "serch": "x", "hom": "y"})
+    async with running(builder.root, size=(160, 50), library=library) as tui:
+        await tui.until("f2 shows them")
+        await tui.until("f9 shows what would be written for this workspace")
+
+
+async def test_the_workshop_shows_ones_own_key_before_a_pattern(book: Builder) -> None:
+    library = with_keys(book, {"workshop.try": "alt+t"})
+    async with running(book.root, size=(140, 40), library=library) as tui:
+        await tui.press("P")
+        await tui.until("  alt+t a glob, TOPIC/GLOB")
+        await tui.press("alt+t")
+        await tui.type("st*")
+        await tui.until("        kbtui ")
+
+
+async def test_the_insights_name_ones_own_key_that_writes_an_entry(book: Builder) -> None:
+    log = Journal(book.workspace).queries
+    log.add("how do I deploy?", "hybrid", 0, "mcp", keyword_count=0, at=PRESENT.timestamp())
+    library = with_keys(book, {"insights.open": ["f6", "enter"]})
+    async with running(book.root, size=(140, 50), library=library) as tui:
+        await tui.press("I")
+        await tui.until("f6 writes the entry")
