@@ -1,4 +1,4 @@
-"""The MCP server over stdio, on the official SDK: the only module that imports it here.
+"""The MCP server over stdio, on the official SDK, which only this module and `halves` import.
 
 The SDK serves the protocol on private copies of stdin and stdout, and points
 stdout itself at stderr, so that a stray print cannot break the stream. Calls run
@@ -24,6 +24,7 @@ from mcp.shared.exceptions import MCPError
 
 from kbtui.assistant.calls import Reply, UnknownTool, answer
 from kbtui.assistant.definitions import DATA, offered
+from kbtui.assistant.halves import Mended
 from kbtui.assistant.masking import mask, masks
 from kbtui.version import __version__
 
@@ -82,7 +83,7 @@ async def _serve(server: Server[Any], library: Library) -> None:
         threading.Thread(target=_watch, args=(os.dup(1), library), daemon=True).start()
     try:
         async with stdio_server() as (reading, writing):
-            await server.run(reading, writing, server.create_initialization_options())
+            await server.run(Mended(reading), writing, server.create_initialization_options())
             # The input has ended. Whoever reads no more would keep the answers, and us, for ever.
             loop.call_later(UNREAD_SECONDS, _leave, library, 0)
     except* (BrokenPipeError, ConnectionError):

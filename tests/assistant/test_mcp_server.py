@@ -260,6 +260,20 @@ def test_lines_that_are_no_protocol_hurt_nobody(wire: Wire) -> None:
     assert wire.end_of_input() == 0
 
 
+def test_a_text_that_was_cut_in_the_middle_of_a_character_is_answered(wire: Wire) -> None:
+    wire.greet()
+    wire.call(1, "learn", {"topic": "whole \U0001f9a6, half \ud83e"})
+    wire.send({"id": 2, "method": "ping"})
+    answers = {answer["id"]: answer for answer in (wire.receive(), wire.receive())}
+    [content] = answers[1]["result"]["content"]
+    assert 'Unknown topic "whole \U0001f9a6, half \ufffd"' in content["text"]
+    wire.send('{"half": "\\ud83e"')
+    wire.send('{"half": "\\ud83e"}')
+    wire.send({"id": 3, "method": "ping"})
+    assert wire.receive()["id"] == 3
+    assert wire.end_of_input() == 0
+
+
 NOISY = """
     import os, subprocess, sys
     import kbtui.assistant.mcp as server
