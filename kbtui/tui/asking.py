@@ -44,6 +44,8 @@ class Asker:
         self._whole = Lane(pane, limit=3, gives_up=True)
         self._log = Lane(pane)
         self._unlogged: Answer | None = None
+        self._noted = False
+        """Whether the question is in the query log; asked again for another index it is the same one."""
         self._recents_lane = Lane(pane)
         self._recents: list[str] = []
         self._recent = -1
@@ -66,7 +68,7 @@ class Asker:
         self.query = query
         if self._recent >= 0 and query != one_line(self._recents[self._recent], "strip"):
             self._recent = -1
-        self._unlogged = None
+        self._unlogged, self._noted = None, False
         self._start()
 
     @property
@@ -204,18 +206,22 @@ class Asker:
     def _settled(self, answer: Answer) -> None:
         self._keywords.forget()
         self._show(answer, refining=False)
-        self._unlogged = answer
+        self._unlogged = None if self._noted else answer
         query = self.query
         if self._library.unfinished:
             self._pane.set_timer(
                 UNFINISHED_SECONDS, lambda: self.again() if query == self.query else None
             )
-        self._pane.set_timer(LOGGED_SECONDS, lambda: self.note() if query == self.query else None)
+        else:
+            self._pane.set_timer(
+                LOGGED_SECONDS, lambda: self.note() if query == self.query else None
+            )
 
     def note(self) -> None:
         """Put the question in the query log, once: it is a settled one."""
         answer, self._unlogged = self._unlogged, None
         if answer is not None:
+            self._noted = True
             if self._recent < 0:
                 self._recents = list(dict.fromkeys([answer.query, *self._recents]))
             self._log.submit(

@@ -25,6 +25,11 @@ def asked(tui: Tui) -> str:
     return str(tui.main.query_one("#search").value)  # type: ignore[attr-defined]
 
 
+def times(book: Builder, query: str) -> int:
+    found = Journal(book.workspace).queries.read(days=7, limit=20)
+    return sum(one.times for one in found.top if one.query == query)
+
+
 async def test_a_hit_is_explained(book: Builder) -> None:
     async with running(book.root, size=(120, 50)) as tui:
         await search(tui, "make tests")
@@ -179,3 +184,25 @@ async def test_while_the_first_index_is_made_a_search_says_so_and_how_far_it_is(
         tui.main.asker.type("xyzzyplug")
         await tui.until("Nothing found.")
         assert "looking" not in tui.text
+
+
+async def test_a_question_asked_again_for_another_index_is_logged_once(book: Builder) -> None:
+    async with running(book.root) as tui:
+        asker = tui.main.asker
+
+        async def settles() -> None:
+            await tui.until(lambda: not asker._timer and not asker._whole.owes and asker._shown)
+            asker.note()
+            await tui.until(lambda: not asker._log.owes)
+
+        await search(tui, "make")
+        await settles()
+        for _ in range(2):
+            asker.again()
+            await settles()
+        assert times(book, "make") == 1
+        # What was asked in between makes it a question of its own again.
+        await tui.type("x")
+        await tui.press("backspace")
+        await settles()
+        assert times(book, "make") == 2
