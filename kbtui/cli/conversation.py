@@ -220,7 +220,9 @@ def _words(values: list[str] | None) -> list[str] | None:
     """Repeated arguments, each of which may be a list with commas."""
     if values is None:
         return None
-    return [word for value in values for word in value.split(",") if word]
+    # Where nothing is named (an empty variable of a script), the empty word is refused later:
+    # left out, it would mean all.
+    return [word for value in values for word in value.split(",") if word] or [""]
 
 
 def _give(

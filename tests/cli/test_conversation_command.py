@@ -223,6 +223,19 @@ def test_errors_have_their_exit_codes_and_say_what_to_do(
     assert err.startswith("kbtui: ")
 
 
+@pytest.mark.parametrize(
+    "words",
+    [("grep", "otter", "-i", ""), ("grep", "otter", "-i", ","), ("grep", "otter", "-s", ""),
+     ("read", str(ID), "--include", "")],
+)  # fmt: skip
+def test_an_option_that_names_nothing_is_refused_and_does_not_mean_all(
+    root: Path, words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert kbtui(*words) == 2
+    said = capsys.readouterr()
+    assert (said.out, "''" in said.err) == ("", True)
+
+
 def test_hints_name_options_and_no_tool(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The tools' own hints name arguments, which a person cannot type."""
     write(
