@@ -16,8 +16,26 @@ from kbtui.tui.commands import SCOPES, commands_of
 from kbtui.tui.editing import editor_command
 from kbtui.tui.links import Link, links_of, subject_behind
 from kbtui.tui.screens.jump import LETTERS, JumpScreen
+from kbtui.tui.screens.palette import choose, command_choices
 
 TALK = "jp-c17800000001"
+
+
+@pytest.mark.parametrize(
+    ("typed", "name"),
+    [
+        ("doctor", "doctor"),
+        ("workshop", "workshop"),
+        ("insights", "insights"),
+        ("why not", "results.why"),
+        ("export", "export"),
+        ("open link", "reader.link"),
+        ("quit", "quit"),
+    ],
+)
+def test_the_palette_finds_a_command_by_its_label_first(typed: str, name: str) -> None:
+    found = choose(command_choices(SCOPES), typed)
+    assert getattr(found[0].what, "id", "") == name
 
 
 @pytest.fixture

@@ -72,6 +72,16 @@ async def test_the_workshop_shows_ones_own_key_before_a_pattern(book: Builder) -
         await tui.until("        kbtui ")
 
 
+async def test_folded_panes_and_no_bookmarks_name_ones_own_keys(book: Builder) -> None:
+    library = with_keys(book, {"pane.library": "f4", "bookmark": "f5"})
+    async with running(book.root, size=(120, 40), library=library) as tui:
+        await tui.until("CONVERSATIONS")
+        await tui.press("f4")
+        await tui.until("folded away; f4 brings the library back")
+        await tui.press("f4", "apostrophe")
+        await tui.until("No bookmarks yet. f5 makes one")
+
+
 async def test_the_insights_name_ones_own_key_that_writes_an_entry(book: Builder) -> None:
     log = Journal(book.workspace).queries
     log.add("how do I deploy?", "hybrid", 0, "mcp", keyword_count=0, at=PRESENT.timestamp())

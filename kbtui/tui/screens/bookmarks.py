@@ -11,6 +11,7 @@ from textual.containers import Vertical
 from kbtui.errors import KbtuiError
 from kbtui.refs import parse_ref
 from kbtui.text import one_line
+from kbtui.tui.commands import own_key
 from kbtui.tui.lanes import Lane
 from kbtui.tui.places import place_of
 from kbtui.tui.screens.dialogs import LineScreen
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from kbtui.journal.records import Bookmark
     from kbtui.library import Library
 
-NONE: str = "No bookmarks yet. B makes one of what is selected or being read."
+NONE = "No bookmarks yet. {} makes one of what is selected or being read."
 
 
 class BookmarksScreen(RoleScreen):
@@ -79,7 +80,8 @@ class BookmarksScreen(RoleScreen):
         self._lane.submit(self._journal.bookmarks, self._show, self._failed)
 
     def _show(self, found: list[Bookmark]) -> None:
-        self.list.set_rows([_row(one) for one in found], [(NONE, "dim")])
+        none = NONE.format(own_key("bookmark", self.own_keys) or "The palette")
+        self.list.set_rows([_row(one) for one in found], [(none, "dim")])
 
     def _failed(self, error: Exception) -> None:
         self.list.set_rows([], [(f"! {one_line(str(error))}", "error")])

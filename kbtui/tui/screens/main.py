@@ -310,6 +310,9 @@ class MainScreen(SearchingScreen):
         self._leave_search()
         self.opener.end_preview()
         if self.fold(name):
+            key = own_key(f"pane.{name}", self.own_keys)
+            if key and not self.has_class("-one"):
+                self.status.flash(f"folded away; {key} brings the {name} back")
             return
         self.go({"library": "#library-list", "reader": "#reader"}.get(name, "#citations-list"))
 

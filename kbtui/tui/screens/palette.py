@@ -46,11 +46,19 @@ def command_choices(scopes: Iterable[str], keymap: Mapping[str, str] | None = No
     """The commands of where one is, then those of everywhere."""
     here = [scope for scope in SCOPES if scope in scopes or scope == "everywhere"]
     return [
-        Choice(command.help.rstrip("."), "command", command, " ".join(command.shown_keys))
+        Choice(_named(command), "command", command, " ".join(command.shown_keys))
         for scope in here
         for command in commands_of(scope, keymap=keymap)
         if command.palette and command.id != "palette"
     ]
+
+
+def _named(command: Command) -> str:
+    """What a command does; before it its label, where one could not find it by that otherwise."""
+    does, label = command.help.rstrip("."), command.label
+    if all(word in does.casefold() for word in label.casefold().split()):
+        return does
+    return f"{label[0].upper()}{label[1:]}: {does[0].lower()}{does[1:]}"
 
 
 def theme_choices(themes: Iterable[str]) -> list[Choice]:
