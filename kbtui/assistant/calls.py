@@ -87,8 +87,13 @@ def _words(error: KbtuiError, tool: Tool) -> str:
 
 
 def _learn(library: Library, arguments: dict[str, Any], current: int | None, form: Format) -> Reply:
-    learned = library.knowledge().learn(arguments["topic"], arguments["subjects"])
-    return Reply(learned.text, learned.is_error)
+    knowledge = library.knowledge()
+    learned = knowledge.learn(arguments["topic"], arguments["subjects"])
+    text = learned.text
+    if learned.is_error and knowledge.problems and not knowledge.topics:
+        # Else the assistant would conclude that nothing is known here.
+        text += " The files that declare them have mistakes: `kbtui doctor` names them."
+    return Reply(text, learned.is_error)
 
 
 # knowledge_search

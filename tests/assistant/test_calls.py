@@ -43,6 +43,21 @@ Use the `learn` tool with the `subjects` argument to learn specific subjects.
     )
 
 
+def test_learn_says_when_there_are_no_topics_because_their_file_has_a_mistake(
+    built: Builder, library: Library
+) -> None:
+    (built.root / ".jp" / "kb.toml").write_text("")
+    none = 'Unknown topic "guide". There are no topics.'
+    assert answer("learn", {"topic": "guide"}, library) == Reply(none, is_error=True)
+    (built.root / ".jp" / "kb.toml").write_text("[[[ no TOML")
+    reply = answer("learn", {"topic": "guide"}, library)
+    assert reply.is_error
+    assert (
+        reply.text
+        == f"{none} The files that declare them have mistakes: `kbtui doctor` names them."
+    )
+
+
 def test_list_is_the_envelope_of_the_conversations_room(library: Library) -> None:
     reply = answer("conversation_list", {"limit": 1, "sort": "created"}, library)
     assert (
