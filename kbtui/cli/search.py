@@ -93,6 +93,9 @@ def _check(args: Namespace) -> None:
         raise UsageError("--like stands alone: it takes the place of a query", where="--like")
     if not 1 <= args.limit <= 100:
         raise UsageError(f"it must be 1 to 100, not {args.limit}", where="--limit")
+    if args.types is not None and not args.types.strip(", "):
+        # An empty variable of a script must not mean all.
+        raise UsageError(f"{args.types!r} names no type", where="--type")
     if not args.wait >= 0:
         raise UsageError(f"it must be 0 or more seconds, not {args.wait:g}", where="--wait")
 
@@ -119,11 +122,11 @@ def _question(args: Namespace) -> Question:
 
 def _moment(text: str | None, option: str) -> datetime | None:
     """A day, a time or an age such as `3d`; local time where no zone is named."""
-    if not text:
+    if text is None:
         return None
     from kbtui.search.dates import HINT, parse_moment
 
-    moment = parse_moment(text)
+    moment = parse_moment(text) if text else None
     if moment is None:
         raise UsageError(f"{text!r} is not a date", where=option, hint=HINT)
     return moment

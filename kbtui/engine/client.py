@@ -250,9 +250,13 @@ class EngineClient:
 
     def tell(self, op: str, **arguments: Any) -> None:
         """Say something whose answer nobody waits for; raises nothing."""
-        with self._lock, contextlib.suppress(OSError):
+        with self._lock:
             self._next += 1
-            self._send({"id": self._next, "op": op, **arguments})
+            try:
+                self._send({"id": self._next, "op": op, **arguments})
+            except OSError:
+                # Half of it may be on its way: whoever asks next needs another connection.
+                self._socket.close()
 
     def events(self) -> Iterator[dict[str, Any]]:
         """Subscribe, and yield the engine's events until the connection ends.

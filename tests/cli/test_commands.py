@@ -236,3 +236,13 @@ def test_a_command_imports_nothing_heavy(built: Builder) -> None:
         )
         assert done.returncode == 0, done.stderr
         assert "HEAVY []" in done.stderr, words
+
+
+@pytest.mark.parametrize("option", ["--topic", "--type", "--since", "--until", "--role", "--in"])
+def test_an_option_that_names_nothing_is_refused_and_does_not_mean_all(
+    built: Builder, option: str
+) -> None:
+    done = run(built, "search", option, "", "aardvark")
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert option.strip("-") in done.stderr

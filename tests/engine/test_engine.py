@@ -380,3 +380,18 @@ def test_the_engine_sweeps_old_searches_from_the_log(
             return [row[0] for row in db.execute(f"SELECT query FROM {table}")]
 
     until(lambda: left() == ["a new one"])
+
+
+def test_who_asks_after_half_a_message_gets_another_connection(built: Builder) -> None:
+    lib = library(built)
+    lib.search(Question("aardvark"), wait=5)
+    client = lib._access._idle[-1]
+    sent = client._socket
+    taken, given = socket.socketpair()
+    client._socket = taken
+    taken.settimeout(0.2)
+    client.tell("expect", text="x" * 3_000_000)
+    given.close()
+    sent.close()
+    assert client._socket.fileno() == -1
+    assert lib.search(Question("aardvark"), wait=5).hits
