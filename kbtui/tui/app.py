@@ -10,7 +10,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from textual.app import App
-from textual.events import InputEvent
+from textual.events import InputEvent, Key
 from textual.filter import ANSIToTruecolor
 from textual.theme import BUILTIN_THEMES
 
@@ -166,8 +166,19 @@ class KbApp(App[None]):
         """Hand out one key after another: see `Ahead`."""
         if isinstance(event, InputEvent):
             self._rests.touched()
+            event = self._entered(event)
         if not self._ahead.holds(event):
             await super().on_event(event)
+
+    def _entered(self, event: InputEvent) -> InputEvent:
+        """Enter for the line feed that a terminal made of it before the screen was there.
+
+        So `ctrl+j` is Enter, as in a shell, unless the configuration gives it to a command.
+        """
+        if not isinstance(event, Key) or event.key != "ctrl+j":
+            return event
+        own = any("ctrl+j" in keys.split(",") for keys in self.keys.values())
+        return event if own else Key("enter", "\r")
 
     def on_done(self, event: Done) -> None:
         """What a key set off has happened."""

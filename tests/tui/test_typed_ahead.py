@@ -1,5 +1,6 @@
 """Keys that come in one go do what they would do one by one."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from textual.widgets import Input
 from tui_support import Tui, WithoutEngine, running
 
 from kbtui.tui import ahead, citing
+from kbtui.tui.app import Start
 from kbtui.workspace import load_settings
 
 KEYS = {
@@ -189,3 +191,18 @@ async def test_after_a_search_that_failed_no_key_waits_for_its_hits(book: Builde
         await tui.until("The search failed: no such disk")
         await tui.until(lambda: not tui.main.asker.opens)
         assert not tui.main.is_unsettled("y")
+
+
+async def test_enter_that_was_typed_before_the_screen_was_there_opens(book: Builder) -> None:
+    # Until then the terminal turns Enter into a line feed.
+    start = Start(fresh=True, typed="/program\n")
+    async with running(book.root, size=(120, 40), start=start) as tui:
+        await tui.until(lambda: getattr(tui.app.focused, "id", "") == "reader")
+        assert "Wrote the first program." in tui.text
+
+
+async def test_a_line_feed_is_the_key_of_who_wants_it(book: Builder) -> None:
+    library = WithoutEngine(book.workspace, replace(load_settings(), keys={"help": "ctrl+j"}))
+    async with running(book.root, size=(120, 40), library=library) as tui:
+        await tui.press("ctrl+j")
+        await tui.until("In the library")
