@@ -120,7 +120,9 @@ class Citer:
             replace(cite, title=self._name_of(cite.conversation) or cite.source)
             for cite in citations
         ]
-        self._why_not_used = "No turn has used it."
+        # Beside what one turn used, "it" could be that.
+        what = "it" if self._conversation is None else "this conversation"
+        self._why_not_used = f"No turn has used {what}."
         self._show()
 
     def _no_using(self, error: Exception) -> None:

@@ -257,7 +257,7 @@ async def test_a_conversation(book: Builder, size: tuple[int, int]) -> None:
         await tui.open(TALK)
         await tui.until(lambda: any("[1]" in row for row in tui.rows("citations-list")))
         await tui.press("n")
-        await tui.until("No turn has used it." if size[0] > 100 else "turn 1 of 3")
+        await tui.until("No turn has used this" if size[0] > 100 else "turn 1 of 3")
         for wanted in ("turn 1 of 3", "How do I start?", "▸ learn  project/start", "[1]"):
             assert wanted in tui.text
         matches_snapshot(f"conversation-{size[0]}x{size[1]}", tui.text)
