@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from kbtui.search import Hit
+    from kbtui.search.answer import Begun, Semantic
 
 GOLDEN = Path(__file__).parent / "golden"
 FALL = 0.01
@@ -42,9 +43,15 @@ Task = tuple[str, str, "Callable[[list[Hit]], list[str]]", "Mapping[str, float]"
 class Plain(Asked):
     """The documented baseline: reciprocal rank fusion with k = 60 and equal weights, no more."""
 
-    def ask(self, semantic: object) -> None:
+    def ask(self, semantic: Semantic | None) -> None:
         """Fuse the same legs the plain way."""
-        super().ask(lambda text, question, mark: semantic(text, replace(question, worded=()), mark))  # type: ignore[operator]
+        assert semantic is not None
+
+        def begin(text: str) -> Begun:
+            begun = semantic(text)
+            return lambda question, mark: begun(replace(question, worded=()), mark)
+
+        super().ask(begin)
         legs = {name: [number for number, _ in ranked] for name, ranked in self.legs.items()}
         self.scores = fuse(legs, k=60, weights={}, depth=1_000_000)
 

@@ -1,0 +1,52 @@
+"""The baseline of `make eval`: both legs fused by reciprocal rank alone, with equal weights."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from support import Builder
+
+from eval.__main__ import Plain
+from kbtui.index import Index, IndexReader
+from kbtui.search import Question
+from kbtui.search.answer import respond
+from kbtui.search.records import Ranking
+from kbtui.workspace import Settings
+
+if TYPE_CHECKING:
+    from kbtui.search.answer import Begun
+
+
+def test_the_baseline_adds_one_over_sixty_plus_rank_of_each_leg(workspace_root: Path) -> None:
+    builder = Builder(workspace_root)
+    builder.topics(guide={})
+    builder.subject("guide/heron.md", "# Heron\n\nThe heron stands.\n")
+    builder.subject("guide/crane.md", "# Crane\n\nNothing of that word.\n")
+    index = Index(builder.workspace, Settings())
+    index.refresh()
+    index.close()
+    reader = IndexReader(builder.workspace.cache_dir)
+    numbers = {
+        entry.slug: number
+        for number in (1, 2)
+        for _, entry_id in [reader.owners([number])[number]]
+        for entry in [reader.entries({entry_id})[entry_id]]
+    }
+    worded: list[tuple[int, ...]] = []
+
+    def semantic(text: str) -> "Begun":
+        assert text == "heron"
+
+        def ranked(question: Question, generation: str) -> Ranking:
+            worded.append(question.worded)
+            return Ranking([(numbers["crane"], 0.9), (numbers["heron"], 0.8)])
+
+        return ranked
+
+    hits = respond(Plain(builder.workspace, reader, Question("heron")), semantic).hits
+    reader.close()
+    scores = {hit.slug: hit.score for hit in hits}
+    assert scores["heron"] == pytest.approx(1 / 61 + 1 / 62, abs=1e-5)
+    assert scores["crane"] == pytest.approx(1 / 61, abs=1e-5)
+    # The question leans on no keyword hit: that is not part of the plain way.
+    assert worded == [()]
