@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 from kbtui.engine import answering, protocol
 from kbtui.engine.connection import Client, read, same_user
+from kbtui.engine.estimate import Estimate
 from kbtui.engine.process import log
 from kbtui.engine.refresher import Refresher
+from kbtui.engine.requests import happened, narrowing_of, seconds_of
 from kbtui.engine.semantic import Semantic
 from kbtui.engine.watch import Watcher
 from kbtui.errors import KbtuiError
@@ -28,7 +30,6 @@ from kbtui.version import __version__
 
 if TYPE_CHECKING:
     import socket
-    import threading
     from collections.abc import Callable
 
     from kbtui.index.writer import Changes, Progress
@@ -60,7 +61,7 @@ class Server:
         self._strangers: list[Client] = []
         self._last_seen = time.monotonic()
         self._progress: dict[str, Any] | None = None
-        self._estimate = _Estimate()
+        self._estimate = Estimate()
         self._pool = ThreadPoolExecutor(2, thread_name_prefix="question")
 
     async def serve(self) -> None:
@@ -260,7 +261,7 @@ class Server:
         leg is coming.
         """
         self._stand_down()
-        wait = _seconds(request.get("wait"), 10.0)
+        wait = seconds_of(request.get("wait"), 10.0)
         if request.get("meaning"):
             self._semantic.want()
         if request.get("rebuild"):
@@ -271,7 +272,7 @@ class Server:
             done = self._refresher.ask()
         else:
             done = self._refresher.first
-        finished = await _wait(done, wait)
+        finished = await happened(done, wait)
         self._stand_down()
         return {"done": finished, **self._readiness()}
 
@@ -286,7 +287,7 @@ class Server:
 
     async def _op_settle(self, client: Client, request: dict[str, Any]) -> dict[str, Any]:
         """Wait until every chunk has its vector, or there is a reason that none will."""
-        finished = await _wait(self._semantic.settled, _seconds(request.get("wait"), 1.0))
+        finished = await happened(self._semantic.settled, seconds_of(request.get("wait"), 1.0))
         return {"done": finished, "progress": self._progress, **self._readiness()}
 
     async def _op_expect(self, client: Client, request: dict[str, Any]) -> dict[str, Any]:
@@ -297,14 +298,14 @@ class Server:
     async def _op_semantic(self, client: Client, request: dict[str, Any]) -> dict[str, Any]:
         """The semantic leg of a question: `text`, `narrowing`, `limit`, `per_entry`,
         `generation`, `wait`, `worded`; `pending` are those of `worded` without a vector."""
-        wait = _seconds(request.get("wait"), 0.0)
-        narrowing = _narrowing(request.get("narrowing"))
+        wait = seconds_of(request.get("wait"), 0.0)
+        narrowing = narrowing_of(request.get("narrowing"))
         limit = max(1, min(1000, int(request.get("limit", 100))))
         per_entry = max(1, min(1000, int(request.get("per_entry", 3))))
         worded = [int(number) for number in request.get("worded") or ()][:limit]
         self._semantic.want()
         if self._semantic.reason is not None and wait and not self._semantic.warm.is_set():
-            await _wait(self._semantic.warm, wait)
+            await happened(self._semantic.warm, wait)
         if self._semantic.reason is not None:
             return {"reason": self._semantic.reason}
         if request.get("generation") != self._semantic.generation:
@@ -330,65 +331,3 @@ class Server:
         # The answer is written before the loop comes to this.
         self._loop.call_soon(self._ended.set)
         return {"stopping": True}
-
-
-_NARROWING = {
-    "hidden",
-    "archived",
-    "kinds",
-    "topics",
-    "types",
-    "roles",
-    "since",
-    "until",
-    "exclude",
-    "entries",
-}
-
-
-def _narrowing(value: object) -> dict[str, Any]:
-    if value is None:
-        return {}
-    if not isinstance(value, dict) or not set(value) <= _NARROWING:
-        raise protocol.BadFrame("not a narrowing")
-    return value
-
-
-def _seconds(value: object, most: float) -> float:
-    return min(float(value), 600.0) if isinstance(value, int | float) else most
-
-
-async def _wait(event: threading.Event, seconds: float) -> bool:
-    """Wait for a thread's event without holding a thread for it."""
-    end = time.monotonic() + seconds
-    pause = 0.002
-    while not event.is_set():
-        if time.monotonic() >= end:
-            return False
-        await asyncio.sleep(pause)
-        pause = min(pause * 1.5, 0.05)
-    return True
-
-
-class _Estimate:
-    """How many seconds a phase has left, from its pace so far."""
-
-    def __init__(self) -> None:
-        self._began: dict[str, tuple[float, int]] = {}
-        self._idle: dict[str, int] = {}
-
-    def left(self, phase: str, done: int, total: int) -> float | None:
-        now = time.monotonic()
-        began, first = self._began.get(phase, (now, done))
-        if done >= total:
-            self._began.pop(phase, None)
-            return None
-        # The pace is counted from the first thing done: what came before was loading.
-        if phase not in self._began or done < first or done == self._idle.get(phase):
-            self._began[phase] = (now, done)
-            self._idle[phase] = done
-            return None
-        self._idle.pop(phase, None)
-        if now - began < 1.0 or done == first:
-            return None
-        return round((total - done) * (now - began) / (done - first), 1)

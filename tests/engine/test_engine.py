@@ -347,11 +347,11 @@ def test_clients_with_another_runtime_directory_find_the_engine(
 
 
 def test_an_estimate_counts_from_the_first_thing_done(monkeypatch: pytest.MonkeyPatch) -> None:
-    from kbtui.engine import server
+    from kbtui.engine import estimate as estimating
 
     clock = {"now": 0.0}
-    monkeypatch.setattr(server.time, "monotonic", lambda: clock["now"])
-    estimate = server._Estimate()
+    monkeypatch.setattr(estimating.time, "monotonic", lambda: clock["now"])
+    estimate = estimating.Estimate()
     assert estimate.left("vectors", 0, 100) is None
     clock["now"] = 60.0  # loading
     assert estimate.left("vectors", 0, 100) is None

@@ -184,15 +184,15 @@ def reference(data: bytes) -> None:
 def message(data: bytes) -> None:
     """A frame to the engine, and what it asks for."""
     from kbtui.engine import protocol
-    from kbtui.engine.server import _narrowing, _seconds
+    from kbtui.engine.requests import narrowing_of, seconds_of
 
     with contextlib.suppress(protocol.BadFrame, struct.error):
         protocol.length(data[:4], protocol.REQUEST_MOST)
     with contextlib.suppress(protocol.BadFrame):
         found = protocol.decode(data)
         protocol.encode(found)
-        _seconds(found.get("wait"), 1.0)
-        _narrowing(found.get("narrowing"))
+        seconds_of(found.get("wait"), 1.0)
+        narrowing_of(found.get("narrowing"))
 
 
 def arguments(data: bytes) -> None:
