@@ -11,6 +11,7 @@ from support import Builder, end_engine
 from kbtui.engine import EngineClient, connect
 from kbtui.library import Library
 from kbtui.search import Question
+from kbtui.search.answer import NOTHING
 from kbtui.workspace import Settings
 
 
@@ -46,7 +47,8 @@ def test_who_asks_wakes_it(empty: Builder) -> None:
     while not engine.request("settle", wait=1.0)["done"]:
         pass
     library = Library(empty.workspace, Settings())
-    assert library.search(Question("badger"), wait=120).degraded is None
+    answered = library.search(Question("badger"), wait=120)
+    assert answered.degraded == NOTHING  # and nothing of the model
     assert has_loaded(engine)
     # Once it is loaded, what is saved is embedded at once.
     empty.subject("guide/one.md", "# One\n\nThe badger is in its sett.\n")
