@@ -126,7 +126,7 @@ def _moment(text: str | None, option: str) -> datetime | None:
         return None
     from kbtui.search.dates import HINT, parse_moment
 
-    moment = parse_moment(text) if text else None
+    moment = parse_moment(text)
     if moment is None:
         raise UsageError(f"{text!r} is not a date", where=option, hint=HINT)
     return moment

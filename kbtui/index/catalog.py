@@ -266,9 +266,10 @@ class Catalog:
             "citations": count("SELECT count(*) FROM citations").fetchone()[0],
         }
 
-    def is_empty(self) -> bool:
-        """Whether there is no entry at all."""
-        return self._db.execute("SELECT 1 FROM entries LIMIT 1").fetchone() is None
+    def is_empty(self, *, hidden: bool) -> bool:
+        """Whether there is no entry; with `hidden` false, none but hidden ones."""
+        asked = "SELECT 1 FROM entries WHERE hidden <= ? LIMIT 1"
+        return self._db.execute(asked, (int(hidden),)).fetchone() is None
 
     def citing(self, targets: Sequence[str]) -> list[tuple[object, ...]]:
         """The citations of any of `targets`, newest first (columns as in the table)."""

@@ -110,10 +110,10 @@ class IndexReader:
         with self._lock:
             return self._catalog.counts()
 
-    def is_empty(self) -> bool:
-        """Whether there is no entry at all."""
+    def is_empty(self, *, hidden: bool) -> bool:
+        """Whether there is no entry; with `hidden` false, none but hidden ones."""
         with self._lock:
-            return self._catalog.is_empty()
+            return self._catalog.is_empty(hidden=hidden)
 
     def citing(self, targets: list[str]) -> list[tuple[Any, ...]]:
         """The citations of any of `targets`, newest first (the catalog's columns)."""

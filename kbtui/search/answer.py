@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     """The semantic leg, in two steps: told the text it may begin, and what it gives then ranks for
     the question and the generation."""
 
+NOTHING = "there is nothing to search: no subjects and no conversations, or none is read yet"
+
 
 def answer(
     workspace: Workspace,
@@ -46,9 +48,6 @@ def answer(
     return respond(Asked(workspace, reader, question), semantic)
 
 
-NOTHING = "there is nothing to search: no subjects and no conversations, or none is read yet"
-
-
 def respond(asked: Asked, semantic: Semantic | None = None) -> Answer:
     """The answer to a question that was read; `asked` keeps what the legs said."""
     result = Answer(
@@ -61,7 +60,8 @@ def respond(asked: Asked, semantic: Semantic | None = None) -> Answer:
     if not asked.mistakes:
         asked.ask(semantic)
         _fill(result, asked)
-        if not asked.scores and asked.reader.is_empty():
+        # What is hidden is hidden here too: that something is must not show in what is said.
+        if not asked.scores and asked.reader.is_empty(hidden=asked.question.hidden):
             result.empty = True
             asked.remarks.append(NOTHING)
     result.degraded = "; ".join(asked.remarks) or None

@@ -119,7 +119,7 @@ class Answer:
     `total` counts all hits found before the limit, `omitted` those not served
     because their text or file is gone. With `mistakes` nothing was searched:
     they say where the query is wrong; `degraded` then has the first of them.
-    `empty` says that there was nothing to search: no other question would find more.
+    `empty` says that there was nothing to search: other words would not find more.
     """
 
     query: str

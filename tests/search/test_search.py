@@ -243,3 +243,14 @@ def test_an_empty_workspace_is_said_to_be_empty_and_a_full_one_is_not(
     nothing.close()
     assert answered.empty
     assert "nothing to search" in (answered.degraded or "")
+
+
+def test_a_hidden_subject_does_not_show_in_what_is_said_of_emptiness(tmp_path: Path) -> None:
+    secret = Builder(tmp_path / "secret")
+    secret.topics(guide={})
+    secret.subject("guide/.inner.md", "# Inner\n\nThe hidden handshake.\n")
+    refresh(secret)
+    reader = IndexReader(secret.workspace.cache_dir)
+    assert ask(secret, reader, "xylophones").empty
+    assert not ask(secret, reader, "xylophones", hidden=True).empty
+    reader.close()
