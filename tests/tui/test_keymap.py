@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support import Builder
-from tui_support import WithoutEngine, running
+from tui_support import WithoutEngine, running, with_keys
 
 from kbtui.tui.commands import SCOPES, rekeyed, shown_key
 from kbtui.tui.keymap import NO_KEY, read_keymap
@@ -151,7 +151,7 @@ async def test_the_keys_work_and_hints_and_help_show_them(book: Builder) -> None
 
 async def test_with_mistakes_it_starts_and_says_them(book: Builder) -> None:
     table = {"serch": "f3", "doctor": "hyper+x", "reader.find": "n"}
-    library = WithoutEngine(book.workspace, replace(load_settings(), keys=table))
+    library = with_keys(book, table)
     async with running(book.root, size=(160, 50), library=library) as tui:
         await tui.until("did you mean 'search'?")
         assert "! keys: doctor: 'hyper+x' is no key" in tui.text
@@ -160,13 +160,8 @@ async def test_with_mistakes_it_starts_and_says_them(book: Builder) -> None:
         assert getattr(tui.app.focused, "id", "") == "search"
 
 
-def with_keys(book: Builder, **keys: Any) -> WithoutEngine:
-    table = {name.replace("_", "."): value for name, value in keys.items()}
-    return WithoutEngine(book.workspace, replace(load_settings(), keys=table))
-
-
 async def test_a_key_of_the_workshop_can_be_changed(book: Builder) -> None:
-    library = with_keys(book, workshop_write="f4", workshop_help="f1", workshop_undo="")
+    library = with_keys(book, {"workshop.write": "f4", "workshop.help": "f1", "workshop.undo": ""})
     async with running(book.root, size=(140, 50), library=library) as tui:
         await tui.press("P")
         await tui.until("f4 write")
@@ -183,7 +178,7 @@ async def test_a_key_of_the_workshop_can_be_changed(book: Builder) -> None:
 
 
 async def test_a_key_of_the_doctor_can_be_changed(book: Builder) -> None:
-    library = with_keys(book, doctor_look="L", doctor_leave=["f8", "escape"])
+    library = with_keys(book, {"doctor.look": "L", "doctor.leave": ["f8", "escape"]})
     async with running(book.root, size=(140, 50), library=library) as tui:
         await tui.press("D")
         await tui.until("L look again")
@@ -207,7 +202,7 @@ async def test_a_key_of_the_doctor_can_be_changed(book: Builder) -> None:
 async def test_a_key_of_the_other_screens_can_be_changed(
     book: Builder, screen: str, open_it: str
 ) -> None:
-    library = with_keys(book, **{f"{screen}_leave": "f8"})
+    library = with_keys(book, {f"{screen}.leave": "f8"})
     async with running(book.root, size=(140, 50), library=library) as tui:
         await tui.press(open_it)
         await tui.until("f8 ")
@@ -222,7 +217,7 @@ async def test_the_palette_has_the_ids_of_all_screens(book: Builder) -> None:
 
     names = {choice.name for choice in choose([], "id:")}
     assert names == {f"id: {command.id}" for command in ALL}
-    library = with_keys(book, workshop_write="f4")
+    library = with_keys(book, {"workshop.write": "f4"})
     async with running(book.root, size=(140, 50), library=library) as tui:
         await tui.press("ctrl+p")
         await tui.until(lambda: getattr(tui.app.focused, "id", "") == "palette-input")
@@ -268,7 +263,7 @@ def focused(tui: Any) -> str:
 async def test_a_command_whose_usual_key_is_a_letter_works_in_an_input_by_its_own_key(
     book: Builder,
 ) -> None:
-    library = with_keys(book, help="f1", doctor="f6", search="f3", reader_tools="f7")
+    library = with_keys(book, {"help": "f1", "doctor": "f6", "search": "f3", "reader.tools": "f7"})
     async with running(book.root, size=(140, 50), library=library) as tui:
         await tui.press("f")
         await tui.until(lambda: focused(tui) == "filter")
@@ -286,7 +281,9 @@ async def test_a_command_whose_usual_key_is_a_letter_works_in_an_input_by_its_ow
 
 
 async def test_a_letter_given_to_a_command_is_a_letter_in_every_input(book: Builder) -> None:
-    library = with_keys(book, search="s", similar="f2", entries_filter="v", doctor="Q")
+    library = with_keys(
+        book, {"search": "s", "similar": "f2", "entries.filter": "v", "doctor": "Q"}
+    )
     async with running(book.root, size=(140, 50), library=library) as tui:
         await tui.press("f")
         await tui.type("sQ")
@@ -305,17 +302,17 @@ async def test_a_letter_given_to_a_command_is_a_letter_in_every_input(book: Buil
 @pytest.mark.parametrize(
     ("moved", "ways", "named"),
     [
-        ("library_clear", ["f"], "filter"),
-        ("reader_clear", ["2", "f"], "find"),
-        ("workshop_back", ["P", "/"], "pattern"),
-        ("workshop_back", ["P", "f"], "choose"),
-        ("entries_back", ["E", "f"], "entry-filter"),
+        ("library.clear", ["f"], "filter"),
+        ("reader.clear", ["2", "f"], "find"),
+        ("workshop.back", ["P", "/"], "pattern"),
+        ("workshop.back", ["P", "f"], "choose"),
+        ("entries.back", ["E", "f"], "entry-filter"),
     ],
 )
 async def test_esc_leaves_an_input_also_where_the_panes_command_has_another_key(
     book: Builder, moved: str, ways: list[str], named: str
 ) -> None:
-    async with running(book.root, size=(140, 50), library=with_keys(book, **{moved: "f12"})) as tui:
+    async with running(book.root, size=(140, 50), library=with_keys(book, {moved: "f12"})) as tui:
         for number, key in enumerate(ways):
             await tui.type(key)
             if number == 0 and len(ways) > 1:

@@ -1,18 +1,11 @@
 """What kbtui says about a key names the person's own."""
 
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from support import Builder
-from tui_support import PRESENT, WithoutEngine, running
+from tui_support import PRESENT, Tui, running, with_keys
 
 from kbtui.journal import Journal
-from kbtui.workspace import load_settings
-
-
-def with_keys(book: Builder, keys: dict[str, Any]) -> WithoutEngine:
-    return WithoutEngine(book.workspace, replace(load_settings(), keys=keys))
 
 
 async def test_the_home_page_and_the_search_line_name_ones_own_keys(book: Builder) -> None:
@@ -25,19 +18,27 @@ async def test_the_home_page_and_the_search_line_name_ones_own_keys(book: Builde
         assert tui.text.startswith("  alt+s search subjects and conversations")
 
 
+async def search_in_vain(tui: Tui) -> None:
+    await tui.press("slash")
+    await tui.type("xyzzyx")
+
+
+async def find_in_a_subject(tui: Tui) -> None:
+    await tui.press("escape", "escape")
+    await tui.open("project/start")
+    await tui.press("2", "f")
+
+
 async def test_a_command_without_a_key_is_not_promised_one(book: Builder) -> None:
     library = with_keys(book, {"library.open": "", "results.why": "", "reader.previous": ""})
     async with running(book.root, size=(120, 40), library=library) as tui:
         await tui.press("H")
         await tui.until("search everything")
         assert "open what is selected" not in tui.text
-        await tui.press("slash")
-        await tui.type("xyzzyx")
+        await search_in_vain(tui)
         await tui.until("Nothing found.")
         assert "ask why" not in tui.text
-        await tui.press("escape", "escape")
-        await tui.open("project/start")
-        await tui.press("2", "f")
+        await find_in_a_subject(tui)
         await tui.until("Esc end finding")
         assert "go to the matches" not in tui.text
 
@@ -45,12 +46,9 @@ async def test_a_command_without_a_key_is_not_promised_one(book: Builder) -> Non
 async def test_what_to_do_about_no_hit_and_no_match_names_ones_own_keys(book: Builder) -> None:
     library = with_keys(book, {"results.why": "f6", "reader.next": "f7", "reader.previous": "f8"})
     async with running(book.root, size=(120, 40), library=library) as tui:
-        await tui.press("slash")
-        await tui.type("xyzzyx")
+        await search_in_vain(tui)
         await tui.until("Press f6 after Esc to ask why")
-        await tui.press("escape", "escape")
-        await tui.open("project/start")
-        await tui.press("2", "f")
+        await find_in_a_subject(tui)
         await tui.until("done: f7 and f8 go to the matches")
 
 

@@ -1,13 +1,12 @@
 """Keys that come in one go do what they would do one by one."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from support import Builder
 from textual import events
 from textual.widgets import Input
-from tui_support import Tui, WithoutEngine, running
+from tui_support import Tui, WithoutEngine, running, with_keys
 
 from kbtui.tui import ahead, citing
 from kbtui.tui.app import Start
@@ -202,7 +201,7 @@ async def test_enter_that_was_typed_before_the_screen_was_there_opens(book: Buil
 
 
 async def test_a_line_feed_is_the_key_of_who_wants_it(book: Builder) -> None:
-    library = WithoutEngine(book.workspace, replace(load_settings(), keys={"help": "ctrl+j"}))
+    library = with_keys(book, {"help": "ctrl+j"})
     async with running(book.root, size=(120, 40), library=library) as tui:
         await tui.press("ctrl+j")
         await tui.until("In the library")

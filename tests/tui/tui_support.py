@@ -5,6 +5,7 @@ import os
 import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,11 @@ class WithoutEngine(Library):
 
     def engine(self, *, start: bool = True) -> Any:
         raise (EngineUnavailable if start else NoEngine)("not in this test")
+
+
+def with_keys(builder: Builder, keys: dict[str, Any]) -> WithoutEngine:
+    """A library of somebody who has other keys than usual: command id -> key or keys."""
+    return WithoutEngine(builder.workspace, replace(load_settings(), keys=keys))
 
 
 class Tui:
