@@ -15,8 +15,7 @@ from mcp.shared.message import SessionMessage
 from kbtui.assistant.calls import SURROGATES
 
 if TYPE_CHECKING:
-    from types import TracebackType
-    from typing import Self
+    from typing import Any, Self
 
     from mcp.shared._stream_protocols import ReadStream
 
@@ -64,10 +63,5 @@ class Mended:
         await self._inner.__aenter__()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> bool | None:
-        return await self._inner.__aexit__(kind, error, trace)
+    async def __aexit__(self, *error: Any) -> bool | None:
+        return await self._inner.__aexit__(*error)
