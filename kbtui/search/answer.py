@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     """The semantic leg, in two steps: told the text it may begin, and what it gives then ranks for
     the question and the generation."""
 
-NOTHING = "there is nothing to search: no subjects and no conversations, or none is read yet"
-
 
 def answer(
     workspace: Workspace,
@@ -61,9 +59,7 @@ def respond(asked: Asked, semantic: Semantic | None = None) -> Answer:
         asked.ask(semantic)
         _fill(result, asked)
         # What is hidden is hidden here too: that something is must not show in what is said.
-        if not asked.scores and asked.reader.is_empty(hidden=asked.question.hidden):
-            result.empty = True
-            asked.remarks.append(NOTHING)
+        result.empty = not asked.scores and asked.reader.is_empty(hidden=asked.question.hidden)
     result.degraded = "; ".join(asked.remarks) or None
     return result
 

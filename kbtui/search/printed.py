@@ -27,9 +27,11 @@ def as_lines(answer: Answer, *, plain: bool) -> str:
 
 def remarks(answer: Answer, asked: str) -> list[str]:
     """What is to be said beside the hits, on stderr."""
+    from kbtui.search.records import NOTHING
+
     said = [answer.degraded] if answer.degraded else []
     if not answer.hits and not (said and "nothing to look for" in said[0]):
-        said.append(f"nothing found for {cut(asked, 60)!r}")
+        said.append(NOTHING if answer.empty else f"nothing found for {cut(asked, 60)!r}")
     return said
 
 

@@ -112,6 +112,10 @@ class Hit:
         return shape | {"freshness": self.freshness, "legs": self.legs}
 
 
+NOTHING = "nothing to search: no subjects and no conversations, or none read yet"
+"""What an empty answer says."""
+
+
 @dataclass
 class Answer:
     """The hits of a question. `degraded` says in one phrase which leg is missing, and why.

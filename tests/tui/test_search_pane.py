@@ -1,5 +1,6 @@
 """Searching in the TUI: typing, hits, opening at the match, leaving."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -252,3 +253,12 @@ async def test_a_failing_search_says_why_and_the_next_one_works(book: Builder) -
         library.broken = False
         await tui.type(" first")
         await tui.until(lambda: bool(hits(tui)))
+
+
+async def test_where_there_is_nothing_to_search_that_is_said_once(workspace_root: Path) -> None:
+    async with running(workspace_root, size=(80, 24)) as tui:
+        await tui.press("slash")
+        await tui.type("word")
+        await tui.until("Nothing to search: no subjects and no conversations")
+        assert tui.text.casefold().count("nothing to search") == 1
+        assert "fewer words" not in tui.text

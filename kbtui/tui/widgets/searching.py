@@ -191,7 +191,9 @@ class ResultsPane(SparingPane, Vertical):
             hint: Spans = [(f". {one_line(mistake.hint)}", "dim")] if mistake.hint else []
             return [*shown, *said, *hint]
         if answer.empty:
-            return [("Nothing to search: no subjects and no conversations.", "dim")]
+            from kbtui.search.records import NOTHING
+
+            return [(f"{NOTHING.capitalize()}.", "dim")]
         left_out = (
             f" {answer.omitted:,} hits were left out: their text is gone." if answer.omitted else ""
         )
