@@ -4,6 +4,7 @@ import os
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from kbtui.conversations.records import Presence
 from kbtui.conversations.times import is_id
@@ -115,7 +116,10 @@ def find_places(
     for root, local in _roots(workspace):
         for archived in (False, True):
             folder = f"{root}/{_ARCHIVE}" if archived else root
-            for name in _directories(workspace, folder, strays):
+            names = _directories(workspace, folder, strays)
+            if names is None:
+                break  # its archive cannot be read either
+            for name in names:
                 path = f"{folder}/{name}"
                 number = _id(name)
                 if number is None:
@@ -138,11 +142,23 @@ def _roots(workspace: Workspace) -> Iterator[tuple[str, bool]]:
         yield f"{workspace.user_dir}/conversations", True
 
 
-def _directories(workspace: Workspace, folder: str, strays: list[tuple[str, str]]) -> list[str]:
-    """The names of its directories; what leads out of the workspace is none (decisions A10)."""
+def conversation_folders(workspace: Workspace) -> set[Path]:
+    """The directories that hold conversations, whether or not they exist."""
+    return {
+        Path(folder) for root, _ in _roots(workspace) for folder in (root, f"{root}/{_ARCHIVE}")
+    }
+
+
+def _directories(
+    workspace: Workspace, folder: str, strays: list[tuple[str, str]]
+) -> list[str] | None:
+    """The names of the directories in `folder`, without links that leave the workspace.
+
+    None when `folder` exists and cannot be read; `strays` then has the reason.
+    """
     if os.path.realpath(folder) != folder and not _is_inside(workspace, folder):
         strays.append((folder, _LEAVES))
-        return []
+        return None
     names = []
     try:
         with os.scandir(folder) as entries:
@@ -154,11 +170,13 @@ def _directories(workspace: Workspace, folder: str, strays: list[tuple[str, str]
                 else:
                     names.append(entry.name)
             return sorted(names)
-    except (FileNotFoundError, NotADirectoryError):
-        return []
+    except FileNotFoundError:
+        if not os.path.lexists(folder):
+            return []
+        strays.append((folder, "the link leads nowhere"))
     except OSError as error:
         strays.append((folder, (error.strerror or str(error)).lower()))
-        return []
+    return None
 
 
 def _is_folder(entry: os.DirEntry[str], strays: list[tuple[str, str]]) -> bool:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from kbtui.knowledge import Knowledge
     from kbtui.knowledge.records import Problem
+    from kbtui.library.findings import State
     from kbtui.library.library import Library
 
 
@@ -72,9 +73,21 @@ def _subject(knowledge: Knowledge, problem: Problem) -> str | None:
 
 
 def _conversations(library: Library) -> Iterator[Finding]:
-    infos = library.conversations()
+    from kbtui.conversations import strays
+    from kbtui.conversations.roots import conversation_folders
+
+    infos, left_out = library.conversations(), strays(library.workspace)
+    folders = conversation_folders(library.workspace)
+    unreadable = any(path in folders for path, _ in left_out)
     archived = sum(info.archived for info in infos)
-    yield Finding("conversations", "ok", f"{len(infos)}, {archived} archived")
+    # "ok, 0" would say that there are none, where nobody could look.
+    state: State = "note" if unreadable else "ok"
+    yield Finding("conversations", state, f"{len(infos)}, {archived} archived")
+    for path, reason in left_out:
+        if path in folders:
+            yield Finding("conversations", "wrong", f"{path}: cannot be read: {reason}")
+        else:
+            yield Finding("conversations", "note", f"{path}: left out: {reason}")
     for info in infos:
         if info.problem:
             yield Finding("conversations", "wrong", f"{info.ref}: {info.problem}", info.ref)

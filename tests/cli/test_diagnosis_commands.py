@@ -1,15 +1,17 @@
 """doctor, paths, log and man: what is wrong is found, explained, and can be sent to somebody."""
 
 import json
+import os
 import re
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support import Builder
+from support import Builder, asked
 
 from kbtui.cli.main import COMMANDS, main
 from kbtui.cli.redaction import Redaction
@@ -75,14 +77,78 @@ def test_the_doctor_works_where_there_is_no_workspace(
 def test_a_cache_that_cannot_be_written_is_found(
     built: Builder, home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    import os
-
     usual = os.access
     monkeypatch.setattr(
         "kbtui.library.surroundings.os.access",
         lambda path, mode: not str(path).startswith(str(home / "cache")) and usual(path, mode),
     )
     assert f"the index cannot be written: {home / 'cache'}" in found(capsys)["workspace", "wrong"]
+
+
+def put_file(folder: Path) -> None:
+    folder.write_text("a file where a directory should be")
+
+
+def put_dangling_link(folder: Path) -> None:
+    folder.symlink_to(folder.with_name("nowhere"))
+
+
+def put_looping_link(folder: Path) -> None:
+    folder.symlink_to(folder)
+
+
+def put_link_outside(folder: Path) -> None:
+    jp = next(parent for parent in folder.parents if parent.name == ".jp")
+    elsewhere = jp.parents[1] / "elsewhere"
+    elsewhere.mkdir()
+    folder.symlink_to(elsewhere)
+
+
+def put_locked_directory(folder: Path) -> None:
+    folder.mkdir(mode=0o000)
+    if os.access(folder, os.R_OK):
+        folder.rmdir()
+        pytest.skip("root reads every directory")
+
+
+@pytest.mark.parametrize(
+    ("put", "reason"),
+    [
+        (put_file, "not a directory"),
+        (put_dangling_link, "the link leads nowhere"),
+        (put_looping_link, "too many levels of symbolic links"),
+        (put_link_outside, "leaves the workspace"),
+        (put_locked_directory, "permission denied"),
+    ],
+)
+@pytest.mark.parametrize("name", ["conversations", "conversations/.archive"])
+def test_a_directory_of_conversations_that_cannot_be_read_is_wrong(
+    built: Builder,
+    capsys: pytest.CaptureFixture[str],
+    put: Callable[[Path], None],
+    reason: str,
+    name: str,
+) -> None:
+    folder = built.root / ".jp" / name
+    folder.parent.mkdir(exist_ok=True)
+    put(folder)
+    told = found(capsys)
+    [line] = told["conversations", "wrong"].splitlines()
+    assert line.startswith(f"{folder}: ")
+    assert reason in line
+    assert ("conversations", "ok") not in told
+
+
+def test_no_conversations_yet_and_a_foreign_directory_are_nothing_wrong(
+    built: Builder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert found(capsys)["conversations", "ok"] == "0, 0 archived\n"
+    built.conversation(1, [[asked("Why?")]], title="A talk")
+    (built.root / ".jp/conversations/backup").mkdir()
+    told = found(capsys)
+    assert told["conversations", "ok"] == "1, 0 archived\n"
+    assert "conversations/backup: " in told["conversations", "note"]
+    assert ("conversations", "wrong") not in told
 
 
 def test_a_subject_with_further_names_is_noted(
