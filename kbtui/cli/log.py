@@ -1,7 +1,7 @@
 """Print the logs of engine and screen for a report, with private text left out.
 
-Left out are the names of files, what stands in quotes, ids and addresses; --whole keeps all of it,
-for your own eyes. The first lines say what runs where.
+Left out are names of files, quoted text and what follows it in a message, ids and addresses; --whole
+keeps everything, for your own eyes. The first lines say which versions run on what.
 """
 
 from __future__ import annotations
@@ -41,12 +41,13 @@ def run(args: Namespace) -> int:
     logs = {"engine": workspace.log_file, "screen": workspace.log_file.with_name("tui.log")}
     parts = ["\n".join(_about()) + "\n"]
     for name, path in logs.items():
-        lines = _last_lines(path, args.lines)
+        lines = _lines(path)
         if not args.whole:
             from kbtui.cli.redaction import Redaction
 
-            shown = Redaction(workspace.root)
-            lines = [shown.line(line) for line in lines]
+            # Before the last lines are taken: a line can only be judged within its record.
+            lines = Redaction(workspace.root).lines(lines)
+        lines = lines[-args.lines :]
         parts.append(f"{name}: {len(lines)} lines\n" + "".join(f"  {line}\n" for line in lines))
     text = "\n".join(parts)
     if args.output is None:
@@ -88,7 +89,8 @@ def _about() -> Iterator[str]:
         yield f"settings: {type(error).__name__}"
 
 
-def _last_lines(path: Path, number: int) -> list[str]:
+def _lines(path: Path) -> list[str]:
+    """The lines of a log, of a long one those at its end."""
     try:
         with path.open("rb") as file:
             file.seek(0, 2)
@@ -101,4 +103,4 @@ def _last_lines(path: Path, number: int) -> list[str]:
         return []
     from kbtui.text import safe
 
-    return safe(text).splitlines()[-number:]
+    return safe(text).splitlines()

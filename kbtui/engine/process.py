@@ -29,13 +29,15 @@ if TYPE_CHECKING:
 
 
 def log(text: str) -> None:
-    """A line in the engine's log, safe to be looked at in a terminal.
+    """Write a record to the engine's log, safe to be looked at in a terminal.
 
-    A full disk must not end who wanted to say something.
+    All lines but the first are indented, so that no message looks like another record
+    (`cli.redaction` relies on it). A full disk must not end who wanted to say something.
     """
     stamp = time.strftime("%Y-%m-%d %H:%M:%S")
+    record = "\n  ".join(safe(text, "strip").splitlines())
     with contextlib.suppress(OSError):
-        print(f"{stamp} [{os.getpid()}] {safe(text, 'strip')}", file=sys.stderr, flush=True)
+        print(f"{stamp} [{os.getpid()}] {record}", file=sys.stderr, flush=True)
 
 
 def run_engine(root: Path) -> int:

@@ -1,9 +1,11 @@
 """doctor, paths, log and man: what is wrong is found, explained, and can be sent to somebody."""
 
+import contextlib
 import json
 import os
 import re
 import shutil
+import sqlite3
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +17,7 @@ from support import Builder, asked
 
 from kbtui.cli.main import COMMANDS, main
 from kbtui.cli.redaction import Redaction
+from kbtui.engine.process import log
 from kbtui.workspace.settings import KEYS, settings_path
 
 GUIDE = Path(__file__).parents[2] / "assets/demo/.jp/kb/guide"
@@ -30,6 +33,13 @@ def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Builder:
     monkeypatch.setenv("COLORTERM", "truecolor")
     monkeypatch.setenv("KBTUI_MODEL", "off")
     return builder
+
+
+@pytest.fixture
+def engine_log(built: Builder) -> Path:
+    log = built.workspace.log_file
+    log.parent.mkdir(parents=True, exist_ok=True)
+    return log
 
 
 def found(capsys: pytest.CaptureFixture[str]) -> dict[tuple[str, str], str]:
@@ -182,7 +192,7 @@ def test_paths_says_what_is_there_and_where_it_looked(
 
 
 def test_a_log_for_a_report_has_what_happened_and_nothing_private(
-    built: Builder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    built: Builder, engine_log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lines = [
         f"2026-11-22 10:00:00 [7] engine 0.1.0 for {built.root} on /run/user/1000/kbtui/x.sock",
@@ -195,9 +205,7 @@ def test_a_log_for_a_report_has_what_happened_and_nothing_private(
         '  File "/home/mira/venv/lib/python3.11/site-packages/kbtui/engine/server.py", line 7, in go',
         f'  File "/home/mira/{SECRET}.py", line 3, in <module>',
     ]
-    log = built.workspace.log_file
-    log.parent.mkdir(parents=True, exist_ok=True)
-    log.write_text("\n".join(lines) + "\n")
+    engine_log.write_text("\n".join(lines) + "\n")
     target = tmp_path / "report.txt"
     assert main(["log", "-o", str(target)]) == 0
     assert "look through it" in capsys.readouterr().err
@@ -212,6 +220,81 @@ def test_a_log_for_a_report_has_what_happened_and_nothing_private(
     assert "refresh failed" not in whole
 
 
+PASSAGE = """It's "Mahnung-Meier", says `Mahnung-Meier`
+Mahnung-Meier: 100 000 EUR
+Traceback (most recent call last):
+  File "/home/mira/venv/lib/python3.11/site-packages/x.py", line 1, in Mahnung-Meier
+    Mahnung-Meier()
+ValueError: Mahnung-Meier
+
+Mahnung-Meier"""
+"""What a damaged catalog puts into an exception's message: quotes, lines, the look of a log."""
+
+
+def undecodable(path: Path) -> str:
+    """What SQLite says of a passage that is not UTF-8 any more."""
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        db.execute("CREATE TABLE chunks (text TEXT)")
+        db.execute("INSERT INTO chunks VALUES (CAST(? AS TEXT))", (PASSAGE.encode() + b"\xff",))
+        with pytest.raises(sqlite3.OperationalError) as raised:
+            db.execute("SELECT text FROM chunks").fetchall()
+    return str(raised.value)
+
+
+def test_a_log_for_a_report_has_no_line_of_a_damaged_passage(
+    built: Builder, engine_log: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    message = undecodable(tmp_path / "damaged.sqlite")
+    assert "\nMahnung-Meier" in message
+    log(f"refresh failed: OperationalError: {message}\n2026-11-22 10:00:07 [7] Meier")
+    log("idle")
+    engine_log.write_text(capfd.readouterr().err)
+    for lines in range(1, 14):
+        assert main(["log", "--lines", str(lines)]) == 0
+        text = capfd.readouterr().out
+        assert not re.search("Mahnung|Meier|EUR|mira", text)
+        assert "] idle" in text
+    assert "refresh failed: OperationalError: Could not decode to UTF-8 column" in text
+    assert main(["log", "--whole"]) == 0
+    assert "Mahnung-Meier" in capfd.readouterr().out
+
+
+def test_a_traceback_in_a_report_keeps_its_frames_and_loses_what_messages_quote(
+    built: Builder, engine_log: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    code = "/home/mira/venv/lib/python3.11/site-packages/kbtui/index/catalog.py"
+    traceback = (
+        "Traceback (most recent call last):\n"
+        f'  File "{code}", line 7, in chunks_of\n'
+        "    rows = fetch(Meier)\n"
+        "           ^^^^^^^^^^^^\n"
+        "KeyError: 'Meier'\n"
+        "\n"
+        "During handling of the above exception, another exception occurred:\n"
+        "\n"
+        "Traceback (most recent call last):\n"
+        f'  File "{code}", line 9, in again\n'
+        f"sqlite3.OperationalError: {undecodable(tmp_path / 'damaged.sqlite')}\n"
+    )
+    log(f"no semantic search: {traceback}")
+    logged = capfd.readouterr().err
+    # Python writes what nobody caught to the same file, as it is.
+    for text in (logged, f"{logged}Exception in thread refresher:\n{traceback}", traceback):
+        engine_log.write_text(text)
+        assert main(["log"]) == 0
+        told = capfd.readouterr().out
+        assert not re.search("Mahnung|Meier|EUR|mira", told)
+        for kept in (
+            'kbtui/index/catalog.py", line 7, in chunks_of',
+            "KeyError: ",
+            "During handling of the above exception",
+            "line 9, in again",
+            "sqlite3.OperationalError: Could not decode to UTF-8 column",
+        ):
+            assert kept in told
+        assert told.count("in chunks_of") == text.count("in chunks_of")
+
+
 @given(
     st.from_regex(r"[A-Za-z]{9,20}", fullmatch=True),
     st.sampled_from(
@@ -219,14 +302,16 @@ def test_a_log_for_a_report_has_what_happened_and_nothing_private(
             "{root}/docs/{name}.md: gone", "'{name}'", '"{name}"', "~/{name}/x", "/srv/{name}.toml",
             "no topic `{name}`", "notes/{name}", "notes/deep/{name}:3-4", "source {name}: ended with 1",
             "https://{name}.example/", "jp://{name}", 'File "/home/{name}/x.py", line 3, in go',
+            "no text 'it's\n{name}'", "b'{name}", "no text “{name}", "'it's {name}", "odd:\n{name}",
+            "odd:\n\n  {name}: odd\n", "E: 'x\nTraceback (most recent call last):\n{name}",
         ]
     ),
 )  # fmt: skip
 def test_no_name_gets_past_the_redaction(name: str, form: str) -> None:
-    root = Path("/srv/work/shop")
-    line = "10:00 [7] " + form.format(root=root, name=name)
-    assert name not in Redaction(root).line(line)
-    assert name not in Redaction(root).line(form.format(root=root, name=name))
+    redaction = Redaction(Path("/srv/work/shop"))
+    text = form.format(root="/srv/work/shop", name=name)
+    for record in (f"2026-11-22 10:00:00 [7] {text}", text):
+        assert name not in "\n".join(redaction.lines(record.splitlines()))
 
 
 def test_the_manual_page_has_everything_and_pleases_groff(
