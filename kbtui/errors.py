@@ -58,3 +58,15 @@ class Cancelled(KbtuiError):
 
 class EngineUnavailable(KbtuiError):
     """The engine cannot be reached or started; keyword search still works."""
+
+
+class PackageUnavailable(KbtuiError):
+    """A package that kbtui depends on is missing, or does not load."""
+
+    def __init__(self, error: ImportError) -> None:
+        name = (error.name or "").partition(".")[0]
+        named = f"the package {name}" if name else "a package"
+        super().__init__(
+            f"{named} cannot be imported: {' '.join(str(error).split())}",
+            hint="install kbtui again; `kbtui doctor` names every package that is missing",
+        )

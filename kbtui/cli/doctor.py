@@ -1,4 +1,4 @@
-"""Find and explain what is wrong with terminal, settings, workspace, topics, sources, conversations, index, engine and model."""
+"""Find and explain what is wrong with terminal, settings, packages, workspace, topics, sources, conversations, index, engine and model."""
 
 from __future__ import annotations
 

@@ -68,6 +68,15 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         report(error)
         return error.exit_code
+    except ImportError as error:
+        if (error.name or "").partition(".")[0] == "kbtui":
+            raise
+        from kbtui.cli.output import report
+        from kbtui.errors import PackageUnavailable
+
+        missing = PackageUnavailable(error)
+        report(missing)
+        return missing.exit_code
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:

@@ -6,7 +6,12 @@ from typing import TYPE_CHECKING
 
 from kbtui.errors import EngineUnavailable, KbtuiError
 from kbtui.library.findings import Finding
-from kbtui.library.surroundings import look_at_settings, look_at_terminal, look_at_workspace
+from kbtui.library.surroundings import (
+    look_at_packages,
+    look_at_settings,
+    look_at_terminal,
+    look_at_workspace,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -177,7 +182,11 @@ def _model(library: Library) -> Iterator[Finding]:
     yield Finding("model", "ok", name)
 
 
-_AROUND = {"terminal": look_at_terminal, "settings": look_at_settings}
+_AROUND = {
+    "terminal": look_at_terminal,
+    "settings": look_at_settings,
+    "packages": look_at_packages,
+}
 _AREAS = {
     **_AROUND,
     "workspace": look_at_workspace,

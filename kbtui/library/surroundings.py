@@ -1,16 +1,19 @@
-"""What is wrong around a workspace: the terminal, the settings, and the directories that kbtui writes."""
+"""What is wrong around a workspace: terminal, settings, packages, and the directories that kbtui writes."""
 
 from __future__ import annotations
 
 import os
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kbtui.library.findings import Finding
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
+    from importlib.metadata import Distribution
 
+    from kbtui.library.findings import State
     from kbtui.library.library import Library
 
 SMALLEST = (60, 15)
@@ -23,7 +26,6 @@ def look_at_terminal(library: Library | None) -> Iterator[Finding]:
     """TERM, colours, locale and size, as a program sees them here."""
     import locale
     import shutil
-    import sys
 
     name = os.environ.get("TERM", "")
     if sys.__stdout__ is None or not sys.__stdout__.isatty():
@@ -60,6 +62,64 @@ def look_at_settings(library: Library | None) -> Iterator[Finding]:
     where = settings_path() if settings_path().exists() else "there is no file"
     named = f"not the defaults: {', '.join(found)}" if found else "every key has its default"
     yield Finding("settings", "ok", f"{where}; {named}")
+
+
+def look_at_packages(library: Library | None) -> Iterator[Finding]:
+    """Whether every package that kbtui needs is installed, complete and of a version that fits."""
+    from importlib.metadata import PackageNotFoundError, distribution, requires
+
+    from packaging.requirements import Requirement
+    from packaging.utils import canonicalize_name
+
+    try:
+        waiting = [(Requirement(text), "", "kbtui") for text in requires("kbtui") or []]
+    except PackageNotFoundError:
+        yield Finding(
+            "packages", "note", "kbtui runs without being installed: nobody says what it needs"
+        )
+        return
+    seen: dict[str, set[str]] = {}
+    problems = []
+    while waiting:
+        wanted, extra, by = waiting.pop()
+        if wanted.marker is not None and not wanted.marker.evaluate({"extra": extra}):
+            continue
+        name = canonicalize_name(wanted.name)
+        fresh = {"", *map(canonicalize_name, wanted.extras)} - seen.setdefault(name, set())
+        seen[name] |= fresh
+        exact = f"'{wanted.name}{wanted.specifier}'"
+        try:
+            found = distribution(wanted.name)
+        except PackageNotFoundError:
+            if fresh:
+                problems.append(_package(wanted.name, "wrong", "is not installed", by, exact))
+            continue
+        needs = [Requirement(text) for text in found.requires or []]
+        waiting += [(one, each, wanted.name) for one in needs for each in sorted(fresh)]
+        if not wanted.specifier.contains(found.version, prereleases=True):
+            text = f"has version {found.version}, not {wanted.specifier}"
+            problems.append(_package(wanted.name, "note", text, by, exact))
+        if "" in fresh and (gone := _missing_module(found)):
+            how = f"--force-reinstall --no-deps {wanted.name}=={found.version}"
+            problems.append(_package(wanted.name, "wrong", f"lacks its file {gone}", by, how))
+    yield from problems
+    if not problems:
+        yield Finding("packages", "ok", f"all {len(seen)} that kbtui needs are installed")
+
+
+def _package(name: str, state: State, problem: str, by: str, how: str) -> Finding:
+    text = f"{name} {problem}; {by} needs it: {sys.executable} -m pip install {how}"
+    return Finding("packages", state, text)
+
+
+def _missing_module(found: Distribution) -> str | None:
+    """The first module of a distribution whose file is gone."""
+    for file in found.files or ():
+        is_package = len(file.parts) == 2 and file.name == "__init__.py"
+        is_module = len(file.parts) == 1 and file.suffix in (".py", ".so")
+        if (is_package or is_module) and not Path(file.locate()).exists():
+            return str(file)
+    return None
 
 
 def look_at_workspace(library: Library) -> Iterator[Finding]:

@@ -194,6 +194,8 @@ def main() -> None:
             found = extract(content, **json.loads(request))
         except Unreadable as error:
             found = {"error": str(error)}
+        except ImportError as error:
+            found = {"import": str(error), "name": error.name}
         except (Exception, RecursionError, MemoryError) as error:
             found = {"error": f"it cannot be read: {type(error).__name__}"}
         answer = json.dumps(found).encode("ascii")

@@ -9,6 +9,7 @@ import os
 import sys
 from typing import Any
 
+from kbtui.errors import PackageUnavailable
 from kbtui.sources.extract import SIZE
 
 SECONDS = 60.0
@@ -38,7 +39,9 @@ class Extractor:
     async def extract(
         self, content: bytes, kind: str, url: str, charset: str | None = None
     ) -> dict[str, Any]:
-        """What `extract.extract` gives; raises `ExtractError`."""
+        """What `extract.extract` gives; raises `ExtractError`, and `PackageUnavailable` where what
+        reads this kind of document is not installed.
+        """
         request = json.dumps({"kind": kind, "url": url, "charset": charset}).encode()
         try:
             async with asyncio.timeout(self._seconds):
@@ -52,6 +55,8 @@ class Extractor:
             # Half a question is no state to go on from.
             await self._end()
             raise
+        if "import" in found:
+            raise PackageUnavailable(ImportError(found["import"], name=found["name"]))
         if "error" in found:
             raise ExtractError(str(found["error"]))
         return found

@@ -4,17 +4,14 @@ import os
 import re
 import subprocess
 import sys
-import tomllib
-from collections.abc import Iterator
 from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
-from packaging.requirements import Requirement
+from needs import DECLARED, all_needed
+from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[2]
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-DECLARED = [Requirement(text) for text in PROJECT["project"]["dependencies"]]
 
 FREE = re.compile(
     r"MIT|BSD|Apache|ISC|PSF|Python Software Foundation|MPL|Mozilla Public|Zlib|CC0|BSL-1\.0|Unlicense|CNRI-Python",
@@ -22,26 +19,6 @@ FREE = re.compile(
 )
 CHOICES = {"tld": "MPL-1.1 of its three"}
 """Packages under several licences, and the one that is chosen."""
-
-
-def canonical(name: str) -> str:
-    return re.sub(r"[-_.]+", "-", name).lower()
-
-
-def all_needed() -> Iterator[str]:
-    """Every package that an installation brings, by its installed metadata."""
-    seen: set[str] = set()
-    waiting = [requirement.name for requirement in DECLARED]
-    while waiting:
-        name = canonical(waiting.pop())
-        if name in seen:
-            continue
-        seen.add(name)
-        yield name
-        for text in distribution(name).requires or []:
-            needed = Requirement(text)
-            if needed.marker is None or needed.marker.evaluate({"extra": ""}):
-                waiting.append(needed.name)
 
 
 def licence(name: str) -> str:
@@ -56,8 +33,8 @@ def test_every_dependency_is_justified_in_the_table_and_nothing_else_is() -> Non
     text = (ROOT / "CONTRIBUTING.md").read_text()
     table = text.partition("### Dependencies")[2].partition("\nDevelopment:")[0]
     rows = [line.split("|") for line in table.splitlines() if line.startswith("| `")]
-    named = {canonical(name) for row in rows for name in re.findall(r"`([^`]+)`", row[1])}
-    assert named == {canonical(requirement.name) for requirement in DECLARED}
+    named = {canonicalize_name(name) for row in rows for name in re.findall(r"`([^`]+)`", row[1])}
+    assert named == {canonicalize_name(requirement.name) for requirement in DECLARED}
     assert all(len(row[2].strip()) > 3 and len(row[3].strip()) > 10 for row in rows)
 
 
@@ -71,7 +48,7 @@ def test_every_licence_lets_it_be_passed_on() -> None:
 
 def test_every_package_is_held_to_one_version() -> None:
     held = {
-        canonical(line.partition("==")[0])
+        canonicalize_name(line.partition("==")[0])
         for line in (ROOT / "constraints.txt").read_text().splitlines()
         if "==" in line and not line.startswith("#")
     }
