@@ -66,25 +66,29 @@ def run(args: Namespace) -> int:
 
 
 def _new(library: Library, args: Namespace) -> int:
+    from dataclasses import replace
+
     from kbtui.index.identity import subject_id
     from kbtui.sources import subjects
 
     knowledge = library.knowledge()
     topic = subjects.choose_topic(knowledge, args.topic)
-    text = sys.stdin.read() if args.text == "-" else args.text
     draft = subjects.Draft(
         title=args.title or "",
-        text=text or "",
+        text=args.text or "",
         type=args.type,
         tags=tuple(part.strip() for part in args.tags.split(",") if part.strip()),
         slug=args.slug,
     )
-    if text is None:
+    if args.text is None:
         found = subjects.edit_draft(knowledge, topic, draft)
         if found is None:
             note("nothing was written")
             return 1
     else:
+        subjects.check_draft(knowledge, topic, draft)
+        if args.text == "-":
+            draft = replace(draft, text=sys.stdin.read())
         found = subjects.add(knowledge, topic, draft)
     ref = f"{topic.id}/{found.slug}"
     if args.json:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import subprocess
 import tempfile
+import threading
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -22,7 +24,7 @@ from kbtui.sources.writing import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from kbtui.knowledge import Knowledge
     from kbtui.knowledge.records import Subject, Topic
@@ -86,9 +88,15 @@ def add(knowledge: Knowledge, topic: Topic, draft: Draft) -> Subject:
 
     `NoTitle` is one without a title.
     """
+    check_draft(knowledge, topic, draft)
+    return _add(knowledge, topic, draft.slug or name_of(draft.title), draft.document)
+
+
+def check_draft(knowledge: Knowledge, topic: Topic, draft: Draft) -> None:
+    """Raise what `add` would, before a text is asked for that could not be written."""
     if not draft.title.strip():
         raise NoTitle("an entry needs a title", hint="--title gives it one")
-    return _add(knowledge, topic, draft.slug or name_of(draft.title), draft.document)
+    check_free(knowledge, topic, draft.slug or name_of(draft.title))
 
 
 def edit_draft(knowledge: Knowledge, topic: Topic, draft: Draft) -> Subject | None:
@@ -103,27 +111,45 @@ def edit_draft(knowledge: Knowledge, topic: Topic, draft: Draft) -> Subject | No
     ) as file:
         file.write(draft.document)
     path = Path(file.name)
-    keep = False
+    is_settled = False
     try:
         run_editor([*editor(), str(path)])
         text = path.read_text("utf-8")
         if text == draft.document or not text.strip():
+            is_settled = True
             return None
-        keep = True
         if problem := front_matter_problem(text):
             raise UsageError(f"the front matter would count for nothing: {problem}")
         title = _title(text, draft.title)
         found = _add(knowledge, topic, draft.slug or name_of(title), text)
-        keep = False
+        is_settled = True
         return found
     except (KbtuiError, OSError, ValueError) as error:
-        if not keep:
+        if _is_untouched(path, draft.document.encode()):
             raise
-        message = error.message if isinstance(error, KbtuiError) else str(error)
-        raise KbtuiError(message, where=topic.id, hint=f"what you wrote is in {path}") from error
+        raise _keeping(error, path) from error
     finally:
-        if not keep:
+        if is_settled or _is_untouched(path, draft.document.encode()):
             path.unlink(missing_ok=True)
+
+
+def _is_untouched(path: Path, before: bytes) -> bool:
+    """Whether a file that an editor had holds nothing that was typed."""
+    try:
+        return path.read_bytes() in {before, b""}
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+
+
+def _keeping(error: Exception, path: Path) -> KbtuiError:
+    """The error, with where the text is that was typed before it."""
+    kept = f"what you wrote is in {path}"
+    if not isinstance(error, KbtuiError):
+        return KbtuiError(str(error), hint=kept)
+    hint = f"{error.hint}; {kept}" if error.hint else kept
+    return KbtuiError(error.message, where=error.where, hint=hint)
 
 
 def _title(text: str, otherwise: str) -> str:
@@ -179,7 +205,12 @@ def edit(subject: Subject) -> bool:
     path = subject.path
     try:
         before = path.read_bytes()
-        run_editor([*editor(), str(path)])
+        try:
+            run_editor([*editor(), str(path)])
+        except KbtuiError as error:
+            if _is_untouched(path, before):
+                raise
+            raise _keeping(error, path) from error
         return path.read_bytes() != before
     except OSError as error:
         reason = error.strerror or str(error)
@@ -189,15 +220,29 @@ def edit(subject: Subject) -> bool:
 def run_editor(command: list[str], environment: Mapping[str, str] | None = None) -> None:
     """Run an editor and wait until it ends; raises `KbtuiError` where it fails."""
     try:
-        done = subprocess.run(command, env=environment, check=False)
+        with subprocess.Popen(command, env=environment) as running, _interrupts_ignored():
+            code = running.wait()
     except OSError as error:
         raise KbtuiError(
             f"the editor cannot be started: {error.strerror}",
             where=command[0],
             hint="set $VISUAL or $EDITOR",
         ) from error
-    if done.returncode:
-        raise KbtuiError(f"the editor ended with {done.returncode}", where=command[0])
+    if code:
+        raise KbtuiError(f"the editor ended with {code}", where=command[0])
+
+
+@contextlib.contextmanager
+def _interrupts_ignored() -> Iterator[None]:
+    """Leave Ctrl-C to the program that has the terminal; only the main thread can do so."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def editor() -> list[str]:

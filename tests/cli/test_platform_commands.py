@@ -161,6 +161,39 @@ def test_an_entry_is_made_edited_and_keeps_id_and_citations(
     assert [chunk["text"] for chunk in after["chunk_list"]] == ["# All new\n\nThe wombat."]
 
 
+@pytest.mark.parametrize("end", ["exit 3", "kill -INT $PPID; sleep 0.3; exit 3"])
+def test_an_editor_that_fails_leaves_what_was_typed_and_says_where(
+    built: Builder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, end: str
+) -> None:
+    editor(monkeypatch, tmp_path, f"echo 'Back off.' >> \"$1\"; {end}")
+    done = run(built, "entry", "new", "--title", "Retry policy")
+    assert done.returncode == 3
+    assert "the editor ended with 3" in done.stderr
+    kept = Path(done.stderr.partition("what you wrote is in ")[2].strip().removesuffix(")"))
+    assert kept.read_text().endswith("Back off.\n")
+    kept.unlink()
+    assert run(built, "show", "guide/retry-policy").returncode == 1
+    done = run(built, "entry", "edit", "guide/end")
+    path = built.root / "docs/guide/end.md"
+    assert done.returncode == 3
+    assert f"what you wrote is in {path}" in done.stderr
+    assert path.read_text().endswith("Back off.\n")
+
+
+def test_a_name_that_is_taken_is_refused_before_text_is_asked_for(built: Builder) -> None:
+    child = subprocess.Popen(
+        [sys.executable, "-m", "kbtui.cli.main", "entry", "new", "--title", "End", "--text", "-"],
+        cwd=built.root, stdin=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    try:
+        assert child.wait(60) == 2, "it waits for text"
+        assert child.stderr is not None
+        assert b"there is such a subject already" in child.stderr.read()
+    finally:
+        child.kill()
+        child.communicate()
+
+
 def test_an_entry_goes_to_the_trash_after_asking(built: Builder, home: Path) -> None:
     path = built.root / "docs/guide/end.md"
     done = run(built, "entry", "rm", "guide/end")

@@ -3,6 +3,7 @@
 import os
 import stat
 import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -123,8 +124,12 @@ def test_a_draft_left_as_it_was_writes_nothing(
 @pytest.mark.parametrize(
     "script",
     ["printf -- '---\\ntitle: [unclosed\\n---\\nprecious words\\n' > \"$1\"",
-     "printf -- '---\\ntitle: Taken\\n---\\nprecious words\\n' > \"$1\""],
-    ids=["front matter that is no YAML", "a name that is taken"],
+     "printf -- '---\\ntitle: Taken\\n---\\nprecious words\\n' > \"$1\"",
+     "echo 'precious words' >> \"$1\"; exit 3",
+     "echo 'precious words' >> \"$1\"; kill -9 $$",
+     "printf 'precious words in Latin-1: \\344' > \"$1\""],
+    ids=["front matter that is no YAML", "a name that is taken", "an editor that fails",
+         "an editor that is killed", "text that is no UTF-8"],
 )  # fmt: skip
 def test_what_was_typed_is_kept_when_it_cannot_be_written(
     builder: Builder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, script: str
@@ -136,8 +141,22 @@ def test_what_was_typed_is_kept_when_it_cannot_be_written(
         subjects.edit_draft(known, subjects.choose_topic(known, None), Draft(title=""))
     assert caught.value.hint is not None
     kept = Path(caught.value.hint.partition("is in ")[2])
-    assert "precious words" in kept.read_text()
+    assert b"precious words" in kept.read_bytes()
     kept.unlink()
+
+
+def test_a_draft_that_was_not_touched_is_not_kept_when_the_editor_fails(
+    builder: Builder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    drafts = tmp_path / "drafts"
+    drafts.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(drafts))
+    editing(monkeypatch, tmp_path, "exit 3")
+    known = knowledge(builder)
+    with pytest.raises(KbtuiError, match="ended with 3") as caught:
+        subjects.edit_draft(known, subjects.choose_topic(known, None), Draft(title="T"))
+    assert "what you wrote" not in str(caught.value)
+    assert list(drafts.iterdir()) == []
 
 
 def test_an_editor_that_fails_or_is_missing_is_said(
@@ -147,8 +166,14 @@ def test_an_editor_that_fails_or_is_missing_is_said(
     subject = knowledge(builder).find("guide", "a")
     assert subject is not None
     editing(monkeypatch, tmp_path, "exit 3")
-    with pytest.raises(KbtuiError, match="ended with 3"):
+    with pytest.raises(KbtuiError, match="ended with 3") as caught:
         subjects.edit(subject)
+    assert "what you wrote" not in str(caught.value)
+    editing(monkeypatch, tmp_path, 'echo more >> "$1"; exit 3')
+    with pytest.raises(KbtuiError, match="ended with 3") as caught:
+        subjects.edit(subject)
+    assert f"what you wrote is in {subject.path}" in str(caught.value)
+    assert subject.path.read_text() == "# A\nmore\n"
     monkeypatch.setenv("EDITOR", "/does/not/exist")
     with pytest.raises(KbtuiError, match="cannot be started"):
         subjects.edit(subject)
@@ -163,7 +188,7 @@ def test_no_editor_is_started_that_nobody_chose_or_that_has_no_terminal(
 ) -> None:
     monkeypatch.delenv("VISUAL", raising=False)
     monkeypatch.setenv("EDITOR", chosen)
-    monkeypatch.setattr(subprocess, "run", lambda *_, **__: pytest.fail("it was started"))
+    monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: pytest.fail("it was started"))
     monkeypatch.setattr(os, "isatty", lambda number: False)
     known = knowledge(builder)
     with pytest.raises(UsageError, match="no terminal" if chosen else "no editor is set"):

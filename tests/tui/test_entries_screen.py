@@ -221,6 +221,23 @@ async def test_a_new_entry_is_written_in_the_editor_and_selected(
     assert text.endswith("Back off.\n")
 
 
+async def test_an_editor_that_fails_leaves_what_was_typed_and_the_screen_says_where(
+    book: Builder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with editor(monkeypatch, tmp_path, 'echo "Back off." >> "$1"; exit 3'):
+        async with paged(book, "E", EntriesScreen) as (tui, screen, _):
+            await read(tui, screen)
+            await tui.press("n")
+            await form(tui, title="Retry policy")
+            await tui.until("the editor ended with 3")
+            said, shown = screen.said.text, "".join(tui.text.split())
+    kept = Path(said.partition("what you wrote is in ")[2].removesuffix(")"))
+    assert kept.read_text().endswith("Back off.\n")
+    assert kept.name in shown
+    kept.unlink()
+    assert not [*book.root.rglob("retry-policy.md")]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("chosen", ["", "vim"])
 async def test_without_a_title_or_an_editor_the_form_says_so_and_keeps_what_was_typed(
