@@ -99,7 +99,7 @@ def _engine(start: str | None) -> str | None:
     root = places.nearest_root(here)
     if root is None or not os.access(root + "/.jp", os.R_OK | os.X_OK):
         return None
-    folder = places.runtime_base() or f"{os.environ.get('TMPDIR') or '/tmp'}/kbtui-{os.getuid()}"
+    folder = places.runtime_folder()
     try:
         status = os.lstat(folder)
     except OSError:

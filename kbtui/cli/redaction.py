@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from kbtui.workspace import places
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -49,7 +51,7 @@ class Redaction:
 
     def __init__(self, root: Path) -> None:
         self._root = str(root)
-        self._home = str(Path.home())
+        self._home = places.user_home()
 
     def lines(self, lines: Iterable[str]) -> list[str]:
         """The lines of a log without names of files, quoted text, ids and addresses."""
@@ -94,7 +96,9 @@ class Redaction:
         quote = _QUOTE.search(text)
         if quote:
             text = f"{text[: quote.start()]}'…'"
-        text = text.replace(self._root, "WORKSPACE").replace(self._home, "~")
+        text = text.replace(self._root, "WORKSPACE")
+        if self._home:
+            text = text.replace(self._home, "~")
         text = _ADDRESS.sub("…://…", text)
         text = _PLACE.sub(_place, text)
         text = _SOURCE.sub("source …", text)

@@ -38,12 +38,7 @@ def runtime_dir() -> Path:
     Made when missing. Raises `WorkspaceError` when somebody else owns it or
     others may enter it (design, the engine's rule 2).
     """
-    if base := places.runtime_base():
-        path = Path(base)
-    else:
-        import tempfile  # it brings much with it
-
-        path = Path(tempfile.gettempdir()) / f"kbtui-{os.getuid()}"
+    path = Path(places.runtime_folder())
     try:
         path.mkdir(mode=0o700, exist_ok=True)
         status = path.lstat()

@@ -12,10 +12,30 @@ except ImportError:
     from hashlib import sha256
 
 
+SOCKET_BYTES = 103
+"""The longest path of a Unix socket: macOS has room for 104 bytes with the final NUL, Linux for 108."""
+
+
+def user_home() -> str:
+    """The user's home directory; where HOME is empty, the one in the password database.
+
+    `os.path.expanduser` takes an empty HOME literally, and `~/.cache` becomes `/.cache`.
+    """
+    value = os.environ.get("HOME", "")
+    if value.startswith("/"):
+        return value.rstrip("/")
+    import pwd
+
+    try:
+        return pwd.getpwuid(os.getuid()).pw_dir.rstrip("/")
+    except KeyError:
+        return ""
+
+
 def home(variable: str, default: str) -> str:
     """A base directory of the XDG specification, which says to ignore a relative value."""
     value = os.environ.get(variable, "")
-    return value if value.startswith("/") else os.path.expanduser(f"~/{default}")  # noqa: PTH111
+    return value if value.startswith("/") else f"{user_home()}/{default}"
 
 
 def cache_home() -> str:
@@ -54,10 +74,17 @@ def _jp(variable: str, default: str) -> str:
     return home(variable, default) + "/jp"
 
 
-def runtime_base() -> str | None:
-    """The directory of the engines' sockets under `XDG_RUNTIME_DIR`, None where that is not set."""
-    base = os.environ.get("XDG_RUNTIME_DIR", "")
-    return f"{base}/kbtui" if base.startswith("/") and os.path.isdir(base) else None  # noqa: PTH112
+def runtime_folder() -> str:
+    """The directory of the engines' sockets: the first one whose path is short enough for a socket."""
+    runtime, temporary = os.environ.get("XDG_RUNTIME_DIR", ""), os.environ.get("TMPDIR", "")
+    for base, folder in (
+        (runtime, f"{runtime}/kbtui"),
+        (temporary, f"{temporary}/kbtui-{os.getuid()}"),
+    ):
+        size = len(os.fsencode(f"{folder}/{16 * 'k'}.sock"))
+        if base.startswith("/") and size <= SOCKET_BYTES and os.path.isdir(base):  # noqa: PTH112
+            return folder
+    return f"/tmp/kbtui-{os.getuid()}"
 
 
 def key(root: str) -> str:

@@ -1,5 +1,6 @@
 """The engine: one a workspace, started on demand, true to the files, gone when idle."""
 
+import json
 import os
 import signal
 import socket
@@ -344,6 +345,32 @@ def test_clients_with_another_runtime_directory_find_the_engine(
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(home / "run2"))
     second: EngineClient = connect(built.workspace)
     assert second.pid == first.pid
+
+
+@pytest.mark.parametrize("name", ["x" * 120, "ä" * 50], ids=["long", "long in bytes"])
+@pytest.mark.parametrize("variables", [("XDG_RUNTIME_DIR",), ("TMPDIR", "XDG_RUNTIME_DIR")])
+def test_a_runtime_directory_too_long_for_a_socket_is_passed_over(
+    built: Builder,
+    monkeypatch: pytest.MonkeyPatch,
+    home: Path,
+    name: str,
+    variables: tuple[str, ...],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    from kbtui.cli.main import main
+
+    long = home / name
+    long.mkdir(mode=0o700)
+    for variable in variables:
+        monkeypatch.setenv(variable, str(long))
+    engine = connect(built.workspace)
+    place = announced(built.workspace)
+    assert place
+    assert not place["socket"].startswith(str(long))
+    assert Path(place["socket"]).parent.stat().st_mode & 0o077 == 0
+    assert connect(built.workspace, start=False).pid == engine.pid
+    main(["paths", "-w", str(built.root), "--json"])
+    assert json.loads(capsys.readouterr().out)["engine_socket"] == place["socket"]
 
 
 def test_an_estimate_counts_from_the_first_thing_done(monkeypatch: pytest.MonkeyPatch) -> None:
