@@ -11,9 +11,9 @@ from __future__ import annotations
 import sys
 
 from kbtui.cli.declared import SUPPRESS
-from kbtui.cli.output import columns, emit, emit_json, is_plain, note
+from kbtui.cli.output import columns, emit, emit_json, is_plain, note, save
 from kbtui.cli.progress import working
-from kbtui.errors import KbtuiError, UsageError
+from kbtui.errors import KbtuiError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -192,14 +192,7 @@ def _export(library: Library, args: Namespace) -> int:
     if args.output is None:
         emit(text)
     else:
-        from pathlib import Path
-
-        try:
-            Path(args.output).write_text(text, encoding="utf-8")
-        except OSError as error:
-            raise UsageError(
-                f"cannot be written: {(error.strerror or str(error)).lower()}", where=args.output
-            ) from error
+        save(library.workspace, args.output, text)
     for problem in conversation.problems:
         note(f"{conversation.info.ref}: {problem}")
     return 0 if turns else 1

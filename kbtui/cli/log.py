@@ -6,7 +6,7 @@ keeps everything, for your own eyes. The first lines say which versions run on w
 
 from __future__ import annotations
 
-from kbtui.cli.output import emit, note
+from kbtui.cli.output import emit, note, save
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -53,11 +53,7 @@ def run(args: Namespace) -> int:
     if args.output is None:
         emit(text)
     else:
-        try:
-            Path(args.output).write_text(text, encoding="utf-8", errors="replace")
-        except OSError as error:
-            reason = (error.strerror or str(error)).lower()
-            raise UsageError(f"cannot be written: {reason}", where=args.output) from error
+        save(workspace, args.output, text)
         note(f"written to {args.output}; look through it before you send it")
     return 0
 

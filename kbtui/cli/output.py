@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from kbtui.errors import KbtuiError
+    from kbtui.workspace import Workspace
 
 
 def is_plain(stream: Any = None) -> bool:
@@ -79,6 +80,19 @@ def emit_json(value: Any) -> None:
     import json
 
     sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=sys.stdout.isatty()) + "\n")
+
+
+def save(workspace: Workspace, target: str, text: str) -> None:
+    """Write a result to the file that `-o` names; raises `UsageError`."""
+    from pathlib import Path
+
+    from kbtui.errors import KbtuiError, UsageError
+    from kbtui.sources.writing import write_export
+
+    try:
+        write_export(workspace, Path(target), text)
+    except KbtuiError as error:
+        raise UsageError(error.message, where=target, hint=error.hint) from error
 
 
 def note(text: str) -> None:

@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import KbtuiError, UsageError
+from kbtui.workspace.paths import jp_data_home
 
 if TYPE_CHECKING:
     from kbtui.knowledge import Knowledge
     from kbtui.knowledge.records import Topic
+    from kbtui.workspace import Workspace
 
 NAME_BYTES = 80
 """Bytes of the longest file name that is made up here; far below what any file system refuses."""
@@ -112,6 +114,50 @@ def replace_file(path: Path, text: str) -> None:
     _written(path, text, fresh=False)
 
 
+def write_export(workspace: Workspace, path: Path, text: str) -> None:
+    """Write a file that a person asked for, wherever it is, but never among JP's own files.
+
+    A link is followed; a file with further names (hard links) is replaced, so those keep what
+    they had. Raises `UsageError` where the file would lie in a `.jp` directory or in JP's
+    user-local one, and `KbtuiError` where it cannot be written.
+    """
+    check_export(workspace, path)
+    real = Path(os.path.realpath(path))
+    if os.path.exists(real) and not os.path.isfile(real):  # noqa: PTH110, PTH113  (never raise)
+        # A device or a pipe is written to, not replaced. A directory is refused by the system.
+        try:
+            real.write_text(text, encoding="utf-8", errors="replace")
+        except OSError as error:
+            raise _unwritable(path, error) from error
+    else:
+        replace_file(real, text)
+
+
+def check_export(workspace: Workspace, path: Path) -> None:
+    """Raise `UsageError` for a path that `write_export` refuses."""
+    kept = [workspace.jp, jp_data_home()]
+    real = Path(os.path.realpath(path))
+    for folder in (real, *real.parents):
+        if folder.name.casefold() == ".jp" or any(_is_same(folder, place) for place in kept):
+            raise UsageError(
+                "an export is not written there: the directory belongs to JP",
+                where=str(path),
+                hint=f"name a file outside {folder}",
+            )
+
+
+def _is_same(path: Path, other: Path) -> bool:
+    """Whether two paths lead to one file, however each is spelled."""
+    try:
+        return path.samefile(other)
+    except OSError:
+        return False
+
+
+def _unwritable(path: Path, error: OSError) -> KbtuiError:
+    return KbtuiError(f"cannot be written: {error.strerror or error}", where=str(path))
+
+
 def _written(path: Path, text: str, *, fresh: bool) -> None:
     # A hidden name: whoever lists the topic meanwhile sees no half file among the visible ones.
     temporary = path.with_name(f".{path.name[:60]}.{os.getpid()}.tmp")
@@ -128,8 +174,7 @@ def _written(path: Path, text: str, *, fresh: bool) -> None:
     except FileExistsError as error:
         raise KbtuiError("there is such a file already", where=str(path)) from error
     except OSError as error:
-        reason = error.strerror or str(error)
-        raise KbtuiError(f"cannot be written: {reason}", where=str(path)) from error
+        raise _unwritable(path, error) from error
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)

@@ -315,6 +315,44 @@ def test_export_writes_one_markdown_file_with_sources(
     assert kbtui("export", str(ID), "-o", str(tmp_path)) == 2
 
 
+def test_no_export_is_written_under_the_jp_directory(
+    root: Path, home: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (root / ".jp/.id").write_text("preamble\nabcde\n")
+    local = home / f"jp/workspace/ws-abcde/conversations/{ID}"
+    local.mkdir(parents=True)
+    for folder in (root / ".jp/conversations" / str(ID), local):
+        (folder / "events.json").write_text(json.dumps(TALK))
+    (root / ".jp/kb.toml").write_text("# mine\n")
+    link, hard, folder_link = root / "link.md", root / "hard.md", root / "talks"
+    link.symlink_to(root / ".jp/kb.toml")
+    folder_link.symlink_to(root / ".jp/conversations")
+    events = root / ".jp/conversations" / str(ID) / "events.json"
+    before = {
+        path: path.read_bytes()
+        for path in [*(root / ".jp").rglob("*.*"), *local.iterdir()]
+        if path.is_file()
+    }
+    other = tmp_path / "other/.jp/kb.toml"
+    other.parent.mkdir(parents=True)
+    for command in (["conversation", "export", str(ID)], ["log"]):
+        for target in (
+            events, root / ".jp/kb.toml", root / ".jp/new.md", root / "docs/../.jp/new.md", link,
+            folder_link / str(ID) / "events.json", local / "events.json", other, Path(".jp/new.md"),
+        ):  # fmt: skip
+            assert main([*command, "-o", str(target)]) == 2, target
+            assert "is not written there" in capsys.readouterr().err
+    # A file with another name outside is replaced, and the one that JP has stays.
+    os.link(events, hard)
+    assert kbtui("export", str(ID), "-o", str(hard)) == 0
+    assert "Where is the needle?" in hard.read_text()
+    assert {path: path.read_bytes() for path in before} == before
+    assert not other.exists()
+    assert not (root / ".jp/new.md").exists()
+    # What is no regular file is written to as it is.
+    assert kbtui("export", str(ID), "-o", "/dev/null") == 0
+
+
 # the whole command
 
 

@@ -52,7 +52,7 @@ def export(app: KbApp, main: MainScreen) -> None:
 
     def write(path: Path, text: str) -> None:
         lane.submit(
-            lambda: _write(path, text),
+            lambda: _write(app.library, path, text),
             lambda _: main.status.flash(f"written: {path}"),
             lambda error: main.status.flash(words(error), "error"),
         )
@@ -77,6 +77,7 @@ class _Maker:
     def __call__(self, values: Values) -> tuple[Path, str, bool]:
         from kbtui.citations.markdown import to_markdown
         from kbtui.conversations.readout import included_kinds
+        from kbtui.sources.writing import check_export
 
         if not values["path"]:
             raise KbtuiError("say where it is to be written")
@@ -85,13 +86,14 @@ class _Maker:
             path /= f"jp-c{self._conversation}.md"
         if not path.parent.is_dir():
             raise KbtuiError("there is no such directory", where=str(path.parent))
+        check_export(self._library.workspace, path)
         found = self._library.conversation(self._conversation)
         kinds = included_kinds(WHAT[values["what"]])
         text = to_markdown(found, self._library.cited(found), found.turns, kinds)
         return path, text, path.exists()
 
 
-def _write(path: Path, text: str) -> None:
-    from kbtui.sources.writing import replace_file
+def _write(library: Library, path: Path, text: str) -> None:
+    from kbtui.sources.writing import write_export
 
-    replace_file(path, text)
+    write_export(library.workspace, path, text)
