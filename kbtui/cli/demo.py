@@ -38,11 +38,11 @@ def fresh_copy() -> Path:
     import shutil
 
     from kbtui.errors import WorkspaceError
-    from kbtui.workspace.paths import cache_home
+    from kbtui.workspace.paths import cache_home, make_private
 
     source, target = bundled(), cache_home() / "demo"
     try:
-        target.mkdir(parents=True, exist_ok=True)
+        make_private(target)
         wanted = {path.relative_to(source) for path in source.rglob("*")}
         for path in sorted(target.rglob("*"), reverse=True):
             if path.relative_to(target) not in wanted:
@@ -50,9 +50,10 @@ def fresh_copy() -> Path:
         for name in sorted(wanted):
             here, there = source / name, target / name
             if here.is_dir():
-                there.mkdir(exist_ok=True)
+                make_private(there)
             elif not there.exists() or not filecmp.cmp(here, there, shallow=False):
                 shutil.copyfile(here, there)
+                there.chmod(0o600)
     except OSError as error:
         raise WorkspaceError(
             f"the demo cannot be copied: {error.strerror}",

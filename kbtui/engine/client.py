@@ -146,6 +146,7 @@ def _start(workspace: Workspace) -> Any:
     import subprocess
 
     from kbtui.workspace.mounts import network_file_system
+    from kbtui.workspace.paths import make_private
 
     if kind := network_file_system(workspace.cache_dir):
         # Neither locks nor shared memory can be relied on there: two engines would write one index.
@@ -155,10 +156,10 @@ def _start(workspace: Workspace) -> Any:
             hint="set XDG_CACHE_HOME to a directory of this machine",
         )
     try:
-        workspace.cache_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_private(workspace.cache_dir)
         if not os.access(workspace.cache_dir, os.W_OK):
             raise PermissionError(13, "Permission denied")
-        workspace.log_file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_private(workspace.log_file.parent)
         socket_path(workspace)
         log = _open_log(workspace.log_file)
     except OSError as error:
@@ -192,7 +193,7 @@ def _open_log(path: Path) -> Any:
     with contextlib.suppress(FileNotFoundError):
         if path.stat().st_size > 1 << 20:
             path.replace(path.with_suffix(".old.log"))
-    return path.open("ab")
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab")
 
 
 class EngineClient:

@@ -21,6 +21,7 @@ from kbtui.errors import KbtuiError
 from kbtui.text import safe
 from kbtui.version import __version__
 from kbtui.workspace import load_settings, open_root
+from kbtui.workspace.paths import make_private
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,6 +43,9 @@ def log(text: str) -> None:
 
 def run_engine(root: Path) -> int:
     """Be the engine of the workspace at `root`, until idle or told to stop."""
+    # The libraries of the index make files of their own. What a source writes into the
+    # workspace keeps the umask that the user has.
+    umask = os.umask(0o077)
     workspace = open_root(root)
     try:
         settings = load_settings()
@@ -65,7 +69,7 @@ def run_engine(root: Path) -> int:
         def in_charge() -> bool:
             return holds_lock(lock, workspace) and _inode(place) == inode
 
-        asyncio.run(Server(workspace, settings, listener, in_charge).serve())
+        asyncio.run(Server(workspace, settings, listener, in_charge, umask).serve())
     except KbtuiError as error:
         log(f"stopped: {error}")
         return 3
@@ -82,7 +86,7 @@ def _take_lock(workspace: Workspace) -> Any:
     """
     path = lock_path(workspace)
     for _ in range(10):
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_private(path.parent)
         file = path.open("a+b")
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -54,9 +54,11 @@ class Server:
         settings: Settings,
         listener: socket.socket,
         in_charge: Callable[[], bool],
+        umask: int,
     ) -> None:
+        """Serve on `listener`; `umask` is the user's own, for what sources write."""
         self._workspace, self._settings = workspace, settings
-        self._listener, self._in_charge = listener, in_charge
+        self._listener, self._in_charge, self._umask = listener, in_charge, umask
         self._clients: set[Client] = set()
         self._strangers: list[Client] = []
         self._last_seen = time.monotonic()
@@ -76,7 +78,7 @@ class Server:
         )
         self._answering = answering.Answering(self._workspace, self._settings, self._semantic)
         self._watcher = Watcher(self._workspace, self._refresher.ask, log)
-        self._schedule = Schedule(self._workspace, log)
+        self._schedule = Schedule(self._workspace, log, self._umask)
         self._refresher.start()
         self._watcher.start()
         self._semantic.start()

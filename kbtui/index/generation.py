@@ -14,6 +14,8 @@ import shutil
 import time
 from typing import TYPE_CHECKING
 
+from kbtui.workspace.paths import make_private
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -54,7 +56,7 @@ def current(cache_dir: Path) -> Path | None:
 def make(cache_dir: Path, mark: str) -> Path:
     """A new, empty generation."""
     folder = cache_dir / f"gen-{mark}-{time.time_ns():x}"
-    folder.mkdir(parents=True, mode=0o700)
+    make_private(folder)
     return folder
 
 

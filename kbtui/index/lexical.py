@@ -15,6 +15,7 @@ import tantivy
 
 from kbtui.errors import IndexUnavailable
 from kbtui.index.words import LONGEST, STEPS, code_words, plain
+from kbtui.workspace.paths import make_private
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -93,7 +94,7 @@ def analyzer(language: str) -> Any:
 def open_index(folder: Path, language: str, *, create: bool = False) -> Any:
     """Open a tantivy index with its analyzers, which are not stored in it (stack 4.1)."""
     if create:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_private(folder)
     try:
         exists = tantivy.Index.exists(str(folder))
         index = tantivy.Index.open(str(folder)) if exists else None

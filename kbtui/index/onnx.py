@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kbtui.index.embedding import CHECKSUMS, Embedder, Model, ModelUnavailable
-from kbtui.workspace.paths import cache_home
+from kbtui.workspace.paths import cache_home, make_private
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -129,7 +129,7 @@ def export_in_background(model: Model) -> subprocess.Popen[bytes] | None:
 def export(model: Model) -> Path:
     """Make the export and its note; raises `ModelUnavailable` when its vectors are not the same."""
     path = export_path(model)
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_private(path.parent)
     original = Embedder(model, half=False)
     fresh = path.with_suffix(f".{os.getpid()}.new")
     try:

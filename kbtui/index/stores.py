@@ -14,6 +14,7 @@ from kbtui.errors import IndexUnavailable
 from kbtui.index import generation
 from kbtui.index.catalog import Catalog
 from kbtui.index.lexical import LexicalWriter
+from kbtui.workspace.paths import make_private
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,7 +46,7 @@ class Stores:
         self.cache_dir, self.settings = cache_dir, settings
         self._behind = 0
         self._unpublished = False
-        cache_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_private(cache_dir)
         self.folder = self._choose(rebuild)
         self._open()
 

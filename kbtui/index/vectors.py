@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from kbtui.errors import IndexUnavailable
 from kbtui.index.ledger import SUFFIX, Ledger
+from kbtui.workspace.paths import make_private
 
 # Lance writes its log to file descriptor 2 unless told before it is imported (stack 4.2).
 os.environ.setdefault("LANCEDB_LOG", "error")
@@ -88,7 +89,7 @@ class VectorStore:
         if found := self._ledger.damage():
             raise IndexUnavailable(f"the vectors are damaged: {found}", where=str(folder))
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            make_private(folder)
             session = lancedb.Session(
                 index_cache_size_bytes=CACHE_BYTES, metadata_cache_size_bytes=METADATA_BYTES
             )

@@ -11,6 +11,7 @@ from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
 from kbtui.errors import WorkspaceError
+from kbtui.workspace.paths import make_private
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,7 +36,7 @@ class Store:
 
         `wait`: seconds to wait for other writers. Raises `sqlite3.Error` or `OSError`.
         """
-        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_private(self.path.parent)
         with closing(self._connect(wait)) as db:
             db.execute("BEGIN IMMEDIATE")
             try:

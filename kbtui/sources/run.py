@@ -19,6 +19,7 @@ from kbtui.sources.config import load_sources
 from kbtui.sources.documents import Shelf
 from kbtui.sources.fetch import Fetcher, Limits, resolve_name
 from kbtui.sources.passes import PROBLEMS_MOST, Pass
+from kbtui.workspace.paths import make_private
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -90,9 +91,9 @@ def _failed(journal: Journal, name: str, began: float, reason: str) -> Run:
 @contextlib.contextmanager
 def lock(workspace: Workspace, name: str) -> Iterator[None]:
     """Hold the source for oneself; raises `Busy`. It is let go with the process, however that ends."""
-    workspace.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_private(workspace.data_dir)
     path = workspace.data_dir / f"source-{name}.lock"
-    with path.open("a") as file:
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600), "w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:

@@ -61,11 +61,11 @@ def due(
 class Schedule:
     """Runs what is due, one source at a time, each in a process of its own with low priority.
 
-    Call `tick` from one thread; it never waits for a run.
+    Call `tick` from one thread; it never waits for a run. A run has `umask` (-1: this process's).
     """
 
-    def __init__(self, workspace: Workspace, log: Callable[[str], None]) -> None:
-        self._workspace, self._log = workspace, log
+    def __init__(self, workspace: Workspace, log: Callable[[str], None], umask: int = -1) -> None:
+        self._workspace, self._log, self._umask = workspace, log, umask
         self._process: subprocess.Popen[bytes] | None = None
         self._name, self._began = "", 0.0
         # A run that never notes how it ended must not be started again and again.
@@ -104,6 +104,7 @@ class Schedule:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             cwd="/",
+            umask=self._umask,
         )
 
     def _reap(self) -> None:

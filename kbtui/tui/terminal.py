@@ -15,6 +15,8 @@ import time
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
+from kbtui.workspace.paths import make_private
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
@@ -40,7 +42,7 @@ class Guard:
             self._draw_on(1)
             return
         try:
-            self._log.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            make_private(self._log.parent)
             log = os.open(self._log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
             if os.fstat(log).st_size > LOG_MOST:
                 os.ftruncate(log, 0)

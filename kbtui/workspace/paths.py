@@ -32,6 +32,19 @@ def state_home() -> Path:
     return Path(places.state_home())
 
 
+def make_private(folder: Path) -> None:
+    """Make a directory where there is none, for this user alone whatever the umask says.
+
+    Its missing parents too, which `Path.mkdir` makes open to everybody that the umask lets in.
+    Raises `OSError`.
+    """
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+    except FileNotFoundError:
+        make_private(folder.parent)
+        folder.mkdir(mode=0o700, exist_ok=True)
+
+
 def runtime_dir() -> Path:
     """The directory of the engines' sockets: mode 0700, owned by this user.
 

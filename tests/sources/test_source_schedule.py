@@ -1,5 +1,6 @@
 """Cron: due once for however many missed times, never unapproved, each run a process of its own."""
 
+import os
 import time
 from datetime import datetime
 
@@ -138,6 +139,18 @@ def test_the_engine_runs_what_is_due_in_a_process_of_its_own(hourly: Bench) -> N
     assert list(hourly.documents()) == ["x.md"]
     assert Journal(hourly.builder.workspace).runs()["docs"].status == "ok"
     assert lines == ["source docs: due, started", "source docs: ended with 0"]
+
+
+def test_a_scheduled_run_writes_with_the_umask_of_the_user(hourly: Bench) -> None:
+    before = os.umask(0o077)  # as the engine has it
+    try:
+        schedule = Schedule(hourly.builder.workspace, print, 0o022)
+        schedule.tick(first_time(hourly))
+        wait_for_end(schedule)
+    finally:
+        os.umask(before)
+    written = hourly.root / "docs/guide/docs/x.md"
+    assert written.stat().st_mode & 0o777 == 0o644
 
 
 def test_a_run_that_notes_nothing_is_not_started_again_and_again(hourly: Bench) -> None:
