@@ -2,7 +2,8 @@
 
 from unittest import mock
 
-from support import Builder, asked, said
+import pytest
+from support import Builder, asked, called, said
 from textual.geometry import Region
 from textual.widget import Widget
 from tui_support import Tui, running
@@ -86,3 +87,104 @@ async def test_another_selection_paints_two_lines_of_a_list(book: Builder) -> No
         with mock.patch.object(type(rows), "refresh", noted):
             await tui.press("j")
         assert [len(regions) for regions in painted] == [2]
+
+
+async def assert_painted(tui: Tui) -> None:
+    """Assert that the screen shows what it shows when every widget is painted from scratch."""
+    seen = tui.text
+    for widget in tui.main.walk_children():
+        widget.refresh()
+    await tui.pilot.pause()
+    assert seen == tui.text
+
+
+async def resize_there_and_back(tui: Tui) -> None:
+    """End at the same size, which no widget notices that is hidden meanwhile."""
+    before = tui.app.size
+    await tui.pilot.resize_terminal(before.width - 9, before.height - 5)
+    await tui.pilot.pause()
+    await tui.pilot.resize_terminal(*before)
+    await tui.pilot.pause()
+
+
+async def test_citations_of_an_opened_hit_are_its_own(book: Builder) -> None:
+    async with running(book.root, size=(120, 35)) as tui:
+        await tui.open("project/people/ada")
+        await tui.until("No turn has used")
+        await tui.press("slash")
+        await tui.type("clone build run")
+        # The hit is previewed, and its citations arrive while their pane is hidden.
+        await tui.until(lambda: tui.main.reader_pane.reader.document.key == "project/start")
+        await tui.until(lambda: any("First steps" in row for row in tui.rows("citations-list")))
+        await tui.press("enter")
+        await tui.until(lambda: not tui.main.has_class("searching"))
+        await tui.until(lambda: tui.main.citations_pane.region.width > 0)
+        assert "turn 1 · learned" in tui.text
+        assert "No turn has used" not in tui.text
+        await assert_painted(tui)
+
+
+PANES = {
+    "library": ("#library-list", "animal-aaa", "animal-bbb"),
+    "reader": ("#reader", "Wombat aaa.", "Wombat bbb."),
+    "citations": ("#citations-list", "Talk aaa", "Talk bbb"),
+    "results": ("#results-list", "A quokka.", "A hippo."),
+}
+"""Pane -> where it is drawn, and what it shows before and after a change."""
+
+
+@pytest.mark.parametrize("is_resized", [False, True])
+@pytest.mark.parametrize("pane", PANES)
+async def test_what_changed_in_a_hidden_pane_shows_with_it(
+    book: Builder, pane: str, is_resized: bool
+) -> None:
+    selector, before, after = PANES[pane]
+
+    def write(word: str) -> None:
+        for old in (book.root / "docs/project").glob("animal-*.md"):
+            old.unlink()
+        book.subject(f"project/animal-{word}.md", "# Animal\n\nA quokka.\n")
+        book.subject("project/mammal.md", "# Mammal\n\nA hippo.\n")
+        book.subject("project/start.md", "# Start\n\n" + "Line.\n\n" * 9 + f"Wombat {word}.\n")
+        uses = called("a", "learn", "# Start", topic="project", subjects="start")
+        book.conversation(1, [[asked("How?"), *uses]], title=f"Talk {word}")
+
+    def is_ready() -> bool:
+        """Whether the pane has what is new, though it is not on the screen."""
+        reader, results = tui.main.reader_pane.reader, tui.main.results_pane
+        return {
+            "library": lambda: after in tui.rows("library-list"),
+            "reader": lambda: after in reader.document.blocks[-1].search_text(),
+            "citations": lambda: any(after in row for row in tui.rows("citations-list")),
+            "results": lambda: bool(results.answer and results.answer.query == "hippo"),
+        }[pane]()
+
+    write("aaa")
+    async with running(book.root, size=(120, 35)) as tui:
+        await tui.open("project/start")
+        await tui.until(lambda: any("Talk aaa" in row for row in tui.rows("citations-list")))
+        if pane == "results":
+            await tui.press("slash")
+            await tui.type("quokka")
+            await tui.until(before)
+            await tui.press("escape", "escape")
+        tui.main.go("#library-list" if pane == "reader" else "#reader")
+        await tui.press("z")
+        await tui.until(lambda: tui.main.query_one(selector).region.width == 0)
+
+        write("bbb")
+        if pane == "results":
+            tui.main.asker.type("hippo")  # as if its answer came after one had left the search
+        tui.main.action_reload()
+        tui.main.citer.refresh_using()
+        await tui.until(is_ready)
+        if is_resized:
+            await resize_there_and_back(tui)
+
+        await tui.press("z")
+        if pane == "results":
+            await tui.press("4")
+        await tui.until(lambda: tui.main.query_one(selector).region.width > 0)
+        assert after in tui.text
+        assert before not in tui.text
+        await assert_painted(tui)

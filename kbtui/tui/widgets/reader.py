@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from textual.geometry import Region, Size
+from textual.geometry import Size
 from textual.message import Message
 from textual.strip import Strip
 
@@ -16,6 +16,7 @@ from kbtui.tui.widgets.sparing import SparingView
 if TYPE_CHECKING:
     from textual import events
     from textual.binding import BindingType
+    from textual.geometry import Region
     from textual.selection import Selection
 
     from kbtui.tui.document.document import Document
@@ -57,6 +58,8 @@ class Reader(Painted, SparingView, can_focus=True):
 
     def _measure(self) -> None:
         region = self.scrollable_content_region
+        if not region:
+            return  # hidden: laid out for the size that it has when it is shown
         # One column belongs to the mark of the line being read.
         self.port.resize(max(8, region.width - 1), region.height)
 
@@ -70,15 +73,16 @@ class Reader(Painted, SparingView, can_focus=True):
         """Paint the lines that are not as they were painted last."""
         rows, cursor = self.port.rows, self.port.cursor
         (before, was), self._painted = self._painted, (rows, cursor)
-        others = [
-            number
-            for number, (old, new) in enumerate(zip(before, rows, strict=False))
-            if old[0] != new[0] or old[1] is not new[1] or new[0] in (was, cursor)
-        ]
-        if not rows or len(before) != len(rows) or 2 * len(others) > len(rows):
-            self.refresh()
-        elif others:
-            self.refresh(*(Region(0, number, self.size.width, 1) for number in others))
+        if not rows or len(before) != len(rows):
+            self.paint_lines(None)
+            return
+        self.paint_lines(
+            [
+                y
+                for y, (old, new) in enumerate(zip(before, rows, strict=True))
+                if old[0] != new[0] or old[1] is not new[1] or new[0] in (was, cursor)
+            ]
+        )
 
     def _sync(self) -> None:
         """Tell the scroll bar, which knows lines of the whole document, by estimate."""

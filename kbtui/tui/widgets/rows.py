@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from textual.geometry import Region, Size
+from textual.geometry import Size
 from textual.message import Message
 from textual.strip import Strip
 
@@ -153,9 +153,9 @@ class RowList(Painted, SparingView, can_focus=True):
         self.scroll_to(y=y, animate=False, force=True)
 
     def _into_view(self) -> None:
-        if self.index < 0:
-            return
         height = self.scrollable_content_region.height
+        if self.index < 0 or height <= 0:
+            return
         # The heading above the first entry belongs to it.
         top = 0 if self._next(self.index, -1) < 0 else self._tops[self.index]
         bottom = self._tops[self.index + 1]
@@ -180,14 +180,10 @@ class RowList(Painted, SparingView, can_focus=True):
     def _paint_again(self, painted: list[tuple[Row, int, bool] | None] | None) -> None:
         """Paint the lines that are not as they were `painted`; None: all of them."""
         now = self._in_sight()
-        if painted is None or len(painted) != len(now) or not self.rows:
-            self.refresh()
-            return
-        others = [y for y, line in enumerate(now) if line != painted[y]]
-        if 2 * len(others) > len(now):
-            self.refresh()
-        elif others:
-            self.refresh(*(Region(0, y, self.size.width, 1) for y in others))
+        if not now or not self.rows or painted is None or len(painted) != len(now):
+            self.paint_lines(None)
+        else:
+            self.paint_lines([y for y, line in enumerate(now) if line != painted[y]])
 
     def in_sight(self) -> Iterator[tuple[int, Row]]:
         """Each selectable row whose first line is in sight, with the line where it is."""

@@ -10,6 +10,8 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from textual.content import Content
 
 
@@ -29,6 +31,29 @@ class SparingView(ScrollView, inherit_bindings=False):
         self.set_reactive(Widget.virtual_size, size)
         if self.show_vertical_scrollbar:
             self.vertical_scrollbar.window_virtual_size = size.height
+
+    def paint_lines(self, changed: Collection[int] | None) -> None:
+        """Paint the changed lines of what is in sight; None: all of it."""
+        if changed is None or 2 * len(changed) > self.scrollable_content_region.height:
+            self.refresh()
+        elif changed:
+            self.refresh(*(Region(0, y, self.size.width, 1) for y in changed))
+
+    def refresh(
+        self,
+        *regions: Region,
+        repaint: bool = True,
+        layout: bool = False,
+        recompose: bool = False,
+    ) -> Self:
+        """Paint again: only the regions, unless the view is hidden.
+
+        A hidden view has no size, so nobody knows which of its lines changed, and Textual would
+        show it again with the lines that it last painted.
+        """
+        if not self.region:
+            regions = ()
+        return super().refresh(*regions, repaint=repaint, layout=layout, recompose=recompose)
 
 
 class SparingPane(Widget, inherit_bindings=False):
