@@ -22,6 +22,11 @@ if TYPE_CHECKING:
 
 CHECK_AFTER_SECONDS = 1.0
 """How long after its first refresh an index is looked at for damage."""
+COMPACT_AT_ONCE = 2000
+"""An index of at most this many passages is compacted with each refresh, in about .3 s."""
+COMPACT_SECONDS, COMPACT_SHARE = 1.5e-4, 0.05
+"""The time that compacting takes for each passage, and the share of a core that it may use: a larger
+index is compacted after a quiet time in which it uses no more."""
 
 
 def _mendable(error: BaseException) -> bool:
@@ -56,6 +61,7 @@ class Refresher:
         self._stop = threading.Event()
         self._index: Index | None = None
         self._checked: Path | None = None
+        self._compact_at: float | None = None
         self.first = threading.Event()
         self.told = False
         self.busy = True
@@ -107,7 +113,8 @@ class Refresher:
 
     def _run(self) -> None:
         while not self._stop.is_set():
-            self._wake.wait()
+            due = self._compact_at
+            self._wake.wait(None if due is None else max(0.0, due - time.monotonic()))
             self._wake.clear()
             if self._stop.is_set():
                 break
@@ -149,6 +156,7 @@ class Refresher:
                     return True
                 self.first.set()
                 self._check_once(index.folder)
+                self._compact(index, changes)
                 return False
             except BaseException as error:
                 if not _mendable(error):
@@ -162,6 +170,21 @@ class Refresher:
                     self.first.set()
                     return False
         return False
+
+    def _compact(self, index: Index, changes: Changes) -> None:
+        """Compact a small index now, and a large one when nothing has changed for a while."""
+        due = self._compact_at is not None and time.monotonic() >= self._compact_at
+        try:
+            left = index.compact(None if due else COMPACT_AT_ONCE)
+        except (OSError, ValueError) as error:
+            # It needs as much space again as the index has, and search works without it.
+            self._log(f"the index was not compacted: {error}")
+            self._close()
+            left = 0
+        if not left:
+            self._compact_at = None
+        elif changes or due or self._compact_at is None:
+            self._compact_at = time.monotonic() + left * COMPACT_SECONDS / COMPACT_SHARE
 
     def _check_once(self, folder: Path) -> None:
         """Look, beside all other work, for damage that opening does not notice; build anew if so."""

@@ -17,6 +17,7 @@ from kbtui.index.embedding import BATCH
 from kbtui.index.entries import NEIGHBOURS, vector_neighbours
 from kbtui.index.identity import text_hash
 from kbtui.index.lacking import Lacking
+from kbtui.index.ordering import tie_value
 from kbtui.index.standing import StandingWriter
 from kbtui.index.writer import Progress
 
@@ -269,4 +270,5 @@ def _row(entry: Entry, chunk: Chunk) -> dict[str, Any]:
         "role": chunk.role,
         "entry": entry.id,
         "time": chunk.timestamp if chunk.timestamp else entry.changed,
+        "tie": tie_value(chunk.id),
     }

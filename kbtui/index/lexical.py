@@ -8,23 +8,25 @@ document of its own, so that a reader of the index knows how far it is.
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 import tantivy
 
 from kbtui.errors import IndexUnavailable
+from kbtui.index.ordering import tie_value
 from kbtui.index.words import LONGEST, STEPS, code_words, plain
 from kbtui.workspace.paths import make_private
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
     from kbtui.index.putting import Written
     from kbtui.index.records import Chunk, Entry
 
-VERSION = 8
+VERSION = 9
 """Part of the generation's fingerprint: change it with the schema or the analyzers."""
 
 CONTEXT_CHARACTERS = 600
@@ -47,6 +49,7 @@ def schema(language: str = "") -> Any:
     builder.add_unsigned_field("chunk", indexed=True, fast=True)
     # Which chunks are of one entry, without reading the catalog for each.
     builder.add_unsigned_field("owner", fast=True)
+    builder.add_unsigned_field("tie", fast=True)
     builder.add_text_field("entry", tokenizer_name="raw", index_option="basic")
     builder.add_text_field("body", tokenizer_name=_STEMMED, index_option="position")
     builder.add_text_field("context", tokenizer_name=_STEMMED, index_option="freq")
@@ -122,10 +125,12 @@ class LexicalWriter:
 
     `changed` says whether there is something to commit. A commit without would
     still count: replaced documents stay in the statistics until segments are
-    merged, and visible scores must not move because something hidden did.
+    merged or `rewrite` removes them, and visible scores must not move because
+    something hidden did.
     """
 
     def __init__(self, folder: Path, language: str, *, threads: int = 1) -> None:
+        self._folder = folder
         self._index = open_index(folder, language, create=True)
         self._schema = self._index.schema
         self._others = list(other_fields(language))
@@ -138,6 +143,9 @@ class LexicalWriter:
             raise IndexUnavailable(
                 f"another process writes the keyword index: {error}", where=str(folder)
             ) from error
+        self._begin()
+
+    def _begin(self) -> None:
         # tantivy gives the first operation the number of the last commit, and a merge that follows
         # takes it for done: were it a deletion, what it deleted would be back.
         self._writer.delete_documents_by_term("entry", _NOTHING)
@@ -211,6 +219,42 @@ class LexicalWriter:
         self._added.clear()
         self.changed = False
 
+    def stale(self) -> int:
+        """How many replaced documents BM25 still counts, as of the last commit."""
+        try:
+            segments = json.loads((self._folder / "meta.json").read_bytes())["segments"]
+        except (OSError, ValueError, KeyError):
+            return 0  # damage is for `checking` to report
+        return sum((held.get("deletes") or {}).get("num_deleted_docs", 0) for held in segments)
+
+    def size(self) -> int:
+        """How many documents there are, as of the last commit."""
+        return int(self._searcher.num_docs)
+
+    def rewrite(
+        self,
+        entries: Iterable[tuple[Entry, list[Chunk]]],
+        watermark: int,
+        give_up: Callable[[], bool],
+    ) -> bool:
+        """Write all entries again, so that nothing else counts; whether it came to the end.
+
+        tantivy-py has no call that merges segments. Until the commit, and when it is given up,
+        the index stays as it was.
+        """
+        self._writer.delete_documents_by_query(tantivy.Query.all_query())
+        self.changed = True
+        for entry, chunks in entries:
+            if give_up():
+                self._writer.rollback()
+                self._begin()
+                self.changed = False
+                return False
+            for document in _documents(entry, chunks, range(len(chunks)), self._others):
+                self._writer.add_document(document)
+        self.commit(watermark)
+        return True
+
     def close(self) -> None:
         """Let go of the index; what was not committed is forgotten."""
         if self.changed:
@@ -242,6 +286,7 @@ def _documents(
         body = plain(chunk.text)
         document.add_unsigned("chunk", chunk.number)
         document.add_unsigned("owner", owner)
+        document.add_unsigned("tie", tie_value(chunk.id))
         for field, text in same:
             document.add_text(field, text)
         document.add_text("body", body)

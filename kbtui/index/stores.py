@@ -17,6 +17,7 @@ from kbtui.index.lexical import LexicalWriter
 from kbtui.workspace.paths import make_private
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from kbtui.index.pieces import Piece
@@ -27,6 +28,10 @@ if TYPE_CHECKING:
 BEHIND_MOST = 500
 """So many entries may be written before an index to which none of them belongs says that it is
 up to date: when it is opened, they are looked at."""
+
+STALE_SHARE = 1e-4
+"""A smaller share of replaced documents is left in the statistics: each commit replaces one, which
+carries its number."""
 
 Rows = list[tuple[object, ...]]
 """A conversation's citations, in the columns of the catalog's table."""
@@ -165,6 +170,24 @@ class Stores:
         self.catalog.commit()
         self.commit()
 
+    def stale_documents(self) -> int:
+        """How many documents `compact` writes: those of each side that has stale ones."""
+        return sum(writer.size() for writer in self.writers.values() if _is_stale(writer))
+
+    def compact(self, give_up: Callable[[], bool]) -> None:
+        """Remove replaced documents from the keyword indexes, whose scores they still change."""
+        seq = self.catalog.seq()
+        for hidden, writer in self.writers.items():
+            if not _is_stale(writer):
+                continue
+            entries = (
+                (entry, self.catalog.chunks_of(entry.id))
+                for entry in self.catalog.all_entries()
+                if entry.hidden == hidden
+            )
+            if not writer.rewrite(entries, seq, give_up):
+                return
+
     def commit(self) -> None:
         """Let what was put and removed be found."""
         seq = self.catalog.seq()
@@ -175,6 +198,10 @@ class Stores:
                 writer.commit(seq)
                 if hidden:
                     self._behind = 0
+
+
+def _is_stale(writer: LexicalWriter) -> bool:
+    return writer.stale() > writer.size() * STALE_SHARE
 
 
 def _face(entry: Entry) -> tuple[object, ...]:

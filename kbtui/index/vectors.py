@@ -11,10 +11,11 @@ import os
 import shutil
 from collections import Counter
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import IndexUnavailable
 from kbtui.index.ledger import SUFFIX, Ledger
+from kbtui.index.ordering import Found, best_first
 from kbtui.workspace.paths import make_private
 
 # Lance writes its log to file descriptor 2 unless told before it is imported (stack 4.2).
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
     from kbtui.index.embedding import Matrix
 
-VERSION = 2
+VERSION = 3
 """Part of the table's name: change it with the columns or the way vectors are put together."""
 
 EXACT_ROWS = 10_000
@@ -81,6 +82,7 @@ class VectorStore:
                     for name in ("kind", "topic", "type", "role", "entry")
                 ],
                 pa.field("time", pa.float64()),
+                pa.field("tie", pa.uint64()),
                 pa.field("vector", pa.list_(pa.float32(), dimension)),
             ]
         )
@@ -155,7 +157,7 @@ class VectorStore:
     def search(
         self, vector: Sequence[float], where: str, limit: int, per_entry: int
     ) -> list[tuple[int, float]]:
-        """The nearest chunks with their cosine similarity, best first; ties by number.
+        """The nearest chunks with their cosine similarity, best first; ties by chunk id.
 
         At most `per_entry` chunks of one entry, so that a long one does not fill the leg.
         """
@@ -169,18 +171,17 @@ class VectorStore:
             # The filter left too few in these. Lance could be told to go on by itself, but then
             # it always looks into all of them.
             found = self._nearest(vector, where, wanted, self._partitions)
-        found.sort(key=lambda row: (row["_distance"], row["number"]))
-        seen: Counter[str] = Counter()
+        seen: Counter[object] = Counter()
         kept = []
-        for row in found:
-            seen[row["entry"]] += 1
-            if seen[row["entry"]] <= per_entry:
-                kept.append((int(row["number"]), 1.0 - float(row["_distance"])))
+        for row in best_first(found, least=1.0, cut=len(found) == wanted):
+            seen[row.owner] += 1
+            if seen[row.owner] <= per_entry:
+                kept.append((row.number, row.score))
         return kept[:limit]
 
     def _nearest(
         self, vector: Sequence[float], where: str, wanted: int, probed: int
-    ) -> list[dict[str, Any]]:
+    ) -> list[Found]:
         """The nearest rows in so many partitions of the index; 0 for exact search without it."""
         query: Any = self._table.search(list(vector), vector_column_name="vector")
         query = query.distance_type("cosine")
@@ -192,8 +193,10 @@ class VectorStore:
             query = query.bypass_vector_index()
         if where:
             query = query.where(where, prefilter=True)
-        rows = query.select(["number", "entry", "_distance"]).limit(wanted).to_list()
-        return cast("list[dict[str, Any]]", rows)
+        rows = query.select(["number", "entry", "tie", "_distance"]).limit(wanted).to_list()
+        return [
+            Found(row["number"], 1.0 - row["_distance"], row["entry"], row["tie"]) for row in rows
+        ]
 
     def vector(self, numbers: Sequence[int]) -> list[float] | None:
         """The vector of the first of these chunks that has one."""

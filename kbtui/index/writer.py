@@ -150,6 +150,18 @@ class Index:
             self._stores.publish()
         return changes
 
+    def compact(self, most: int | None = None) -> int:
+        """Remove replaced documents from the keyword indexes, unless that writes more than `most`.
+
+        Returns how many documents are still to be written. Makes way for a refresh that somebody
+        waits for.
+        """
+        stale = self._stores.stale_documents()
+        if stale and (most is None or stale <= most):
+            self._stores.compact(lambda: self._stop.is_set() or self._again())
+            stale = self._stores.stale_documents()
+        return stale
+
     def _different(
         self, knowledge: Knowledge, retry: bool
     ) -> tuple[list[Subject], set[int], list[str]]:

@@ -255,6 +255,7 @@ class PrivateIndex:
                     Index(self._workspace, self._settings, cache_dir=self.folder, stop=self._stop)
                 ) as index:
                     index.refresh()
+                    index.compact()
             except (KbtuiError, OSError, ValueError, DatabaseError):
                 # Tantivy's errors are ValueErrors; closing may even have removed the files meanwhile.
                 pass  # then there is no index to read, or an old one, and who reads says so

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import tantivy
 
+from kbtui.index.ordering import TOLERANCE, Found, best_first
 from kbtui.index.words import cjk_pairs, code_words, is_unspaced, plain
 from kbtui.search.parts import Parts, marked
 from kbtui.search.telling import telling
@@ -68,14 +69,15 @@ class Lexical:
         return says
 
     def ranked(self, limit: int, per_entry: int | None = None) -> Ranked:
-        """The best chunks by keywords; ties by chunk number.
+        """The best chunks by keywords; ties by chunk id.
 
         At most `per_entry` chunks of one entry, so that a long one does not fill
         the leg. A question of filters alone has the newest first.
         """
         per_entry = per_entry or self._question.per_entry
-        found = [hit for side in self.sides for hit in side.ranked(limit, per_entry)]
-        return sorted(found, key=lambda hit: (-hit[1], hit[0]))[:limit]
+        found = [row for side in self.sides for row in side.ranked(limit, per_entry)]
+        tolerance = self.sides[0].tolerance
+        return [(row.number, row.score) for row in best_first(found, tolerance=tolerance)[:limit]]
 
 
 class _Side:
@@ -105,43 +107,56 @@ class _Side:
 
     # asking
 
-    def ranked(self, limit: int, per_entry: int) -> Ranked:
+    @property
+    def tolerance(self) -> float:
+        """The share by which scores may differ and still be equal; times are exact."""
+        return TOLERANCE if self.asks else 0.0
+
+    def ranked(self, limit: int, per_entry: int) -> list[Found]:
         """The best `limit` of this index."""
         if self.query is None or not self.searcher.num_docs:
             return []
         looked_at = limit * OVERFETCH
-        filled: dict[Any, Ranked] = {}
+        filled: dict[object, list[Found]] = {}
         while True:
-            rows = self.rows(looked_at, without=filled)
-            seen: dict[Any, Ranked] = {}
-            for number, score, owner in rows:
-                if len(held := seen.setdefault(owner, [])) < per_entry:
-                    held.append((number, score))
-            kept = [hit for held in (*filled.values(), *seen.values()) for hit in held]
-            if len(kept) >= limit or len(rows) < looked_at or looked_at >= LOOKED_AT_MOST:
-                return sorted(kept, key=lambda hit: (-hit[1], hit[0]))[:limit]
+            last = looked_at >= LOOKED_AT_MOST
+            rows, all_found = self.rows(looked_at, without=filled, whole_ties=not last)
+            seen: dict[object, list[Found]] = {}
+            for row in rows:
+                if len(held := seen.setdefault(row.owner, [])) < per_entry:
+                    held.append(row)
+            kept = [row for held in (*filled.values(), *seen.values()) for row in held]
+            if len(kept) >= limit or all_found or last:
+                return best_first(kept, tolerance=self.tolerance)[:limit]
             # Long entries filled all that was looked at: the next look is past them.
             filled |= {owner: held for owner, held in seen.items() if len(held) >= per_entry}
             looked_at *= 2
 
-    def rows(self, limit: int, *, without: Iterable[Any] = ()) -> list[tuple[int, float, Any]]:
-        """Chunk number, score and owner of the first `limit`, best first; none of some owners'."""
-        if self.query is None:
-            return []
+    def rows(
+        self, limit: int, *, without: Iterable[object], whole_ties: bool
+    ) -> tuple[list[Found], bool]:
+        """The first `limit` chunks, best first, none of some owners'; and whether these are all.
+
+        With `whole_ties` those are left out of whose equals only some are among the first.
+        """
         query = self._past(without)
         order = {} if self.asks else {"order_by_field": "time"}
         hits = self.searcher.search(query, limit=limit, count=False, **order).hits
         addresses = [address for _, address in hits]
-        numbers = self.searcher.fast_field_values("chunk", addresses)
-        owners = self.searcher.fast_field_values("owner", addresses)
-        best = [int(number) for number in numbers[:PAIRED_MOST] if number is not None]
-        more = self._pair_scores(best)
-        rows = [
-            (int(number), float(score) + more.get(int(number), 0.0), owner)
-            for number, owner, (score, _) in zip(numbers, owners, hits, strict=True)
+        columns = [
+            self.searcher.fast_field_values(name, addresses) for name in ("chunk", "owner", "tie")
+        ]
+        found = [
+            Found(int(number), float(score), owner, int(tie))
+            for number, owner, tie, (score, _) in zip(*columns, hits, strict=True)
             if number is not None
         ]
-        return sorted(rows, key=lambda row: (-row[1], row[0]))
+        all_found = len(hits) < limit
+        cut = whole_ties and not all_found
+        found = best_first(found, tolerance=self.tolerance, cut=cut)
+        more = self._pair_scores([row.number for row in found[:PAIRED_MOST]])
+        paired = [row._replace(score=row.score + more.get(row.number, 0.0)) for row in found]
+        return best_first(paired, tolerance=self.tolerance), all_found
 
     def _past(self, owners: Iterable[Any]) -> Any:
         """The whole query, past the chunks of some owners."""

@@ -75,6 +75,7 @@ class _Chunk:
 
     def __init__(self, number: int, mark: bytes) -> None:
         self.number, self.vector_hash = number, mark
+        self.id = f"{number:016x}"
 
 
 class Near:

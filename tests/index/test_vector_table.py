@@ -42,6 +42,7 @@ def rows(numbers: range, **more: Any) -> list[dict[str, Any]]:
             "number": number,
             "hash": number.to_bytes(16, "big"),
             "entry": f"e{number // 20}",
+            "tie": number,
             **common,
         }
         for number in numbers
@@ -175,3 +176,39 @@ def _bytes(folder: Path) -> int:
 
 def _files(folder: Path) -> int:
     return sum(path.is_file() for path in folder.rglob("*"))
+
+
+def numbered(identities: Any, first: int) -> list[dict[str, Any]]:
+    """Rows of chunks in the order in which they came, which their numbers follow."""
+    made = [rows(range(identity, identity + 1))[0] for identity in identities.tolist()]
+    return [row | {"number": number} for number, row in enumerate(made, first)]
+
+
+def test_a_table_that_followed_answers_as_one_that_is_new(tmp_path: Path, small: None) -> None:
+    random = np.random.default_rng(9)
+    texts = made(random, 1200)
+    # Passages that say the same have the same vector: nothing but their ids tells them apart.
+    texts[400:800] = texts[:400]
+    order = random.permutation(1200)
+    followed, held = VectorStore(tmp_path / "followed", "m", DIMENSION), []
+    for start, end in ((0, 600), (600, 900), (900, 1200)):
+        fresh = numbered(order[start:end], start)
+        followed.add(fresh, texts[order[start:end]])
+        held += fresh
+        if start < 900:
+            # What comes after this is not in the index of vectors.
+            followed.tidy(force=True)
+        gone, held = held[: end // 10], held[end // 10 :]
+        followed.remove(row["number"] for row in gone)
+    left = np.array(sorted(row["tie"] for row in held))
+    new = VectorStore(tmp_path / "new", "m", DIMENSION)
+    new.add(numbered(left, 5000), texts[left])
+    names = {row["number"]: row["tie"] for row in [*held, *numbered(left, 5000)]}
+    for query in (*made(random, 20).tolist(), *texts[left[:20]].tolist()):
+        for where in ("", condition(), condition(entries=["e3", "e4", "e23", "e24"])):
+            one, other = (
+                [(names[number], round(score, 4)) for number, score in found]
+                for found in (store.search(query, where, 30, 3) for store in (followed, new))
+            )
+            assert one == other
+            assert one

@@ -1,0 +1,274 @@
+"""The same files give the same answers, whatever happened to them before."""
+
+import os
+import random
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+import pytest
+from support import Builder, asked, content_of, end_engine, said
+
+from kbtui.engine import refresher
+from kbtui.index import Index, IndexReader
+from kbtui.index.backlog import Backlog
+from kbtui.index.catalog import Catalog
+from kbtui.index.remembered import Remembered
+from kbtui.index.vectors import VectorStore, condition, leaning
+from kbtui.library import Library
+from kbtui.search import Question
+from kbtui.search.answer import answer
+from kbtui.search.leg import narrowed
+from kbtui.search.records import Ranking
+from kbtui.workspace import Settings, load_settings
+
+WORDS = [
+    "otter",
+    "badger",
+    "heron",
+    "beaver",
+    "marten",
+    "weasel",
+    "river",
+    "burrow",
+    "dusk",
+    "reed",
+    "night",
+    "bank",
+]
+QUERIES = [
+    "otter", "badger burrow", "the heron at dusk", "river bank reed", '"otter badger"', "beevers",
+    "in:subjects", "topic:zoo otter", "title:heron", "night -otter",
+]  # fmt: skip
+DIMENSION = 16
+
+
+class WordVectors:
+    """A model of meaning for tests: each word points somewhere of its own."""
+
+    def encode(self, texts: Sequence[str]) -> Any:
+        return np.stack([self._vector(text) for text in texts])
+
+    def _vector(self, text: str) -> Any:
+        total = np.ones(DIMENSION) * 1e-3
+        for word in text.lower().replace(".", " ").split():
+            total = total + np.random.default_rng(crc32(word.encode())).standard_normal(DIMENSION)
+        return (total / np.linalg.norm(total)).astype(np.float32)
+
+
+class Bed:
+    """An index with vectors in a directory of its own, which follows a workspace."""
+
+    def __init__(self, builder: Builder, cache: Path) -> None:
+        self._builder, self._cache = builder, cache
+        self._index = Index(builder.workspace, Settings(model="off"), cache_dir=cache)
+        self.refresh()
+
+    def refresh(self) -> None:
+        self._index.refresh()
+        self._index.compact()
+        folder = self._index.folder
+        catalog = Catalog(folder / "catalog.sqlite")
+        remembered = Remembered(self._cache / "embeddings.sqlite", "m")
+        self._store = VectorStore(folder / "vectors", "m", DIMENSION)
+        assert Backlog(catalog, self._store, remembered).run(lambda count: WordVectors()) == 0
+        catalog.close()
+        remembered.close()
+
+    def answers(self, mode: str) -> list[Any]:
+        reader = IndexReader(self._cache)
+        found = [
+            answer(
+                self._builder.workspace,
+                reader,
+                Question(query, mode=mode, hidden=hidden, limit=100),  # type: ignore[arg-type]
+                self._semantic,
+            )
+            for query in QUERIES
+            for hidden in (False, True)
+        ]
+        reader.close()
+        return [
+            (one.query, [(hit.chunk_id, hit.ref, hit.score, hit.legs) for hit in one.hits])
+            for one in found
+        ]
+
+    def _semantic(self, text: str) -> Any:
+        vector = WordVectors().encode([text])[0].tolist()
+
+        def ranked(question: Question, generation: str) -> Ranking:
+            towards = leaning(vector, self._store.vector(question.worded[:3]))
+            where = condition(**narrowed(question))
+            return Ranking(self._store.search(towards, where, question.depth, question.per_entry))
+
+        return ranked
+
+    def close(self) -> None:
+        self._index.close()
+
+
+class History:
+    """A workspace to which things happen."""
+
+    def __init__(self, builder: Builder, seed: int) -> None:
+        self.builder, self._random = builder, random.Random(seed)
+        builder.topics(zoo={}, farm={})
+        for number in range(25):
+            self._write(number)
+        for number in range(4):
+            self._talk(number)
+
+    def happen(self) -> None:
+        """An edit, a touch, a copy, a removal, a subject hidden or shown, a turn."""
+        number = self._random.randrange(25)
+        paths = [
+            path for path in self.builder.root.glob("docs/*/*.md") if f"s{number}." in path.name
+        ]
+        match self._random.choice(["write", "write", "touch", "copy", "remove", "hide", "talk"]):
+            case "touch" if paths:
+                status = paths[0].stat()
+                os.utime(paths[0], (status.st_atime, status.st_mtime - 1000))
+            case "copy" if paths:
+                # A passage word for word the same, which ties with the first.
+                self.builder.subject(f"farm/s{number}.md", paths[0].read_text())
+            case "remove" if paths:
+                paths[0].unlink()
+            case "hide" if paths:
+                name = paths[0].name
+                other = name[1:] if name.startswith(".") else f".{name}"
+                paths[0].rename(paths[0].with_name(other))
+            case "talk":
+                self._talk(self._random.randrange(4))
+            case _:
+                self._write(number)
+
+    def _text(self) -> str:
+        return " ".join(self._random.choices(WORDS, k=self._random.choice([4, 12, 60])))
+
+    def _write(self, number: int) -> None:
+        passages = "\n\n".join(self._text() for _ in range(self._random.randint(1, 4)))
+        self.builder.subject(f"zoo/s{number}.md", f"# {self._text()[:12]}\n\n{passages}\n")
+
+    def _talk(self, number: int) -> None:
+        turns = [
+            [asked(self._text()), said(self._text())] for _ in range(self._random.randint(1, 5))
+        ]
+        self.builder.conversation(number, turns, title=self._text()[:20])
+
+
+@pytest.fixture(params=range(3))
+def history(workspace_root: Path, request: pytest.FixtureRequest) -> History:
+    return History(Builder(workspace_root), request.param)
+
+
+@pytest.fixture
+def followed(history: History, tmp_path: Path) -> Iterator[Bed]:
+    bed = Bed(history.builder, tmp_path / "followed")
+    yield bed
+    bed.close()
+
+
+def test_an_index_that_followed_answers_as_one_that_is_new(
+    history: History, followed: Bed, tmp_path: Path
+) -> None:
+    for _ in range(6):
+        for _ in range(6):
+            history.happen()
+        followed.refresh()
+    new = Bed(history.builder, tmp_path / "new")
+    try:
+        for mode in ("lexical", "semantic", "hybrid"):
+            assert followed.answers(mode) == new.answers(mode)
+            assert any(hits for _, hits in new.answers(mode))
+    finally:
+        new.close()
+
+
+def test_compacting_that_makes_way_loses_nothing(history: History, tmp_path: Path) -> None:
+    somebody_waits = False
+    cache = tmp_path / "cache"
+    index = Index(
+        history.builder.workspace,
+        Settings(model="off"),
+        cache_dir=cache,
+        again=lambda: somebody_waits,
+    )
+    index.refresh()
+    for _ in range(6):
+        history.happen()
+    index.refresh()
+    before = content_of(cache)
+    somebody_waits = True
+    assert index.compact() > 0, "it did not make way"
+    assert content_of(cache) == before
+    somebody_waits = False
+    assert index.compact() == 0
+    assert content_of(cache) == before
+    index.close()
+
+
+def test_a_large_index_is_compacted_when_nothing_changes_for_a_while(
+    workspace_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(refresher, "COMPACT_AT_ONCE", 1)
+    history = History(Builder(workspace_root), 7)
+    said: list[str] = []
+    held = refresher.Refresher(
+        history.builder.workspace, Settings(model="off"), lambda progress: None,
+        lambda changes: None, said.append,
+    )  # fmt: skip
+
+    def answers(cache: Path) -> list[Any]:
+        reader = IndexReader(cache)
+        found = [
+            answer(history.builder.workspace, reader, Question(query, mode="lexical", limit=100))
+            for query in QUERIES
+        ]
+        reader.close()
+        return [[hit.chunk_id for hit in one.hits] for one in found]
+
+    held.start()
+    try:
+        assert held.ask().wait(60)
+        for _ in range(20):
+            history.happen()
+        assert held.ask().wait(60)
+        with closing(Index(history.builder.workspace, Settings(), cache_dir=tmp_path)) as new:
+            new.refresh()
+        end = time.monotonic() + 60
+        while answers(history.builder.workspace.cache_dir) != answers(tmp_path):
+            assert time.monotonic() < end, "it was not compacted"
+            time.sleep(0.1)
+    finally:
+        held.stop()
+    assert said == []
+
+
+def test_the_engine_answers_as_after_a_rebuild(
+    workspace_root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KBTUI_MODEL", "off")
+    history = History(Builder(workspace_root), 5)
+    library = Library(history.builder.workspace, load_settings())
+
+    def answers(**how: bool) -> list[Any]:
+        with closing(library.engine()) as engine:
+            assert engine.request("refresh", wait=60, timeout=90, **how)["done"]
+        asked_for = [Question(query, mode="lexical", limit=100) for query in QUERIES]
+        return [[hit.chunk_id for hit in library.search(one).hits] for one in asked_for]
+
+    try:
+        answers()
+        for path in (history.builder.root / "docs").rglob("*.md"):
+            os.utime(path, (1e9, 1e9))
+        answers()
+        for _ in range(5):
+            history.happen()
+        assert answers() == answers(rebuild=True)
+    finally:
+        library.close()
+        end_engine(history.builder)
