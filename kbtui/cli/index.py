@@ -39,9 +39,11 @@ def run(args: Namespace) -> int:
     engine = library.engine()
     request: dict[str, Any] = {"rebuild": True} if args.rebuild else {"retry": True}
     progress = Progress()
-    while not engine.request("refresh", wait=0.5, timeout=30.0, **request)["done"]:
-        request = {"force": True}
+    state = engine.request("refresh", wait=0.5, **request)
+    while not state["done"]:
         _show(progress, engine)
+        # Waits for that same refresh: one more each time would never be done.
+        state = engine.request("refreshed", wait=0.5)
     keywords = time.monotonic() - began
     state = engine.request("status")
     if not args.no_vectors:

@@ -118,7 +118,7 @@ def _ask(place: str, asked: dict[str, str]) -> bytes:
         connection.connect(place)
         # The engine's hello is not needed: it declines what it is not made for.
         connection.sendall(
-            _frame({"hello": "kbtui"}, '"protocol":1') + _frame({"op": "search", **asked}, '"id":1')
+            _frame({"hello": "kbtui"}, '"protocol":2') + _frame({"op": "search", **asked}, '"id":1')
         )
         _receive(connection)
         return _receive(connection)

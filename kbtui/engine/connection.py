@@ -7,9 +7,12 @@ import contextlib
 import os
 import socket
 import struct
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kbtui.engine import protocol
+
+if TYPE_CHECKING:
+    import threading
 
 
 async def read(reader: asyncio.StreamReader) -> dict[str, Any]:
@@ -35,6 +38,8 @@ class Client:
     def __init__(self, writer: asyncio.StreamWriter) -> None:
         self._writer = writer
         self.subscribed = False
+        self.refresh: threading.Event | None = None
+        """Set when the refresh that this client asked for last is done."""
 
     def send(self, frame: bytes) -> None:
         """Have a frame sent, without waiting for that."""

@@ -30,6 +30,7 @@ from kbtui.version import __version__
 
 if TYPE_CHECKING:
     import socket
+    import threading
     from collections.abc import Callable
 
     from kbtui.index.writer import Changes, Progress
@@ -274,6 +275,16 @@ class Server:
             done = self._refresher.ask()
         else:
             done = self._refresher.first
+        client.refresh = done
+        return await self._await_refresh(done, wait)
+
+    async def _op_refreshed(self, client: Client, request: dict[str, Any]) -> dict[str, Any]:
+        """Go on waiting for the refresh that this connection asked for last, without another one."""
+        if client.refresh is None:
+            raise ValueError("this connection asked for no refresh")
+        return await self._await_refresh(client.refresh, seconds_of(request.get("wait"), 10.0))
+
+    async def _await_refresh(self, done: threading.Event, wait: float) -> dict[str, Any]:
         finished = await happened(done, wait)
         self._stand_down()
         return {"done": finished, **self._readiness()}
