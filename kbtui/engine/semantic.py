@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 
 MUCH = 300
 """From so many chunks on, loading torch to embed them pays."""
+AGAIN_SECONDS = 60.0
+"""How long after a failure the next question makes the engine load the model again."""
+LOADING = "the model is loading"
 
 
 def _be_nice() -> None:
@@ -64,7 +67,7 @@ class Semantic:
     ) -> None:
         self._settings, self._cache_dir = settings, cache_dir
         self._say, self._changed, self._log = say, changed, log
-        self.reason: str | None = "the model is loading"
+        self.reason: str | None = LOADING
         self.left: int | None = None
         self.total = 0
         self.busy = False
@@ -79,7 +82,7 @@ class Semantic:
         self.warm = threading.Event()
         self.settled = threading.Event()
         self._moved = False
-        self._over = False
+        self._failed_at: float | None = None
         self._wanted = threading.Event()
         self.asleep = False
         self._conditions = Conditions(settings.embed_pause)
@@ -92,6 +95,7 @@ class Semantic:
 
     def start(self) -> None:
         """Begin loading."""
+        self._wake.set()
         self._thread.start()
 
     def stop(self) -> None:
@@ -106,8 +110,6 @@ class Semantic:
 
     def follow(self, folder: Path) -> None:
         """The catalog of the generation at `folder` has moved on."""
-        if self._over:
-            return
         self._folder = folder
         self._moved = True
         self.settled.clear()
@@ -185,33 +187,59 @@ class Semantic:
 
     def want(self) -> None:
         """Somebody will ask: load the model, whether or not there is something to embed."""
+        failed_at = self._failed_at
+        if failed_at is not None and time.monotonic() - failed_at > AGAIN_SECONDS:
+            self.retry()
         if not self._wanted.is_set():
             self._wanted.set()
             self._wake.set()
 
+    def retry(self) -> None:
+        """Load the model and open the vectors again, if either failed."""
+        if self._failed_at is None:
+            return
+        self.reason = LOADING
+        self.warm.clear()
+        self.settled.clear()
+        self._failed_at = None
+        self._wake.set()
+
     def _run(self) -> None:
+        while not self._stop.is_set():
+            self._wake.wait()
+            self._wake.clear()
+            if self._failed_at is not None:
+                # Nothing will be embedded for what has changed.
+                self.settled.set()
+                continue
+            try:
+                self._keep_up()
+            except KbtuiError as error:
+                self._fail(error.message, str(error))
+            except Exception as error:
+                self._fail(f"the vectors failed: {type(error).__name__}", traceback.format_exc())
+        self.warm.set()
+        self.settled.set()
+
+    def _keep_up(self) -> None:
+        """Load the model where somebody needs it, and embed what has no vector."""
         from kbtui.index.embedding import find_model
 
-        try:
+        if self._embedder is None:
             self._model = find_model(self._settings.model)
-            while not self._stop.is_set():
-                self._wake.wait()
-                self._wake.clear()
-                if self._stop.is_set() or self._may_rest():
-                    continue
-                if self._embedder is None:
-                    with unhindered():
-                        self._load()
-                if self._folder is not None and not self._stop.is_set():
-                    self._catch_up(self._folder)
-        except KbtuiError as error:
-            self.reason = error.message
-            self._log(f"no semantic search: {error}")
-        except Exception as error:
-            self.reason = f"the vectors failed: {type(error).__name__}"
-            self._log(f"no semantic search: {traceback.format_exc()}")
-        # Before `settled`: what follows now finds nobody who would settle it.
-        self._over = True
+        if self._stop.is_set() or self._may_rest():
+            return
+        if self._embedder is None:
+            with unhindered():
+                self._load()
+        if self._folder is not None and not self._stop.is_set():
+            self._catch_up(self._folder)
+
+    def _fail(self, reason: str, details: str) -> None:
+        self.reason = reason
+        self._log(f"no semantic search: {details}")
+        self._store = self._open = self._backlog = None
+        self._failed_at = time.monotonic()
         self.left = 0 if self.left is None else self.left
         self.busy = False
         self.warm.set()
@@ -242,6 +270,9 @@ class Semantic:
         from kbtui.index.onnx import FastEmbedder
 
         began = time.monotonic()
+        # Both sides import numpy, which fails in either thread when they do so at the same time.
+        import numpy  # noqa: F401
+
         # Lance is loaded meanwhile, so that the first question does not pay for it.
         lance = threading.Thread(target=import_lance, name="lance", daemon=True)
         lance.start()
@@ -253,7 +284,8 @@ class Semantic:
         except ModelUnavailable:
             self._embedder = self._whole()
             self._log(f"model loaded in {time.monotonic() - began:.1f} s")
-        lance.join()
+        finally:
+            lance.join()
 
     def _whole(self) -> Embedder:
         """The model under torch."""

@@ -270,6 +270,7 @@ class Server:
         if request.get("rebuild"):
             done = self._refresher.ask_rebuild()
         elif request.get("retry"):
+            self._semantic.retry()
             done = self._refresher.ask_retry()
         elif request.get("force", True):
             done = self._refresher.ask()

@@ -3,13 +3,17 @@
 import os
 import shutil
 import signal
+import subprocess
+import sys
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
 import pytest
-from support import Builder, asked, said
+from support import Builder, asked, end_engine, said
 
+from kbtui.cli.main import main
 from kbtui.engine.places import announced
 from kbtui.index.embedding import CHECKSUMS, Embedder, Model, ModelUnavailable, find_model, verify
 from kbtui.index.onnx import FastEmbedder, export, export_path
@@ -108,6 +112,87 @@ def test_found_by_meaning_kept_through_a_kill_and_told_honestly(
     found = announced(builder.workspace)
     assert found
     psutil.Process(found["pid"]).terminate()
+
+
+SLOW_IMPORTS = """
+import importlib.machinery as machinery
+import os, sys, time
+from pathlib import Path
+
+run = machinery.SourceFileLoader.exec_module
+
+def run_slowly(self, module):
+    name = module.__name__
+    if name == "numpy":
+        time.sleep(1.5)
+    if name == "onnxruntime" and os.environ.get("KBTUI_TEST_FAULT"):
+        del os.environ["KBTUI_TEST_FAULT"]
+        raise ImportError("a fault that passes")
+    run(self, module)
+
+machinery.SourceFileLoader.exec_module = run_slowly
+from kbtui.engine.process import run_engine
+run_engine(Path(sys.argv[1]))
+"""
+"""An engine on a machine that takes its time to import numpy, and where an import may fail once."""
+
+
+@pytest.fixture
+def slow_engine(
+    workspace_root: Path, with_export: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[[], Builder]]:
+    """Starts such an engine for a workspace with one subject."""
+    monkeypatch.setenv("KBTUI_ENGINE_IDLE", "60")
+    builder = Builder(workspace_root)
+    builder.topics(notes={})
+    builder.subject("notes/cat.md", "# Pets\n\nThe kitten sleeps on the sofa all afternoon.\n")
+    engines: list[subprocess.Popen[bytes]] = []
+
+    def start() -> Builder:
+        command = [sys.executable, "-c", SLOW_IMPORTS, str(workspace_root)]
+        engines.append(subprocess.Popen(command))
+        end = time.monotonic() + 60
+        while announced(builder.workspace) is None:
+            assert time.monotonic() < end, "the engine does not start"
+            time.sleep(0.05)
+        return builder
+
+    yield start
+    end_engine(builder)
+    for engine in engines:
+        engine.wait(60)
+
+
+@pytest.mark.timeout(240)
+def test_meaning_is_there_although_its_parts_are_imported_at_once(
+    slow_engine: Callable[[], Builder],
+) -> None:
+    builder = slow_engine()
+    lib = Library(builder.workspace, load_settings())
+    assert main(["-w", str(builder.root), "index"]) == 0
+    answer = lib.search(Question("a feline is napping", mode="semantic"), wait=120)
+    assert answer.degraded is None
+    assert [hit.slug for hit in answer.hits] == ["cat"]
+    lib.close()
+
+
+@pytest.mark.timeout(240)
+def test_a_model_that_failed_to_load_is_loaded_again(
+    slow_engine: Callable[[], Builder],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("KBTUI_TEST_FAULT", "once")
+    builder = slow_engine()
+    monkeypatch.delenv("KBTUI_TEST_FAULT")
+    lib = Library(builder.workspace, load_settings())
+    answer = lib.search(Question("kitten"), wait=120)
+    assert [hit.slug for hit in answer.hits] == ["cat"]
+    assert "ImportError" in (answer.degraded or ""), "the import did not fail"
+    assert main(["-w", str(builder.root), "index"]) == 0
+    assert "keywords only" not in capsys.readouterr().err
+    assert ask(lib, "a feline is napping", "semantic")[0].startswith("notes/cat")
+    lib.close()
 
 
 def rows(path: Path) -> set[bytes]:
