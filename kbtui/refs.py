@@ -9,17 +9,18 @@ import re
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
-from kbtui.errors import UsageError
+from kbtui.errors import NothingFound, UsageError
 
 RefKind = Literal["topic", "subject", "conversation", "chunk"]
 
 # Compiled when they are needed: `re` keeps them.
 # No number of ours is longer, and the index takes no larger ones.
-_CONVERSATION = r"(?:jp-c)?(\d{1,18})(?:-[0-9a-z]+)?(?::(\d{1,18})(?:\.(\d{1,18}))?)?"
-_LINK = r"(?s)jp://(?:jp-c)?(\d{1,18})(?:-[0-9a-z]+)?(?:\?(.*))?"
+_ID = r"(\d{1,18})(?:-([0-9a-z]+))?"
+_CONVERSATION = rf"(?:jp-c)?{_ID}(?::(\d{{1,18}})(?:\.(\d{{1,18}}))?)?"
+_LINK = rf"(?s)jp://(?:jp-c)?{_ID}(?:\?(.*))?"
 _SELECTED = r"(?:^|&)select=[^&:]*:(\d{1,18})"
 # JP's shorthand for a link: `jp-c17457886043?a:142`.
-_SHORTHAND = r"(?s)jp-c(\d{1,18})(?:-[0-9a-z]+)?\?(?:[^&:]*:(\d{1,18}))?.*"
+_SHORTHAND = rf"(?s)jp-c{_ID}\?(?:[^&:]*:(\d{{1,18}}))?.*"
 _LINES = r"(?s)(.+):(\d{1,18})(?:-(\d{1,18}))?"
 _CHUNK = r"chunk:(\S+)"
 
@@ -28,7 +29,8 @@ class Ref(NamedTuple):
     """One thing in a workspace.
 
     `conversation` is the id in deciseconds, `turn` and `call` are 1-based,
-    `lines` is first and last line, 1-based and inclusive.
+    `lines` is first and last line, 1-based and inclusive. `workspace` is the id of the workspace
+    that a conversation's id names (`jp-c17457886043-otvo8`).
     """
 
     kind: RefKind
@@ -39,6 +41,7 @@ class Ref(NamedTuple):
     turn: int | None = None
     call: int | None = None
     chunk: str | None = None
+    workspace: str | None = None
 
     def __str__(self) -> str:
         if self.kind == "chunk":
@@ -90,10 +93,13 @@ def parse_ref(text: str, exists: Callable[[str, str], bool] | None = None) -> Re
     if match := re.fullmatch(_CHUNK, text):
         return Ref("chunk", chunk=match[1])
     if match := re.fullmatch(_LINK, text):
-        selected = re.search(_SELECTED, match[2] or "")
-        return conversation_ref(int(match[1]), int(selected[1]) if selected else None)
+        selected = re.search(_SELECTED, match[3] or "")
+        ref = conversation_ref(int(match[1]), int(selected[1]) if selected else None)
+        return ref._replace(workspace=match[2])
     if match := re.fullmatch(_CONVERSATION, text) or re.fullmatch(_SHORTHAND, text):
-        return conversation_ref(*(int(part) if part else None for part in match.groups()))  # type: ignore[arg-type]
+        conversation, workspace, *rest = match.groups()
+        numbers = (int(part) if part else None for part in rest)
+        return conversation_ref(int(conversation), *numbers)._replace(workspace=workspace)
     if "/" in text:
         topic, _, slug = text.partition("/")
         if topic and slug:
@@ -104,6 +110,19 @@ def parse_ref(text: str, exists: Callable[[str, str], bool] | None = None) -> Re
         f"{text!r} is not a reference",
         hint="write topic/slug, topic/slug:12-18, jp-c17457886043, jp-c17457886043:3 or chunk:ID",
     )
+
+
+def within(ref: Ref, workspace: str | None) -> Ref:
+    """The reference without the id of its workspace, once that is known to be this one.
+
+    A workspace that has no id cannot tell. Raises `NothingFound` for another workspace's id.
+    """
+    if ref.workspace is not None and workspace is not None and ref.workspace != workspace:
+        raise NothingFound(
+            f"jp-c{ref.conversation}-{ref.workspace} is a conversation of another workspace",
+            hint=f"this workspace has the id {workspace}; name the other one with -w PATH",
+        )
+    return ref._replace(workspace=None)
 
 
 def _subject(topic: str, slug: str, exists: Callable[[str, str], bool] | None) -> Ref:

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kbtui.errors import KbtuiError, UsageError, WorkspaceError
+from kbtui.errors import KbtuiError, NothingFound, UsageError, WorkspaceError
 
 if TYPE_CHECKING:
     from kbtui.library import Library
@@ -52,7 +52,9 @@ def _run(context: dict[str, Any], name: str, arguments: dict[str, Any]) -> dict[
     library = _open(context.get("root"))
     try:
         masked = masks(library.settings, "jp")
-        reply = answer(name, arguments, library, _conversation(context), masked=masked)
+        reply = answer(
+            name, arguments, library, _conversation(context, library.workspace.id), masked=masked
+        )
     finally:
         library.close()
     if reply.is_error:
@@ -87,7 +89,7 @@ def _open(root: Any) -> Library:
     return Library(open_root(path), load_settings())
 
 
-def _conversation(context: dict[str, Any]) -> int | None:
+def _conversation(context: dict[str, Any], workspace: str | None) -> int | None:
     """The conversation that asks, in any of the forms that JP writes ids in."""
     from kbtui.conversations import parse_conversation_id
 
@@ -95,8 +97,8 @@ def _conversation(context: dict[str, Any]) -> int | None:
     if isinstance(found, int) and not isinstance(found, bool):
         return found
     try:
-        return parse_conversation_id(found) if isinstance(found, str) else None
-    except UsageError:
+        return parse_conversation_id(found, workspace) if isinstance(found, str) else None
+    except (UsageError, NothingFound):
         return None
 
 

@@ -181,7 +181,7 @@ def _export(library: Library, args: Namespace) -> int:
     from kbtui.conversations import find_conversation, load_conversation, parse_conversation_ref
     from kbtui.conversations.readout import choose_turns, included_kinds
 
-    ref = parse_conversation_ref(args.id)
+    ref = parse_conversation_ref(args.id, library.workspace.id)
     kinds = included_kinds(_words(args.include))
     with working("reading"):
         info = find_conversation(library.workspace, ref.conversation or 0)

@@ -29,6 +29,9 @@ def run(args: Namespace) -> int:
 
     current = parse_conversation_id(args.current) if args.current else None
     library = open_workspace(args.workspace)
+    if args.current:
+        # Another workspace's conversation is not the one that asks here.
+        parse_conversation_id(args.current, library.workspace.id)
     if sys.stdin.isatty():
         note("serving MCP; this is for a client to start, Ctrl+D ends it")
     from kbtui.assistant.mcp import serve

@@ -170,7 +170,7 @@ def _chosen(
     if ids is None:
         places = [place for place in known.values() if place.archived is archived]
         return [place for place in places if place.id != excluded], notes
-    wanted = dict.fromkeys(parse_conversation_id(name) for name in ids)
+    wanted = dict.fromkeys(parse_conversation_id(name, workspace.id) for name in ids)
     for number in wanted:
         if number not in known:
             raise NothingFound(

@@ -29,10 +29,12 @@ class Needle:
         self.pattern = pattern
         self.ignore_case = ignore_case
         self._lower = pattern.lower() if ignore_case and pattern.isascii() else None
-        flags = 0
-        if ignore_case:
-            flags = re.IGNORECASE | (re.ASCII if pattern.isascii() else 0)
-        self._regex = re.compile(re.escape(pattern), flags)
+        flags, expression = 0, re.escape(pattern)
+        if ignore_case and pattern.isascii():
+            flags = re.IGNORECASE | re.ASCII
+        elif ignore_case:
+            flags, expression = re.IGNORECASE, "".join(map(_folding, pattern))
+        self._regex = re.compile(expression, flags)
 
     def finder(self, text: str) -> "Finder":
         """Searches within one text."""
@@ -68,6 +70,16 @@ class Needle:
     def spans(self, line: str) -> list[tuple[int, int]]:
         """Where the pattern stands in a line, without overlaps."""
         return [match.span() for match in self._regex.finditer(line)]
+
+
+def _folding(letter: str) -> str:
+    """The expression for one letter of a pattern, by Unicode's simple folding.
+
+    Python takes i, I, ı and İ for one letter. Unicode folds i and I only; ı and İ stay themselves.
+    """
+    if letter in "iI":
+        return "(?-i:[iI])"
+    return f"(?-i:{letter})" if letter in "ıİ" else re.escape(letter)
 
 
 class Finder:

@@ -50,7 +50,8 @@ def read_answer(
     no limit. Raises `UsageError` for that and for bad arguments, `NothingFound`
     for a conversation or turn that does not exist.
     """
-    ref = parse_conversation_ref(str(id) if isinstance(id, int) else arguments.text("id", id))
+    name = str(id) if isinstance(id, int) else arguments.text("id", id)
+    ref = parse_conversation_ref(name, workspace.id)
     if turn is None and last is None:
         turn = ref.turn
     kinds = included_kinds(arguments.texts("include", include))

@@ -133,8 +133,11 @@ class Library:
     # references
 
     def resolve(self, text: str) -> Ref:
-        """A reference as typed: topics by id or title, slugs as they exist. Raises `UsageError`."""
-        from kbtui.refs import parse_ref
+        """A reference as typed: topics by id or title, slugs as they exist.
+
+        Raises `UsageError`, and `NothingFound` for a conversation of another workspace.
+        """
+        from kbtui.refs import parse_ref, within
 
         knowledge = None
 
@@ -143,7 +146,7 @@ class Library:
             knowledge = knowledge or self.knowledge()
             return knowledge.find(topic, slug) is not None
 
-        return parse_ref(text, exists)
+        return within(parse_ref(text, exists), self.workspace.id)
 
     def located(self, text: str) -> Ref:
         """What a reference as typed names, certain to exist; a topic by its id.

@@ -297,6 +297,24 @@ def test_a_coordinate_or_link_can_be_pasted_into_read_and_show(
     assert "The needle is in hay.txt." in capsys.readouterr().out
 
 
+def test_an_id_with_the_suffix_of_another_workspace_names_no_conversation_here(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    commands = (["show", "{}"], ["cites", "{}"], ["conversation", "read", "{}"],
+                ["conversation", "export", "{}"], ["conversation", "grep", "needle", "-i", "{}"])  # fmt: skip
+    for written, suffix, code in (
+        (None, "abcde", 0), ("abcde", "abcde", 0), ("abcde", "zzzzz", 1),
+    ):  # fmt: skip
+        if written:
+            (root / ".jp/.id").write_text(f"a preamble\n{written}\n")
+        for command in commands:
+            for form in (f"jp-c{ID}-{suffix}", f"jp://jp-c{ID}-{suffix}"):
+                assert main([word.format(form) for word in command]) == code, (command, form)
+                said = capsys.readouterr().err
+                assert ("of another workspace" in said) is bool(code)
+                assert ("abcde" in said) is bool(code)
+
+
 # export
 
 

@@ -101,6 +101,13 @@ def test_the_pattern_is_literal(jp: Path) -> None:
         ("naïve", "NAÏVE", True),
         ("\u212aelvin", "kelvin", False),  # the Kelvin sign is no K
         ("İstanbul kelvin", "KELVIN", True),  # and a letter that grows shifts nothing
+        ("yardım istanbul", "yardım", True),
+        ("YARDIM", "yardım", False),  # without a dot it is another letter than i
+        ("yardim", "yardım", False),
+        ("yardım für ihn", "FÜR ıHN", False),
+        ("yardım für ihn", "FÜR IHN", True),
+        ("istanbul é", "İstanbul é", False),
+        ("İstanbul é", "istanbul é", False),
         ("日本語のテキスト", "日本語", True),
         ("emoji 👩\u200d💻 here", "👩\u200d💻 HERE", True),
     ],
