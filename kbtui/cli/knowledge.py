@@ -39,4 +39,12 @@ def open_knowledge(args: Namespace) -> Knowledge:
         knowledge = open_workspace(args.workspace).knowledge(cfg=args.cfg, knowledge=args.knowledge)
     for problem in knowledge.problems:
         note(str(problem))
+    for value in args.knowledge:
+        topic, _, pattern = value.partition("/")
+        resolved = knowledge.resolved(topic)
+        if not resolved.match([pattern]):
+            from kbtui.knowledge.hygiene import why_dead
+
+            why = why_dead(resolved, pattern)
+            note(f"-k {value}: nothing matches" + (f" ({why})" if why else ""))
     return knowledge

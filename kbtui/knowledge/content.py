@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 
 BINARY_BYTES = 8192
 """A NUL in so many first bytes makes a file binary (KB, "Binary File Detection")."""
-READ_MOST = 32 * 1024 * 1024
-"""Bytes of the largest subject that is read; nothing larger fits any context."""
+_MEGABYTE = 1024 * 1024
 
 _AS_IT_IS = frozenset({"", "md", "txt", "text"})
 _LANGUAGES = {"yml": "yaml", "rs": "rust", "py": "python", "js": "javascript", "ts": "typescript"}
@@ -34,7 +33,7 @@ def subject_text(subject: Subject) -> str:
     """The text as it is in the file, line ends and all.
 
     Raises `Unreadable` for a binary file, one that is not UTF-8, one that may
-    not be read, is gone, is over `READ_MOST` bytes or leads out of the workspace.
+    not be read, is gone, is too large or leads out of the workspace.
     """
     data = _read(subject)
     if b"\0" in data[:BINARY_BYTES]:
@@ -77,6 +76,24 @@ def ended(text: str) -> str:
     return text if not text or text.endswith("\n") else text + "\n"
 
 
+def excess_of(size: int) -> str | None:
+    """Why a subject of this size (bytes) is not read, None where it is.
+
+    Reads the settings, for large files only.
+    """
+    if size <= _MEGABYTE:
+        return None
+    from kbtui.workspace import load_settings
+
+    most = load_settings().subject_megabytes
+    if most <= 0 or size <= most * _MEGABYTE:
+        return None
+    return (
+        f"it has {size / _MEGABYTE:,.0f} MB, more than the {most} MB that are read "
+        "(setting subject_megabytes)"
+    )
+
+
 def skipped(error: KbtuiError, slug: str) -> str:
     """The line that stands in place of a subject's content (decisions A9)."""
     return f'Skipped "{slug}": {error.message}.'
@@ -99,14 +116,9 @@ def _read(subject: Subject) -> bytes:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
                 raise _unreadable(subject, "it is not a regular file")
-            if status.st_size > READ_MOST:
-                most = READ_MOST // 1024**2
-                size = f"{status.st_size / 1024**2:,.0f} MB"
+            if excess := excess_of(status.st_size):
                 head = file.read(BINARY_BYTES)
-                if b"\0" in head:
-                    raise _unreadable(subject, "it is a binary file")
-                raise _unreadable(subject, f"it has {size}, more than the {most} MB that are read")
-            # Not READ_MOST: a buffer of that size would be made for every subject.
+                raise _unreadable(subject, "it is a binary file" if b"\0" in head else excess)
             return file.read(status.st_size + 1)
     except OSError as error:
         raise _unreadable(subject, _reason(error)) from error

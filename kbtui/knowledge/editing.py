@@ -201,7 +201,7 @@ def _read(path: Path) -> str | None:
     if path.is_symlink():
         raise ConfigError("is a link, which is not written through", where=str(path))
     try:
-        return read_regular(path).decode("utf-8")
+        return read_regular(path).decode("utf-8-sig")
     except FileNotFoundError:
         return None
     except UnicodeDecodeError as error:

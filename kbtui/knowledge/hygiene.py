@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from kbtui.errors import KbtuiError
 from kbtui.knowledge.config import FIELDS
-from kbtui.knowledge.content import READ_MOST, subject_text
+from kbtui.knowledge.content import subject_text
 from kbtui.knowledge.globs import has_magic, matcher, unclosed
 from kbtui.knowledge.mentions import missing_mentions
 from kbtui.knowledge.records import Problem
@@ -164,4 +164,4 @@ def _large(subject: Subject, text: str) -> Iterator[Problem]:
         )
 
 
-__all__ = ["PRELOAD_TOKENS", "READ_MOST", "check", "why_dead"]
+__all__ = ["PRELOAD_TOKENS", "check", "why_dead"]

@@ -7,6 +7,7 @@ and when the configuration changed since the index was made, so is its topic.
 from __future__ import annotations
 
 import os
+import sys
 from typing import TYPE_CHECKING
 
 from kbtui.index.records import stat_text
@@ -91,7 +92,7 @@ class Freshness:
 
     def _read_subject(self, path: str) -> str | None:
         """A subject's text; None where there is none any more, or a link that leads elsewhere."""
-        from kbtui.knowledge.content import READ_MOST
+        from kbtui.knowledge.content import excess_of
         from kbtui.knowledge.scan import inside
         from kbtui.workspace.regular import read_regular
 
@@ -99,7 +100,9 @@ class Freshness:
             real = os.path.realpath(path, strict=True)
             if not inside(real, str(self._workspace.root)):
                 return None
-            return read_regular(real, READ_MOST).decode("utf-8").replace("\r\n", "\n")
+            if excess_of(os.stat(real).st_size):  # noqa: PTH116
+                return None
+            return read_regular(real, sys.maxsize).decode("utf-8").replace("\r\n", "\n")
         except (OSError, UnicodeDecodeError):
             return None
 

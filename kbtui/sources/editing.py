@@ -77,7 +77,7 @@ def _write(workspace: Workspace, name: str, block: dict[str, Any] | None) -> Non
     if path.is_symlink():
         raise ConfigError("is a link, which is not written through", where=str(path))
     try:
-        old = read_regular(path).decode("utf-8") if path.exists() else None
+        old = read_regular(path).decode("utf-8-sig") if path.exists() else None
         expected = parse_toml(old or "")
         document = tomlkit.parse(old or "")
     except (ValueError, RecursionError, OSError, tomlkit.exceptions.TOMLKitError) as error:

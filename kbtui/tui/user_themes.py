@@ -38,7 +38,7 @@ def _theme(path: Path) -> Theme:
     """Read one; raises `ValueError` (which TOML's errors are) with the reason, or `OSError`."""
     import tomllib
 
-    values: dict[str, Any] = tomllib.loads(read_regular(path).decode("utf-8"))
+    values: dict[str, Any] = tomllib.loads(read_regular(path).decode("utf-8-sig"))
     dark = values.pop("dark", True)
     if not isinstance(dark, bool):
         raise ValueError("dark must be true or false")

@@ -130,7 +130,7 @@ def extended_files(path: Path) -> list[Path]:
 def parse_config(path: Path) -> dict[str, Any]:
     """Parse one configuration file by its extension; raises `ConfigError` naming it."""
     try:
-        text = read_regular(path).decode("utf-8")
+        text = read_regular(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ConfigError(f"is not UTF-8 (byte {error.start})", where=str(path)) from error
     except OSError as error:
@@ -222,8 +222,8 @@ def _pick(stem: Path, files: list[Path]) -> Path | None:
 def _exists(path: Path) -> bool:
     # Broken links, directories and unreadable ones exist too: parsing them says what is wrong.
     try:
-        return os.path.lexists(path) and not path.is_dir()
-    except (OSError, ValueError):
+        return os.path.lexists(path)
+    except ValueError:
         return False
 
 

@@ -36,6 +36,10 @@ class Settings:
         "seconds that the engine stays when nobody talks to it",
         variable="KBTUI_ENGINE_IDLE",
     )
+    subject_megabytes: int = _key(
+        32,
+        "how many megabytes a subject may have to be learned, read and indexed; 0 for any size",
+    )
     embed_tool_results: bool = _key(False, "whether tool results are searched by meaning too")
     embed_pause: str = _key(
         "never",
@@ -190,7 +194,7 @@ def _from_environment(key: Key, given: str) -> Any:
 
 def _read(path: Path) -> str:
     try:
-        return read_regular(path).decode("utf-8")
+        return read_regular(path).decode("utf-8-sig")
     except FileNotFoundError:
         return ""
     except UnicodeDecodeError as error:

@@ -85,6 +85,11 @@ def test_a_mistake_is_told_with_file_line_and_the_nearest_key(
     assert f"{file}:{line}" in capsys.readouterr().err
 
 
+def test_a_byte_order_mark_is_no_mistake(file: Path) -> None:
+    file.write_bytes(b"\xef\xbb\xbfquery_log = false\n")
+    assert load_settings().query_log is False
+
+
 def test_no_such_key_is_told_with_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["config", "modle"]) == 2
     assert "did you mean 'model'?" in capsys.readouterr().err

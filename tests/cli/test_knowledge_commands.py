@@ -128,6 +128,47 @@ def test_wrong_flags_end_with_2_and_a_hint(run: Run, words: list[str]) -> None:
     assert "hint:" in ran.err
 
 
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        ("project/zzz", ""),
+        ("project/maintainers/jaen", "did you mean 'maintainers/jean'?"),
+        ("project/old", "what it names is disabled"),
+        ("skills/ast-grep.md", "slugs have no extension"),
+    ],
+)
+def test_a_pattern_to_preload_that_matches_nothing_is_named(run: Run, value: str, why: str) -> None:
+    plain = run("prompt")
+    for command in (["prompt"], ["topics"], ["learn", "skills"]):
+        ran = run(*command, "-k", value, "-k", "skills/*")
+        assert ran.err.startswith(f"kbtui: -k {value}: nothing matches")
+        assert why in ran.err
+        assert "skills/*" not in ran.err
+    assert run("prompt", "-k", value).out == plain.out
+
+
+@pytest.mark.parametrize("name", ["kb.toml", "config.toml"])
+def test_a_configuration_that_begins_with_a_byte_order_mark_is_read(
+    run: Run, root: Path, name: str
+) -> None:
+    plain = run("prompt").out
+    (root / ".jp/kb.toml").unlink()
+    (root / ".jp" / name).write_bytes(b"\xef\xbb\xbf" + KB.encode())
+    ran = run("prompt")
+    assert (ran.code, ran.out, ran.err) == (0, plain, "")
+
+
+@pytest.mark.parametrize("name", ["kb.toml", "config.toml"])
+def test_a_directory_in_the_place_of_a_configuration_is_an_error(
+    run: Run, root: Path, name: str
+) -> None:
+    (root / ".jp/kb.toml").unlink()
+    (root / ".jp" / name).mkdir()
+    ran = run("topics")
+    assert f".jp/{name}: cannot be read: Is a directory" in ran.err
+    assert ".jp/" + name in run("doctor").out
+
+
 def test_topics_lists_them_with_their_subjects(run: Run) -> None:
     ran = run("topics", "-k", "skills/*")
     assert (ran.code, ran.err) == (0, "")

@@ -137,7 +137,7 @@ def test_the_guide_explains_every_command_setting_and_key() -> None:
     for command in COMMANDS.split():
         assert f"kbtui {command}" in text, command
     settings = (
-        "model language engine_idle embed_tool_results query_log query_log_days theme mask_secrets"
+        "model language engine_idle subject_megabytes embed_tool_results query_log query_log_days theme mask_secrets"
         " terminal_text"
     )
     for setting in settings.split():

@@ -46,6 +46,14 @@ def text(knowledge: Knowledge) -> str:
     return (knowledge.workspace.jp / "kb.toml").read_text()
 
 
+def test_a_file_with_a_byte_order_mark_is_edited(knowledge: Knowledge) -> None:
+    path = knowledge.workspace.jp / "kb.toml"
+    path.write_bytes(b"\xef\xbb\xbf" + WRITTEN.encode())
+    apply(propose(knowledge, [Mark("skills", "ast-grep", "learned")]))
+    assert load_knowledge(knowledge.workspace).topics["skills"].learned == ("ast-grep",)
+    assert "# people first" in text(knowledge)
+
+
 def test_a_change_is_shown_as_a_diff_before_anything_is_written(knowledge: Knowledge) -> None:
     change = propose(knowledge, [Mark("skills", "ast-grep", "learned")])
     assert text(knowledge) == WRITTEN

@@ -8,6 +8,7 @@ from kb_support import Build, write
 
 from kbtui.errors import NothingFound
 from kbtui.knowledge import Knowledge, read_subject, subject_text
+from kbtui.workspace.settings import settings_path
 
 
 def test_the_listing_of_a_topic_reads_as_in_the_rfd(rfd: Build) -> None:
@@ -302,9 +303,24 @@ def test_a_subject_of_200_mb_is_a_line(build: Build, workspace_root: Path) -> No
     assert learned.text == (
         '<subject "a">\nfine\n</subject>\n\n'
         '<subject "big">\n'
-        'Skipped "big": it has 200 MB, more than the 32 MB that are read.\n'
+        'Skipped "big": it has 200 MB, more than the 32 MB that are read (setting subject_megabytes).\n'
         "</subject>"
     )
+
+
+@pytest.mark.parametrize("megabytes", [40, 0])
+def test_a_setting_allows_larger_subjects(
+    build: Build, workspace_root: Path, megabytes: int
+) -> None:
+    text = "many words\n" * (33 * 1024**2 // 11 + 1)
+    write(workspace_root, {"t/big.md": text})
+    knowledge = build('[kb.topic.t]\nsubjects = "t"\n')
+    assert "(setting subject_megabytes)" in knowledge.learn("t", "big").text
+    settings_path().parent.mkdir(parents=True, exist_ok=True)
+    settings_path().write_text(f"subject_megabytes = {megabytes}\n")
+    learned = knowledge.learn("t", "big")
+    assert not learned.is_error
+    assert learned.text == text
 
 
 def test_quotes_in_slugs_are_written_as_entities_in_tags_only(build: Build) -> None:
