@@ -66,6 +66,8 @@ class Rememberer:
             screen.library_pane.reopen(session.expanded)
         for name in session.folded:
             screen.add_class(f"no-{name}")
+        if screen.pane in session.folded and not screen.has_class("-one"):
+            screen.go("#reader")  # what is hidden cannot keep the focus
         screen.widths.more = dict(session.widths)
         screen.widths.apply()
         if session.theme in screen.app.available_themes and not screen.library.settings.theme:

@@ -48,6 +48,26 @@ async def test_it_reopens_as_it_was_left(book: Builder) -> None:
         await tui.until("Short sentences. No tabs.")
 
 
+async def test_keys_reach_the_reader_where_the_library_was_left_folded(book: Builder) -> None:
+    async with running(book.root, start=AGAIN) as tui:
+        await tui.open("jp-c17800000001")
+        await tui.press("1", "1")
+        assert tui.main.folded == ["library"]
+    async with running(book.root, start=AGAIN) as tui:
+        reader = tui.main.reader_pane.reader
+        await tui.until(lambda: reader.document.key == "jp-c17800000001")
+        await tui.press("n")
+        await tui.until(lambda: reader.port.turn == 1)
+        assert tui.main.folded == ["library"]
+        await tui.press("slash", "escape")
+        assert tui.main.pane == "reading"
+    # One pane at a time, the library is there to begin in.
+    async with running(book.root, size=(60, 24), start=AGAIN) as tui:
+        await tui.until(lambda: tui.main.library_pane.region.width > 0)
+        await tui.press("j")
+        assert tui.main.pane == "library"
+
+
 @pytest.mark.slow
 async def test_fresh_begins_anew_and_is_remembered_then(book: Builder) -> None:
     async with running(book.root, start=AGAIN) as tui:
