@@ -10,6 +10,7 @@ from kbtui.errors import KbtuiError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from datetime import datetime
 
     from kbtui.conversations.records import ConversationInfo
     from kbtui.conversations.traits import Traits
@@ -20,6 +21,16 @@ if TYPE_CHECKING:
 
 READ_SECONDS = 0.5
 """After reading for so long, lists that wait for it are shown what is known by then."""
+
+
+def activity(info: ConversationInfo) -> datetime:
+    """When something last happened in a conversation."""
+    return info.last_event_at or info.created_at
+
+
+def by_activity(info: ConversationInfo) -> tuple[float, int]:
+    """The sort key that puts the latest activity first, and of equal ones the newest."""
+    return (-activity(info).timestamp(), -info.id)
 
 
 class Shelf(NamedTuple):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kbtui.refs import Ref, conversation_ref, subject_ref
 from kbtui.text import one_line
 from kbtui.tui.clock import age_label
+from kbtui.tui.contents import activity, by_activity
 from kbtui.tui.document.document import counted
 from kbtui.tui.filtering import ListFilter
 from kbtui.tui.places import Place
@@ -176,11 +177,6 @@ def _subject(subject: Subject, depth: int) -> Row:
     return Row(str(ref), spans, data=Place(str(ref), ref=ref))
 
 
-def activity(info: ConversationInfo) -> datetime:
-    """When something last happened in a conversation."""
-    return info.last_event_at or info.created_at
-
-
 def conversation_rows(contents: Contents, state: LibraryState, present: datetime) -> list[Row]:
     """The rows of conversations: pinned, then live, then archived ones."""
     return list(_conversation_section(contents, state, present))
@@ -228,6 +224,8 @@ def _order(sort: str, contents: Contents) -> Callable[[ConversationInfo], Any]:
         return lambda info: (info.title is None, info.name.casefold(), -info.id)
     if sort == "turns":
         return lambda info: (-contents.turns_of(info), -info.id)
+    if sort == "activity":
+        return by_activity
     return lambda info: (-_moment(info, sort).timestamp(), -info.id)
 
 

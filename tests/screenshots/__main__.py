@@ -65,7 +65,7 @@ class Scene:
 
 
 async def home(scene: Scene) -> None:
-    await scene.reads("kbtui User Guide", "What was said", "index ready")
+    await scene.reads("kbtui User Guide", "Recent conversations", "index ready")
 
 
 async def search(scene: Scene) -> None:

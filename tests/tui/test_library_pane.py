@@ -7,7 +7,7 @@ from typing import Any
 from unittest import mock
 
 import pytest
-from support import FIRST_ID, Builder, asked
+from support import FIRST_ID, Builder, asked, said, stamp
 from tui_support import running
 
 from kbtui.conversations.records import ConversationInfo
@@ -38,6 +38,37 @@ async def test_topics_come_first_then_conversations_pinned_by_day_archived(book:
         assert places == sorted(places)
         assert rows.index("Pinned talkYesterday") == rows.index("Pinned") + 1
         assert any(row.startswith("▫ Old talk") for row in rows[rows.index("Archived") :])
+
+
+async def test_the_home_page_lists_recent_conversations_in_the_order_of_the_library(
+    workspace_root: Path,
+) -> None:
+    builder = Builder(workspace_root)
+    days = {number: datetime(2026, 5, 10 + number, tzinfo=UTC) for number in range(1, 8)}
+
+    def talk(number: int, *times: datetime) -> None:
+        events = [{"timestamp": stamp(time), **said("Yes.")} for time in times]
+        opened = {"last_activated_at": stamp(days[number])}
+        builder.conversation(number, [events], title=f"Talk {number}", metadata=opened)
+
+    for number, day in days.items():
+        talk(number, day)
+    async with running(workspace_root) as tui:
+
+        def recent() -> list[str]:
+            blocks = tui.main.reader_pane.reader.document.blocks
+            return [block.link for block in blocks if block.key.startswith("talk:")]
+
+        def listed() -> list[str]:
+            keys = [row.key for row in tui.main.library_pane.list.rows]
+            return [key for key in keys if key.startswith("jp-c")][:5]
+
+        numbers = [7, 6, 5, 4, 3]
+        assert recent() == listed() == [f"jp-c{FIRST_ID + number}" for number in numbers]
+        talk(1, days[1], days[7] + timedelta(hours=1))
+        await tui.press("ctrl+r")
+        await tui.until(lambda: listed()[0] == f"jp-c{FIRST_ID + 1}")
+        await tui.until(lambda: recent() == listed())
 
 
 async def test_an_unreadable_conversation_stays_listed_with_its_reason(book: Builder) -> None:

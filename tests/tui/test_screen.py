@@ -242,7 +242,7 @@ async def test_the_first_screen(book: Builder, size: tuple[int, int]) -> None:
         await tui.until("keywords only: not in this test")
         for wanted in (
             "Project Handbook",
-            "What is known",
+            "Topics",
             "search everything",
             "? help",
             "q quit",

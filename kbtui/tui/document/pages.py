@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from kbtui.text import one_line, safe
 from kbtui.tui.clock import day_label
 from kbtui.tui.commands import own_key
+from kbtui.tui.contents import activity, by_activity
 from kbtui.tui.document.blocks import Block, FactsBlock, HeadBlock, MarkdownBlock, NoteBlock
 from kbtui.tui.document.document import Document, cost, counted
 
@@ -68,7 +69,7 @@ def _home_topics(blocks: list[Block], contents: Contents, first: str) -> None:
         _no_topics(blocks, contents, first)
         return
     count = f"{counted(len(contents.shelves), 'topic')}, {counted(total, 'subject')}"
-    blocks.append(HeadBlock("topics", [("What is known", "h2")], [(count, "dim")], above=1))
+    blocks.append(HeadBlock("topics", [("Topics", "h2")], [(count, "dim")], above=1))
     for shelf in contents.shelves:
         topic = shelf.topic
         words: Spans = [(one_line(topic.name), "strong")]
@@ -93,7 +94,7 @@ def _no_topics(blocks: list[Block], contents: Contents, first: str) -> None:
 
 
 def _home_conversations(blocks: list[Block], contents: Contents, present: datetime) -> None:
-    live = [info for info in contents.conversations if not info.archived]
+    live = sorted((info for info in contents.conversations if not info.archived), key=by_activity)
     if not contents.conversations:
         blocks.append(HeadBlock("talks", [("No conversations yet", "h2")], above=1))
         spans: Spans = [
@@ -102,9 +103,9 @@ def _home_conversations(blocks: list[Block], contents: Contents, present: dateti
         blocks.append(NoteBlock("no-talks", spans))
         return
     count = counted(len(contents.conversations), "conversation")
-    blocks.append(HeadBlock("talks", [("What was said", "h2")], [(count, "dim")], above=1))
+    blocks.append(HeadBlock("talks", [("Recent conversations", "h2")], [(count, "dim")], above=1))
     for info in live[:RECENT]:
-        when = (info.last_event_at or info.created_at).astimezone(present.tzinfo)
+        when = activity(info).astimezone(present.tzinfo)
         left: Spans = [(one_line(info.name), "" if info.title else "dim")]
         right: Spans = [(day_label(when.date(), present.date()), "dim")]
         blocks.append(HeadBlock(f"talk:{info.id}", left, right, lead=[("  ", "")], link=info.ref))
