@@ -31,6 +31,7 @@ LOOKS_UP = {
     "conversation_read",
 }
 WAITING = "asking the index …"
+NOTHING_TO_CITE = "Open a conversation or a subject to see its citations."
 TURNING_SECONDS = 0.06
 """From one turn to the next while a key is held."""
 
@@ -67,25 +68,25 @@ class Citer:
         unknown = self._used is None and self._conversation is not None
         return self._target is not None and (unknown or self._why_not_used == WAITING)
 
-    def opened(self, document: Document, place: Place, again: bool = False) -> None:
-        """Another document is shown, or the same one anew: then what is known stays meanwhile."""
-        self._used_lane.forget()
-        self._using_lane.forget()
-        self._conversation = None
-        if not again:
-            self._used, self._using, self._why_not_used = None, [], WAITING
-        ref = place.ref
-        record = document.record
-        if ref is None or record is None or ref.kind not in ("conversation", "subject"):
-            self._target = None
-            self._pane.say("Citations show here for a conversation's turn or for a subject.")
-            return
-        if ref.kind == "conversation":
+    def opened(self, document: Document, place: Place) -> None:
+        """Show the citations of a document; what is known of the same one stays until asked again."""
+        before, known = self._target, self._conversation
+        ref, record = place.ref, document.record
+        self._target = self._conversation = None
+        if ref is not None and record is not None and ref.kind == "conversation":
             self._conversation = record
-            self._used_lane.submit(lambda: self._library.cited(record), self._cited, self._no_used)
             self._target = conversation_ref(record.info.id)
-        else:
+        elif ref is not None and record is not None and ref.kind == "subject":
             self._target = subject_ref(record.topic, record.slug)
+        if self._target is None or self._target != before:
+            self._used_lane.forget()
+            self._using_lane.forget()
+            self._used, self._using, self._why_not_used = None, [], WAITING
+        if self._target is None:
+            self._pane.say(NOTHING_TO_CITE)
+            return
+        if self._conversation is not None and self._conversation is not known:
+            self._used_lane.submit(lambda: self._library.cited(record), self._cited, self._no_used)
         self.refresh_using()
         self._show()
 

@@ -35,7 +35,7 @@ class Opener:
         self._pane = pane
         self._status = status
         self._opened = opened
-        """Told of each document that is shown, and whether it is the same one anew."""
+        """Called with each place that is shown, and whether only its files changed."""
         self._lane = Lane(pane, drop=self._drop)
         self._reload_lane = Lane(pane, drop=self._drop)
         self._reloading: Place | None = None
@@ -101,6 +101,7 @@ class Opener:
         ):
             self.shown = place
             self._pane.go(place)
+            self._opened(self._pane.reader.document, place, False)
             return
         self._status.doing("open", f"opening {place.key} …")
         contents = self.contents

@@ -85,6 +85,23 @@ async def test_wide_screens_preview_and_leaving_returns_to_what_was_read(book: B
         await tui.until(lambda: tui.main.reader_pane.reader.document.key == "home")
 
 
+async def test_the_library_marks_a_hit_that_was_previewed_before_it_was_opened(
+    book: Builder,
+) -> None:
+    async with running(book.root, size=(140, 40)) as tui:
+        await tui.open("project/people/ada")
+        library = tui.main.library_pane.list
+        await search(tui, "three times")
+        await tui.until("Retry how often?")
+        assert library.selected
+        assert library.selected.key == "project/people/ada"
+        await tui.press("enter")
+        await tui.until(lambda: not tui.main.has_class("searching"))
+        assert library.selected.key == "jp-c17800000002"
+        await tui.press("left_square_bracket")
+        await tui.until(lambda: library.selected and library.selected.key == "project/people/ada")
+
+
 async def test_the_mode_and_what_is_missing_are_said_in_one_phrase(book: Builder) -> None:
     async with running(book.root) as tui:
         await search(tui, "sentences")

@@ -8,7 +8,7 @@ from textual import on
 from textual.containers import Horizontal
 
 from kbtui.tui.asking import Asker
-from kbtui.tui.citing import Citer
+from kbtui.tui.citing import NOTHING_TO_CITE, Citer
 from kbtui.tui.commands import Command, bindings, own_key
 from kbtui.tui.completing import Completer
 from kbtui.tui.going import Goer
@@ -116,7 +116,7 @@ class MainScreen(SearchingScreen):
         self.widths.apply()
         reading = self.has_class("at-reading")
         self.set_focus(self.reader_pane.reader if reading else self.library_pane.list)
-        self.citations_pane.say("Citations show here for a conversation's turn or for a subject.")
+        self.citations_pane.say(NOTHING_TO_CITE)
         self.call_after_refresh(self._begin)
 
     def _begin(self) -> None:
@@ -183,7 +183,7 @@ class MainScreen(SearchingScreen):
         self.go("#reader")
 
     def _opened(self, document: Document, place: Place, again: bool) -> None:
-        self.citer.opened(document, place, again)
+        self.citer.opened(document, place)
         self.point()
         self.rememberer.changed()
         if not again and place.ref and place == self.opener.trail.here:
