@@ -15,9 +15,10 @@ class Citation:
 
     The turn is `conversation:turn`, in it the `call`-th tool call. `target` is a
     reference (`topic/slug`, `jp-c…`, `chunk:…`), or a path for a file that is no
-    subject (`kind` "file"). `title` is the target's, as far as known. `gone`
-    says that it does not exist any more. `quote` is how the passage of a search result begins,
-    by which it is found after its chunk was cut another way; the index does not keep it.
+    subject (`kind` "file"). `title` is the target's, as far as known, `source_title` that of the
+    conversation that cites. `gone` says that the target does not exist any more. `quote` is how
+    the passage of a search result begins, by which it is found after its chunk was cut another
+    way; the index does not keep it.
     """
 
     conversation: int
@@ -33,8 +34,24 @@ class Citation:
     chunk: str | None = None
     score: float | None = None
     quote: str = ""
+    source_title: str = ""
 
     @property
     def source(self) -> str:
         """The reference of the turn that cites."""
         return f"jp-c{self.conversation}:{self.turn}"
+
+
+@dataclass(frozen=True)
+class Citations:
+    """Both ends of the citations of one thing.
+
+    `ref` is its reference, or the path of a file that is no subject. `uses` is what it used,
+    where it is a conversation or a turn; `used_by` are the turns that used it, newest first.
+    `gone` says why it does not exist any more, None while it does.
+    """
+
+    ref: str
+    uses: list[Citation]
+    used_by: list[Citation]
+    gone: str | None = None

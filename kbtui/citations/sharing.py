@@ -17,6 +17,7 @@ def as_json(cite: Citation) -> dict[str, Any]:
     """The documented shape of a citation."""
     return {
         "source": cite.source,
+        "source_title": cite.source_title,
         "call": cite.call,
         "how": cite.how,
         "tool": cite.tool,

@@ -271,12 +271,18 @@ class Catalog:
         asked = "SELECT 1 FROM entries WHERE hidden <= ? LIMIT 1"
         return self._db.execute(asked, (int(hidden),)).fetchone() is None
 
-    def citing(self, targets: Sequence[str]) -> list[tuple[object, ...]]:
-        """The citations of any of `targets`, newest first (columns as in the table)."""
+    def citing(self, targets: Sequence[str], chunk: str | None = None) -> list[tuple[object, ...]]:
+        """The citations of any of `targets`, newest first (columns as in the table).
+
+        With `chunk` also those of that passage, whatever entry it is in.
+        """
         marks = ", ".join("?" * len(targets))
+        wanted, values = f"target IN ({marks})", list(targets)
+        if chunk is not None:
+            wanted, values = f"{wanted} OR chunk = ?", [*values, chunk]
         return self._db.execute(
-            f"SELECT * FROM citations WHERE target IN ({marks}) ORDER BY conversation DESC, turn DESC, call",
-            list(targets),
+            f"SELECT * FROM citations WHERE {wanted} ORDER BY conversation DESC, turn DESC, call",
+            values,
         ).fetchall()
 
     def wanted_vectors(self) -> Iterator[tuple[int, str, bytes]]:

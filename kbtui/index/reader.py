@@ -115,10 +115,10 @@ class IndexReader:
         with self._lock:
             return self._catalog.is_empty(hidden=hidden)
 
-    def citing(self, targets: list[str]) -> list[tuple[Any, ...]]:
-        """The citations of any of `targets`, newest first (the catalog's columns)."""
+    def citing(self, targets: list[str], chunk: str | None = None) -> list[tuple[Any, ...]]:
+        """The citations of any of `targets` or of `chunk`, newest first (the catalog's columns)."""
         with self._lock:
-            return self._catalog.citing(targets)
+            return self._catalog.citing(targets, chunk)
 
 
 def _state(path: Path) -> tuple[int, int] | None:

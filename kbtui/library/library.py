@@ -15,9 +15,9 @@ from kbtui.workspace import Settings, Workspace, find_workspace, load_settings
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
-    from typing import Any
+    from typing import Any, Self
 
-    from kbtui.citations.records import Citation
+    from kbtui.citations.records import Citation, Citations
     from kbtui.conversations.records import Conversation, ConversationInfo
     from kbtui.conversations.traits import Traits
     from kbtui.engine.client import EngineClient
@@ -52,8 +52,14 @@ class Library:
         self._access = Access(workspace, settings, lambda: self.engine())
 
     def close(self) -> None:
-        """Let go of the index and the engine."""
+        """Let go of the index and the engine; a call after that opens them again."""
         self._access.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
 
     @property
     def remark(self) -> str | None:
@@ -314,47 +320,29 @@ class Library:
 
     # citations
 
-    def cited_by_turn(self, conversation: Conversation, turn: int) -> list[Citation]:
-        """What a turn used, from the conversation itself."""
-        return [cite for cite in self.cited(conversation) if cite.turn == turn]
+    def cites(self, ref: str | Ref) -> Citations:
+        """What a conversation or a turn used, and which turns used what `ref` names.
+
+        `ref` is a reference, or the path of a file, from the workspace or the current directory.
+        Raises `UsageError` for a topic and for what is no reference, `NothingFound` for what
+        neither exists nor was ever used, and `IndexUnavailable`.
+        """
+        from kbtui.library.citing import citations_of
+
+        self.current()
+        return citations_of(self, ref)
 
     def cited(self, conversation: Conversation) -> list[Citation]:
         """What each turn of a conversation used, from the conversation itself."""
-        from kbtui.citations import Shelf, cite_conversation
-        from kbtui.conversations import list_conversations
-        from kbtui.index.identity import subject_id
+        from kbtui.library.citing import used_by_conversation
 
-        titles = {info.id: info.name for info in list_conversations(self.workspace, counts=False)}
-        shelf = Shelf(self.knowledge(), titles, subject_id)
-        return cite_conversation(conversation, shelf, titles)
+        return used_by_conversation(self, conversation)
 
     def turns_citing(self, ref: Ref) -> list[Citation]:
-        """The turns that used a subject or a conversation, newest first, from the index."""
-        from datetime import UTC, datetime
+        """The turns that used what `ref` names, newest first, from the index."""
+        from kbtui.library.citing import turns_using
 
-        from kbtui.citations.records import Citation
-
-        targets = [str(ref)]
-        if ref.kind == "subject":
-            targets = [f"{ref.topic}/{ref.slug}"]
-            subject = self.knowledge().find(ref.topic or "", ref.slug or "")
-            if subject is not None:
-                # Read as a file before it was a subject, or by another path.
-                root = self.workspace.root
-                if subject.path.is_relative_to(root):
-                    targets.append(str(subject.path.relative_to(root)))
-        elif ref.kind == "conversation":
-            targets = [f"jp-c{ref.conversation}"]
-        rows = self.reader().citing(targets)
-        return [
-            Citation(
-                conversation=row[0], turn=row[1], call=row[2], how=row[3], kind=row[4], target=row[5],
-                title=row[6], tool=row[7],
-                timestamp=datetime.fromtimestamp(row[8], UTC) if row[8] else None,
-                chunk=row[9], score=row[10],
-            )
-            for row in rows
-        ]  # fmt: skip
+        return turns_using(self, ref)
 
     # the engine
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kbtui.refs import conversation_ref, subject_ref
@@ -10,8 +9,6 @@ from kbtui.tui.lanes import Lane
 from kbtui.tui.widgets.citations import Sidebar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from textual.timer import Timer
 
     from kbtui.citations.records import Citation
@@ -44,12 +41,10 @@ class Citer:
         library: Library,
         pane: CitationsPane,
         reader: Reader,
-        name_of: Callable[[int], str | None],
     ) -> None:
         self._library = library
         self._pane = pane
         self._reader = reader
-        self._name_of = name_of
         self._used_lane = Lane(pane)
         self._using_lane = Lane(pane)
         self._conversation: Conversation | None = None
@@ -117,10 +112,7 @@ class Citer:
         self._show()
 
     def _citing(self, citations: list[Citation]) -> None:
-        self._using = [
-            replace(cite, title=self._name_of(cite.conversation) or cite.source)
-            for cite in citations
-        ]
+        self._using = citations
         # Beside what one turn used, "it" could be that.
         what = "it" if self._conversation is None else "this conversation"
         self._why_not_used = f"No turn has used {what}."

@@ -48,6 +48,14 @@ def short_date(day: date, today: date) -> str:
     return label if day.year == today.year else f"{label} {day.year}"
 
 
+def day_or_time(when: datetime, present: datetime) -> str:
+    """A point in time where room is scarce: `14:05` today, else its date alone."""
+    local = when.astimezone(present.tzinfo)
+    if local.date() == present.date():
+        return f"{local:%H:%M}"
+    return short_date(local.date(), present.date())
+
+
 def moment(when: datetime, present: datetime) -> str:
     """A point in time: `14:05` today, else with its date."""
     local = when.astimezone(present.tzinfo)

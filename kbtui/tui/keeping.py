@@ -141,8 +141,3 @@ class Keeper:
     def _failed(self, error: Exception) -> None:
         self._screen.status.doing("lists", None)
         self._screen.status.flash(f"the lists cannot be read: {error}", "error")
-
-    def name_of(self, conversation: int) -> str | None:
-        """The title of a conversation, as far as it is known."""
-        info = self.contents.conversation(conversation) if self.contents else None
-        return info.name if info else None

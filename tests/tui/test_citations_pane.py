@@ -12,9 +12,10 @@ async def test_a_turn_lists_what_it_used_with_footnotes_in_the_text(book: Builde
         await tui.until(lambda: any("[1]" in row for row in tui.rows("citations-list")))
         rows = tui.rows("citations-list")
         assert rows[0] == "TURN 1 USED"
-        assert rows[1].startswith("[1] ")
+        assert rows[1].startswith("[1] Getting started")
         assert rows[2].startswith("[2] Makefile")
-        assert "learned" in tui.text
+        assert "learned · project/" in tui.text
+        assert "gone" not in tui.text
         assert "read as a file" in tui.text
         call = next(row for row in tui.text.split("\n") if "▸ learn" in row)
         assert "[1]" in call
@@ -56,7 +57,7 @@ async def test_opening_a_citation_follows_it_and_back_returns(book: Builder) -> 
         await tui.until(lambda: tui.main.reader_pane.reader.document.key == "project/start")
         # The other direction: the turn that used this subject, by its conversation's name.
         await tui.until(lambda: any("First steps" in row for row in tui.rows("citations-list")))
-        assert "turn 1 · learned" in tui.text
+        assert "turn 1 · 28 May" in tui.text
         await tui.press("3", "enter")
         await tui.until(lambda: tui.main.reader_pane.reader.document.key == TALK)
         await tui.press("left_square_bracket")
@@ -86,3 +87,19 @@ async def test_what_is_gone_shows_as_gone(book: Builder) -> None:
         assert "gone" in tui.text
         await tui.press("3", "enter")
         assert tui.main.reader_pane.reader.document.key == TALK
+
+
+async def test_a_file_that_is_gone_says_so_and_opens_where_it_was_read(book: Builder) -> None:
+    (book.root / "Makefile").unlink()
+    async with running(book.root) as tui:
+        await tui.open(TALK)
+        await tui.until("gone  read as a file")
+        await tui.press("3", "j", "enter")
+        await tui.until(lambda: tui.main.reader_pane.reader.port.reference == f"{TALK}:1.2")
+
+
+async def test_used_by_has_the_whole_title_and_the_date(book: Builder) -> None:
+    async with running(book.root, size=(120, 40)) as tui:
+        await tui.open("project/start")
+        await tui.until(lambda: any("First steps" in row for row in tui.rows("citations-list")))
+        assert "turn 1 · 28 May · l" in tui.text

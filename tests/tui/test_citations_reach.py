@@ -65,7 +65,7 @@ async def test_what_an_assistant_found_stands_in_the_sidebar_and_opens_at_its_pa
         await tui.until(lambda: (line := reader.port.line) is not None and "pangolin" in line.plain)
         # And back: for the subject, the turn that used it.
         await tui.until(lambda: any("On pangolins" in row for row in tui.rows("citations-list")))
-        assert "turn 1 · found" in tui.text
+        assert "turn 1 · 28 May" in tui.text
 
 
 @pytest.mark.slow

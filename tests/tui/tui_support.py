@@ -158,6 +158,7 @@ def handbook(builder: Builder) -> Builder:
     builder.subject("project/old.md", "# Old\n\nNobody should read this.\n")
     builder.subject("project/.secret.md", "# Secret\n\nHidden words: hippopotamus.\n")
     builder.subject("project/people/ada.md", "# Ada\n\nWrote the first program.\n")
+    (builder.root / "Makefile").write_text("all:\n\tcc\n")
     builder.subject("snippets/retry.toml", "[retry]\ntimes = 3\nwait = 'long'\n")
     builder.conversation(
         1,

@@ -77,9 +77,7 @@ class MainScreen(SearchingScreen):
         self.citations_pane = CitationsPane(clock)
         self.results_pane = ResultsPane(clock)
         self.keeper = Keeper(self)
-        self.citer = Citer(
-            library, self.citations_pane, self.reader_pane.reader, self.keeper.name_of
-        )
+        self.citer = Citer(library, self.citations_pane, self.reader_pane.reader)
         self.opener = Opener(library, clock, self.reader_pane, self.status, self._opened)
         self.asker = Asker(
             library,

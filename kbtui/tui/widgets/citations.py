@@ -12,7 +12,7 @@ from textual.message import Message
 from kbtui.errors import UsageError
 from kbtui.refs import conversation_ref, parse_ref
 from kbtui.text import one_line
-from kbtui.tui.clock import moment
+from kbtui.tui.clock import day_or_time
 from kbtui.tui.commands import bindings
 from kbtui.tui.document.lines import wrap
 from kbtui.tui.places import Place, place_of
@@ -40,7 +40,6 @@ class Sidebar(NamedTuple):
     """What the pane shows: what turn `turn` used, and the turns that used what is read.
 
     None leaves a part out; an empty list is explained by `why_none` and `why_not_used`.
-    In `using` a citation's title is that of the conversation that cites.
     `reason` is said when there are neither. `ref` is the reference of what is shown.
     """
 
@@ -125,9 +124,10 @@ class CitationsPane(SparingPane, Vertical):
         ]
 
     def _used(self, number: int, cite: Citation) -> Row:
-        # What is no subject is shown where it was read: in the tool call.
-        call = conversation_ref(cite.conversation, cite.turn, cite.call)
-        place = None if cite.gone else _target(cite) or place_of(call)
+        # A file that is no subject is shown where it was read, in the tool call, gone or not.
+        place = _target(cite)
+        if cite.kind == "file" or (place is None and not cite.gone):
+            place = place_of(conversation_ref(cite.conversation, cite.turn, cite.call))
         if place is not None and cite.quote:
             # The passage itself: its chunk may have been cut another way since.
             place = place._replace(text=cite.quote, words=_phrase(cite.quote))
@@ -137,11 +137,7 @@ class CitationsPane(SparingPane, Vertical):
         if cite.gone:
             below.append(("gone  ", "warning"))
         below.append((how, "dim"))
-        if cite.kind == "subject":
-            # The title of a subject is its slug; what is left to say is its topic.
-            topic = cite.target.removesuffix(f"/{cite.title}") if cite.title else cite.target
-            below.append((f" · {one_line(topic)}", "dim"))
-        elif cite.title and cite.title != cite.target:
+        if cite.title and cite.title != cite.target:
             below.append((f" · {one_line(cite.target)}", "dim"))
         key = f"used:{cite.target}:{cite.how}:{cite.call}:{cite.chunk}"
         return Row(key, [(f"[{number}] ", "note"), *name], below=[below], data=place)
@@ -150,17 +146,13 @@ class CitationsPane(SparingPane, Vertical):
         """A turn that used it, in however many ways."""
         cite = cites[0]
         ref = parse_ref(cite.source)
-        when = moment(cite.timestamp, self._clock()) if cite.timestamp else ""
+        when = day_or_time(cite.timestamp, self._clock()) if cite.timestamp else ""
         how = ", ".join(dict.fromkeys(WAYS.get(one.how, one.how) for one in cites))
-        below: Spans = [("  ", ""), (f"turn {cite.turn} · {how}", "dim")]
-        name = one_line(cite.title)
-        return Row(
-            f"using:{number}:{cite.source}",
-            [(name, "")],
-            [(when, "dim")],
-            [below],
-            data=place_of(ref),
-        )
+        # The date stands below, so that the title has the whole width.
+        parts = [f"turn {cite.turn}", *([when] if when else []), how]
+        below: Spans = [("  ", ""), (" · ".join(parts), "dim")]
+        name = one_line(cite.source_title or cite.source)
+        return Row(f"using:{number}:{cite.source}", [(name, "")], below=[below], data=place_of(ref))
 
     @on(RowList.Opened)
     def _clicked(self, event: RowList.Opened) -> None:
@@ -197,7 +189,8 @@ def _phrase(quote: str) -> tuple[str, ...]:
 
 
 def _target(cite: Citation) -> Place | None:
-    if cite.kind == "file":
+    """Where a citation leads; None for what is gone, and for what has no place of its own."""
+    if cite.gone or cite.kind == "file":
         return None
     try:
         ref = parse_ref(cite.target)

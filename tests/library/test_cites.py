@@ -1,0 +1,184 @@
+"""Both ends of citations: what a reference or a path names, its title, and whether it is gone."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from support import FIRST_ID, Builder, asked, called, end_engine, said
+
+from kbtui import Library, open_workspace
+from kbtui.errors import NothingFound, UsageError
+from kbtui.search import Question
+
+TALK = f"jp-c{FIRST_ID + 1}"
+
+
+@pytest.fixture
+def built(workspace_root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Builder]:
+    monkeypatch.setenv("KBTUI_MODEL", "off")
+    monkeypatch.chdir(workspace_root)
+    builder = Builder(workspace_root)
+    builder.topics(guide={"title": "The Guide"})
+    builder.subject("guide/start.md", "# Getting started\n\nThe aardvark wakes first.\n")
+    builder.subject("guide/rule.md", "---\ntitle: The first rule\n---\n# Rule\n\nNo ibex.\n")
+    (builder.root / "Makefile").write_text("all:\n")
+    (builder.root / "unused.txt").write_text("text\n")
+    builder.conversation(
+        1,
+        [
+            [
+                asked("Who wakes first?"),
+                *called("a", "learn", "…", topic="guide", subjects="start"),
+                *called("b", "fs_read_file", "…", path="docs/guide/rule.md"),
+                *called("c", "fs_read_file", "…", path="./Makefile"),
+                *called("d", "fs_read_file", "…", path="notes/lost.txt"),
+                *called("e", "fs_read_file", "…", path="/elsewhere/hosts"),
+                said("The aardvark."),
+            ],
+            [asked("And then?"), said("The ibex.")],
+        ],
+        title="Waking order",
+    )
+    yield builder
+    end_engine(builder)
+
+
+@pytest.fixture
+def library(built: Builder) -> Iterator[Library]:
+    with open_workspace(built.root) as library:
+        yield library
+
+
+def sources(library: Library, name: str) -> list[str]:
+    return [cite.source for cite in library.cites(name).used_by]
+
+
+def until(is_so: Callable[[], bool]) -> None:
+    """Wait until the engine has noticed a change of the files."""
+    end = time.monotonic() + 30
+    while not is_so():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def run(builder: Builder, *words: str, inside: str = ".") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "kbtui.cli.main", *words],
+        cwd=builder.root / inside,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        env=os.environ.copy(),
+    )
+
+
+def test_what_a_turn_used_has_titles_and_says_what_is_gone(library: Library) -> None:
+    uses = library.cites(f"{TALK}:1").uses
+    assert [(cite.target, cite.title, cite.gone) for cite in uses] == [
+        ("guide/start", "Getting started", False),
+        ("guide/rule", "The first rule", False),
+        ("Makefile", "Makefile", False),
+        ("notes/lost.txt", "notes/lost.txt", True),
+        # Outside the workspace nothing is looked at.
+        ("/elsewhere/hosts", "/elsewhere/hosts", False),
+    ]
+    assert library.cites(f"{TALK}:2").uses == []
+
+
+def test_a_title_is_the_present_one(built: Builder, library: Library) -> None:
+    built.subject("guide/start.md", "# Renamed\n\nThe aardvark wakes first.\n")
+    assert library.cites(TALK).uses[0].title == "Renamed"
+
+
+def test_used_by_has_the_conversations_title_and_the_targets(library: Library) -> None:
+    [cite] = library.cites("guide/start").used_by
+    assert (cite.source, cite.source_title, cite.title) == (
+        f"{TALK}:1",
+        "Waking order",
+        "Getting started",
+    )
+    assert cite.timestamp is not None
+
+
+@pytest.mark.parametrize(
+    "name", ["guide/rule", "The Guide/rule", "docs/guide/rule.md", "./docs/guide/../guide/rule.md"]
+)
+def test_a_subject_is_found_by_its_reference_and_by_its_path(library: Library, name: str) -> None:
+    assert library.cites(name).ref == "guide/rule"
+    assert sources(library, name) == [f"{TALK}:1"]
+
+
+def test_a_path_is_that_from_the_workspace_or_from_here(
+    built: Builder, library: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert sources(library, "Makefile") == [f"{TALK}:1"]
+    assert sources(library, str(built.root / "Makefile")) == [f"{TALK}:1"]
+    assert sources(library, str(built.root / "docs/guide/rule.md")) == [f"{TALK}:1"]
+    assert sources(library, "/elsewhere/hosts") == [f"{TALK}:1"]
+    monkeypatch.chdir(built.root / "docs")
+    assert library.cites("guide/rule.md").ref == "guide/rule"
+    assert sources(library, "../Makefile") == [f"{TALK}:1"]
+
+
+def test_what_was_used_and_is_gone_is_found_and_said_to_be_gone(
+    built: Builder, library: Library
+) -> None:
+    found = library.cites("notes/lost.txt")
+    assert ([cite.gone for cite in found.used_by], found.uses) == ([True], [])
+    assert found.gone is not None
+    (built.root / "docs/guide/start.md").unlink()
+    found = library.cites("guide/start")
+    assert [cite.gone for cite in found.used_by] == [True]
+    assert found.gone is not None
+
+
+def test_what_neither_exists_nor_was_used_is_an_error(library: Library) -> None:
+    for name in ("guide/nosuch", "nosuch.txt", "no/such/file.txt", "chunk:nosuch", f"{TALK}:3"):
+        with pytest.raises(NothingFound):
+            library.cites(name)
+    for name in ("guide", "The Guide", ""):
+        with pytest.raises(UsageError):
+            library.cites(name)
+    found = library.cites("unused.txt")
+    assert (found.ref, found.uses, found.used_by, found.gone) == ("unused.txt", [], [], None)
+
+
+def test_a_passage_is_used_by_the_turns_that_found_it(built: Builder, library: Library) -> None:
+    [start] = library.search(Question("aardvark wakes", types=("note",))).hits
+    [talk] = library.search(Question("who wakes first", kinds=("conversation",), limit=1)).hits
+    headers = [
+        f"[entry {hit.entry_id} · chunk {hit.chunk_id} · score 0.5000] {hit.title}\n{hit.text}"
+        for hit in (start, talk)
+    ]
+    call = called("s", "knowledge_search", "\n\n".join(headers), query="wakes")
+    built.conversation(2, [[asked("Who?"), *call, said("It.")]], title="Later")
+    later = f"jp-c{FIRST_ID + 2}:1"
+    until(lambda: sources(library, "guide/start") == [later, f"{TALK}:1"])
+    for hit in (start, talk):
+        [cite] = library.cites(f"chunk:{hit.chunk_id}").used_by
+        assert (cite.source, cite.how, cite.source_title) == (later, "search", "Later")
+    # A passage of a turn uses what the turn used.
+    assert "guide/start" in {cite.target for cite in library.cites(f"chunk:{talk.chunk_id}").uses}
+    built.subject("guide/start.md", "# Getting started\n\nNothing of it is left.\n")
+    until(lambda: library.cites(f"chunk:{start.chunk_id}").gone is not None)
+    found = library.cites(f"chunk:{start.chunk_id}")
+    assert [cite.source for cite in found.used_by] == [later]
+
+
+def test_the_command_prints_titles_dates_and_what_is_gone(built: Builder) -> None:
+    uses = run(built, "cites", f"{TALK}:1").stdout.splitlines()
+    assert uses[0] == f"[1] guide/start  Getting started  (learn, {TALK}:1)"
+    assert uses[3] == f"[4] notes/lost.txt  (file, {TALK}:1)  gone"
+    done = run(built, "cites", "rule.md", inside="docs/guide")
+    [line] = done.stdout.splitlines()
+    assert line.startswith(f"used by {TALK}:1  2026-")
+    assert line.endswith("  Waking order  (file, fs_read_file)")
+    done = run(built, "cites", "notes/lost.txt")
+    assert (done.returncode, "it is gone" in done.stderr) == (0, True)
+    done = run(built, "cites", "unused.txt")
+    assert (done.returncode, "nothing uses unused.txt" in done.stderr) == (1, True)
