@@ -63,7 +63,8 @@ class Draft:
             "title": " ".join(self.title.split()) or UNTITLED,
             "type": self.type,
             "tags": list(self.tags),
-            "created": datetime.now().date(),
+            # With the time: a day alone begins at midnight, before all that was made since.
+            "created": datetime.now().astimezone().replace(microsecond=0),
         }
         return with_front_matter(facts, self.text)
 

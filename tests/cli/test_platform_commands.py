@@ -161,6 +161,17 @@ def test_an_entry_is_made_edited_and_keeps_id_and_citations(
     assert [chunk["text"] for chunk in after["chunk_list"]] == ["# All new\n\nThe wombat."]
 
 
+def test_a_new_entry_is_the_newest(built: Builder) -> None:
+    now = time.time()
+    os.utime(built.subject("guide/earlier.md", "# Earlier today\n"), (now - 60, now - 60))
+    talk = int((now - 60) * 10) - 17_800_000_000
+    built.conversation(talk, [[asked("Now?"), said("Yes.")]], title="A minute ago")
+    assert run(built, "entry", "new", "--title", "Brand new", "--text", "x").returncode == 0
+    assert run(built, "index").returncode == 0
+    listed = found(run(built, "entries", "--json"))["entries"]
+    assert [entry["title"] for entry in listed[:1]] == ["Brand new"]
+
+
 @pytest.mark.parametrize("end", ["exit 3", "kill -INT $PPID; sleep 0.3; exit 3"])
 def test_an_editor_that_fails_leaves_what_was_typed_and_says_where(
     built: Builder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, end: str
