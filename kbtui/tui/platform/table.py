@@ -19,13 +19,16 @@ if TYPE_CHECKING:
 
 SIGNS = {"ready": ("●", "inserted"), "pending": ("◌", "warning"), "error": ("!", "error")}
 COLUMNS: tuple[tuple[str, int, bool, int], ...] = (
-    ("type", 12, False, 44),
+    ("type", 12, False, 86),
     ("changed", 10, False, 58),
-    ("passages", 8, True, 76),
-    ("size", 6, True, 76),
+    ("passages", 8, True, 96),
+    ("size", 6, True, 104),
     ("cites 30d", 9, True, 0),
 )
-"""Name, cells, whether it stands at the right, and the width from which there is room for it."""
+"""Name, cells, whether it stands at the right, and the width from which there is room for it.
+
+Titles come first: beside the type and all that follows it, 48 cells are left for them.
+"""
 
 
 class EntryTable(RowList):
