@@ -18,7 +18,7 @@ from kbtui.index.usage import count_cites, reading, used_since
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from kbtui.index.reader import IndexReader
     from kbtui.workspace import Workspace
@@ -101,15 +101,17 @@ def list_entries(
     most: int = LIMIT_MOST,
     vectors: bool = True,
     now: float | None = None,
+    is_given_up: Callable[[], bool] | None = None,
 ) -> Page:
     """A page of at most `limit` entries (clamped to `most`), from where `cursor` points.
 
     `vectors` false means that none are made (no model wanted): nothing is
-    pending then. Raises `UsageError` for a cursor of another filter.
+    pending then. Raises `UsageError` for a cursor of another filter, and
+    `IndexUnavailable` once `is_given_up` says that nobody wants the page any more.
     """
     limit = max(1, min(most, limit))
     now = time.time() if now is None else now
-    with reading(reader) as db:
+    with reading(reader, is_given_up) as db:
         _list(db, reader, wanted, vectors)
         page = Page(by_status=dict.fromkeys(STATUSES, 0))
         for status, type_, count in db.execute(

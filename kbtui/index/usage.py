@@ -11,10 +11,13 @@ from typing import TYPE_CHECKING, Protocol
 from kbtui.errors import IndexUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from kbtui.index.reader import IndexReader
     from kbtui.workspace import Workspace
+
+STEPS = 10_000
+"""How many of SQLite's instructions, some 100 microseconds, lie between two looks whether to go on."""
 
 # A conversation's id is a time too: that of citations which have none of their own.
 _AT = "coalesce(t.timestamp, t.conversation / 10.0)"
@@ -30,7 +33,9 @@ class Citable(Protocol):
 
 
 @contextmanager
-def reading(reader: IndexReader) -> Iterator[sqlite3.Connection]:
+def reading(
+    reader: IndexReader, is_given_up: Callable[[], bool] | None = None
+) -> Iterator[sqlite3.Connection]:
     """A connection to the catalog that sees one state of it; raises `IndexUnavailable`."""
     path = reader.folder / "catalog.sqlite"
     try:
@@ -40,6 +45,7 @@ def reading(reader: IndexReader) -> Iterator[sqlite3.Connection]:
             db.create_function(
                 "folded", 1, lambda text: (text or "").casefold(), deterministic=True
             )
+            db.set_progress_handler(is_given_up, STEPS)
             db.execute("PRAGMA temp_store=MEMORY")
             db.execute("BEGIN")
             yield db

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from platform_support import indexed
 from support import Builder, asked, called, said
 
-from kbtui.errors import UsageError
+from kbtui.errors import IndexUnavailable, UsageError
 from kbtui.index.browse import Page, Wanted, chunks_of, entry_row, list_entries
 from kbtui.index.standing import StandingWriter, read_standing
 
@@ -43,6 +43,25 @@ def page(builder: Builder, **wanted: object) -> Page:
 
 def refs(found: Page) -> list[str]:
     return [row.ref for row in found.entries]
+
+
+def test_a_page_that_nobody_wants_any_more_is_given_up(builder: Builder) -> None:
+    for number in range(300):
+        builder.subject(f"ops/{number}.md", f"# {number}\n\nThe ibex.\n")
+    looked: list[bool] = []
+    with indexed(builder) as reader:
+        for is_given_up in (False, True):
+            try:
+                list_entries(
+                    builder.workspace,
+                    reader,
+                    Wanted(q="ibex aardvark"),
+                    is_given_up=lambda given_up=is_given_up: given_up,
+                )
+                looked.append(True)
+            except IndexUnavailable:
+                looked.append(False)
+    assert looked == [True, False]
 
 
 def test_newest_first_with_everything_a_row_shows(builder: Builder) -> None:

@@ -1,6 +1,7 @@
 """The entries: filters with totals, pages as one goes, details, and writing."""
 
 import os
+import threading
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -69,6 +70,43 @@ async def test_filters_combine_and_totals_follow(shelf: Builder) -> None:
         assert await filtered(tui, screen, f"topic:project from:{day} status:pending") == []
         assert "No entry passes the filter." in tui.text
         assert "0 entries" in tui.text
+
+
+async def test_letters_of_a_filter_do_not_wait_for_the_list(
+    shelf: Builder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kbtui.tui.ahead.WAIT_SECONDS", 60.0)
+    async with paged(shelf, "E", EntriesScreen) as (tui, screen, library):
+        await read(tui, screen)
+        is_read = threading.Event()
+        reader = library.reader
+
+        def read_slowly() -> Any:
+            is_read.wait(60)
+            return reader()
+
+        library.reader = read_slowly  # type: ignore[method-assign]
+        try:
+            await tui.press("f")
+            await tui.press("c")
+            await tui.until(lambda: screen.listing.lacks(parse_filter("c")))
+            for key in "lone":
+                tui.app.simulate_key(key)
+            await tui.until(lambda: screen.filter.input.value == "clone", 10)
+        finally:
+            is_read.set()
+        await tui.until(lambda: refs(screen) == ["project/start"])
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 30), (160, 40)])
+async def test_a_title_of_usual_length_is_shown_whole(book: Builder, size: tuple[int, int]) -> None:
+    title = "The engine will not start, or will not answer"
+    book.subject("project/start.md", f"# {title}\n")
+    async with paged(book, "E", EntriesScreen, size) as (tui, screen, _):
+        await read(tui, screen)
+        assert f"● {title}" in tui.text
+        assert "changed" in tui.text
+        assert "cites 30d" in tui.text
 
 
 @pytest.mark.slow

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kbtui.index.browse import Page, Row, Wanted, list_entries
+from kbtui.library.access import current_cancellation
 from kbtui.tui.lanes import Lane
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class Listing:
     ) -> None:
         self._clock = clock
         self._library, self._show, self._failed = library, show, failed
-        self._lane = Lane(owner)
+        self._lane = Lane(owner, gives_up=True)
         self._reading = False
         self.listed: Listed | None = None
 
@@ -76,7 +77,7 @@ class Listing:
     def _pages(self, wanted: Wanted, before: Listed | None, least: int) -> Listed:
         """Called in a thread."""
         # The main screen has started the engine, which says when files are others.
-        library = self._library
+        library, call = self._library, current_cancellation()
         rows = list(before.rows) if before else []
         cursor = before.page.cursor if before else None
         goal = len(rows) + least
@@ -90,6 +91,7 @@ class Listing:
                 most=PAGE_MOST,
                 vectors=library.settings.model != "off",
                 now=self._clock().timestamp(),
+                is_given_up=lambda: call.cancelled,
             )
             rows += page.entries
             cursor = page.cursor

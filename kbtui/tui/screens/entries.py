@@ -120,7 +120,9 @@ class EntriesScreen(TwoSides):
     def is_unsettled(self, key: str) -> bool:
         """Whether a key is about the selected entry, and the list or the details are another's."""
         owner, action = self._meant_by(key)
-        if owner is self.filter.input or action in APART:
+        # A letter that is typed is no command's, so it has no owner.
+        typed = self.focused is self.filter.input and owner in (None, self.filter.input)
+        if typed or action in APART:
             return False
         details = self.detailed and (self._timer is not None or self._detail_lane.owes)
         return details or self._filter_timer is not None or self.listing.lacks(self._wanted)
