@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 _KINDS = {"url": "url_crawl", "file": "file_upload", "url_crawl": "url_crawl",
           "file_upload": "file_upload", "mcp": "mcp"}  # fmt: skip
+SHOWN = 5
+"""Skipped documents that are named for one reason; `--json` has all."""
 _OPTIONS = ("topic", "depth", "prefixes", "pattern", "server", "allow_hosts", "env", "cron")
 
 
@@ -125,6 +127,7 @@ def _add(workspace: Workspace, journal: Journal, args: Namespace) -> int:
     else:
         emit(f"{name}\n")
         note(f"`kbtui source run {name}` fetches it")
+        _explain_cron(source)
     return 0
 
 
@@ -146,8 +149,18 @@ def _edit(workspace: Workspace, journal: Journal, args: Namespace) -> int:
         note("it was not approved before and is not now: look at it with `source approve`")
         edit_source(workspace, args.name, changes)
         return 0
-    approve(workspace, journal, edit_source(workspace, args.name, changes))
+    source = edit_source(workspace, args.name, changes)
+    approve(workspace, journal, source)
+    _explain_cron(source)
     return 0
+
+
+def _explain_cron(source: Source) -> None:
+    if source.cron is not None:
+        note(
+            "it runs by itself only while the engine runs: a screen, an assistant over `kbtui mcp` "
+            "or `kbtui index --watch` keeps it running; a missed run is made up when it starts"
+        )
 
 
 def _approve(workspace: Workspace, journal: Journal, args: Namespace) -> int:
@@ -191,6 +204,11 @@ def _run(workspace: Workspace, journal: Journal, args: Namespace) -> int:
     for name in names:
         try:
             runs.append(run_source(workspace, name, say=shower.show))
+        except KeyboardInterrupt:
+            shower.end()
+            if (run := journal.runs().get(name)) is not None:
+                _print_run(run)
+            raise
         finally:
             shower.end()
         if not args.json:
@@ -202,11 +220,14 @@ def _run(workspace: Workspace, journal: Journal, args: Namespace) -> int:
 
 def _print_run(run: Run) -> None:
     emit(
-        f"{run.source}: {run.status}, {run.entries} {_documents(run.entries)} ({run.added} new, {run.updated} changed, "
-        f"{run.removed} removed) in {run.ended - run.began:.1f} s\n"
+        f"{run.source}: {run.status}, {run.entries} {_documents(run.entries)} ({run.counts}) "
+        f"in {run.ended - run.began:.1f} s\n"
     )
-    for problem in run.problems:
+    for problem in (*run.problems, *run.edited):
         note(problem)
+    for reason, skipped in run.skips_by_reason.items():
+        further = f" and {len(skipped) - SHOWN:,} more" if len(skipped) > SHOWN else ""
+        note(f"skipped, {reason}: {', '.join(skipped[:SHOWN])}{further}")
 
 
 def _documents(count: int) -> str:

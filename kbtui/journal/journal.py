@@ -147,7 +147,7 @@ class Journal:
                 (
                     run.source, run.began, run.ended, run.status, text(run.error) if run.error else None,
                     run.entries, run.added, run.updated, run.removed, run.unchanged,
-                    json.dumps(run.problems),
+                    json.dumps(_report(run)),
                 ),
             )  # fmt: skip
 
@@ -156,7 +156,7 @@ class Journal:
         from kbtui.journal.records import Run
 
         rows = self._rows("SELECT * FROM runs")
-        return {row[0]: Run(*(*row[:-1], tuple(json.loads(row[-1])))) for row in rows}
+        return {row[0]: Run(*row[:-1], **_parts(json.loads(row[-1]))) for row in rows}
 
     def fetched(self, source: str) -> dict[str, dict[str, Any]]:
         """What a source remembers of each address for its next run (`ETag`, links, …)."""
@@ -186,3 +186,27 @@ class Journal:
     def _rows(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
         with explained(self._store.path, _HINT), self._store.reading() as db:
             return db.execute(statement, values).fetchall() if db else []
+
+
+def _report(run: Run) -> dict[str, Any]:
+    """What the column `problems` holds: all that a run names."""
+    return {
+        "problems": run.problems,
+        "skipped": run.skipped,
+        "skips": run.skips,
+        "edited": run.edited,
+    }
+
+
+def _parts(report: Any) -> dict[str, Any]:
+    """The fields of a run that `_report` gave; version 0.1 wrote a list of problems alone."""
+    from kbtui.journal.records import Skip
+
+    if isinstance(report, list):
+        report = {"problems": report}
+    return {
+        "problems": tuple(report["problems"]),
+        "skipped": report.get("skipped", 0),
+        "skips": tuple(Skip(*one) for one in report.get("skips", ())),
+        "edited": tuple(report.get("edited", ())),
+    }

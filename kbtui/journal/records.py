@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 RunStatus = Literal["ok", "partial", "error"]
 
@@ -18,12 +18,21 @@ class Bookmark:
     changed: float
 
 
+class Skip(NamedTuple):
+    """What a run did not take: an address or a file, and the reason."""
+
+    what: str
+    reason: str
+
+
 @dataclass(frozen=True)
 class Run:
     """The last run of a source (PLATFORM, "Ingestion configuration"); times are Unix seconds.
 
     `entries` counts the documents that the source has afterwards. `problems` has a
     line for each that failed; `error` is the first of them, or why nothing ran.
+    `skips` are what was not taken and is no failure, `skipped` counts all of them;
+    `edited` names the documents that were left alone because their user edited them.
     """
 
     source: str
@@ -37,6 +46,31 @@ class Run:
     removed: int = 0
     unchanged: int = 0
     problems: tuple[str, ...] = ()
+    skipped: int = 0
+    skips: tuple[Skip, ...] = ()
+    edited: tuple[str, ...] = ()
+
+    @property
+    def counts(self) -> str:
+        """What became of each document, in one line."""
+        counted = {
+            "new": self.added,
+            "changed": self.updated,
+            "removed": self.removed,
+            "kept": self.unchanged,
+            "skipped": self.skipped,
+            "edited by you and left alone": len(self.edited),
+        }
+        first = ("new", "changed", "removed")
+        return ", ".join(f"{n:,} {what}" for what, n in counted.items() if n or what in first)
+
+    @property
+    def skips_by_reason(self) -> dict[str, list[str]]:
+        """What was skipped, by the reason."""
+        found: dict[str, list[str]] = {}
+        for skip in self.skips:
+            found.setdefault(skip.reason, []).append(skip.what)
+        return found
 
     def as_json(self) -> dict[str, Any]:
         """The documented shape; times as ISO 8601 in UTC."""
@@ -51,6 +85,9 @@ class Run:
             "removed": self.removed,
             "unchanged": self.unchanged,
             "problems": list(self.problems),
+            "skipped": self.skipped,
+            "skips": [skip._asdict() for skip in self.skips],
+            "edited": list(self.edited),
         }
 
 

@@ -110,5 +110,6 @@ def forbidden(host: str, address: str | None = None) -> ConfigError:
     leads = f" leads to {address}, which" if address else ""
     return ConfigError(
         f"the host {host}{leads} is in a private or loopback network",
-        hint=f"if that is meant, allow it: allow_hosts = [{plain(host)!r}]",
+        hint=f"if that is meant, --allow-host {plain(host)} of `kbtui source` allows it "
+        "(allow_hosts in .jp/kb-sources.toml)",
     )

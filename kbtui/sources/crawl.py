@@ -34,12 +34,13 @@ SITEMAPS_MOST, SITEMAP_MOST = 50, 50_000_000
 FAILURES_MOST = 10
 """After so many failures in a row the network is gone, and the rest would only take time."""
 
+NO_ROBOTS = "robots.txt does not allow it"
 _XML = ("application/xml", "text/xml")
 _GZIP = ("application/gzip", "application/x-gzip")
 _LOC = re.compile(r"<(?:\w{1,20}:)?loc>\s{0,100}(?:<!\[CDATA\[)?([^<]{1,3000})")
 _NO_PAGE = re.compile(
     r"\.(?:png|jpe?g|gif|svg|webp|ico|css|js|mjs|json|zip|gz|tgz|xz|bz2|7z|tar|exe|dmg|whl|jar|mp[34]|webm|"
-    r"woff2?|ttf|eot|avi|mov|iso|deb|rpm|xlsx?|docx?|pptx?|rss|atom)$",
+    r"woff2?|ttf|eot|avi|mov|iso|deb|rpm|xlsx?|doc|pptx?|rss|atom)$",
     re.IGNORECASE,
 )
 
@@ -65,7 +66,11 @@ class Crawl:
         self._add([self._start], 0)
         while self._queue:
             if self._done >= self._limits.pages or time.monotonic() > end:
-                self._stop(f"stopped after {self._done} pages; {len(self._queue)} were left")
+                key = "source_pages" if self._done >= self._limits.pages else "source_seconds"
+                self._stop(
+                    f"stopped after {self._done} pages with {len(self._queue)} more to fetch: "
+                    f"{key} in `kbtui config` is the limit"
+                )
                 return
             if self._failures >= FAILURES_MOST:
                 self._stop(f"stopped: nothing answers any more; {len(self._queue)} were left")
@@ -85,7 +90,8 @@ class Crawl:
             url = tidy(found)
             if url is None or url in self._known or url not in self._bounds:
                 continue
-            if _NO_PAGE.search(urlsplit(url).path):
+            if named := _NO_PAGE.search(urlsplit(url).path):
+                self._run.skip(url, f"is a {named[0].lower()} file, which is not read")
                 continue
             self._known.add(url)
             self._queue.append((url, depth))
@@ -97,7 +103,8 @@ class Crawl:
             robots = await self._rules(url)
             if not robots.can_fetch(url, AGENT):
                 if url == self._start:
-                    raise KbtuiError("robots.txt does not allow it", where=url)
+                    raise KbtuiError(NO_ROBOTS, where=url)
+                self._run.skip(url, NO_ROBOTS)
                 return
             found = await self._polite(url, robots)
             self._failures = 0
@@ -107,6 +114,7 @@ class Crawl:
                     return
                 self._known.add(final)
                 if not (await self._rules(final)).can_fetch(final, AGENT):
+                    self._run.skip(final, NO_ROBOTS)
                     return
             await self._take(final, found, depth)
         except FetchError as error:
@@ -115,8 +123,10 @@ class Crawl:
             self._failures += not error.lasting
             if error.gone:
                 self._run.shelf.gone(url)
-            if not error.skip:
-                self._run.fail(url, error.reason, lasting=error.lasting)
+            if error.lasting:
+                self._run.skip(url, error.reason)
+            else:
+                self._run.fail(url, error.reason, lasting=False)
 
     async def _take(self, url: str, found: Response, depth: int) -> None:
         if found.status == 304:
@@ -139,7 +149,9 @@ class Crawl:
             link for link in map(tidy, facts.get("links", [])) if link and link in self._bounds
         ]
         self._follow(links, depth)
-        if not facts.get("noindex"):
+        if facts.get("noindex"):
+            self._run.skip(url, "asks not to be indexed (noindex)")
+        else:
             self._run.put(self._document(url, facts), _remembered(found, links))
 
     def _document(self, url: str, facts: dict[str, Any]) -> Document:

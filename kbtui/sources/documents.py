@@ -74,6 +74,8 @@ class Shelf:
         self.folder = folder / source.name
         self.tally = Tally()
         self.problems: list[str] = []
+        self.edited: list[str] = []
+        """What became of documents that their user edited."""
         self.held: dict[str, Held] = {}
         self._taken: set[str] = set()
         self._seen: set[str] = set()
@@ -97,6 +99,11 @@ class Shelf:
         """Whether the file is what was fetched last, so that asking for changes alone is enough."""
         held = self.held.get(url)
         return held is not None and not held.edited
+
+    def rename(self, before: str, url: str) -> None:
+        """A document is known by another address from now on."""
+        if before != url and before in self.held and url not in self.held:
+            self.held[url] = self.held.pop(before)
 
     def keep(self, url: str) -> None:
         """The document is as it was."""
@@ -175,7 +182,7 @@ class Shelf:
 
     def _left(self, held: Held, why: str) -> None:
         name = held.path.relative_to(self.folder)
-        self.problems.append(f"{name}: {why}, but was edited by hand: left alone")
+        self.edited.append(f"{name}: {why}; you edited it, so it is left alone")
 
     def _prune(self, folder: Path) -> None:
         """Remove directories that are empty now, up to the source's own."""
@@ -202,7 +209,7 @@ class Shelf:
         return count
 
     def remove_all(self) -> None:
-        """Remove every document that nobody changed; the others are named in `problems`."""
+        """Remove every document that nobody changed; `edited` and `problems` name the others."""
         for url in list(self.held):
             self.gone(url)
         with contextlib.suppress(OSError):

@@ -25,7 +25,10 @@ LINKS_MOST = 5000
 
 HTML, PDF = ("text/html", "application/xhtml+xml"), ("application/pdf", "application/x-pdf")
 MARKDOWN, PLAIN = ("text/markdown", "text/x-markdown"), ("text/plain",)
-READABLE = (*HTML, *PDF, *MARKDOWN, *PLAIN)
+DOCX = ("application/vnd.openxmlformats-officedocument.wordprocessingml.document",)
+CODE = ("text/x-source-code",)
+"""A name of our own for text of any form, which is given as it is."""
+READABLE = (*HTML, *PDF, *MARKDOWN, *PLAIN, *DOCX)
 """The content types that are read."""
 
 
@@ -47,6 +50,8 @@ def extract(content: bytes, kind: str, url: str, charset: str | None) -> dict[st
         return _html(text, url)
     if "\0" in text[:8192]:
         raise Unreadable("it is a binary file")
+    if kind in CODE:
+        return {"title": "", "text": text, "tags": []}
     return _plain(text, markdown=kind in MARKDOWN)
 
 

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Awaitable, Callable, Collection, Mapping
 
+    from kbtui.workspace import Settings
+
     Resolve = Callable[[str, int], Awaitable[list[str]]]
     """Host and port -> the addresses that the name leads to now."""
 
@@ -35,15 +37,16 @@ URL_MOST = 2000
 
 @dataclass(frozen=True)
 class Limits:
-    """What a crawl may cost. Times in seconds, sizes in bytes.
+    """What a run may cost. Times in seconds, sizes in bytes.
 
-    `seconds` is for one document with its redirects, `run_seconds` for all;
-    `delay` lies between two requests to a host, robots.txt may ask for more, up
-    to `delay_most`.
+    `pages` is for a crawl, `files` for files and resources; `seconds` is for one
+    document with its redirects, `run_seconds` for all; `delay` lies between two
+    requests to a host, robots.txt may ask for more, up to `delay_most`.
     """
 
     pages: int = 1000
-    bytes: int = 10_000_000
+    files: int = 5000
+    bytes: int = 50_000_000
     redirects: int = 5
     seconds: float = 60.0
     connect_seconds: float = 10.0
@@ -51,13 +54,36 @@ class Limits:
     delay: float = 0.5
     delay_most: float = 30.0
 
+    def too_many(self, count: int, what: str) -> str:
+        """Why a run takes only the first of so many files or resources."""
+        return (
+            f"the first {self.files:,} of {count:,} {what} are taken: "
+            "source_files in `kbtui config` is the limit"
+        )
+
+
+def limits_of(settings: Settings) -> Limits:
+    """The limits that a person set."""
+    return Limits(
+        pages=settings.source_pages,
+        files=settings.source_files,
+        bytes=settings.source_bytes,
+        run_seconds=settings.source_seconds,
+        delay=settings.source_delay,
+    )
+
+
+def too_large(most: int, size: int | None = None) -> str:
+    """Why a document is not read: it has more bytes than the limit; how many, where that is known."""
+    limit = f"more than the {most:,} bytes that are read (source_bytes in `kbtui config`)"
+    return f"has {limit}" if size is None else f"has {size:,} bytes, {limit}"
+
 
 class FetchError(Exception):
     """Why an address gave nothing.
 
     `lasting` says that trying again would be no use, `gone` that the server knows
-    it no more, `skip` that it was never meant for us (another site, another type),
-    `wait` after how many seconds the server wants to be asked again.
+    it no more, `wait` after how many seconds the server wants to be asked again.
     """
 
     def __init__(
@@ -66,12 +92,11 @@ class FetchError(Exception):
         *,
         lasting: bool = False,
         gone: bool = False,
-        skip: bool = False,
         wait: float | None = None,
     ) -> None:
         super().__init__(reason)
-        self.reason, self.lasting = reason, lasting or gone or skip
-        self.gone, self.skip, self.wait = gone, skip, wait
+        self.reason, self.lasting = reason, lasting or gone
+        self.gone, self.wait = gone, wait
 
 
 @dataclass
@@ -168,7 +193,7 @@ class Fetcher:
                     f"redirected to {target}: {error.message}", lasting=True
                 ) from error
             if not inside(target):
-                raise FetchError(f"redirected out of the prefixes, to {target}", skip=True)
+                raise FetchError(f"redirected out of the prefixes, to {target}", lasting=True)
             url = target
         raise FetchError(f"redirected more than {self.limits.redirects} times", lasting=True)
 
@@ -213,7 +238,7 @@ class Fetcher:
             for text in found:
                 if not addresses.is_public(ipaddress.ip_address(text.partition("%")[0])):
                     private = addresses.forbidden(host, None if given is not None else text)
-                    raise FetchError(private.message, lasting=True)
+                    raise FetchError(f"{private.message} ({private.hint})", lasting=True)
         return found
 
     async def _request(
@@ -288,10 +313,10 @@ def _refused(response: httpx.Response) -> FetchError:
 
 def _check_head(found: Response, accept: Collection[str], most: int) -> None:
     if accept and found.type not in accept:
-        raise FetchError(f"is {found.type or 'of no type'}, which is not read", skip=True)
+        raise FetchError(f"is {found.type or 'of no type'}, which is not read", lasting=True)
     length = found.headers.get("content-length", "")
     if length.isdigit() and int(length) > most:
-        raise FetchError(f"has {int(length):,} bytes, more than the {most:,} read", lasting=True)
+        raise FetchError(too_large(most, int(length)), lasting=True)
 
 
 async def _body(response: httpx.Response, most: int) -> bytes:
@@ -308,7 +333,7 @@ async def _body(response: httpx.Response, most: int) -> bytes:
             raise FetchError("is badly packed") from error
         size += len(part)
         if size > most:
-            raise FetchError(f"has more than the {most:,} bytes that are read", lasting=True)
+            raise FetchError(too_large(most), lasting=True)
         parts.append(part)
     if unpack and not unpack.eof:
         raise FetchError("ended too early")

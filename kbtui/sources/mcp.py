@@ -19,6 +19,7 @@ from kbtui.errors import KbtuiError
 from kbtui.sources.documents import Document
 from kbtui.sources.extract import HTML, MARKDOWN, PDF, PLAIN
 from kbtui.sources.extractor import ExtractError
+from kbtui.sources.fetch import too_large
 from kbtui.sources.writing import name_of
 from kbtui.version import __version__
 
@@ -30,9 +31,12 @@ if TYPE_CHECKING:
     from kbtui.sources.fetch import Limits
     from kbtui.sources.passes import Pass
 
-RESOURCES_MOST, BYTES_MOST = 2000, 50_000_000
 LATE_MOST = 3
 """After so many resources in a row that did not come in time, the server hangs."""
+
+
+class NotRead(ExtractError):
+    """A resource of a type or size that is not read."""
 
 
 async def take_resources(run: Pass, root: Path, extractor: Extractor, limits: Limits) -> None:
@@ -63,7 +67,7 @@ async def take_resources(run: Pass, root: Path, extractor: Extractor, limits: Li
                     try:
                         with anyio.fail_after(max(limits.seconds, limits.connect_seconds)):
                             await session.initialize()
-                        await _resources(run, session, extractor, limits.seconds)
+                        await _resources(run, session, extractor, limits)
                     except (MCPError, TimeoutError, RuntimeError, ValueError) as error:
                         # Raised outside: here task groups would wrap it.
                         failure = error
@@ -94,29 +98,33 @@ def _said(log: Any) -> str | None:
 
 
 async def _resources(
-    run: Pass, session: ClientSession, extractor: Extractor, seconds: float
+    run: Pass, session: ClientSession, extractor: Extractor, limits: Limits
 ) -> None:
-    """Take in every resource that matches; each, and the list, may take `seconds`."""
+    """Take in every resource that matches; each, and the list, may take `limits.seconds`."""
+    seconds = limits.seconds
     with anyio.fail_after(seconds):
         wanted = [
             one
-            async for one in _listed(session)
+            async for one in _listed(session, limits.files)
             if run.source.pattern is None or fnmatchcase(one.uri, run.source.pattern)
         ]
-    if len(wanted) > RESOURCES_MOST:
-        run.fail(run.source.name, f"only the first {RESOURCES_MOST} are taken", lasting=False)
+    if len(wanted) > limits.files:
+        run.fail(run.source.name, limits.too_many(len(wanted), "resources"), lasting=False)
     late = 0
-    for done, resource in enumerate(wanted[:RESOURCES_MOST]):
+    for done, resource in enumerate(wanted[: limits.files]):
         run.doing(done, len(wanted), resource.uri)
         try:
             with anyio.fail_after(seconds):
-                text = await _text(session, resource, extractor)
+                text = await _text(session, resource, extractor, limits.bytes)
             late = 0
         except TimeoutError:
             run.fail(resource.uri, f"not done after {seconds:g} s", lasting=False)
             late += 1
             if late >= LATE_MOST:
                 raise
+            continue
+        except NotRead as error:
+            run.skip(resource.uri, str(error))
             continue
         except ExtractError as error:
             run.fail(resource.uri, str(error))
@@ -128,10 +136,11 @@ async def _resources(
         run.put(Document(resource.uri, _name(resource.uri), title, text), {})
 
 
-async def _listed(session: ClientSession) -> AsyncIterator[types.Resource]:
+async def _listed(session: ClientSession, most: int) -> AsyncIterator[types.Resource]:
     cursor: str | None = None
     seen: set[str] = set()
-    for _ in range(RESOURCES_MOST):
+    # A server may give them one by one, or never end.
+    for _ in range(most + 1):
         params = types.PaginatedRequestParams(cursor=cursor) if cursor else None
         found = await session.list_resources(params=params)
         for resource in found.resources:
@@ -143,7 +152,9 @@ async def _listed(session: ClientSession) -> AsyncIterator[types.Resource]:
             return
 
 
-async def _text(session: ClientSession, resource: types.Resource, extractor: Extractor) -> str:
+async def _text(
+    session: ClientSession, resource: types.Resource, extractor: Extractor, most: int
+) -> str:
     """A resource's parts as Markdown, joined; raises `ExtractError` where one cannot be read."""
     found = await session.read_resource(resource.uri)
     if not isinstance(found, types.ReadResourceResult):
@@ -158,14 +169,14 @@ async def _text(session: ClientSession, resource: types.Resource, extractor: Ext
                 data = base64.b64decode(content.blob, validate=True)
             except (binascii.Error, ValueError) as error:
                 raise ExtractError("its content is not base64") from error
-        if len(data) > BYTES_MOST:
-            raise ExtractError(f"it has {len(data):,} bytes, more than {BYTES_MOST:,}")
+        if len(data) > most:
+            raise NotRead(too_large(most, len(data)))
         if kind in (*HTML, *PDF, *MARKDOWN, *PLAIN):
             parts.append((await extractor.extract(data, kind, resource.uri, "utf-8"))["text"])
         elif isinstance(content, types.TextResourceContents):
             parts.append(_fenced(content.text, kind))
         else:
-            raise ExtractError(f"it is {kind or 'of no type'}, which is not read")
+            raise NotRead(f"is {kind or 'of no type'}, which is not read")
     return "\n\n".join(part.strip("\n") for part in parts)
 
 

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from kbtui.sources.documents import Document, Shelf
     from kbtui.sources.records import Source
 
-PROBLEMS_MOST = 200
+NAMED_MOST = 500
+"""Failures and skips that a run names; it counts the rest."""
 
 
 @dataclass
@@ -29,6 +30,7 @@ class Pass:
     say: Callable[[Progress], None]
     remember: dict[str, dict[str, Any]] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
+    skips: dict[str, str] = field(default_factory=dict)
     complete: bool = True
 
     def doing(self, done: int, total: int, now: str) -> None:
@@ -36,9 +38,9 @@ class Pass:
         self.say(Progress(self.source.name, done, total, now))
 
     def put(self, document: Document, facts: dict[str, Any]) -> None:
-        """A document as it is now; one without text, or that cannot be written, is a failure."""
+        """A document as it is now; one that cannot be written is a failure."""
         if not document.text.strip():
-            self.fail(document.url, "it has no text")
+            self.skip(document.url, "it has no text")
             return
         try:
             self.shelf.put(document)
@@ -50,6 +52,10 @@ class Pass:
         """A document that is as it was."""
         self.shelf.keep(url)
         self.remember[url] = self.memory.get(url, {})
+
+    def skip(self, what: str, reason: str) -> None:
+        """One thing is not taken, and that is as it should be: it is no document, or is not there."""
+        self.skips.setdefault(what, reason)
 
     def fail(self, what: str, reason: str, *, lasting: bool = True) -> None:
         """One thing went wrong. One that may pass leaves open what else there is: nothing is

@@ -13,18 +13,19 @@ from typing import TYPE_CHECKING
 
 from kbtui.errors import ConfigError, KbtuiError
 from kbtui.journal import Journal
-from kbtui.journal.records import Run
+from kbtui.journal.records import Run, Skip
 from kbtui.sources.approval import approved_at
 from kbtui.sources.config import load_sources
 from kbtui.sources.documents import Shelf
-from kbtui.sources.fetch import Fetcher, Limits, resolve_name
-from kbtui.sources.passes import PROBLEMS_MOST, Pass
+from kbtui.sources.fetch import Fetcher, limits_of, resolve_name
+from kbtui.sources.passes import NAMED_MOST, Pass
 from kbtui.workspace.paths import make_private
+from kbtui.workspace.settings import load_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from kbtui.sources.fetch import Resolve
+    from kbtui.sources.fetch import Limits, Resolve
     from kbtui.sources.records import Progress, Source
     from kbtui.workspace import Workspace
 
@@ -55,7 +56,8 @@ def run_source(
     """Run a source now, and note in the journal how it ended.
 
     `stopped` is asked several times a second from the calling thread; when it says yes the run
-    ends, what came until then stays, and nothing is taken for gone.
+    ends, what came until then stays, and nothing is taken for gone. So it is when the run is
+    interrupted, which is noted before `KeyboardInterrupt` goes on.
     What fails is in the run; raised are `NothingFound` and `ConfigError` for a
     source that does not exist or is not sound, `NotApproved`, and `Busy`.
     """
@@ -70,15 +72,14 @@ def run_source(
     with lock(workspace, name):
         began = time.time()
         try:
-            work = _Work(workspace, source, limits or Limits(), resolve, stopped)
-            run = _run(work, journal, began, say)
+            work = _Work(workspace, source, limits or limits_of(load_settings()), resolve, stopped)
+            run, interrupted = _run(work, journal, began, say)
         except (KbtuiError, OSError) as error:
             reason = str(error) if isinstance(error, KbtuiError) else error.strerror or str(error)
-            run = _failed(journal, name, began, reason)
-        except KeyboardInterrupt:
-            journal.put_run(_failed(journal, name, began, "interrupted"))
-            raise
+            run, interrupted = _failed(journal, name, began, reason), False
         journal.put_run(run)
+    if interrupted:
+        raise KeyboardInterrupt
     return run
 
 
@@ -112,15 +113,20 @@ class _Work:
     stopped: Callable[[], bool]
 
 
-def _run(work: _Work, journal: Journal, began: float, say: Callable[[Progress], None]) -> Run:
+def _run(
+    work: _Work, journal: Journal, began: float, say: Callable[[Progress], None]
+) -> tuple[Run, bool]:
+    """Run to the end; says too whether it was interrupted."""
     source = work.source
     shelf = open_shelf(work.workspace, source)
     found = Pass(source, shelf, journal.fetched(source.name), say)
+    interrupted = False
     try:
         asyncio.run(_until_stopped(work, found))
-    except KbtuiError as error:
+    except (KbtuiError, KeyboardInterrupt) as error:
         # What came before stays, and counts.
-        found.problems.insert(0, str(error))
+        interrupted = isinstance(error, KeyboardInterrupt)
+        found.problems.insert(0, "interrupted" if interrupted else str(error))
         found.complete = False
     if found.complete:
         shelf.drop_unseen()
@@ -130,8 +136,11 @@ def _run(work: _Work, journal: Journal, began: float, say: Callable[[Progress], 
     problems = (*found.problems, *shelf.problems)
     tally = shelf.tally
     worked = tally.added + tally.updated + tally.unchanged + tally.removed
+    if found.skips and not (problems or worked or shelf.held):
+        what, reason = next(iter(found.skips.items()))
+        problems = (f"nothing could be taken: {what}: {reason}",)
     status = "ok" if not problems else "partial" if worked else "error"
-    return Run(
+    run = Run(
         source=source.name,
         began=began,
         ended=time.time(),
@@ -142,8 +151,12 @@ def _run(work: _Work, journal: Journal, began: float, say: Callable[[Progress], 
         updated=tally.updated,
         removed=tally.removed,
         unchanged=tally.unchanged,
-        problems=problems[:PROBLEMS_MOST],
+        problems=problems[:NAMED_MOST],
+        skipped=len(found.skips),
+        skips=tuple(Skip(*skip) for skip in list(found.skips.items())[:NAMED_MOST]),
+        edited=tuple(shelf.edited),
     )
+    return run, interrupted
 
 
 def open_shelf(workspace: Workspace, source: Source) -> Shelf:
@@ -183,7 +196,7 @@ def remove_with_documents(workspace: Workspace, name: str, *, keep: bool) -> lis
         elif shelf is not None:
             shelf.remove_all()
         Journal(workspace).forget_source(name)
-        return problems + (shelf.problems if shelf is not None else [])
+        return problems + ([*shelf.problems, *shelf.edited] if shelf is not None else [])
 
 
 async def _until_stopped(work: _Work, run: Pass) -> None:
@@ -205,7 +218,7 @@ async def _fetch(work: _Work, run: Pass) -> None:
         if run.source.kind == "file_upload":
             from kbtui.sources.upload import upload
 
-            await upload(run, work.workspace.root, extractor)
+            await upload(run, work.workspace.root, extractor, work.limits)
         elif run.source.kind == "mcp":
             from kbtui.sources.mcp import take_resources
 

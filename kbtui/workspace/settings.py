@@ -62,6 +62,13 @@ class Settings:
     )
     session: bool = _key(True, "whether the screen reopens as it was left")
     plain: bool = _key(False, "whether the screen is drawn for a screen reader")
+    source_pages: int = _key(1000, "the most pages that one run of a crawl fetches")
+    source_files: int = _key(5000, "the most files or resources that one run of a source takes")
+    source_bytes: int = _key(50_000_000, "the largest page, file or resource that a source reads")
+    source_seconds: float = _key(3600.0, "how many seconds one run of a source may take")
+    source_delay: float = _key(
+        0.5, "seconds between two requests of a crawl to one host; robots.txt may ask for more"
+    )
     keys: dict[str, Any] = field(
         default_factory=dict,
         metadata={

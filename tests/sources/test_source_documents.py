@@ -52,13 +52,14 @@ def test_what_a_person_changed_is_left_alone_and_said(root: Path) -> None:
     # Unchanged at the source: nothing to say.
     same = fill(root, "a", "b", "c")
     same.drop_unseen()
-    assert same.problems == []
+    assert (same.problems, same.edited) == ([], [])
     # Changed there, or gone there: kept here, and said.
     found = fill(root, "a", text="other text")
     found.drop_unseen()
-    assert sorted(found.problems) == [
-        "a.md: changed at its source, but was edited by hand: left alone",
-        "b.md: gone at its source, but was edited by hand: left alone",
+    assert found.problems == []
+    assert sorted(found.edited) == [
+        "a.md: changed at its source; you edited it, so it is left alone",
+        "b.md: gone at its source; you edited it, so it is left alone",
     ]
     assert "My remark." in (root / "topic/docs/a.md").read_text()
     assert "Mine too." in (root / "topic/docs/b.md").read_text()
@@ -164,7 +165,7 @@ def test_removing_all_keeps_what_a_person_changed(root: Path) -> None:
     found = shelf(root)
     found.remove_all()
     assert [item.name for item in (root / "topic/docs").iterdir()] == ["a.md"]
-    assert len(found.problems) == 1
+    assert len(found.edited) == 1
 
 
 @settings(max_examples=150, deadline=None)

@@ -77,7 +77,8 @@ def test_one_resource_that_fails_leaves_the_others(bench: Bench) -> None:
     configure(bench, resources)
     run = bench.run()
     assert run.status == "partial"
-    assert len(run.problems) == 2
+    assert run.problems == ("a://bad: not today",)
+    assert run.skips == (("a://image", "is image/png, which is not read"),)
     assert list(bench.documents()) == ["good.md"]
 
 

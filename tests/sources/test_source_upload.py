@@ -44,6 +44,10 @@ def test_every_kind_becomes_a_subject(bench: Bench) -> None:
     bench.add(kind="file_upload", file="inbox")
     run = bench.run()
     assert (run.status, run.entries) == ("ok", 4)
+    assert run.skips == (
+        ("inbox/.hidden.md", "is hidden"),
+        ("inbox/photo.jpg", "is image/jpeg, which is not read"),
+    )
     found = bench.documents()
     assert set(found) == {"notes.md", "plain.md", "page.md", "sub/paper.md"}
     assert "title: My notes" in found["notes.md"]
@@ -86,7 +90,8 @@ def test_links_in_a_directory_are_not_followed(bench: Bench, tmp_path: Path) -> 
     (folder / "link.md").symlink_to(tmp_path / "secret.md")
     (folder / "real.md").write_text("# Real\n\ntext\n")
     bench.add(kind="file_upload", file="inbox")
-    bench.run()
+    run = bench.run()
+    assert run.skips == (("inbox/link.md", "is a link, which is not followed"),)
     assert list(bench.documents()) == ["real.md"]
 
 
@@ -144,5 +149,6 @@ def test_a_fifo_does_not_hang_a_run(bench: Bench) -> None:
     os.mkfifo(folder / "pipe.md")
     (folder / "good.md").write_text("# Good\n\ntext\n")
     bench.add(kind="file_upload", file="inbox")
-    assert bench.run().status == "partial"
+    run = bench.run()
+    assert run.skips == (("inbox/pipe.md", "is not a regular file"),)
     assert list(bench.documents()) == ["good.md"]

@@ -13,7 +13,7 @@ from tui_support import Tui, matches_snapshot
 
 from kbtui.journal import Journal
 from kbtui.sources import load_sources
-from kbtui.sources.approval import approved_at
+from kbtui.sources.approval import approve, approved_at
 from kbtui.tui.platform.form import Choice, FormScreen
 from kbtui.tui.screens.sources import SourcesScreen
 
@@ -238,7 +238,13 @@ def test_what_an_approval_agrees_to_is_spelt_out(tmp_path: Path) -> None:
     block = {"kind": "mcp", "topic": "t", "server": "npx -y 'a b'", "env": ["TOKEN"], "pattern": "docs://*",
              "cron": "* * * * *"}  # fmt: skip
     words = "\n".join(_doings(Standing(parse_source("x", block), "docs/t/x/", None, None, None)))
-    for part in ("npx -y 'a b'", "$TOKEN", "docs://*", "by itself, at * * * * *", "docs/t/x/"):
+    for part in (
+        "npx -y 'a b'",
+        "$TOKEN",
+        "docs://*",
+        "by itself while the engine runs, at * * * * *",
+        "docs/t/x/",
+    ):
         assert part in words
     block = {"kind": "url_crawl", "topic": "t", "url": "https://a.example/d/i.html", "depth": 2,
              "allow_hosts": ["in.example"]}  # fmt: skip
@@ -250,3 +256,24 @@ def test_what_an_approval_agrees_to_is_spelt_out(tmp_path: Path) -> None:
         "in.example",
     ):
         assert part in words
+
+
+async def test_what_a_run_skipped_and_left_alone_is_on_its_page(papers: Builder) -> None:
+    (papers.root / "papers/photo.png").write_bytes(b"\x89PNG\0")
+    approve(papers.workspace, Journal(papers.workspace), load_sources(papers.workspace).find("papers"))  # fmt: skip
+    async with paged(papers, "S", SourcesScreen) as (tui, screen, _):
+        await read(tui, screen)
+        await tui.press("r")
+        await tui.until("papers: ok, 2 documents (2 new, 0 changed, 0 removed, 1 skipped)")
+        path = papers.root / "docs/project/papers/one.md"
+        path.write_text(path.read_text() + "\nMine.\n")
+        (papers.root / "papers/one.md").unlink()
+        await tui.press("r")
+        await tui.until("1 edited by you and left alone")
+
+        def drawn() -> str:
+            return " ".join(" ".join(line.plain for _, line in screen.reader.port.rows).split())
+
+        await tui.until(lambda: "left alone" in drawn())
+        assert "skipped, is image/png, which is not read: papers/photo.png" in drawn()
+        assert "one.md: gone at its source; you edited it, so it is left alone" in drawn()

@@ -190,12 +190,22 @@ def _run_blocks(run: Run | None, present: datetime) -> list[Block]:
         ("status", [(f"{sign} {run.status}", role)]),
         ("began", [(f"{moment(began, present)}, took {run.ended - run.began:.1f} s", "")]),
         ("documents", [(f"{run.entries:,}", "")]),
-        ("changes", [(f"{run.added:,} new, {run.updated:,} changed, {run.removed:,} removed, "
-                      f"{run.unchanged:,} as they were", "")]),
+        ("changes", [(run.counts, "")]),
     ]  # fmt: skip
     blocks: list[Block] = [heading, FactsBlock("runs", facts)]
     for number, problem in enumerate(run.problems):
         blocks.append(ItemBlock(f"problem:{number}", [(one_line(problem), role)], ("! ", role)))
+    for number, text in enumerate(run.edited):
+        blocks.append(ItemBlock(f"edited:{number}", [(one_line(text), "")], ("• ", "marker")))
+    for number, (reason, skipped) in enumerate(run.skips_by_reason.items()):
+        spans: Spans = [
+            (f"skipped, {one_line(reason)}:", ""),
+            (f" {one_line(' '.join(skipped))}", "dim"),
+        ]
+        blocks.append(ItemBlock(f"skip:{number}", spans, ("• ", "marker")))
+    if run.skipped > len(run.skips):
+        more = f"and {run.skipped - len(run.skips):,} more skipped"
+        blocks.append(NoteBlock("skips", [(more, "dim")]))
     return blocks
 
 
@@ -252,5 +262,6 @@ def _doings(one: Standing) -> list[str]:
     else:
         lines.append(f"read {one_line(source.file or '')}")
     lines.append(f"write what comes of it as Markdown files below {one_line(one.folder)}")
-    lines.append(f"by itself, at {source.cron} (cron)" if source.cron else "only when you say so")
+    alone = f"by itself while the engine runs, at {source.cron} (cron)"
+    lines.append(alone if source.cron else "only when you say so")
     return lines

@@ -192,10 +192,8 @@ class SourcesScreen(TwoSides):
 
     def _ended(self, name: str, outcome: Run | Exception) -> None:
         if isinstance(outcome, Run):
-            tally = (
-                f"{outcome.added:,} new, {outcome.updated:,} changed, {outcome.removed:,} removed"
-            )
-            words = f"{name}: {outcome.status}, {counted(outcome.entries, 'document')} ({tally})"
+            documents = counted(outcome.entries, "document")
+            words = f"{name}: {outcome.status}, {documents} ({outcome.counts})"
             if outcome.error:
                 words += f". {one_line(outcome.error)}"
             roles = {"ok": "inserted", "partial": "warning", "error": "error"}

@@ -1,0 +1,175 @@
+"""A run says what it did to the documents, what it skipped and why, and what it left alone."""
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from web_support import FAST, Bench, Site, linked
+
+from kbtui.journal import Journal
+from kbtui.sources.fetch import Limits
+from kbtui.workspace.settings import settings_path
+
+
+def skips(run: object) -> dict[str, str]:
+    return {skip.what: skip.reason for skip in run.skips}  # type: ignore[attr-defined]
+
+
+def command(bench: Bench, *words: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-m", "kbtui.cli.main", "source", *words, "-w", str(bench.root)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+
+def test_what_a_crawl_skips_is_named_and_no_failure(bench: Bench, site: Site) -> None:
+    noindex = linked("Draft").replace("<head>", '<head><meta name="robots" content="noindex">')
+    site.pages |= {
+        "/robots.txt": (200, {}, b"User-agent: *\nDisallow: /secret\n"),
+        "/": linked("Start", "/dead", "/draft", "/data", "/logo.png", "/feed.json", "/secret", "/a"),
+        "/draft": noindex,
+        "/data": (200, {"Content-Type": "application/json"}, b"{}"),
+        "/photo": (200, {"Content-Type": "image/jpeg"}, b"\xff\xd8"),
+        "/a": linked("A", "/photo"),
+    }  # fmt: skip
+    bench.crawl(site.url(), depth=2)
+    run = bench.run()
+    assert (run.status, run.error, run.problems) == ("ok", None, ())
+    said = {what.removeprefix(site.url("")): reason for what, reason in skips(run).items()}
+    assert run.skipped == len(said) == 7
+    assert set(said) == {"/dead", "/draft", "/data", "/logo.png", "/feed.json", "/secret", "/photo"}
+    assert "404" in said["/dead"]
+    assert "noindex" in said["/draft"]
+    assert "application/json" in said["/data"]
+    assert ".png" in said["/logo.png"]
+    assert ".json" in said["/feed.json"]
+    assert "robots.txt" in said["/secret"]
+    assert "image/jpeg" in said["/photo"]
+    # It is remembered with the run.
+    assert Journal(bench.builder.workspace).runs()["docs"] == run
+
+
+def test_the_command_prints_each_number_and_each_reason(bench: Bench, site: Site) -> None:
+    site.pages |= {
+        "/": linked("Start", "/dead", "/gone", "/edited", "/stays", "/changes", "/goes"),
+        **{path: linked(path) for path in ("/edited", "/stays", "/changes", "/goes")},
+    }
+    bench.crawl(site.url())
+    assert command(bench, "run", "docs").returncode == 0
+    path = bench.root / "docs/guide/docs/edited.md"
+    path.write_text(path.read_text() + "\nMine.\n")
+    del site.pages["/goes"]
+    site.pages["/edited"] = linked("Other")
+    site.pages["/changes"] = linked("Changed")
+    site.pages["/new"] = linked("New")
+    site.pages["/"] = linked("Start", "/dead", "/gone", "/edited", "/stays", "/changes", "/goes", "/new")  # fmt: skip
+    done = command(bench, "run", "docs")
+    assert done.returncode == 0, done.stderr
+    for words in ("1 new", "2 changed", "1 removed", "1 kept", "3 skipped", "1 edited by you"):
+        assert words in done.stdout
+    lines = done.stderr.splitlines()
+    [skipped] = [line for line in lines if "404" in line]
+    assert all(site.url(path) in skipped for path in ("/dead", "/gone", "/goes"))
+    assert any("edited.md" in line and "left alone" in line for line in lines)
+    [told] = json.loads(command(bench, "run", "docs", "--json").stdout)
+    assert (told["skipped"], told["unchanged"]) == (3, 4)
+    assert {"what": site.url("/dead"), "reason": "the server answered 404"} in told["skips"]
+    assert len(told["edited"]) == 1
+
+
+def test_a_source_of_which_nothing_can_be_taken_is_an_error(bench: Bench, site: Site) -> None:
+    site.pages["/"] = linked("Start").replace("<head>", '<head><meta name="robots" content="none">')
+    bench.crawl(site.url())
+    run = bench.run()
+    assert run.status == "error"
+    assert "noindex" in (run.error or "")
+
+
+def test_an_interrupted_run_counts_what_it_kept(bench: Bench, site: Site) -> None:
+    reached, go = threading.Event(), threading.Event()
+
+    def hang(handler: object) -> None:
+        reached.set()
+        go.wait(60)
+
+    site.pages |= {"/": linked("Start", "/a", "/hang"), "/a": linked("A"), "/hang": hang}
+    bench.crawl(site.url())
+    process = subprocess.Popen(
+        [sys.executable, "-m", "kbtui.cli.main", "source", "run", "docs", "-w", str(bench.root)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert reached.wait(60)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    go.set()
+    assert process.returncode == 130
+    assert "2 new" in out
+    assert "interrupted" in err
+    run = Journal(bench.builder.workspace).runs()["docs"]
+    assert (run.status, run.error, run.entries, run.added) == ("partial", "interrupted", 2, 2)
+    assert set(bench.documents()) == {"index.md", "a.md"}
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("source_pages", 2), ("source_seconds", 0.0), ("source_bytes", 200)]
+)
+def test_limits_are_settings_and_a_run_that_meets_one_names_it(
+    bench: Bench, site: Site, key: str, value: float
+) -> None:
+    names = [f"/p{number}" for number in range(4)]
+    site.pages |= {"/": linked("Start", *names), **{name: linked(name) for name in names}}
+    bench.crawl(site.url())
+    settings_path().parent.mkdir(parents=True, exist_ok=True)
+    settings_path().write_text(f"{key} = {value}\nsource_delay = 0.0\n")
+    done = command(bench, "run", "docs")
+    assert done.returncode == 1
+    assert key in done.stderr
+
+
+def test_too_many_files_are_taken_up_to_the_limit(bench: Bench) -> None:
+    (bench.root / "inbox").mkdir()
+    for number in range(4):
+        (bench.root / f"inbox/{number}.md").write_text(f"# {number}\n\ntext\n")
+    bench.add(kind="file_upload", file="inbox")
+    assert bench.run().added == 4
+    run = bench.run(limits=Limits(files=3))
+    assert (run.status, run.entries, run.removed) == ("partial", 4, 0)
+    assert "source_files" in (run.error or "")
+
+
+def test_the_hint_for_a_private_host_names_the_option(bench: Bench) -> None:
+    done = command(bench, "add", "url_crawl", "http://localhost:8000/", "--topic", "guide")
+    assert done.returncode == 2
+    assert "--allow-host localhost" in done.stderr
+    again = command(bench, "add", "url_crawl", "http://localhost:8000/", "--topic", "guide", "--allow-host", "localhost")  # fmt: skip
+    assert again.returncode == 0
+
+
+def test_a_schedule_says_that_it_needs_a_running_engine(bench: Bench, tmp_path: Path) -> None:
+    done = command(bench, "add", "file_upload", "inbox", "--topic", "guide", "--cron", "0 4 * * 1")
+    assert done.returncode == 0
+    assert "while the engine runs" in done.stderr
+    without = command(bench, "edit", "inbox", "--no-cron")
+    assert "engine" not in without.stderr
+    assert "while the engine runs" in command(bench, "edit", "inbox", "--cron", "0 4 * * 2").stderr
+
+
+def test_a_document_that_cannot_be_had_now_is_a_failure_and_stays(bench: Bench, site: Site) -> None:
+    site.pages |= {"/": linked("Start", "/a"), "/a": linked("A")}
+    bench.crawl(site.url())
+    assert bench.run().status == "ok"
+    site.pages["/a"] = (500, {}, b"")
+    run = bench.run(limits=FAST)
+    assert (run.status, run.entries, run.removed) == ("partial", 2, 0)
+    assert "500" in (run.error or "")
+    assert run.skips == ()
+    assert "a.md" in bench.documents()
