@@ -26,7 +26,9 @@ def run(args: Namespace) -> int:
     from kbtui.library import open_workspace
 
     with open_workspace(args.workspace) as library, working("bringing the index up to date"):
-        found = library.cites(valid(args.ref))
+        found, remark = library.cites(valid(args.ref)), library.remark
+    if remark:
+        note(remark)
     if found.gone:
         note(f"it is gone: {found.gone}")
     if args.json:

@@ -64,6 +64,8 @@ class Server:
         self._strangers: list[Client] = []
         self._last_seen = time.monotonic()
         self._progress: dict[str, Any] | None = None
+        self._reading: dict[str, int] | None = None
+        """How many of the entries that a refresh found changed are in the index, while it goes on."""
         self._estimate = Estimate()
         self._pool = ThreadPoolExecutor(2, thread_name_prefix="question")
 
@@ -139,10 +141,14 @@ class Server:
             "seconds_left": self._estimate.left(progress.phase, progress.done, progress.total),
         }
         self._progress = event if progress.done < progress.total else None
+        if progress.phase == "keywords":
+            self._reading = {"done": progress.done, "total": progress.total}
         self._tell(event)
 
     def _refreshed(self, changes: Changes) -> None:
         self._watcher.topics(self._refresher.topics)
+        if not changes.unfinished:
+            self._reading = None
         if changes or not self._refresher.told:
             self._refresher.told = True
             self._semantic.follow(self._refresher.folder)
@@ -167,6 +173,7 @@ class Server:
             "reason": None if self._semantic.asleep else self._semantic.reason,
             "left": self._semantic.left,
             "error": self._refresher.error,
+            "reading": self._reading,
         }
 
     def _tell(self, event: dict[str, Any]) -> None:

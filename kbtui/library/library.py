@@ -205,11 +205,14 @@ class Library:
         that was left stays as it is. `meaning` says that the semantic leg will be asked.
         """
         try:
-            self._request("refresh", force=False, meaning=meaning, wait=wait, timeout=wait + 5.0)
-            self._access.behind = None
+            state = self._request(
+                "refresh", force=False, meaning=meaning, wait=wait, timeout=wait + 5.0
+            )
         except EngineUnavailable as error:
             self._access.behind = f"the index may be behind: {error.message}"
             self._access.follow(wait)
+        else:
+            self._access.behind = _lag(state)
 
     def retry(self, wait: float = 30.0) -> None:
         """Read and embed again what could not be; embedding goes on behind. Raises `EngineUnavailable`."""
@@ -219,8 +222,12 @@ class Library:
         """Keyword hits at once, from what is indexed; never waits for engine or model."""
         from kbtui.search.answer import answer
 
-        answered = answer(self.workspace, self.reader(), question)
-        answered.degraded = answered.degraded or self.remark
+        return self._remarked(answer(self.workspace, self.reader(), question))
+
+    def _remarked(self, answered: Answer) -> Answer:
+        """The answer, which says in `degraded` also what is to be said of the index."""
+        said = [self.remark, answered.degraded]
+        answered.degraded = "; ".join(filter(None, said)) or None
         return answered
 
     def search(
@@ -245,7 +252,9 @@ class Library:
         else:
             from kbtui.search.answer import answer
 
-            answered = answer(self.workspace, self.reader(), question, self._leg(wait))
+            answered = self._remarked(
+                answer(self.workspace, self.reader(), question, self._leg(wait))
+            )
         if origin is not None:
             self.log(answered, origin, caller, (time.perf_counter() - began) * 1000)
         return answered
@@ -255,7 +264,9 @@ class Library:
         from kbtui.search.explain import Explainer
 
         self.current()
-        return Explainer(self.workspace, self.reader(), question, self._leg(wait))
+        explainer = Explainer(self.workspace, self.reader(), question, self._leg(wait))
+        self._remarked(explainer.answer)
+        return explainer
 
     def related(self, ref: Ref, question: Question | None = None, wait: float = 10.0) -> Answer:
         """More like a subject, a conversation or a turn; `question` narrows and limits.
@@ -265,7 +276,9 @@ class Library:
         from kbtui.search.related import related
 
         self.current()
-        return related(self.workspace, self.reader(), ref, self._leg(wait), question)
+        return self._remarked(
+            related(self.workspace, self.reader(), ref, self._leg(wait), question)
+        )
 
     def _leg(self, wait: float) -> Semantic:
         return lambda text: self._begin(text, wait)
@@ -296,7 +309,7 @@ class Library:
         from kbtui.search.records import Ranking
 
         if self._access.is_private:
-            return Ranking(None, self.remark)
+            return Ranking(None)  # `remark` says why
         if self.settings.model == "off":
             # Also for one command alone, whatever model the running engine has.
             return Ranking(None, 'keywords only: the model is switched off (setting model = "off")')
@@ -315,7 +328,8 @@ class Library:
                 timeout=wait + 10.0,
             )
         except EngineUnavailable as error:
-            return Ranking(None, f"keywords only: {error.message}")
+            known = error.message in (self.remark or "")
+            return Ranking(None, "keywords only" if known else f"keywords only: {error.message}")
         return ranking(found)
 
     # citations
@@ -368,3 +382,15 @@ class Library:
         listener = Listener(self.engine, hear)
         listener.start()
         return listener.stop
+
+
+def _lag(state: dict[str, Any]) -> str | None:
+    """What the index lacks, by the engine's account of it; None where it is up to date."""
+    if state.get("error"):
+        return f"the index is behind the files: {state['error']}"
+    if reading := state.get("reading"):
+        done, total = reading["done"], reading["total"]
+        return f"the index is behind the files: {done:,} of {total:,} changed entries are in it"
+    if not state.get("done"):
+        return "the index is behind the files: they are still being compared"
+    return None

@@ -68,7 +68,8 @@ def test_it_is_not_called_no_engine_and_a_search_waits_for_it_once(
     monkeypatch.setattr(library._access, "_connect", lambda: (tries.append(True), engine())[1])
     answer = library.search(Question("badger"), wait=5.0)
     assert [hit.ref for hit in answer.hits] == ["guide/one:1-3"]
-    assert answer.degraded == "keywords only: an engine is running, but does not answer"
+    reason = "the index may be behind: an engine is running, but does not answer"
+    assert answer.degraded == f"{reason}; keywords only"
     assert len(tries) == 1
     library.close()
 

@@ -1,0 +1,111 @@
+"""An answer from an index that is behind the files says so, and why, on every front end."""
+
+import os
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from support import Builder, end_engine
+
+from kbtui.assistant.calls import answer as reply_of
+from kbtui.library import Library
+from kbtui.search import Question
+from kbtui.workspace import load_settings
+
+OTTER = Question("otter", mode="lexical")
+
+
+@pytest.fixture
+def built(workspace_root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Builder]:
+    monkeypatch.setenv("KBTUI_MODEL", "off")
+    builder = Builder(workspace_root)
+    builder.topics(guide={})
+    builder.subject("guide/start.md", "# Start\n\nThe otter is awake.\n")
+    yield builder
+    end_engine(builder)
+
+
+@pytest.fixture
+def library(built: Builder) -> Iterator[Library]:
+    held = Library(built.workspace, load_settings())
+    yield held
+    held.close()
+
+
+@pytest.fixture
+def full(built: Builder, library: Library) -> Iterator[None]:
+    """A subject that the running engine cannot take in, because the disk is full."""
+    with closing(library.engine()) as engine:
+        engine.request("refresh", wait=30)
+        held = resource.prlimit(engine.pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(engine.pid, resource.RLIMIT_FSIZE, (1, held[1]))
+        built.subject("guide/new.md", "# New\n\nThe stork.\n")
+        end = time.monotonic() + 60
+        while not engine.request("refresh", wait=5).get("error"):
+            assert time.monotonic() < end, "it did not fail"
+        yield
+
+
+def command(builder: Builder, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "kbtui.cli.main", "-w", str(builder.root), *words],
+        capture_output=True, text=True, check=False, env=os.environ.copy(),
+    )  # fmt: skip
+
+
+def test_while_the_first_index_is_made_an_answer_says_what_is_in_it(
+    built: Builder, library: Library
+) -> None:
+    for number in range(2000):
+        (built.root / f"docs/guide/s{number}.md").write_text(f"# S{number}\n\nOtter {number}.\n")
+    library.current(wait=0.0)
+    assert "behind the files" in (library.lexical(OTTER).degraded or "")
+    library.current(wait=60.0)
+    assert library.lexical(OTTER).degraded is None
+
+
+def test_while_many_files_are_taken_in_an_answer_says_how_many(
+    built: Builder, library: Library
+) -> None:
+    assert library.search(OTTER).degraded is None
+    with closing(library.engine()) as engine:
+        for number in range(2000):
+            (built.root / f"docs/guide/s{number}.md").write_text(f"# S{number}\n\nOtter {number}\n")
+        end = time.monotonic() + 60
+        while not engine.request("status")["progress"]:
+            assert time.monotonic() < end, "it did not begin"
+        assert "changed entries are in it" in (library.search(OTTER).degraded or "")
+        assert engine.request("refresh", wait=60)["done"]
+    assert library.search(OTTER).degraded is None
+
+
+@pytest.mark.usefixtures("full")
+@pytest.mark.parametrize("mode", ["lexical", "hybrid"])
+def test_an_answer_says_that_the_last_refresh_failed(library: Library, mode: str) -> None:
+    answer = library.search(Question("stork", mode=mode))  # type: ignore[arg-type]
+    assert answer.hits == []
+    assert (answer.degraded or "").count("the index is behind the files: ") == 1
+
+
+@pytest.mark.usefixtures("full")
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["search", "stork"], ["search", "stork", "--explain"], ["search", "--like", "guide/start"],
+        ["cites", "guide/start"], ["entries"], ["entry", "show", "guide/start"], ["insights"],
+    ],
+)  # fmt: skip
+def test_each_command_says_that_the_last_refresh_failed(built: Builder, words: list[str]) -> None:
+    done = command(built, *words)
+    assert done.stderr.count("the index is behind the files: ") == 1
+
+
+@pytest.mark.usefixtures("full")
+def test_an_assistant_is_told_that_the_index_may_be_behind(library: Library) -> None:
+    reply = reply_of("knowledge_search", {"query": "stork"}, library)
+    assert "The index may be behind the files." in reply.text
