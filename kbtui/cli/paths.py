@@ -19,11 +19,11 @@ def configure(parser: ArgumentParser) -> None:
 
 
 def run(args: Namespace) -> int:
-    """Print them; makes none of them but the runtime directory."""
+    """Print them; makes none of them."""
     from pathlib import Path
 
-    from kbtui.engine.places import socket_path
     from kbtui.workspace import find_workspace
+    from kbtui.workspace.places import socket_path
     from kbtui.workspace.settings import settings_path
 
     workspace = find_workspace(Path(args.workspace) if args.workspace else None)
@@ -35,7 +35,7 @@ def run(args: Namespace) -> int:
         "settings": settings_path(),
         "engine_log": workspace.log_file,
         "screen_log": workspace.log_file.with_name("tui.log"),
-        "engine_socket": socket_path(workspace),
+        "engine_socket": Path(socket_path(str(workspace.root))),
     }
     if args.looked:
         from kbtui.workspace.layers import read_layers

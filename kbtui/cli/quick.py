@@ -99,14 +99,14 @@ def _engine(start: str | None) -> str | None:
     root = places.nearest_root(here)
     if root is None or not os.access(root + "/.jp", os.R_OK | os.X_OK):
         return None
-    folder = places.runtime_folder()
+    place = places.socket_path(root)
     try:
-        status = os.lstat(folder)
+        status = os.lstat(os.path.dirname(place))  # noqa: PTH120
     except OSError:
         return None
     if status.st_uid != os.getuid() or status.st_mode & 0o077:
         return None
-    return f"{folder}/{places.key(root)}.sock"
+    return place
 
 
 def _ask(place: str, asked: dict[str, str]) -> bytes:
@@ -116,6 +116,8 @@ def _ask(place: str, asked: dict[str, str]) -> bytes:
     try:
         connection.settimeout(SECONDS)
         connection.connect(place)
+        if not places.is_own_process(connection):
+            return b""
         # The engine's hello is not needed: it declines what it is not made for.
         connection.sendall(
             _frame({"hello": "kbtui"}, '"protocol":2') + _frame({"op": "search", **asked}, '"id":1')

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from kbtui.engine import protocol
 from kbtui.engine.places import announced, lock_path, socket_path
-from kbtui.errors import EngineUnavailable
+from kbtui.errors import EngineUnavailable, WorkspaceError
 from kbtui.index.generation import schema_mark
 from kbtui.version import __version__
+from kbtui.workspace.places import is_own_process
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -38,6 +39,10 @@ class NoEngine(EngineUnavailable):
 
 class SilentEngine(EngineUnavailable):
     """There is an engine, and it does not answer."""
+
+
+class ForeignEngine(EngineUnavailable):
+    """A process of another user listens where the engine should."""
 
 
 def connect(
@@ -134,11 +139,16 @@ def _try(workspace: Workspace) -> EngineClient | None:
         places.append(str(socket_path(workspace)))
     for place in dict.fromkeys(places):
         try:
-            return EngineClient(place)
-        except SilentEngine:
+            client = EngineClient(place)
+        except (SilentEngine, ForeignEngine):
             raise
         except EngineUnavailable:
             continue
+        # A copied cache directory announces the engine of the original.
+        cache = client.hello.get("cache")
+        if cache is None or cache == os.path.realpath(workspace.cache_dir):
+            return client
+        client.close()
     return None
 
 
@@ -162,6 +172,10 @@ def _start(workspace: Workspace) -> Any:
         make_private(workspace.log_file.parent)
         socket_path(workspace)
         log = _open_log(workspace.log_file)
+    except WorkspaceError as error:
+        raise EngineUnavailable(
+            f"the engine cannot be started: {error.message}", where=error.where, hint=error.hint
+        ) from error
     except OSError as error:
         raise EngineUnavailable(
             f"the engine cannot be started: {error.strerror}",
@@ -206,8 +220,17 @@ class EngineClient:
         self._next = 0
         try:
             self._socket.connect(place)
+            if not is_own_process(self._socket):
+                raise ForeignEngine(
+                    "a process of another user listens where the engine should",
+                    where=place,
+                    hint="remove that socket, or set XDG_RUNTIME_DIR to a directory of your own",
+                )
             self._send(protocol.hello(__version__, schema_mark()))
             self.hello = self._receive()
+        except ForeignEngine:
+            self._socket.close()
+            raise
         except (TimeoutError, BlockingIOError) as error:
             # Nothing came, or so many wait already that there is no place in the queue.
             self._socket.close()

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
-import socket
-import struct
 from typing import TYPE_CHECKING, Any
 
 from kbtui.engine import protocol
+from kbtui.workspace.places import is_own_process
 
 if TYPE_CHECKING:
     import threading
@@ -23,13 +21,9 @@ async def read(reader: asyncio.StreamReader) -> dict[str, Any]:
 
 
 def same_user(writer: asyncio.StreamWriter) -> bool:
-    """Whether the peer is this user's process (Linux tells; elsewhere the directory's mode guards)."""
+    """Whether the peer is this user's process."""
     peer = writer.get_extra_info("socket")
-    option = getattr(socket, "SO_PEERCRED", None)
-    if peer is None or option is None:
-        return True
-    credentials = peer.getsockopt(socket.SOL_SOCKET, option, struct.calcsize("3i"))
-    return bool(struct.unpack("3i", credentials)[1] == os.getuid())
+    return peer is None or is_own_process(peer)
 
 
 class Client:

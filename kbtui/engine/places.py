@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kbtui.workspace import paths
+from kbtui.workspace import paths, places
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from kbtui.workspace import Workspace
 
 
@@ -19,8 +18,12 @@ def lock_path(workspace: Workspace) -> Path:
 
 
 def socket_path(workspace: Workspace) -> Path:
-    """Where an engine started here listens: short enough for a socket (design, rule 2)."""
-    return paths.runtime_dir() / f"{workspace.key}.sock"
+    """Where an engine started here listens; its directory is made, for this user alone.
+
+    Raises `WorkspaceError` where that cannot be.
+    """
+    paths.runtime_dir()
+    return Path(places.socket_path(str(workspace.root)))
 
 
 def announced(workspace: Workspace) -> dict[str, Any] | None:

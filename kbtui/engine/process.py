@@ -57,9 +57,9 @@ def run_engine(root: Path) -> int:
         return 0
     with contextlib.suppress(OSError):
         os.nice(5)
-    place = socket_path(workspace)
-    inode = None
+    place = inode = None
     try:
+        place = socket_path(workspace)
         listener = _listen(place)
         inode = _inode(place)
         _announce(lock, place)
@@ -138,11 +138,11 @@ def _announce(lock: Any, place: Path) -> None:
     lock.flush()
 
 
-def _leave(lock: Any, place: Path, inode: int | None) -> None:
+def _leave(lock: Any, place: Path | None, inode: int | None) -> None:
     """Let go of lock and socket; a successor's socket of the same name is not ours."""
     with contextlib.suppress(OSError):
         lock.seek(0)
         lock.truncate()
-        if inode is not None and _inode(place) == inode:
+        if place is not None and inode is not None and _inode(place) == inode:
             place.unlink()
     lock.close()

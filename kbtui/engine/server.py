@@ -206,7 +206,11 @@ class Server:
             client.send(
                 protocol.encode(
                     protocol.hello(
-                        __version__, schema_mark(), pid=os.getpid(), root=str(self._workspace.root)
+                        __version__,
+                        schema_mark(),
+                        pid=os.getpid(),
+                        root=str(self._workspace.root),
+                        cache=os.path.realpath(self._workspace.cache_dir),
                     )
                 )
             )

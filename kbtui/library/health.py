@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kbtui.errors import EngineUnavailable, KbtuiError
+from kbtui.errors import EngineUnavailable, KbtuiError, WorkspaceError
 from kbtui.library.findings import Finding
 from kbtui.library.surroundings import (
     look_at_packages,
@@ -144,11 +144,17 @@ def _index(library: Library) -> Iterator[Finding]:
 
 def _engine(library: Library) -> Iterator[Finding]:
     from kbtui.engine import NoEngine
+    from kbtui.engine.places import socket_path
 
     try:
         client = library.engine(start=False)
     except NoEngine:
-        yield Finding("engine", "note", "not running; a search or the TUI starts it")
+        try:
+            socket_path(library.workspace)
+        except WorkspaceError as error:
+            yield Finding("engine", "wrong", f"it cannot be started: {error}")
+        else:
+            yield Finding("engine", "note", "not running; a search or the TUI starts it")
         return
     except EngineUnavailable as error:
         yield Finding("engine", "wrong", str(error))

@@ -4,6 +4,7 @@
 """
 
 import os
+import sys
 
 try:
     # As `random` does: `hashlib` loads a whole cryptographic library.
@@ -11,6 +12,10 @@ try:
 except ImportError:
     from hashlib import sha256
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from _socket import socket
+    from asyncio.trsock import TransportSocket
 
 SOCKET_BYTES = 103
 """The longest path of a Unix socket: macOS has room for 104 bytes with the final NUL, Linux for 108."""
@@ -87,14 +92,37 @@ def runtime_folder() -> str:
     return f"/tmp/kbtui-{os.getuid()}"
 
 
+def socket_path(root: str) -> str:
+    """Where an engine for the workspace at `root` listens: each cache directory has one of its own."""
+    parts = "\0".join((key(root), _tidy(cache_home())))
+    return f"{runtime_folder()}/{_hash(parts)}.sock"
+
+
+def is_own_process(connection: "socket | TransportSocket") -> bool:
+    """Whether a process of this user is at the other end of a Unix socket.
+
+    Only Linux tells; elsewhere the mode of the socket's directory keeps others out.
+    """
+    if sys.platform != "linux":
+        return True
+    from _socket import SO_PEERCRED, SOL_SOCKET
+
+    # struct ucred: process, user and group, four bytes each.
+    credentials = connection.getsockopt(SOL_SOCKET, SO_PEERCRED, 12)
+    return int.from_bytes(credentials[4:8], sys.byteorder) == os.getuid()
+
+
 def key(root: str) -> str:
     """16 hex digits that name the workspace at `root` in cache, data and runtime.
 
     A hash of the root and of the directories that decide what is read:
     clones share `.jp/.id`, so that is never the key (design, rule 3).
     """
-    parts = "\0".join((root, _tidy(jp_data_home()), _tidy(jp_config_home())))
-    return str(sha256(parts.encode("utf-8", "surrogateescape")).hexdigest()[:16])
+    return _hash("\0".join((root, _tidy(jp_data_home()), _tidy(jp_config_home()))))
+
+
+def _hash(text: str) -> str:
+    return str(sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:16])
 
 
 def _tidy(path: str) -> str:

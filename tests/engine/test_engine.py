@@ -16,6 +16,7 @@ import psutil
 import pytest
 from support import Builder, asked, content_of, end_engine, said
 
+from kbtui.cli.main import main
 from kbtui.engine import EngineClient, connect
 from kbtui.engine.places import announced, socket_path
 from kbtui.errors import EngineUnavailable
@@ -347,6 +348,39 @@ def test_clients_with_another_runtime_directory_find_the_engine(
     assert second.pid == first.pid
 
 
+def test_each_cache_directory_has_an_engine_of_its_own(
+    built: Builder, monkeypatch: pytest.MonkeyPatch, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = connect(built.workspace)
+    command = ["-w", str(built.root)]
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setenv("XDG_CACHE_HOME", str(home / "cache2"))
+        assert main([*command, "engine", "stop"]) == 1, "that is another cache's engine"
+        assert main([*command, "index", "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["subjects"] == 1
+        second = connect(built.workspace, start=False)
+        assert second.pid != first.pid
+        assert main([*command, "engine", "stop"]) == 0
+    assert first.request("status")["pid"] == first.pid
+    assert connect(built.workspace, start=False).pid == first.pid
+
+
+def test_a_copied_cache_directory_does_not_lead_to_the_engine_of_the_original(
+    built: Builder, monkeypatch: pytest.MonkeyPatch, home: Path
+) -> None:
+    import shutil
+
+    first = connect(built.workspace)
+    assert first.request("refresh", wait=60)["done"]
+    shutil.copytree(home / "cache", home / "cache2")
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setenv("XDG_CACHE_HOME", str(home / "cache2"))
+        second = connect(built.workspace)
+        assert second.pid != first.pid
+        end_engine(built)
+    assert connect(built.workspace, start=False).pid == first.pid
+
+
 @pytest.mark.parametrize("name", ["x" * 120, "ä" * 50], ids=["long", "long in bytes"])
 @pytest.mark.parametrize("variables", [("XDG_RUNTIME_DIR",), ("TMPDIR", "XDG_RUNTIME_DIR")])
 def test_a_runtime_directory_too_long_for_a_socket_is_passed_over(
@@ -357,8 +391,6 @@ def test_a_runtime_directory_too_long_for_a_socket_is_passed_over(
     variables: tuple[str, ...],
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    from kbtui.cli.main import main
-
     long = home / name
     long.mkdir(mode=0o700)
     for variable in variables:

@@ -1,22 +1,29 @@
 """The engine's door: this user's alone, bounded, and nobody at it can hurt another."""
 
+import json
 import os
 import re
 import socket
 import stat
 import struct
+import subprocess
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
 import pytest
 from support import Builder, end_engine
 
+from kbtui.cli.quick import quick_search
 from kbtui.engine import connect, protocol
 from kbtui.engine.connection import same_user
 from kbtui.engine.places import announced, lock_path, socket_path
 from kbtui.engine.server import STRANGERS_MOST
+from kbtui.errors import EngineUnavailable
+from kbtui.index import Index
+from kbtui.workspace import load_settings
 
 ROOM = Path(__file__).parents[2] / "kbtui"
 
@@ -63,6 +70,84 @@ def test_a_runtime_directory_that_others_may_enter_is_closed_first(
     (home / "run/kbtui").mkdir(mode=0o755)
     connect(built.workspace).close()
     assert stat.S_IMODE((home / "run/kbtui").stat().st_mode) == 0o700
+
+
+def make_link(place: Path) -> None:
+    place.symlink_to("/")
+
+
+def make_file(place: Path) -> None:
+    place.touch()
+
+
+def make_foreign(place: Path) -> None:
+    place.mkdir()
+    if os.getuid() != 0:
+        pytest.skip("only root can give a directory to another user")
+    os.chown(place, 65534, 65534)
+
+
+@pytest.mark.parametrize("taken", [make_link, make_file, make_foreign])
+@pytest.mark.parametrize("has_index", [False, True], ids=["no index", "an index"])
+def test_keywords_work_though_somebody_else_made_the_runtime_directory(
+    built: Builder,
+    home: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    taken: Callable[[Path], None],
+    has_index: bool,
+) -> None:
+    if has_index:
+        index = Index(built.workspace, load_settings())
+        index.refresh()
+        index.close()
+    monkeypatch.delenv("XDG_RUNTIME_DIR")
+    monkeypatch.setenv("TMPDIR", str(home))
+    taken(home / f"kbtui-{os.getuid()}")
+
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "kbtui.cli.main", "-w", str(built.root), *words]
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+    for mode in ("lexical", "hybrid"):
+        found = run("search", "--mode", mode, "--json", "otter")
+        assert found.returncode == 0, found.stderr
+        assert [hit["ref"] for hit in json.loads(found.stdout)["hits"]] == ["guide/one:1-3"]
+    told = [one for one in json.loads(run("doctor", "--json").stdout) if one["area"] == "engine"]
+    assert [one["state"] for one in told] == ["wrong"]
+    assert "the runtime directory" in told[0]["message"]
+    assert str(home / f"kbtui-{os.getuid()}") in told[0]["message"]
+    assert run("paths").returncode == 0
+    assert announced(built.workspace) is None
+
+
+LISTENER = """
+import os, socket, sys
+door = socket.socket(socket.AF_UNIX)
+door.bind(sys.argv[1])
+os.setuid(65534)
+door.listen()
+print("listening", flush=True)
+while True:
+    guest = door.accept()[0]
+    print(guest.recv(4096), flush=True)
+"""
+"""A process of another user that listens where the engine would."""
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can start another user's process")
+def test_nothing_is_said_to_another_users_process(built: Builder) -> None:
+    place = socket_path(built.workspace)
+    command = [sys.executable, "-c", LISTENER, str(place)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as listener:
+        assert listener.stdout
+        try:
+            assert listener.stdout.readline() == "listening\n"
+            with pytest.raises(EngineUnavailable, match="another user"):
+                connect(built.workspace)
+            assert quick_search(["--mode", "lexical", "otter"], str(built.root)) is None
+            assert [listener.stdout.readline() for _ in range(2)] == ["b''\n"] * 2
+        finally:
+            listener.kill()
 
 
 def test_an_engine_ends_calmly_while_somebody_at_the_door_is_silent(built: Builder) -> None:
