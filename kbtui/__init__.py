@@ -1,33 +1,71 @@
 """kbtui: browse, search and read what a JP workspace knows and remembers.
 
-The public Python API is `open_workspace` and, for coroutines, `create_memory_client`; they are
-imported on first use so that `import kbtui` costs nothing.
+The public Python API is `open_workspace` and, for coroutines, `create_memory_client`, with the
+records and errors that they give. Each is imported on first use, so that `import kbtui` costs
+nothing. The guide's page `guide/python` documents them.
 """
 
 from kbtui.version import __version__
 
 TYPE_CHECKING = False  # importing `typing` would not cost nothing
 if TYPE_CHECKING:
+    from kbtui.citations.records import Citation, Citations
+    from kbtui.conversations.records import ConversationInfo
+    from kbtui.errors import (
+        ConfigError,
+        IndexUnavailable,
+        KbtuiError,
+        NothingFound,
+        UsageError,
+        WorkspaceError,
+    )
+    from kbtui.knowledge.records import Topic
     from kbtui.library import Library, open_workspace
     from kbtui.library.memory import KnowledgeHit, MemoryClient, create_memory_client
+    from kbtui.search.records import Answer, Hit, Question
 
 __all__ = [
+    "Answer",
+    "Citation",
+    "Citations",
+    "ConfigError",
+    "ConversationInfo",
+    "Hit",
+    "IndexUnavailable",
+    "KbtuiError",
     "KnowledgeHit",
     "Library",
     "MemoryClient",
+    "NothingFound",
+    "Question",
+    "Topic",
+    "UsageError",
+    "WorkspaceError",
     "__version__",
     "create_memory_client",
     "open_workspace",
 ]
 
+_MODULES = {
+    "Answer": "search.records",
+    "Citation": "citations.records",
+    "Citations": "citations.records",
+    "ConversationInfo": "conversations.records",
+    "Hit": "search.records",
+    "KnowledgeHit": "library.memory",
+    "Library": "library",
+    "MemoryClient": "library.memory",
+    "Question": "search.records",
+    "Topic": "knowledge.records",
+    "create_memory_client": "library.memory",
+    "open_workspace": "library",
+}
+"""Where a name is defined, if not in `errors`."""
+
 
 def __getattr__(name: str) -> object:
-    if name in {"Library", "open_workspace"}:
-        from kbtui import library
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
 
-        return getattr(library, name)
-    if name in {"KnowledgeHit", "MemoryClient", "create_memory_client"}:
-        from kbtui.library import memory
-
-        return getattr(memory, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_MODULES.get(name, 'errors')}"), name)

@@ -81,7 +81,7 @@ def _conversations(library: Library) -> Iterator[Finding]:
     from kbtui.conversations import strays
     from kbtui.conversations.roots import conversation_folders
 
-    infos, left_out = library.conversations(), strays(library.workspace)
+    infos, left_out = library.list_conversations(), strays(library.workspace)
     folders = conversation_folders(library.workspace)
     unreadable = any(path in folders for path, _ in left_out)
     archived = sum(info.archived for info in infos)

@@ -1,19 +1,22 @@
 """`Library`: settings, files, index, engine and citations of one workspace, put together.
 
-All calls are synchronous and may be made from any thread; a face that must not
-block makes them in a thread of its own, within a `Cancellation` if it may give them up.
+The documented Python API are `topics`, `learn`, `search`, `read`, `cites`, `list_conversations`
+and the context manager; the rest is for the faces. All calls are synchronous and may be made from
+any thread; a face that must not block makes them in a thread of its own, within a `Cancellation`
+if it may give them up.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, overload
 
-from kbtui.errors import EngineUnavailable
+from kbtui.errors import EngineUnavailable, NothingFound, UsageError
 from kbtui.library.access import Access, current_cancellation
+from kbtui.search.records import LIMIT_DEFAULT, question_of
 from kbtui.workspace import Settings, Workspace, find_workspace, load_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
     from typing import Any, Self
 
@@ -23,11 +26,11 @@ if TYPE_CHECKING:
     from kbtui.engine.client import EngineClient
     from kbtui.index import IndexReader
     from kbtui.knowledge import Knowledge
-    from kbtui.knowledge.records import Subject
+    from kbtui.knowledge.records import Subject, Topic
     from kbtui.refs import Ref
     from kbtui.search.answer import Begun, Semantic
     from kbtui.search.explain import Explainer
-    from kbtui.search.records import Answer, Question, Ranking
+    from kbtui.search.records import Answer, Mode, Question, Ranking
 
 FIRST_INDEX_SECONDS = 60.0
 """How long a search waits for an index that does not exist yet."""
@@ -94,7 +97,32 @@ class Library:
 
         return subject_text(subject)
 
-    def conversations(self, archived: bool | None = None) -> list[ConversationInfo]:
+    def topics(self) -> list[Topic]:
+        """The topics that are not switched off, in the order of their declaration."""
+        return [topic for topic in self.knowledge().topics.values() if topic.enable]
+
+    def learn(self, topic: str, subjects: str | Sequence[str] = ()) -> str:
+        """Exactly what an assistant's `learn` gives: a topic's listing, or some of its subjects.
+
+        `topic` is an id or a title, `subjects` are slugs and globs. Raises `NothingFound`.
+        """
+        wanted = subjects if isinstance(subjects, str) else list(subjects)
+        learned = self.knowledge().learn(topic, wanted)
+        if learned.is_error:
+            raise NothingFound(learned.text)
+        return learned.text
+
+    def read(self, ref: str | Ref) -> str:
+        """The text that a reference names, as `kbtui show` prints it.
+
+        Raises `UsageError` for what is no reference, `NothingFound` for what does not exist,
+        and `IndexUnavailable` for a passage without an index.
+        """
+        from kbtui.library.reading import text_of
+
+        return text_of(self, self.resolve(ref) if isinstance(ref, str) else ref)
+
+    def list_conversations(self, archived: bool | None = None) -> list[ConversationInfo]:
         """The conversations, live and archived (None), or one of the two; newest first."""
         from kbtui.conversations import list_conversations
 
@@ -160,7 +188,6 @@ class Library:
         A chunk is the lines, turn or call that it was made from. Raises `UsageError`,
         `NothingFound`, and `IndexUnavailable` for a chunk without an index.
         """
-        from kbtui.errors import NothingFound
         from kbtui.refs import conversation_ref, subject_ref
 
         ref = self.resolve(text)
@@ -185,8 +212,6 @@ class Library:
 
     def subject(self, ref: Ref) -> Subject:
         """The subject that a reference names; raises `NothingFound`, also for a disabled one."""
-        from kbtui.errors import NothingFound
-
         knowledge = self.knowledge()
         topic = knowledge.resolve_topic(ref.topic or "")
         found = knowledge.find(topic.id, ref.slug or "")
@@ -230,22 +255,59 @@ class Library:
         answered.degraded = "; ".join(filter(None, said)) or None
         return answered
 
+    @overload
     def search(
         self,
-        question: Question,
+        query: str,
+        wait: float = ...,
+        *,
+        mode: Mode = ...,
+        types: Sequence[str] = ...,
+        topics: Sequence[str] = ...,
+        limit: int = ...,
+        origin: str | None = ...,
+        caller: str | None = ...,
+    ) -> Answer: ...
+
+    @overload
+    def search(
+        self,
+        query: Question,
+        wait: float = ...,
+        *,
+        origin: str | None = ...,
+        caller: str | None = ...,
+    ) -> Answer: ...
+
+    def search(
+        self,
+        query: str | Question,
         wait: float = 10.0,
         *,
+        mode: Mode = "hybrid",
+        types: Sequence[str] = (),
+        topics: Sequence[str] = (),
+        limit: int = LIMIT_DEFAULT,
         origin: str | None = "sdk",
         caller: str | None = None,
     ) -> Answer:
         """The whole answer; waits up to `wait` seconds for the semantic leg.
 
-        `origin` and `caller` are for the query log; None logs nothing. Raises `IndexUnavailable`
-        when there is nothing to ask.
+        `types` (entry types, source kinds, `conversation`) and `topics` narrow before ranking,
+        `limit` is clamped to 1 to 100; a `Question` has all of them itself, and more. `origin`
+        and `caller` are for the query log; origin None logs nothing.
+
+        Raises `IndexUnavailable` when there is nothing to ask, and, where the query is words,
+        `UsageError` for a mistake in them; the answer to a `Question` has its `mistakes`.
         """
         import time
 
         began = time.perf_counter()
+        question = (
+            query
+            if not isinstance(query, str)
+            else question_of(query, mode=mode, types=types, topics=topics, limit=limit)
+        )
         self.current(meaning=question.mode != "lexical")
         if question.mode == "lexical":
             answered = self.lexical(question)
@@ -255,6 +317,8 @@ class Library:
             answered = self._remarked(
                 answer(self.workspace, self.reader(), question, self._leg(wait))
             )
+        if isinstance(query, str) and answered.mistakes:
+            raise UsageError("; ".join(map(str, answered.mistakes)))
         if origin is not None:
             self.log(answered, origin, caller, (time.perf_counter() - began) * 1000)
         return answered

@@ -1,21 +1,27 @@
-"""The asynchronous Python client: `await memory.knowledge.search(…)`, as an agent calls it."""
+"""The asynchronous Python client: `await memory.search("words")`, as an agent calls it."""
 
 from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from kbtui.errors import UsageError
+from kbtui.library.access import Cancellation
+from kbtui.search.records import LIMIT_DEFAULT
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
     from types import TracebackType
 
+    from kbtui.citations.records import Citations
+    from kbtui.conversations.records import ConversationInfo
+    from kbtui.knowledge.records import Topic
     from kbtui.library.library import Library
     from kbtui.search.records import Answer, Mode
     from kbtui.workspace import Settings
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -35,72 +41,80 @@ class KnowledgeHit:
 
 
 class KnowledgeClient:
-    """Searches a workspace from a coroutine; each call runs in a thread of its own."""
+    """The search of PLATFORM's client: a list of passages."""
 
-    def __init__(self, library: Library) -> None:
-        self._library = library
+    def __init__(self, memory: MemoryClient) -> None:
+        self._memory = memory
 
     async def search(
         self,
         query: str,
         *,
-        limit: int = 20,
+        limit: int = LIMIT_DEFAULT,
         types: Sequence[str] = (),
         topics: Sequence[str] = (),
         mode: Mode = "hybrid",
         wait: float = 10.0,
         caller: str | None = None,
     ) -> list[KnowledgeHit]:
-        """The best passages, in the order that every other face gives.
-
-        `limit` is clamped to 1 to 100; `types` (entry types, source kinds, `conversation`) and
-        `topics` (ids) narrow before ranking. Meaning is waited for up to `wait` seconds. `caller`
-        is for the query log. Raises `UsageError` for an empty query or a mistake in it,
-        `IndexUnavailable` when there is nothing to ask.
-        """
-        answered = await asyncio.to_thread(
-            self._search, query, limit, types, topics, mode, wait, caller
+        """The best passages, in the order that every other face gives; as `MemoryClient.search`."""
+        answered = await self._memory.search(
+            query, wait, mode=mode, types=types, topics=topics, limit=limit, caller=caller
         )
         return [
-            KnowledgeHit(hit.entry_id, hit.chunk_id, hit.score, hit.text, hit.title, str(hit.ref))
+            KnowledgeHit(hit.entry_id, hit.chunk_id, hit.score, hit.text, hit.title, hit.ref)
             for hit in answered.hits
         ]
 
-    def _search(
-        self,
-        query: str,
-        limit: int,
-        types: Sequence[str],
-        topics: Sequence[str],
-        mode: Mode,
-        wait: float,
-        caller: str | None,
-    ) -> Answer:
-        from kbtui.search.records import LIMIT_MOST, Question
-
-        if isinstance(types, str) or isinstance(topics, str):
-            raise UsageError("types and topics are lists of strings")
-        if not query.strip():
-            raise UsageError("the query is empty")
-        question = Question(
-            query=query,
-            mode=mode,
-            types=tuple(types),
-            topics=tuple(topics),
-            limit=max(1, min(LIMIT_MOST, limit)),
-        )
-        answered = self._library.search(question, wait, origin="sdk", caller=caller)
-        if answered.mistakes:
-            raise UsageError("; ".join(map(str, answered.mistakes)))
-        return answered
-
 
 class MemoryClient:
-    """One workspace for an agent; an asynchronous context manager, or end it with `close`."""
+    """One workspace for an agent; an asynchronous context manager, or end it with `close`.
+
+    Has the documented methods of `Library` as coroutines. Each call runs in a thread of its own,
+    and is given up when its task is cancelled.
+    """
 
     def __init__(self, library: Library) -> None:
         self._library = library
-        self.knowledge = KnowledgeClient(library)
+        self.knowledge = KnowledgeClient(self)
+
+    async def topics(self) -> list[Topic]:
+        """As `Library.topics`."""
+        return await _call(self._library.topics)
+
+    async def learn(self, topic: str, subjects: str | Sequence[str] = ()) -> str:
+        """As `Library.learn`."""
+        return await _call(lambda: self._library.learn(topic, subjects))
+
+    async def search(
+        self,
+        query: str,
+        wait: float = 10.0,
+        *,
+        mode: Mode = "hybrid",
+        types: Sequence[str] = (),
+        topics: Sequence[str] = (),
+        limit: int = LIMIT_DEFAULT,
+        caller: str | None = None,
+    ) -> Answer:
+        """As `Library.search`."""
+        return await _call(
+            lambda: self._library.search(
+                query, wait, mode=mode, types=types, topics=topics, limit=limit, caller=caller
+            )
+        )
+
+    async def read(self, ref: str) -> str:
+        """As `Library.read`."""
+        return await _call(lambda: self._library.read(ref))
+
+    async def cites(self, ref: str) -> Citations:
+        """As `Library.cites`."""
+        return await _call(lambda: self._library.cites(ref))
+
+    async def list_conversations(self, archived: bool | None = None) -> list[ConversationInfo]:
+        """As `Library.list_conversations`."""
+        return await _call(lambda: self._library.list_conversations(archived))
 
     async def close(self) -> None:
         """Let go of the index and the engine."""
@@ -116,6 +130,21 @@ class MemoryClient:
         trace: TracebackType | None,
     ) -> None:
         await self.close()
+
+
+async def _call(function: Callable[[], T]) -> T:
+    """What a call gives, made in a thread; given up when the task that waits is cancelled."""
+    cancellation = Cancellation()
+
+    def made() -> T:
+        with cancellation:
+            return function()
+
+    try:
+        return await asyncio.to_thread(made)
+    except asyncio.CancelledError:
+        cancellation.cancel()
+        raise
 
 
 def create_memory_client(

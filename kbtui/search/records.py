@@ -1,8 +1,11 @@
 """What a question is, and what an answer is (decisions D, "Search, JSON")."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+
+from kbtui.errors import UsageError
 
 if TYPE_CHECKING:
     from kbtui.search.query import Mistake
@@ -47,6 +50,26 @@ class Question:
     entries: tuple[str, ...] = ()
     depth: int = DEPTH
     worded: tuple[int, ...] = ()
+
+
+def question_of(
+    query: str,
+    *,
+    mode: Mode = "hybrid",
+    types: Sequence[str] = (),
+    topics: Sequence[str] = (),
+    limit: int = LIMIT_DEFAULT,
+) -> Question:
+    """The question that a program asks with words; raises `UsageError` for what makes none."""
+    if isinstance(types, str) or isinstance(topics, str):
+        raise UsageError("types and topics are lists of strings")
+    if mode not in get_args(Mode):
+        raise UsageError(f"{mode!r} is no mode", where="mode", hint=", ".join(get_args(Mode)))
+    if not query.strip():
+        raise UsageError("the query is empty", hint="say what to look for")
+    return Question(
+        query, mode, types=tuple(types), topics=tuple(topics), limit=max(1, min(LIMIT_MOST, limit))
+    )
 
 
 class Ranking(NamedTuple):

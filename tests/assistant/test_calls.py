@@ -290,11 +290,11 @@ def test_what_a_search_returns_is_cited_by_the_turn_that_searched(library: Libra
         call=1,
         result=result,
     )
-    info = next(iter(library.conversations()))
+    info = next(iter(library.list_conversations()))
     cited = cite_conversation(
         Conversation(info, [Turn(1, [call, result])]),
         library.knowledge(),
-        {one.id: one.name for one in library.conversations()},
+        {one.id: one.name for one in library.list_conversations()},
     )
     assert {cite.target for cite in cited} == {f"jp-c{LIVE}", f"jp-c{LIVE + 1}"}
     assert {cite.title for cite in cited} == {"Badgers & friends", "More badgers"}

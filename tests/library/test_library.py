@@ -1,11 +1,12 @@
 """The library: one ranking for all, searches logged, references resolved."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
-from support import Builder, asked, said
+from support import Builder, asked, end_engine, said
 
-from kbtui import open_workspace
+from kbtui import create_memory_client, open_workspace
 from kbtui.errors import NothingFound, WorkspaceError
 from kbtui.journal import Journal
 from kbtui.library import Library
@@ -58,3 +59,15 @@ def test_a_file_named_like_a_workspace_is_none(tmp_path: Path) -> None:
     (tmp_path / ".jp").write_text("a file")
     with pytest.raises(WorkspaceError, match="no JP workspace"):
         open_workspace(tmp_path)
+
+
+async def test_a_cancelled_call_of_the_client_leaves_it_usable(built: Builder) -> None:
+    async with create_memory_client(built.root) as memory:
+        for _ in range(3):
+            task = asyncio.create_task(memory.search("aardvark"))
+            await asyncio.sleep(0.01)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        assert (await memory.search("aardvark")).hits
+    end_engine(built)

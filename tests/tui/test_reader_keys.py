@@ -91,16 +91,13 @@ async def test_a_reference_is_gone_to_from_the_prompt_and_from_the_search_input(
 
 
 async def test_the_reference_of_a_turn_and_a_call_is_what_kbtui_show_takes(book: Builder) -> None:
-    from kbtui.cli.show import shown
-
     async with running(book.root, size=(100, 40)) as tui:
         await tui.open(TALK)
         for where, words in (("2", "And the tests?"), ("1.2", "Makefile")):
             tui.main.reader_pane.go_to_turn(where)
             await tui.press("y")
             assert tui.app.clipboard == f"{TALK}:{where}"
-            library = tui.app.library
-            assert words in shown(library, library.resolve(tui.app.clipboard))
+            assert words in tui.app.library.read(tui.app.clipboard)
 
 
 @pytest.mark.slow
