@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from kbtui.index.backlog import Encoder
+    from kbtui.index.backlog import Backlog, Encoder
     from kbtui.index.embedding import Embedder, Matrix, Model
     from kbtui.index.onnx import FastEmbedder
     from kbtui.index.vectors import VectorStore
@@ -53,7 +53,7 @@ class Semantic:
     """Loads the model, keeps the vectors up with the catalog, and answers questions.
 
     `reason` says in one phrase why there is no semantic leg; None when there is.
-    `left` counts the chunks without a vector, None when not known yet, `total` all that want one.
+    `left` counts the chunks without a vector, None when not known yet.
     `asleep` says that the model is not loaded because nobody asked and nothing waits for it.
     """
 
@@ -69,7 +69,6 @@ class Semantic:
         self._say, self._changed, self._log = say, changed, log
         self.reason: str | None = LOADING
         self.left: int | None = None
-        self.total = 0
         self.busy = False
         self._folder: Path | None = None
         self._store: VectorStore | None = None
@@ -162,8 +161,8 @@ class Semantic:
         per_entry: int,
         worded: Sequence[int] = (),
     ) -> dict[str, Any]:
-        """The semantic leg as clients get it: `ranked`, `left`, `total`, and which of `worded`
-        are `pending`; or the `reason` why there is none."""
+        """The semantic leg as clients get it: `ranked`, `left` and `total` of what the question may
+        see, and which of `worded` are `pending`; or the `reason` why there is none."""
         store = self._store
         try:
             ranked = self.ask(text, narrowing, limit, per_entry, worded)
@@ -173,12 +172,17 @@ class Semantic:
                 self._hurt = True
                 self._wake.set()
             return {"reason": "the vectors are being made anew"}
+        left, total = self._counts(hidden=bool(narrowing.get("hidden")))
         return {
             "ranked": ranked,
-            "left": self.left,
-            "total": self.total,
+            "left": left,
+            "total": total,
             "pending": self.without_vector(worded),
         }
+
+    def _counts(self, *, hidden: bool) -> tuple[int, int]:
+        backlog = self._backlog
+        return backlog.counts(hidden=hidden) if backlog is not None else (0, 0)
 
     def without_vector(self, numbers: Sequence[int]) -> list[int]:
         """Those of the chunks `numbers` that wait for their vector."""
@@ -384,9 +388,9 @@ class Semantic:
 
     _hurt = False
     _mended: Path | None = None
-    _backlog: Any = None
+    _backlog: Backlog | None = None
     _model: Model
 
     def _note(self, progress: Progress) -> None:
-        self.left, self.total = progress.total - progress.done, progress.total
+        self.left = progress.total - progress.done
         self._say(progress)

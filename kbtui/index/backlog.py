@@ -72,7 +72,7 @@ class Backlog:
         self._hold = hold or (lambda: None)
         self._lacking = Lacking()
         self._batch = BATCH
-        self._total = self._failures = 0
+        self._total = self._hidden_total = self._failures = 0
         self._failing: set[str] = set()
         self._rows: list[tuple[dict[str, Any], Matrix]] = []
 
@@ -84,6 +84,14 @@ class Backlog:
         """Those of the chunks `numbers` that wait for their vector. From any thread."""
         waiting = self._lacking.numbers
         return [number for number in numbers if number in waiting]
+
+    def counts(self, *, hidden: bool) -> tuple[int, int]:
+        """How many chunks have no vector yet, and how many want one; with `hidden` false, of what
+        everybody may see. From any thread."""
+        left, total = len(self._lacking.numbers), self._total
+        if not hidden:
+            left, total = left - self._lacking.hidden, total - self._hidden_total
+        return max(0, left), total
 
     def run(
         self, encoder: Callable[[int], Encoder], again: Callable[[], bool] = lambda: False
@@ -99,6 +107,7 @@ class Backlog:
         self._standing.begin(self._lacking.seq, self._remembered.model, self._lacking.entries)
         if self._lacking.numbers:
             self._total = self._store.count() + len(self._lacking.numbers)
+            self._hidden_total = self._store.count("hidden = true") + self._lacking.hidden
             self._tell()
             self._work()
         if not self._stop.is_set():

@@ -165,6 +165,10 @@ class Catalog:
         rows = self._db.execute("SELECT id FROM entries WHERE error IS NOT NULL")
         return frozenset(row[0] for row in rows)
 
+    def hidden(self) -> frozenset[str]:
+        """The ids of the hidden entries."""
+        return frozenset(row[0] for row in self._db.execute("SELECT id FROM entries WHERE hidden"))
+
     def mark(self, entry_id: str) -> str | None:
         """Where to go on when the entry has grown, as it was put."""
         row = self._db.execute("SELECT mark FROM marks WHERE entry_id = ?", (entry_id,)).fetchone()

@@ -22,9 +22,14 @@ BATCH = 20_000
 
 
 class Lacking:
-    """The chunks without their vector: `numbers`, and by entry, in the order of work: `entries`."""
+    """The chunks without their vector: `numbers`, and by entry, in the order of work: `entries`.
+
+    `hidden` counts those of hidden entries.
+    """
 
     def __init__(self) -> None:
+        self.hidden = 0
+        self._hidden_entries: frozenset[str] = frozenset()
         self.numbers: set[int] = set()
         self.entries: dict[str, set[int]] = {}
         self.seq = -1
@@ -46,12 +51,17 @@ class Lacking:
             store.remove(stale)
         self.entries = {name: found[name] for name in catalog.oldest_last(found)}
         self.numbers = {number for held in self.entries.values() for number in held}
+        self._hidden_entries = catalog.hidden() & self.entries.keys()
+        self.hidden = sum(len(self.entries[name]) for name in self._hidden_entries)
         self.seq = seq
 
     def done(self, entry_id: str, numbers: set[int]) -> bool:
         """These chunks of an entry have their vector now; whether all of the entry's have."""
         self.numbers -= numbers
-        left = self.entries.get(entry_id, set()) - numbers
+        held = self.entries.get(entry_id, set())
+        left = held - numbers
+        if entry_id in self._hidden_entries:
+            self.hidden -= len(held) - len(left)
         if left:
             self.entries[entry_id] = left
         else:

@@ -126,9 +126,9 @@ class VectorStore:
             found += zip(table["number"].to_pylist(), table["hash"].to_pylist(), strict=True)
         return found
 
-    def count(self) -> int:
-        """How many rows there are."""
-        return int(self._table.count_rows())
+    def count(self, where: str | None = None) -> int:
+        """How many rows there are, or how many a filter leaves."""
+        return int(self._table.count_rows(where))
 
     def add(self, rows: Sequence[dict[str, Any]], vectors: Matrix) -> None:
         """Add chunks; `rows` have the table's columns but the vector."""
@@ -209,7 +209,7 @@ class VectorStore:
         return next((list(held[number]) for number in numbers if number in held), None)
 
     def _is_narrow(self, where: str) -> bool:
-        return int(self._table.count_rows(where)) <= NARROW_ROWS
+        return self.count(where) <= NARROW_ROWS
 
     def tidy(self, *, force: bool = False) -> None:
         """Keep the table compact: join fragments, drop old versions, index what is large."""

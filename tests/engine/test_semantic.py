@@ -114,6 +114,40 @@ def test_found_by_meaning_kept_through_a_kill_and_told_honestly(
     psutil.Process(found["pid"]).terminate()
 
 
+@pytest.mark.timeout(240)
+def test_a_hidden_subject_that_is_being_embedded_changes_no_visible_answer(
+    workspace_root: Path, with_export: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KBTUI_ENGINE_IDLE", "60")
+    builder = Builder(workspace_root)
+    builder.topics(notes={})
+    for number in range(8):
+        builder.subject(f"notes/n{number}.md", f"# N{number}\n\nTrain {number} to the harbour.\n")
+    lib = Library(builder.workspace, load_settings())
+    engine = lib.engine()
+
+    def visible() -> list[object]:
+        found = lib.search(Question("a train to the sea"), wait=90)
+        return [found.degraded, *((hit.chunk_id, hit.score, hit.legs) for hit in found.hits)]
+
+    try:
+        while not engine.request("settle", wait=1.0)["done"]:
+            pass
+        before, during = visible(), 0
+        passages = "\n\n".join(f"Secret {number}. " + f"w{number} " * 150 for number in range(80))
+        builder.subject("notes/.hidden.md", f"# Hidden\n\n{passages}\n")
+        assert engine.request("refresh", wait=60)["done"]
+        while not engine.request("settle", wait=0.0)["done"]:
+            everything = lib.search(Question("a train to the sea", hidden=True), wait=90).degraded
+            found = visible()
+            during += "passages are not embedded yet" in (everything or "")
+            assert found == before
+        assert during, "it was embedded before anybody asked"
+    finally:
+        lib.close()
+        end_engine(builder)
+
+
 SLOW_IMPORTS = """
 import importlib.machinery as machinery
 import os, sys, time

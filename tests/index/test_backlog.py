@@ -180,3 +180,23 @@ def test_it_is_known_without_the_vectors_whether_something_lacks(bed: Bed) -> No
     bed.builder.subject("guide/s1.md", "# S1\n\nSaid anew.\n")
     bed.index.refresh()
     assert not nothing_lacks(bed.index.folder, "m")
+
+
+def test_what_waits_is_counted_for_who_may_see_it(bed: Bed) -> None:
+    backlog = bed.backlog()
+    assert backlog.run(lambda left: Counting()) == 0
+    visible = len(wanted(bed))
+    bed.builder.subject(
+        "guide/.h.md", "# H\n\n" + "\n\n".join(f"{n} zebra " * 150 for n in range(3))
+    )
+    bed.index.refresh()
+    hidden = len(wanted(bed)) - visible
+    assert hidden > 1
+    # As it is once known what waits, before anything is embedded.
+    assert bed.backlog().counts(hidden=True) == (0, 0)
+    assert backlog.run(lambda left: Counting(), lambda: True) == hidden
+    assert backlog.counts(hidden=True) == (hidden, visible + hidden)
+    assert backlog.counts(hidden=False) == (0, visible)
+    assert backlog.run(lambda left: Counting()) == 0
+    assert backlog.counts(hidden=True) == (0, visible + hidden)
+    assert backlog.counts(hidden=False) == (0, visible)
