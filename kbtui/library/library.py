@@ -213,12 +213,15 @@ class Library:
     def subject(self, ref: Ref) -> Subject:
         """The subject that a reference names; raises `NothingFound`, also for a disabled one."""
         knowledge = self.knowledge()
-        topic = knowledge.resolve_topic(ref.topic or "")
+        try:
+            topic = knowledge.resolve_topic(ref.topic or "")
+        except NothingFound as error:
+            raise NothingFound(error.message, hint=_nearest(knowledge, ref)) from error
         found = knowledge.find(topic.id, ref.slug or "")
         if found is None or found.disabled:
             raise NothingFound(
                 f"the topic {topic.id!r} has no subject {ref.slug!r}",
-                hint=f"`kbtui learn {topic.id}` lists what there is",
+                hint=_nearest(knowledge, ref) or f"`kbtui learn {topic.id}` lists what there is",
             )
         return found
 
@@ -458,3 +461,18 @@ def _lag(state: dict[str, Any]) -> str | None:
     if not state.get("done"):
         return "the index is behind the files: they are still being compared"
     return None
+
+
+def _nearest(knowledge: Knowledge, ref: Ref) -> str | None:
+    """A hint with the listed subject whose reference is most like this one; None where none is."""
+    from difflib import get_close_matches
+
+    known = [
+        f"{topic.id}/{slug}"
+        for topic in knowledge.topics.values()
+        if topic.enable
+        for slug in knowledge.slugs(topic.id, ["**"])
+    ]
+    near = get_close_matches(f"{ref.topic}/{ref.slug}", known, n=1, cutoff=0.7)
+    near += [name for name in known if name.endswith(f"/{ref.slug}")]
+    return f"did you mean {near[0]}?" if near else None
