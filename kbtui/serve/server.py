@@ -16,7 +16,7 @@ from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING
 
-from aiohttp import WSMsgType, web
+from aiohttp import WSCloseCode, WSMsgType, web
 
 from kbtui.serve.checks import HEADERS, Hosts, knows, refusal
 from kbtui.serve.session import Session, size
@@ -96,10 +96,13 @@ class Server:
         return response
 
     async def _socket(self, request: web.Request) -> web.WebSocketResponse:
-        if len(self._sessions) >= SESSIONS_MOST:
-            raise web.HTTPServiceUnavailable(text=f"kbtui: {SESSIONS_MOST} tabs are open\n")
         websocket = web.WebSocketResponse(heartbeat=15, max_msg_size=MESSAGE_MOST)
         await websocket.prepare(request)
+        if len(self._sessions) >= SESSIONS_MOST:
+            # A browser hides the answer to a refused handshake, but gives the page this reason.
+            reason = f"{SESSIONS_MOST} tabs are open, the most that kbtui serves: close one first."
+            await websocket.close(code=WSCloseCode.TRY_AGAIN_LATER, message=reason.encode())
+            return websocket
         session = Session(self._words, websocket)
         self._sessions.add(session)
         try:

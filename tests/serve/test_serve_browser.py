@@ -96,6 +96,27 @@ async def test_keys_mouse_and_copying_work_and_nothing_is_fetched_from_elsewhere
         await browser.reads("kbtui User Guide")
 
 
+async def test_the_page_of_a_tab_too_many_says_why(place: str) -> None:
+    server, _, _ = place.partition("/?token=")
+    async with Chromium() as browser:
+        await browser.open(place)
+        await browser.reads("kbtui User Guide")
+        # More connections of the same page, as other tabs have them.
+        await browser.evaluate(
+            f"""window.others = Array.from({{length: 7}}, () =>
+            new WebSocket("{server.replace("http", "ws")}/ws?width=80&height=24")); 0"""
+        )
+        await until_true(browser, "others.every(one => one.readyState === WebSocket.OPEN)")
+        await browser.evaluate(
+            f"""window.said = null;
+            window.extra = new WebSocket("{server.replace("http", "ws")}/ws?width=80&height=24");
+            extra.addEventListener("close", () => setTimeout(() =>
+              window.said = document.getElementById("ended-text").textContent)); 0"""
+        )
+        await until_true(browser, "window.said !== null")
+        assert "8 tabs are open" in str(await browser.evaluate("window.said"))
+
+
 COPIED = "navigator.clipboard.readText().then(text => text.startsWith('engineering/architecture'))"
 
 

@@ -233,6 +233,35 @@ async def test_a_message_that_no_page_sends_ends_the_tab(
         assert message.type in {WSMsgType.CLOSE, WSMsgType.CLOSED}
 
 
+async def test_a_tab_too_many_says_why_and_gets_in_when_another_is_closed(
+    served: Served, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    # In place of a screen, a process that stays until it hears something, which is that it should end.
+    program = tmp_path / "stays"
+    program.write_text("#!/bin/sh\nexec head -c 1 > /dev/null\n")
+    program.chmod(0o700)
+    monkeypatch.setattr("kbtui.serve.server.sys.executable", str(program))
+    base = f"http://127.0.0.1:{served.port}"
+    headers = {"Origin": base, "Cookie": served.cookie.removeprefix("Cookie: ")}
+    async with ClientSession() as http, asyncio.timeout(60):
+        tabs = [await http.ws_connect(f"{base}/ws", headers=headers) for _ in range(8)]
+        refused = await http.ws_connect(f"{base}/ws", headers=headers)
+        message = await refused.receive()
+        assert message.type == WSMsgType.CLOSE
+        assert "8 tabs are open" in message.extra
+        assert "close one" in message.extra
+        await tabs.pop().close()
+        while True:
+            again = await http.ws_connect(f"{base}/ws", headers=headers)
+            try:
+                async with asyncio.timeout(0.3):
+                    await again.receive()
+            except TimeoutError:
+                break  # it stays open
+        for tab in (*tabs, again):
+            await tab.close()
+
+
 @given(st.none() | st.integers() | st.text() | st.floats(), st.integers() | st.text(max_size=9))
 @pytest.mark.slow
 def test_a_size_is_within_bounds_whatever_is_asked_for(width: object, height: object) -> None:
