@@ -14,7 +14,7 @@ from kbtui.search.fusion import fuse
 from kbtui.search.marks import Marker
 from kbtui.search.narrowing import narrow
 from kbtui.search.query import parse_query
-from kbtui.search.records import LIMIT_MOST, QUERY_CHARACTERS, Answer, Hit, Ranking
+from kbtui.search.records import QUERY_CHARACTERS, REACH, Answer, Hit, Ranking
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -189,7 +189,7 @@ def _fill(result: Answer, asked: Asked) -> None:
         name: {number: at for at, (number, _) in enumerate(ranked, 1)}
         for name, ranked in asked.legs.items()
     }
-    limit = max(1, min(LIMIT_MOST, question.limit))
+    limit = max(1, min(REACH, question.limit))
     freshness = Freshness(asked.workspace, asked.reader)
     marker = Marker(asked.lexical.words, asked.query.phrases, asked.lexical.language)
     order = asked.order()

@@ -18,6 +18,8 @@ QUERY_CHARACTERS = 1000
 LIMIT_DEFAULT, LIMIT_MOST = 20, 100
 DEPTH = 100
 """What each leg fetches, whatever the limit, so that the order does not depend on it."""
+REACH = 2 * DEPTH
+"""The most hits that an answer can have: all that the two legs fetch."""
 
 
 @dataclass(frozen=True)
@@ -158,6 +160,12 @@ class Answer:
     partial: bool = False
     mistakes: "tuple[Mistake, ...]" = ()
     empty: bool = False
+
+    @property
+    def is_by_meaning_alone(self) -> bool:
+        """Whether words were looked for too, and no hit has any of them."""
+        worded = any(hit.legs.get("lexical") for hit in self.hits)
+        return self.mode == "hybrid" and bool(self.hits) and not worded
 
     def as_json(self) -> dict[str, Any]:
         """The documented shape."""

@@ -20,6 +20,8 @@ SETTLED_SECONDS = 0.25
 """After so long without a key the whole answer is asked for."""
 UNFINISHED_SECONDS = 2.0
 """How long after an answer from an index that is still being made the question is asked again."""
+FIRST_HITS = 20
+"""Hits that are asked for at first; more of them as one scrolls down."""
 LOGGED_SECONDS = 2.0
 """A question that stands so long is one that somebody asked, not one on the way to another."""
 
@@ -57,6 +59,7 @@ class Asker:
         self._opening = False
         """Whether a hit was told to be opened, and is not yet."""
         self._broken = False
+        self._limit = FIRST_HITS
         self.query = ""
         self.mode: Mode = "hybrid"
 
@@ -121,6 +124,15 @@ class Asker:
         if self.query and self._shown == self.query:
             self._ask_whole()
 
+    def ask_for_more(self) -> None:
+        """Ask the same question for twice as many hits, once what is under way was answered."""
+        from kbtui.search.records import REACH
+
+        under_way = self._timer is not None or self._whole.owes
+        if self.query and self._shown == self.query and not under_way and self._limit < REACH:
+            self._limit = min(REACH, 2 * self._limit)
+            self._ask_whole()
+
     def open(self) -> None:
         """Open the selected hit; while hits for what was typed are still to come, the first then.
 
@@ -153,6 +165,7 @@ class Asker:
         self._keywords.forget()
         self._opens_first = False
         self._broken = False
+        self._limit = FIRST_HITS
         if self._timer:
             self._timer.stop()
         if not self.query:
@@ -182,7 +195,9 @@ class Asker:
     def _question(self, *, mode: Mode, partial: bool) -> Question:
         from kbtui.search.records import Question
 
-        return Question(self.query, mode=mode, hidden=self._hidden(), partial=partial)
+        return Question(
+            self.query, mode=mode, hidden=self._hidden(), limit=self._limit, partial=partial
+        )
 
     def _ask_whole(self) -> None:
         self._timer = None
@@ -192,14 +207,16 @@ class Asker:
         def ask() -> Answer:
             # Logged when it has settled: see `note`.
             answer = self._library.search(question, origin=None)
-            if answer.hits:
+            if answer.hits and not answer.is_by_meaning_alone:
                 return answer
-            # A word that is only half typed finds nothing as a whole word; a filter that may
+            # A word that is only half typed is in no text as a whole word; a filter that may
             # be is left out, and said to be wrong as it stands.
             wider = self._library.search(unfinished, origin=None)
-            if answer.mistakes and wider.hits:
+            if not wider.hits or (answer.hits and wider.is_by_meaning_alone):
+                return answer if answer.hits or answer.mistakes else wider
+            if answer.mistakes:
                 wider.degraded = str(answer.mistakes[0])
-            return answer if answer.mistakes and not wider.hits else wider
+            return wider
 
         self._whole.submit(ask, self._settled, self._failed)
 

@@ -21,6 +21,9 @@ from kbtui.library import Library
 from kbtui.search import Question
 from kbtui.workspace import load_settings
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "tui"))
+from tui_support import running
+
 
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -146,6 +149,57 @@ def test_a_hidden_subject_that_is_being_embedded_changes_no_visible_answer(
     finally:
         lib.close()
         end_engine(builder)
+
+
+@pytest.mark.timeout(240)
+async def test_the_screen_says_when_no_text_has_the_words_and_lists_all_that_is_close(
+    workspace_root: Path,
+    with_export: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
+) -> None:
+    monkeypatch.setenv("KBTUI_ENGINE_IDLE", "60")
+    builder = Builder(workspace_root)
+    builder.topics(notes={})
+    for number in range(70):
+        builder.subject(f"notes/cat{number:03}.md", f"# Cats\n\nThe kitten {number} sleeps.\n")
+        builder.subject(f"notes/net{number:03}.md", f"# Nets\n\nPacket {number} is routed.\n")
+    request.addfinalizer(lambda: end_engine(builder))
+    lib = Library(builder.workspace, load_settings())
+    engine = lib.engine()
+    while not engine.request("settle", wait=1.0)["done"]:
+        pass
+    remark = "No text contains these words; closest by meaning"
+    async with running(builder.root, library=lib) as tui:
+        pane = tui.main.results_pane
+
+        async def ask(words: str) -> None:
+            await tui.press("slash")
+            await tui.type(words)
+            await tui.until(lambda: pane.answer and pane.answer.query == words)
+            await tui.until(lambda: not tui.main.asker.opens and "to come" not in tui.text)
+            await tui.press("escape")
+
+        await ask("zzzqqqyyy")
+        await tui.until(remark)
+        assert tui.text.index(remark) < tui.text.index("▎◆ ")  # the first hit
+        # What is only half typed is in a text.
+        await ask("kitt")
+        assert remark not in tui.text
+        assert "notes/cat" in tui.text
+        await ask("kitten packet")
+        assert remark not in tui.text
+        # Two legs of a hundred each have more than a hundred between them.
+        answer = pane.answer
+        assert answer
+        assert answer.total > 100
+        while (listed := len(pane.list.rows)) < answer.total:
+            await tui.press("G")
+            await tui.until(lambda listed=listed: len(pane.list.rows) > listed)
+        await tui.until(f"{answer.total} hits")
+        await tui.press("m")
+        await tui.until(lambda: pane.answer and pane.answer.mode == "lexical")
+        assert remark not in tui.text
 
 
 SLOW_IMPORTS = """

@@ -162,6 +162,62 @@ async def test_a_refined_answer_begins_with_the_best_hit_where_nobody_selected_o
         assert "M0" in tui.text
 
 
+async def test_more_hits_come_as_one_goes_down_until_all_are_there(book: Builder) -> None:
+    for number in range(75):
+        book.subject(f"project/n{number:02}.md", f"# Note {number}\n\nA platypus, {number}.\n")
+    async with running(book.root, size=(120, 35)) as tui:
+        await search(tui, "platypus")
+        await tui.until("Top 20 of 75 · ↓ for more")
+        first = hits(tui)
+        assert len(first) == 20
+        for _ in range(19):
+            await tui.press("down")
+        await tui.until(lambda: len(hits(tui)) == 40)
+        assert hits(tui)[:20] == first
+        selected = tui.main.results_pane.list.selected
+        assert selected
+        assert selected.data.ref == first[19]
+        await tui.press("escape", "G")
+        await tui.until("75 hits")
+        await tui.press("G", "enter")
+        await tui.until(lambda: not tui.main.has_class("searching"))
+        await tui.press("4")
+        await tui.until("75 hits")
+        question = Question("platypus", limit=100)
+        assert hits(tui) == [found.ref for found in tui.app.library.search(question).hits]
+        # Another question begins with its best hits again.
+        await search(tui, "note platypus")
+        await tui.until("Top 20 of 75")
+
+
+async def test_the_wheel_brings_more_hits_too(book: Builder) -> None:
+    for number in range(30):
+        book.subject(f"project/n{number:02}.md", f"# Note {number}\n\nA platypus, {number}.\n")
+    async with running(book.root, size=(120, 35)) as tui:
+        await search(tui, "platypus")
+        await tui.until("Top 20 of 30")
+        found = tui.main.results_pane.list
+        found.scroll_to(y=20, animate=False)
+        await tui.until("30 hits")
+        assert len(hits(tui)) == 30
+        assert found.index == 0
+
+
+async def test_all_that_is_similar_is_listed(book: Builder) -> None:
+    for number in range(30):
+        book.subject(
+            f"project/n{number:02}.md", f"# Note {number}\n\nA platypus swims, {number}.\n"
+        )
+    async with running(book.root, size=(120, 35)) as tui:
+        await tui.open("project/n00")
+        await tui.press("s")
+        await tui.until("More like project/n00")
+        answer = tui.main.results_pane.answer
+        assert answer
+        assert len(hits(tui)) == answer.total > 20
+        assert "for more" not in tui.text
+
+
 async def test_the_same_question_ranks_as_it_does_for_the_command(book: Builder) -> None:
     async with running(book.root) as tui:
         await search(tui, "make tests")

@@ -307,9 +307,12 @@ class ActingScreen(PaneScreen):
         if ref.kind == "topic":
             self.status.flash("a topic is compared subject by subject: select one", "warning")
             return
+        from kbtui.search.records import REACH, Question
+
+        everything = Question("", per_entry=1, limit=REACH)
         self._wait(
             f"looking for more like {reference} …",
-            lambda: self.library.related(ref),
+            lambda: self.library.related(ref, everything),
             lambda answer: self.show_similar(reference, answer),  # type: ignore[arg-type]
         )
 

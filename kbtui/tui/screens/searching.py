@@ -110,6 +110,11 @@ class SearchingScreen(ActingScreen):
         self.asker.left()
         self.remove_class("searching")
 
+    @on(ResultsPane.More)
+    def _more(self, event: ResultsPane.More) -> None:
+        event.stop()
+        self.asker.ask_for_more()
+
     @on(ResultsPane.OtherMode)
     def _other_mode(self, event: ResultsPane.OtherMode) -> None:
         event.stop()

@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
 
 
+NEAR = 3
+"""Lines below those in sight: about an entry."""
+
+
 @dataclass(slots=True)
 class Row:
     """One entry, of one line or several.
@@ -115,6 +119,12 @@ class RowList(Painted, SparingView, can_focus=True):
     def at_beginning(self) -> bool:
         """Whether the first row is selected, and what is in sight begins with it."""
         return self.index <= self._next(-1, 1) and not round(self.scroll_y)
+
+    @property
+    def is_near_end(self) -> bool:
+        """Whether no more than a few lines follow those in sight."""
+        height = self.scrollable_content_region.height
+        return height > 0 and self._tops[-1] <= round(self.scroll_y) + height + NEAR
 
     def select(self, key: str) -> bool:
         """Select the row with this key; False where there is none."""

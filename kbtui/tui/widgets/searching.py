@@ -12,8 +12,9 @@ from textual.message import Message
 
 from kbtui.text import one_line, safe_marked
 from kbtui.tui.commands import bindings, own_key
+from kbtui.tui.document.document import counted
 from kbtui.tui.document.lines import cut_spans, fit, fit_end, width_of, with_role
-from kbtui.tui.widgets.bar import Bar
+from kbtui.tui.widgets.bar import Bar, Says
 from kbtui.tui.widgets.entry import PaneInput
 from kbtui.tui.widgets.paint import keys_of, plain
 from kbtui.tui.widgets.rows import Row, RowList
@@ -32,6 +33,8 @@ MODES: dict[Mode, str] = {
     "lexical": "keywords",
     "semantic": "meaning",
 }
+
+BY_MEANING_ALONE = "No text contains these words; closest by meaning"
 
 
 class SearchInput(PaneInput):
@@ -116,6 +119,9 @@ class ResultsPane(SparingPane, Vertical):
     class Close(Message):
         """The results are to be left."""
 
+    class More(Message):
+        """More hits are asked for, because those that are shown come to an end."""
+
     class OtherMode(Message):
         """The next mode of searching is asked for."""
 
@@ -131,6 +137,7 @@ class ResultsPane(SparingPane, Vertical):
         self.border_title = "Results"
         self.list = RowList("results-list")
         self._said = Bar(id="answer")
+        self._remark = Says(self.list)
         self.answer: Answer | None = None
         self._clock = clock
 
@@ -142,6 +149,7 @@ class ResultsPane(SparingPane, Vertical):
         """Have what was asked of which index, then the hits."""
         if self.is_attached and not self.list.is_attached:
             self.mount(self._said, self.list)
+            self.watch(self.list, "scroll_y", self._ask_for_more, init=False)
 
     def clear(self, reason: str) -> None:
         """Show no hits, and why."""
@@ -149,6 +157,7 @@ class ResultsPane(SparingPane, Vertical):
         self.border_title = "Results"
         self.list.set_rows([], [(reason, "dim")])
         self._said.say([])
+        self._remark.say([])
 
     def show(self, answer: Answer, refining: bool, same_query: bool) -> None:
         """Show hits; one that was selected stays selected while the question is the same.
@@ -161,10 +170,17 @@ class ResultsPane(SparingPane, Vertical):
         rows = [self._row(hit) for hit in answer.hits]
         begins = self.list.at_beginning and not self.list.has_focus
         keep = rows[0].key if rows and (begins or not same_query) else None
-        looking: Spans = [("No word of it yet; still looking by meaning …", "dim")]
+        looking: Spans = [("No keyword matches; searching by meaning …", "dim")]
         empty = looking if refining and not answer.mistakes else self._why_none(answer)
+        self._remark.say([[(BY_MEANING_ALONE, "warning")]] if answer.is_by_meaning_alone else [])
         self.list.set_rows(rows, empty, select=keep)
         self._said.say(*self._summary(answer, refining))
+        self._ask_for_more()
+
+    def _ask_for_more(self) -> None:
+        """Ask for more hits where the end of those that are shown comes into sight."""
+        if self.answer and len(self.answer.hits) < self.answer.total and self.list.is_near_end:
+            self.post_message(self.More())
 
     def waits_for(self, reason: str) -> None:
         """Where there is no hit, say what may still bring one."""
@@ -179,6 +195,7 @@ class ResultsPane(SparingPane, Vertical):
             [self._row(hit) for hit in answer.hits], [("Nothing is like it.", "dim")]
         )
         self.list.action_top()
+        self._remark.say([])
         self._said.say(*self._summary(answer, False))
 
     def _why_none(self, answer: Answer) -> Spans:
@@ -206,12 +223,10 @@ class ResultsPane(SparingPane, Vertical):
         return none
 
     def _summary(self, answer: Answer, refining: bool) -> tuple[Spans, Spans]:
-        count = (
-            f"{len(answer.hits)} of {answer.total:,}"
-            if answer.total > len(answer.hits)
-            else f"{len(answer.hits)}"
-        )
-        left: Spans = [(f"{count} hits", "")]
+        shown = len(answer.hits)
+        left: Spans = [(counted(shown, "hit"), "")]
+        if shown < answer.total:
+            left = [(f"Top {shown} of {answer.total:,}", ""), (" · ↓ for more", "dim")]
         if answer.omitted:
             left.append((f", {answer.omitted:,} gone", "dim"))
         if refining:
@@ -239,6 +254,7 @@ class ResultsPane(SparingPane, Vertical):
         """Cut the excerpts for the new width."""
         if self.answer:
             self.list.set_rows([self._row(hit) for hit in self.answer.hits])
+            self._ask_for_more()
 
     @on(RowList.Opened)
     def _clicked(self, event: RowList.Opened) -> None:
