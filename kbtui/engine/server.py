@@ -259,6 +259,7 @@ class Server:
             "clients": len(self._clients),
             "progress": self._progress,
             "busy": self._semantic.busy or self._refresher.busy,
+            "polling": self._watcher.polling,
             **self._readiness(),
         }
 

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from kbtui.workspace import Workspace
 
 LOOK_SECONDS = 2.0
+POLL_SECONDS = 1.0
+"""How often files are looked at where the system cannot watch them."""
 SETTLE_SECONDS = 0.1
 SWEEP_SECONDS = 60.0
 """How often all files are compared although nothing was reported."""
@@ -45,7 +47,10 @@ class _Filter(watchfiles.BaseFilter):
 
 
 class Watcher:
-    """A thread that calls `changed` whenever files may have."""
+    """A thread that calls `changed` whenever files may have.
+
+    `polling` is why it looks at the files again and again; None while the system reports changes.
+    """
 
     def __init__(
         self,
@@ -57,6 +62,7 @@ class Watcher:
         self._stop = threading.Event()
         self._again = threading.Event()
         self._topics: list[Path] = []
+        self.polling: str | None = None
         self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
 
     def start(self) -> None:
@@ -92,26 +98,28 @@ class Watcher:
         return roots
 
     def _run(self) -> None:
-        polling: bool | None = None
+        unreadable = False
         while not self._stop.is_set():
             self._again.clear()
             roots = self._roots()
             state = _identity(roots)
             try:
-                self._watch(roots, state, force_polling=polling)
+                self._watch(roots, state, unreadable=unreadable)
             except (OSError, RuntimeError) as error:
-                # inotify's limits, or a file system without events: look by polling.
-                self._log(f"watching by polling: {error}")
-                polling = True
+                if isinstance(error, PermissionError) and not unreadable:
+                    # A directory that nobody may list; watchfiles then reports no limit either,
+                    # and the sweep has to find what comes after that.
+                    unreadable = True
+                    continue
+                self.polling = _reason(error)
+                self._log(f"watching by polling: {self.polling}")
                 self._stop.wait(LOOK_SECONDS)
 
-    def _watch(
-        self, roots: list[Path], state: list[tuple[str, int]], *, force_polling: bool | None
-    ) -> None:
+    def _watch(self, roots: list[Path], state: list[tuple[str, int]], *, unreadable: bool) -> None:
         # What happened before the watch was set up is not reported: look once more, soon, and
         # again with the first report or time-out, when it certainly is.
         threading.Timer(SETTLE_SECONDS, self._changed).start()
-        waited = SWEEP_SECONDS
+        waited, grown = SWEEP_SECONDS, False
         places = {place for place, _ in state}
         for changes in watchfiles.watch(
             *roots,
@@ -121,12 +129,20 @@ class Watcher:
             stop_event=self._again,
             rust_timeout=int(LOOK_SECONDS * 1000),
             yield_on_timeout=True,
-            force_polling=force_polling,
-            poll_delay_ms=300,
+            force_polling=True if self.polling else None,
+            poll_delay_ms=int(POLL_SECONDS * 1000),
             raise_interrupt=False,
-            ignore_permission_denied=True,
+            ignore_permission_denied=unreadable,
         ):
             if self._stop.is_set():
+                return
+            # The watches of new directories may be too many, which nothing reports: when it is
+            # quiet, all are set again.
+            grown = grown or any(
+                change == watchfiles.Change.added and Path(path).is_dir()
+                for change, path in changes
+            )
+            if grown and not changes and not self.polling:
                 return
             waited = 0.0 if changes else waited + LOOK_SECONDS
             # A root that was removed and made again may even have its old inode.
@@ -137,6 +153,16 @@ class Watcher:
                 self._changed()
             if moved:
                 return
+
+
+def _reason(error: Exception) -> str:
+    """Why files cannot be watched, and what to do about it."""
+    if "limit" in str(error):
+        return (
+            "the system has no more watches; "
+            "raise the sysctl fs.inotify.max_user_watches, then `kbtui engine stop`"
+        )
+    return str(error)
 
 
 def _real(path: Path) -> Path:

@@ -169,6 +169,10 @@ def _engine(library: Library) -> Iterator[Finding]:
     yield Finding("engine", "ok", f"running as process {state.get('pid')}")
     if state.get("error"):
         yield Finding("engine", "wrong", f"the last refresh failed: {state['error']}")
+    if state.get("polling"):
+        yield Finding(
+            "engine", "note", f"it looks for changed files each second: {state['polling']}"
+        )
     if state.get("reason"):
         yield Finding("engine", "note", f"no semantic search: {state['reason']}")
 

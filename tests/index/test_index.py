@@ -204,6 +204,18 @@ def test_a_rebuild_serves_the_old_generation_until_it_is_complete(built: Builder
     index.close()
 
 
+def test_a_rebuild_reads_a_file_that_looks_unchanged(built: Builder) -> None:
+    refresh(built)
+    path = built.root / "docs/guide/start.md"
+    status, text = path.stat(), path.read_text()
+    with path.open("r+") as file:
+        file.write(text.replace("Install", "Uproots"))
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert (path.stat().st_size, path.stat().st_ino) == (status.st_size, status.st_ino)
+    refresh(built, rebuild=True)
+    assert found(built, "uproots") == ["guide/start:1-3"]
+
+
 @pytest.mark.parametrize("damage", ["catalog", "lexical", "hidden", "meta", "empty-catalog"])
 def test_a_damaged_index_is_made_anew(built: Builder, damage: str, tmp_path: Path) -> None:
     refresh(built)
