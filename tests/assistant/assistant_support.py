@@ -7,6 +7,63 @@ from support import Builder, asked, called, said
 LIVE, OTHER, ARCHIVED = 17_800_000_001, 17_800_000_002, 17_800_000_003
 
 
+# Put together here, so that nobody's scanner takes this file for a leak.
+HEX = "0123456789abcdef" * 4
+MIXED = "aB3dE6gH9jK2mN5pQ8sT1vW4yZ7" * 10
+RANDOM = "q7Rz-41kP_x8Wm2T"
+KEYS: list[tuple[str, str]] = [
+    ("AKIA" + "IOSFODNN7EXAMPLE".replace("1", "2").replace("0", "2"), "AWS access key"),
+    ("gh" + "p_" + MIXED[:36], "GitHub token"),
+    ("github" + "_pat_" + MIXED[:82], "GitHub token"),
+    ("gl" + "pat-" + MIXED[:20], "GitLab token"),
+    ("xo" + "xb-123456789012-" + MIXED[:24], "Slack token"),
+    ("sk-" + "ant-api03-" + MIXED[:90], "Anthropic key"),
+    ("sk-" + "proj-" + MIXED[:48], "OpenAI key"),
+    ("sk" + "_live_" + MIXED[:24], "Stripe key"),
+    ("AI" + "za" + MIXED[:35], "Google key"),
+    ("np" + "m_" + MIXED[:36], "npm token"),
+    ("py" + "pi-AgE" + MIXED[:60], "PyPI token"),
+    ("SG" + "." + MIXED[:22] + "." + MIXED[:43], "SendGrid key"),
+    ("xa" + "pp-1-" + MIXED[:40], "Slack token"),
+    ("xo" + "xe.xo" + "xp-1-" + MIXED[:60], "Slack token"),
+    ("gl" + "pat-" + MIXED[:24] + ".01." + MIXED[:9].lower(), "GitLab token"),
+    ("ya" + "29." + MIXED[:60], "Google token"),
+    ("GOC" + "SPX-" + MIXED[:28], "Google client secret"),
+    ("wh" + "sec_" + MIXED[:32], "Stripe signing secret"),
+    ("gs" + "k_" + MIXED[:52], "Groq key"),
+    ("xa" + "i-" + MIXED[:80], "xAI key"),
+    ("pp" + "lx-" + MIXED[:48], "Perplexity key"),
+    ("r8" + "_" + MIXED[:37], "Replicate token"),
+    ("dc" + "kr_pat_" + MIXED[:27], "Docker token"),
+    ("do" + "p_v1_" + HEX, "DigitalOcean token"),
+    ("da" + "pi" + HEX[:32], "Databricks token"),
+    ("sh" + "pat_" + HEX[:32], "Shopify token"),
+    ("hv" + "s." + MIXED[:90], "Vault token"),
+    ("gl" + "sa_" + MIXED[:32] + "_" + HEX[:8], "Grafana token"),
+    ("li" + "n_api_" + MIXED[:40], "Linear key"),
+    ("nt" + "n_" + MIXED[:46], "Notion token"),
+    ("fi" + "gd_" + MIXED[:43], "Figma token"),
+    ("PM" + "AK-" + HEX[:24] + "-" + HEX[:34], "Postman key"),
+    ("NR" + "AK-" + MIXED.upper()[:27], "New Relic key"),
+    ("sn" + "trys_" + MIXED[:80], "Sentry token"),
+    ("sb" + "p_" + HEX[:40], "Supabase token"),
+    ("AT" + "ATT3" + MIXED[:180], "Atlassian token"),
+    ("ru" + "bygems_" + HEX[:48], "RubyGems key"),
+    ("sq" + "0atp-" + MIXED[:22], "Square token"),
+    ("S" + "K" + HEX[:32], "Twilio key"),
+    ("ke" + "y-" + HEX[:32], "Mailgun key"),
+    ("AGE-" + "SECRET-KEY-1" + MIXED.upper()[:58], "age key"),
+    ("ey" + "J" + MIXED[:20] + ".eyJ" + MIXED[:30] + "." + MIXED[:43], "JSON web token"),
+    ("M" + "TIzNDU2Nzg5MDEyMzQ1Njc4" + ".Gx" + "Yz12." + MIXED[:38], "Discord token"),
+    ("mf" + "a." + MIXED[:84], "Discord token"),
+    ("https://disc" + "ord.com/api/webhooks/123456789012345678/" + MIXED[:68], "Discord webhook"),
+]  # fmt: skip
+_BODY = "\n".join((MIXED[at:] + MIXED)[:64] for at in range(24))
+PRIVATE_KEY = f"-----BEGIN RSA PRIVATE {'KEY'}-----\n{_BODY}\n-----END RSA PRIVATE {'KEY'}-----"
+CERTIFICATE = f"-----BEGIN CERTIFICATE-----\n{_BODY}\n-----END CERTIFICATE-----"
+PHRASE = "legal winner thank year wave sausage worth useful legal winner thank yellow"
+
+
 def fill(builder: Builder) -> None:
     """A topic with all kinds of subjects, two live conversations and an archived one."""
     builder.topics(

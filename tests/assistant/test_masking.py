@@ -1,68 +1,24 @@
 """Secrets are masked, and what only looks like one is left alone."""
 
+import base64
 import json
+from typing import Any
 
 import pytest
-from hypothesis import given
+from assistant_support import CERTIFICATE, HEX, KEYS, MIXED, PHRASE, PRIVATE_KEY, RANDOM
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kbtui.assistant.masking import mask, masks
 from kbtui.errors import ConfigError
+from kbtui.secrets import find_secrets, mask_excerpt, mask_part, mask_values
 from kbtui.workspace import Settings
-
-# Put together here, so that nobody's scanner takes this file for a leak.
-HEX = "0123456789abcdef" * 4
-MIXED = "aB3dE6gH9jK2mN5pQ8sT1vW4yZ7" * 10
-RANDOM = "q7Rz-41kP_x8Wm2T"
 
 
 @pytest.mark.parametrize(
     ("secret", "what"),
-    [
-        ("AKIA" + "IOSFODNN7EXAMPLE".replace("1", "2").replace("0", "2"), "AWS access key"),
-        ("gh" + "p_" + MIXED[:36], "GitHub token"),
-        ("github" + "_pat_" + MIXED[:82], "GitHub token"),
-        ("gl" + "pat-" + MIXED[:20], "GitLab token"),
-        ("xo" + "xb-123456789012-" + MIXED[:24], "Slack token"),
-        ("sk-" + "ant-api03-" + MIXED[:90], "Anthropic key"),
-        ("sk-" + "proj-" + MIXED[:48], "OpenAI key"),
-        ("sk" + "_live_" + MIXED[:24], "Stripe key"),
-        ("AI" + "za" + MIXED[:35], "Google key"),
-        ("np" + "m_" + MIXED[:36], "npm token"),
-        ("py" + "pi-AgE" + MIXED[:60], "PyPI token"),
-        ("SG" + "." + MIXED[:22] + "." + MIXED[:43], "SendGrid key"),
-        ("xa" + "pp-1-" + MIXED[:40], "Slack token"),
-        ("xo" + "xe.xo" + "xp-1-" + MIXED[:60], "Slack token"),
-        ("gl" + "pat-" + MIXED[:24] + ".01." + MIXED[:9].lower(), "GitLab token"),
-        ("ya" + "29." + MIXED[:60], "Google token"),
-        ("GOC" + "SPX-" + MIXED[:28], "Google client secret"),
-        ("wh" + "sec_" + MIXED[:32], "Stripe signing secret"),
-        ("gs" + "k_" + MIXED[:52], "Groq key"),
-        ("xa" + "i-" + MIXED[:80], "xAI key"),
-        ("pp" + "lx-" + MIXED[:48], "Perplexity key"),
-        ("r8" + "_" + MIXED[:37], "Replicate token"),
-        ("dc" + "kr_pat_" + MIXED[:27], "Docker token"),
-        ("do" + "p_v1_" + HEX, "DigitalOcean token"),
-        ("da" + "pi" + HEX[:32], "Databricks token"),
-        ("sh" + "pat_" + HEX[:32], "Shopify token"),
-        ("hv" + "s." + MIXED[:90], "Vault token"),
-        ("gl" + "sa_" + MIXED[:32] + "_" + HEX[:8], "Grafana token"),
-        ("li" + "n_api_" + MIXED[:40], "Linear key"),
-        ("nt" + "n_" + MIXED[:46], "Notion token"),
-        ("fi" + "gd_" + MIXED[:43], "Figma token"),
-        ("PM" + "AK-" + HEX[:24] + "-" + HEX[:34], "Postman key"),
-        ("NR" + "AK-" + MIXED.upper()[:27], "New Relic key"),
-        ("sn" + "trys_" + MIXED[:80], "Sentry token"),
-        ("sb" + "p_" + HEX[:40], "Supabase token"),
-        ("AT" + "ATT3" + MIXED[:180], "Atlassian token"),
-        ("ru" + "bygems_" + HEX[:48], "RubyGems key"),
-        ("sq" + "0atp-" + MIXED[:22], "Square token"),
-        ("S" + "K" + HEX[:32], "Twilio key"),
-        ("ke" + "y-" + HEX[:32], "Mailgun key"),
-        ("AGE-" + "SECRET-KEY-1" + MIXED.upper()[:58], "age key"),
-        ("ey" + "J" + MIXED[:20] + ".eyJ" + MIXED[:30] + "." + MIXED[:43], "JSON web token"),
-    ],
-)  # fmt: skip
+    KEYS,
+)
 def test_a_key_of_a_known_format_is_masked_wherever_it_stands(secret: str, what: str) -> None:
     for before, after in [
         ("", ""),
@@ -208,3 +164,136 @@ def test_the_setting_says_on_which_face() -> None:
     assert not masks(Settings(mask_secrets="never"), "mcp")
     with pytest.raises(ConfigError, match="mask_secrets must be one of"):
         masks(Settings(mask_secrets="sometimes"), "mcp")
+
+
+@pytest.mark.parametrize(("secret", "what"), KEYS)
+@pytest.mark.parametrize(
+    "before", ["\\n", "\\t", "\\\\n", "\\u0009", "%3D", "\x1b[31m", "\x1b[0;1m", "x=", "\n"]
+)
+def test_an_escape_before_a_key_does_not_hide_it(secret: str, what: str, before: str) -> None:
+    assert mask(f"a{before}{secret} b") == f"a{before}[masked: {what}] b"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [f"a\\nDB_PASS={RANDOM}", f"a\\npwd: {RANDOM}", f"a\\nBearer {RANDOM}",
+     f"a\\nAuthorization: Basic {RANDOM}"],
+)  # fmt: skip
+def test_an_escape_before_a_secret_name_does_not_hide_its_value(text: str) -> None:
+    assert RANDOM not in mask(text)
+
+
+@pytest.mark.parametrize("secret", [secret for secret, _ in KEYS] + [PRIVATE_KEY, PHRASE])
+@settings(max_examples=15)
+@given(
+    before=st.text("ab .:\n\t\"'\\é<&", max_size=12),
+    after=st.text(" .\n\"'<&", max_size=12),
+    depth=st.integers(0, 3),
+)
+def test_a_secret_within_json_at_any_depth_is_masked(
+    secret: str, before: str, after: str, depth: int
+) -> None:
+    value: Any = f"{before}\n{secret}\n{after}"
+    for level in range(depth):
+        value = {"rows": [value]} if level % 2 else json.dumps({"text": value})
+    for text in (json.dumps(mask_values(value)), mask(json.dumps(value))):
+        assert secret not in text
+        assert secret[-30:] not in text
+        for line in secret.splitlines()[1:-1]:
+            assert line not in text
+
+
+def test_values_are_masked_before_anything_escapes_them() -> None:
+    odd = 'q7Rz"41k<P_&8Wm2T'
+    assert mask_values({"password": odd, "rows": [{"api_key": odd}], "n": 1, "x": None}) == {
+        "password": "[masked: secret]",
+        "rows": [{"api_key": "[masked: secret]"}],
+        "n": 1,
+        "x": None,
+    }
+    assert mask_values(["login", "--token", RANDOM]) == ["login", "--token", "[masked: secret]"]
+    assert mask_values({"tokens": 12, "token": "string", "passed": "true"}) == {
+        "tokens": 12, "token": "string", "passed": "true",
+    }  # fmt: skip
+    kept = {"text": "plain words", "rows": ["a", {"b": "c"}]}
+    assert mask_values(kept) == kept
+
+
+def test_each_part_of_a_private_key_is_masked_by_the_whole() -> None:
+    text = f"before\n{PRIVATE_KEY}\nafter\n"
+    found = find_secrets(text)
+    assert [one.what for one in found] == ["private key"]
+    for start in range(0, len(text), 37):
+        part = mask_part(text, start, start + 200, found)
+        assert MIXED[:20] not in part
+    assert mask_part(text, 0, 7, found) == "before\n"
+    assert mask_part(text, len(text) - 6, len(text), found) == "after\n"
+
+
+def test_a_passage_from_the_middle_of_a_private_key_is_masked() -> None:
+    for text in (PRIVATE_KEY, PRIVATE_KEY.replace("\n", "\\n")):
+        whole = f"before\n\n{text}\n\nafter"
+        for start in range(0, len(text) - 300, 41):
+            assert MIXED[10:50] not in mask_excerpt(text[start : start + 300], whole)
+    listing = "\n".join([f"{HEX[:40]}  one.txt", f"{HEX[:40]}  two.txt", HEX, HEX, HEX])
+    assert mask_excerpt(listing, "") == listing, "hashes are no key"
+    for secret, what in KEYS:
+        whole = f"a {secret}\n\n\nb"
+        assert mask_excerpt(f"{secret[9:]}\n\nb", whole) == f"[masked: {what}]\n\nb"
+        assert mask_excerpt(f"a\n{secret[:-5]}", whole) == f"a\n[masked: {what}]"
+
+
+def test_kubernetes_secrets_are_masked_whatever_their_names() -> None:
+    manifest = """\
+apiVersion: v1
+kind: ConfigMap
+data:
+  colour: aGVsbG8=
+---
+apiVersion: v1
+kind: Secret
+metadata:
+  name: plain
+data:
+  colour: aGVsbG8=
+  other: "d29ybGQ="
+stringData:
+  motto: open sesame
+type: Opaque
+---
+kind: ConfigMap
+data:
+  colour: aGVsbG8=
+"""
+    masked = mask(manifest)
+    assert masked.count("aGVsbG8=") == 2
+    for hidden in ("d29ybGQ", "open sesame"):
+        assert hidden not in masked
+    assert "colour: [masked: Kubernetes secret]\n" in masked
+    assert "name: plain\n" in masked
+    assert masked.count("ConfigMap") == 2
+    value = {"kind": "Secret", "data": {"a": "b"}, "metadata": {"name": "x"}}
+    expected = {**value, "data": {"a": "[masked: Kubernetes secret]"}}
+    assert mask_values(value) == expected
+    for indent in (None, 2):
+        assert '"a": "b"' not in mask(json.dumps(value, indent=indent))
+    assert mask("kubeadm join --token abcdef.0123456789abcdef x") == (
+        "kubeadm join --token [masked: Kubernetes token] x"
+    )
+    assert mask("bundle.0123456789abcdef.js") == "bundle.0123456789abcdef.js"
+    encoded = base64.b64encode(PRIVATE_KEY.encode()).decode()
+    assert mask(f"client-key-data: {encoded}\n") == "client-key-data: [masked: private key]\n"
+    public = base64.b64encode(CERTIFICATE.encode()).decode()
+    assert mask(f"client-certificate-data: {public}") == f"client-certificate-data: {public}"
+
+
+@pytest.mark.parametrize("between", [" ", "\n", "  ", ", ", "\\n", '", "'])
+def test_the_phrase_of_a_wallet_is_masked(between: str) -> None:
+    words = between.join(PHRASE.split())
+    assert mask(f'The phrase: "{words}".') == 'The phrase: "[masked: mnemonic]".'
+    numbered = "\n".join(f"{at}. {word}" for at, word in enumerate(PHRASE.split(), 1))
+    assert "legal winner" not in mask(numbered)
+    assert "winner" not in mask(numbered)
+    few = " ".join(PHRASE.split()[:11])
+    assert mask(few) == few
+    assert mask_values(PHRASE.split()) == ["[masked: mnemonic]"]
