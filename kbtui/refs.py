@@ -125,16 +125,29 @@ def within(ref: Ref, workspace: str | None) -> Ref:
     return ref._replace(workspace=None)
 
 
-def _subject(topic: str, slug: str, exists: Callable[[str, str], bool] | None) -> Ref:
+def split_lines(slug: str) -> tuple[str, tuple[int, int] | None]:
+    """Split `slug:first-last` into the slug and its lines; None where no lines are named.
+
+    Raises `UsageError` for a range that is none.
+    """
     match = re.fullmatch(_LINES, slug)
-    if match is None or (exists is not None and exists(topic, slug)):
-        return subject_ref(topic, slug)
+    if match is None:
+        return slug, None
     first = int(match[2])
     last = int(match[3] or first)
     if first < 1 or last < first:
         raise UsageError(
             f"{slug[match.end(1) + 1 :]} is not a range of lines",
-            where=f"{topic}/{slug}",
+            where=slug,
             hint="lines are counted from 1, the first one first",
         )
-    return subject_ref(topic, match[1], (first, last))
+    return match[1], (first, last)
+
+
+def _subject(topic: str, slug: str, exists: Callable[[str, str], bool] | None) -> Ref:
+    if exists is not None and exists(topic, slug):
+        return subject_ref(topic, slug)
+    try:
+        return subject_ref(topic, *split_lines(slug))
+    except UsageError as error:
+        raise UsageError(error.message, where=f"{topic}/{slug}", hint=error.hint) from error

@@ -12,7 +12,7 @@ from kbtui.citations.records import Citation, How
 from kbtui.citations.shelf import KnowledgeLike, Shelf
 from kbtui.citations.tools import FILE_TOOLS, Family, family
 from kbtui.errors import UsageError
-from kbtui.refs import parse_ref
+from kbtui.refs import parse_ref, split_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -25,6 +25,12 @@ _HEADER = re.compile(
     r"^\[entry (\S+) · chunk (\S+) · score (-?\d+(?:\.\d+)?)\][ \t]*(.*?)\r?$", re.MULTILINE
 )
 _SUBJECT = re.compile(r'^<subject "([^"\n]+)">\r?$', re.MULTILINE)
+# What `learn` says in place of a text: it gave nothing.
+_REFUSED = re.compile(
+    r'\s*(?:"[^\n]+" is already in the system prompt\.|Skipped "[^\n]+": [^\n]+\.'
+    r'|Everything that matches "[^\n]+" is already in the system prompt\.'
+    r'|Nothing (?:in topic "[^\n]+" )?matches "[^\n]+\.)\s*(?:\Z|</subject>)'
+)
 # Inside an envelope text is escaped, so that no transcript can forge these lines.
 _HIT = re.compile(r"^[ \t]*<hit>(.*?)^[ \t]*</hit>", re.MULTILINE | re.DOTALL)
 _HIT_ID = re.compile(r"^[ \t]*<id>jp-c(\d+)</id>", re.MULTILINE)
@@ -128,12 +134,19 @@ def _learned(arguments: dict[str, Any], result: str, shelf: Shelf) -> Iterator[_
     patterns = arguments.get("subjects")
     if isinstance(patterns, str):
         patterns = [patterns]
-    if not isinstance(name, str) or not isinstance(patterns, list):
+    if not isinstance(name, str):
+        return
+    topic = shelf.topic(name)
+    if not patterns and topic is None:
+        # `topic/slug:lines` stands for a topic and its subject.
+        name, _, slug = name.partition("/")
+        topic, patterns = shelf.topic(name), [slug]
+    if not isinstance(patterns, list):
         return
     patterns = [pattern for pattern in patterns if isinstance(pattern, str) and pattern]
-    topic = shelf.topic(name)
     identity = topic.id if topic else name
-    for slug in _slugs(identity if topic else None, patterns, result, shelf):
+    slugs = _slugs(identity if topic else None, patterns, result, shelf)
+    for slug in dict.fromkeys(slugs):
         found = shelf.find(identity, slug) if topic else None
         yield _Target("learn", "subject", f"{identity}/{slug}", slug, gone=found is None)
 
@@ -147,10 +160,27 @@ def _slugs(topic: str | None, patterns: list[str], result: str, shelf: Shelf) ->
             topic is not None and shelf.find(topic, pattern) is not None
         )
 
+    def whole(name: str) -> str:
+        """The slug of `slug:first-last`."""
+        if topic is not None and shelf.find(topic, name) is None:
+            try:
+                return split_lines(name)[0]
+            except UsageError:
+                pass
+        return name
+
     if len(patterns) == 1 and exact(patterns[0]):
-        yield patterns[0]
+        if not _REFUSED.match(result):
+            yield whole(patterns[0])
         return
-    shown = [slug.replace("&quot;", '"') for slug in _SUBJECT.findall(result)]
+    blocks = list(_SUBJECT.finditer(result))
+    shown = [
+        block[1].replace("&quot;", '"')
+        for block in blocks
+        if not _REFUSED.match(result, block.end())
+    ]
+    if not shown and (blocks or all(map(_REFUSED.fullmatch, result.split("\n\n")))):
+        return
     known = (
         [
             subject.slug
@@ -164,10 +194,10 @@ def _slugs(topic: str | None, patterns: list[str], result: str, shelf: Shelf) ->
         if exact(pattern):
             # With several patterns one that found nothing leaves no block.
             if not shown or pattern in shown:
-                yield pattern
+                yield whole(pattern)
         else:
             matches = matcher(pattern)
-            yield from (slug for slug in shown or known if matches(slug))
+            yield from (whole(slug) for slug in shown or known if matches(whole(slug)))
 
 
 # the others

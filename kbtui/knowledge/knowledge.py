@@ -131,17 +131,51 @@ class Knowledge:
         """The enabled topic of this id, else title; raises `NothingFound` with the valid ones."""
         return learn.find_topic(self.topics.values(), name)
 
-    def learn(self, topic: str, subjects: str | list[str] | None = None) -> Learned:
-        """Exactly what the `learn` tool returns; never raises."""
-        try:
-            found = self.resolve_topic(topic)
-        except NothingFound as error:
-            return Learned(error.message, is_error=True)
-        resolved = self.resolved(found.id)
+    def learn(
+        self,
+        topic: str,
+        subjects: str | list[str] | None = None,
+        *,
+        has_prompt: bool = False,
+        max_chars: int | None = None,
+        masked: bool = False,
+    ) -> Learned:
+        """Exactly what the `learn` tool returns; never raises.
+
+        `has_prompt` is for a caller that has the `<knowledge>` section: what that pre-loads is
+        named and not given again. Over `max_chars` an answer is cut, and says how to go on.
+        `masked` replaces secrets. A source of a search, `topic/slug:lines`, may stand for `topic`.
+        """
+        caller = learn.Caller(has_prompt, max_chars, masked)
         patterns = [subjects] if isinstance(subjects, str) else list(subjects or ())
+        try:
+            found, patterns = self._find_source(topic, patterns)
+        except NothingFound as error:
+            text = error.message
+            if self.problems and not self.topics:
+                # Else an assistant would conclude that nothing is known here.
+                text += " The files that declare topics have mistakes: `kbtui doctor` names them."
+            return Learned(caller.shown(text), is_error=True)
+        resolved = self.resolved(found.id)
         if not patterns:
-            return Learned(learn.listing(resolved))
-        return learn.load(resolved, patterns, lambda slug: self._for_reading(found.id, slug))
+            return Learned(learn.listing(resolved, caller))
+        return learn.load(
+            resolved, patterns, lambda slug: self._for_reading(found.id, slug), caller
+        )
+
+    def _find_source(self, topic: str, patterns: list[str]) -> tuple[Topic, list[str]]:
+        """The topic and the patterns that are meant; raises `NothingFound`."""
+        try:
+            return self.resolve_topic(topic), patterns
+        except NothingFound:
+            name, _, slug = topic.partition("/")
+            if patterns or not slug:
+                raise
+            try:
+                return self.resolve_topic(name), [slug]
+            except NothingFound:
+                pass
+            raise
 
     def prompt(self) -> str | None:
         """The `<knowledge>` section; None where there is nothing to list or pre-load."""

@@ -166,6 +166,48 @@ def test_of_several_patterns_only_those_that_brought_something_count() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("subjects", "result"),
+    [
+        ("code-quality", '"code-quality" is already in the system prompt.'),
+        ("code-quality", 'Skipped "code-quality": it is a binary file.'),
+        ("**", 'Everything that matches "**" is already in the system prompt.'),
+        (["code-*", "x"], 'Everything that matches "code-*" is already in the system prompt.\n\nNothing matches "x".'),
+        (["code-quality", "maintainers/jean"], '<subject "code-quality">\n"code-quality" is already in the system prompt.\n</subject>'),
+    ],
+)  # fmt: skip
+def test_a_refusal_without_a_text_cites_nothing(subjects: Any, result: str) -> None:
+    assert targets([used("learn", result, topic="project", subjects=subjects)]) == []
+
+
+def test_what_came_beside_a_refusal_is_cited() -> None:
+    result = (
+        '<subject "code-quality">\n"code-quality" is already in the system prompt.\n</subject>\n\n'
+        '<subject "maintainers/jean">\nSkipped "x": a text may begin so.\nJean\n</subject>'
+    )
+    patterns = ["code-quality", "maintainers/*"]
+    assert targets([used("learn", result, topic="project", subjects=patterns)]) == [
+        ("subject", "project/maintainers/jean", False)
+    ]
+
+
+def test_lines_of_a_subject_cite_the_subject() -> None:
+    for arguments in (
+        {"topic": "project", "subjects": "code-quality:2-3"},
+        {"topic": "project/code-quality:2-3"},
+    ):
+        assert targets([used("learn", "x", **arguments)]) == [
+            ("subject", "project/code-quality", False)
+        ]
+    result = (
+        '<subject "code-quality:1">\nx\n</subject>\n\n<subject "code-quality:3">\ny\n</subject>'
+    )
+    lines = ["code-quality:1", "code-quality:3"]
+    assert targets([used("learn", result, topic="project", subjects=lines)]) == [
+        ("subject", "project/code-quality", False)
+    ]
+
+
 def test_what_was_learned_and_is_gone_still_shows_as_gone() -> None:
     calls = [
         used("learn", "x", topic="project", subjects="removed"),

@@ -159,7 +159,10 @@ def test_the_preview_shows_the_prompt_as_it_would_be(knowledge: Knowledge) -> No
     prompt = preview.prompt() or ""
     assert '<subject "ast-grep">' in prompt
     assert '<subject "code-quality">' not in prompt
-    assert "## Already learned (in system prompt):\n\n- ast-grep" in preview.learn("skills").text
+    assert (
+        "## Already learned (in system prompt):\n\n- ast-grep"
+        in preview.learn("skills", has_prompt=True).text
+    )
     assert '<subject "ast-grep">' not in (knowledge.prompt() or ""), "the original is as it was"
     apply(propose(knowledge, marks))
     assert load_knowledge(knowledge.workspace).prompt() == prompt

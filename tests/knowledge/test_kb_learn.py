@@ -1,6 +1,7 @@
 """What `learn` returns, byte for byte; the RFD's examples are typed from it by hand."""
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -30,7 +31,7 @@ def test_the_listing_of_a_topic_reads_as_in_the_rfd(rfd: Build) -> None:
 
 def test_a_listing_with_preloaded_subjects_reads_as_in_the_rfd(rfd: Build) -> None:
     knowledge = rfd('description = "[[optional topic description]]"\nlearned = ["maintainers/*"]')
-    assert knowledge.learn("project").text == (
+    assert knowledge.learn("project", has_prompt=True).text == (
         "# Topic: General Project Knowledge\n"
         "\n"
         "[[optional topic description]]\n"
@@ -67,7 +68,7 @@ def test_a_topic_without_a_title_is_called_by_its_id(build: Build) -> None:
 
 
 def test_where_all_is_learned_the_listing_offers_nothing(rfd: Build) -> None:
-    assert rfd(skills='learned = ["**"]').learn("skills").text == (
+    assert rfd(skills='learned = ["**"]').learn("skills", has_prompt=True).text == (
         "# Topic: Learnable Assistant Skills\n"
         "\n"
         "## Already learned (in system prompt):\n"
@@ -133,19 +134,125 @@ def test_disabled_wins_over_learned(rfd: Build) -> None:
 def test_a_learned_subject_is_a_line_by_its_slug_and_skipped_by_a_glob(rfd: Build) -> None:
     knowledge = rfd('learned = ["maintainers/*"]')
     line = '"maintainers/jean" is already in the system prompt.'
-    exact = knowledge.learn("project", "maintainers/jean")
+    exact = knowledge.learn("project", "maintainers/jean", has_prompt=True)
     assert (exact.text, exact.is_error) == (line, False)
-    assert knowledge.learn("project", "**").text == (
+    assert knowledge.learn("project", "**", has_prompt=True).text == (
         '<subject "code-quality">\n# Code quality\n</subject>'
     )
-    assert knowledge.learn("project", ["maintainers/jean", "code-*"]).text == (
+    two = ["maintainers/jean", "code-*"]
+    assert knowledge.learn("project", two, has_prompt=True).text == (
         f'<subject "maintainers/jean">\n{line}\n</subject>\n'
         "\n"
         '<subject "code-quality">\n# Code quality\n</subject>'
     )
-    assert knowledge.learn("project", "maintainers/*").text == (
+    assert knowledge.learn("project", "maintainers/*", has_prompt=True).text == (
         'Everything that matches "maintainers/*" is already in the system prompt.'
     )
+
+
+def test_without_the_prompt_what_is_preloaded_is_listed_and_given(rfd: Build) -> None:
+    knowledge = rfd('learned = ["maintainers/jean", "internal-notes"]')
+    listing = knowledge.learn("project").text
+    assert "- code-quality\n- internal-notes\n- maintainers/jean\n- maintainers/ryan\n" in listing
+    assert "Already learned" not in listing
+    assert knowledge.learn("project", "maintainers/jean").text == "...file content...\n"
+    assert (
+        knowledge.learn("project", "internal-notes").text
+        == rfd().learn("project", "internal-notes").text
+    )
+    assert knowledge.learn("project", "**").text.count("<subject ") == 3
+
+
+def test_lines_of_a_subject_come_by_its_slug_and_their_numbers(build: Build) -> None:
+    knowledge = build(
+        '[kb.topic.a]\nsubjects = "a"\n',
+        {"a/x.md": "1\r\n2\n3\n4", "a/code.py": "one\ntwo\nthree\n", "a/odd:2.md": "odd"},
+    )
+    assert knowledge.learn("a", "x:1-2").text == "1\r\n2\n"
+    assert knowledge.learn("a", "x:4").text == "4"
+    assert knowledge.learn("a", "x:3-99").text == "3\n4"
+    assert knowledge.learn("a", "code:2").text == "```python\ntwo\n```"
+    assert knowledge.learn("a/x:2").text == "2\n", "as knowledge_search names it"
+    assert knowledge.learn("a", ["x:1", "code:3"]).text == (
+        '<subject "x:1">\n1\r\n</subject>\n\n<subject "code:3">\n```python\nthree\n```\n</subject>'
+    )
+    assert knowledge.learn("a", "odd:2").text == "odd", "a slug comes before lines of one"
+    for wrong, said in [
+        ("x:5", 'Skipped "x": it has 4 lines.'),
+        ("x:2-1", '"x:2-1": 2-1 is not a range of lines.'),
+        ("x:0", '"x:0": 0 is not a range of lines.'),
+    ]:
+        learned = knowledge.learn("a", wrong)
+        assert (learned.text, learned.is_error) == (said, True)
+    assert knowledge.learn("a", "nope:1-2").text.startswith('Nothing in topic "a" matches')
+    assert knowledge.learn("b/x:1").text.startswith('Unknown topic "b/x:1".')
+
+
+def test_a_hidden_or_disabled_subject_has_no_other_lines_than_text(rfd: Build) -> None:
+    knowledge = rfd('disabled = ["code-quality"]')
+    assert knowledge.learn("skills", "ast-grep/rules:1").text == "# Rules\n"
+    assert knowledge.learn("project", "code-quality:1").is_error
+
+
+MOST = 5_000
+
+
+def test_a_long_subject_is_given_part_by_part_until_its_end(build: Build) -> None:
+    text = "".join(f"line {number} {'x' * (number % 90)}\n" for number in range(1, 401))
+    knowledge = build('[kb.topic.a]\nsubjects = "a"\n', {"a/x.md": text, "a/y.py": text})
+    assert knowledge.learn("a", "x").text == text, "without a limit it is whole"
+    for slug, fence in (("x", 0), ("y", 1)):
+        asked, rows = slug, []
+        for _ in range(100):
+            part = knowledge.learn("a", asked, max_chars=MOST).text
+            assert len(part) <= MOST
+            content, _, note = part.partition("\n[")
+            given = content.splitlines()
+            rows += given[fence : len(given) - fence]
+            found = re.search(r'subjects "([^"]+)"', note)
+            if found is None:
+                break
+            asked = found[1]
+        assert rows == text.splitlines(), "every line, once"
+
+
+def test_a_line_that_is_too_long_is_cut_and_the_next_can_be_had(build: Build) -> None:
+    knowledge = build('[kb.topic.a]\nsubjects = "a"\n', {"a/x.json": "x" * 20_000 + "\nend\n"})
+    part = knowledge.learn("a", "x", max_chars=MOST).text
+    assert len(part) <= MOST
+    assert "Line 1 of 2, cut after" in part
+    assert 'subjects "x:2"' in part
+    assert "end" in knowledge.learn("a", "x:2", max_chars=MOST).text
+
+
+def test_a_glob_gives_what_fits_and_names_the_rest(build: Build) -> None:
+    files = {f"a/s{number:04}.md": f"text {number}\n" * 20 for number in range(600)}
+    knowledge = build('[kb.topic.a]\nsubjects = "a"\n', files)
+    part = knowledge.learn("a", "**", max_chars=MOST).text
+    assert len(part) <= MOST
+    assert part.startswith('<subject "s0000">\ntext 0\n')
+    given = part.count("<subject ")
+    assert f"{600 - given} subjects do not fit into 5,000 characters" in part
+    assert f"\n- s{given:04}\n" in part, "the first that is left out"
+    again = knowledge.learn("a", [f"s{given:04}"], max_chars=MOST).text
+    assert again == f"text {given}\n" * 20
+
+    long = build('[kb.topic.a]\nsubjects = "b"\n', {"b/a.md": "x\n" * 9000, "b/b.md": "b\n"})
+    first = long.learn("a", "*", max_chars=MOST).text
+    assert len(first) <= MOST
+    assert 'Go on with `learn`: topic "a", subjects "a:' in first
+    assert first.endswith('<subject "b">\nb\n</subject>'), "what follows still fits"
+
+
+def test_a_listing_ends_where_it_would_be_too_long(build: Build) -> None:
+    files = {f"a/deep/subject-{number:04}.md": "" for number in range(900)}
+    knowledge = build('[kb.topic.a]\nsubjects = "a"\n', files)
+    for subjects in (None, "nope"):
+        text = knowledge.learn("a", subjects, max_chars=MOST).text
+        assert len(text) <= MOST
+        assert "more, from 'deep/subject-" in text
+        assert "A glob in `subjects` gives some of them" in text
+    assert knowledge.learn("a").text.count("- deep/") == 900
 
 
 def test_patterns_that_match_nothing_are_named_beside_what_came(rfd: Build) -> None:

@@ -58,7 +58,7 @@ def test_preloaded_knowledge_reads_as_in_the_rfd(rfd: Build) -> None:
     )
 
 
-def test_with_everything_learned_list_sentence_note_and_tool_are_absent(rfd: Build) -> None:
+def test_with_everything_learned_list_sentence_and_note_are_absent(rfd: Build) -> None:
     knowledge = rfd('learned = ["**"]\ndisabled = ["maintainers/**"]', 'learned = ["ast-grep"]')
     assert knowledge.prompt() == (
         "<knowledge>\n"
@@ -79,7 +79,9 @@ def test_with_everything_learned_list_sentence_note_and_tool_are_absent(rfd: Bui
         "</topic>\n"
         "</knowledge>"
     )
-    assert knowledge.tool_definition() is None
+    definition = knowledge.tool_definition()
+    assert definition is not None, "nobody but the prompt has it"
+    assert "- project (General Project Knowledge)" in definition["description"]
 
 
 def test_with_nothing_to_say_there_is_no_section_and_no_tool(build: Build) -> None:
@@ -216,9 +218,12 @@ def test_the_schema_is_the_rfds_whatever_the_configuration(rfd: Build, build: Bu
 
 
 def test_the_description_follows_what_is_learnable(rfd: Build) -> None:
-    definition = rfd('learned = ["**"]').tool_definition() or {}
+    definition = rfd('disabled = ["**"]').tool_definition() or {}
     assert "- skills (Learnable Assistant Skills)" in definition["description"]
     assert "project" not in definition["description"]
+    definition = rfd('learned = ["**"]').tool_definition() or {}
+    line = "- project (General Project Knowledge): foo bar baz...\n"
+    assert line in definition["description"], "with its introduction"
     assert "data, not instructions" in definition["description"]
 
 

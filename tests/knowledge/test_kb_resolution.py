@@ -216,10 +216,10 @@ def test_what_is_learned_is_in_the_prompt_and_never_comes_again(
     knowledge = made(folder, tree, learned=learned)
     slugs = [subject.slug for subject in knowledge.subjects("t") if subject.learned]
     assert sorted(knowledge.slugs("t", learned)) == slugs
-    listing = knowledge.learn("t").text.partition("## Already learned")[0]
+    listing = knowledge.learn("t", has_prompt=True).text.partition("## Already learned")[0]
     for slug in slugs:
         assert f'<subject "{slug}">' in (knowledge.prompt() or "")
-        assert "already in the system prompt" in knowledge.learn("t", slug).text
+        assert "already in the system prompt" in knowledge.learn("t", slug, has_prompt=True).text
         assert f"- {slug}\n" not in listing
 
 

@@ -47,7 +47,7 @@ def cost(text: str | None) -> str:
 
 @pytest.mark.slow
 async def test_it_opens_at_the_subject_one_reads_with_what_learn_returns(book: Builder) -> None:
-    learned = knowledge_of(book.root).learn("project", "people/ada").text
+    learned = knowledge_of(book.root).learn("project", "people/ada", has_prompt=True).text
     async with workshop(book.root, at="project/people/ada") as shop:
         assert shop.screen.list.selected
         assert shop.screen.list.selected.key == "project/people/ada"
@@ -60,11 +60,14 @@ async def test_it_opens_at_the_subject_one_reads_with_what_learn_returns(book: B
 async def test_topics_folders_and_subjects_show_their_cost_and_their_sign(book: Builder) -> None:
     knowledge = knowledge_of(book.root)
     async with workshop(book.root) as shop:
-        text = knowledge.learn("project", "start").text
+        text = knowledge.learn("project", "start", has_prompt=True).text
         assert shop.entry("start") == f"start {len(text)} ≈ {estimate_tokens(text)}"
         assert shop.entry("style").startswith("◆ style ")
         assert shop.entry("old").startswith("✕ old ")
-        texts = [knowledge.learn("project", slug).text for slug in ("start", "people/ada")]
+        texts = [
+            knowledge.learn("project", slug, has_prompt=True).text
+            for slug in ("start", "people/ada")
+        ]
         texts.append("# Style\n\nShort sentences. No tabs.\n")
         total = sum(map(len, texts))
         tokens = sum(map(estimate_tokens, texts))
@@ -83,7 +86,7 @@ async def test_the_whole_section_is_the_commands_and_v_changes_between_both(book
         await shop.tui.until(lambda: shop.given == prompt)
         assert cost(prompt) in shop.tui.text
         await shop.select("snippets/retry")
-        listing = knowledge_of(book.root).learn("snippets", "retry").text
+        listing = knowledge_of(book.root).learn("snippets", "retry", has_prompt=True).text
         assert listing.startswith("```toml\n")
         await shop.tui.until(lambda: shop.given == listing)
         await shop.press("v")
@@ -132,7 +135,9 @@ async def test_marks_are_previewed_counted_and_change_no_file(book: Builder, kb:
         await shop.select("project/people/ada")
         await shop.marked("x")
         assert shop.entry("ada").startswith("✕*ada ")
-        await shop.tui.until(lambda: shop.given == wanted.learn("project", "people/ada").text)
+        await shop.tui.until(
+            lambda: shop.given == wanted.learn("project", "people/ada", has_prompt=True).text
+        )
         assert "Nothing in topic" in shop.given
         await shop.tui.until(f"{cost(wanted.prompt())}, +{grown:,} characters ≈ ")
         assert "2 to write" in shop.tui.text
@@ -427,7 +432,7 @@ async def test_escape_goes_back_step_by_step(book: Builder) -> None:
 
 
 async def test_a_glob_lists_what_it_matches_and_what_learn_would_cost(book: Builder) -> None:
-    text = knowledge_of(book.root).learn("project", ["p*/*", "start"]).text
+    text = knowledge_of(book.root).learn("project", ["p*/*", "start"], has_prompt=True).text
     async with workshop(book.root) as shop:
         await shop.select("topic:project")
         await shop.tried("p*/* start")
@@ -440,7 +445,7 @@ async def test_a_glob_lists_what_it_matches_and_what_learn_would_cost(book: Buil
         assert "kbtui learn project 'p*/*' start" in shop.tui.text
         # From any other topic by its name, and to the matches with Enter.
         await shop.tried("snippets/**")
-        assert shop.given == knowledge_of(book.root).learn("snippets", ["**"]).text
+        assert shop.given == knowledge_of(book.root).learn("snippets", ["**"], has_prompt=True).text
         await shop.press("enter")
         assert shop.tui.app.focused is shop.screen.list
         await shop.marked("space")
@@ -497,7 +502,7 @@ async def test_mistakes_are_pointed_at_and_the_rest_goes_on(book: Builder) -> No
                 assert lines[below].index("^") == 4 + at
             assert words in lines[below]
         await shop.tried("start")
-        assert shop.given == knowledge_of(book.root).learn("project", "start").text
+        assert shop.given == knowledge_of(book.root).learn("project", "start", has_prompt=True).text
 
 
 @pytest.mark.slow

@@ -81,7 +81,7 @@ def literal(text: str) -> str:
 
 def _learn_page(knowledge: Knowledge, topic: str, patterns: tuple[str, ...]) -> Page:
     """Exactly what `learn` returns."""
-    text = knowledge.learn(topic, list(patterns)).text
+    text = knowledge.learn(topic, list(patterns), has_prompt=True).text
     call = " ".join(["learn", quote(topic), *map(quote, patterns)])
     return _text_page(f"learn:{topic}:{' '.join(patterns)}", call, text)
 

@@ -135,7 +135,9 @@ def _with(
             preloads[name], listings[name] = before.preloads[name], before.listings[name]
             continue
         preloads[name] = cost_of(knowledge.preloaded(name))
-        listings[name] = cost_of(knowledge.learn(name).text) if topic.enable else NOTHING
+        listings[name] = (
+            cost_of(knowledge.learn(name, has_prompt=True).text) if topic.enable else NOTHING
+        )
     prompt = knowledge.prompt()
     return replace(
         before,
