@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import anyio
 import mcp_types as types
-from mcp.server.lowlevel import Server
+from mcp.server.lowlevel import NotificationOptions, Server
 from mcp.server.stdio import stdio_server
+from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
 from mcp.shared.exceptions import MCPError
 
 from kbtui.assistant.calls import Reply, UnknownTool, answer
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 
     from mcp.server.context import ServerRequestContext
 
-    from kbtui.assistant.definitions import Tool
     from kbtui.library import Library
 
 T = TypeVar("T")
@@ -65,6 +65,7 @@ def serve(library: Library, current: int | None = None) -> int:
         instructions=INSTRUCTIONS,
         on_list_tools=calls.list_tools,
         on_call_tool=calls.call_tool,
+        on_subscriptions_listen=ListenHandler(calls.changes),
     )
     anyio.run(_serve, server, library)
     if calls.running:
@@ -83,7 +84,8 @@ async def _serve(server: Server[Any], library: Library) -> None:
         threading.Thread(target=_watch, args=(os.dup(1), library), daemon=True).start()
     try:
         async with stdio_server() as (reading, writing):
-            await server.run(Mended(reading), writing, server.create_initialization_options())
+            options = server.create_initialization_options(NotificationOptions(tools_changed=True))
+            await server.run(Mended(reading), writing, options)
             # The input has ended. Whoever reads no more would keep the answers, and us, for ever.
             loop.call_later(UNREAD_SECONDS, _leave, library, 0)
     except* (BrokenPipeError, ConnectionError):
@@ -120,26 +122,17 @@ class _Calls:
         self._for_calls = asyncio.Semaphore(CALLS_MOST)
         self._for_lists = asyncio.Semaphore(1)
         self._rest: asyncio.TimerHandle | None = None
+        self._listed: list[types.Tool] | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.changes = InMemorySubscriptionBus()
         self.running = 0
 
     async def list_tools(
         self, context: ServerRequestContext[Any], params: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
         """The tools as they are offered now; `learn` names today's topics."""
-        tools = await self._in_thread(self._offered, self._for_lists)
-        return types.ListToolsResult(
-            tools=[
-                types.Tool(
-                    name=tool.name,
-                    description=mask(tool.description) if self._masked else tool.description,
-                    input_schema=tool.schema(),
-                    annotations=types.ToolAnnotations(
-                        read_only_hint=True, idempotent_hint=True, open_world_hint=False
-                    ),
-                )
-                for tool in tools
-            ]
-        )
+        self._listed = await self._in_thread(self._offered, self._for_lists)
+        return types.ListToolsResult(tools=self._listed)
 
     async def call_tool(
         self, context: ServerRequestContext[Any], params: types.CallToolRequestParams
@@ -159,12 +152,42 @@ class _Calls:
             reply = await self._in_thread(run, self._for_calls)
         except UnknownTool as error:
             raise MCPError(types.INVALID_PARAMS, str(error)) from error
+        task = asyncio.ensure_future(self._notice_changes(context))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
         return types.CallToolResult(
             content=[types.TextContent(text=reply.text)], is_error=reply.is_error
         )
 
-    def _offered(self) -> list[Tool]:
-        return offered(self._library.knowledge())
+    async def _notice_changes(self, context: ServerRequestContext[Any]) -> None:
+        """Tell the client when the tools are not those that it has a list of any more.
+
+        Looked at after each call: an idle server reads nothing.
+        """
+        known = self._listed
+        if known is None:
+            return
+        tools = await self._in_thread(self._offered, self._for_lists)
+        if tools == known or self._listed is not known:
+            return
+        self._listed = tools
+        with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+            await self.changes.publish(ToolsListChanged())
+            # The same for clients of the protocol before 2026-07-28; dropped for all others.
+            await context.session.send_tool_list_changed()
+
+    def _offered(self) -> list[types.Tool]:
+        return [
+            types.Tool(
+                name=tool.name,
+                description=mask(tool.description) if self._masked else tool.description,
+                input_schema=tool.schema(),
+                annotations=types.ToolAnnotations(
+                    read_only_hint=True, idempotent_hint=True, open_world_hint=False
+                ),
+            )
+            for tool in offered(self._library.knowledge())
+        ]
 
     async def _in_thread(self, work: Callable[[], T], places: asyncio.Semaphore) -> T:
         """Run it in a thread; cancelled, it runs out unheard and keeps its place until then."""

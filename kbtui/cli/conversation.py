@@ -179,15 +179,14 @@ def _remark(text: str) -> None:
 def _export(library: Library, args: Namespace) -> int:
     from kbtui.citations.markdown import to_markdown
     from kbtui.conversations import find_conversation, load_conversation, parse_conversation_ref
-    from kbtui.conversations.readout import choose_turns, included_kinds
+    from kbtui.conversations.readout import choose_turns, included_kinds, named_turn
 
     ref = parse_conversation_ref(args.id, library.workspace.id)
     kinds = included_kinds(_words(args.include))
     with working("reading"):
         info = find_conversation(library.workspace, ref.conversation or 0)
         conversation = load_conversation(info)
-        turn = ref.turn if args.turn is None and args.last is None else args.turn
-        turns = choose_turns(conversation, turn, args.last)
+        turns = choose_turns(conversation, named_turn(ref, args.turn, args.last), args.last)
         text = to_markdown(conversation, library.cited(conversation), turns, kinds)
     if args.output is None:
         emit(text)

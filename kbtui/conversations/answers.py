@@ -5,7 +5,8 @@ Every face gives these answers and no other; the names in them are a contract.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from kbtui.conversations import arguments
@@ -24,7 +25,9 @@ from kbtui.conversations.roots import EVENTS, Place, find_places
 from kbtui.conversations.sieve import Sieve
 from kbtui.conversations.times import parse_time, show_time
 from kbtui.conversations.workers import search_all
+from kbtui.conversations.xml import entry_xml, hit_xml
 from kbtui.errors import NothingFound
+from kbtui.secrets import mask, mask_values
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,6 +39,13 @@ if TYPE_CHECKING:
 SORTS = ("created", "activity", "updated")
 LIST_LIMIT, GREP_LIMIT = 20, 50
 _NAMED_PROBLEMS = 3
+_NAMED_IDS = 40
+_LABELS_MOST = 20
+_HINT_MOST = 1_500
+_ENVELOPE = 10_000
+"""Characters kept for an envelope around its entries, of which the hint may grow by escapes."""
+_HIT_LEAST = 100
+"""Characters of XML that no hit goes below."""
 
 
 def list_answer(
@@ -47,10 +57,13 @@ def list_answer(
     descending: bool = True,
     archived: bool = False,
     title_contains: str | None = None,
+    max_chars: int | None = None,
+    masked: bool = False,
 ) -> dict[str, Any]:
     """Answer `conversation_list`.
 
-    `total` counts what the filter leaves, `omitted` what comes after this page.
+    `total` counts what the filter leaves, `omitted` what comes after this page, which ends early
+    where its envelope would have more than `max_chars` characters. `masked` replaces secrets.
     Raises `UsageError` for an argument that is not of its form.
     """
     limit = arguments.whole("limit", limit, 1)
@@ -61,11 +74,20 @@ def list_answer(
     infos = list_conversations(workspace, archived, counts=False)
     if title_contains is not None and arguments.text("title_contains", title_contains):
         wanted = title_contains.casefold()
-        infos = [info for info in infos if info.title and wanted in info.title.casefold()]
+        titles = ((info, _title(info, masked=masked)) for info in infos)
+        infos = [info for info, title in titles if title and wanted in title.casefold()]
     if sort == "activity":
         infos = [with_activity(info) for info in infos]
     infos.sort(key=lambda info: (_sort_time(info, sort), info.id), reverse=descending)
-    page = infos[offset : offset + limit]
+    page: list[dict[str, Any]] = []
+    room = None if max_chars is None else max_chars - _ENVELOPE
+    for info in infos[offset : offset + limit]:
+        entry = _entry(with_counts(info), masked=masked, short=room is not None)
+        if room is not None:
+            room -= len(entry_xml(entry)) + 1
+            if room < 0 and page:
+                break
+        page.append(entry)
     rest = max(0, len(infos) - offset - len(page))
     hint = f"{rest} more: ask with offset={offset + len(page)}" if rest else None
     if not page and infos:
@@ -76,7 +98,7 @@ def list_answer(
         "count": len(page),
         "omitted": rest,
         "hint": hint,
-        "conversations": [_entry(with_counts(info)) for info in page],
+        "conversations": page,
     }
 
 
@@ -87,8 +109,13 @@ def _sort_time(info: ConversationInfo, sort: str) -> datetime:
     return activity(info) if sort == "activity" else info.created_at
 
 
-def _entry(info: ConversationInfo) -> dict[str, Any]:
-    return {
+def _title(info: ConversationInfo, *, masked: bool) -> str | None:
+    return mask(info.title) if masked and info.title else info.title
+
+
+def _entry(info: ConversationInfo, *, masked: bool, short: bool) -> dict[str, Any]:
+    """One conversation as plain values; `short` leaves out what no list needs whole."""
+    entry = {
         "id": info.ref,
         "title": info.title,
         "events_count": info.events_count,
@@ -101,6 +128,18 @@ def _entry(info: ConversationInfo) -> dict[str, Any]:
         "labels": info.labels,
         "problem": info.problem,
     }
+    if masked:
+        entry = mask_values(entry)
+    return _shortened(entry) if short else entry
+
+
+def _shortened(value: Any) -> Any:
+    if isinstance(value, str):
+        return cut_line(value)
+    if isinstance(value, dict):
+        first = islice(value.items(), _LABELS_MOST)
+        return {_shortened(key): _shortened(item) for key, item in first}
+    return value
 
 
 def grep_answer(
@@ -115,12 +154,15 @@ def grep_answer(
     archived: bool = False,
     include_current: bool = False,
     current: int | None = None,
+    max_chars: int | None = None,
+    masked: bool = False,
     blocks: list[int] | None = None,
 ) -> dict[str, Any]:
     """Answer `conversation_grep`: newest activity first, in a conversation its title and then its order.
 
     `total` counts all lines that match, `count` those given, without their
-    context. Raises `UsageError` for an argument that is not of its form, and
+    context. Its envelope has at most `max_chars` characters. `masked` replaces
+    secrets before anything is searched. Raises `UsageError` for an argument that is not of its form, and
     `NothingFound` for an id that does not exist. No match is an empty answer.
     `blocks` gets for each hit the number of its run of adjoining lines.
     """
@@ -130,7 +172,10 @@ def grep_answer(
         resolve_scopes(arguments.texts("scopes", scopes)),
         arguments.whole("context", context, 0),
         arguments.whole("limit", limit, 1),
+        masked=masked,
     )
+    if max_chars is not None:
+        query = replace(query, limit=min(query.limit, max_chars // _HIT_LEAST))
     needle = Needle(query.pattern, query.ignore_case)
     archived = arguments.flag("archived", archived)
     excluded = None if arguments.flag("include_current", include_current) else current
@@ -138,27 +183,53 @@ def grep_answer(
     results = _results(places, needle, query)
     answer: dict[str, Any] = {"total": 0, "count": 0, "omitted": 0, "hint": None, "hits": []}
     blocks = [] if blocks is None else blocks
+    room = None if max_chars is None else max_chars - _ENVELOPE
+    unfinished: list[_Result] = []
+    is_full = False
     for number, result in enumerate(results):
-        answer["total"] += result.events.count + len(result.titles)
-        room = query.limit - answer["count"] - len(result.titles)
-        if answer["count"] == query.limit:
-            continue
-        for line in (*result.titles, *result.lines(query, room)):
-            if line.is_match:
-                if answer["count"] == query.limit:
-                    break
-                answer["count"] += 1
-            answer["hits"].append(_hit(result.info, line))
+        before = answer["count"]
+        wanted = query.limit - before - len(result.titles)
+        lines = [] if is_full else [*result.titles, *result.lines(query, wanted)]
+        for line in lines:
+            if line.is_match and answer["count"] == query.limit:
+                is_full = True
+                break
+            hit = _hit(result.info, line, masked=masked)
+            if room is not None and (room := room - len(hit_xml(hit)) - 1) < 0:
+                is_full = True
+                break
+            answer["count"] += line.is_match
+            answer["hits"].append(hit)
             blocks.append((number << 32) + line.block)
+        found = result.events.count + len(result.titles)
+        answer["total"] += found
+        if answer["count"] - before < found:
+            unfinished.append(result)
     _drop_loose_context(answer["hits"], blocks)
     answer["omitted"] = answer["total"] - answer["count"]
     if answer["omitted"]:
         matches = "match" if answer["omitted"] == 1 else "matches"
         narrower = "a longer pattern, ids or scopes, or a larger limit"
+        if room is not None and (room < 0 or query.limit < limit):
+            narrower = _going_on(unfinished, answer["hits"])
         notes.insert(0, f"{answer['omitted']} more {matches}: ask with {narrower}")
-    notes += _unread(results)
-    answer["hint"] = "; ".join(notes) or None
+    notes += _unread(results, masked=masked)
+    hint = "; ".join(notes)
+    answer["hint"] = (hint if max_chars is None else hint[:_HINT_MOST]) or None
     return answer
+
+
+def _going_on(unfinished: list[_Result], hits: list[dict[str, Any]]) -> str:
+    """What to ask for after an answer that is full."""
+    narrower = "a longer pattern or scopes"
+    # Asked for alone, a conversation that fills an answer would fill the next one, too.
+    if hits and unfinished[0].info.ref == hits[0]["id"]:
+        unfinished = unfinished[1:]
+    if not unfinished:
+        return f"{narrower}, or read it with `conversation_read`"
+    names = [f'"{result.info.ref}"' for result in unfinished[:_NAMED_IDS]]
+    more = f" and {len(unfinished) - _NAMED_IDS} more" if len(unfinished) > _NAMED_IDS else ""
+    return f"{narrower}, or go on with ids=[{', '.join(names)}]{more}"
 
 
 def _chosen(
@@ -218,7 +289,8 @@ class _Result:
         if kept < min(room, self.events.count) and self.info.events_path is not None:
             again = Search(query).file(str(self.info.events_path), room)
             # It may have vanished in between: then what there is.
-            self.events.lines = again.lines or self.events.lines
+            if again.lines:
+                self.events = again
         return self.events.lines
 
     @property
@@ -235,7 +307,7 @@ def _results(places: list[Place], needle: Needle, query: Query) -> list[_Result]
     for place, events in zip(places, found, strict=True):
         result = _Result(place, [], events)
         if sieve is not None and title_may_match(place, sieve):
-            result.titles = _title_lines(result.info, needle)
+            result.titles = _title_lines(_title(result.info, masked=query.masked), needle)
         if events.count or events.problem or result.titles or not place.has_events:
             results.append(result)
     results.sort(key=lambda result: result.order, reverse=True)
@@ -257,19 +329,20 @@ def _search(places: list[Place], query: Query) -> list[Found]:
     return found
 
 
-def _title_lines(info: ConversationInfo, needle: Needle) -> list[Line]:
-    if not info.title:
+def _title_lines(title: str | None, needle: Needle) -> list[Line]:
+    if not title:
         return []
     return [
-        Line("title", None, None, cut_line(info.title[start:end], match - start), True)
-        for start, end, match in needle.lines(info.title)
+        Line("title", None, None, cut_line(title[start:end], match - start), True)
+        for start, end, match in needle.lines(title)
     ]
 
 
-def _hit(info: ConversationInfo, line: Line) -> dict[str, Any]:
+def _hit(info: ConversationInfo, line: Line, *, masked: bool) -> dict[str, Any]:
+    title = _title(info, masked=masked)
     return {
         "id": info.ref,
-        "title": info.title,
+        "title": cut_line(title) if title else title,
         "scope": line.scope,
         "turn": line.turn,
         "timestamp": line.timestamp,
@@ -286,11 +359,12 @@ def _drop_loose_context(hits: list[dict[str, Any]], blocks: list[int]) -> None:
     blocks[:] = [blocks[number] for number in kept]
 
 
-def _unread(results: list[_Result]) -> list[str]:
+def _unread(results: list[_Result], *, masked: bool) -> list[str]:
     """Says which conversations could not be searched whole, and why."""
     broken = [f"{result.info.ref}: {result.problem}" for result in results if result.problem]
     if not broken:
         return []
     shown = "; ".join(broken[:_NAMED_PROBLEMS])
+    shown = mask(shown) if masked else shown
     more = f"; and {len(broken) - _NAMED_PROBLEMS} more" if len(broken) > _NAMED_PROBLEMS else ""
     return [f"not searched whole: {shown}{more}"]

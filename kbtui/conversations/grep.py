@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+import orjson
+
 from kbtui.conversations.encoding import pretty
 from kbtui.conversations.files import read_array, read_file
 from kbtui.conversations.matching import Needle, cut_line
@@ -32,13 +34,17 @@ FEW = 2
 
 @dataclass(frozen=True)
 class Query:
-    """What to look for in events. `limit` bounds the matches that are kept, not those counted."""
+    """What to look for in events. `limit` bounds the matches that are kept, not those counted.
+
+    With `masked` secrets are replaced first, so that no line of one is found or shown.
+    """
 
     pattern: str
     ignore_case: bool = True
     scopes: frozenset[str] = frozenset(SCOPES)
     context: int = 0
     limit: int = 50
+    masked: bool = False
 
 
 @dataclass(slots=True)
@@ -114,7 +120,8 @@ class Search:
             return found
         problems: list[str] = []
         try:
-            batches, around = read_array(data, problems), self.query.context > 0
+            batches = read_array(data, problems)
+            around = self.query.context > 0 or self.query.masked
             pieces, last = scan(batches, self._sieve, self.query.scopes, around)
         except Unexpected:
             problems.clear()
@@ -123,6 +130,8 @@ class Search:
         found.last = last.get("timestamp") if isinstance(last, dict) else None
         for piece in pieces:
             if found.count < room:
+                if self.query.masked:
+                    piece = piece._replace(text=_masked_text(piece))
                 _search_piece(piece, self.needle, self.query.context, room, found)
             else:
                 found.count += self._count(piece.text)
@@ -156,6 +165,19 @@ class Search:
             if SCOPE_OF[event.kind] in self.query.scopes
         ]
         return pieces, last
+
+
+def _masked_text(piece: Piece) -> str:
+    """The text without secrets: of a tool call, those in its values before JSON escapes them."""
+    from kbtui.secrets import mask, mask_values
+
+    name, line_end, arguments = piece.text.partition("\n")
+    if piece.scope == "tool-call" and line_end:
+        try:
+            return mask(f"{name}\n{pretty(mask_values(orjson.loads(arguments)))}")
+        except orjson.JSONDecodeError:
+            pass
+    return str(mask_values(piece.text))
 
 
 def _search_piece(piece: Piece, needle: Needle, context: int, room: int, found: Found) -> None:

@@ -8,15 +8,18 @@ from kbtui.conversations import arguments
 from kbtui.conversations.fitting import fit_turn
 from kbtui.conversations.ids import parse_conversation_ref
 from kbtui.conversations.listing import find_conversation
+from kbtui.conversations.matching import cut_line
 from kbtui.conversations.reading import load_conversation
 from kbtui.conversations.times import show_time
 from kbtui.conversations.xml import read_envelope, turn_xml
 from kbtui.errors import NothingFound, UsageError
+from kbtui.secrets import mask, mask_values
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kbtui.conversations.records import Conversation, Event, Turn
+    from kbtui.refs import Ref
     from kbtui.workspace import Workspace
 
 READ_LIMIT = 60_000
@@ -42,18 +45,18 @@ def read_answer(
     include_current: bool = False,
     current: int | None = None,
     max_chars: int | None = READ_LIMIT,
+    masked: bool = False,
 ) -> dict[str, Any]:
     """Answer `conversation_read`; `id` may name a turn as well (`jp-c17457886043:3`).
 
     The size is that of the XML envelope, whatever format is printed. Over
     `max_chars` it refuses, except for a single `turn`, which is cut; None means
-    no limit. Raises `UsageError` for that and for bad arguments, `NothingFound`
-    for a conversation or turn that does not exist.
+    no limit. `masked` replaces secrets. Raises `UsageError` for that and for bad
+    arguments, `NothingFound` for a conversation or turn that does not exist.
     """
     name = str(id) if isinstance(id, int) else arguments.text("id", id)
     ref = parse_conversation_ref(name, workspace.id)
-    if turn is None and last is None:
-        turn = ref.turn
+    turn = named_turn(ref, turn, last)
     kinds = included_kinds(arguments.texts("include", include))
     limit = arguments.optional_whole("max_chars", max_chars, 1000)
     number = ref.conversation
@@ -65,7 +68,20 @@ def read_answer(
         )
     conversation = load_conversation(find_conversation(workspace, number))
     chosen = choose_turns(conversation, turn, last)
-    return _answer(conversation, chosen, kinds, limit, single=turn is not None)
+    return _answer(conversation, chosen, kinds, limit, single=turn is not None, masked=masked)
+
+
+def named_turn(ref: Ref, turn: int | None, last: int | None) -> int | None:
+    """The turn that an id with a turn and the arguments name together; raises `UsageError`."""
+    if ref.turn is None:
+        return turn
+    if last is not None or (turn is not None and turn != ref.turn):
+        other = f"turn={turn}" if last is None else f"last={last}"
+        raise UsageError(
+            f"the id names turn {ref.turn} already, and {other} names others",
+            hint="give one of them",
+        )
+    return ref.turn
 
 
 def included_kinds(include: list[str] | None) -> frozenset[str]:
@@ -103,30 +119,34 @@ def _answer(
     limit: int | None,
     *,
     single: bool,
+    masked: bool,
 ) -> dict[str, Any]:
     total = len(conversation.turns)
+    title, turns = conversation.info.title, [turn_value(turn, kinds) for turn in chosen]
+    if masked:
+        title, turns = mask_values(title), mask_values(turns)
     answer: dict[str, Any] = {
         "id": conversation.info.ref,
-        "title": conversation.info.title,
+        "title": cut_line(title) if title and limit is not None else title,
         "turns_total": total,
         "count": len(chosen),
         "omitted": total - len(chosen),
         "hint": None,
-        "turns": [turn_value(turn, kinds) for turn in chosen],
+        "turns": turns,
     }
-    hints = []
-    if limit is not None:
-        room = limit - len(read_envelope(answer, [])) - _HINT_ROOM
-        sizes = [len(turn_xml(turn)) + 1 for turn in answer["turns"]]
-        if sum(sizes) > room:
-            if not single:
-                raise _refusal(answer, sizes, room, limit)
-            answer["turns"], said = fit_turn(answer["turns"][0], max(0, room))
-            hints.append(said)
-    if answer["omitted"]:
-        hints.append(_rest(chosen, total))
-    hints += _damage(conversation)
+    hints = [_rest(chosen, total)] if answer["omitted"] else []
+    hints += [mask(hint) if masked else hint for hint in _damage(conversation)]
     answer["hint"] = "; ".join(hints)[:_HINT_ROOM] or None
+    if limit is None:
+        return answer
+    shown = [turn_xml(turn) for turn in turns]
+    size = len(read_envelope(answer, shown))
+    if size > limit:
+        room = limit - len(read_envelope({**answer, "hint": None}, [])) - _HINT_ROOM
+        if not single:
+            raise _refusal(answer, [len(turn) + 1 for turn in shown], size, room, limit)
+        answer["turns"], said = fit_turn(turns[0], max(0, room))
+        answer["hint"] = "; ".join([said, *hints])[:_HINT_ROOM]
     return answer
 
 
@@ -145,11 +165,13 @@ def _damage(conversation: Conversation) -> list[str]:
     return [f"not read whole: {problems[0]}{more}"]
 
 
-def _refusal(answer: dict[str, Any], sizes: list[int], room: int, limit: int) -> UsageError:
+def _refusal(
+    answer: dict[str, Any], sizes: list[int], size: int, room: int, limit: int
+) -> UsageError:
     """Says how many turns there are, and which `last` would fit (decisions B4)."""
     fitting = used = 0
-    for size in reversed(sizes):
-        used += size
+    for one in reversed(sizes):
+        used += one
         if used > room:
             break
         fitting += 1
@@ -160,7 +182,7 @@ def _refusal(answer: dict[str, Any], sizes: list[int], room: int, limit: int) ->
         hint = f"not even the last turn fits whole; turn={total} gives it shortened"
     turns = "1 turn" if total == 1 else f"{total} turns"
     return UsageError(
-        f"{answer['id']} has {turns}; this answer would have {sum(sizes):,} characters, "
+        f"{answer['id']} has {turns}; this answer would have {size:,} characters, "
         f"and {limit:,} are allowed",
         hint=f"{hint}; fewer kinds of event with include",
     )

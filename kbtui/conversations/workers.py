@@ -136,6 +136,7 @@ def _start(paths: list[str], batch: int, search: Search, pipe: int) -> Copy | Pr
         "ignore_case": query.ignore_case,
         "scopes": sorted(query.scopes),
         "context": query.context,
+        "masked": query.masked,
     }
     return Program(_START.format(path=sys.path, module=__name__, pipe=pipe), task, pipe)
 

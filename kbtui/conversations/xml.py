@@ -39,6 +39,28 @@ def read_envelope(answer: dict[str, Any], turns: list[str]) -> str:
     return "\n".join([*lines, "</conversation_read>"])
 
 
+def entry_xml(entry: dict[str, Any]) -> str:
+    """One conversation, indented as it stands in the list."""
+    lines = ["    <conversation>"]
+    for name, value in entry.items():
+        if name != "labels":
+            lines += _field(name, value, 6)
+        elif value:
+            lines.append("      <labels>")
+            for key, text in value.items():
+                lines += _field("label", f"{key}={text}" if text else key, 8)
+            lines.append("      </labels>")
+    return "\n".join([*lines, "    </conversation>"])
+
+
+def hit_xml(hit: dict[str, Any]) -> str:
+    """One hit, indented as it stands in its envelope."""
+    lines = ["    <hit>"]
+    for name, value in hit.items():
+        lines += _field(name, value, 6)
+    return "\n".join([*lines, "    </hit>"])
+
+
 def turn_xml(turn: dict[str, Any]) -> str:
     """One turn, indented as it stands in its envelope."""
     lines = ["    <turn>", *_field("turn", turn["turn"], 6)]
@@ -93,17 +115,7 @@ def _list(answer: dict[str, Any]) -> Iterator[str]:
         yield "  <conversations></conversations>"
     else:
         yield "  <conversations>"
-        for entry in answer["conversations"]:
-            yield "    <conversation>"
-            for name, value in entry.items():
-                if name != "labels":
-                    yield from _field(name, value, 6)
-                elif value:
-                    yield "      <labels>"
-                    for key, text in value.items():
-                        yield from _field("label", f"{key}={text}" if text else key, 8)
-                    yield "      </labels>"
-            yield "    </conversation>"
+        yield from map(entry_xml, answer["conversations"])
         yield "  </conversations>"
     yield "</conversation_list>"
 
@@ -116,10 +128,6 @@ def _grep(answer: dict[str, Any]) -> Iterator[str]:
         yield "  <hits></hits>"
     else:
         yield "  <hits>"
-        for hit in answer["hits"]:
-            yield "    <hit>"
-            for name, value in hit.items():
-                yield from _field(name, value, 6)
-            yield "    </hit>"
+        yield from map(hit_xml, answer["hits"])
         yield "  </hits>"
     yield "</conversation_grep>"

@@ -81,7 +81,7 @@ def narrow(
     now: datetime | None = None,
 ) -> tuple[Question, Narrowing, list[Mistake]]:
     """The question with the query's filters in it; a mistake for each that cannot be obeyed."""
-    if not query.filters and not question.topics and not question.roles:
+    if not (query.filters or question.topics or question.roles or question.types):
         return question, Narrowing(), []
     return _Narrower(workspace, reader, question, now).narrow(query)
 
@@ -134,14 +134,23 @@ class _Narrower:
         )
 
     def _options(self) -> None:
-        """Topics of the question may be named by title; unknown ones are mistakes too."""
-        for field, read in (("topics", self._topic), ("roles", self._role)):
+        """Topics of the question may be named by title; unknown values are mistakes too."""
+        readers = (
+            ("topics", self._topic),
+            ("roles", self._role),
+            ("types", lambda value: self._indexed("type", value)),
+        )
+        for field, read in readers:
             values: list[str] = []
+            mistakes: list[Mistake] = []
             for value in getattr(self._question, field):
                 try:
                     values += read(value)
                 except _Wrong as wrong:
-                    self._mistakes.append(Mistake(-1, -1, wrong.message, wrong.hint))
+                    mistakes.append(Mistake(-1, -1, wrong.message, wrong.hint))
+            # Types are open: a program may ask for some that only other workspaces have.
+            if field != "types" or not values:
+                self._mistakes += mistakes
             self._set(field, tuple(dict.fromkeys(values)))
 
     def _set(self, field: str, values: tuple[str, ...]) -> None:

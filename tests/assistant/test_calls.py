@@ -27,13 +27,10 @@ How to use it.
 
 ## Available subjects:
 
+- basics
 - start
 
-Use the `learn` tool with the `subjects` argument to learn specific subjects.
-
-## Already learned (in system prompt):
-
-- basics"""
+Use the `learn` tool with the `subjects` argument to learn specific subjects."""
     assert answer("learn", {"topic": "user guide"}, library) == Reply(listing)
     text = "# Getting started\n\nFeed the aardvark at dusk.\n"
     assert answer("learn", {"topic": "guide", "subjects": "start"}, library) == Reply(text)
@@ -54,7 +51,7 @@ def test_learn_says_when_there_are_no_topics_because_their_file_has_a_mistake(
     assert reply.is_error
     assert (
         reply.text
-        == f"{none} The files that declare them have mistakes: `kbtui doctor` names them."
+        == f"{none} The files that declare topics have mistakes: `kbtui doctor` names them."
     )
 
 

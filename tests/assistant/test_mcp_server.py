@@ -74,6 +74,34 @@ async def test_learn_is_not_listed_when_there_is_nothing_to_learn(built: Builder
         assert "learn" not in [tool.name for tool in (await client.list_tools()).tools]
 
 
+async def test_a_client_that_listens_is_told_when_the_list_changes(built: Builder) -> None:
+    async with connected(built.root) as client:
+        assert client.server_capabilities.tools
+        assert client.server_capabilities.tools.list_changed is True
+        await client.list_tools()
+        async with client.listen(tools_list_changed=True) as changes:
+            built.topics(guide={"title": "Renamed"}, off={"enable": False})
+            await client.call_tool("conversation_list", {})
+            with anyio.fail_after(60):
+                await anext(aiter(changes))
+
+
+async def test_learn_tells_what_no_prompt_has_told(built: Builder) -> None:
+    built.topics(
+        guide={"title": "User Guide", "introduction": "how to feed them", "learned": ["**"]},
+        off={"enable": False},
+    )
+    async with connected(built.root) as client:
+        learn = (await client.list_tools()).tools[0]
+        assert "- guide (User Guide): how to feed them" in (learn.description or "")
+        text = text_of(await client.call_tool("learn", {"topic": "guide", "subjects": "basics"}))
+        assert text == "# Basics\n\nAn aardvark is not a badger.\n"
+    context = json.dumps({"action": "run", "root": str(built.root)})
+    arguments = {"topic": "guide", "subjects": "basics"}
+    local = outcome(context, json.dumps({"name": "learn", "arguments": arguments}))
+    assert local == {"type": "success", "content": text}
+
+
 async def test_each_tool_answers_with_the_bytes_that_jp_gets(
     built: Builder, library: Library
 ) -> None:
@@ -452,3 +480,21 @@ def test_the_demo_can_be_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     finally:
         stop(wire)
     assert open_root(root).id is not None
+
+
+def test_a_client_is_told_when_the_list_of_tools_changes(wire: Wire, built: Builder) -> None:
+    wire.greet()
+    capabilities = wire.seen[0]["result"]["capabilities"]
+    assert capabilities["tools"]["listChanged"] is True
+    wire.send({"id": 1, "method": "tools/list"})
+    assert wire.receive()["id"] == 1
+    wire.call(2, "conversation_list", {})
+    assert wire.receive()["id"] == 2
+    built.topics(guide={"title": "Renamed"}, off={"enable": False})
+    wire.call(3, "conversation_list", {})
+    told = [wire.receive(), wire.receive()]
+    assert [message.get("id", message.get("method")) for message in told] == [
+        3,
+        "notifications/tools/list_changed",
+    ]
+    assert wire.end_of_input() == 0

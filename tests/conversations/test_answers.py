@@ -196,7 +196,11 @@ def test_one_turn_or_the_last_ones(four: Path) -> None:
     assert "turns 1 to 2" in read(four, last=2)["hint"]
     assert read(four, last=99)["count"] == 4
     assert [turn["turn"] for turn in read(four, id=f"jp-c{ID}:3")["turns"]] == [3]
-    assert [turn["turn"] for turn in read(four, id=f"jp-c{ID}:3", last=1)["turns"]] == [4]
+    same = read(four, id=f"jp-c{ID}:3", turn=3)
+    assert [turn["turn"] for turn in same["turns"]] == [3]
+    for other in ({"turn": 2}, {"last": 1}):
+        with pytest.raises(UsageError, match="the id names turn 3 already"):
+            read(four, id=f"jp-c{ID}:3", **other)
 
 
 @pytest.mark.parametrize(
