@@ -105,7 +105,7 @@ def shown(found: Insights) -> str:
             f"{_counted(found.citations, 'citation')}"
         ],
         ["Asked most", *map(_asked, found.searches.top)],
-        ["Found nothing, or nothing by its words", *map(_gap, found.searches.gaps)],
+        ["Found nothing that fits", *map(_gap, found.searches.gaps)],
         ["Cited most", *map(_used, found.most_cited)],
         [f"Never cited ({found.never_cited_total})", *map(_unused, found.never_cited)],
         [f"Cited, unchanged for {_counted(found.stale_days, 'day')}", *map(_used, found.stale)],

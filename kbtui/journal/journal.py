@@ -58,15 +58,26 @@ class Journal:
         origin: str,
         caller: str | None = None,
         milliseconds: float | None = None,
-        keyword_count: int | None = None,
+        *,
+        filters: str = "",
+        is_gap: bool = False,
     ) -> None:
         """Note a search; never raises, never waits: what cannot be written at once is dropped.
 
         `origin` is `sdk`, `dashboard` (the TUI), `cli` or `mcp`; `caller` says who
-        asked, where that is known (decisions C, "query log"). `keyword_count` says
-        how many of the results have a word of the query, None when that was not asked.
+        asked, where that is known (decisions C, "query log"). `filters` are what narrowed the
+        search, `is_gap` says that what was asked for seems to be missing.
         """
-        self.queries.add(query, mode, result_count, origin, caller, milliseconds, keyword_count)
+        self.queries.add(
+            query,
+            mode,
+            result_count,
+            origin,
+            caller,
+            milliseconds,
+            filters=filters,
+            is_gap=is_gap,
+        )
 
     def sweep(self, days: int) -> int:
         """Remove searches older than `days`; returns how many. Never raises."""

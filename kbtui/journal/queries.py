@@ -24,12 +24,20 @@ QUERY_CHARACTERS = 1000
 _TABLES = """
 CREATE TABLE IF NOT EXISTS searches (
   id INTEGER PRIMARY KEY, at REAL NOT NULL, query TEXT NOT NULL, key TEXT NOT NULL,
-  mode TEXT NOT NULL, result_count INTEGER NOT NULL, keyword_count INTEGER,
-  origin TEXT NOT NULL CHECK (origin IN ('sdk', 'dashboard', 'cli', 'mcp')),
+  mode TEXT NOT NULL, filters TEXT NOT NULL DEFAULT '', result_count INTEGER NOT NULL,
+  is_gap INTEGER NOT NULL DEFAULT 0, origin TEXT NOT NULL CHECK (origin IN ('sdk', 'dashboard', 'cli', 'mcp')),
   caller TEXT, milliseconds REAL
 );
 CREATE INDEX IF NOT EXISTS searches_at ON searches (at)
 """
+_UPGRADES = (
+    # Version 0.1 counted the results that had a word of the query.
+    """
+ALTER TABLE searches ADD COLUMN filters TEXT NOT NULL DEFAULT '';
+ALTER TABLE searches ADD COLUMN is_gap INTEGER NOT NULL DEFAULT 0;
+UPDATE searches SET is_gap = (result_count = 0 OR coalesce(keyword_count = 0, 0))
+""",
+)
 _HINT = "`kbtui insights erase` makes a new one"
 _DAY = 86_400.0
 
@@ -42,12 +50,12 @@ def log_answer(
     caller: str | None = None,
     milliseconds: float | None = None,
 ) -> None:
-    """Note a search in the query log, unless the settings forbid it; never fails."""
-    if not settings.query_log or not answered.query.strip():
+    """Note a search in the query log, unless the settings forbid it; never fails.
+
+    A query with a mistake was not searched, so it is not noted.
+    """
+    if not settings.query_log or not answered.query.strip() or answered.mistakes:
         return
-    # The semantic leg finds a nearest chunk for anything: what has no word of the question is
-    # what the gap list wants to know of.
-    worded = sum(hit.legs.get("lexical") is not None for hit in answered.hits)
     QueryLog(workspace.data_dir / "queries.sqlite").add(
         answered.query,
         answered.mode,
@@ -55,7 +63,8 @@ def log_answer(
         origin,
         caller,
         milliseconds,
-        keyword_count=worded,
+        filters=answered.filters,
+        is_gap=answered.is_gap,
     )
 
 
@@ -63,7 +72,7 @@ class QueryLog:
     """The searches of one workspace. What is logged may be lost; searching never suffers."""
 
     def __init__(self, path: Path) -> None:
-        self._store = Store(path, _TABLES, sync=False)
+        self._store = Store(path, _TABLES, sync=False, upgrades=_UPGRADES)
 
     @property
     def path(self) -> Path:
@@ -78,14 +87,20 @@ class QueryLog:
         origin: str,
         caller: str | None = None,
         milliseconds: float | None = None,
-        keyword_count: int | None = None,
+        *,
+        filters: str = "",
+        is_gap: bool = False,
         at: float | None = None,
     ) -> None:
-        """Log a search; what goes wrong is dropped. `at` is Unix seconds, by default now."""
+        """Log a search; what goes wrong is dropped. `at` is Unix seconds, by default now.
+
+        `filters` are what narrowed it, as a query spells them. A search without results is a gap
+        in any case.
+        """
         query = text(query[:QUERY_CHARACTERS])
         row = (
-            time.time() if at is None else at, query, key_of(query), mode, result_count,
-            keyword_count, origin, text(caller) if caller else None, milliseconds,
+            time.time() if at is None else at, query, key_of(query), mode, text(filters), result_count,
+            is_gap or result_count == 0, origin, text(caller) if caller else None, milliseconds,
         )  # fmt: skip
         # ValueError: NUL in a path; OverflowError: a number that SQLite cannot hold.
         with (
@@ -93,8 +108,8 @@ class QueryLog:
             self._store.writing(LOG_SECONDS) as db,
         ):
             db.execute(
-                "INSERT INTO searches (at, query, key, mode, result_count, keyword_count, origin, caller, "
-                "milliseconds) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                "INSERT INTO searches (at, query, key, mode, filters, result_count, is_gap, origin, caller, "
+                "milliseconds) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 row,
             )
 
@@ -157,9 +172,9 @@ class QueryLog:
     def read(self, days: int, limit: int, now: float | None = None) -> Queries:
         """What was searched in the last `days` days: the most frequent, the gaps, each day.
 
-        Queries count as equal without regard to case and spacing; a gap is one
-        whose last search found nothing, or nothing by its words: search by meaning
-        has a nearest hit for everything. Raises `WorkspaceError`.
+        Queries count as equal without regard to case and spacing. A gap is one whose last
+        search without filters found nothing that fits: with filters, what was asked for may well
+        be there. Raises `WorkspaceError`.
         """
         from kbtui.journal.records import AskedQuery, Queries, days_until, start_of
 
@@ -172,20 +187,19 @@ class QueryLog:
             since = start_of(dates)
             # With max(), SQLite takes the other columns from the row that has the maximum.
             grouped = (
-                "SELECT query, count(*) AS times, max(at) AS last, result_count AS found, "
-                "keyword_count AS worded FROM searches "
-                "WHERE at >= ? GROUP BY key"
+                "SELECT query, count(*) AS times, max(at) AS last, result_count AS found, filters, "
+                "is_gap FROM searches WHERE at >= ? {} GROUP BY key"
             )
 
-            def asked(condition: str) -> list[AskedQuery]:
-                rows = db.execute(
-                    f"SELECT query, times, last, found FROM ({grouped}) {condition} "
-                    "ORDER BY times DESC, last DESC, query LIMIT ?",
+            def asked(rows: str, queries: str) -> list[AskedQuery]:
+                found = db.execute(
+                    f"SELECT query, times, last, found, filters FROM ({grouped.format(rows)}) "
+                    f"{queries} ORDER BY times DESC, last DESC, query LIMIT ?",
                     (since, limit),
                 )
-                return [AskedQuery(*row) for row in rows]
+                return [AskedQuery(*row) for row in found]
 
-            found.top, found.gaps = asked(""), asked("WHERE found = 0 OR worded = 0")
+            found.top, found.gaps = asked("", ""), asked("AND filters = ''", "WHERE is_gap")
             found.total = db.execute(
                 "SELECT count(*) FROM searches WHERE at >= ?", (since,)
             ).fetchone()[0]

@@ -93,12 +93,16 @@ class Run:
 
 @dataclass(frozen=True)
 class AskedQuery:
-    """A query in its last spelling: how often it was asked, when last, what that found."""
+    """A query in its last spelling: how often it was asked, when last, what that found.
+
+    `filters` are what narrowed the last search, as a query spells them.
+    """
 
     query: str
     times: int
     last: float
     results: int
+    filters: str = ""
 
     def as_json(self) -> dict[str, Any]:
         """The documented shape."""
@@ -107,6 +111,7 @@ class AskedQuery:
             "times": self.times,
             "last_asked_at": iso(self.last),
             "last_result_count": self.results,
+            "last_filters": self.filters,
         }
 
 

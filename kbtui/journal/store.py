@@ -14,21 +14,24 @@ from kbtui.errors import WorkspaceError
 from kbtui.workspace.paths import make_private
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-VERSION = 1
-"""Raise it with the tables; they are made where they are missing, so one may be added."""
 BUSY_SECONDS = 5.0
 """How long a write waits for another process's write."""
 
 
 class Store:
-    """One file with its tables. `sync` false never waits for the disk (for what may be lost)."""
+    """One file with its tables. `sync` false never waits for the disk (for what may be lost).
 
-    def __init__(self, path: Path, tables: str, *, sync: bool) -> None:
+    `upgrades` has for each earlier version, from 1 on, the statements that lead to the next.
+    """
+
+    def __init__(
+        self, path: Path, tables: str, *, sync: bool, upgrades: Sequence[str] = ()
+    ) -> None:
         self.path = path
-        self._tables, self._sync = tables, sync
+        self._tables, self._sync, self._upgrades = tables, sync, upgrades
 
     @contextmanager
     def writing(self, wait: float = BUSY_SECONDS) -> Iterator[sqlite3.Connection]:
@@ -59,7 +62,7 @@ class Store:
         db = sqlite3.connect(self.path, timeout=wait, isolation_level=None)
         try:
             db.execute(f"PRAGMA synchronous={'NORMAL' if self._sync else 'OFF'}")
-            if db.execute("PRAGMA user_version").fetchone()[0] < VERSION:
+            if _version(db) <= len(self._upgrades):
                 self._make(db)
         except BaseException:
             db.close()
@@ -70,14 +73,22 @@ class Store:
         self.path.chmod(0o600)
         db.execute("PRAGMA journal_mode=WAL")
         db.execute("BEGIN IMMEDIATE")
-        for statement in self._tables.split(";"):
-            db.execute(statement)
-        db.execute(f"PRAGMA user_version={VERSION}")
+        # Looked at again: another process may have made the tables meanwhile.
+        version = _version(db)
+        for script in self._upgrades[version - 1 :] if version else [self._tables]:
+            for statement in script.split(";"):
+                db.execute(statement)
+        db.execute(f"PRAGMA user_version={1 + len(self._upgrades)}")
         db.execute("COMMIT")
 
     def files(self) -> list[Path]:
         """The file and what SQLite keeps beside it."""
         return [self.path, *(self.path.with_name(self.path.name + end) for end in ("-wal", "-shm"))]
+
+
+def _version(db: sqlite3.Connection) -> int:
+    """The version of its tables; 0 for a new file."""
+    return int(db.execute("PRAGMA user_version").fetchone()[0])
 
 
 @contextmanager

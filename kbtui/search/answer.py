@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from kbtui.refs import conversation_ref, subject_ref
 from kbtui.search.freshness import Freshness
 from kbtui.search.fusion import fuse
+from kbtui.search.gaps import filters_of, is_gap
 from kbtui.search.marks import Marker
 from kbtui.search.narrowing import narrow
 from kbtui.search.query import parse_query
@@ -58,6 +59,8 @@ def respond(asked: Asked, semantic: Semantic | None = None) -> Answer:
     if not asked.mistakes:
         asked.ask(semantic)
         _fill(result, asked)
+        result.filters = filters_of(asked)
+        result.is_gap = is_gap(asked, result.hits[0] if result.hits else None)
         # What is hidden is hidden here too: that something is must not show in what is said.
         result.empty = not asked.scores and asked.reader.is_empty(hidden=asked.question.hidden)
     result.degraded = "; ".join(asked.remarks) or None

@@ -149,6 +149,8 @@ class Answer:
     because their text or file is gone. With `mistakes` nothing was searched:
     they say where the query is wrong; `degraded` then has the first of them.
     `empty` says that there was nothing to search: other words would not find more.
+    For the query log: `filters` are what narrowed the search, as a query spells them, and
+    `is_gap` says that what was asked for seems to be missing (`search.gaps`).
     """
 
     query: str
@@ -160,6 +162,8 @@ class Answer:
     partial: bool = False
     mistakes: "tuple[Mistake, ...]" = ()
     empty: bool = False
+    filters: str = ""
+    is_gap: bool = False
 
     @property
     def is_by_meaning_alone(self) -> bool:

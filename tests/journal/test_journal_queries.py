@@ -1,5 +1,6 @@
 """The query log: never in the way, complete, swept, and gone when erased."""
 
+import contextlib
 import sqlite3
 import threading
 import time
@@ -46,10 +47,40 @@ def test_a_gap_closes_when_the_same_query_finds_something(journal: Journal) -> N
     assert journal.insights().gaps == []
 
 
-def test_a_query_that_only_its_meaning_was_near_to_is_a_gap_too(journal: Journal) -> None:
-    journal.log_search("zymurgy", "hybrid", 20, "cli", keyword_count=0)
-    journal.log_search("retry", "hybrid", 20, "cli", keyword_count=7)
+def test_a_query_whose_results_do_not_fit_is_a_gap_too(journal: Journal) -> None:
+    journal.log_search("zymurgy", "hybrid", 20, "cli", is_gap=True)
+    journal.log_search("retry", "hybrid", 20, "cli")
     assert [(one.query, one.results) for one in journal.insights().gaps] == [("zymurgy", 20)]
+
+
+def test_a_search_with_filters_neither_opens_nor_closes_a_gap(journal: Journal) -> None:
+    journal.log_search("deploy", "hybrid", 0, "cli", filters="type:rule")
+    assert journal.insights().gaps == []
+    [deploy] = journal.insights().top
+    assert (deploy.times, deploy.filters) == (1, "type:rule")
+    journal.log_search("retry", "hybrid", 0, "cli")
+    journal.log_search("retry", "hybrid", 3, "cli", filters="in:conversations")
+    assert [(one.query, one.times) for one in journal.insights().gaps] == [("retry", 1)]
+
+
+def test_a_log_of_version_0_1_is_kept_with_its_gaps(journal: Journal) -> None:
+    journal.directory.mkdir(parents=True)
+    with contextlib.closing(sqlite3.connect(journal.queries.path, isolation_level=None)) as db:
+        db.executescript(
+            "CREATE TABLE searches (id INTEGER PRIMARY KEY, at REAL NOT NULL, query TEXT NOT NULL, "
+            "key TEXT NOT NULL, mode TEXT NOT NULL, result_count INTEGER NOT NULL, "
+            "keyword_count INTEGER, origin TEXT NOT NULL, caller TEXT, milliseconds REAL); "
+            "PRAGMA user_version=1;"
+        )
+        for query, results, worded in (("nothing", 0, 0), ("meaning", 9, 0), ("retry", 9, 3), ("old", 9, None)):  # fmt: skip
+            db.execute(
+                "INSERT INTO searches VALUES (NULL, ?, ?, ?, 'hybrid', ?, ?, 'cli', NULL, NULL)",
+                (time.time() - 60, query, query, results, worded),
+            )
+    assert {one.query for one in journal.insights().gaps} == {"nothing", "meaning"}
+    journal.log_search("new", "hybrid", 0, "cli")
+    assert journal.insights().total == 5
+    assert {one.query for one in journal.insights().gaps} == {"nothing", "meaning", "new"}
 
 
 def test_an_empty_journal_has_empty_insights_and_makes_no_file(journal: Journal) -> None:

@@ -21,8 +21,8 @@ def asked_book(book: Builder) -> Builder:
         os.utime(path, (1_760_000_000, 1_760_000_000))
     log = Journal(book.workspace).queries
     for back in range(3):
-        log.add("clone build", "hybrid", 4, "dashboard", keyword_count=4, at=NOW - back * 86_400)
-    log.add("how do I  deploy?", "hybrid", 0, "mcp", keyword_count=0, at=NOW - 3600)
+        log.add("clone build", "hybrid", 4, "dashboard", at=NOW - back * 86_400)
+    log.add("how do I  deploy?", "hybrid", 0, "mcp", at=NOW - 3600)
     log.add("old question", "hybrid", 0, "cli", at=NOW - 60 * 86_400)
     return book
 

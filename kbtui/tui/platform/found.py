@@ -55,7 +55,7 @@ def insights_document(found: Insights, writes: str = "Enter") -> Document:
     blocks: list[Block] = [
         *_part("top", "Asked most", map(_asked, found.searches.top), len(found.searches.top)),
         *_part(
-            "gap", "Found nothing, or nothing by its words", map(_gap, found.searches.gaps),
+            "gap", "Found nothing that fits", map(_gap, found.searches.gaps),
             len(found.searches.gaps), f"{writes} writes the entry" if writes else "",
         ),
         *_part("most", "Cited most", map(_used, found.most_cited), len(found.most_cited)),

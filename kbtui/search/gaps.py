@@ -1,0 +1,106 @@
+"""What the gap list of the insights wants to know of an answer: what narrowed it, and whether it fits.
+
+Search by meaning has a nearest passage for everything, and nearly every passage has a common word
+of the question. So an answer fits when its best hit has one of the rare words, or is much like it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kbtui.search.marks import Marker
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kbtui.search.answer import Asked
+    from kbtui.search.records import Hit
+    from kbtui.search.terms import Word
+
+RARE = 0.05
+"""A word that at most this share of all passages has is rare."""
+ALIKE = 0.5
+"""The least similarity (cosine) of a passage that is about what was asked for (CONTRIBUTING,
+"Search quality")."""
+
+
+def filters_of(asked: Asked) -> str:
+    """What narrowed the search, by its query or its options, as a query spells it."""
+    return " ".join(_filters(asked))
+
+
+def _filters(asked: Asked) -> Iterator[str]:
+    question, query = asked.question, asked.query
+    fields = {
+        "in": question.kinds if len(question.kinds) == 1 else (),
+        "topic": question.topics,
+        "type": question.types,
+        "role": question.roles,
+        "tool": question.tools,
+        "after": (question.since.isoformat(),) if question.since else (),
+        "before": (question.until.isoformat(),) if question.until else (),
+    }
+    for key, values in fields.items():
+        if values:
+            yield f"{key}:{','.join(map(_quoted, values))}"
+    for part in query.filters:
+        if part.excluded or part.key not in fields:
+            yield query.text[part.start : part.end]
+    yield from (f"-{_quoted(text)}" for text in query.excluded)
+
+
+def _quoted(text: str) -> str:
+    return f'"{text}"' if " " in text or "," in text else text
+
+
+def is_gap(asked: Asked, best: Hit | None) -> bool:
+    """Whether what was asked for seems to be missing, by the best hit."""
+    if best is None:
+        return True
+    rare = _rare_words(asked)
+    if not rare or Marker(rare, (), asked.lexical.language).find(f"{best.title}\n{best.text}"):
+        return False
+    similar = {
+        asked.owners[number][0]: score
+        for number, score in asked.legs.get("semantic", ())
+        if number in asked.owners
+    }
+    return similar.get(best.chunk_id, 0.0) < ALIKE
+
+
+def _rare_words(asked: Asked) -> list[Word]:
+    """The rare words of the question, function words aside; where none is rare, all of them.
+
+    None of a question with a phrase: its hits have that.
+    """
+    if asked.query.phrases:
+        return []
+    # Hidden subjects have an index of their own, too small to say what is rare.
+    side = asked.lexical.sides[0]
+    words = [word for word in side.words if _tells(word)]
+    most = max(1, RARE * side.searcher.num_docs)
+    return [word for word in words if _passages(word, side.searcher) <= most] or words
+
+
+def _tells(word: Word) -> bool:
+    return not word.tokens or any(token.weight == 1.0 for token in word.tokens)
+
+
+def _passages(word: Word, searcher: Any) -> int:
+    """How many passages have the word, by the rarest of its parts that tell something."""
+    return min(
+        (
+            max(
+                searcher.doc_freq(field, term)
+                for field, term in (
+                    ("body", token.stem),
+                    ("title", token.stem),
+                    ("code", token.plain),
+                    *token.others,
+                )
+            )
+            for token in word.tokens
+            if token.weight == 1.0
+        ),
+        default=0,
+    )

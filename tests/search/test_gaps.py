@@ -1,0 +1,103 @@
+"""The gap list: what was asked for and is missing, and nothing that a filter or a mistake hid."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from support import Builder, asked, end_engine, said
+
+from kbtui import Library, Question, open_workspace
+from kbtui.index import Index, IndexReader
+from kbtui.journal import Journal
+from kbtui.search.answer import answer
+from kbtui.search.records import Ranking
+from kbtui.workspace import Settings
+
+
+@pytest.fixture
+def built(workspace_root: Path, monkeypatch: pytest.MonkeyPatch) -> Builder:
+    """Forty subjects about deploying, and one about an aardvark."""
+    monkeypatch.setenv("KBTUI_MODEL", "off")
+    builder = Builder(workspace_root)
+    builder.topics(guide={"title": "The Guide"})
+    for number in range(40):
+        builder.subject(
+            f"guide/s{number}.md", f"# Part {number}\n\nDeploy the service with care.\n"
+        )
+    builder.subject("guide/aardvark.md", "# Burrows\n\nAn aardvark digs at night.\n")
+    builder.conversation(1, [[asked("Where is the wombat?"), said("Asleep.")]], title="Talk")
+    return builder
+
+
+@pytest.fixture
+def library(built: Builder) -> Iterator[Library]:
+    with open_workspace(built.root) as library:
+        yield library
+    end_engine(built)
+
+
+def gaps(library: Library) -> list[str]:
+    return [one.query for one in Journal(library.workspace).insights().gaps]
+
+
+def test_an_answer_without_the_rare_words_is_a_gap(library: Library) -> None:
+    for query in (
+        "how do I deploy with zymurgy",
+        "zymurgy",
+        "deploy the aardvark",
+        "aardvrak",
+        "deploy the service",
+        "how do I",
+        '"an aardvark digs"',
+    ):
+        library.search(query)
+    assert sorted(gaps(library)) == ["how do I", "how do I deploy with zymurgy", "zymurgy"]
+
+
+def test_the_words_of_a_title_are_words_of_the_answer(library: Library) -> None:
+    library.search("burrows deploy")
+    assert gaps(library) == []
+
+
+def test_a_search_with_a_filter_is_logged_with_it_and_is_no_gap(library: Library) -> None:
+    library.search("wombat", types=["note", "decision"])
+    library.search("aardvark in:conversations -night")
+    library.search(Question("zymurgy", since=datetime(2026, 1, 1, tzinfo=UTC)))
+    library.search('title:"nothing of it" zymurgy')
+    assert gaps(library) == []
+    logged = {one.query: one.filters for one in Journal(library.workspace).insights().top}
+    assert logged == {
+        "wombat": "type:note,decision",
+        "aardvark in:conversations -night": "in:conversation -night",
+        "zymurgy": "after:2026-01-01T00:00:00+00:00",
+        'title:"nothing of it" zymurgy': 'title:"nothing of it"',
+    }
+
+
+def test_what_widens_a_search_is_no_filter(library: Library) -> None:
+    library.search(Question("zymurgy", hidden=True, archived=True, exclude=17800000001, limit=3))
+    assert gaps(library) == ["zymurgy"]
+
+
+def test_a_query_with_a_mistake_is_not_logged(library: Library) -> None:
+    assert library.search(Question("wombat after:soonish and more")).mistakes
+    assert Journal(library.workspace).insights().total == 0
+
+
+@pytest.mark.parametrize(("similarity", "is_gap"), [(0.2, True), (0.9, False)])
+def test_a_hit_that_is_alike_fits_without_the_words(
+    built: Builder, similarity: float, is_gap: bool
+) -> None:
+    index = Index(built.workspace, Settings(model="off"))
+    index.refresh()
+    index.close()
+    reader = IndexReader(built.workspace.cache_dir)
+    [burrows] = answer(built.workspace, reader, Question("burrows")).hits
+    chunks = reader.chunks(list(range(1000)))
+    number = next(at for at, (chunk, _) in chunks.items() if chunk.id == burrows.chunk_id)
+    ranking = Ranking([(number, similarity)])
+    found = answer(built.workspace, reader, Question("anteater"), lambda _: lambda *_: ranking)
+    reader.close()
+    assert [hit.chunk_id for hit in found.hits] == [burrows.chunk_id]
+    assert found.is_gap is is_gap
