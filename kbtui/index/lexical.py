@@ -17,7 +17,7 @@ import tantivy
 from kbtui.errors import IndexUnavailable
 from kbtui.index.ordering import tie_value
 from kbtui.index.words import LONGEST, STEPS, code_words, plain
-from kbtui.workspace.paths import make_private
+from kbtui.workspace.paths import as_utf8, make_private
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -99,12 +99,12 @@ def open_index(folder: Path, language: str, *, create: bool = False) -> Any:
     if create:
         make_private(folder)
     try:
-        exists = tantivy.Index.exists(str(folder))
-        index = tantivy.Index.open(str(folder)) if exists else None
+        place = as_utf8(folder)
+        index = tantivy.Index.open(place) if tantivy.Index.exists(place) else None
         if index is None:
             if not create:
                 raise IndexUnavailable("there is no index yet", where=str(folder))
-            index = tantivy.Index(schema(language), path=str(folder))
+            index = tantivy.Index(schema(language), path=place)
     except (ValueError, OSError) as error:
         raise IndexUnavailable(
             f"the keyword index cannot be opened: {error}",

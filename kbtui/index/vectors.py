@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from kbtui.errors import IndexUnavailable
 from kbtui.index.ledger import SUFFIX, Ledger
 from kbtui.index.ordering import Found, best_first
-from kbtui.workspace.paths import make_private
+from kbtui.workspace.paths import as_utf8, make_private
 
 # Lance writes its log to file descriptor 2 unless told before it is imported (stack 4.2).
 os.environ.setdefault("LANCEDB_LOG", "error")
@@ -95,7 +95,7 @@ class VectorStore:
             session = lancedb.Session(
                 index_cache_size_bytes=CACHE_BYTES, metadata_cache_size_bytes=METADATA_BYTES
             )
-            self._db = lancedb.connect(str(folder.absolute()), session=session)
+            self._db = lancedb.connect(as_utf8(folder.absolute()), session=session)
             self._table = self._db.create_table(
                 f"chunks_{VERSION}_{model}", schema=schema, exist_ok=True
             )

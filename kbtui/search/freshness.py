@@ -21,6 +21,11 @@ if TYPE_CHECKING:
     from kbtui.workspace import Workspace
 
 
+def _status(path: str) -> os.stat_result:
+    # The engine wrote down the path as UTF-8; the locale of this process may be another.
+    return os.stat(path.encode("utf-8", "surrogateescape"))  # noqa: PTH116  (cheaper)
+
+
 class Freshness:
     """Looks at each entry once; for one answer."""
 
@@ -47,7 +52,7 @@ class Freshness:
     def _stat(self, entry: Entry) -> str | None:
         if entry.path not in self._stats:
             try:
-                self._stats[entry.path] = stat_text(os.stat(entry.path))  # noqa: PTH116  (cheaper)
+                self._stats[entry.path] = stat_text(_status(entry.path))
             except OSError:
                 self._stats[entry.path] = None
         return self._stats[entry.path]
@@ -55,7 +60,7 @@ class Freshness:
     def _configuration_moved(self) -> bool:
         for path, size, modified in self._reader.configuration():
             try:
-                status = os.stat(str(path))  # noqa: PTH116  (cheaper)
+                status = _status(str(path))
             except OSError:
                 if size is not None:
                     return True

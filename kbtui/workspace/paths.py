@@ -45,6 +45,11 @@ def make_private(folder: Path) -> None:
         folder.mkdir(mode=0o700, exist_ok=True)
 
 
+def as_utf8(path: Path) -> str:
+    """A path for libraries in Rust: they take it as UTF-8, in whatever encoding Python read it."""
+    return os.fsencode(path).decode("utf-8", "surrogateescape")
+
+
 def runtime_dir() -> Path:
     """The directory of the engines' sockets: mode 0700, owned by this user.
 

@@ -45,7 +45,10 @@ def test_closed_streams_change_no_exit_code(built: Builder, redirected: str, cod
     assert shell(built, f"{KBTUI} {redirected}") == (b"", code)
 
 
-def test_a_pipe_gets_utf_8_whatever_the_locale_says(built: Builder) -> None:
+def test_a_pipe_gets_utf_8_whatever_the_locale_says(
+    built: Builder, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(home / "Zwischenspeicher für 索引"))
     assert shell(built, f"{KBTUI} index --no-vectors")[1] == 0
     for command in ("topics", "show guide/one", "search --mode lexical Otter"):
         out, code = shell(built, f"{KBTUI} {command}", **ASCII)
