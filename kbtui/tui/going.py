@@ -39,7 +39,7 @@ class Goer:
         if self._pane.go_to_turn(text):
             return
         self._lane.submit(
-            lambda: self._find(text), self._open, lambda error: failed(one_line(str(error)))
+            lambda: self._find(text), self._open, lambda error: failed(one_line(self._words(error)))
         )
 
     def opens(self, text: str, otherwise: Callable[[], None]) -> bool:
@@ -53,6 +53,11 @@ class Goer:
             return False
         self._lane.submit(lambda: self._find(text), self._open, lambda error: otherwise())
         return True
+
+    def _words(self, error: Exception) -> str:
+        from kbtui.tui.prompt.display import words_of
+
+        return words_of(error, self._library.workspace.root)
 
     def _find(self, text: str) -> Place:
         """Called in a thread; raises `KbtuiError` for what does not exist."""

@@ -154,7 +154,10 @@ class Opener:
     def _failed(self, error: Exception) -> None:
         self._status.doing("open", None)
         self.opening = False
-        self._status.flash(f"cannot be opened: {error}", "error")
+        from kbtui.tui.prompt.display import words_of
+
+        words = words_of(error, self._library.workspace.root)
+        self._status.flash(f"cannot be opened: {words}", "error")
 
     def reload(self) -> None:
         """Make what is shown again from the files, where one is reading."""

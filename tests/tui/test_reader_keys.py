@@ -1,9 +1,11 @@
 """Going about in a conversation: requests, errors, turns by number, references, facts."""
 
+from pathlib import Path
+
 import pytest
 from support import Builder, asked, called, said
 from textual.widgets import Input
-from tui_support import Tui, running
+from tui_support import Tui, handbook, running
 
 TALK = "jp-c17800000001"
 
@@ -88,6 +90,15 @@ async def test_a_reference_is_gone_to_from_the_prompt_and_from_the_search_input(
             await tui.until(lambda key=key: pane.reader.document.key == key)
             await tui.until(lambda: tui.main.pane == "reading")
         assert pane.reader.port.reference is not None
+
+
+async def test_what_is_wrong_with_a_reference_is_said_in_a_workspace_with_a_long_path(
+    tmp_path: Path,
+) -> None:
+    root = tmp_path / ("long-" * 40)
+    async with running(handbook(Builder(root)).root) as tui:
+        await go(tui, "jp-c17800000099")
+        await tui.until("there is no conversation jp-c17800000099")
 
 
 async def test_the_reference_of_a_turn_and_a_call_is_what_kbtui_show_takes(book: Builder) -> None:

@@ -252,5 +252,8 @@ def words_of(error: Exception, root: Path) -> str:
     """An error in a few words: where, seen from the workspace's root, what, and what to do."""
     if not isinstance(error, KbtuiError):
         return f"{type(error).__name__}: {error}"
-    where = f"{shown(root, Path(error.where))}: " if error.where else ""
-    return f"{where}{error.message}" + (f" ({error.hint})" if error.hint else "")
+    # One knows which workspace one is in, and its path would push the words out of a line.
+    where = shown(root, Path(error.where)) if error.where and error.where != str(root) else ""
+    return (
+        (f"{where}: " if where else "") + error.message + (f" ({error.hint})" if error.hint else "")
+    )
