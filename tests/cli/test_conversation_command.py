@@ -4,6 +4,7 @@ import base64
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
@@ -456,17 +457,18 @@ def test_long_lines_fit_the_terminal_with_their_match_in_sight(root: Path) -> No
 
 def test_a_pager_is_used_on_a_terminal_and_never_in_a_pipe(root: Path, tmp_path: Path) -> None:
     pager = tmp_path / "pager"
-    pager.write_text(f'#!/bin/sh\necho "[paged $LESS]"\ncat\ntouch {tmp_path}/used\n')
+    pager.write_text('#!/bin/sh\necho "[paged $LESS]"\ncat\ntouch "$(dirname "$0")/used"\n')
     pager.chmod(0o755)
-    shown = terminal("read", str(ID), PAGER=f"{pager} --flag")
+    quoted = shlex.quote(str(pager))
+    shown = terminal("read", str(ID), PAGER=f"{quoted} --flag")
     assert "[paged FRX]" in shown
     assert "Where is the needle?" in shown
     (tmp_path / "used").unlink()
-    done = run("conversation", "read", str(ID), env={**os.environ, "PAGER": str(pager)}, cwd=root)
+    done = run("conversation", "read", str(ID), env={**os.environ, "PAGER": quoted}, cwd=root)
     assert done.returncode == 0
     assert not (tmp_path / "used").exists()
     assert "Where is the needle?" in terminal("read", str(ID), PAGER="/nowhere/pager")
-    assert "[paged FRX]" in terminal(f"jp-c{ID}:1", command="show", PAGER=f"{pager} --flag")
+    assert "[paged FRX]" in terminal(f"jp-c{ID}:1", command="show", PAGER=f"{quoted} --flag")
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import stat
 import subprocess
 import sys
@@ -133,7 +134,7 @@ def editor(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, script: str) -> None
     program = tmp_path / "editor"
     program.write_text(f"#!/bin/sh\n{script}\n")
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
-    monkeypatch.setenv("EDITOR", str(program))
+    monkeypatch.setenv("EDITOR", shlex.quote(str(program)))
 
 
 def test_an_entry_is_made_edited_and_keeps_id_and_citations(

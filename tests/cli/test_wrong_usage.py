@@ -1,6 +1,7 @@
 """Wrong arguments and outputs that take nothing: one line that says what is wrong, no traceback."""
 
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -93,7 +94,9 @@ def redirected(builder: Builder, words: str, how: str) -> tuple[int, str]:
 def test_an_output_that_takes_no_more_is_said_in_one_line(
     builder: Builder, words: str, tmp_path: Path
 ) -> None:
-    code, err = redirected(builder, words, f"ulimit -f 0; {{command}} > {tmp_path}/out")
+    code, err = redirected(
+        builder, words, f"ulimit -f 0; {{command}} > {shlex.quote(str(tmp_path))}/out"
+    )
     assert code == 3
     assert err == "kbtui: the output cannot be written: file too large\n"
 

@@ -1,5 +1,6 @@
 """What TAB offers in a hostile workspace: a shell shows it as it is, so nothing of it may command."""
 
+import shlex
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,7 @@ def test_nothing_that_is_offered_commands_the_terminal(
     root = str(hostile_workspace(workspace_root).root)
     offered = 0
     for words in WORDS:
-        line = " ".join(["kbtui", "-w", root, *words])
+        line = " ".join(["kbtui", "-w", shlex.quote(root), *words])
         for call in (["zsh", "kbtui", "-w", root, *words], ["bash", line, " \t\n\"'@><=;|&(:"]):
             assert answer(call) == 0
             shown = capfdbinary.readouterr().out

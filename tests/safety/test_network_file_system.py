@@ -50,7 +50,8 @@ def test_no_engine_is_started_there_and_search_says_why(
     builder = Builder(workspace_root)
     builder.topics(guide={})
     builder.subject("guide/one.md", "# One\n\nAn otter.\n")
-    table.write_text(mounted(("/", "ext4"), (os.path.realpath(home / "cache"), "nfs4")))
+    cache = os.path.realpath(home / "cache").replace(" ", "\\040")
+    table.write_text(mounted(("/", "ext4"), (cache, "nfs4")))
     with pytest.raises(EngineUnavailable, match=r"network file system \(nfs4\)"):
         connect(builder.workspace)
     library = Library(builder.workspace, load_settings())

@@ -1,6 +1,7 @@
 """A person's own subjects: made in one step, never outside, never over another, never lost."""
 
 import os
+import shlex
 import stat
 import subprocess
 import tempfile
@@ -42,7 +43,7 @@ def editing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, script: str) -> Non
     program = tmp_path / "editor"
     program.write_text(f"#!/bin/sh\n{script}\n")
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
-    monkeypatch.setenv("EDITOR", str(program))
+    monkeypatch.setenv("EDITOR", shlex.quote(str(program)))
     monkeypatch.delenv("VISUAL", raising=False)
 
 

@@ -1,5 +1,6 @@
 """Entries written from the TUI in a real terminal: an editor that has it, the engine that sees the file."""
 
+import shlex
 import stat
 import sys
 import textwrap
@@ -41,7 +42,7 @@ def test_an_editor_gets_the_terminal_and_what_it_wrote_is_listed(
         )
     )
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
-    monkeypatch.setenv("EDITOR", str(program))
+    monkeypatch.setenv("EDITOR", shlex.quote(str(program)))
     monkeypatch.delenv("VISUAL", raising=False)
     terminal = Terminal(["-w", str(built.root)])
     terminal.until("The Guide")

@@ -1,5 +1,6 @@
 """What the tests of entries, sources and insights share: an index without an engine, an editor."""
 
+import shlex
 import stat
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, nullcontext
@@ -59,7 +60,7 @@ def editor(
     program = tmp_path / "my-editor"
     program.write_text(f"#!/bin/sh\n{script}\n")
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
-    monkeypatch.setenv("EDITOR", str(program))
+    monkeypatch.setenv("EDITOR", shlex.quote(str(program)))
     monkeypatch.delenv("VISUAL", raising=False)
     lent = []
 

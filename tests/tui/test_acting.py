@@ -1,5 +1,6 @@
 """Doing something with what is selected or read: copying, marking, jumping, following, editing."""
 
+import shlex
 import stat
 import sys
 from pathlib import Path
@@ -114,7 +115,9 @@ async def test_a_local_clipboard_gets_the_text(
     book: Builder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     program, got = tmp_path / "wl-copy", tmp_path / "got"
-    program.write_text(f"#!/bin/sh\n/bin/cat > {got}.part && /bin/mv {got}.part {got}\n")
+    program.write_text(
+        f"#!/bin/sh\ncd {shlex.quote(str(tmp_path))}\n/bin/cat > part && /bin/mv part got\n"
+    )
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("WAYLAND_DISPLAY", "wayland-0")

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -217,7 +218,9 @@ os.write(2, b"a traceback\\n")
 
 def test_native_noise_goes_to_a_log_and_only_while_the_screen_is_ours(tmp_path: Path) -> None:
     log = tmp_path / "state" / "tui.log"
-    shown = pexpect.run(f"{sys.executable} -c '{GUARD}' {log}", timeout=30, encoding="utf-8")
+    shown = pexpect.run(
+        f"{sys.executable} -c '{GUARD}' {shlex.quote(str(log))}", timeout=30, encoding="utf-8"
+    )
     assert shown.split("\r\n") == ["drawn", "an editor speaks", "a traceback", ""]
     assert log.read_text() == "native noise\nmore noise\n"
     assert log.stat().st_mode & 0o077 == 0
@@ -229,7 +232,9 @@ def test_a_redirected_standard_error_is_left_alone(tmp_path: Path) -> None:
     script = tmp_path / "guard.py"
     script.write_text(GUARD)
     shown = pexpect.run(
-        f"/bin/sh -c '{sys.executable} {script} {log} 2>{errors}'", timeout=30, encoding="utf-8"
+        f'/bin/sh -c \'{sys.executable} "{script}" "{log}" 2>"{errors}"\'',
+        timeout=30,
+        encoding="utf-8",
     )
     assert shown == "drawn\r\n"
     assert "native noise" in errors.read_text()

@@ -1,5 +1,6 @@
 """Wide code is wrapped or scrolled, and images are opened only from here and only after a yes."""
 
+import shlex
 import sys
 from pathlib import Path
 
@@ -99,7 +100,7 @@ async def test_an_image_is_opened_by_the_systems_program_after_a_yes(
     programs, given_to = tmp_path / "bin", tmp_path / "opened"
     programs.mkdir()
     opener = programs / ("open" if sys.platform == "darwin" else "xdg-open")
-    opener.write_text(f'#!/bin/sh\nprintf %s "$1" > {given_to}\n')
+    opener.write_text(f'#!/bin/sh\nprintf %s "$1" > {shlex.quote(str(given_to))}\n')
     opener.chmod(0o755)
     monkeypatch.setenv("PATH", f"{programs}:/usr/bin:/bin")
     async with running(book.root) as tui:
