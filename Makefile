@@ -5,6 +5,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
+# For test-paths: what prints or draws a path, or gives one to another program.
+PATHS := tests/cli tests/engine/test_engine.py tests/safety/test_engine_door.py tests/serve tests/terminal tests/tui/test_tui_start.py tests/tui/test_reader_keys.py tests/workspace
+LONG := a-name-so-long-that-no-socket-fits-below-it-and-that-every-line-in-which-it-stands-is-wrapped-somewhere-else
+ODD := Ünïcödé 空間
+
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -25,6 +30,14 @@ run: $(STAMP)  ## open the TUI on the demo workspace, or WORKSPACE=path
 
 test: $(STAMP)  ## run the tests (under five minutes)
 	$(BIN)/python -m pytest -n 3 --dist worksteal $(ARGS)
+
+test-paths: $(STAMP)  ## run the tests of commands and screens in long and odd directories, without HOME
+	@base=$$(mktemp -d); trap 'rm -rf "$$base"' EXIT; \
+	mkdir "$$base/$(LONG)" "$$base/$(ODD)" && \
+	echo "In a long temporary directory, HOME unset:" && \
+	env -u HOME TMPDIR="$$base/$(LONG)" $(BIN)/python -m pytest -n 3 --dist worksteal $(PATHS) $(ARGS) && \
+	echo "In one with spaces and letters beyond ASCII, HOME empty:" && \
+	HOME= TMPDIR="$$base/$(ODD)" $(BIN)/python -m pytest -n 3 --dist worksteal $(PATHS) $(ARGS)
 
 test-slow: $(STAMP)  ## run the slow tests
 	$(BIN)/python -m pytest -m slow $(ARGS)
