@@ -91,6 +91,9 @@ def _event(event: Event) -> Iterator[str]:
         number = f" {event.call}" if event.call else ""
         yield f"### {state}{number}{f': {_code(event.name)}' if event.name else ''}"
         yield _fence(text, "")
+    elif event.kind == "unknown":
+        yield f"### Unknown event: {_code(event.name or '?')}"
+        yield _fence(text, "json")
     else:
         yield "### Question" if event.kind == "inquiry_request" else "### Answer"
         yield text

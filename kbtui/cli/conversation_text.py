@@ -23,6 +23,7 @@ _WHO = {
     "tool_call_response": ("Result", CYAN),
     "inquiry_request": ("Question", YELLOW),
     "inquiry_response": ("Answer", CYAN),
+    "unknown": ("Unknown event", YELLOW),
 }
 
 

@@ -9,6 +9,7 @@ from collections import deque
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from kbtui.conversations.blocks import content_text, resources_text
 from kbtui.conversations.configuration import Facts
 from kbtui.conversations.encoding import decode_content, decode_metadata, decode_value, pretty
 from kbtui.conversations.files import DAMAGED
@@ -42,7 +43,8 @@ class Builder:
         self.compactions: list[Compaction] = []
         self.problems: list[str] = []
         self.more_problems = 0
-        self.unknown: dict[int, Any] = {}
+        self.leading: list[Event] = []
+        self.resources = 0
         self.count = count
         self.configured = False
         self.last_time: datetime | None = None
@@ -85,9 +87,12 @@ class Builder:
             return
         if type(element) is not dict:
             self._note(f"element {index} is not an object")
-        elif type(element.get("type")) is str:
-            # Of a later JP: kept, and otherwise not our business.
-            self.unknown[index] = element
+        elif type(kind := element.get("type")) is str:
+            # Of a later JP: shown as it is. It opens no turn, and ends no run of pieces.
+            self._timed(index, kind, element)
+            time = parse_time(element.get("timestamp"))
+            event = Event("unknown", time, pretty(element), index, name=kind)
+            (self._turn.events if self._turn else self.leading).append(event)
         else:
             self._note(f"element {index} has no type")
 
@@ -96,15 +101,31 @@ class Builder:
     def _turn_start(self, index: int, element: _Element) -> None:
         self.finish()
         self._run = None
+        self._timed(index, "turn_start", element)
         # The first opens the first turn, unless something stood before it (jp-format 2.7).
         self._new_turn().started_at = parse_time(element.get("timestamp"))
 
     def _chat_request(self, index: int, element: _Element) -> None:
         event = self._event("chat_request", index, element, element.get("content"), "content")
-        if type(author := element.get("author")) is str:
-            event.author = author
+        if (author := element.get("author")) is not None:
+            if type(author) is str:
+                event.author = author
+            else:
+                self._blame(event, "its author is no text")
         if "schema" in element:
             event.data = element["schema"]
+        if resources := element.get("resources"):
+            self._take_resources(event, resources)
+
+    def _take_resources(self, event: Event, resources: Any) -> None:
+        """What a request brings with it is a part of what it says."""
+        try:
+            count, text = resources_text(resources)
+        except RecursionError:
+            self._blame(event, "its resources are nested too deeply")
+            return
+        self.resources += count
+        event.text = f"{event.text}\n\n{text}" if event.text else text
 
     def _chat_response(self, index: int, element: _Element) -> None:
         """`message`, `reasoning` or `data`, whichever comes first in this order."""
@@ -164,7 +185,8 @@ class Builder:
         if type(content) is str:
             content = decode_content(content)
         event = self._event("tool_call_response", index, element, content, "content")
-        error = element.get("is_error")
+        # With typed content comes the name that the Model Context Protocol has for it.
+        error = element.get("is_error", element.get("isError"))
         event.is_error = error is True
         if type(error) is not bool:
             self._blame(event, "it does not say whether it is an error")
@@ -178,6 +200,8 @@ class Builder:
         if type(source := element.get("source")) is dict:
             name = source.get("name") or source.get("source")
             event.name = name if type(name) is str else None
+        else:
+            self._blame(event, "it does not say who asks")
         self._await(event, element, self._inquiries)
 
     def _inquiry_response(self, index: int, element: _Element) -> None:
@@ -192,14 +216,19 @@ class Builder:
     def _config_delta(self, index: int, element: _Element) -> None:
         if index == 0:
             self.configured = True
+        self._timed(index, "config_delta", element)
         # The oldest files have the configuration's keys beside the type (jp-format 2.10).
-        self.facts.apply(element.get("delta", element))
+        delta = element.get("delta", element)
+        if type(delta) is not dict:
+            self._note(f"element {index} (config_delta): its delta is not an object")
+        self.facts.apply(delta)
 
     def _compaction(self, index: int, element: _Element) -> None:
         first, last = element.get("from_turn"), element.get("to_turn")
         if type(first) is not int or type(last) is not int or first < 0 or last < first:
             self._note(f"element {index}: a compaction that names no turns")
             return
+        self._timed(index, "compaction", element)
         summary = element.get("summary")
         text = summary.get("summary") if type(summary) is dict else None
         self.compactions.append(
@@ -240,15 +269,34 @@ class Builder:
         event.data = event.metadata = event.problem = event.result = event.request = None
         event.is_error = False
         if type(text) is not str:
-            event.text = pretty(text)
-            what = f"its {field} is no text" if field in element else f"it has no {field}"
-            self._blame(event, what)
+            self._untext(event, element, text, field)
         turn.events.append(event)
         if time is None:
             self._blame(event, "its timestamp cannot be read")
-        if "metadata" in element and type(metadata := element["metadata"]) is dict:
-            event.metadata = self._metadata(event, metadata)
+        if "metadata" in element:
+            if type(metadata := element["metadata"]) is dict:
+                event.metadata = self._metadata(event, metadata)
+            else:
+                self._blame(event, "its metadata is not an object")
         return event
+
+    def _untext(self, event: Event, element: _Element, value: Any, field: str) -> None:
+        """Give an event the text of what is no string: typed content, or damage."""
+        try:
+            text = content_text(value)
+        except RecursionError:
+            text = None
+        if text is None:
+            event.text = pretty(value)
+            what = f"its {field} is no text" if field in element else f"it has no {field}"
+            self._blame(event, what)
+        else:
+            event.text = text
+
+    def _timed(self, index: int, kind: str, element: _Element) -> None:
+        """Note an element without a time, where no event is made that would say so."""
+        if parse_time(element.get("timestamp")) is None:
+            self._note(f"element {index} ({kind}): its timestamp cannot be read")
 
     def _new_turn(self) -> Turn:
         self._turn = turn = Turn(self.turns_before + len(self.turns) + 1, [], self.facts.model)

@@ -1,5 +1,6 @@
 """One whole conversation, read as far as it can be read."""
 
+from collections import Counter
 from collections.abc import Callable
 
 from kbtui.conversations.configuration import Facts
@@ -16,6 +17,9 @@ from kbtui.conversations.files import (
 from kbtui.conversations.records import Conversation, ConversationInfo
 from kbtui.conversations.roots import BASE_CONFIG, EVENTS
 from kbtui.errors import WorkspaceError
+
+KINDS_MOST = 5
+"""Unknown kinds of event that are named."""
 
 
 def load_conversation(
@@ -37,7 +41,7 @@ def load_conversation(
         builder.turns,
         compactions=builder.compactions,
         problems=problems,
-        unknown=builder.unknown,
+        leading=builder.leading,
     )
     if info.events_path is None:
         problems.append(f"there is no {EVENTS}")
@@ -48,7 +52,7 @@ def load_conversation(
             builder.add(batch)
             if progress is not None:
                 builder.finish()
-                _settle(conversation, facts)
+                _settle(conversation, builder)
                 progress(conversation)
         builder.finish()
         conversation.info = info.counted(builder.count, builder.last_time)
@@ -59,8 +63,28 @@ def load_conversation(
     problems += [f"{EVENTS}: {text}" for text in (*damage, *builder.problems)]
     if builder.more_problems:
         problems.append(f"{EVENTS}: {builder.more_problems} more damaged elements")
-    _settle(conversation, facts)
+    _settle(conversation, builder)
     return conversation
+
+
+def name_extras(conversation: Conversation) -> list[str]:
+    """What a conversation has besides JP's kinds of event, each counted."""
+    extras = []
+    if unknown := conversation.unknown:
+        kinds = Counter(event.name for event in unknown)
+        named = ", ".join(f"{kind} {count}" for kind, count in kinds.most_common(KINDS_MOST))
+        more = f", {len(kinds) - KINDS_MOST} more kinds" if len(kinds) > KINDS_MOST else ""
+        before = len(conversation.leading)
+        place = f", {before} of them before the first turn" if before else ""
+        events = (
+            "1 event of an unknown kind"
+            if len(unknown) == 1
+            else (f"{len(unknown)} events of unknown kinds")
+        )
+        extras.append(f"{events} ({named}{more}){place}")
+    if count := conversation.resources:
+        extras.append("1 resource" if count == 1 else f"{count} resources")
+    return extras
 
 
 def load_beginning(info: ConversationInfo, length: int = 1 << 20) -> Conversation | None:
@@ -84,15 +108,18 @@ def load_beginning(info: ConversationInfo, length: int = 1 << 20) -> Conversatio
     builder.finish()
     if not builder.turns:
         return None
-    conversation = Conversation(info, builder.turns, compactions=builder.compactions)
-    _settle(conversation, facts)
+    conversation = Conversation(
+        info, builder.turns, compactions=builder.compactions, leading=builder.leading
+    )
+    _settle(conversation, builder)
     return conversation
 
 
-def _settle(conversation: Conversation, facts: Facts) -> None:
-    conversation.assistant = facts.assistant
-    conversation.model = facts.model
-    conversation.attachments = facts.attachments
+def _settle(conversation: Conversation, builder: Builder) -> None:
+    conversation.assistant = builder.facts.assistant
+    conversation.model = builder.facts.model
+    conversation.attachments = builder.facts.attachments
+    conversation.resources = builder.resources
 
 
 def read_base(path: str, facts: Facts, problems: list[str]) -> None:

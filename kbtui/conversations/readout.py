@@ -9,7 +9,7 @@ from kbtui.conversations.fitting import fit_turn
 from kbtui.conversations.ids import parse_conversation_ref
 from kbtui.conversations.listing import find_conversation
 from kbtui.conversations.matching import cut_line
-from kbtui.conversations.reading import load_conversation
+from kbtui.conversations.reading import load_conversation, name_extras
 from kbtui.conversations.times import show_time
 from kbtui.conversations.xml import read_envelope, turn_xml
 from kbtui.errors import NothingFound, UsageError
@@ -32,7 +32,9 @@ INCLUDED: dict[str, tuple[str, ...]] = {
     "tool_calls": ("tool_call_request", "inquiry_request"),
     "tool_results": ("tool_call_response", "inquiry_response"),
 }
-"""The kinds of event behind each word of `include`; by default all."""
+"""The kinds of event behind each word of `include`; by default all, those not known among them."""
+
+_ALL_KINDS = frozenset(kind for kinds in INCLUDED.values() for kind in kinds)
 
 
 def read_answer(
@@ -85,13 +87,15 @@ def named_turn(ref: Ref, turn: int | None, last: int | None) -> int | None:
 
 
 def included_kinds(include: list[str] | None) -> frozenset[str]:
-    """The kinds of event that words of `include` name, by default all; raises `UsageError`."""
+    """The kinds of event that words of `include` name, by default all. Raises `UsageError`."""
     words = INCLUDED if include is None else include
-    return frozenset(
+    kinds = {
         kind
         for word in words
         for kind in INCLUDED[arguments.one_of("include", word, tuple(INCLUDED))]
-    )
+    }
+    # Events of unknown kinds come unless something is left out: they may be of any kind.
+    return frozenset({*kinds, "unknown"} if kinds.issuperset(_ALL_KINDS) else kinds)
 
 
 def choose_turns(conversation: Conversation, turn: int | None, last: int | None) -> list[Turn]:
@@ -135,7 +139,7 @@ def _answer(
         "turns": turns,
     }
     hints = [_rest(chosen, total)] if answer["omitted"] else []
-    hints += [mask(hint) if masked else hint for hint in _damage(conversation)]
+    hints += [mask(hint) if masked else hint for hint in _remarks(conversation)]
     answer["hint"] = "; ".join(hints)[:_HINT_ROOM] or None
     if limit is None:
         return answer
@@ -157,12 +161,17 @@ def _rest(chosen: list[Turn], total: int) -> str:
     return f"turns 1 to {first - 1} are left out: ask with turn, or a larger last"
 
 
-def _damage(conversation: Conversation) -> list[str]:
-    problems = conversation.problems
-    if not problems:
-        return [] if conversation.turns else ["it has no turns yet"]
-    more = f" (and {len(problems) - 1} more problems)" if len(problems) > 1 else ""
-    return [f"not read whole: {problems[0]}{more}"]
+def _remarks(conversation: Conversation) -> list[str]:
+    """What is wrong with the conversation, and what it has besides JP's kinds of event."""
+    remarks = []
+    if problems := conversation.problems:
+        more = f" (and {len(problems) - 1} more problems)" if len(problems) > 1 else ""
+        remarks.append(f"not read whole: {problems[0]}{more}")
+    elif not conversation.turns:
+        remarks.append("it has no turns yet")
+    if extras := name_extras(conversation):
+        remarks.append(f"it also has {' and '.join(extras)}")
+    return remarks
 
 
 def _refusal(

@@ -17,6 +17,7 @@ EventKind = Literal[
     "tool_call_response",
     "inquiry_request",
     "inquiry_response",
+    "unknown",
 ]
 
 SCOPE_OF: dict[str, str] = {
@@ -28,8 +29,9 @@ SCOPE_OF: dict[str, str] = {
     "tool_call_response": "tool-result",
     "inquiry_request": "inquiry",
     "inquiry_response": "inquiry",
+    "unknown": "unknown",
 }
-"""The scope that each kind of event belongs to (jp-format 2.4)."""
+"""The scope that each kind of event belongs to (jp-format 2.4); the last one is kbtui's own."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,7 @@ class ConversationInfo:
 class Event:
     """One thing said or done in a turn, decoded.
 
+    An event of a kind that is not known has its `type` as `name`, and all of it as JSON in `text`.
     `text` is what it says: the message, the result, the question. `name`,
     `arguments` and `call_id` belong to tool calls; a request knows its `result`
     and a result its `request` once paired. `call` is the 1-based number of the
@@ -138,7 +141,8 @@ class Conversation:
 
     `problems` has a line for each damaged part (the first hundred elements by
     name, the rest as a number); everything else was read.
-    `unknown` keeps elements of types that are not known, by their position.
+    `leading` are the events of unknown kinds before the first turn: they open none. `resources`
+    counts what requests bring with them.
     """
 
     info: ConversationInfo
@@ -148,7 +152,14 @@ class Conversation:
     assistant: str | None = None
     model: str | None = None
     attachments: list[str] = field(default_factory=list)
-    unknown: dict[int, Any] = field(default_factory=dict)
+    leading: list[Event] = field(default_factory=list)
+    resources: int = 0
+
+    @property
+    def unknown(self) -> list[Event]:
+        """The events of kinds that are not known, wherever they stand."""
+        events = (event for turn in self.turns for event in turn.events)
+        return [*self.leading, *(event for event in events if event.kind == "unknown")]
 
     def turn(self, number: int) -> Turn | None:
         """Turn `number`, 1-based; None where there is none."""

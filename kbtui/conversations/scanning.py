@@ -87,6 +87,9 @@ class _Scanner:
                 self._response(element)
             elif kind == "chat_request":
                 self._said = ""
+                if element.get("resources"):
+                    # They are a part of what is searched.
+                    raise Unexpected
                 self._text("user", element, element["content"])
             elif kind == "inquiry_request":
                 self._said = ""
@@ -99,7 +102,12 @@ class _Scanner:
                 self._said = ""
                 self._turn += 1
                 continue
-            elif kind == "config_delta" or kind == "compaction" or type(kind) is str:
+            elif kind == "config_delta" or kind == "compaction":
+                continue
+            elif type(kind) is str:
+                # Of a kind that is not known; before the first turn it is in no turn.
+                if self._turn and "unknown" in self._scopes:
+                    self._text("unknown", element, pretty(element))
                 continue
             if not self._turn:
                 # What comes before any marker is a turn of its own (jp-format 2.7).

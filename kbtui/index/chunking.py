@@ -242,10 +242,11 @@ def spoken(conversation: Conversation, embed_tool_results: bool) -> Iterator[Chu
     """The chunks of a conversation's turns, without ids and ordinals."""
     for turn in conversation.turns:
         for event in turn.events:
-            # An inquiry's answer is a word or two, which mean nothing without the question.
-            role = SCOPE_OF.get(event.kind) if event.kind != "inquiry_response" else None
-            if role is None:
+            # An inquiry's answer is a word or two, which mean nothing without the question; what
+            # an unknown kind of event means nobody can tell.
+            if event.kind in ("inquiry_response", "unknown"):
                 continue
+            role = SCOPE_OF[event.kind]
             tool = event.name or (event.request.name if event.request else None)
             text, most = event.text, MOST
             embed = role not in {"tool-call", "tool-result"} or embed_tool_results

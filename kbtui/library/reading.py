@@ -55,6 +55,8 @@ def _conversation(library: Library, ref: Ref) -> str:
             if ref.call is not None and event.call != ref.call:
                 continue
             who = event.author or event.kind.replace("_", " ")
+            if event.kind == "unknown":
+                who = f"unknown event: {event.name}"
             text = call_text(event) if event.kind == "tool_call_request" else event.text
             parts.append(f"### {who}\n\n{text}")
     if ref.call is not None and not parts:

@@ -298,6 +298,47 @@ def test_a_coordinate_or_link_can_be_pasted_into_read_and_show(
     assert "The needle is in hay.txt." in capsys.readouterr().out
 
 
+def test_what_only_a_later_jp_knows_is_read_shown_found_and_exported(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    elements = [
+        element("participants", 0, names=["Jean"]),
+        element("turn_start", 1),
+        element("chat_request", 2, content="See", resources=[{"uri": "file://a.rs", "text": "fn needle()"}]),
+        element("voice_memo", 3, url="file://needle.ogg"),
+        element("tool_call_request", 4, id="1", name="look", arguments={}),
+        element("tool_call_response", 5, id="1", isError=True,
+                content=[{"type": "text", "text": encoded("a needle")}, {"type": "image", "data": "AAAA"}]),
+    ]  # fmt: skip
+    write(root, ID + 10, elements, "Later")
+    ref = f"jp-c{ID + 10}"
+    for command in (["conversation", "read", ref], ["show", ref], ["conversation", "export", ref]):
+        assert main(command) == 0
+        out, err = capsys.readouterr()
+        for said in (
+            "[resource: file://a.rs]\nfn needle()",
+            "voice_memo",
+            "file://needle.ogg",
+            "a needle\n[image: 3 bytes]",
+        ):
+            assert said in out, (command, said)
+        if command[1] == "read":
+            assert "Unknown event voice_memo" in out
+            assert "Result look #1 error" in out
+            assert "it also has 2 events of unknown kinds (participants 1, voice_memo 1), 1 of them before the first turn and 1 resource" in err  # fmt: skip
+    assert kbtui("grep", "needle", "-i", ref) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(":")[2] for line in lines] == ["user", "unknown", "tool-result"]
+    answer = read_answer(open_root(root), id=ref)
+    event = answer["turns"][0]["events"][1]
+    assert (event["event_kind"], event["name"]) == ("unknown", "voice_memo")
+    assert json.loads(event["content"]) == elements[3]
+    assert "<event_kind>unknown</event_kind>" in to_xml("read", answer)
+    # Kinds that are asked for are given, and no other.
+    answer = read_answer(open_root(root), id=ref, include=["chat"])
+    assert [event["event_kind"] for event in answer["turns"][0]["events"]] == ["chat_request"]
+
+
 def test_an_id_with_the_suffix_of_another_workspace_names_no_conversation_here(
     root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -48,6 +48,7 @@ def test_every_scope_is_searched_over_decoded_text_line_by_line(rich: Path) -> N
         ("structured", 2, '  "tool": "needle",'),
         ("inquiry", 2, "Apply the needle?"),
         ("inquiry", 2, "yes, needle"),
+        ("unknown", 2, '  "text": "needle"'),
     ]
 
 
@@ -58,6 +59,7 @@ def test_every_scope_is_searched_over_decoded_text_line_by_line(rich: Path) -> N
         (["chat"], {"user", "assistant", "reasoning", "structured"}),
         (["tool"], {"tool-call", "tool-result"}),
         (["inquiry", "title"], {"inquiry", "title"}),
+        (["unknown"], {"unknown"}),
         (["all"], set(SCOPES)),
         ([], set(SCOPES)),
         (None, set(SCOPES)),

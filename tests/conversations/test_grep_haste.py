@@ -46,6 +46,15 @@ _ELEMENT = st.one_of(
         _WORD,
     ),
     st.builds(lambda t: {"type": "inquiry_response", "id": "q", "answer": t}, _WORD),
+    st.builds(lambda t: {"type": "novelty", "said": t}, _WORD),
+    st.builds(
+        lambda t, u: {"type": "chat_request", "content": t, "resources": [{"uri": u, "text": t}]},
+        _WORD, _WORD,
+    ),
+    st.builds(
+        lambda t, k: {"type": "tool_call_response", "id": "1", "content": [{"type": k, "text": t}]},
+        _WORD, st.sampled_from(["text", "novelty"]),
+    ),
     st.sampled_from(
         [{"type": "turn_start"}, {"type": "config_delta", "delta": {}}, {"type": "novelty"}, None,
          {"type": "chat_request"}, {"type": "tool_call_response", "content": None}]

@@ -1,5 +1,6 @@
 """What is in a conversation: every event, decoded, paired, joined and counted as JP does."""
 
+import json
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -311,14 +312,84 @@ def test_compactions_are_overlays_counted_from_one(jp: Path) -> None:
     assert any("compaction" in problem for problem in conversation.problems)
 
 
-def test_elements_and_keys_of_a_later_jp_are_kept_and_otherwise_ignored(jp: Path) -> None:
-    stream = Stream().turn().ask("a", event_id="x1y2z3a").add("voice_memo", url="…").say("b")
-    stream.elements.append({"type": "plain", "more": 1})
+def test_events_of_a_later_jp_are_shown_as_they_are_and_change_nothing_else(jp: Path) -> None:
+    stream = Stream().add("participants", names=["Jean"]).turn().ask("a", event_id="x1y2z3a")
+    stream.say("b").add("voice_memo", url="file://memo.ogg").say("c").add("voice_memo", url="…")
     write(jp, stream)
     conversation = load(jp.parent)
-    assert texts(conversation) == ["a", "b"]
-    assert conversation.unknown == {2: stream.elements[2], 4: {"type": "plain", "more": 1}}
+    events = events_of(conversation)
+    assert [event.kind for event in events] == ["chat_request", "message", "unknown", "unknown"]
+    assert events[1].text == "bc", "what JP does not know ends no message"
+    assert [event.name for event in events[2:]] == ["voice_memo", "voice_memo"]
+    assert json.loads(events[2].text) == stream.elements[4]
+    assert [event.name for event in conversation.leading] == ["participants"]
+    assert [event.name for event in conversation.unknown] == ["participants", *["voice_memo"] * 2]
     assert conversation.problems == []
+
+
+def test_the_resources_of_a_request_are_a_part_of_it(jp: Path) -> None:
+    resources = [
+        {"uri": "file://src/main.rs", "mimeType": "text/x-rust", "text": standard("fn main() {}")},
+        {"uri": "file://logo.png", "mimeType": "image/png", "blob": standard(b"\x89PNG" * 3)},
+        {"uri": "file://big.log", "content": {"$blob": "ab12", "size": 1234567}},
+        {"digest": "zz9"},
+        "https://example.com/a",
+    ]
+    write(jp, Stream().turn().ask("Look at this", resources=resources).ask("", resources=["x"]))
+    conversation = load(jp.parent)
+    first, second = texts(conversation)
+    assert first.startswith(
+        "Look at this\n\n[resource: file://src/main.rs, text/x-rust]\nfn main() {}\n"
+    )
+    assert "[resource: file://logo.png, image/png, 12 bytes]\n" in first
+    assert "ab12" in first
+    assert "1234567" in first
+    assert '"digest": "zz9"' in first
+    assert first.endswith("\n[resource: https://example.com/a]")
+    assert second == "[resource: x]"
+    assert conversation.resources == 6
+    assert conversation.problems == []
+
+
+def test_typed_content_gives_its_text_and_names_the_rest(jp: Path) -> None:
+    blocks = [
+        {"type": "text", "text": standard("first line")},
+        {"type": "text", "text": "written plainly"},
+        {"type": "image", "data": standard(b"\x89PNG" * 100), "mimeType": "image/png"},
+        {"type": "resource", "resource": {"uri": "file://a.md", "text": "# A"}},
+        {"type": "resource_link", "uri": "file://b.md", "name": "b"},
+        {"$blob": "sha256:ab12", "size": 5000},
+        {"type": "hologram", "depth": 3},
+    ]
+    stream = Stream().turn().ask("x").call("see", "1").call("see", "2")
+    stream.add("tool_call_response", id="1", content=blocks, isError=False)
+    stream.add("tool_call_response", id="2", content=[{"type": "text", "text": "no"}], isError=True)
+    stream.add("tool_call_response", id="3", content={"$blob": "cd34"}, is_error=False)
+    stream.add("chat_response", message=[{"type": "text", "text": "Seen."}])
+    write(jp, stream)
+    conversation = load(jp.parent)
+    results = [e for e in events_of(conversation) if e.kind == "tool_call_response"]
+    assert results[0].text.split("\n") == [
+        "first line",
+        "written plainly",
+        "[image: image/png, 400 bytes]",
+        "[resource: file://a.md]",
+        "# A",
+        "[resource: file://b.md]",
+        "[stored elsewhere: sha256:ab12, 5,000 bytes]",
+        "[hologram]",
+        "{",
+        '  "type": "hologram",',
+        '  "depth": 3',
+        "}",
+    ]
+    assert [result.is_error for result in results] == [False, True, False]
+    assert results[1].request is not None
+    assert results[2].text == "[stored elsewhere: cd34]"
+    assert texts(conversation)[-1] == "Seen."
+    assert conversation.problems == [
+        "events.json: element 6 (tool_call_response): nothing asked for it"
+    ]
 
 
 def test_requests_that_still_wait_and_answers_in_a_later_turn(jp: Path) -> None:
@@ -363,7 +434,9 @@ def test_turns_are_numbered_as_jp_numbers_them(kinds: list[str], size: int) -> N
     for number, kind in enumerate(counted):
         expected += kind == "turn_start" or number == 0
     assert [turn.number for turn in builder.turns] == list(range(1, expected + 1))
-    said = "".join(event.text for turn in builder.turns for event in turn.events)
+    events = [event for turn in builder.turns for event in turn.events]
+    said = "".join(event.text for event in events if event.kind != "unknown")
+    assert len(builder.leading) + sum(e.kind == "unknown" for e in events) == kinds.count("novel")
     assert said == "".join(
         f"q{n}" if kind == "chat_request" else f"a{n} "
         for n, kind in enumerate(kinds)

@@ -1,5 +1,6 @@
 """A conversation as a document: everything JP writes has its line."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -85,6 +86,36 @@ def test_orphans_inquiries_and_empty_turns(workspace_root: Path) -> None:
     assert "a result without its call  late" in text
     assert "Apply changes?" in text
     assert document.turns_total == 4
+
+
+def test_what_only_a_later_jp_knows_is_shown_and_counted(workspace_root: Path) -> None:
+    document = build(
+        workspace_root,
+        [
+            [
+                {**asked("Look"), "resources": [{"uri": "file://a.rs", "text": "fn main() {}"}]},
+                {"type": "voice_memo", "url": "file://memo.ogg"},
+                said("Seen."),
+            ]
+        ],
+    )
+    text = shown(document)
+    assert "[resource: file://a.rs]" in text
+    assert "fn main() {}" in text
+    assert "▸ unknown event  voice_memo" in text
+    assert "1 event of an unknown kind (voice_memo 1), 1 resource" in text
+    assert '"url": "file://memo.ogg"' not in text
+    assert '"url": "file://memo.ogg"' in shown(document, "tool")
+
+
+def test_unknown_events_before_the_first_turn_stand_above_it(workspace_root: Path) -> None:
+    folder = Builder(workspace_root).conversation(1, [[asked("Look")]])
+    elements = json.loads((folder / "events.json").read_text())
+    elements.insert(0, {"timestamp": "2026-05-29 10:00:00.0", "type": "participants"})
+    (folder / "events.json").write_text(json.dumps(elements))
+    info = find_conversation(Builder(workspace_root).workspace, 17_800_000_001)
+    text = shown(conversation_document(load_conversation(info), PRESENT))
+    assert text.index("unknown event  participants") < text.index("turn 1") < text.index("Look")
 
 
 def test_compactions_are_noted_where_they_begin(workspace_root: Path) -> None:

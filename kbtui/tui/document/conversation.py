@@ -97,6 +97,8 @@ class _Builder:
         begin: dict[int, list[tuple[int, Compaction]]] = {}
         for number, compaction in enumerate(self.conversation.compactions):
             begin.setdefault(compaction.first, []).append((number, compaction))
+        for event in self.conversation.leading:
+            self._event(event, None)
         for turn in self.conversation.turns:
             self.turn = turn.number
             for number, compaction in begin.get(turn.number, ()):
@@ -235,6 +237,8 @@ class _Builder:
             self._tool(event, left or Left())
         elif event.kind == "tool_call_response":
             self._orphan(key, event)
+        elif event.kind == "unknown":
+            self._unknown(key, event)
         else:
             self._inquiry(key, event)
 
@@ -357,6 +361,16 @@ class _Builder:
             [(length(event.text), "dim")],
         )
         self._source(key, event.text, _INSIDE, key)
+
+    def _unknown(self, key: str, event: Event) -> None:
+        """An event of a kind that only a later JP knows, as it stands in the file."""
+        self._fold(
+            key,
+            "tool",
+            [("unknown event  ", "warning"), (one_line(event.name or ""), "dim")],
+            [(length(event.text), "dim")],
+        )
+        self._source(key, event.text, _INSIDE, key, language="json")
 
     def _inquiry(self, key: str, event: Event) -> None:
         asks = event.kind == "inquiry_request"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from kbtui.conversations.reading import name_extras
 from kbtui.text import one_line
 from kbtui.tui.clock import moment
 from kbtui.tui.document.document import characters, counted
@@ -50,6 +51,8 @@ def conversation_facts(
     size = f"{characters(info.size, ' ')}B"
     facts.append(("holds", f"{turns}{events}, {size}"))
     facts.append(("stored", STORED[info.presence]))
+    if extras := name_extras(conversation):
+        facts.append(("also holds", ", ".join(extras)))
     if not brief or conversation.problems or info.problem:
         facts.append(("directory", str(info.directory)))
     if info.labels:
