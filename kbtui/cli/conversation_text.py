@@ -185,6 +185,8 @@ def _marks(entry: dict[str, Any]) -> Iterator[str]:
         yield "pinned"
     if entry["archived_at"]:
         yield "archived"
+    if entry["parent_id"]:
+        yield f"in {entry['parent_id']}"
     for key, value in entry["labels"].items():
         yield f"[{key}={value}]" if value else f"[{key}]"
 

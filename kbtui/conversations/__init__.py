@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from kbtui.conversations.ids import parse_conversation_id, parse_conversation_ref
     from kbtui.conversations.listing import (
         conversation_signatures,
+        examined,
         find_conversation,
         list_conversations,
         strays,
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = [
     "conversation_signatures",
     "conversation_traits",
+    "examined",
     "find_conversation",
     "grep_answer",
     "list_answer",

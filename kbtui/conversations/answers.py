@@ -15,10 +15,10 @@ from kbtui.conversations.ids import parse_conversation_id
 from kbtui.conversations.listing import (
     activity,
     describe,
+    examined,
     list_conversations,
     title_may_match,
     with_activity,
-    with_counts,
 )
 from kbtui.conversations.matching import Needle, cut_line
 from kbtui.conversations.roots import EVENTS, Place, find_places
@@ -82,7 +82,7 @@ def list_answer(
     page: list[dict[str, Any]] = []
     room = None if max_chars is None else max_chars - _ENVELOPE
     for info in infos[offset : offset + limit]:
-        entry = _entry(with_counts(info), masked=masked, short=room is not None)
+        entry = _entry(examined(info), masked=masked, short=room is not None)
         if room is not None:
             room -= len(entry_xml(entry)) + 1
             if room < 0 and page:
@@ -125,6 +125,7 @@ def _entry(info: ConversationInfo, *, masked: bool, short: bool) -> dict[str, An
         "expires_at": show_time(info.expires_at),
         "updated_at": show_time(info.updated_at),
         "pinned_at": show_time(info.pinned_at),
+        "parent_id": None if info.parent is None else f"jp-c{info.parent}",
         "labels": info.labels,
         "problem": info.problem,
     }

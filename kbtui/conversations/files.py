@@ -84,6 +84,12 @@ def read_tail(path: str, length: int) -> bytes:
         return os.read(file, length)
 
 
+class Mended(str):
+    """What was wrong with a file, and cost nothing: all of it could be read."""
+
+    __slots__ = ()
+
+
 class Opened:
     """The file's descriptor and size, opened without waiting: a pipe in its place would never answer.
 
@@ -135,14 +141,18 @@ class Opened:
         raise WorkspaceError((error.strerror or str(error)).lower(), where=self._path) from error
 
 
-def read_object(data: bytes) -> dict[str, Any]:
-    """One JSON object; raises `ValueError` in words for anything else."""
+def read_object(data: bytes, problems: list[str]) -> dict[str, Any]:
+    """One JSON object; what was mended in it goes to `problems`.
+
+    Raises `ValueError` in words for anything else.
+    """
     if data.startswith(_BOM):
+        problems.append("it starts with a byte order mark")
         data = data[3:]
     try:
         value = orjson.loads(data)
     except orjson.JSONDecodeError:
-        value = _loads_slowly(data.decode("utf-8", "replace"))
+        value = _loads_slowly(_decoded(data, problems), problems)
     if not isinstance(value, dict):
         raise ValueError("it does not hold a JSON object")
     return value
@@ -210,7 +220,7 @@ def _comes_in_pieces(part: _Part, size: int) -> bool:
 
 def _pieces(part: _Part, size: int, problems: list[str]) -> Iterator[list[Any]]:
     """What stands between an array's brackets, in pieces of whole elements."""
-    position, held = 1, b""
+    position, held, count = 1, b"", 0
     while position < size:
         # As much as is held already: an element of many megabytes is copied a few times only.
         data = part(position, max(_PIECE, len(held)))
@@ -222,48 +232,61 @@ def _pieces(part: _Part, size: int, problems: list[str]) -> Iterator[list[Any]]:
         cut = held.rfind(SEPARATOR)
         if cut >= 0:
             cut += len(b"\n  }")
-            yield _elements(b"[%b]" % held[:cut], problems, more=True)
+            elements = _elements(b"[%b]" % held[:cut], problems, count, more=True)
+            count += len(elements)
+            yield elements
             held = held[cut + 1 :]
     if held:
-        yield _elements(b"[%b]" % held.removesuffix(b"\n").removesuffix(b"]"), problems)
+        yield _elements(b"[%b]" % held.removesuffix(b"\n").removesuffix(b"]"), problems, count)
 
 
-def _elements(piece: bytes, problems: list[str], more: bool = False) -> list[Any]:
-    """The elements of one piece of an array."""
+def _elements(piece: bytes, problems: list[str], first: int, more: bool = False) -> list[Any]:
+    """The elements of one piece of an array, which begins with element `first`."""
     try:
         value: list[Any] = orjson.loads(piece)
     except orjson.JSONDecodeError:
-        value = list(_recover(piece, problems, more))
+        value = list(_recover(piece, problems, first, more))
     return value
 
 
-def _recover(data: bytes, problems: list[str], more: bool = False) -> Iterator[Any]:
-    """Every element that is whole, of an array that is not; `more` says that it goes on."""
-    text = data.decode("utf-8", "replace")
+def _recover(data: bytes, problems: list[str], first: int = 0, more: bool = False) -> Iterator[Any]:
+    """Every element that is whole, of an array that is not.
+
+    Its elements are counted from `first`; `more` says that the array goes on.
+    """
+    text = _decoded(data, problems)
     if not text.strip("\0 \t\r\n"):
         problems.append("it is empty" if not text.strip() else "it holds nothing but NULs")
         return
-    from json import JSONDecoder
-
-    decoder = JSONDecoder(strict=False)
     start = text.find("[")
     if start < 0 or text[:start].strip():
         problems.append("it does not begin with a JSON array")
     # Without its bracket the elements may still be there.
     position = start + 1
-    number = 0
+    number, whole = first, False
     while True:
-        position = _GAP.match(text, position).end()  # type: ignore[union-attr]
+        gap = _GAP.match(text, position)
+        assert gap is not None
+        position, commas = gap.end(), gap[0].count(",")
         if position >= len(text):
             problems.append(f"it ends after element {number}, before the end of the array")
             return
-        if text[position] == "]":
+        ends = text[position] == "]"
+        if commas > (whole and not ends):
+            where = f"after element {number - 1}" if number > first else "before the first element"
+            problems.append(Mended(f"there is a comma too many {where}"))
+        if ends:
             if text[position + 1 :].strip():
                 problems.append("there is something after the end of the array")
             return
+        found: list[str] = []
         try:
-            value, position = decoder.raw_decode(text, position)
-            yield _mend(value)
+            value, position = _decode(text, position, found)
+            yield _mend(value, found)
+            if whole and not commas:
+                problems.append(Mended(f"a comma is missing after element {number - 1}"))
+            problems += [Mended(f"element {number} has {what}") for what in dict.fromkeys(found)]
+            whole = True
         except (ValueError, RecursionError) as error:
             reason = "nested too deeply" if isinstance(error, RecursionError) else "not valid JSON"
             following = _NEXT.search(text, position + 1)
@@ -275,26 +298,65 @@ def _recover(data: bytes, problems: list[str], more: bool = False) -> Iterator[A
             problems.append(f"element {number} is {reason}")
             yield DAMAGED
             position = following.end() - len(following[0].lstrip())
+            whole = False
         number += 1
 
 
-def _loads_slowly(text: str) -> Any:
-    from json import loads
+def _decoded(data: bytes, problems: list[str]) -> str:
+    """The text of a file; what is no UTF-8 is replaced, and goes to `problems`."""
+    text = data.decode("utf-8", "replace")
+    replaced = text.count("\ufffd") - data.count("\ufffd".encode())
+    if replaced:
+        count = "1 place is" if replaced == 1 else f"{replaced:,} places are"
+        problems.append(Mended(f"{count} not UTF-8, and shown as \ufffd"))
+    return text
+
+
+def _decode(text: str, position: int, found: list[str]) -> tuple[Any, int]:
+    """A JSON value and where it ends; what JSON does not allow, and is taken anyway, goes to `found`.
+
+    Raises `ValueError` and `RecursionError`.
+    """
+    from json import JSONDecoder
+
+    def constant(name: str) -> float:
+        found.append(f"the number {name}")
+        return float(name)
 
     try:
-        return _mend(loads(text, strict=False))
+        return JSONDecoder(parse_constant=constant).raw_decode(text, position)
+    except ValueError:
+        found.clear()
+        value = JSONDecoder(strict=False, parse_constant=constant).raw_decode(text, position)
+        found.append("control characters in a text")
+        return value
+
+
+def _loads_slowly(text: str, problems: list[str]) -> Any:
+    found: list[str] = []
+    try:
+        start = len(text) - len(text.lstrip())
+        value, end = _decode(text, start, found)
+        if text[end:].strip():
+            raise ValueError("something follows")
+        value = _mend(value, found)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     except ValueError:
         raise ValueError("it is not valid JSON") from None
+    problems += [f"it has {what}" for what in dict.fromkeys(found)]
+    return value
 
 
-def _mend(value: Any) -> Any:
+def _mend(value: Any, found: list[str]) -> Any:
     """The value with unpaired surrogates replaced: nothing after this could store or print them."""
     if isinstance(value, str):
-        return _LONE_SURROGATE.sub("\ufffd", value)
+        mended, count = _LONE_SURROGATE.subn("\ufffd", value)
+        if count:
+            found.append("half a character (an unpaired surrogate)")
+        return mended
     if isinstance(value, dict):
-        return {_mend(key): _mend(item) for key, item in value.items()}
+        return {_mend(key, found): _mend(item, found) for key, item in value.items()}
     if isinstance(value, list):
-        return [_mend(item) for item in value]
+        return [_mend(item, found) for item in value]
     return value

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from kbtui.conversations.encoding import pretty
-from kbtui.conversations.files import read_array, read_file
+from kbtui.conversations.files import Mended, read_array, read_file
 from kbtui.conversations.matching import Needle, cut_line
 from kbtui.conversations.records import SCOPE_OF
 from kbtui.conversations.scanning import Piece, Unexpected, scan
@@ -126,7 +126,8 @@ class Search:
         except Unexpected:
             problems.clear()
             pieces, last = self._made(data, problems)
-        found.problem = "; ".join(problems) or None
+        lost = [problem for problem in problems if not isinstance(problem, Mended)]
+        found.problem = "; ".join(lost) or None
         found.last = last.get("timestamp") if isinstance(last, dict) else None
         for piece in pieces:
             if found.count < room:

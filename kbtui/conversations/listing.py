@@ -10,11 +10,12 @@ from typing import Any
 import orjson
 
 from kbtui.conversations.files import read_events, read_file, read_object, read_tail
+from kbtui.conversations.ids import parse_conversation_id
 from kbtui.conversations.records import ConversationInfo
 from kbtui.conversations.roots import BASE_CONFIG, EVENTS, METADATA, Place, find_places
 from kbtui.conversations.sieve import Sieve
 from kbtui.conversations.times import id_time, parse_time
-from kbtui.errors import NothingFound, WorkspaceError
+from kbtui.errors import NothingFound, UsageError, WorkspaceError
 from kbtui.workspace import Workspace
 
 _TAIL = 16 << 10
@@ -108,6 +109,17 @@ def with_counts(info: ConversationInfo) -> ConversationInfo:
     return _blamed(info, f"{EVENTS}: {'; '.join(problems)}") if problems else info
 
 
+def examined(info: ConversationInfo) -> ConversationInfo:
+    """The entry with counts, and in `problem` all that is wrong with the conversation.
+
+    It is decoded for that: a wrong type or a missing time shows nowhere else.
+    """
+    from kbtui.conversations.reading import load_conversation, problems_of
+
+    conversation = load_conversation(info)
+    return replace(conversation.info, problem=problems_of(conversation))
+
+
 def title_may_match(place: Place, sieve: Sieve) -> bool:
     """Whether the title may match: a look at the metadata's bytes, which most pass by."""
     if METADATA not in place.metadata.times:
@@ -155,10 +167,14 @@ def describe(place: Place) -> ConversationInfo:
     problems = [text for text in (place.clash, stream.failure) if text]
     metadata: dict[str, Any] = {}
     if METADATA in source.times:
+        found: list[str] = []
         try:
-            metadata = read_object(read_file(f"{source.path}/{METADATA}", _LARGEST_METADATA))
+            data = read_file(f"{source.path}/{METADATA}", _LARGEST_METADATA)
+            metadata = read_object(data, found)
+            found += _wrong_values(metadata)
         except (WorkspaceError, ValueError) as error:
-            problems.append(f"{METADATA}: {getattr(error, 'message', error)}")
+            found.append(getattr(error, "message", str(error)))
+        problems += [f"{METADATA}: {problem}" for problem in found]
     elif source.failure is None:
         problems.append(f"there is no {METADATA}")
     if EVENTS not in stream.times and stream.failure is None:
@@ -186,7 +202,34 @@ def describe(place: Place) -> ConversationInfo:
         size=sum(stream.sizes.values()),
         signature=place.signature,
         problem="; ".join(problems) or None,
+        parent=stream.parent or _parent(metadata.get("parent_id")),
     )
+
+
+def _wrong_values(metadata: dict[str, Any]) -> list[str]:
+    """The values of the metadata that JP would not read, or that it misses."""
+    wrong = []
+    if not isinstance(metadata.get("title"), str | None):
+        wrong.append("its title is no text")
+    if "last_activated_at" not in metadata:
+        wrong.append("it has no last_activated_at")
+    wrong += [
+        f"its {name} is no time"
+        for name in ("last_activated_at", "pinned_at", "archived_at", "expires_at")
+        if metadata.get(name) is not None and parse_time(metadata[name]) is None
+    ]
+    labels = metadata.get("labels")
+    if labels is not None and _labels(labels) != labels:
+        wrong.append("its labels are not all texts")
+    return wrong
+
+
+def _parent(value: Any) -> int | None:
+    """The conversation that the metadata name as the parent."""
+    try:
+        return parse_conversation_id(str(value)) if isinstance(value, str | int) else None
+    except UsageError:
+        return None
 
 
 def _labels(value: Any) -> dict[str, str]:

@@ -18,6 +18,8 @@ from kbtui.conversations.records import Conversation, ConversationInfo
 from kbtui.conversations.roots import BASE_CONFIG, EVENTS
 from kbtui.errors import WorkspaceError
 
+PROBLEMS_NAMED = 10
+"""Problems of one conversation that a list names; its own page names a hundred."""
 KINDS_MOST = 5
 """Unknown kinds of event that are named."""
 
@@ -65,6 +67,18 @@ def load_conversation(
         problems.append(f"{EVENTS}: {builder.more_problems} more damaged elements")
     _settle(conversation, builder)
     return conversation
+
+
+def problems_of(conversation: Conversation) -> str | None:
+    """What is wrong with a conversation, each thing once; None for a sound one."""
+    own = conversation.info.problem
+    new = [problem for problem in conversation.problems if problem not in (own or "")]
+    named = [*([own] if own else []), *new[:PROBLEMS_NAMED]]
+    if (left := len(new) - PROBLEMS_NAMED) > 0:
+        # The line that counts the rest is no problem of its own.
+        left += max(0, conversation.more_problems - 1)
+        named.append(f"{left} more problems")
+    return "; ".join(named) or None
 
 
 def name_extras(conversation: Conversation) -> list[str]:
@@ -120,11 +134,14 @@ def _settle(conversation: Conversation, builder: Builder) -> None:
     conversation.model = builder.facts.model
     conversation.attachments = builder.facts.attachments
     conversation.resources = builder.resources
+    conversation.more_problems = builder.more_problems
 
 
 def read_base(path: str, facts: Facts, problems: list[str]) -> None:
     """Take in a base configuration; what is wrong with it goes to `problems`."""
+    found: list[str] = []
     try:
-        facts.apply(read_object(read_file(path, LARGEST_CONFIG)))
+        facts.apply(read_object(read_file(path, LARGEST_CONFIG), found))
     except (WorkspaceError, ValueError) as error:
-        problems.append(f"{BASE_CONFIG}: {getattr(error, 'message', error)}")
+        found.append(getattr(error, "message", str(error)))
+    problems += [f"{BASE_CONFIG}: {problem}" for problem in found]

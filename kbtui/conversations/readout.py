@@ -166,7 +166,7 @@ def _remarks(conversation: Conversation) -> list[str]:
     remarks = []
     if problems := conversation.problems:
         more = f" (and {len(problems) - 1} more problems)" if len(problems) > 1 else ""
-        remarks.append(f"not read whole: {problems[0]}{more}")
+        remarks.append(f"damaged: {problems[0]}{more}")
     elif not conversation.turns:
         remarks.append("it has no turns yet")
     if extras := name_extras(conversation):

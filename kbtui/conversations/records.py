@@ -41,7 +41,8 @@ class ConversationInfo:
     `id` is in deciseconds, `ref` is `jp-c<id>`. `events_count` counts every array
     element, as `jp c ls` does. All times are aware, in UTC. `problem` says why
     the conversation, or a part of it, cannot be read; such a one stays listed.
-    `signature` changes whenever one of its files does.
+    `signature` changes whenever one of its files does. `parent` is the id of the conversation
+    that this one belongs to.
     """
 
     id: int
@@ -63,6 +64,7 @@ class ConversationInfo:
     size: int = 0
     signature: str = ""
     problem: str | None = None
+    parent: int | None = None
 
     @property
     def ref(self) -> str:
@@ -140,7 +142,7 @@ class Conversation:
     """A whole conversation: its list entry, turns, overlays, and what was wrong.
 
     `problems` has a line for each damaged part (the first hundred elements by
-    name, the rest as a number); everything else was read.
+    name, the rest as a number, which is `more_problems`); everything else was read.
     `leading` are the events of unknown kinds before the first turn: they open none. `resources`
     counts what requests bring with them.
     """
@@ -154,6 +156,7 @@ class Conversation:
     attachments: list[str] = field(default_factory=list)
     leading: list[Event] = field(default_factory=list)
     resources: int = 0
+    more_problems: int = 0
 
     @property
     def unknown(self) -> list[Event]:

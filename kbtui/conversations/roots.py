@@ -20,11 +20,13 @@ class Copy:
     """One directory that holds a conversation, with the state of its files.
 
     `times` and `sizes` have the files that exist; `failure` is why they cannot be looked at.
+    `parent` is the conversation in whose directory this one lies.
     """
 
     path: str
     local: bool
     archived: bool
+    parent: int | None = None
     times: dict[str, int] = field(default_factory=dict)
     sizes: dict[str, int] = field(default_factory=dict)
     states: list[str] = field(default_factory=list)
@@ -119,18 +121,19 @@ def find_places(
             names = _directories(workspace, folder, strays)
             if names is None:
                 break  # its archive cannot be read either
-            for name in names:
-                path = f"{folder}/{name}"
-                number = _id(name)
+            found: list[tuple[str, int | None]] = [(f"{folder}/{name}", None) for name in names]
+            for path, parent in found:
+                number = _id(os.path.basename(path))  # noqa: PTH119
                 if number is None:
                     strays.append((path, "its name does not begin with a conversation's id"))
                     continue
                 if only is None or only == number:
-                    copies.setdefault(number, []).append(_look(path, local, archived))
+                    copies.setdefault(number, []).append(_look(path, local, archived, parent))
+                found += [(nested, number) for nested in _nested(path)]
     places = []
-    for number, found in copies.items():
-        live = [copy for copy in found if not copy.archived]
-        rest = [copy for copy in found if copy.archived]
+    for number, having in copies.items():
+        live = [copy for copy in having if not copy.archived]
+        rest = [copy for copy in having if copy.archived]
         places.append(Place(number, not live, live or rest, rest if live else []))
     return places, strays
 
@@ -205,8 +208,30 @@ def _id(name: str) -> int | None:
     return number if is_id(number := int(digits)) else None
 
 
-def _look(path: str, local: bool, archived: bool) -> Copy:
-    copy = Copy(path, local, archived)
+def _nested(path: str) -> list[str]:
+    """The directories in a conversation's own that hold conversations, as a later JP has them."""
+    try:
+        # With two links it has no directories: most file systems count them, and the others have one.
+        if os.stat(path).st_nlink == 2:  # noqa: PTH116
+            return []
+        with os.scandir(path) as entries:
+            names = sorted(
+                entry.name
+                for entry in entries
+                if entry.name[0] != "." and entry.is_dir(follow_symlinks=False)
+            )
+    except OSError:
+        return []  # what is wrong with it, looking at its files tells
+    folders = [f"{path}/{name}" for name in names]
+    return [
+        folder
+        for folder in folders
+        if any(os.path.exists(f"{folder}/{file}") for file in (EVENTS, METADATA))  # noqa: PTH110
+    ]
+
+
+def _look(path: str, local: bool, archived: bool, parent: int | None) -> Copy:
+    copy = Copy(path, local, archived, parent)
     for name in _FILES:
         file = f"{path}/{name}"
         try:

@@ -48,7 +48,7 @@ def conversation_traits(info: ConversationInfo) -> Traits:
     if info.base_config_path is not None:
         # What is wrong with it, the conversation's own page tells.
         with suppress(WorkspaceError, ValueError):
-            facts.apply(read_object(read_file(str(info.base_config_path), LARGEST_CONFIG)))
+            facts.apply(read_object(read_file(str(info.base_config_path), LARGEST_CONFIG), []))
     passed = _Pass(facts)
     problems: list[str] = []
     if info.events_path is not None:

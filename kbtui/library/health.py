@@ -78,24 +78,31 @@ def _subject(knowledge: Knowledge, problem: Problem) -> str | None:
 
 
 def _conversations(library: Library) -> Iterator[Finding]:
-    from kbtui.conversations import strays
+    from kbtui.conversations import load_conversation, strays
+    from kbtui.conversations.reading import name_extras, problems_of
     from kbtui.conversations.roots import conversation_folders
 
-    infos, left_out = library.list_conversations(), strays(library.workspace)
+    infos, left_out = library.conversations_briefly(), strays(library.workspace)
     folders = conversation_folders(library.workspace)
     unreadable = any(path in folders for path, _ in left_out)
     archived = sum(info.archived for info in infos)
     # "ok, 0" would say that there are none, where nobody could look.
     state: State = "note" if unreadable else "ok"
-    yield Finding("conversations", state, f"{len(infos)}, {archived} archived")
+    nested = sum(info.parent is not None for info in infos)
+    parts = f", {nested} part of another" if nested else ""
+    yield Finding("conversations", state, f"{len(infos)}, {archived} archived{parts}")
     for path, reason in left_out:
         if path in folders:
             yield Finding("conversations", "wrong", f"{path}: cannot be read: {reason}")
         else:
             yield Finding("conversations", "note", f"{path}: left out: {reason}")
     for info in infos:
-        if info.problem:
-            yield Finding("conversations", "wrong", f"{info.ref}: {info.problem}", info.ref)
+        conversation = load_conversation(info)
+        if problem := problems_of(conversation):
+            yield Finding("conversations", "wrong", f"{info.ref}: {problem}", info.ref)
+        if extras := name_extras(conversation):
+            words = f"{info.ref}: it also has {' and '.join(extras)}"
+            yield Finding("conversations", "note", words, info.ref)
 
 
 def _sources(library: Library) -> Iterator[Finding]:

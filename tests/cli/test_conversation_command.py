@@ -339,6 +339,144 @@ def test_what_only_a_later_jp_knows_is_read_shown_found_and_exported(
     assert [event["event_kind"] for event in answer["turns"][0]["events"]] == ["chat_request"]
 
 
+BASE_TIME = "2026-05-29 10:00:00.0"
+METADATA = {"last_activated_at": BASE_TIME}
+
+
+def damage() -> dict[str, tuple[dict[str, bytes], list[str]]]:
+    """Files of a damaged conversation, and what has to be said of it."""
+    events = [
+        element("turn_start", 0),
+        element("chat_request", 1, content="Where?"),
+        element("chat_response", 2, message="There."),
+    ]
+    good = json.dumps(events, indent=2)
+    facts = json.dumps(METADATA)
+
+    def with_element(**changed: Any) -> bytes:
+        value = {**events[1], **changed}
+        left = {key: item for key, item in value.items() if item is not ...}
+        return json.dumps([events[0], left, events[2]], indent=2).encode()
+
+    def metadata(**changed: Any) -> bytes:
+        return json.dumps({**METADATA, **changed}).encode()
+
+    return {
+        "invalid UTF-8": ({"events.json": good.encode().replace(b"There", b"Th\xffre")},
+                          ["events.json: 1 place is not UTF-8, and shown as \ufffd"]),
+        "a comma at the end": ({"events.json": good.replace("\n]", ",\n]").encode()},
+                               ["events.json: there is a comma too many after element 2"]),
+        "two commas": ({"events.json": good.replace("},\n", "},,\n", 1).encode()},
+                       ["events.json: there is a comma too many after element 0"]),
+        "no comma": ({"events.json": good.replace("},\n", "}\n", 1).encode()},
+                     ["events.json: a comma is missing after element 0"]),
+        "half a character": ({"events.json": good.replace("Where", "\\ud800").encode()},
+                             ["events.json: element 1 has half a character"]),
+        "control characters": ({"events.json": good.replace("Where", "\a").encode()},
+                               ["events.json: element 1 has control characters in a text"]),
+        "no number": ({"events.json": with_element(schema=float("nan"))},
+                      ["events.json: element 1 has the number NaN"]),
+        "a wrong type": ({"events.json": with_element(content=7)},
+                         ["events.json: element 1 (chat_request): its content is no text"]),
+        "a wrong author": ({"events.json": with_element(author=7)},
+                           ["events.json: element 1 (chat_request): its author is no text"]),
+        "wrong metadata of an event": ({"events.json": with_element(metadata=[])},
+                                       ["events.json: element 1 (chat_request): its metadata is not an object"]),
+        "no time": ({"events.json": with_element(timestamp=...)},
+                    ["events.json: element 1 (chat_request): its timestamp cannot be read"]),
+        "a turn without a time": ({"events.json": json.dumps([{"type": "turn_start"}, *events[1:]]).encode()},
+                                  ["events.json: element 0 (turn_start): its timestamp cannot be read"]),
+        "several": ({"events.json": with_element(timestamp="soon", content=None).replace(b"There", b"\xff"),
+                     "metadata.json": metadata(title=["x"], pinned_at="never")},
+                    ["metadata.json: its title is no text", "metadata.json: its pinned_at is no time",
+                     "1 place is not UTF-8", "its timestamp cannot be read", "its content is no text"]),
+        "no activity": ({"metadata.json": b"{}"}, ["metadata.json: it has no last_activated_at"]),
+        "labels": ({"metadata.json": metadata(labels={"a": 1})}, ["metadata.json: its labels are not all texts"]),
+        "metadata in Latin-1": ({"metadata.json": facts.replace("}", ', "title": "\xe9"}').encode("latin-1")},
+                                ["metadata.json: 1 place is not UTF-8, and shown as \ufffd"]),
+        "a byte order mark": ({"metadata.json": b"\xef\xbb\xbf" + facts.encode()},
+                              ["metadata.json: it starts with a byte order mark"]),
+        "the base": ({"base_config.json": b'{"assistant": {"name": "\xff"}}'},
+                     ["base_config.json: 1 place is not UTF-8, and shown as \ufffd"]),
+    }  # fmt: skip
+
+
+def test_each_damage_is_named_once_by_ls_and_by_doctor(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cases = damage()
+    wanted = {}
+    for number, (files, said) in enumerate(cases.values(), 100):
+        folder = write(root, ID + number, TALK, None)
+        for name, data in files.items():
+            (folder / name).write_bytes(data)
+        wanted[f"jp-c{ID + number}"] = said
+    (root / ".jp/conversations/notes").mkdir()
+    (root / ".jp/conversations/elsewhere").symlink_to("/")
+    assert main(["doctor"]) == 1
+    doctor = capsys.readouterr().out
+    assert kbtui("ls", "--limit", "50") == 0
+    listed, noted = capsys.readouterr()
+    entries = dict(zip(*[iter(re.split(r"(?m)^(jp-c\d+)", listed)[1:])] * 2, strict=True))
+    for (name, _), (ref, said) in zip(cases.items(), wanted.items(), strict=True):
+        (finding,) = re.findall(rf"(?m)^wrong +conversations +{ref}: (.*)$", doctor)
+        for where in (finding, entries[ref]):
+            assert [where.count(words) for words in said] == [1] * len(said), (name, where)
+            assert where.count(";") == len(said) - 1, (name, where)
+    sound = f"jp-c{ID}"
+    assert sound not in doctor
+    assert "json" not in entries[sound]
+    for left_out in (doctor, noted):
+        assert left_out.count("conversations/notes: left out: its name") == 1
+        assert left_out.count("conversations/elsewhere: left out: it is a link") == 1
+
+
+def test_very_much_damage_is_counted(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(root, ID + 1, [element("turn_start", 0), *[element("chat_request", 1)] * 500], None)
+    assert main(["doctor"]) == 1
+    (finding,) = re.findall(rf"jp-c{ID + 1}: (.*)", capsys.readouterr().out)
+    assert finding.count("it has no content") == 10
+    assert finding.endswith("; 490 more problems")
+
+
+def test_a_nested_conversation_is_one_of_its_own(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    parent = root / ".jp/conversations" / str(ID)
+    for number, below in ((ID + 1, parent), (ID + 2, parent / f"{ID + 1}-child")):
+        folder = write(
+            root,
+            number,
+            [element("turn_start", 0), element("chat_request", 1, content="nested needle")],
+            "Child",
+        )
+        folder.rename(below / (f"{number}-child"))
+    (parent / "attachments").mkdir()
+    (parent / "attachments/a.txt").write_text("no conversation")
+    (parent / "drafts").mkdir()
+    (parent / "drafts/events.json").write_text("[]")
+    (parent / "again").symlink_to(parent)
+    assert kbtui("ls", "--json") == 0
+    out, err = capsys.readouterr()
+    assert {entry["id"]: entry["parent_id"] for entry in json.loads(out)["conversations"]} == {
+        f"jp-c{ID}": None,
+        f"jp-c{ID - 10}": None,
+        f"jp-c{ID + 1}": f"jp-c{ID}",
+        f"jp-c{ID + 2}": f"jp-c{ID + 1}",
+    }
+    assert err.count("left out") == 1
+    assert "drafts: left out: its name does not begin" in err
+    assert kbtui("ls") == 0
+    assert f"Child  in jp-c{ID + 1}" in capsys.readouterr().out
+    for ref in (f"jp-c{ID + 1}", f"jp-c{ID + 2}"):
+        assert main(["show", ref]) == 0
+        assert "nested needle" in capsys.readouterr().out
+    assert kbtui("grep", "nested needle") == 0
+    assert len(capsys.readouterr().out.splitlines()) == 2
+    main(["doctor"])
+    assert "conversations  4, 0 archived, 2 part of another" in capsys.readouterr().out
+
+
 def test_an_id_with_the_suffix_of_another_workspace_names_no_conversation_here(
     root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -368,7 +506,7 @@ def test_export_writes_one_markdown_file_with_sources(
     assert capsys.readouterr().out == ""
     text = target.read_text()
     assert "### Jean\n\nWhere is the needle?" in text
-    assert "- `hay.txt` (read from its file, call 1)" in text
+    assert "- `hay.txt` (read from its file, call 1, gone since)" in text
     assert text.rstrip().endswith("- `hay.txt`: turn 1")
     assert kbtui("export", f"jp-c{ID}:2") == 0
     assert "Where is the needle" not in capsys.readouterr().out
@@ -542,10 +680,11 @@ def test_marks_of_a_conversation_are_words(root: Path) -> None:
         "expires_at": None,
         "updated_at": None,
         "pinned_at": "2026-05-29T10:00:00.000Z",
+        "parent_id": "jp-c7",
         "labels": {"area": "search", "draft": ""},
         "problem": None,
     }
     writer = Writer(terminal=False, colours=False, width=80, now=datetime.now(UTC))
     assert list(writer.listing({"conversations": [entry]})) == [
-        "jp-c1  ?  2026-05-29T10:00:00.000Z  Untitled  pinned archived [area=search] [draft]"
+        "jp-c1  ?  2026-05-29T10:00:00.000Z  Untitled  pinned archived in jp-c7 [area=search] [draft]"
     ]

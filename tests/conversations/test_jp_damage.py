@@ -373,10 +373,10 @@ def test_a_directory_that_vanishes_while_it_is_listed(
 
     real = roots._look
 
-    def slow(path: str, local: bool, archived: bool) -> roots.Copy:
+    def slow(path: str, local: bool, archived: bool, parent: int | None) -> roots.Copy:
         if path == str(folder):
             shutil.rmtree(folder)
-        return real(path, local, archived)
+        return real(path, local, archived, parent)
 
     monkeypatch.setattr(roots, "_look", slow)
     check_the_rest(good)
