@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,8 @@ from kbtui.version import __version__
 from kbtui.workspace.places import surroundings
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from kbtui.engine.semantic import Semantic
     from kbtui.index import IndexReader
     from kbtui.search.answer import Begun
@@ -28,6 +31,8 @@ ROOMS = ("workspace", "knowledge", "conversations", "index", "search", "journal"
 """Where the code of an answer lies, besides the package itself."""
 CODE_SECONDS = 1.0
 """How often the engine looks whether the code that it runs was replaced."""
+REST_SECONDS = 5.0
+"""How long after a question the index stays open; while it is, tantivy looks for changed files."""
 
 
 class Answering:
@@ -40,6 +45,8 @@ class Answering:
         self._same_code = True
         self._lock = threading.Lock()
         self._reader: IndexReader | None = None
+        self._readers, self._asked = 0, 0.0
+        """How many questions are being answered, and when the last one ended."""
 
     def reply(self, request: dict[str, Any]) -> bytes:
         """The answer to `query` in `mode` with `limit` hits, as `form` (json, ascii, plain, colour).
@@ -60,7 +67,8 @@ class Answering:
         began = time.perf_counter()
         question = Question(str(request["query"]), mode=mode, limit=int(request["limit"]))
         try:
-            answered = answer(self._workspace, self._opened(), question, self._leg)
+            with self._opened() as reader:
+                answered = answer(self._workspace, reader, question, self._leg)
         except (KbtuiError, OSError):
             return DECLINED
         if answered.mistakes:
@@ -82,13 +90,29 @@ class Answering:
             self._semantic.reply(text, narrowed(question), depth, question.per_entry, worded)
         )
 
-    def _opened(self) -> IndexReader:
+    def rest(self) -> None:
+        """Close the index when nobody has asked for a while."""
+        with self._lock:
+            idle = not self._readers and time.monotonic() - self._asked > REST_SECONDS
+            if self._reader is not None and idle:
+                self._reader.close()
+                self._reader = None
+
+    @contextmanager
+    def _opened(self) -> Iterator[IndexReader]:
         from kbtui.index import IndexReader
 
         with self._lock:
             if self._reader is None or self._reader.moved():
                 self._reader = IndexReader(self._workspace.cache_dir)
-            return self._reader
+            reader = self._reader
+            self._readers += 1
+        try:
+            yield reader
+        finally:
+            with self._lock:
+                self._readers -= 1
+                self._asked = time.monotonic()
 
     def _log(self, answered: Answer, milliseconds: float) -> None:
         from kbtui.journal.queries import log_answer

@@ -27,6 +27,9 @@ COMPACT_AT_ONCE = 2000
 COMPACT_SECONDS, COMPACT_SHARE = 1.5e-4, 0.05
 """The time that compacting takes for each passage, and the share of a core that it may use: a larger
 index is compacted after a quiet time in which it uses no more."""
+REST_SECONDS = 5.0
+"""How long after a change the index stays open. While it is, tantivy looks twice a second whether the
+files of each of its directories have changed; opening takes milliseconds."""
 
 
 def _mendable(error: BaseException) -> bool:
@@ -60,6 +63,8 @@ class Refresher:
         self._wake = threading.Event()
         self._stop = threading.Event()
         self._index: Index | None = None
+        self._folder: Path | None = None
+        self._rest = REST_SECONDS
         self._checked: Path | None = None
         self._compact_at: float | None = None
         self.first = threading.Event()
@@ -102,19 +107,18 @@ class Refresher:
     @property
     def folder(self) -> Path:
         """The directory of the generation that is written."""
-        if self._index is None:
-            raise RuntimeError("the index is not open")
-        return self._index.folder
+        if self._folder is None:
+            raise RuntimeError("the index was never opened")
+        return self._folder
 
     @property
     def generation(self) -> str | None:
         """The name of the generation that is written."""
-        return self._index.folder.name if self._index else None
+        return self._folder.name if self._folder else None
 
     def _run(self) -> None:
         while not self._stop.is_set():
-            due = self._compact_at
-            self._wake.wait(None if due is None else max(0.0, due - time.monotonic()))
+            self._await_work()
             self._wake.clear()
             if self._stop.is_set():
                 break
@@ -139,6 +143,13 @@ class Refresher:
             for done in (*self._going, *self._waiting):
                 done.set()
 
+    def _await_work(self) -> None:
+        """Wait until somebody asks for a refresh, or compacting is due; the index is closed soon."""
+        if self._index is not None and not self._wake.wait(self._rest):
+            self._close()
+        due = self._compact_at
+        self._wake.wait(None if due is None else max(0.0, due - time.monotonic()))
+
     def _refresh(self) -> bool:
         """Refresh, and mend what hinders it; whether something is left for another refresh."""
         for attempt in (1, 2):
@@ -157,6 +168,7 @@ class Refresher:
                 self.first.set()
                 self._check_once(index.folder)
                 self._compact(index, changes)
+                self._rest = REST_SECONDS if changes else 0.0
                 return False
             except BaseException as error:
                 if not _mendable(error):
@@ -164,6 +176,7 @@ class Refresher:
                 self.error = str(error)
                 self._log(f"refresh failed: {type(error).__name__}: {error}")
                 self._close()
+                self.told = False
                 # What cannot be written today (a full disk) is not mended by building anew.
                 self._rebuild = attempt == 1 and not isinstance(error, KbtuiError | OSError)
                 if attempt == 2 or not self._rebuild:
@@ -216,7 +229,8 @@ class Refresher:
                 again=lambda: bool(self._waiting),
             )
             self._rebuild = False
-            self.told = False
+            self.told = self.told and self._index.folder == self._folder
+            self._folder = self._index.folder
         return self._index
 
     def _close(self) -> None:

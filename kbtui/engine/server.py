@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from kbtui.workspace import Settings, Workspace
 
 HELLO_SECONDS = 10.0
+STAY_SECONDS = 1.0
+"""How often the engine looks whether it is still needed."""
 QUEUE_MOST = 1000
 """Events that may wait for a slow client before it is let go."""
 CLIENTS_MOST = 128
@@ -104,7 +106,7 @@ class Server:
         swept = looked = -math.inf
         while not self._ended.is_set():
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._ended.wait(), 0.5)
+                await asyncio.wait_for(self._ended.wait(), STAY_SECONDS)
             if time.monotonic() - swept > SWEEP_SECONDS:
                 swept = time.monotonic()
                 days = self._settings.query_log_days
@@ -112,6 +114,7 @@ class Server:
             if time.monotonic() - looked > LOOK_SECONDS:
                 looked = time.monotonic()
                 await asyncio.to_thread(self._look)
+            self._answering.rest()
             if not self._in_charge():
                 log("the lock or the socket is not this engine's any more")
                 return

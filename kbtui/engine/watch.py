@@ -7,22 +7,33 @@ and the roots are looked at every few seconds whatever the events say.
 
 from __future__ import annotations
 
+import errno
 import os
+import select
+import sys
 import threading
+import time
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import watchfiles
 
+from kbtui.engine.inotify import DirectoryTrees, Overflow
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Generator, Iterable, Iterator
 
     from kbtui.workspace import Workspace
 
 LOOK_SECONDS = 2.0
-POLL_SECONDS = 1.0
-"""How often files are looked at where the system cannot watch them."""
+LOOK_SHARE = 50
+"""Looking at very many roots takes time: it is done at most for one part in so many."""
 SETTLE_SECONDS = 0.1
+QUIET_MS, GATHER_MS = 10, 50
+"""Events that follow each other within so many milliseconds are one change; so long at most."""
+POLL_MS = 1000
+"""How often files are looked at where the system cannot watch them."""
 SWEEP_SECONDS = 60.0
 """How often all files are compared although nothing was reported."""
 
@@ -49,7 +60,7 @@ class _Filter(watchfiles.BaseFilter):
 class Watcher:
     """A thread that calls `changed` whenever files may have.
 
-    `polling` is why it looks at the files again and again; None while the system reports changes.
+    `polling` is why it looks at all files again and again; None where events come.
     """
 
     def __init__(
@@ -61,6 +72,11 @@ class Watcher:
         self._workspace, self._changed, self._log = workspace, changed, log
         self._stop = threading.Event()
         self._again = threading.Event()
+        self._hears = sys.platform == "linux" and "microsoft" not in os.uname().release.lower()
+        """Whether the kernel says what happens; below WSL it does not for Windows' drives."""
+        # It ends a wait for the kernel's events, as `_again` ends the others.
+        self._alarm = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC) if self._hears else None
+        self._pause = LOOK_SECONDS
         self._topics: list[Path] = []
         self.polling: str | None = None
         self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
@@ -72,7 +88,7 @@ class Watcher:
     def stop(self) -> None:
         """End, within a moment."""
         self._stop.set()
-        self._again.set()
+        self._begin_again()
         self._thread.join(2.0)
 
     def topics(self, folders: Iterable[Path]) -> None:
@@ -80,7 +96,12 @@ class Watcher:
         found = sorted(set(folders))
         if found != self._topics:
             self._topics = found
-            self._again.set()
+            self._begin_again()
+
+    def _begin_again(self) -> None:
+        self._again.set()
+        if self._alarm is not None:
+            os.eventfd_write(self._alarm, 1)
 
     def _roots(self) -> list[Path]:
         root = self._workspace.root
@@ -89,12 +110,12 @@ class Watcher:
         wanted += [path for path in self._topics if _real(path).is_relative_to(root)]
         if self._workspace.user_dir:
             wanted.append(self._workspace.user_dir / "conversations")
+        # A symlinked directory is not followed; its target is watched itself.
         roots: list[Path] = []
-        for path in sorted(wanted):
-            # A symlinked directory is not followed; its target is watched itself.
-            for place in {path, _real(path)}:
-                if place.is_dir() and not any(place.is_relative_to(root) for root in roots):
-                    roots.append(place)
+        for place in sorted({place for path in wanted for place in (path, _real(path))}):
+            # In this order all that lies in a directory comes right after it.
+            if place.is_dir() and not (roots and place.is_relative_to(roots[-1])):
+                roots.append(place)
         return roots
 
     def _run(self) -> None:
@@ -102,67 +123,102 @@ class Watcher:
         while not self._stop.is_set():
             self._again.clear()
             roots = self._roots()
-            state = _identity(roots)
+            reports = self._hear(roots) if self._hears else self._look(roots, unreadable)
             try:
-                self._watch(roots, state, unreadable=unreadable)
+                with closing(reports):
+                    self._watch(roots, reports)
             except (OSError, RuntimeError) as error:
-                if isinstance(error, PermissionError) and not unreadable:
-                    # A directory that nobody may list; watchfiles then reports no limit either,
-                    # and the sweep has to find what comes after that.
+                if isinstance(error, PermissionError) and not self._hears and not unreadable:
+                    # A directory that nobody may list.
                     unreadable = True
                     continue
-                self.polling = _reason(error)
+                self._hears, self.polling = False, _reason(error)
                 self._log(f"watching by polling: {self.polling}")
                 self._stop.wait(LOOK_SECONDS)
 
-    def _watch(self, roots: list[Path], state: list[tuple[str, int]], *, unreadable: bool) -> None:
+    def _watch(self, roots: list[Path], reports: Iterator[set[str]]) -> None:
+        """Call `changed` for what is reported, until the roots are others."""
+        state, places = _identity(roots), set(map(str, roots))
+        compared = time.monotonic()
+        for paths in reports:
+            if self._stop.is_set():
+                return
+            looked = time.monotonic()
+            if paths or looked - compared >= SWEEP_SECONDS:
+                compared = looked
+                self._changed()
+            # A root that was removed and made again may even have its old inode.
+            if not places.isdisjoint(paths) or _identity(self._roots()) != state:
+                self._changed()
+                return
+            self._pause = max(LOOK_SECONDS, (time.monotonic() - looked) * LOOK_SHARE)
+
+    def _hear(self, roots: list[Path]) -> Generator[set[str]]:
+        """The changed paths as the kernel reports them; none every few seconds. Ends on `_again`."""
+        assert self._alarm is not None
+        is_wanted = _Filter(roots, self._workspace.cache_dir)
+        with closing(DirectoryTrees(self._enters)) as trees:
+            for root in roots:
+                trees.add(str(root))
+            # What happened before is not reported.
+            self._changed()
+            anything, more = select.poll(), select.poll()
+            anything.register(self._alarm, select.POLLIN)
+            for waiting in (anything, more):
+                waiting.register(trees, select.POLLIN)
+            while not self._again.is_set():
+                if any(number == self._alarm for number, _ in anything.poll(self._pause * 1000)):
+                    os.eventfd_read(self._alarm)
+                try:
+                    paths, end = trees.read(), time.monotonic() + GATHER_MS / 1000
+                    while paths and time.monotonic() < end and more.poll(QUIET_MS):
+                        paths |= trees.read()
+                except Overflow:
+                    paths = set(map(str, roots))
+                yield {path for path in paths if is_wanted(watchfiles.Change.modified, path)}
+
+    def _enters(self, path: str) -> bool:
+        """Whether a directory below a root is watched: a link only if it stays in the workspace."""
+        if Path(path).name in _IGNORED or path.startswith(str(self._workspace.cache_dir)):
+            return False
+        return not os.path.islink(path) or _real(Path(path)).is_relative_to(self._workspace.root)  # noqa: PTH114
+
+    def _look(self, roots: list[Path], unreadable: bool) -> Generator[set[str]]:
+        """The same by looking again and again, at what the system has noted or at all files."""
         # What happened before the watch was set up is not reported: look once more, soon, and
         # again with the first report or time-out, when it certainly is.
         threading.Timer(SETTLE_SECONDS, self._changed).start()
-        waited, grown = SWEEP_SECONDS, False
-        places = {place for place, _ in state}
+        is_set_up = False
         for changes in watchfiles.watch(
             *roots,
             watch_filter=_Filter(roots, self._workspace.cache_dir),
-            debounce=50,
-            step=10,
+            debounce=GATHER_MS,
+            step=POLL_MS if self.polling else QUIET_MS,
             stop_event=self._again,
-            rust_timeout=int(LOOK_SECONDS * 1000),
+            rust_timeout=int(self._pause * 1000),
             yield_on_timeout=True,
             force_polling=True if self.polling else None,
-            poll_delay_ms=int(POLL_SECONDS * 1000),
+            poll_delay_ms=POLL_MS,
             raise_interrupt=False,
             ignore_permission_denied=unreadable,
         ):
-            if self._stop.is_set():
-                return
-            # The watches of new directories may be too many, which nothing reports: when it is
-            # quiet, all are set again.
-            grown = grown or any(
-                change == watchfiles.Change.added and Path(path).is_dir()
-                for change, path in changes
-            )
-            if grown and not changes and not self.polling:
-                return
-            waited = 0.0 if changes else waited + LOOK_SECONDS
-            # A root that was removed and made again may even have its old inode.
-            moved = not places.isdisjoint(path for _, path in changes)
-            moved = moved or _identity(self._roots()) != state
-            if changes or moved or waited >= SWEEP_SECONDS:
-                waited = 0.0
+            if not is_set_up:
+                is_set_up = True
                 self._changed()
-            if moved:
-                return
+            yield {path for _, path in changes}
 
 
 def _reason(error: Exception) -> str:
     """Why files cannot be watched, and what to do about it."""
-    if "limit" in str(error):
-        return (
-            "the system has no more watches; "
-            "raise the sysctl fs.inotify.max_user_watches, then `kbtui engine stop`"
-        )
-    return str(error)
+    limit = {errno.ENOSPC: "watches", errno.EMFILE: "instances"}.get(
+        getattr(error, "errno", 0) or 0
+    )
+    if limit is None:
+        return str(error)
+    return (
+        f"the system has no more inotify {limit}; "
+        f"raise the sysctl fs.inotify.max_user_{limit}, then `kbtui engine stop`"
+    )
 
 
 def _real(path: Path) -> Path:

@@ -5,6 +5,7 @@ import os
 import signal
 import socket
 import struct
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -134,6 +135,36 @@ def test_a_topic_directory_that_is_removed_and_made_again_is_watched_again(built
     until(lambda: refs(lib, "gnu"))
 
 
+def test_directories_that_were_moved_into_a_topic_or_within_it_are_watched(
+    built: Builder, tmp_path: Path
+) -> None:
+    lib = library(built)
+    lib.current()
+    (tmp_path / "new/deep/er").mkdir(parents=True)
+    (tmp_path / "new/deep/er/one.md").write_text("The fennec listens.\n")
+    guide = built.root / "docs/guide"
+    (tmp_path / "new").rename(guide / "moved")
+    until(lambda: refs(lib, "fennec"))
+    built.subject("guide/moved/deep/er/two.md", "The gnu grazes.\n")
+    until(lambda: refs(lib, "gnu"))
+    (guide / "moved/deep").rename(guide / "again")
+    until(lambda: refs(lib, "gnu") == ["guide/again/er/two:1"])
+    (guide / "again/er/below").mkdir()
+    until(lambda: refs(lib, "fennec") == ["guide/again/er/one:1"])
+    built.subject("guide/again/er/below/three.md", "The ibex climbs.\n")
+    until(lambda: refs(lib, "ibex"))
+
+
+def test_a_linked_directory_of_the_workspace_is_watched(built: Builder) -> None:
+    built.subject("elsewhere/one.md", "The fennec listens.\n")
+    (built.root / "docs/guide/link").symlink_to(built.root / "docs/elsewhere")
+    lib = library(built)
+    lib.current()
+    until(lambda: refs(lib, "fennec") == ["guide/link/one:1"])
+    built.subject("elsewhere/one.md", "The gnu grazes.\n")
+    until(lambda: refs(lib, "gnu"))
+
+
 @pytest.mark.parametrize("moment", [0.0, 0.05, 0.2, 0.6])
 def test_killed_at_any_moment_the_next_engine_repairs(
     built: Builder, moment: float, tmp_path: Path
@@ -167,6 +198,33 @@ def test_an_engine_without_clients_goes_away_and_leaves_nothing(
     until(lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == "zombie")
     until(lambda: not place.exists())
     assert announced(built.workspace) is None
+
+
+def wakes(pid: int) -> int:
+    """How often the threads of a process have woken, so far."""
+    found = 0
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        _, _, rest = (task / "status").read_text().partition("\nvoluntary_ctxt_switches:")
+        found += int(rest.split()[0])
+    return found
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux counts them")
+def test_an_idle_engine_wakes_at_most_twice_a_second(
+    built: Builder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KBTUI_ENGINE_IDLE", "60")
+    engine = connect(built.workspace)
+    assert engine.request("refresh", wait=60)["done"]
+    seconds, counted = 4.0, []
+    # What it does in the first seconds, and once in half a minute, may be in one of them.
+    for _ in range(5):
+        before = wakes(engine.pid)
+        time.sleep(seconds)
+        counted.append((wakes(engine.pid) - before) / seconds)
+        if counted[-1] <= 2.0:
+            break
+    assert min(counted) <= 2.0, counted
 
 
 def test_a_deleted_cache_does_not_give_two_engines(built: Builder) -> None:
