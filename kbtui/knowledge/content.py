@@ -53,16 +53,18 @@ def read_subject(subject: Subject) -> str:
 
 
 def present(text: str, relative: str) -> str:
-    """A file's text in the form that its extension asks for (KB, "File Format Handling").
-
-    A fence is longer than any run of backticks inside (decisions A8).
-    """
+    """A file's text in the form that its extension asks for (KB, "File Format Handling")."""
     ending = split_name(relative.rpartition("/")[2])[1][1:]
     kind = ending.lower()
     if kind in _AS_IT_IS:
         return text
     language = _LANGUAGES.get(kind, ending if kind not in _SAME else kind)
-    # An extension that would break the fence's first line names no language.
+    return fenced(text, language)
+
+
+def fenced(text: str, language: str) -> str:
+    """A text in a fence that is longer than any run of backticks inside (decisions A8)."""
+    # A name that would break the fence's first line names no language.
     language = "" if re.search(r"[\s`]", language) else language
     fence = "`" * (max((len(run) for run in _BACKTICKS.findall(text)), default=2) + 1)
     return f"{fence}{language}\n{ended(text)}{fence}"

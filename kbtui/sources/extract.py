@@ -1,4 +1,4 @@
-"""Turns what was fetched into Markdown: HTML, PDF and plain text. Runs in a process of its own.
+"""Turns what was fetched into Markdown: HTML, PDF, Word and plain text. Runs in a process of its own.
 
 A page or a PDF made to choke its reader then costs that process, not the run:
 `python -m kbtui.sources.extract` reads frames (four bytes of length, JSON of the
@@ -7,21 +7,20 @@ request, four bytes of length, the content) and answers with frames of JSON.
 
 from __future__ import annotations
 
-import copy
 import json
 import re
 import struct
 import sys
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urljoin
 
 if TYPE_CHECKING:
     from typing import BinaryIO
 
+VERSION = 2
+"""Raise it when documents come out differently: what did not change is then read again too."""
 SIZE = struct.Struct(">I")
 MEMORY_MOST = 3 << 30
 PDF_PAGES_MOST = 3000
-LINKS_MOST = 5000
 
 HTML, PDF = ("text/html", "application/xhtml+xml"), ("application/pdf", "application/x-pdf")
 MARKDOWN, PLAIN = ("text/markdown", "text/x-markdown"), ("text/plain",)
@@ -45,9 +44,16 @@ def extract(content: bytes, kind: str, url: str, charset: str | None) -> dict[st
     """
     if kind in PDF:
         return _pdf(content)
+    if kind in DOCX:
+        return _docx(content)
     text = decoded(content, charset)
     if kind in HTML:
-        return _html(text, url)
+        from kbtui.sources.pages import NoPage, read_page
+
+        try:
+            return read_page(text, url)
+        except NoPage as error:
+            raise Unreadable(str(error)) from error
     if "\0" in text[:8192]:
         raise Unreadable("it is a binary file")
     if kind in CODE:
@@ -69,63 +75,6 @@ def decoded(content: bytes, charset: str | None) -> str:
     # A few bytes are no evidence.
     likely = detect_encoding(content[:200_000]) if len(content) > 100 else []
     return content.decode(likely[0] if likely else "cp1252", "replace")
-
-
-def _html(text: str, url: str) -> dict[str, Any]:
-    import lxml.html
-    import trafilatura
-
-    try:
-        # A declaration of encoding would contradict the text, which is decoded already.
-        tree = lxml.html.document_fromstring(text.encode("utf-8"), parser=_parser(), base_url=url)
-    except (lxml.etree.LxmlError, ValueError, AssertionError) as error:
-        raise Unreadable(f"it is not HTML: {error}") from error
-    base = next((one.get("href") for one in tree.iter("base") if one.get("href")), None)
-    tree.make_links_absolute(urljoin(url, base) if base else url, handle_failures="discard")
-    robots = " ".join(
-        (one.get("content") or "").lower()
-        for one in tree.iter("meta")
-        if (one.get("name") or "").lower() in ("robots", "kbtui")
-    )
-    nofollow = "nofollow" in robots or "none" in robots.split()
-    links = [] if nofollow else _links(tree)
-    about = trafilatura.extract_metadata(tree, default_url=url)
-    heading = next((one.text_content() for one in tree.iter("title")), "")
-    body = trafilatura.extract(
-        copy.deepcopy(tree),
-        url=url,
-        output_format="markdown",
-        include_links=True,
-        include_tables=True,
-        include_formatting=True,
-        include_comments=False,
-    )
-    return {
-        "title": (about.title if about else None) or heading,
-        # A page with little text has no main part that could be told from the rest.
-        "text": body or trafilatura.html2txt(tree),
-        "tags": [],
-        "links": links,
-        "noindex": "noindex" in robots or "none" in robots.split(),
-        "nofollow": nofollow,
-    }
-
-
-def _parser() -> Any:
-    import lxml.html
-
-    return lxml.html.HTMLParser(encoding="utf-8", no_network=True, huge_tree=False)
-
-
-def _links(tree: Any) -> list[str]:
-    found: dict[str, None] = {}
-    for anchor in tree.iter("a", "area"):
-        target = anchor.get("href")
-        if target and "nofollow" not in (anchor.get("rel") or "").lower():
-            found[target] = None
-            if len(found) >= LINKS_MOST:
-                break
-    return list(found)
 
 
 def _pdf(content: bytes) -> dict[str, Any]:
@@ -151,6 +100,29 @@ def _pdf(content: bytes) -> dict[str, Any]:
     if not body:
         raise Unreadable("it has no text (a scan?)")
     return {"title": title, "text": body, "tags": []}
+
+
+def _docx(content: bytes) -> dict[str, Any]:
+    import io
+    from xml.parsers.expat import ExpatError
+    from zipfile import BadZipFile
+
+    import mammoth
+
+    from kbtui.sources.pages import markdown_of
+
+    try:
+        html = mammoth.convert_to_html(
+            io.BytesIO(content),
+            style_map="p[style-name='Title'] => h1:fresh\np[style-name='Code'] => pre:separator('\\n')",
+            convert_image=mammoth.images.img_element(lambda image: {"src": ""}),
+        ).value
+    except (BadZipFile, ExpatError, KeyError, ValueError, AttributeError, IndexError) as error:
+        # Damaged files make mammoth stumble in many ways.
+        raise Unreadable(f"it is not a readable Word file: {error}") from error
+    text = markdown_of(html) if html else ""
+    head = next((line for line in text.split("\n") if line.startswith("# ")), "")
+    return {"title": head[2:].strip(), "text": text, "tags": []}
 
 
 def _plain(text: str, *, markdown: bool) -> dict[str, Any]:
@@ -191,6 +163,8 @@ def main() -> None:
     answers = sys.stdout.buffer
     # What a library prints must not be taken for an answer.
     sys.stdout = sys.stderr
+    # Converting HTML takes several frames for each element that stands in another.
+    sys.setrecursionlimit(10_000)
     while True:
         request, content = _read(sys.stdin.buffer), _read(sys.stdin.buffer)
         if request is None or content is None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import KbtuiError
+from kbtui.sources.extract import VERSION
 from kbtui.sources.records import Progress
 
 if TYPE_CHECKING:
@@ -33,6 +34,11 @@ class Pass:
     skips: dict[str, str] = field(default_factory=dict)
     complete: bool = True
 
+    def __post_init__(self) -> None:
+        self.memory = {
+            url: facts for url, facts in self.memory.items() if facts.get("reader") == VERSION
+        }
+
     def doing(self, done: int, total: int, now: str) -> None:
         """Say how far it is."""
         self.say(Progress(self.source.name, done, total, now))
@@ -44,7 +50,7 @@ class Pass:
             return
         try:
             self.shelf.put(document)
-            self.remember[document.url] = facts
+            self.remember[document.url] = {**facts, "reader": VERSION}
         except KbtuiError as error:
             self.fail(document.url, str(error), lasting=False)
 

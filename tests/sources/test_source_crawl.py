@@ -252,6 +252,24 @@ def test_relative_links_in_the_text_lead_where_they_led_on_the_page(
 
 
 @pytest.mark.slow
+def test_a_newer_reader_reads_again_what_did_not_change(bench: Bench, site: Site) -> None:
+    page = linked("Start").encode()
+    site.pages["/"] = (200, {"Content-Type": "text/html", "ETag": '"1"'}, page)
+    bench.crawl(site.url())
+    bench.run()
+    journal = Journal(bench.builder.workspace)
+    facts = journal.fetched("docs")
+    for one in facts.values():
+        del one["reader"]
+    journal.put_fetched("docs", facts)
+    site.asked.clear()
+    assert bench.run().unchanged == 1
+    [headers] = [headers for path, headers in site.asked if path == "/"]
+    assert "if-none-match" not in headers
+    bench.run()
+    assert [headers for path, headers in site.asked if path == "/"][1]["if-none-match"] == '"1"'
+
+
 def test_two_addresses_never_share_a_file(bench: Bench, site: Site) -> None:
     links = ["/a", "/a/", "/a.html", "/A", "/a?x=1", "/a?x=2"]
     site.pages |= {"/": linked("Start", *links), **{link: linked(f"Page {link}") for link in links}}

@@ -1,9 +1,15 @@
-"""Files and directories of a person's own: text, Markdown, HTML, PDF."""
+"""Files and directories of a person's own: text, Markdown, HTML, PDF, Word, source code."""
 
+import io
+import zipfile
 from pathlib import Path
 
 import pytest
 from web_support import Bench, linked
+
+from kbtui.journal import Journal
+from kbtui.sources.documents import digest_of
+from kbtui.sources.writing import with_front_matter
 
 
 def pdf(*pages: str) -> bytes:
@@ -103,9 +109,18 @@ def test_links_in_a_directory_are_not_followed(bench: Bench, tmp_path: Path) -> 
         ("x.txt", b"a\0b", "binary"),
         ("x.md", b"", "no text"),
         ("x.html", b"", "not HTML"),
+        ("x.docx", b"PK and then nothing", "not a readable Word file"),
         ("x.bin", b"\x7fELF\0\0\0", "binary"),
     ],
-    ids=["damaged PDF", "scanned PDF", "binary text", "empty", "empty HTML", "binary"],
+    ids=[
+        "damaged PDF",
+        "scanned PDF",
+        "binary text",
+        "empty",
+        "empty HTML",
+        "damaged Word",
+        "binary",
+    ],
 )
 def test_a_file_without_text_is_an_error_with_its_reason(
     bench: Bench, name: str, content: bytes, reason: str
@@ -152,3 +167,120 @@ def test_a_fifo_does_not_hang_a_run(bench: Bench) -> None:
     run = bench.run()
     assert run.skips == (("inbox/pipe.md", "is not a regular file"),)
     assert list(bench.documents()) == ["good.md"]
+
+
+def docx(*paragraphs: tuple[str, str], table: list[list[str]] | None = None) -> bytes:
+    """A small Word file: paragraphs as (style, text), and a table after them."""
+    space = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
+    rows = "".join(
+        f"<w:p><w:pPr><w:pStyle w:val='{style}'/></w:pPr><w:r><w:t>{text}</w:t></w:r></w:p>"
+        for style, text in paragraphs
+    )
+    for number, row in enumerate(table or []):
+        cells = "".join(f"<w:tc><w:p><w:r><w:t>{cell}</w:t></w:r></w:p></w:tc>" for cell in row)
+        rows += ("" if number else "<w:tbl>") + f"<w:tr>{cells}</w:tr>"
+    rows += "</w:tbl>" if table else ""
+    styles = "".join(
+        f"<w:style w:type='paragraph' w:styleId='{name.replace(' ', '')}'><w:name w:val='{name}'/></w:style>"
+        for name in ("Title", "heading 1", "heading 2", "Normal")
+    )
+    office = "http://schemas.openxmlformats.org"
+    parts = {
+        "[Content_Types].xml": f'<Types xmlns="{office}/package/2006/content-types">'
+        '<Default Extension="rels" ContentType="application/vnd.openxmlformats-package.relationships+xml"/>'
+        '<Default Extension="xml" ContentType="application/xml"/></Types>',
+        "_rels/.rels": f'<Relationships xmlns="{office}/package/2006/relationships"><Relationship Id="r1" '
+        f'Type="{office}/officeDocument/2006/relationships/officeDocument" Target="word/document.xml"/></Relationships>',
+        "word/_rels/document.xml.rels": f'<Relationships xmlns="{office}/package/2006/relationships"><Relationship '
+        f'Id="r1" Type="{office}/officeDocument/2006/relationships/styles" Target="styles.xml"/></Relationships>',
+        "word/document.xml": f"<w:document {space}><w:body>{rows}</w:body></w:document>",
+        "word/styles.xml": f"<w:styles {space}>{styles}</w:styles>",
+    }
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w") as archive:
+        for name, text in parts.items():
+            archive.writestr(name, text)
+    return made.getvalue()
+
+
+def test_a_word_file_becomes_markdown(bench: Bench) -> None:
+    (bench.root / "plan.docx").write_bytes(
+        docx(
+            ("Title", "Winter plan"),
+            ("Normal", "What we do when it snows."),
+            ("heading2", "Roads"),
+            ("Normal", "The wombat clears them."),
+            table=[["Road", "Who"], ["north", "wombat"]],
+        )
+    )
+    bench.add(kind="file_upload", file="plan.docx")
+    assert bench.run().status == "ok"
+    text = bench.documents()["plan.md"]
+    assert "title: Winter plan\n" in text
+    assert (
+        "# Winter plan\n\nWhat we do when it snows.\n\n## Roads\n\nThe wombat clears them." in text
+    )
+    assert "| Road | Who |\n| --- | --- |\n| north | wombat |" in text
+
+
+def test_text_of_any_form_is_fenced_with_its_language(bench: Bench) -> None:
+    folder = bench.root / "inbox"
+    folder.mkdir()
+    files = {
+        "server.py": "---\nprint('```')\n",
+        "server.md": "# The server\n\nIn words.\n",
+        "sizes.csv": "name,size\nfish,3\n",
+        "Makefile": "all:\n\ttrue\n",
+        "deploy": "#!/usr/bin/env bash\nexit\n",
+        "README": "Read me first.\n",
+        "compose.yaml": "---\na: 1\n---\nb: 2\n",
+    }
+    for name, text in files.items():
+        (folder / name).write_text(text)
+    bench.add(kind="file_upload", file="inbox")
+    run = bench.run()
+    assert (run.status, run.entries, run.skips) == ("ok", len(files), ())
+    bodies = {name: text.split("---\n\n", 1)[1] for name, text in bench.documents().items()}
+    assert bodies == {
+        "server.py.md": "````python\n---\nprint('```')\n````\n",
+        "server.md": "# The server\n\nIn words.\n",
+        "sizes.csv.md": "```csv\nname,size\nfish,3\n```\n",
+        "makefile.md": "```makefile\nall:\n\ttrue\n```\n",
+        "deploy.md": "```bash\n#!/usr/bin/env bash\nexit\n```\n",
+        "readme.md": "Read me first.\n",
+        "compose.yaml.md": "```yaml\n---\na: 1\n---\nb: 2\n```\n",
+    }
+    assert "title: server.py\n" in bench.documents()["server.py.md"]
+    assert bench.run().unchanged == len(files)
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_no_file_tells_where_its_original_lay(bench: Bench, tmp_path: Path, inside: bool) -> None:
+    folder = (bench.root if inside else tmp_path / "elsewhere") / "inbox"
+    folder.mkdir(parents=True)
+    page = '<html><body><main><p>On wombats. <a href="b.html">Further</a></p></main></body></html>'
+    (folder / "a.html").write_text(page)
+    (folder / "plain.txt").write_text("text\n")
+    bench.add(kind="file_upload", file=str(folder))
+    assert bench.run().status == "ok"
+    texts = bench.documents()
+    assert "source_url: inbox/a.html\n" in texts["a.md"]
+    assert "[Further](b.html)" in texts["a.md"]
+    assert not any(str(tmp_path) in text for text in texts.values())
+
+
+def test_documents_that_carry_a_path_from_before_keep_their_files(bench: Bench) -> None:
+    (bench.root / "inbox").mkdir()
+    (bench.root / "inbox/a.md").write_text("# A\n\ntext\n")
+    bench.add(kind="file_upload", file=str(bench.root / "inbox"))
+    assert bench.run().added == 1
+    # As 0.1 wrote it.
+    path = bench.root / "docs/guide/docs/a.md"
+    facts = {"title": "A", "type": "file_upload", "source": "docs", "source_url": str(bench.root / "inbox/a.md")}  # fmt: skip
+    written = with_front_matter({**facts, "digest": digest_of(facts, "# A\n\ntext")}, "# A\n\ntext")
+    path.write_text(written)
+    Journal(bench.builder.workspace).put_fetched("docs", {facts["source_url"]: {"stat": "1:1"}})
+    run = bench.run()
+    assert (run.added, run.updated, run.removed, run.edited) == (0, 1, 0, ())
+    assert list(bench.documents()) == ["a.md"]
+    assert "source_url: inbox/a.md\n" in bench.documents()["a.md"]

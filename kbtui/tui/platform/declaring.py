@@ -32,7 +32,7 @@ def fields_of(topics: Sequence[str], source: Source | None = None) -> list[Field
 
     fields = [
         Field("url", "address", text("url"), "Where to begin, such as https://docs.example.org/guide/.", when=kind("url_crawl")),
-        Field("file", "file", text("file"), "A file or directory: text, Markdown, HTML, PDF.", when=kind("file_upload")),
+        Field("file", "file", text("file"), "A file or directory: text, Markdown, HTML, PDF, Word, source code.", when=kind("file_upload")),
         Field("server", "command", text("server"), "The MCP server's command line.", when=kind("mcp")),
         Field("topic", "topic", text("topic"), "The topic that it feeds: ← and → choose.", tuple(topics)),
         Field("depth", "depth", text("depth", "1"), "Follow links so many times; 0: this page alone.", when=kind("url_crawl")),
