@@ -38,7 +38,7 @@ def to_markdown(
     """
     shown = {turn.number for turn in turns}
     cited = [citation for citation in citations if citation.turn in shown]
-    blocks = [f"# {_plain(conversation.info.name)}", _facts(conversation)]
+    blocks = [f"# {plain(conversation.info.name)}", _facts(conversation)]
     for turn in turns:
         time = show_time(turn.started_at)
         blocks.append(f"## Turn {turn.number}{f' · {time}' if time else ''}")
@@ -60,8 +60,8 @@ def _facts(conversation: Conversation) -> str:
     facts = {
         "Conversation": f"`{info.ref}`",
         "Created": show_time(info.created_at),
-        "Assistant": _plain(conversation.assistant or ""),
-        "Model": _plain(conversation.model or ""),
+        "Assistant": plain(conversation.assistant or ""),
+        "Model": plain(conversation.model or ""),
         "Turns": str(len(conversation.turns)),
         "Archived": show_time(info.archived_at),
         "Attachments": ", ".join(map(_code, conversation.attachments)),
@@ -72,7 +72,7 @@ def _facts(conversation: Conversation) -> str:
 def _event(event: Event) -> Iterator[str]:
     text = event.text.strip("\n")
     if event.kind == "chat_request":
-        yield f"### {_plain(event.author or 'You')}"
+        yield f"### {plain(event.author or 'You')}"
         yield text
     elif event.kind == "message":
         yield "### Assistant"
@@ -123,10 +123,10 @@ def _sources(cited: list[Citation]) -> str:
 
 
 def _named(citation: Citation) -> str:
-    return f" {_plain(citation.title)}" if citation.title not in (citation.target, "") else ""
+    return f" {plain(citation.title)}" if citation.title not in (citation.target, "") else ""
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
     """Text on one line in which Markdown sees no signs."""
     return _SIGNS.sub(r"\\\1", " ".join(text.split()))
 

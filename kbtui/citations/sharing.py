@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from kbtui.citations.markdown import source_line
+from kbtui.citations.markdown import plain, source_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,6 +45,22 @@ def json_text(ref: str, uses: Sequence[Citation], used_by: Sequence[Citation]) -
     return json.dumps(both_ways(ref, uses, used_by), ensure_ascii=False, indent=2) + "\n"
 
 
+def turn_line(cite: Citation) -> str:
+    """The turn that cites in one line: its reference, date and conversation, and how."""
+    from kbtui.text import one_line
+
+    how = f"({cite.how}, {one_line(cite.tool)})"
+    return f"{cite.source}  {_date(cite)}  {one_line(cite.source_title)}  {how}"
+
+
+def _date(cite: Citation) -> str:
+    """When, in local time; where the event has no time, when its conversation began."""
+    from kbtui.conversations.times import id_time
+
+    time = cite.timestamp or id_time(cite.conversation)
+    return f"{time.astimezone():%Y-%m-%d %H:%M}"
+
+
 def markdown_text(ref: str, uses: Sequence[Citation], used_by: Sequence[Citation]) -> str:
     """What is used, numbered as in the citations pane, and who uses it."""
     parts = []
@@ -52,8 +68,10 @@ def markdown_text(ref: str, uses: Sequence[Citation], used_by: Sequence[Citation
         lines = [f"{number}. {source_line(cite)}" for number, cite in enumerate(uses, 1)]
         parts.append("\n".join([f"Sources of `{ref}`:", "", *lines]))
     if used_by:
-        turns = list(dict.fromkeys(cite.source for cite in used_by))
-        parts.append(
-            "\n".join([f"Turns that used `{ref}`:", "", *(f"- `{turn}`" for turn in turns)])
-        )
+        turns = {cite.source: cite for cite in reversed(used_by)}
+        lines = [
+            f"- `{turn}` {plain(cite.source_title)} ({_date(cite)})"
+            for turn, cite in reversed(turns.items())
+        ]
+        parts.append("\n".join([f"Turns that used `{ref}`:", "", *lines]))
     return "\n\n".join(parts) + "\n" if parts else f"`{ref}` uses nothing, and nothing uses it.\n"

@@ -22,7 +22,7 @@ def configure(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     """Print both directions; 1 when there is neither, or no such thing."""
-    from kbtui.citations.sharing import both_ways
+    from kbtui.citations.sharing import both_ways, turn_line
     from kbtui.library import open_workspace
 
     with open_workspace(args.workspace) as library, working("bringing the index up to date"):
@@ -35,7 +35,8 @@ def run(args: Namespace) -> int:
         emit_json(both_ways(found.ref, found.uses, found.used_by))
     else:
         lines = [_use(number, cite) for number, cite in enumerate(found.uses, 1)]
-        emit("".join([*lines, *map(_used_by, found.used_by)]))
+        lines += [f"used by {turn_line(cite)}\n" for cite in found.used_by]
+        emit("".join(lines))
     if not found.uses and not found.used_by:
         note(f"nothing uses {found.ref}, and it uses nothing")
         return 1
@@ -48,12 +49,3 @@ def _use(number: int, cite: Citation) -> str:
     gone = "  gone" if cite.gone else ""
     title = "" if cite.title == cite.target else f"  {one_line(cite.title)}"
     return f"[{number}] {one_line(cite.target)}{title}  ({cite.how}, {cite.source}){gone}\n"
-
-
-def _used_by(cite: Citation) -> str:
-    from kbtui.conversations.times import id_time
-    from kbtui.text import one_line
-
-    time = (cite.timestamp or id_time(cite.conversation)).astimezone()
-    title = one_line(cite.source_title)
-    return f"used by {cite.source}  {time:%Y-%m-%d %H:%M}  {title}  ({cite.how}, {one_line(cite.tool)})\n"

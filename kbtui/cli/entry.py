@@ -188,6 +188,11 @@ def _show(library: Library, args: Namespace) -> int:
     row = entry_row(library.workspace, reader, entry_id, vectors=library.settings.model != "off")
     if row is None:
         raise NothingFound("the index does not have it", where=str(ref), hint="`kbtui index`")
+    cites = [
+        cite
+        for cite in library.turns_citing(ref)
+        if cite.timestamp is None or cite.timestamp.timestamp() > time.time() - CITES_DAYS * DAY
+    ]
     facts = {
         **as_json(row),
         "source": _source(library, row.topic, row.slug),
@@ -196,16 +201,21 @@ def _show(library: Library, args: Namespace) -> int:
             for chunk in chunks_of(reader, entry_id)
         ],
         "citations_30d": [
-            {"source": cite.source, "how": cite.how, "tool": cite.tool, "timestamp": _time(cite)}
-            for cite in library.turns_citing(ref)
-            if cite.timestamp is None or cite.timestamp.timestamp() > time.time() - CITES_DAYS * DAY
+            {
+                "source": cite.source,
+                "source_title": cite.source_title,
+                "how": cite.how,
+                "tool": cite.tool,
+                "timestamp": _time(cite),
+            }
+            for cite in cites
         ],
     }
     library.close()
     if args.json:
         emit_json(facts)
     else:
-        emit(_shown(facts))
+        emit(_shown(facts, cites))
     return 0
 
 
@@ -229,7 +239,8 @@ def _time(cite: Citation) -> str | None:
     return cite.timestamp.isoformat() if cite.timestamp else None
 
 
-def _shown(facts: dict[str, Any]) -> str:
+def _shown(facts: dict[str, Any], cites: list[Citation]) -> str:
+    from kbtui.citations.sharing import turn_line
     from kbtui.text import one_line
 
     lines = [
@@ -242,9 +253,7 @@ def _shown(facts: dict[str, Any]) -> str:
     if facts["source"] or facts["source_url"]:
         lines.append(f"from {facts['source'] or 'a source'}  {facts['source_url'] or ''}".rstrip())
     lines.append(f"\ncited in the last 30 days: {facts['cites_30d']}")
-    lines += [
-        f"  {cite['source']}  ({cite['how']}, {cite['tool']})" for cite in facts["citations_30d"]
-    ]
+    lines += [f"  {turn_line(cite)}" for cite in cites]
     lines.append(f"\n{facts['chunks']} passage{'s' * (facts['chunks'] != 1)}")
     for chunk in facts["chunk_list"]:
         model = f", {chunk['model']}" if chunk["model"] else ""

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shlex
 import stat
 import subprocess
@@ -149,6 +150,8 @@ def test_an_entry_is_made_edited_and_keeps_id_and_citations(
     assert run(built, "entry", "new", "--title", "Retry policy", "--text", "x").returncode == 2
     before = found(run(built, "entry", "show", "guide/start", "--json"))
     assert len(before["citations_30d"]) == before["cites_30d"] == 1
+    assert before["citations_30d"][0]["source_title"] == "Waking"
+    assert re.search(r"20\d\d-\d\d-\d\d \d\d:\d\d  Waking  \(learn, learn\)", run(built, "entry", "show", "guide/start").stdout)  # fmt: skip
     editor(monkeypatch, tmp_path, "printf '# All new\\n\\nThe wombat.\\n' > \"$1\"")
     assert run(built, "entry", "edit", "guide/start").returncode == 0
     end = time.monotonic() + 20

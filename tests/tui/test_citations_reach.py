@@ -109,6 +109,12 @@ async def test_citations_are_copied_as_markdown_and_as_json(book: Builder) -> No
         found = json.loads(tui.app.clipboard)
         assert [cite["target"] for cite in found["uses"]] == ["project/start", "Makefile"]
         assert (found["ref"], found["used_by"]) == ("jp-c17800000001:1", [])
+        await tui.press("1")
+        await tui.open("project/start")
+        await tui.until(lambda: any("First steps" in row for row in tui.rows("citations-list")))
+        await tui.press("3", "c")
+        await tui.until("copied the citations of project/start as Markdown")
+        assert "- `jp-c17800000001:1` First steps (2026-05-28 " in tui.app.clipboard
 
 
 @pytest.mark.slow

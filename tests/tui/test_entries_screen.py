@@ -179,7 +179,7 @@ async def test_the_details_show_chunks_that_unfold_and_the_turns_that_used_it(
         await read(tui, screen)
         await detailed(tui, screen, "project/style")
         assert "Cited in the last 30 days" in tui.text
-        assert "jp-c17800000009:1  learn, learn" in tui.text
+        assert "jp-c17800000009:1  On style  learn" in tui.text
         assert "characters" in tui.text
         assert "no vector" in tui.text
         assert "END" not in tui.text

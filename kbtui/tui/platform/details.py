@@ -133,7 +133,11 @@ def _citations(library: Library, row: Row, present: datetime) -> list[Block]:
 
 def _cite(number: int, cite: Citation, present: datetime) -> Block:
     when = moment(cite.timestamp, present) if cite.timestamp else ""
-    left: Spans = [(cite.source, "link"), (f"  {cite.how}, {one_line(cite.tool)}", "dim")]
+    left: Spans = [
+        (cite.source, "link"),
+        (f"  {one_line(cite.source_title)}", ""),
+        (f"  {cite.how}", "dim"),
+    ]
     return HeadBlock(f"cite:{number}:{cite.source}", left, [(when, "dim")], link=cite.source)
 
 
