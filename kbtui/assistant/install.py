@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kbtui.errors import WorkspaceError
+from kbtui.library.health import TOOLS_FOLDER
 from kbtui.workspace.regular import read_regular
 from kbtui.workspace.toml import parse_toml
 
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
     Action = Literal["write", "update", "remove", "keep", "edited", "taken"]
 
-TOOLS_FOLDER = ".jp/mcp/tools/kbtui"
 SKILL_FILE = ".jp/config/skill/kbtui.toml"
 FILE_MOST = 1 << 20
 

@@ -22,6 +22,11 @@ if TYPE_CHECKING:
     from kbtui.library.library import Library
 
 
+TOOLS_FOLDER = ".jp/mcp/tools/kbtui"
+"""Where the definitions of the tools for JP are installed."""
+_DEFINITION_MOST = 1 << 20
+
+
 def examine(library: Library | None) -> Iterator[Finding]:
     """Look at everything, one area after the other; starts no engine, never raises for a finding.
 
@@ -48,6 +53,28 @@ def _knowledge(library: Library) -> Iterator[Finding]:
     for problem in hygiene.check(knowledge):
         yield Finding("knowledge", "note", str(problem), _subject(knowledge, problem))
     yield from _further_names(knowledge)
+    yield from _installed_learn(library, knowledge)
+
+
+def _installed_learn(library: Library, knowledge: Knowledge) -> Iterator[Finding]:
+    """Whether the definition of `learn` that JP was given names the topics that there are now."""
+    from kbtui.workspace.regular import read_regular
+    from kbtui.workspace.toml import parse_toml
+
+    name = f"{TOOLS_FOLDER}/learn.toml"
+    try:
+        data = read_regular(library.workspace.root / name, _DEFINITION_MOST)
+        installed = parse_toml(data.decode("utf-8"))["conversation"]["tools"]["learn"]["summary"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return
+    definition = knowledge.tool_definition()
+    if definition is None:
+        text = f"{name}: offers `learn` where no topic has anything to learn"
+    elif installed != definition["description"]:
+        text = f"{name}: describes other topics than there are now"
+    else:
+        return
+    yield Finding("knowledge", "note", f"{text}; `kbtui tools install` renews it")
 
 
 def _further_names(knowledge: Knowledge) -> Iterator[Finding]:

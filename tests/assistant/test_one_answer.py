@@ -58,6 +58,27 @@ def test_command_and_tool_say_the_same(
     assert (local["type"] == "error") is reply.is_error
 
 
+@pytest.mark.parametrize(
+    "words", [["guide"], ["guide", "start"], ["guide", "basics"], ["guide", "start:3"], ["off"]]
+)
+@pytest.mark.parametrize("broken", ["", "[[[ no TOML", "[kb.topic.guide]\nsubject = 1\n"])
+def test_learn_says_the_same_when_the_topics_have_mistakes(
+    built: Builder,
+    library: Library,
+    capfdbinary: pytest.CaptureFixture[bytes],
+    words: list[str],
+    broken: str,
+) -> None:
+    (built.root / ".jp" / "kb.toml").write_text(broken)
+    main(["-w", str(built.root), "learn", *words])
+    printed = capfdbinary.readouterr().out.decode()
+    arguments = {"topic": words[0], "subjects": words[1:]}
+    reply = answer("learn", arguments, library)
+    context = json.dumps({"action": "run", "root": str(built.root)})
+    local = outcome(context, json.dumps({"name": "learn", "arguments": arguments}))
+    assert printed == reply.text == local.get("content", local.get("message"))
+
+
 def test_search_ranks_the_same_for_people_and_for_assistants(
     built: Builder, library: Library, capfd: pytest.CaptureFixture[str]
 ) -> None:

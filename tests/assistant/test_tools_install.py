@@ -141,6 +141,28 @@ def test_learn_names_the_topics_where_jp_shows_them(built: Builder) -> None:
     assert "User Guide" in table["summary"]
 
 
+def test_the_doctor_says_when_the_installed_topics_are_others_than_now(
+    built: Builder, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def notes() -> str:
+        capfd.readouterr()
+        main(["-w", str(built.root), "doctor", "--json"])
+        found = json.loads(capfd.readouterr().out)
+        return "\n".join(str(one) for one in found if "learn.toml" in str(one))
+
+    assert notes() == "", "nothing is installed"
+    command(built.root, "install", "--yes")
+    assert notes() == ""
+    built.topics(guide={"title": "Renamed"}, off={"enable": False})
+    assert "learn.toml: describes other topics than there are now; `kbtui tools install`" in notes()
+    command(built.root, "install", "--yes")
+    assert notes() == ""
+    built.topics(guide={"enable": False})
+    assert "learn.toml: offers `learn` where no topic has anything to learn" in notes()
+    command(built.root, "install", "--yes")
+    assert notes() == ""
+
+
 def test_the_skill_switches_on_the_installed_tools_and_nothing_else(built: Builder) -> None:
     command(built.root, "install", "--yes")
     skill = tomllib.loads((built.root / SKILL).read_text("utf-8"))

@@ -79,6 +79,16 @@ def test_learn_as_a_process_prints_the_same_bytes(root: Path) -> None:
     )
 
 
+def test_learn_beside_a_prompt_leaves_out_what_that_has(run: Run) -> None:
+    plain = run("learn", "skills", "ast-grep")
+    beside = run("learn", "skills", "ast-grep", "-k", "skills/ast-grep")
+    assert "already in the system prompt" in beside.out
+    assert "already in the system prompt" not in plain.out
+    assert run("learn", "skills", "--cfg", "kb.topic.skills.learned+=ast-grep").out.count(
+        "- ast-grep"
+    )
+
+
 def test_learn_lists_a_topic(run: Run) -> None:
     ran = run("learn", "project")
     assert ran.out == (
