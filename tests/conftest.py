@@ -53,3 +53,10 @@ def workspace_root(tmp_path: Path) -> Path:
     root = tmp_path / "ws"
     (root / ".jp").mkdir(parents=True)
     return root
+
+
+@pytest.fixture
+def short_dir() -> Iterator[Path]:
+    """A directory whose path is short enough for a socket, wherever temporary ones lie."""
+    with tempfile.TemporaryDirectory(prefix="kb-", dir="/tmp") as path:
+        yield Path(path)

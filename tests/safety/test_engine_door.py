@@ -92,7 +92,7 @@ def make_foreign(place: Path) -> None:
 @pytest.mark.parametrize("has_index", [False, True], ids=["no index", "an index"])
 def test_keywords_work_though_somebody_else_made_the_runtime_directory(
     built: Builder,
-    home: Path,
+    short_dir: Path,
     monkeypatch: pytest.MonkeyPatch,
     taken: Callable[[Path], None],
     has_index: bool,
@@ -102,8 +102,8 @@ def test_keywords_work_though_somebody_else_made_the_runtime_directory(
         index.refresh()
         index.close()
     monkeypatch.delenv("XDG_RUNTIME_DIR")
-    monkeypatch.setenv("TMPDIR", str(home))
-    taken(home / f"kbtui-{os.getuid()}")
+    monkeypatch.setenv("TMPDIR", str(short_dir))
+    taken(short_dir / f"kbtui-{os.getuid()}")
 
     def run(*words: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "kbtui.cli.main", "-w", str(built.root), *words]
@@ -116,7 +116,7 @@ def test_keywords_work_though_somebody_else_made_the_runtime_directory(
     told = [one for one in json.loads(run("doctor", "--json").stdout) if one["area"] == "engine"]
     assert [one["state"] for one in told] == ["wrong"]
     assert "the runtime directory" in told[0]["message"]
-    assert str(home / f"kbtui-{os.getuid()}") in told[0]["message"]
+    assert str(short_dir / f"kbtui-{os.getuid()}") in told[0]["message"]
     assert run("paths").returncode == 0
     assert announced(built.workspace) is None
 
