@@ -291,9 +291,12 @@ def _recover(data: bytes, problems: list[str], first: int = 0, more: bool = Fals
             reason = "nested too deeply" if isinstance(error, RecursionError) else "not valid JSON"
             following = _NEXT.search(text, position + 1)
             if following is None:
-                problems.append(f"element {number} is {reason}, and nothing after it can be read")
                 if more:
+                    problems.append(f"element {number} is {reason}")
                     yield DAMAGED
+                else:
+                    end = "and nothing after it can be read"
+                    problems.append(f"element {number} is {reason}, {end}")
                 return
             problems.append(f"element {number} is {reason}")
             yield DAMAGED

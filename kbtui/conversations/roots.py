@@ -12,7 +12,7 @@ from kbtui.workspace import Workspace
 
 EVENTS, METADATA, BASE_CONFIG = "events.json", "metadata.json", "base_config.json"
 _FILES = (METADATA, BASE_CONFIG, EVENTS)
-_ARCHIVE = ".archive"
+_ARCHIVE, _TRASH = ".archive", ".trash"
 
 
 @dataclass(slots=True)
@@ -150,6 +150,18 @@ def conversation_folders(workspace: Workspace) -> set[Path]:
     return {
         Path(folder) for root, _ in _roots(workspace) for folder in (root, f"{root}/{_ARCHIVE}")
     }
+
+
+def trashed(workspace: Workspace) -> dict[str, int]:
+    """Where JP has moved conversations that it could not read, and how many each place holds."""
+    counts = {}
+    for root, _ in _roots(workspace):
+        try:
+            with os.scandir(f"{root}/{_TRASH}") as entries:
+                counts[f"{root}/{_TRASH}"] = sum(entry.is_dir() for entry in entries)
+        except OSError:
+            continue
+    return {path: count for path, count in counts.items() if count}
 
 
 def _directories(

@@ -107,7 +107,7 @@ def _subject(knowledge: Knowledge, problem: Problem) -> str | None:
 def _conversations(library: Library) -> Iterator[Finding]:
     from kbtui.conversations import load_conversation, strays
     from kbtui.conversations.reading import name_extras, problems_of
-    from kbtui.conversations.roots import conversation_folders
+    from kbtui.conversations.roots import conversation_folders, trashed
 
     infos, left_out = library.conversations_briefly(), strays(library.workspace)
     folders = conversation_folders(library.workspace)
@@ -123,6 +123,10 @@ def _conversations(library: Library) -> Iterator[Finding]:
             yield Finding("conversations", "wrong", f"{path}: cannot be read: {reason}")
         else:
             yield Finding("conversations", "note", f"{path}: left out: {reason}")
+    for place, count in trashed(library.workspace).items():
+        moved = "1 conversation" if count == 1 else f"{count} conversations"
+        words = f"{place}: left out: {moved} that JP could not read; TRASHED.md in each says why"
+        yield Finding("conversations", "note", words)
     for info in infos:
         conversation = load_conversation(info)
         if problem := problems_of(conversation):

@@ -413,6 +413,7 @@ def test_each_damage_is_named_once_by_ls_and_by_doctor(
         wanted[f"jp-c{ID + number}"] = said
     (root / ".jp/conversations/notes").mkdir()
     (root / ".jp/conversations/elsewhere").symlink_to("/")
+    (root / f".jp/conversations/.trash/{ID + 1}").mkdir(parents=True)
     assert main(["doctor"]) == 1
     doctor = capsys.readouterr().out
     assert kbtui("ls", "--limit", "50") == 0
@@ -423,6 +424,9 @@ def test_each_damage_is_named_once_by_ls_and_by_doctor(
         for where in (finding, entries[ref]):
             assert [where.count(words) for words in said] == [1] * len(said), (name, where)
             assert where.count(";") == len(said) - 1, (name, where)
+    assert (
+        doctor.count("conversations/.trash: left out: 1 conversation that JP could not read") == 1
+    )
     sound = f"jp-c{ID}"
     assert sound not in doctor
     assert "json" not in entries[sound]
