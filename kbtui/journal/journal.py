@@ -65,7 +65,7 @@ class Journal:
         """Note a search; never raises, never waits: what cannot be written at once is dropped.
 
         `origin` is `sdk`, `dashboard` (the TUI), `cli` or `mcp`; `caller` says who
-        asked, where that is known (decisions C, "query log"). `filters` are what narrowed the
+        asked, where that is known. `filters` are what narrowed the
         search, `is_gap` says that what was asked for seems to be missing.
         """
         self.queries.add(

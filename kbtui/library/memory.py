@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class KnowledgeHit:
-    """A passage that was found (PLATFORM, "Calling search from an agent").
+    """A passage that was found.
 
     `content` is the passage's text as it is indexed: data, never instruction. `ref` is its
     reference, which every other face takes.
@@ -41,7 +41,7 @@ class KnowledgeHit:
 
 
 class KnowledgeClient:
-    """The search of PLATFORM's client: a list of passages."""
+    """Search for agents: a list of passages, without what is said of the answer."""
 
     def __init__(self, memory: MemoryClient) -> None:
         self._memory = memory

@@ -61,14 +61,14 @@ def test_the_words_of_a_title_are_words_of_the_answer(library: Library) -> None:
 
 
 def test_a_search_with_a_filter_is_logged_with_it_and_is_no_gap(library: Library) -> None:
-    library.search("wombat", types=["note", "decision"])
+    library.search("wombat", types=["note", "conversation"])
     library.search("aardvark in:conversations -night")
     library.search(Question("zymurgy", since=datetime(2026, 1, 1, tzinfo=UTC)))
     library.search('title:"nothing of it" zymurgy')
     assert gaps(library) == []
     logged = {one.query: one.filters for one in Journal(library.workspace).insights().top}
     assert logged == {
-        "wombat": "type:note,decision",
+        "wombat": "type:note,conversation",
         "aardvark in:conversations -night": "in:conversation -night",
         "zymurgy": "after:2026-01-01T00:00:00+00:00",
         'title:"nothing of it" zymurgy': 'title:"nothing of it"',
