@@ -75,6 +75,7 @@ def run(args: Namespace) -> int:
         return 3
     if args.watch:
         _watch(engine)
+    engine.close()
     library.close()
     return 0
 

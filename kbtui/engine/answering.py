@@ -36,11 +36,14 @@ REST_SECONDS = 5.0
 
 
 class Answering:
-    """Answers questions as the command would. From any thread."""
+    """Answers questions as the command would. From any thread.
+
+    `surroundings` are those in which the engine's settings hold.
+    """
 
     def __init__(self, workspace: Workspace, settings: Settings, semantic: Semantic) -> None:
         self._workspace, self._settings, self._semantic = workspace, settings, semantic
-        self._surroundings = surroundings()
+        self.surroundings = surroundings()
         self._code, self._looked = _code_state(), time.monotonic()
         self._same_code = True
         self._lock = threading.Lock()
@@ -54,7 +57,7 @@ class Answering:
         Declined where the client's `version` or `surroundings` are not this engine's, where the
         query has a mistake, and where the semantic leg has to be waited for.
         """
-        if request["version"] != __version__ or request["surroundings"] != self._surroundings:
+        if request["version"] != __version__ or request["surroundings"] != self.surroundings:
             return DECLINED
         if not self._code_is_current():
             return DECLINED

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import socket
 import sys
@@ -12,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from kbtui.engine import protocol
 from kbtui.engine.places import announced, lock_path, socket_path
-from kbtui.errors import EngineUnavailable, WorkspaceError
+from kbtui.errors import ConfigError, EngineUnavailable, WorkspaceError
 from kbtui.index.generation import schema_mark
 from kbtui.version import __version__
+from kbtui.workspace import load_settings
 from kbtui.workspace.places import is_own_process
 
 if TYPE_CHECKING:
@@ -58,14 +60,15 @@ def connect(
     and raises when it is not any more.
     """
     client = _when_it_answers(workspace, min(wait, SILENT_SECONDS), check)
-    if client is not None and start and client.hello.get("schema") != schema_mark():
+    if client is not None and start and _is_outdated(client):
         _replace(client)
         client = None
     if client is not None:
         return client
     if not start:
         raise NoEngine("no engine is running", hint="`kbtui index` starts one")
-    started, tries = _start(workspace), 1
+    started, is_killed = _start(workspace), False
+    lost_at, patience = math.inf, 0.2
     end = time.monotonic() + wait
     pause = 0.02
     while time.monotonic() < end:
@@ -75,11 +78,15 @@ def connect(
         client = _when_it_answers(workspace, end - time.monotonic(), check)
         if client is not None:
             return client
-        # An engine that lost the race for the lock ends with 0; then the winner is waited for.
         code = started.poll()
-        if code is not None and code < 0 and tries == 1:
-            started, tries = _start(workspace), 2  # somebody killed it
-        elif code not in {None, 0}:
+        if code == 0:
+            # It lost the race for the lock. The winner is waited for, but may be about to end.
+            lost_at = min(lost_at, time.monotonic())
+            if time.monotonic() - lost_at > patience:
+                started, lost_at, patience = _start(workspace), math.inf, patience * 2
+        elif code is not None and code < 0 and not is_killed:
+            started, is_killed = _start(workspace), True
+        elif code is not None:
             break
     raise EngineUnavailable(
         "the engine did not start",
@@ -111,8 +118,24 @@ def _when_it_answers(
         time.sleep(0.05)
 
 
+def _is_outdated(client: EngineClient) -> bool:
+    """Whether this client needs another engine: for its form of index, or for its model.
+
+    The engine sees by itself that the settings change, but not that a client's environment names
+    another model. It keeps its own while others use it, and a client without a model needs none.
+    """
+    if client.hello.get("schema") != schema_mark():
+        return True
+    try:
+        model = load_settings().model
+    except ConfigError:
+        return False
+    is_its_model = model in {"off", client.hello.get("model", model)}
+    return not is_its_model and not client.hello.get("others")
+
+
 def _replace(client: EngineClient) -> None:
-    """End an engine of an older version, whose index this version cannot read.
+    """End an engine that this client cannot use.
 
     Of equal versions the one that asks is taken for the newer. An older client does without the
     engine: raises `EngineUnavailable`.

@@ -22,11 +22,13 @@ from kbtui.engine.refresher import Refresher
 from kbtui.engine.requests import happened, narrowing_of, seconds_of
 from kbtui.engine.semantic import Semantic
 from kbtui.engine.watch import Watcher
-from kbtui.errors import KbtuiError
+from kbtui.errors import ConfigError, KbtuiError
 from kbtui.index.generation import schema_mark
 from kbtui.journal import Journal
 from kbtui.sources.schedule import LOOK_SECONDS, Schedule
 from kbtui.version import __version__
+from kbtui.workspace import load_settings
+from kbtui.workspace.places import surroundings
 
 if TYPE_CHECKING:
     import socket
@@ -65,6 +67,8 @@ class Server:
         self._clients: set[Client] = set()
         self._strangers: list[Client] = []
         self._last_seen = time.monotonic()
+        self._mistaken: str | None = None
+        """The surroundings in which the settings have a mistake that was logged."""
         self._progress: dict[str, Any] | None = None
         self._reading: dict[str, int] | None = None
         """How many of the entries that a refresh found changed are in the index, while it goes on."""
@@ -115,8 +119,8 @@ class Server:
                 looked = time.monotonic()
                 await asyncio.to_thread(self._look)
             self._answering.rest()
-            if not self._in_charge():
-                log("the lock or the socket is not this engine's any more")
+            if reason := self._reason_to_end():
+                log(reason)
                 return
             busy = self._semantic.busy or self._refresher.busy or self._schedule.running
             if self._clients or busy:
@@ -124,6 +128,25 @@ class Server:
             elif time.monotonic() - self._last_seen > self._settings.engine_idle:
                 log("idle")
                 return
+
+    def _reason_to_end(self) -> str | None:
+        """Why this engine is not the one to answer any more; the next client starts another."""
+        if not self._in_charge():
+            return "the lock or the socket is not this engine's any more"
+        now = surroundings()
+        if now == self._answering.surroundings:
+            return None
+        try:
+            is_changed = load_settings() != self._settings
+        except ConfigError as error:
+            if now != self._mistaken:
+                self._mistaken = now
+                log(f"the settings stay as they were: {error}")
+            return None
+        if is_changed:
+            return "the settings have changed"
+        self._answering.surroundings = now
+        return None
 
     def _look(self) -> None:
         """Run the sources that are due; what goes wrong there is for the log."""
@@ -205,6 +228,8 @@ class Server:
             self._strangers.remove(client)
             if greeting.get("hello") != "kbtui":
                 return
+            self._stand_down()
+            others = len(self._clients)
             self._clients.add(client)
             client.send(
                 protocol.encode(
@@ -214,6 +239,8 @@ class Server:
                         pid=os.getpid(),
                         root=str(self._workspace.root),
                         cache=os.path.realpath(self._workspace.cache_dir),
+                        model=self._settings.model,
+                        others=others,
                     )
                 )
             )
@@ -306,13 +333,13 @@ class Server:
         return {"done": finished, **self._readiness()}
 
     def _stand_down(self) -> None:
-        """Give no answer about a cache that was taken away: the next engine makes it anew.
+        """Leave the answer to the next engine where the cache was taken away or settings changed.
 
         Raises `ConnectionResetError`, which ends the connection.
         """
-        if not self._in_charge():
+        if reason := self._reason_to_end():
             self._ended.set()
-            raise ConnectionResetError("not this engine's cache any more")
+            raise ConnectionResetError(reason)
 
     async def _op_settle(self, client: Client, request: dict[str, Any]) -> dict[str, Any]:
         """Wait until every chunk has its vector, or there is a reason that none will."""
