@@ -130,10 +130,10 @@ async def test_looking_again_sees_what_was_mended(ailing: Builder) -> None:
 async def test_what_one_area_cannot_tell_leaves_the_others(
     book: Builder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(self: Library, archived: bool | None = None) -> None:
+    def broken(self: Library) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(Library, "conversations", broken)
+    monkeypatch.setattr(Library, "conversations_briefly", broken)
     found = list(examine(Library(open_root(book.root), load_settings())))
     assert [f.area for f in found if f.state == "wrong"][:1] == ["conversations"]
     assert [area for area in AREAS if any(f.area == area for f in found)] == list(AREAS)
