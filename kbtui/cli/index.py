@@ -37,7 +37,7 @@ def run(args: Namespace) -> int:
     library = open_workspace(args.workspace)
     began = time.monotonic()
     engine = library.engine()
-    request: dict[str, Any] = {"rebuild": True} if args.rebuild else {"retry": True}
+    request: dict[str, Any] = {"rebuild": True} if args.rebuild else {"retry": True, "check": True}
     progress = Progress()
     state = engine.request("refresh", wait=0.5, **request)
     while not state["done"]:
@@ -45,6 +45,8 @@ def run(args: Namespace) -> int:
         # Waits for that same refresh: one more each time would never be done.
         state = engine.request("refreshed", wait=0.5)
     keywords = time.monotonic() - began
+    if state.get("mended"):
+        note(f"{state['mended']}; it was built again")
     state = engine.request("status")
     if not args.no_vectors:
         while True:

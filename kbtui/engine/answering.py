@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import IndexUnavailable, KbtuiError
+from kbtui.index.checking import damage_behind
 from kbtui.version import __version__
 from kbtui.workspace.places import surroundings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from kbtui.engine.semantic import Semantic
     from kbtui.index import IndexReader
@@ -41,8 +42,16 @@ class Answering:
     `surroundings` are those in which the engine's settings hold.
     """
 
-    def __init__(self, workspace: Workspace, settings: Settings, semantic: Semantic) -> None:
+    def __init__(
+        self,
+        workspace: Workspace,
+        settings: Settings,
+        semantic: Semantic,
+        is_checked: Callable[[], bool],
+    ) -> None:
+        """`is_checked` says whether the index was looked at for damage a moment ago."""
         self._workspace, self._settings, self._semantic = workspace, settings, semantic
+        self._is_checked = is_checked
         self.surroundings = surroundings()
         self._code, self._looked = _code_state(), time.monotonic()
         self._same_code = True
@@ -55,7 +64,8 @@ class Answering:
         """The answer to `query` in `mode` with `limit` hits, as `form` (json, ascii, plain, colour).
 
         Declined where the client's `version` or `surroundings` are not this engine's, where the
-        query has a mistake, and where the semantic leg has to be waited for.
+        query has a mistake, where the semantic leg has to be waited for, and where the index may be
+        damaged.
         """
         if request["version"] != __version__ or request["surroundings"] != self.surroundings:
             return DECLINED
@@ -69,12 +79,18 @@ class Answering:
             return DECLINED
         began = time.perf_counter()
         question = Question(str(request["query"]), mode=mode, limit=int(request["limit"]))
+        folder = self._workspace.cache_dir
         try:
             with self._opened() as reader:
+                folder = reader.folder
                 answered = answer(self._workspace, reader, question, self._leg)
         except (KbtuiError, OSError):
             return DECLINED
-        if answered.mistakes:
+        except BaseException as error:
+            if damage_behind(error, folder) is None:
+                raise
+            return DECLINED
+        if answered.mistakes or (not answered.hits and not self._is_checked()):
             return DECLINED
         self._log(answered, (time.perf_counter() - began) * 1000)
         return _printed(answered, str(request["form"]))

@@ -34,6 +34,8 @@ class Client:
         self.subscribed = False
         self.refresh: threading.Event | None = None
         """Set when the refresh that this client asked for last is done."""
+        self.check = False
+        """Whether that was to look for damage too."""
 
     def send(self, frame: bytes) -> None:
         """Have a frame sent, without waiting for that."""

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import sqlite3
 import threading
 import time
 from typing import TYPE_CHECKING
 
 from kbtui.errors import KbtuiError
-from kbtui.index.checking import damage
+from kbtui.index.checking import damage, is_panic
+from kbtui.index.generation import current
 from kbtui.index.writer import Index
 
 if TYPE_CHECKING:
@@ -22,6 +24,10 @@ if TYPE_CHECKING:
 
 CHECK_AFTER_SECONDS = 1.0
 """How long after its first refresh an index is looked at for damage."""
+CHECK_AGAIN_SECONDS = 600.0
+"""How often it is looked at then, with a refresh."""
+CHECKED_LATELY_SECONDS = 60.0
+"""For so long a suspicion of damage is not looked into again."""
 COMPACT_AT_ONCE = 2000
 """An index of at most this many passages is compacted with each refresh, in about .3 s."""
 COMPACT_SECONDS, COMPACT_SHARE = 1.5e-4, 0.05
@@ -34,16 +40,16 @@ files of each of its directories have changed; opening takes milliseconds."""
 
 def _mendable(error: BaseException) -> bool:
     """Whether it is about files; a panic of tantivy's derives from no `Exception` (stack 4.1)."""
-    return (
-        isinstance(error, sqlite3.DatabaseError | KbtuiError | OSError | ValueError)
-        or type(error).__name__ == "PanicException"
+    return isinstance(error, sqlite3.DatabaseError | KbtuiError | OSError | ValueError) or is_panic(
+        error
     )
 
 
 class Refresher:
     """Brings the index up to date with the files, one refresh at a time.
 
-    `first` is set after the first one. `error` says why the last one failed.
+    `first` is set after the first one. `error` says why the last one failed, `mended` what
+    damage the last look for it found.
     """
 
     def __init__(
@@ -65,7 +71,10 @@ class Refresher:
         self._index: Index | None = None
         self._folder: Path | None = None
         self._rest = REST_SECONDS
+        self._check = False
         self._checked: Path | None = None
+        self._checked_at = -math.inf
+        self.mended: str | None = None
         self._compact_at: float | None = None
         self.first = threading.Event()
         self.told = False
@@ -103,6 +112,16 @@ class Refresher:
         """Build a new generation beside the one in use."""
         self._rebuild = True
         return self.ask()
+
+    def ask_check(self) -> threading.Event:
+        """Look for damage, build anew if there is some, and refresh."""
+        self._check = True
+        return self.ask()
+
+    @property
+    def is_checked_lately(self) -> bool:
+        """Whether damage was looked for a moment ago."""
+        return time.monotonic() - self._checked_at < CHECKED_LATELY_SECONDS
 
     @property
     def folder(self) -> Path:
@@ -166,7 +185,7 @@ class Refresher:
                     self._retry = self._retry or retry
                     return True
                 self.first.set()
-                self._check_once(index.folder)
+                self._check_beside(index.folder)
                 self._compact(index, changes)
                 self._rest = REST_SECONDS if changes else 0.0
                 return False
@@ -199,11 +218,12 @@ class Refresher:
         elif changes or due or self._compact_at is None:
             self._compact_at = time.monotonic() + left * COMPACT_SECONDS / COMPACT_SHARE
 
-    def _check_once(self, folder: Path) -> None:
-        """Look, beside all other work, for damage that opening does not notice; build anew if so."""
-        if folder == self._checked:
+    def _check_beside(self, folder: Path) -> None:
+        """Look, now and then and beside all other work, for damage that nobody met; build anew if so."""
+        since = time.monotonic() - self._checked_at
+        if folder == self._checked and since < CHECK_AGAIN_SECONDS:
             return
-        self._checked = folder
+        self._checked, self._checked_at = folder, time.monotonic()
 
         def check() -> None:
             if self._stop.wait(CHECK_AFTER_SECONDS):
@@ -215,10 +235,25 @@ class Refresher:
 
         threading.Thread(target=check, name="check", daemon=True).start()
 
+    def _check_now(self) -> None:
+        """Look for damage, if somebody asked for that; have a new index made if there is some."""
+        if not self._check:
+            return
+        self._check, self.mended = False, None
+        folder = current(self._workspace.cache_dir)
+        if folder is None or (self._index is not None and not self._index.is_in_place()):
+            return  # opening it mends it
+        found = damage(folder, self._stop)
+        if found:
+            self._log(f"{found}; building a new index")
+            self.mended, self._rebuild = found, True
+        self._checked_at = time.monotonic()
+
     def _opened(self) -> Index:
+        self._check_now()
         if self._rebuild and self._index is not None:
             self._close()
-        if self._index is None or not self._index.folder.exists():
+        if self._index is None or not self._index.is_in_place():
             self._close()
             self._index = Index(
                 self._workspace,

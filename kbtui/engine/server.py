@@ -32,7 +32,6 @@ from kbtui.workspace.places import surroundings
 
 if TYPE_CHECKING:
     import socket
-    import threading
     from collections.abc import Callable
 
     from kbtui.index.writer import Changes, Progress
@@ -85,7 +84,12 @@ class Server:
         self._refresher = Refresher(
             self._workspace, self._settings, self._say, self._refreshed, log
         )
-        self._answering = answering.Answering(self._workspace, self._settings, self._semantic)
+        self._answering = answering.Answering(
+            self._workspace,
+            self._settings,
+            self._semantic,
+            lambda: self._refresher.is_checked_lately,
+        )
         self._watcher = Watcher(self._workspace, self._refresher.ask, log)
         self._schedule = Schedule(self._workspace, log, self._umask)
         self._refresher.start()
@@ -302,15 +306,24 @@ class Server:
         """Compare with the files; answers when a comparison that began after this call is done.
 
         `force` false asks only that one was ever done: the watcher keeps up since. `retry` tries
-        again what could not be read or embedded. `meaning` says that a question for the semantic
-        leg is coming.
+        again what could not be read or embedded. `check` looks for damage first, and builds a
+        damaged index again (`mended` says so); with `suspicion` it does not when that was done a
+        moment ago. `meaning` says that a question for the semantic leg is coming.
         """
         self._stand_down()
         wait = seconds_of(request.get("wait"), 10.0)
         if request.get("meaning"):
             self._semantic.want()
+        check = request.get("check")
+        if check == "suspicion" and self._refresher.is_checked_lately:
+            return {"done": True, **self._readiness()}
         if request.get("rebuild"):
             done = self._refresher.ask_rebuild()
+        elif check:
+            if request.get("retry"):
+                self._semantic.retry()
+                self._refresher.ask_retry()
+            done = self._refresher.ask_check()
         elif request.get("retry"):
             self._semantic.retry()
             done = self._refresher.ask_retry()
@@ -318,19 +331,21 @@ class Server:
             done = self._refresher.ask()
         else:
             done = self._refresher.first
-        client.refresh = done
-        return await self._await_refresh(done, wait)
+        client.refresh, client.check = done, bool(check)
+        return await self._await_refresh(client, wait)
 
     async def _op_refreshed(self, client: Client, request: dict[str, Any]) -> dict[str, Any]:
         """Go on waiting for the refresh that this connection asked for last, without another one."""
         if client.refresh is None:
             raise ValueError("this connection asked for no refresh")
-        return await self._await_refresh(client.refresh, seconds_of(request.get("wait"), 10.0))
+        return await self._await_refresh(client, seconds_of(request.get("wait"), 10.0))
 
-    async def _await_refresh(self, done: threading.Event, wait: float) -> dict[str, Any]:
-        finished = await happened(done, wait)
+    async def _await_refresh(self, client: Client, wait: float) -> dict[str, Any]:
+        assert client.refresh is not None
+        finished = await happened(client.refresh, wait)
         self._stand_down()
-        return {"done": finished, **self._readiness()}
+        mended = self._refresher.mended if client.check and finished else None
+        return {"done": finished, "mended": mended, **self._readiness()}
 
     def _stand_down(self) -> None:
         """Leave the answer to the next engine where the cache was taken away or settings changed.

@@ -12,7 +12,7 @@ import struct
 import zlib
 from typing import TYPE_CHECKING
 
-from kbtui.errors import IndexUnavailable
+from kbtui.errors import IndexUnavailable, KbtuiError
 
 if TYPE_CHECKING:
     import threading
@@ -38,6 +38,23 @@ def damage(folder: Path, stop: threading.Event | None = None) -> str | None:
     finally:
         catalog.close()
     return found or damaged_file(folder / "lexical") or damaged_file(folder / "hidden")
+
+
+def damage_behind(error: BaseException, folder: Path) -> str | None:
+    """What is damaged in a generation where reading it ended in `error`; None where nothing is."""
+    if isinstance(error, IndexUnavailable):
+        return error.message
+    if isinstance(error, sqlite3.DatabaseError) or is_panic(error):
+        return f"the index cannot be read: {error}"
+    if isinstance(error, KbtuiError) or not isinstance(error, Exception):
+        return None
+    # Anything may follow from wrong bytes, and from a mistake in the code.
+    return damage(folder)
+
+
+def is_panic(error: BaseException) -> bool:
+    """Whether it is a panic of a Rust library, which derives from no `Exception`."""
+    return type(error).__name__ == "PanicException"
 
 
 def damaged_file(folder: Path) -> str | None:

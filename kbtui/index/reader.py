@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import threading
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import IndexUnavailable
@@ -11,6 +13,7 @@ from kbtui.index import generation
 from kbtui.index.catalog import Catalog
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from kbtui.index.records import Chunk, Entry
@@ -58,6 +61,19 @@ class IndexReader:
             self._catalog.close()
             self._lexical.clear()
 
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        """Hold the lock; raise `IndexUnavailable` for what cannot be read."""
+        with self._lock:
+            try:
+                yield
+            except (sqlite3.DatabaseError, ValueError) as error:
+                raise IndexUnavailable(
+                    f"the index is damaged: {error}",
+                    where=str(self.folder),
+                    hint="`kbtui index` builds it again",
+                ) from error
+
     def lexical(self, *, hidden: bool = False) -> Any:
         """The tantivy index, at its last commit."""
         from kbtui.index.lexical import open_index
@@ -76,48 +92,48 @@ class IndexReader:
 
     def configuration(self) -> list[list[object]]:
         """The state of the configuration files that the index was made with."""
-        with self._lock:
+        with self._reading():
             value = self._catalog.get("configuration")
-        return json.loads(value) if value else []
+            return json.loads(value) if value else []
 
     def chunks(self, numbers: list[int]) -> dict[int, tuple[Chunk, str]]:
         """Chunks by number, each with its entry's id."""
-        with self._lock:
+        with self._reading():
             return self._catalog.chunks(numbers)
 
     def owners(self, numbers: list[int]) -> dict[int, tuple[str, str]]:
         """The ids of chunks by number, each with its entry's."""
-        with self._lock:
+        with self._reading():
             return self._catalog.owners(numbers)
 
     def chunks_of(self, entry_id: str) -> list[Chunk]:
         """An entry's chunks, in order."""
-        with self._lock:
+        with self._reading():
             return self._catalog.chunks_of(entry_id)
 
     def chunk(self, chunk_id: str) -> tuple[Chunk, str] | None:
         """A chunk by its id, with its entry's id."""
-        with self._lock:
+        with self._reading():
             return self._catalog.chunk(chunk_id)
 
     def entries(self, ids: set[str]) -> dict[str, Entry]:
         """Entries by id."""
-        with self._lock:
+        with self._reading():
             return self._catalog.entries(ids)
 
     def counts(self) -> dict[str, int]:
         """How many entries, chunks and citations there are."""
-        with self._lock:
+        with self._reading():
             return self._catalog.counts()
 
     def is_empty(self, *, hidden: bool) -> bool:
         """Whether there is no entry; with `hidden` false, none but hidden ones."""
-        with self._lock:
+        with self._reading():
             return self._catalog.is_empty(hidden=hidden)
 
     def citing(self, targets: list[str], chunk: str | None = None) -> list[tuple[Any, ...]]:
         """The citations of any of `targets` or of `chunk`, newest first (the catalog's columns)."""
-        with self._lock:
+        with self._reading():
             return self._catalog.citing(targets, chunk)
 
 

@@ -91,6 +91,13 @@ class Stores:
             writer.close()
         self.catalog.close()
 
+    def is_in_place(self) -> bool:
+        """Whether its parts are where readers look for them."""
+        parts = [self.folder / name / "meta.json" for name in ("lexical", "hidden")]
+        parts.append(self.folder / "catalog.sqlite")
+        is_linked = self._unpublished or generation.current(self.cache_dir) == self.folder
+        return is_linked and all(part.exists() for part in parts)
+
     def publish(self) -> None:
         """Let a new generation take over from the old one."""
         if self._unpublished:

@@ -121,6 +121,10 @@ class Index:
         """Its catalog."""
         return self._stores.catalog
 
+    def is_in_place(self) -> bool:
+        """Whether its parts are where readers look for them."""
+        return self._stores.is_in_place()
+
     def close(self) -> None:
         """Let go of all files."""
         self._stores.close()

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import threading
 import time
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import Cancelled, EngineUnavailable, IndexUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from kbtui.engine.client import EngineClient
     from kbtui.index import IndexReader
@@ -197,7 +196,7 @@ class Access:
         try:
             reader = IndexReader(private.folder if private else self._workspace.cache_dir)
         except IndexUnavailable:
-            reader = IndexReader(self._first_index(wait))
+            reader = self._first_reader(wait)
         with self._lock:
             self._reader = reader
         return reader
@@ -208,18 +207,32 @@ class Access:
         if private is not None:
             private.follow(wait)
 
-    def _first_index(self, wait: float) -> Path:
-        """Have the engine make the index; where it cannot, a private one without vectors."""
+    def _first_reader(self, wait: float) -> IndexReader:
+        """Have the engine make the index, or mend it; where it cannot, a private one without vectors."""
+        from kbtui.index import IndexReader
+
         try:
-            self.request("refresh", force=False, wait=wait, timeout=wait + 5.0)
-            return self._workspace.cache_dir
+            state = self.request("refresh", force=False, wait=wait, timeout=wait + 5.0)
+            with suppress(IndexUnavailable):
+                return IndexReader(self._workspace.cache_dir)
+            # It was there, and is gone or damaged now.
+            state = self.request("refresh", check=True, wait=wait, timeout=wait + 5.0)
         except EngineUnavailable as error:
             with self._lock:
                 if self._private is None:
                     self._private = PrivateIndex(self._workspace, self._settings, error.message)
                 private = self._private
             private.wait(min(wait, private.patience))
-            return private.folder
+            return private.reader()
+        try:
+            return IndexReader(self._workspace.cache_dir)
+        except IndexUnavailable as error:
+            if not state.get("error"):
+                raise
+            raise IndexUnavailable(
+                f"the index cannot be built: {state['error']}",
+                hint="`kbtui doctor` looks for the cause",
+            ) from error
 
 
 class PrivateIndex:
@@ -230,9 +243,17 @@ class PrivateIndex:
         import tempfile
         from pathlib import Path
 
-        self.folder = Path(tempfile.mkdtemp(prefix="kbtui-index-"))
+        try:
+            self.folder = Path(tempfile.mkdtemp(prefix="kbtui-index-"))
+        except OSError as error:
+            raise IndexUnavailable(
+                f"no index can be made: {error.strerror or error}",
+                hint=f"there is no shared one: {reason}",
+            ) from error
         self._workspace, self._settings, self._reason = workspace, settings, reason
         self._began = time.monotonic()
+        self._error: str | None = None
+        """Why the last comparison with the files failed."""
         self._stop = threading.Event()
         self._turn = threading.Condition()
         self._wanted, self._reached = 1, 0
@@ -256,9 +277,10 @@ class PrivateIndex:
                 ) as index:
                     index.refresh()
                     index.compact()
-            except (KbtuiError, OSError, ValueError, DatabaseError):
+                self._error = None
+            except (KbtuiError, OSError, ValueError, DatabaseError) as error:
                 # Tantivy's errors are ValueErrors; closing may even have removed the files meanwhile.
-                pass  # then there is no index to read, or an old one, and who reads says so
+                self._error = str(error)
             with self._turn:
                 self._reached = wanted
                 self._turn.notify_all()
@@ -277,7 +299,24 @@ class PrivateIndex:
     def remark(self) -> str:
         """What it is, and why."""
         state = "" if self.complete else ", still being made"
+        if self._error:
+            state = f", behind the files ({self._error})"
         return f"a private index{state}, keywords only: {self._reason}"
+
+    def reader(self) -> IndexReader:
+        """The index, as far as it is; raises `IndexUnavailable`."""
+        from kbtui.index import IndexReader
+
+        try:
+            return IndexReader(self.folder)
+        except IndexUnavailable as error:
+            if self._error is None:
+                raise
+            raise IndexUnavailable(
+                f"no index can be made: {self._error}",
+                where=str(self.folder),
+                hint=f"there is no shared one: {self._reason}",
+            ) from error
 
     def follow(self, seconds: float) -> None:
         """Compare it with the files as they are now; waits so long at most."""

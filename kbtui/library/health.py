@@ -164,6 +164,7 @@ def _sources(library: Library) -> Iterator[Finding]:
 
 def _index(library: Library) -> Iterator[Finding]:
     from kbtui.index import IndexReader
+    from kbtui.index.checking import damage
 
     try:
         reader = IndexReader(library.workspace.cache_dir)
@@ -175,7 +176,10 @@ def _index(library: Library) -> Iterator[Finding]:
         counts = ", ".join(
             f"{number} {named.get(name, name)}" for name, number in reader.counts().items()
         )
-        yield Finding("index", "ok", counts)
+        if found := damage(reader.folder):
+            yield Finding("index", "wrong", f"{found}; `kbtui index` builds it again")
+        else:
+            yield Finding("index", "ok", counts)
     finally:
         reader.close()
 

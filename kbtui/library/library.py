@@ -8,7 +8,7 @@ if it may give them up.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING, TypeVar, overload
 
 from kbtui.errors import EngineUnavailable, NothingFound, UsageError
 from kbtui.library.access import Access, current_cancellation
@@ -32,6 +32,10 @@ if TYPE_CHECKING:
     from kbtui.search.explain import Explainer
     from kbtui.search.records import Answer, Mode, Question, Ranking
 
+T = TypeVar("T")
+
+MENDING_SECONDS = 60.0
+"""How long an answer waits while a damaged index is built again."""
 FIRST_INDEX_SECONDS = 60.0
 """How long a search waits for an index that does not exist yet."""
 
@@ -52,6 +56,8 @@ class Library:
     def __init__(self, workspace: Workspace, settings: Settings) -> None:
         self.workspace = workspace
         self.settings = settings
+        self._mended: str | None = None
+        """What was damaged and is mended, until an answer says so."""
         self._access = Access(workspace, settings, lambda: self.engine())
 
     def close(self) -> None:
@@ -250,11 +256,56 @@ class Library:
         """Keyword hits at once, from what is indexed; never waits for engine or model."""
         from kbtui.search.answer import answer
 
-        return self._remarked(answer(self.workspace, self.reader(), question))
+        return self._remarked(self._read(lambda reader: answer(self.workspace, reader, question)))
+
+    def _read(self, ask: Callable[[IndexReader], T]) -> T:
+        """What `ask` finds in the index; one that proves damaged is built again first, once."""
+        from kbtui.index.checking import damage_behind
+
+        reader = self.reader()
+        try:
+            return ask(reader)
+        except BaseException as error:
+            found = damage_behind(error, reader.folder)
+            if found is None:
+                raise
+            self._mend(found, error)
+        return ask(self.reader())
+
+    def _mend(self, found: str, error: BaseException) -> None:
+        """Have a damaged index built again; raises `IndexUnavailable` where nobody can."""
+        from kbtui.errors import IndexUnavailable
+
+        reason = "it is this command's own"
+        if not self._access.is_private:
+            try:
+                self._request(
+                    "refresh", check=True, wait=MENDING_SECONDS, timeout=MENDING_SECONDS + 5.0
+                )
+                self._mended = f"{found}; the index was built again"
+                return
+            except EngineUnavailable as unavailable:
+                reason = str(unavailable)
+        raise IndexUnavailable(found, hint=f"it cannot be built again now: {reason}") from error
+
+    def _was_mended(self, answered: Answer) -> bool:
+        """Whether an answer is empty because the index was damaged, which is mended now."""
+        if answered.hits or answered.mistakes or answered.empty or self._access.is_private:
+            return False
+        try:
+            state = self._request(
+                "refresh", check="suspicion", wait=MENDING_SECONDS, timeout=MENDING_SECONDS + 5.0
+            )
+        except EngineUnavailable:
+            return False
+        if state.get("mended"):
+            self._mended = f"{state['mended']}; the index was built again"
+        return bool(state.get("mended"))
 
     def _remarked(self, answered: Answer) -> Answer:
         """The answer, which says in `degraded` also what is to be said of the index."""
-        said = [self.remark, answered.degraded]
+        mended, self._mended = self._mended, None
+        said = [mended, self.remark, answered.degraded]
         answered.degraded = "; ".join(filter(None, said)) or None
         return answered
 
@@ -312,26 +363,32 @@ class Library:
             else question_of(query, mode=mode, types=types, topics=topics, limit=limit)
         )
         self.current(meaning=question.mode != "lexical")
-        if question.mode == "lexical":
-            answered = self.lexical(question)
-        else:
-            from kbtui.search.answer import answer
-
-            answered = self._remarked(
-                answer(self.workspace, self.reader(), question, self._leg(wait))
-            )
+        answered = self._answer(question, wait)
+        if self._was_mended(answered):
+            answered = self._answer(question, wait)
         if isinstance(query, str) and answered.mistakes:
             raise UsageError("; ".join(map(str, answered.mistakes)))
         if origin is not None:
             self.log(answered, origin, caller, (time.perf_counter() - began) * 1000)
         return answered
 
+    def _answer(self, question: Question, wait: float) -> Answer:
+        if question.mode == "lexical":
+            return self.lexical(question)
+        from kbtui.search.answer import answer
+
+        return self._remarked(
+            self._read(lambda reader: answer(self.workspace, reader, question, self._leg(wait)))
+        )
+
     def explain(self, question: Question, wait: float = 10.0) -> Explainer:
         """A search that can be asked why: `answer`, `hits()`, `why(ref)`. It is not logged."""
         from kbtui.search.explain import Explainer
 
         self.current()
-        explainer = Explainer(self.workspace, self.reader(), question, self._leg(wait))
+        explainer = self._read(
+            lambda reader: Explainer(self.workspace, reader, question, self._leg(wait))
+        )
         self._remarked(explainer.answer)
         return explainer
 
@@ -344,7 +401,9 @@ class Library:
 
         self.current()
         return self._remarked(
-            related(self.workspace, self.reader(), ref, self._leg(wait), question)
+            self._read(
+                lambda reader: related(self.workspace, reader, ref, self._leg(wait), question)
+            )
         )
 
     def _leg(self, wait: float) -> Semantic:

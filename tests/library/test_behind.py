@@ -109,3 +109,21 @@ def test_each_command_says_that_the_last_refresh_failed(built: Builder, words: l
 def test_an_assistant_is_told_that_the_index_may_be_behind(library: Library) -> None:
     reply = reply_of("knowledge_search", {"query": "stork"}, library)
     assert "The index may be behind the files." in reply.text
+
+
+@pytest.mark.parametrize("room", [0, 8])
+def test_a_private_index_that_cannot_be_made_is_no_empty_answer(built: Builder, room: int) -> None:
+    cache = built.workspace.cache_dir
+    cache.parent.mkdir(parents=True, exist_ok=True)
+    cache.write_text("in the way of an index that all share")
+    search = [sys.executable, "-m", "kbtui.cli.main", "-w", str(built.root), "search", "otter"]
+    # As on a full disk: next to nothing can be written.
+    done = subprocess.run(
+        ["sh", "-c", f'ulimit -f {room}; exec "$@"', "sh", *search],
+        capture_output=True, text=True, check=False, env=os.environ.copy(),
+    )  # fmt: skip
+    cache.unlink()
+    assert done.returncode == 3, done.stdout
+    assert "no index can be made: " in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "nothing found" not in done.stderr
