@@ -231,7 +231,7 @@ def test_a_deleted_cache_does_not_give_two_engines(built: Builder) -> None:
     import shutil
 
     first = connect(built.workspace)
-    shutil.rmtree(built.workspace.cache_dir)
+    shutil.rmtree(built.workspace.cache_dir, ignore_errors=True)
     until(
         lambda: not psutil.pid_exists(first.pid) or psutil.Process(first.pid).status() == "zombie"
     )
@@ -245,7 +245,7 @@ def test_an_engine_whose_cache_was_taken_away_does_not_call_it_up_to_date(built:
 
     first = connect(built.workspace)
     assert first.request("refresh", wait=60, timeout=90)["done"]
-    shutil.rmtree(built.workspace.cache_dir)
+    shutil.rmtree(built.workspace.cache_dir, ignore_errors=True)
     with pytest.raises(EngineUnavailable):
         first.request("refresh", wait=60, timeout=90)
     lib = library(built)
