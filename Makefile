@@ -6,7 +6,10 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
 # For test-paths: what prints or draws a path, or gives one to another program.
-PATHS := tests/cli tests/engine/test_engine.py tests/safety/test_engine_door.py tests/serve tests/terminal tests/tui/test_tui_start.py tests/tui/test_reader_keys.py tests/workspace
+PATHS := tests/cli tests/serve tests/terminal tests/workspace tests/engine/test_engine.py \
+  $(addprefix tests/safety/test_,engine_door.py hostile_completion.py network_file_system.py) \
+  tests/sources/test_subject_writing.py \
+  $(addprefix tests/tui/test_,acting.py reader_keys.py tui_start.py wide_code.py)
 LONG := a-name-so-long-that-no-socket-fits-below-it-and-that-every-line-in-which-it-stands-is-wrapped-somewhere-else
 ODD := Ünïcödé 空間
 
