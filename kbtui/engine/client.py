@@ -242,7 +242,8 @@ class EngineClient:
         self._lock = threading.Lock()
         self._next = 0
         try:
-            self._socket.connect(place)
+            # The lock file names it in UTF-8; the locale of this process may be another.
+            self._socket.connect(place.encode("utf-8", "surrogateescape"))
             if not is_own_process(self._socket):
                 raise ForeignEngine(
                     "a process of another user listens where the engine should",
