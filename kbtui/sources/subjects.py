@@ -221,8 +221,8 @@ def edit(subject: Subject) -> bool:
 def run_editor(command: list[str], environment: Mapping[str, str] | None = None) -> None:
     """Run an editor and wait until it ends; raises `KbtuiError` where it fails."""
     try:
-        with subprocess.Popen(command, env=environment) as running, _interrupts_ignored():
-            code = running.wait()
+        with _interrupts_ignored():
+            code = subprocess.call(command, env=environment)
     except OSError as error:
         raise KbtuiError(
             f"the editor cannot be started: {error.strerror}",
@@ -235,11 +235,14 @@ def run_editor(command: list[str], environment: Mapping[str, str] | None = None)
 
 @contextlib.contextmanager
 def _interrupts_ignored() -> Iterator[None]:
-    """Leave Ctrl-C to the program that has the terminal; only the main thread can do so."""
+    """Leave Ctrl-C to the program that has the terminal; only the main thread can do so.
+
+    A handler that does nothing is not inherited, as SIG_IGN would be.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    before = signal.signal(signal.SIGINT, lambda number, frame: None)
     try:
         yield
     finally:
