@@ -29,7 +29,7 @@ BEHIND_MOST = 500
 """So many entries may be written before an index to which none of them belongs says that it is
 up to date: when it is opened, they are looked at."""
 
-STALE_SHARE = 1e-4
+STALE_SHARE = 2e-5
 """A smaller share of replaced documents is left in the statistics: each commit replaces one, which
 carries its number."""
 
