@@ -9,8 +9,8 @@ from kbtui.version import __version__
 
 TYPE_CHECKING = False  # importing `typing` would not cost nothing
 if TYPE_CHECKING:
-    from kbtui.citations.records import Citation, Citations
-    from kbtui.conversations.records import ConversationInfo
+    from kbtui.citations.models import Citation, Citations
+    from kbtui.conversations.models import ConversationInfo
     from kbtui.errors import (
         ConfigError,
         IndexUnavailable,
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
         UsageError,
         WorkspaceError,
     )
-    from kbtui.knowledge.records import Topic
+    from kbtui.knowledge.models import Topic
     from kbtui.library import Library, open_workspace
-    from kbtui.library.memory import KnowledgeHit, MemoryClient, create_memory_client
-    from kbtui.search.records import Answer, Hit, Question
+    from kbtui.library.async_client import KnowledgeHit, MemoryClient, create_memory_client
+    from kbtui.search.models import Answer, Hit, Question
 
 __all__ = [
     "Answer",
@@ -47,17 +47,17 @@ __all__ = [
 ]
 
 _MODULES = {
-    "Answer": "search.records",
-    "Citation": "citations.records",
-    "Citations": "citations.records",
-    "ConversationInfo": "conversations.records",
-    "Hit": "search.records",
-    "KnowledgeHit": "library.memory",
+    "Answer": "search.models",
+    "Citation": "citations.models",
+    "Citations": "citations.models",
+    "ConversationInfo": "conversations.models",
+    "Hit": "search.models",
+    "KnowledgeHit": "library.async_client",
     "Library": "library",
-    "MemoryClient": "library.memory",
-    "Question": "search.records",
-    "Topic": "knowledge.records",
-    "create_memory_client": "library.memory",
+    "MemoryClient": "library.async_client",
+    "Question": "search.models",
+    "Topic": "knowledge.models",
+    "create_memory_client": "library.async_client",
     "open_workspace": "library",
 }
 """Where a name is defined, if not in `errors`."""

@@ -26,7 +26,7 @@ def end_engine(builder: "Builder") -> None:
     """End this workspace's engine by its id, and see that it is gone."""
     import psutil
 
-    from kbtui.engine.places import announced
+    from kbtui.engine.paths import announced
 
     found = announced(builder.workspace)
     if not found:

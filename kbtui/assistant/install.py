@@ -1,8 +1,4 @@
-"""Installs the tools' files in a workspace, and takes back exactly what it installed.
-
-A file is ours when its first line says so and the rest has the hash that stands
-there. One that a person edited is theirs from then on.
-"""
+"""Installs the tools' files in a workspace, and removes exactly what it installed."""
 
 from __future__ import annotations
 
@@ -11,23 +7,101 @@ import os
 import re
 import stat
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import WorkspaceError
-from kbtui.library.health import TOOLS_FOLDER
-from kbtui.workspace.regular import read_regular
-from kbtui.workspace.toml import parse_toml
+from kbtui.files import parse_toml, read_regular
+from kbtui.library.diagnostics import TOOLS_FOLDER
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
     from typing import Literal
 
-    from kbtui.assistant.definitions import Tool
+    from kbtui.assistant.tools import Parameter, Tool
     from kbtui.knowledge import Knowledge
     from kbtui.workspace import Workspace
 
     Action = Literal["write", "update", "remove", "keep", "edited", "taken"]
+
+
+# Off unless named: JP's older spelling of it, which every version reads.
+_ENABLE = "explicit"
+_COMMAND = "kbtui tool {{context}} {{tool}}"
+_STYLE = {"inline_results": "off", "results_file_link": "off", "parameters": "function_call"}
+
+
+def tool_toml(tool: Tool) -> str:
+    """The definition file of one tool."""
+    table: dict[str, Any] = {
+        "enable": _ENABLE,
+        "run": "unattended",
+        "source": "local",
+        "command": _COMMAND,
+        # JP always sends the summary, and the description only when asked for it.
+        "summary": tool.summary,
+    }
+    if tool.details:
+        table["description"] = tool.details
+    table["style"] = _STYLE
+    table["parameters"] = {one.name: _parameter(one) for one in tool.parameters}
+    return _dump({"conversation": {"tools": {tool.name: table}}})
+
+
+def _parameter(one: Parameter) -> dict[str, Any]:
+    """As JSON Schema has it, in the keys that JP knows."""
+    table: dict[str, Any] = {
+        "type": one.types[0] if len(one.types) == 1 else list(one.types),
+        "summary": one.description,
+    }
+    if one.required:
+        table["required"] = True
+    if one.default is not None:
+        table["default"] = one.default
+    if one.items:
+        table["items"] = {"type": one.items}
+        if one.enum:
+            table["items"]["enum"] = list(one.enum)
+    elif one.enum:
+        table["enum"] = list(one.enum)
+    return table
+
+
+def skill_toml(tools: Iterable[Tool]) -> str:
+    """The skill file: a section of the prompt, and the tools switched on."""
+    from kbtui.assistant.tools import DATA
+
+    tools = list(tools)
+    lines = [f"- {tool.name}: {_first_sentence(tool)}" for tool in tools]
+    content = "\n".join(
+        [
+            "You can look up what this workspace knows and what was said in past conversations:",
+            "",
+            *lines,
+            "",
+            f"Look before you ask the user what was decided or discussed. {DATA}",
+            "",
+        ]
+    )
+    section = {"tag": "kbtui_skill", "title": "Skill: Knowledge and recall", "content": content}
+    on = {"enable": True, "run": "unattended", "result": "unattended"}
+    return _dump(
+        {
+            "assistant": {"system_prompt_sections": [section]},
+            "conversation": {"tools": {tool.name: on for tool in tools}},
+        }
+    )
+
+
+def _first_sentence(tool: Tool) -> str:
+    return tool.summary.split(". ")[0].rstrip(".") + "."
+
+
+def _dump(document: dict[str, Any]) -> str:
+    import tomli_w
+
+    return tomli_w.dumps(document, multiline_strings=True)
+
 
 SKILL_FILE = ".jp/config/skill/kbtui.toml"
 FILE_MOST = 1 << 20
@@ -67,8 +141,7 @@ def plan_install(workspace: Workspace, knowledge: Knowledge) -> list[Change]:
 
     Raises `WorkspaceError` where a folder leads out of the workspace.
     """
-    from kbtui.assistant.definitions import offered
-    from kbtui.assistant.toml import skill_toml, tool_toml
+    from kbtui.assistant.tools import offered
 
     tools = offered(knowledge)
     defined = _defined_elsewhere(workspace, {tool.name for tool in tools})
@@ -113,7 +186,7 @@ def apply(workspace: Workspace, changes: Iterable[Change]) -> None:
 
     Raises `WorkspaceError`, also when a file is not any more what it was when planned.
     """
-    from kbtui.assistant.writing import Transaction
+    from kbtui.assistant.file_transaction import Transaction
 
     todo = [change for change in changes if change.action in ("write", "update", "remove")]
     folders: set[str] = set()

@@ -1,8 +1,7 @@
 """Which turn used which subject, chunk, conversation or file."""
 
-from kbtui.citations.citing import cite_conversation
-from kbtui.citations.records import Citation, Citations
-from kbtui.citations.shelf import Shelf
-from kbtui.citations.tools import FILE_TOOLS
+from kbtui.citations.extract import FILE_TOOLS, cite_conversation
+from kbtui.citations.models import Citation, Citations
+from kbtui.citations.targets import Shelf
 
 __all__ = ["FILE_TOOLS", "Citation", "Citations", "Shelf", "cite_conversation"]

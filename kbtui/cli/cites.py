@@ -9,7 +9,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
-    from kbtui.citations.records import Citation
+    from kbtui.citations.models import Citation
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -22,7 +22,7 @@ def configure(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     """Print both directions; 1 when there is neither, or no such thing."""
-    from kbtui.citations.sharing import both_ways, turn_line
+    from kbtui.citations.format import both_ways, turn_line
     from kbtui.library import open_workspace
 
     with open_workspace(args.workspace) as library, working("bringing the index up to date"):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 
-from kbtui.cli.declared import SUPPRESS
+from kbtui.cli.option_spec import SUPPRESS
 from kbtui.cli.output import columns, emit, emit_json, is_plain, note, save
 from kbtui.cli.progress import working
 from kbtui.errors import KbtuiError
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Any
 
-    from kbtui.cli.conversation_text import Writer
+    from kbtui.cli.conversation_format import Writer
     from kbtui.library import Library
 
 
@@ -93,7 +93,8 @@ def run(args: Namespace) -> int:
 
 
 def _ls(library: Library, args: Namespace) -> int:
-    from kbtui.conversations import list_answer, strays
+    from kbtui.assistant.conversation_tools import list_answer
+    from kbtui.conversations import strays
 
     with working("listing conversations"):
         answer = list_answer(
@@ -117,8 +118,8 @@ def _ls(library: Library, args: Namespace) -> int:
 
 
 def _grep(library: Library, args: Namespace) -> int:
-    from kbtui.conversations import grep_answer
-    from kbtui.conversations.matching import Needle
+    from kbtui.assistant.conversation_tools import grep_answer
+    from kbtui.conversations.grep import Needle
 
     pattern = " ".join(args.pattern)
     context = args.context
@@ -153,7 +154,7 @@ def _grep(library: Library, args: Namespace) -> int:
 
 
 def _read(library: Library, args: Namespace) -> int:
-    from kbtui.conversations import read_answer
+    from kbtui.assistant.conversation_tools import read_answer
 
     with working("reading"):
         answer = read_answer(
@@ -177,9 +178,9 @@ def _remark(text: str) -> None:
 
 
 def _export(library: Library, args: Namespace) -> int:
-    from kbtui.citations.markdown import to_markdown
+    from kbtui.assistant.conversation_tools import choose_turns, included_kinds, named_turn
+    from kbtui.citations.markdown_export import to_markdown
     from kbtui.conversations import find_conversation, load_conversation, parse_conversation_ref
-    from kbtui.conversations.readout import choose_turns, included_kinds, named_turn
 
     ref = parse_conversation_ref(args.id, library.workspace.id)
     kinds = included_kinds(_words(args.include))
@@ -225,13 +226,13 @@ def _give(
         emit_json(answer)
         return
     if form == "xml":
-        from kbtui.conversations import to_xml
+        from kbtui.assistant.xml import to_xml
 
         emit(to_xml(kind, answer) + "\n")
         return
     from datetime import UTC, datetime
 
-    from kbtui.cli.conversation_text import Writer
+    from kbtui.cli.conversation_format import Writer
 
     terminal = sys.stdout.isatty()
     writer = Writer(

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
     from collections.abc import Iterator
 
-    from kbtui.library.findings import Finding
+    from kbtui.library.diagnostics import Finding
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -37,8 +37,7 @@ def _findings(path: str | None) -> Iterator[Finding]:
     """Also where there is no workspace, or the settings have a mistake: that is what to find."""
     from kbtui.errors import ConfigError, WorkspaceError
     from kbtui.library import open_workspace
-    from kbtui.library.findings import Finding
-    from kbtui.library.health import examine
+    from kbtui.library.diagnostics import Finding, examine
     from kbtui.workspace import Settings
 
     try:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
     from typing import Any
 
-    from kbtui.index.browse import Page, Row, Wanted
+    from kbtui.index.entry_query import Page, Row, Wanted
 
 _HEADINGS = ("cites 30d", "status", "type", "passages", "size", "changed", "entry", "title", "tags")
 _RIGHT = {0, 3, 4}
@@ -39,7 +39,7 @@ def configure(parser: ArgumentParser) -> None:
 def run(args: Namespace) -> int:
     """Print a page; 1 when the filters leave nothing."""
     from kbtui.errors import UsageError
-    from kbtui.index.browse import list_entries
+    from kbtui.index.entry_query import list_entries
     from kbtui.library import open_workspace
 
     if not 1 <= args.limit <= 500:
@@ -75,8 +75,8 @@ def run(args: Namespace) -> int:
 
 
 def _wanted(args: Namespace) -> Wanted:
-    from kbtui.index.browse import Wanted
-    from kbtui.journal.filters import check_statuses, moment
+    from kbtui.index.entry_query import Wanted
+    from kbtui.userdata.entry_filter import check_statuses, moment
 
     statuses = tuple(part for part in (args.status or "").split(",") if part)
     return Wanted(
@@ -93,7 +93,7 @@ def _wanted(args: Namespace) -> Wanted:
 
 def as_json(row: Row) -> dict[str, Any]:
     """The documented shape of an entry."""
-    from kbtui.journal.records import iso
+    from kbtui.userdata.models import iso
 
     return {
         "id": row.id,
@@ -131,8 +131,8 @@ def _print(page: Page) -> None:
 
 
 def _cells(row: Row) -> tuple[str, ...]:
-    from kbtui.journal.records import iso
     from kbtui.text import cut, one_line
+    from kbtui.userdata.models import iso
 
     return (
         str(row.cites_30d),

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 import time
 
-from kbtui.cli.declared import SUPPRESS
+from kbtui.cli.option_spec import SUPPRESS
 from kbtui.cli.output import emit, emit_json, note
 from kbtui.cli.progress import working
 from kbtui.errors import KbtuiError, UsageError
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
     from typing import Any
 
-    from kbtui.citations.records import Citation
-    from kbtui.knowledge.records import Subject
+    from kbtui.citations.models import Citation
+    from kbtui.knowledge.models import Subject
     from kbtui.library import Library
 
 PREVIEW = 200
@@ -68,12 +68,12 @@ def run(args: Namespace) -> int:
 def _new(library: Library, args: Namespace) -> int:
     from dataclasses import replace
 
-    from kbtui.index.identity import subject_id
-    from kbtui.sources import subjects
+    from kbtui.index.ids import subject_id
+    from kbtui.sources import authoring
 
     knowledge = library.knowledge()
-    topic = subjects.choose_topic(knowledge, args.topic)
-    draft = subjects.Draft(
+    topic = authoring.choose_topic(knowledge, args.topic)
+    draft = authoring.Draft(
         title=args.title or "",
         text=args.text or "",
         type=args.type,
@@ -81,15 +81,15 @@ def _new(library: Library, args: Namespace) -> int:
         slug=args.slug,
     )
     if args.text is None:
-        found = subjects.edit_draft(knowledge, topic, draft)
+        found = authoring.edit_draft(knowledge, topic, draft)
         if found is None:
             note("nothing was written")
             return 1
     else:
-        subjects.check_draft(knowledge, topic, draft)
+        authoring.check_draft(knowledge, topic, draft)
         if args.text == "-":
             draft = replace(draft, text=sys.stdin.read())
-        found = subjects.add(knowledge, topic, draft)
+        found = authoring.add(knowledge, topic, draft)
     ref = f"{topic.id}/{found.slug}"
     if args.json:
         entry = {"ref": ref, "id": subject_id(topic.id, found.slug), "path": str(found.path)}
@@ -103,17 +103,17 @@ def _new(library: Library, args: Namespace) -> int:
 
 
 def _edit(library: Library, args: Namespace) -> int:
-    from kbtui.sources import subjects
+    from kbtui.sources import authoring
 
     subject = _subject(library, args.ref)
-    source = subjects.source_of(library.subject_text(subject))
+    source = authoring.source_of(library.subject_text(subject))
     if source:
         note(f"the source {source!r} fetched this; it leaves what you change alone from now on")
-    changed = subjects.edit(subject)
+    changed = authoring.edit(subject)
     if not changed:
         note("nothing was changed")
         return 0
-    problem = subjects.front_matter_problem(library.subject_text(subject))
+    problem = authoring.front_matter_problem(library.subject_text(subject))
     if problem:
         note(f"{subject.path}: the front matter counts for nothing: {problem}")
     emit(f"{subject.topic}/{subject.slug}\n")
@@ -131,15 +131,15 @@ def _subject(library: Library, text: str) -> Subject:
 
 
 def _remove(library: Library, args: Namespace) -> int:
-    from kbtui.sources import subjects
+    from kbtui.sources import authoring
 
     subject = _subject(library, args.ref)
     if not args.yes and not ask(f"move {subject.path} to the trash?"):
         note("nothing was removed")
         return 1
     try:
-        subjects.trash(subject)
-    except subjects.NoTrash as error:
+        authoring.trash(subject)
+    except authoring.NoTrash as error:
         if not args.permanently and (
             args.yes or not ask(f"{error.message}; delete {subject.path} for good?")
         ):
@@ -148,7 +148,7 @@ def _remove(library: Library, args: Namespace) -> int:
                 where=str(subject.path),
                 hint="--permanently deletes it",
             ) from error
-        subjects.delete(subject)
+        authoring.delete(subject)
     return 0
 
 
@@ -169,8 +169,8 @@ def ask(question: str) -> bool:
 def _show(library: Library, args: Namespace) -> int:
     from kbtui.cli.entries import as_json
     from kbtui.errors import NothingFound
-    from kbtui.index.browse import CITES_DAYS, DAY, chunks_of, entry_row
-    from kbtui.index.identity import conversation_id, subject_id
+    from kbtui.index.entry_query import CITES_DAYS, DAY, chunks_of, entry_row
+    from kbtui.index.ids import conversation_id, subject_id
 
     ref = library.resolve(args.ref)
     if ref.kind == "subject":
@@ -221,7 +221,7 @@ def _show(library: Library, args: Namespace) -> int:
 
 def _source(library: Library, topic: str | None, slug: str | None) -> str | None:
     """The name of the source that fetched a subject; says when its front matter counts for nothing."""
-    from kbtui.sources.subjects import front_matter_problem, source_of
+    from kbtui.sources.authoring import front_matter_problem, source_of
 
     subject = library.knowledge().find(topic or "", slug or "")
     if subject is None:
@@ -240,7 +240,7 @@ def _time(cite: Citation) -> str | None:
 
 
 def _shown(facts: dict[str, Any], cites: list[Citation]) -> str:
-    from kbtui.citations.sharing import turn_line
+    from kbtui.citations.format import turn_line
     from kbtui.text import one_line
 
     lines = [

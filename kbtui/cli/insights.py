@@ -12,8 +12,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
-    from kbtui.journal import Journal
-    from kbtui.journal.records import AskedQuery, EntryUse, Insights
+    from kbtui.userdata import Journal
+    from kbtui.userdata.models import AskedQuery, EntryUse, Insights
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -37,9 +37,9 @@ def configure(parser: ArgumentParser) -> None:
 def run(args: Namespace) -> int:
     """Show or erase; 2 for numbers that make no sense."""
     from kbtui.errors import UsageError
-    from kbtui.journal import Journal
-    from kbtui.journal.insights import insights
     from kbtui.library import open_workspace
+    from kbtui.userdata import Journal
+    from kbtui.userdata.insights import insights
 
     for option, number, least, most in (
         ("--days", args.days, 1, 3660),
@@ -97,7 +97,7 @@ def _counted(number: int, noun: str) -> str:
 
 def shown(found: Insights) -> str:
     """The insights as text, a block for each list."""
-    from kbtui.journal.chart import day_chart
+    from kbtui.userdata.chart import day_chart
 
     blocks = [
         [
@@ -137,8 +137,8 @@ def _used(use: EntryUse) -> str:
 
 
 def _unused(use: EntryUse) -> str:
-    from kbtui.journal.records import iso
     from kbtui.text import cut, one_line
+    from kbtui.userdata.models import iso
 
     changed = (iso(use.changed) or "")[:10]
     return f"       {one_line(use.ref)}  {cut(one_line(use.title), 60)}  (changed {changed})"

@@ -8,7 +8,7 @@ prints these lines. With -k it is what `learn` returns beside the prompt that
 
 from __future__ import annotations
 
-from kbtui.cli.knowledge import configure_knowledge, open_knowledge
+from kbtui.cli.knowledge_options import configure_knowledge, open_knowledge
 from kbtui.cli.output import emit
 from kbtui.cli.progress import working
 

@@ -130,7 +130,7 @@ def _drop_output() -> None:
 
 def _run(words: list[str]) -> int:
     if words and words[0] == "__complete":
-        from kbtui.cli.completing import answer
+        from kbtui.cli.completion_engine import answer
 
         return answer(words[1:])
     workspace, words = _take_workspace(words)
@@ -141,7 +141,7 @@ def _run(words: list[str]) -> int:
         print(f"kbtui {__version__}")
         return 0
     if words[:1] == ["search"]:
-        from kbtui.cli.quick import quick_search
+        from kbtui.cli.engine_search import quick_search
 
         code = quick_search(words[1:], workspace)
         if code is not None:

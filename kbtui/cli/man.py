@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
     from collections.abc import Iterator
 
-    from kbtui.cli.declared import Argument, Command
+    from kbtui.cli.option_spec import Argument, Command
 
 EXIT_CODES = {
     "0": "done",
@@ -39,8 +39,8 @@ def run(args: Namespace) -> int:
 
 def page() -> str:
     """The whole page; the same for the same version."""
-    from kbtui.cli.declared import declared
     from kbtui.cli.main import COMMANDS
+    from kbtui.cli.option_spec import declared
     from kbtui.version import __version__
 
     lines = [

@@ -34,6 +34,6 @@ def run(args: Namespace) -> int:
         parse_conversation_id(args.current, library.workspace.id)
     if sys.stdin.isatty():
         note("serving MCP; this is for a client to start, Ctrl+D ends it")
-    from kbtui.assistant.mcp import serve
+    from kbtui.assistant.mcp_server import serve
 
     return serve(library, current)

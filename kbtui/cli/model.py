@@ -18,7 +18,7 @@ def configure(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     """Find and verify the model, without loading it; 3 when it cannot be used, 0 when it is off."""
-    from kbtui.index.embedding import ModelUnavailable, find_model, verify
+    from kbtui.index.embedding_model import ModelUnavailable, find_model, verify
     from kbtui.workspace import load_settings
 
     setting = load_settings().model

@@ -23,7 +23,7 @@ def run(args: Namespace) -> int:
     from pathlib import Path
 
     from kbtui.workspace import find_workspace
-    from kbtui.workspace.places import socket_path
+    from kbtui.workspace.path_strings import socket_path
     from kbtui.workspace.settings import settings_path
 
     workspace = find_workspace(Path(args.workspace) if args.workspace else None)
@@ -38,7 +38,7 @@ def run(args: Namespace) -> int:
         "engine_socket": Path(socket_path(str(workspace.root))),
     }
     if args.looked:
-        from kbtui.workspace.layers import read_layers
+        from kbtui.workspace.jp_config import read_layers
 
         looked = [settings_path(), *dict.fromkeys(read_layers(workspace).files)]
         if args.json:

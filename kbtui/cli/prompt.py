@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kbtui.cli.knowledge import configure_knowledge, open_knowledge
+from kbtui.cli.knowledge_options import configure_knowledge, open_knowledge
 from kbtui.cli.output import emit, note
 from kbtui.cli.progress import working
 

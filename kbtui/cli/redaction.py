@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from kbtui.workspace import places
+from kbtui.workspace import path_strings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Redaction:
 
     def __init__(self, root: Path) -> None:
         self._root = str(root)
-        self._home = places.user_home()
+        self._home = path_strings.user_home()
 
     def lines(self, lines: Iterable[str]) -> list[str]:
         """The lines of a log without names of files, quoted text, ids and addresses."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from kbtui.cli.parser import Parser
-    from kbtui.search.records import Answer, Question
+    from kbtui.search.models import Answer, Question
 
 
 def configure(parser: Parser) -> None:
@@ -65,7 +65,7 @@ def run(args: Namespace) -> int:
     _check(args)
     library = open_workspace(args.workspace)
     if args.explain or args.why:
-        from kbtui.cli.explanation import explain
+        from kbtui.cli.search_explain import explain
 
         return explain(library, _question(args), args)
     from kbtui.cli.progress import working
@@ -78,7 +78,7 @@ def run(args: Namespace) -> int:
     library.close()
     refuse(answer)
     if args.json:
-        from kbtui.search.printed import as_document
+        from kbtui.search.format import as_document
 
         sys.stdout.write(as_document(answer, ascii_only=sys.stdout.isatty()))
     else:
@@ -101,7 +101,7 @@ def _check(args: Namespace) -> None:
 
 
 def _question(args: Namespace) -> Question:
-    from kbtui.search.records import Question
+    from kbtui.search.models import Question
 
     kinds = {"subjects": ("subject",), "conversations": ("conversation",)}
     return Question(
@@ -124,7 +124,7 @@ def _moment(text: str | None, option: str) -> datetime | None:
     """A day, a time or an age such as `3d`; local time where no zone is named."""
     if text is None:
         return None
-    from kbtui.search.dates import HINT, parse_moment
+    from kbtui.dates import HINT, parse_moment
 
     moment = parse_moment(text)
     if moment is None:
@@ -133,7 +133,7 @@ def _moment(text: str | None, option: str) -> datetime | None:
 
 
 def _print(answer: Answer, asked: str) -> None:
-    from kbtui.search.printed import as_lines, remarks
+    from kbtui.search.format import as_lines, remarks
 
     for remark in remarks(answer, asked):
         note(remark)

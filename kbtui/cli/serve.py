@@ -34,7 +34,7 @@ def run(args: Namespace) -> int:
 
     from kbtui.errors import UsageError
     from kbtui.library import open_workspace
-    from kbtui.serve.checks import address
+    from kbtui.serve.access_control import address
 
     if not 6 <= args.font_size <= 72:
         raise UsageError("must be from 6 to 72", where="--font-size")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 
-from kbtui.cli.declared import SUPPRESS
+from kbtui.cli.option_spec import SUPPRESS
 from kbtui.cli.output import emit, emit_json, note
 from kbtui.errors import KbtuiError, UsageError
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
     from typing import Any
 
-    from kbtui.journal import Journal
-    from kbtui.journal.records import Run
-    from kbtui.sources.records import Progress, Source
+    from kbtui.sources.models import Progress, Source
+    from kbtui.userdata import Journal
+    from kbtui.userdata.models import Run
     from kbtui.workspace import Workspace
 
 _KINDS = {"url": "url_crawl", "file": "file_upload", "url_crawl": "url_crawl",
@@ -84,8 +84,8 @@ def _configure_options(parser: ArgumentParser, *, needs_topic: bool) -> None:
 
 def run(args: Namespace) -> int:
     """Do the action."""
-    from kbtui.journal import Journal
     from kbtui.library import open_workspace
+    from kbtui.userdata import Journal
 
     workspace = open_workspace(args.workspace).workspace
     actions = {
@@ -188,7 +188,7 @@ def _approve(workspace: Workspace, journal: Journal, args: Namespace) -> int:
 def _run(workspace: Workspace, journal: Journal, args: Namespace) -> int:
     from kbtui.sources.approval import approved_at
     from kbtui.sources.config import load_sources
-    from kbtui.sources.run import run_source
+    from kbtui.sources.runner import run_source
 
     if bool(args.name) == args.all:
         raise UsageError("name a source, or say --all", where="source run")
@@ -282,9 +282,9 @@ def _list(workspace: Workspace, journal: Journal, args: Namespace) -> int:
 def _as_json(
     workspace: Workspace, journal: Journal, source: Source, run: Run | None
 ) -> dict[str, Any]:
-    from kbtui.journal.records import iso
     from kbtui.sources.approval import approved_at
     from kbtui.sources.schedule import due_at
+    from kbtui.userdata.models import iso
 
     empty = {"last_run_at": None, "last_run_status": None, "last_run_error": None,
              "last_run_entry_count": None}  # fmt: skip
@@ -321,7 +321,7 @@ def _line(shown: dict[str, Any]) -> str:
 def _remove(workspace: Workspace, journal: Journal, args: Namespace) -> int:
     from kbtui.cli.entry import ask
     from kbtui.sources.config import load_sources
-    from kbtui.sources.run import count_documents, remove_with_documents
+    from kbtui.sources.runner import count_documents, remove_with_documents
 
     source = load_sources(workspace).find(args.name)
     try:

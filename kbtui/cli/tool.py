@@ -21,7 +21,7 @@ def configure(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     """Print the outcome; the workspace is `context.root`, whatever -w says."""
-    from kbtui.assistant.local import outcome
+    from kbtui.assistant.jp_local_tool import outcome
 
     found = outcome(args.context, args.tool)
     sys.stdout.write(json.dumps(found) + "\n")

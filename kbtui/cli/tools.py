@@ -15,8 +15,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
-    from kbtui.assistant.definitions import Tool
     from kbtui.assistant.install import Change
+    from kbtui.assistant.tools import Tool
     from kbtui.workspace import Workspace
 
 
@@ -33,7 +33,7 @@ def run(args: Namespace) -> int:
 
     library = open_workspace(args.workspace)
     if args.action == "schema":
-        from kbtui.assistant.definitions import offered
+        from kbtui.assistant.tools import offered
 
         return _schema(offered(library.knowledge()), as_json=args.json)
     if args.action == "install":
@@ -170,7 +170,7 @@ def _say_how(workspace: Workspace, changes: list[Change]) -> None:
     """What is missing before JP offers the tools; nobody's configuration is edited."""
     import shutil
 
-    from kbtui.workspace.layers import read_layers
+    from kbtui.workspace.jp_config import read_layers
 
     found = read_layers(workspace)
     read = {layer.path.resolve() for layer in found.layers}

@@ -5,7 +5,7 @@ Hidden subjects are counted, and listed with --hidden.
 
 from __future__ import annotations
 
-from kbtui.cli.knowledge import configure_knowledge, open_knowledge
+from kbtui.cli.knowledge_options import configure_knowledge, open_knowledge
 from kbtui.cli.output import emit, emit_json, note
 from kbtui.cli.progress import working
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from kbtui.knowledge import Knowledge
-    from kbtui.knowledge.records import Fragment, Subject, Topic
+    from kbtui.knowledge.models import Fragment, Subject, Topic
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -90,7 +90,7 @@ def _fragments(knowledge: Knowledge, fragments: list[Fragment]) -> str:
 
 
 def _path(knowledge: Knowledge, thing: Subject | Fragment) -> str:
-    from kbtui.knowledge.config import shown
+    from kbtui.knowledge.topic_config import shown
 
     return shown(knowledge.workspace.root, thing.path)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kbtui.conversations.encoding import decode_content, decode_value, pretty
+from kbtui.conversations.formats.jp.base64_fields import decode_content, decode_value, pretty
 
 _NAMES = ("uri", "url", "path", "name")
 _MEDIA = ("mimeType", "mime_type")

@@ -1,4 +1,4 @@
-"""The client's side: find the engine, start it when there is none, ask it."""
+"""Finds the engine of a workspace, starts it when there is none, and sends requests."""
 
 from __future__ import annotations
 
@@ -9,21 +9,53 @@ import socket
 import sys
 import threading
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kbtui.engine import protocol
-from kbtui.engine.places import announced, lock_path, socket_path
+from kbtui.engine.paths import announced, lock_path, socket_path
 from kbtui.errors import ConfigError, EngineUnavailable, WorkspaceError
-from kbtui.index.generation import schema_mark
+from kbtui.index.generations import schema_mark
 from kbtui.version import __version__
 from kbtui.workspace import load_settings
-from kbtui.workspace.places import is_own_process
+from kbtui.workspace.path_strings import is_own_process
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from kbtui.workspace import Workspace
+
+
+MOUNTS = Path("/proc/self/mountinfo")
+_NETWORK = frozenset({
+    "9p", "afs", "beegfs", "ceph", "cifs", "coda", "fuse.glusterfs", "fuse.s3fs", "fuse.sshfs", "gfs2",
+    "glusterfs", "lustre", "ncpfs", "nfs", "nfs4", "ocfs2", "smb3", "smbfs",
+})  # fmt: skip
+
+
+def network_file_system(path: Path) -> str | None:
+    """The kind of the network file system that `path` lies on; None on a local one.
+
+    None, too, where the system does not tell (only Linux does).
+    """
+    try:
+        lines = MOUNTS.read_text("utf-8", "surrogateescape").splitlines()
+    except OSError:
+        return None
+    place = f"{os.path.realpath(path)}/"
+    longest, kind = -1, ""
+    for line in lines:
+        fields, _, rest = line.partition(" - ")
+        if not rest:
+            continue
+        # Spaces and the like are octal escapes there.
+        mounted = os.fsdecode(
+            fields.split(" ")[4].encode().decode("unicode_escape").encode("latin-1")
+        )
+        if place.startswith(mounted.rstrip("/") + "/") and len(mounted) >= longest:
+            longest, kind = len(mounted), rest.split(" ")[0]
+    return kind if kind in _NETWORK else None
+
 
 START_SECONDS = 20.0
 """How long a client waits for an engine that it started to answer."""
@@ -178,7 +210,6 @@ def _try(workspace: Workspace) -> EngineClient | None:
 def _start(workspace: Workspace) -> Any:
     import subprocess
 
-    from kbtui.workspace.mounts import network_file_system
     from kbtui.workspace.paths import make_private
 
     if kind := network_file_system(workspace.cache_dir):

@@ -1,8 +1,4 @@
-"""The engine's heart: one loop that serves clients, one thread that refreshes the index.
-
-The loop never does work that takes long: refreshing has a thread, the backlog
-has one (`semantic`), watching has one, and questions run in a small pool.
-"""
+"""Serves clients over the socket and owns the engine's workers."""
 
 from __future__ import annotations
 
@@ -14,28 +10,133 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from kbtui.engine import answering, protocol
-from kbtui.engine.connection import Client, read, same_user
-from kbtui.engine.estimate import Estimate
-from kbtui.engine.process import log
-from kbtui.engine.refresher import Refresher
-from kbtui.engine.requests import happened, narrowing_of, seconds_of
-from kbtui.engine.semantic import Semantic
-from kbtui.engine.watch import Watcher
+from kbtui.engine import protocol, search_service
+from kbtui.engine.embedding_worker import Semantic
+from kbtui.engine.file_watcher import Watcher
+from kbtui.engine.index_worker import Refresher
+from kbtui.engine.lifecycle import log
 from kbtui.errors import ConfigError, KbtuiError
-from kbtui.index.generation import schema_mark
-from kbtui.journal import Journal
+from kbtui.index.generations import schema_mark
 from kbtui.sources.schedule import LOOK_SECONDS, Schedule
+from kbtui.userdata import Journal
 from kbtui.version import __version__
 from kbtui.workspace import load_settings
-from kbtui.workspace.places import surroundings
+from kbtui.workspace.path_strings import is_own_process, surroundings
 
 if TYPE_CHECKING:
     import socket
+    import threading
     from collections.abc import Callable
 
-    from kbtui.index.writer import Changes, Progress
+    from kbtui.index.indexer import Changes, Progress
     from kbtui.workspace import Settings, Workspace
+
+
+class Estimate:
+    """How many seconds a phase has left, from its pace so far."""
+
+    def __init__(self) -> None:
+        self._began: dict[str, tuple[float, int]] = {}
+        self._idle: dict[str, int] = {}
+
+    def left(self, phase: str, done: int, total: int) -> float | None:
+        """Seconds; None while nothing can be said."""
+        now = time.monotonic()
+        began, first = self._began.get(phase, (now, done))
+        if done >= total:
+            self._began.pop(phase, None)
+            return None
+        # The pace is counted from the first thing done: what came before was loading.
+        if phase not in self._began or done < first or done == self._idle.get(phase):
+            self._began[phase] = (now, done)
+            self._idle[phase] = done
+            return None
+        self._idle.pop(phase, None)
+        if now - began < 1.0 or done == first:
+            return None
+        return round((total - done) * (now - began) / (done - first), 1)
+
+
+async def read(reader: asyncio.StreamReader) -> dict[str, Any]:
+    """The next message; raises `BadFrame`, and `IncompleteReadError` at the end."""
+    header = await reader.readexactly(protocol.HEADER.size)
+    size = protocol.length(header, protocol.REQUEST_MOST)
+    return protocol.decode(await reader.readexactly(size))
+
+
+def same_user(writer: asyncio.StreamWriter) -> bool:
+    """Whether the peer is this user's process."""
+    peer = writer.get_extra_info("socket")
+    return peer is None or is_own_process(peer)
+
+
+class Client:
+    """A connection; one that does not read what it is sent is let go."""
+
+    def __init__(self, writer: asyncio.StreamWriter) -> None:
+        self._writer = writer
+        self.subscribed = False
+        self.refresh: threading.Event | None = None
+        """Set when the refresh that this client asked for last is done."""
+        self.check = False
+        """Whether that was to look for damage too."""
+
+    def send(self, frame: bytes) -> None:
+        """Have a frame sent, without waiting for that."""
+        if self._writer.transport.get_write_buffer_size() > (4 << 20):
+            self.end()
+        elif not self._writer.is_closing():
+            self._writer.write(frame)
+
+    async def drain(self) -> None:
+        """Wait until it has read; raises `TimeoutError`."""
+        await asyncio.wait_for(self._writer.drain(), 30.0)
+
+    def end(self) -> None:
+        """Close the connection."""
+        with contextlib.suppress(RuntimeError):
+            self._writer.close()
+
+
+_NARROWING = {
+    "hidden",
+    "archived",
+    "kinds",
+    "topics",
+    "types",
+    "roles",
+    "since",
+    "until",
+    "exclude",
+    "entries",
+}
+
+
+def narrowing_of(value: object) -> dict[str, Any]:
+    """What a question leaves of the vectors; raises `BadFrame` for what is none."""
+    if value is None:
+        return {}
+    if not isinstance(value, dict) or not set(value) <= _NARROWING:
+        raise protocol.BadFrame("not a narrowing")
+    return value
+
+
+def seconds_of(value: object, usual: float) -> float:
+    """How long to wait: at most ten minutes, `usual` where nothing is said."""
+    return min(float(value), 600.0) if isinstance(value, int | float) else usual
+
+
+async def happened(event: threading.Event, seconds: float) -> bool:
+    """Whether a thread's event comes in time; no thread is held for it."""
+    end = time.monotonic() + seconds
+    pause = 0.002
+    while not event.is_set():
+        if time.monotonic() >= end:
+            return False
+        await asyncio.sleep(pause)
+        pause = min(pause * 1.5, 0.05)
+    return True
+
 
 HELLO_SECONDS = 10.0
 STAY_SECONDS = 1.0
@@ -84,7 +185,7 @@ class Server:
         self._refresher = Refresher(
             self._workspace, self._settings, self._say, self._refreshed, log
         )
-        self._answering = answering.Answering(
+        self._answering = search_service.Answering(
             self._workspace,
             self._settings,
             self._semantic,
@@ -395,7 +496,7 @@ class Server:
         """A whole search for a command that has imported nothing (`answering`)."""
         ready = self._refresher.first.is_set() and not self._refresher.error
         if not ready or self._refresher.busy:
-            return answering.DECLINED
+            return search_service.DECLINED
         return await self._loop.run_in_executor(self._pool, self._answering.reply, request)
 
     async def _op_stop(self, client: Client, request: dict[str, Any]) -> dict[str, Any]:

@@ -7,12 +7,12 @@ Names are imported on first use: a client never loads what only a writer needs.
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from kbtui.index.indexer import Index
     from kbtui.index.reader import IndexReader
-    from kbtui.index.writer import Index
 
 __all__ = ["Index", "IndexReader"]
 
-_HOMES = {"Index": "kbtui.index.writer", "IndexReader": "kbtui.index.reader"}
+_HOMES = {"Index": "kbtui.index.indexer", "IndexReader": "kbtui.index.reader"}
 
 
 def __getattr__(name: str) -> Any:

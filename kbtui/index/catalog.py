@@ -1,28 +1,208 @@
-"""The catalog: SQLite, the record of truth for the index.
-
-Entries, their chunks with text, citations, and from which state of which file
-each was made. Every transaction has a sequence number; the lexical index and
-the vectors follow it (design, "Storage").
-"""
+"""The catalog: SQLite, the source of truth for the index."""
 
 from __future__ import annotations
 
 import json
 import sqlite3
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import IndexUnavailable
-from kbtui.index import putting, sums
-from kbtui.index.tables import CHUNK, ENTRY, TABLES, chunk_of, entry_of
+from kbtui.index import catalog, row_checksums
+from kbtui.index.schema import CHUNK, ENTRY, TABLES, chunk_of, entry_of
 
 if TYPE_CHECKING:
     import threading
     from collections.abc import Collection, Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from kbtui.index.putting import Written
-    from kbtui.index.records import Chunk, Entry
+    from kbtui.index.models import Chunk, Entry
+
+
+AROUND = 2
+"""So many chunks on each side of one are part of its document and of its vector."""
+DROPPED_MOST = 20_000
+"""So many numbers of chunks that are gone are remembered."""
+
+_COLUMNS = (
+    "number", "id", "entry_id", "ordinal", "text", "first_line", "last_line", "turn", "role",
+    "tool", "timestamp", "embed", "hash", "call", "args", "seq",
+)  # fmt: skip
+_SET = f"({', '.join(_COLUMNS[1:])}) = ({', '.join('?' * (len(_COLUMNS) - 1))})"
+_VECTOR = slice(11, 13)
+"""Of the columns above, those that say whether there is a vector, and which."""
+_DOCUMENT = (4, 8, 9, 10, 11, 14)
+"""Those that are in the keyword index, or decide what else is."""
+
+
+@dataclass
+class Written:
+    """What was written: the positions, in the chunks that were put, of those whose document is
+    another now, and the numbers of the chunks that are gone."""
+
+    changed: list[int] = field(default_factory=list)
+    gone: list[int] = field(default_factory=list)
+
+
+def put(
+    db: sqlite3.Connection,
+    entry: Entry,
+    chunks: Sequence[Chunk],
+    seq: int,
+    *,
+    start: int = 0,
+    mark: str | None = None,
+) -> Written:
+    """Put an entry in place of what was there, its chunks from ordinal `start` on.
+
+    Unchanged chunks keep their number; each chunk is given its own. `mark` says where to go
+    on when the entry has grown.
+    """
+    old = row_checksums.entry_rows(db, entry.id)
+    written, difference = _put_chunks(db, entry.id, chunks, seq, start if old else None)
+    row = (
+        entry.id, entry.kind, writable(entry.title), entry.signature, writable(entry.path),
+        entry.type, entry.topic, writable(entry.slug), entry.conversation,
+        json.dumps(entry.tags) if entry.tags else "[]", writable(entry.source_url), float(entry.created),
+        float(entry.changed), entry.size, int(entry.hidden), int(entry.archived), entry.error,
+        entry.stat, seq,
+    )  # fmt: skip
+    db.execute(f"INSERT OR REPLACE INTO entries VALUES ({', '.join('?' * len(row))})", row)
+    db.execute("DELETE FROM gone WHERE entry_id = ?", (entry.id,))
+    now: list[tuple[Any, ...]] = [row]
+    if mark is not None:
+        now.append((entry.id, mark))
+        db.execute("INSERT OR REPLACE INTO marks VALUES (?, ?)", now[-1])
+    elif old:
+        db.execute("DELETE FROM marks WHERE entry_id = ?", (entry.id,))
+    row_checksums.add(db, entry.id, difference + row_checksums.part(now) - row_checksums.part(old))
+    return written
+
+
+def _put_chunks(
+    db: sqlite3.Connection, entry_id: str, chunks: Sequence[Chunk], seq: int, start: int | None
+) -> tuple[Written, int]:
+    """Write what differs; gives also by how much the entry's sum does.
+
+    `start` is None for an entry of which there is nothing.
+    """
+    old: dict[str, tuple[Any, ...]] = {}
+    if start is not None:
+        asked = "SELECT * FROM chunks WHERE entry_id = ? AND ordinal >= ? ORDER BY ordinal"
+        old = {row[1]: row for row in db.execute(asked, (entry_id, start))}
+    gone = [old[id_] for id_ in old.keys() - {c.id for c in chunks}] if old else []
+    written = Written(gone=_drop(db, [row[0] for row in gone], seq))
+    minus, plus = gone, []
+    number = _last_number(db)
+    fresh: list[tuple[Any, ...]] = []
+    same: set[str] = set()
+    for chunk in chunks:
+        held = old.get(chunk.id)
+        if held is None:
+            number += 1
+            chunk.number = number
+            fresh.append(_row(entry_id, chunk, seq))
+            continue
+        chunk.number = held[0]
+        row = _row(entry_id, chunk, held[-1])
+        if held != row:
+            if held[_VECTOR] != row[_VECTOR]:
+                row = (*row[:-1], seq)
+            db.execute(f"UPDATE chunks SET {_SET} WHERE number = ?", (*row[1:], chunk.number))
+            minus.append(held)
+            plus.append(row)
+        if all(held[at] == row[at] for at in _DOCUMENT):
+            same.add(chunk.id)
+    db.executemany(f"INSERT INTO chunks VALUES ({', '.join('?' * len(_COLUMNS))})", fresh)
+    plus += fresh
+    written.changed = _changed(list(old), [chunk.id for chunk in chunks], same)
+    return written, row_checksums.part(plus) - row_checksums.part(minus)
+
+
+def _last_number(db: sqlite3.Connection) -> int:
+    """The highest number that a chunk ever had: none is given twice."""
+    row = db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'chunks'").fetchone()
+    return int(row[0]) if row else 0
+
+
+def _changed(old: list[str], new: list[str], same: set[str]) -> list[int]:
+    """The positions of new chunks that are others, or stand beside others than before."""
+    if not same:
+        return list(range(len(new)))
+    places = {id_: at for at, id_ in enumerate(old)}
+
+    def around(ids: list[str], at: int) -> list[str | None]:
+        return [
+            (ids[other] if ids[other] in same else None) if 0 <= other < len(ids) else ""
+            for other in range(at - AROUND, at + AROUND + 1)
+        ]
+
+    return [
+        at
+        for at, id_ in enumerate(new)
+        if id_ not in same or None in (here := around(new, at)) or here != around(old, places[id_])
+    ]
+
+
+def _drop(db: sqlite3.Connection, numbers: list[int], seq: int) -> list[int]:
+    db.executemany("DELETE FROM chunks WHERE number = ?", [(number,) for number in numbers])
+    drop(db, numbers, seq)
+    return numbers
+
+
+def drop(db: sqlite3.Connection, numbers: Sequence[int], seq: int) -> None:
+    """Remember that the chunks of these numbers are gone; the oldest of many are forgotten."""
+    if not numbers:
+        return
+    db.executemany(
+        "INSERT OR REPLACE INTO dropped VALUES (?, ?)", [(number, seq) for number in numbers]
+    )
+    count = db.execute("SELECT count(*) FROM dropped").fetchone()[0]
+    if count > DROPPED_MOST:
+        least = db.execute(
+            "SELECT seq FROM dropped ORDER BY seq DESC LIMIT 1 OFFSET ?", (DROPPED_MOST // 2,)
+        ).fetchone()[0]
+        db.execute("DELETE FROM dropped WHERE seq <= ?", (least,))
+        db.execute("INSERT OR REPLACE INTO meta VALUES ('forgotten', ?)", (str(least),))
+
+
+def put_citations(
+    db: sqlite3.Connection,
+    entry_id: str,
+    conversation: int,
+    rows: Sequence[tuple[object, ...]],
+    after: int,
+) -> None:
+    """Put a conversation's citations in place of those of its turns after turn `after`."""
+    where = "FROM citations WHERE conversation = ? AND turn > ?"
+    old = db.execute(f"SELECT * {where}", (conversation, after)).fetchall()
+    if not old and not rows:
+        return
+    db.execute(f"DELETE {where}", (conversation, after))
+    db.executemany("INSERT INTO citations VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+    now = db.execute(f"SELECT * {where}", (conversation, after))
+    row_checksums.add(db, entry_id, row_checksums.part(now) - row_checksums.part(old))
+
+
+def writable(text: str | None) -> str | None:
+    """Text that SQLite takes: it refuses lone surrogates, which file names and JSON can hold."""
+    if text is None or text.isascii():
+        return text
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def _row(entry_id: str, chunk: Chunk, seq: int) -> tuple[Any, ...]:
+    """A chunk's row, as the catalog will give it: its sum is made without reading it back."""
+    first, last = chunk.lines or (None, None)
+    when = chunk.timestamp
+    return (
+        chunk.number, chunk.id, entry_id, chunk.ordinal, writable(chunk.text), first, last,
+        chunk.turn, chunk.role, writable(chunk.tool), None if when is None else float(when),
+        int(chunk.embed), chunk.vector_hash, chunk.call,
+        json.dumps(chunk.args) if chunk.args else None, seq,
+    )  # fmt: skip
+
 
 _OF_ENTRY = (
     ("chunks", "entry_id"),
@@ -107,7 +287,7 @@ class Catalog:
         mark: str | None = None,
     ) -> Written:
         """Put an entry in place of what was there, its chunks from ordinal `start` on."""
-        return putting.put(self._db, entry, chunks, seq, start=start, mark=mark)
+        return catalog.put(self._db, entry, chunks, seq, start=start, mark=mark)
 
     def remove(self, entry_id: str, seq: int) -> None:
         """Take an entry out, with its chunks and, for a conversation, its citations."""
@@ -117,7 +297,7 @@ class Catalog:
         if row and row[0] is not None:
             self._db.execute("DELETE FROM citations WHERE conversation = ?", (row[0],))
         numbers = self._db.execute("SELECT number FROM chunks WHERE entry_id = ?", (entry_id,))
-        putting.drop(self._db, [row[0] for row in numbers.fetchall()], seq)
+        catalog.drop(self._db, [row[0] for row in numbers.fetchall()], seq)
         for table, column in _OF_ENTRY:
             self._db.execute(f"DELETE FROM {table} WHERE {column} = ?", (entry_id,))
         self._db.execute("INSERT OR REPLACE INTO gone VALUES (?, ?)", (entry_id, seq))
@@ -128,7 +308,7 @@ class Catalog:
         """Put a conversation's citations (columns as in the table) in place of what was there
         of its turns after turn `after`."""
         assert entry.conversation is not None
-        putting.put_citations(self._db, entry.id, entry.conversation, rows, after)
+        catalog.put_citations(self._db, entry.id, entry.conversation, rows, after)
 
     def damage(self, stop: threading.Event | None = None) -> str | None:
         """What is not as it was written, in a phrase; None when nothing is, or `stop` is set.
@@ -136,7 +316,7 @@ class Catalog:
         Raises `sqlite3.Error` where the file cannot be read at all.
         """
         with self.snapshot():
-            return sums.damage(self._db, stop)
+            return row_checksums.damage(self._db, stop)
 
     # reading
 

@@ -16,16 +16,16 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
-from kbtui.conversations.records import SCOPE_OF
-from kbtui.index.identity import chunk_id
-from kbtui.index.records import Chunk
+from kbtui.conversations.models import SCOPE_OF
+from kbtui.index.ids import chunk_id
+from kbtui.index.models import Chunk
 from kbtui.text import without_sequences
 
 if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Iterable, Iterator
 
-    from kbtui.conversations.records import Conversation, Event
+    from kbtui.conversations.models import Conversation, Event
 
 VERSION = 7
 """Part of the generation's fingerprint: change it when the same text is cut differently."""

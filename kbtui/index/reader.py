@@ -9,14 +9,14 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import IndexUnavailable
-from kbtui.index import generation
+from kbtui.index import generations
 from kbtui.index.catalog import Catalog
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from kbtui.index.records import Chunk, Entry
+    from kbtui.index.models import Chunk, Entry
 
 
 class IndexReader:
@@ -27,12 +27,12 @@ class IndexReader:
     """
 
     def __init__(self, cache_dir: Path) -> None:
-        folder = generation.current(cache_dir)
+        folder = generations.current(cache_dir)
         if folder is None:
             raise IndexUnavailable(
                 "there is no index yet", where=str(cache_dir), hint="`kbtui index` makes one"
             )
-        if not generation.readable(folder):
+        if not generations.readable(folder):
             raise IndexUnavailable(
                 "the index was made by another version of kbtui",
                 where=str(folder),
@@ -53,7 +53,7 @@ class IndexReader:
 
     def moved(self) -> bool:
         """Whether another generation took over since."""
-        return generation.current(self._cache_dir) != self.folder
+        return generations.current(self._cache_dir) != self.folder
 
     def close(self) -> None:
         """Close the files."""
@@ -76,7 +76,7 @@ class IndexReader:
 
     def lexical(self, *, hidden: bool = False) -> Any:
         """The tantivy index, at its last commit."""
-        from kbtui.index.lexical import open_index
+        from kbtui.index.keyword_index import open_index
 
         name = "hidden" if hidden else "lexical"
         with self._lock:

@@ -14,7 +14,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import IndexUnavailable
-from kbtui.index.ledger import SUFFIX, Ledger
+from kbtui.index.file_checksums import SUFFIX, Ledger
 from kbtui.index.ordering import Found, best_first
 from kbtui.workspace.paths import as_utf8, make_private
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from kbtui.index.embedding import Matrix
+    from kbtui.index.embedding_model import Matrix
 
 VERSION = 3
 """Part of the table's name: change it with the columns or the way vectors are put together."""

@@ -1,6 +1,6 @@
 """Topics, their subjects, what `learn` returns, what `<knowledge>` says: functions over files."""
 
-from kbtui.knowledge.content import read_subject, subject_text
-from kbtui.knowledge.knowledge import Knowledge, load_knowledge
+from kbtui.knowledge.loader import Knowledge, load_knowledge
+from kbtui.knowledge.subject_text import read_subject, subject_text
 
 __all__ = ["Knowledge", "load_knowledge", "read_subject", "subject_text"]

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kbtui import secrets
 from kbtui.errors import KbtuiError, NothingFound, UsageError
-from kbtui.knowledge.content import ended, present, skipped, subject_text
-from kbtui.knowledge.records import Learned
+from kbtui.knowledge.models import Learned
+from kbtui.knowledge.subject_text import ended, present, skipped, subject_text
 from kbtui.refs import split_lines, subject_ref
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from kbtui.knowledge.records import Subject, Topic
-    from kbtui.knowledge.resolve import Resolved
+    from kbtui.knowledge.models import Subject, Topic
+    from kbtui.knowledge.visibility import Resolved
 
 NAMED_MOST = 300
 """Characters of an argument that an error repeats."""

@@ -1,18 +1,28 @@
-"""The `<knowledge>` section and the `learn` tool's definition (KB, "System Prompt Injection")."""
+"""The `<knowledge>` section of a system prompt, and what it costs."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import KbtuiError
-from kbtui.knowledge.content import read_subject, skipped
 from kbtui.knowledge.learn import quoted, wrap
+from kbtui.knowledge.subject_text import read_subject, skipped
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kbtui.knowledge.records import Subject, Topic
-    from kbtui.knowledge.resolve import Resolved
+    from kbtui.knowledge.models import Subject, Topic
+    from kbtui.knowledge.visibility import Resolved
+
+
+def estimate_tokens(text: str) -> int:
+    """About how many tokens a text costs: a quarter of its UTF-8 bytes, rounded up.
+
+    Bytes, because a script of three bytes a letter takes more tokens than its
+    letters suggest. Models differ by a third either way.
+    """
+    return (len(text.encode("utf-8", "surrogatepass")) + 3) // 4
+
 
 _PRELOADED = "The following knowledge has been pre-loaded into your system prompt:"
 _TO_LEARN = "The following knowledge topics are available to learn:"

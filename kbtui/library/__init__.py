@@ -1,6 +1,6 @@
 """The one object that faces talk to: everything about one workspace."""
 
-from kbtui.library.access import Cancellation
+from kbtui.library.index_access import Cancellation
 from kbtui.library.library import Library, open_workspace
 
 __all__ = ["Cancellation", "Library", "open_workspace"]

@@ -7,18 +7,18 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from kbtui.citations.records import Citation, Citations
-from kbtui.citations.shelf import Shelf
+from kbtui.citations.models import Citation, Citations
+from kbtui.citations.targets import Shelf
 from kbtui.errors import KbtuiError, NothingFound, UsageError
-from kbtui.index.identity import conversation_id, subject_id
+from kbtui.index.ids import conversation_id, subject_id
 from kbtui.refs import Ref, subject_ref
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kbtui.conversations.records import Conversation
-    from kbtui.index.records import Entry
-    from kbtui.knowledge.records import Subject
+    from kbtui.conversations.models import Conversation
+    from kbtui.index.models import Entry
+    from kbtui.knowledge.models import Subject
     from kbtui.library.library import Library
 
 
@@ -53,7 +53,7 @@ def _state(library: Library, cite: Citation, shelf: Shelf) -> tuple[str, bool]:
 
 def _title_of(subject: Subject) -> str:
     """What its entry is called: as its text says, else by its slug."""
-    from kbtui.index.entries import title_of
+    from kbtui.index.ingest import title_of
     from kbtui.knowledge import subject_text
 
     try:

@@ -11,8 +11,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar, overload
 
 from kbtui.errors import EngineUnavailable, NothingFound, UsageError
-from kbtui.library.access import Access, current_cancellation
-from kbtui.search.records import LIMIT_DEFAULT, question_of
+from kbtui.library.index_access import Access, current_cancellation
+from kbtui.search.models import LIMIT_DEFAULT, question_of
 from kbtui.workspace import Settings, Workspace, find_workspace, load_settings
 
 if TYPE_CHECKING:
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any, Self
 
-    from kbtui.citations.records import Citation, Citations
-    from kbtui.conversations.records import Conversation, ConversationInfo
-    from kbtui.conversations.traits import Traits
+    from kbtui.citations.models import Citation, Citations
+    from kbtui.conversations.formats.jp.summary import Traits
+    from kbtui.conversations.models import Conversation, ConversationInfo
     from kbtui.engine.client import EngineClient
     from kbtui.index import IndexReader
     from kbtui.knowledge import Knowledge
-    from kbtui.knowledge.records import Subject, Topic
+    from kbtui.knowledge.models import Subject, Topic
     from kbtui.refs import Ref
-    from kbtui.search.answer import Begun, Semantic
     from kbtui.search.explain import Explainer
-    from kbtui.search.records import Answer, Mode, Question, Ranking
+    from kbtui.search.models import Answer, Mode, Question, Ranking
+    from kbtui.search.pipeline import Begun, Semantic
 
 T = TypeVar("T")
 
@@ -254,13 +254,13 @@ class Library:
 
     def lexical(self, question: Question) -> Answer:
         """Keyword hits at once, from what is indexed; never waits for engine or model."""
-        from kbtui.search.answer import answer
+        from kbtui.search.pipeline import answer
 
         return self._remarked(self._read(lambda reader: answer(self.workspace, reader, question)))
 
     def _read(self, ask: Callable[[IndexReader], T]) -> T:
         """What `ask` finds in the index; one that proves damaged is built again first, once."""
-        from kbtui.index.checking import damage_behind
+        from kbtui.index.integrity import damage_behind
 
         reader = self.reader()
         try:
@@ -375,7 +375,7 @@ class Library:
     def _answer(self, question: Question, wait: float) -> Answer:
         if question.mode == "lexical":
             return self.lexical(question)
-        from kbtui.search.answer import answer
+        from kbtui.search.pipeline import answer
 
         return self._remarked(
             self._read(lambda reader: answer(self.workspace, reader, question, self._leg(wait)))
@@ -397,7 +397,7 @@ class Library:
 
         Raises `NothingFound` for what is not indexed.
         """
-        from kbtui.search.related import related
+        from kbtui.search.more_like_this import related
 
         self.current()
         return self._remarked(
@@ -422,7 +422,7 @@ class Library:
         milliseconds: float | None = None,
     ) -> None:
         """Note a search in the query log, unless the settings forbid it; never fails."""
-        from kbtui.journal.queries import log_answer
+        from kbtui.userdata.query_log import log_answer
 
         log_answer(self.workspace, self.settings, answered, origin, caller, milliseconds)
 
@@ -432,14 +432,14 @@ class Library:
 
     def _semantic(self, text: str, question: Question, generation: str, wait: float) -> Ranking:
         """The semantic leg, asked of the engine; a reason instead where there is none."""
-        from kbtui.search.records import Ranking
+        from kbtui.search.models import Ranking
 
         if self._access.is_private:
             return Ranking(None)  # `remark` says why
         if self.settings.model == "off":
             # Also for one command alone, whatever model the running engine has.
             return Ranking(None, 'keywords only: the model is switched off (setting model = "off")')
-        from kbtui.search.leg import narrowed, ranking
+        from kbtui.search.semantic import narrowed, ranking
 
         try:
             found = self._request(
@@ -503,7 +503,7 @@ class Library:
         to be read again), `progress` (`phase`, `done`, `total`, `seconds_left` or None),
         `ready` (`lexical`, `semantic`: bool, `reason`), `gone` (`reason`).
         """
-        from kbtui.library.listening import Listener
+        from kbtui.library.event_listener import Listener
 
         listener = Listener(self.engine, hear)
         listener.start()

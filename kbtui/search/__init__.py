@@ -1,8 +1,8 @@
 """One question, one answer: query, legs, fusion, freshness.
 
-The door is `kbtui.search.answer.answer`; what it takes and gives is in `records`.
+The door is `kbtui.search.pipeline.answer`; what it takes and gives is in `records`.
 """
 
-from kbtui.search.records import Answer, Hit, Question
+from kbtui.search.models import Answer, Hit, Question
 
 __all__ = ["Answer", "Hit", "Question"]

@@ -10,13 +10,13 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from kbtui.index.records import stat_text
+from kbtui.index.models import stat_text
 from kbtui.text import without_sequences
 
 if TYPE_CHECKING:
-    from kbtui.conversations.turns import Turns
+    from kbtui.conversations.formats.jp.incremental_reader import Turns
     from kbtui.index import IndexReader
-    from kbtui.index.records import Chunk, Entry
+    from kbtui.index.models import Chunk, Entry
     from kbtui.knowledge import Knowledge
     from kbtui.workspace import Workspace
 
@@ -97,9 +97,9 @@ class Freshness:
 
     def _read_subject(self, path: str) -> str | None:
         """A subject's text; None where there is none any more, or a link that leads elsewhere."""
-        from kbtui.knowledge.content import excess_of
-        from kbtui.knowledge.scan import inside
-        from kbtui.workspace.regular import read_regular
+        from kbtui.files import read_regular
+        from kbtui.knowledge.discovery import inside
+        from kbtui.knowledge.subject_text import excess_of
 
         try:
             real = os.path.realpath(path, strict=True)
@@ -127,7 +127,7 @@ class Freshness:
 
     def _read_turn(self, entry: Entry, number: int) -> list[str]:
         from kbtui.conversations import find_conversation
-        from kbtui.conversations.turns import Turns
+        from kbtui.conversations.formats.jp.incremental_reader import Turns
         from kbtui.errors import KbtuiError
         from kbtui.index.chunking import call_text
 

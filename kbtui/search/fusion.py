@@ -12,7 +12,7 @@ keywords, so that what was embedded first gains nothing by that.
 
 from collections.abc import Collection, Mapping, Sequence
 
-from kbtui.search.records import DEPTH
+from kbtui.search.models import DEPTH
 
 K = 15
 WEIGHTS = {"lexical": 1.0, "semantic": 1.0}

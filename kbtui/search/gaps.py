@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kbtui.search.marks import Marker
+from kbtui.search.highlight import Marker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kbtui.search.answer import Asked
-    from kbtui.search.records import Hit
-    from kbtui.search.terms import Word
+    from kbtui.search.analysis import Word
+    from kbtui.search.models import Hit
+    from kbtui.search.pipeline import Asked
 
 RARE = 0.05
 """A word that at most this share of all passages has is rare."""

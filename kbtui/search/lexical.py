@@ -11,18 +11,17 @@ from typing import TYPE_CHECKING, Any
 import tantivy
 
 from kbtui.index.ordering import TOLERANCE, Found, best_first
-from kbtui.index.words import cjk_pairs, code_words, is_unspaced, plain
-from kbtui.search.parts import Parts, marked
-from kbtui.search.telling import telling
-from kbtui.search.terms import Language, Word, read_words
+from kbtui.index.tokenizer import cjk_pairs, code_words, is_unspaced, plain
+from kbtui.search.analysis import Language, Word, read_words
+from kbtui.search.lexical_query import Parts, marked, telling
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from kbtui.index import IndexReader
-    from kbtui.search.narrowing import Narrowing
-    from kbtui.search.query import Query
-    from kbtui.search.records import Question
+    from kbtui.search.filters import Narrowing
+    from kbtui.search.models import Question
+    from kbtui.search.query_parser import Query
 
 OVERFETCH = 5
 """How many times the limit is looked at before an entry's surplus chunks are left out."""

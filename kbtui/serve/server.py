@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from aiohttp import WSCloseCode, WSMsgType, web
 
-from kbtui.serve.checks import HEADERS, Hosts, knows, refusal
+from kbtui.serve.access_control import HEADERS, Hosts, knows, refusal
 from kbtui.serve.session import Session, size
 
 if TYPE_CHECKING:

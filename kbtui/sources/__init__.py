@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kbtui.sources.config import Sources, load_sources
-    from kbtui.sources.records import Source
-    from kbtui.sources.run import run_source
+    from kbtui.sources.models import Source
+    from kbtui.sources.runner import run_source
     from kbtui.sources.schedule import Schedule
 
 __all__ = ["Schedule", "Source", "Sources", "load_sources", "run_source"]
 
 _HOMES = {
     "Schedule": "schedule",
-    "Source": "records",
+    "Source": "models",
     "Sources": "config",
     "load_sources": "config",
-    "run_source": "run",
+    "run_source": "runner",
 }
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 def main(words: list[str]) -> int:
     """Run the source `words[1]` of the workspace at `words[0]`; 0 when it ended well."""
     from kbtui.errors import KbtuiError
-    from kbtui.sources.run import run_source
+    from kbtui.sources.runner import run_source
     from kbtui.workspace import open_root
 
     with contextlib.suppress(OSError):

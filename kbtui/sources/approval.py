@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from kbtui.journal import Journal
-    from kbtui.sources.records import Source
+    from kbtui.sources.models import Source
+    from kbtui.userdata import Journal
     from kbtui.workspace import Workspace
 
 _FORM = 1

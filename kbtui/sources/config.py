@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import ConfigError, KbtuiError, NothingFound
-from kbtui.knowledge.records import Problem
-from kbtui.sources.records import Source
+from kbtui.knowledge.models import Problem
+from kbtui.sources.models import Source
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -64,7 +64,7 @@ def sources_path(workspace: Workspace) -> Path:
 
 def load_sources(workspace: Workspace) -> Sources:
     """Read the sources; never raises for what is wrong in the file."""
-    from kbtui.workspace.layers import parse_config
+    from kbtui.workspace.jp_config import parse_config
 
     found = Sources()
     path = sources_path(workspace)
@@ -95,7 +95,7 @@ def load_sources(workspace: Workspace) -> Sources:
 
 def parse_source(name: str, block: Any) -> Source:
     """A source of its table; raises `ConfigError` whose `where` is the key."""
-    from kbtui.knowledge.config import nearest
+    from kbtui.knowledge.topic_config import nearest
 
     if not NAME.fullmatch(name) or ".." in name:
         raise ConfigError(
@@ -146,7 +146,7 @@ def _command(text: str) -> tuple[str, ...]:
 
 
 def _check(source: Source) -> None:
-    from kbtui.sources.addresses import check_url
+    from kbtui.sources.url_policy import check_url
 
     if source.kind == "url_crawl":
         for key, url in [

@@ -6,13 +6,12 @@ import tomllib
 from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import ConfigError, UsageError
+from kbtui.files import parse_toml, read_regular
 from kbtui.knowledge.editing import Change, apply
 from kbtui.sources.config import load_sources, parse_source, sources_path
-from kbtui.workspace.regular import read_regular
-from kbtui.workspace.toml import parse_toml
 
 if TYPE_CHECKING:
-    from kbtui.sources.records import Source
+    from kbtui.sources.models import Source
     from kbtui.workspace import Workspace
 
 
@@ -49,7 +48,7 @@ def name_for(kind: str, what: str) -> str:
     from pathlib import PurePath
     from urllib.parse import urlsplit
 
-    from kbtui.sources.writing import name_of
+    from kbtui.sources.atomic_write import name_of
 
     if kind == "url_crawl":
         with suppress(ValueError):  # what is wrong with the address is said where it is parsed

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any
 from urllib.parse import urljoin
 
-from kbtui.knowledge.content import fenced
+from kbtui.knowledge.subject_text import fenced
 
 LINKS_MOST = 5000
 

@@ -8,15 +8,15 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from kbtui.journal import Journal
 from kbtui.sources.approval import approved_at
 from kbtui.sources.config import load_sources
 from kbtui.sources.cron import next_time
+from kbtui.userdata import Journal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from kbtui.sources.records import Source
+    from kbtui.sources.models import Source
     from kbtui.workspace import Workspace
 
 LOOK_SECONDS = 30.0

@@ -16,13 +16,13 @@ from textual.theme import BUILTIN_THEMES
 
 from kbtui.errors import KbtuiError
 from kbtui.text import choose_policy, cut, one_line, safe
-from kbtui.tui.ahead import Ahead, Done
 from kbtui.tui.clock import now
-from kbtui.tui.memory import Rests, begun
-from kbtui.tui.screens.main import MainScreen
+from kbtui.tui.framework.gc_tuning import Rests, begun
+from kbtui.tui.framework.key_queue import Ahead, Done
+from kbtui.tui.framework.styled_widget import RoleScreen
+from kbtui.tui.main.screen import MainScreen
 from kbtui.tui.terminal import Guard, end_with_terminal, leave_when_told
 from kbtui.tui.theme import DARK, LIGHT, THEMES, blended, partner
-from kbtui.tui.widgets.paint import RoleScreen
 from kbtui.workspace.paths import config_home
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ class KbApp(App[None]):
         """Read the person's own themes; gives the name of the one to begin with."""
         directory = config_home() / "themes"
         if directory.is_dir():
-            from kbtui.tui.user_themes import user_themes
+            from kbtui.tui.theme import user_themes
 
             themes, problems = user_themes(directory)
             self._own_themes |= {theme.name: theme for theme in themes}
@@ -221,7 +221,7 @@ class KbApp(App[None]):
 
     def action_platform(self, name: str) -> None:
         """Open entries, sources or insights, write a new entry, export a conversation."""
-        from kbtui.tui.platform.opening import open_platform
+        from kbtui.tui.main.screen_switcher import open_platform
 
         open_platform(self, name)
 
@@ -260,7 +260,7 @@ def run_tui(library: Library, open_ref: Ref | None = None, start: Start | None =
         choose_policy("visualize")
     start = start or Start()
     if not library.settings.theme:
-        from kbtui.tui.background import ask_background
+        from kbtui.tui.terminal_background import ask_background
 
         found = ask_background()
         start = start._replace(dark=found.dark, typed=found.typed)

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
-from kbtui.tui.commands import NAMED, SCOPES, SIGNS, shown_key
-from kbtui.tui.screen_commands import ALL, SCREENS
+from kbtui.tui.commands import ALL, NAMED, SCOPES, SCREENS, SIGNS, shown_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import KbtuiError
 from kbtui.refs import parse_ref
-from kbtui.tui.document.walker import Mark
-from kbtui.tui.places import HOME, PROMPT, Place, Trail, place_of
+from kbtui.tui.navigation import HOME, PROMPT, Place, Trail, place_of
+from kbtui.tui.reader.viewport import Mark
 
 if TYPE_CHECKING:
     from kbtui.library import Library
@@ -37,7 +37,7 @@ class Session:
 
 def recall(library: Library) -> Session | None:
     """The session that was left; None where there is none or it cannot be read."""
-    from kbtui.journal import Journal
+    from kbtui.userdata import Journal
 
     try:
         state = Journal(library.workspace).remembered(NAME)
@@ -48,7 +48,7 @@ def recall(library: Library) -> Session | None:
 
 def keep(library: Library, session: Session) -> None:
     """Remember a session; what goes wrong is dropped, because nothing depends on it."""
-    from kbtui.journal import Journal
+    from kbtui.userdata import Journal
 
     try:
         Journal(library.workspace).remember(NAME, _state(session))

@@ -9,27 +9,27 @@ import stat
 from pathlib import Path
 
 from kbtui.errors import WorkspaceError
-from kbtui.workspace import places
+from kbtui.workspace import path_strings
 
 
 def cache_home() -> Path:
     """Where indexes lie; deleting it loses nothing but time."""
-    return Path(places.cache_home())
+    return Path(path_strings.cache_home())
 
 
 def config_home() -> Path:
     """Where `config.toml` lies."""
-    return Path(places.config_home())
+    return Path(path_strings.config_home())
 
 
 def data_home() -> Path:
     """Where the journal lies: what cannot be rebuilt."""
-    return Path(places.data_home())
+    return Path(path_strings.data_home())
 
 
 def state_home() -> Path:
     """Where logs lie."""
-    return Path(places.state_home())
+    return Path(path_strings.state_home())
 
 
 def make_private(folder: Path) -> None:
@@ -56,7 +56,7 @@ def runtime_dir() -> Path:
     Made when missing. Raises `WorkspaceError` when somebody else owns it or
     others may enter it (design, the engine's rule 2).
     """
-    path = Path(places.runtime_folder())
+    path = Path(path_strings.runtime_folder())
     try:
         path.mkdir(mode=0o700, exist_ok=True)
         status = path.lstat()
@@ -79,7 +79,7 @@ def runtime_dir() -> Path:
 
 def jp_data_home() -> Path:
     """JP's user data directory (jp-format 1.3)."""
-    return Path(places.jp_data_home())
+    return Path(path_strings.jp_data_home())
 
 
 def jp_silo(root: Path, workspace_id: str | None) -> Path | None:
@@ -113,4 +113,4 @@ def jp_silo(root: Path, workspace_id: str | None) -> Path | None:
 
 def jp_config_home() -> Path:
     """JP's user-global configuration directory (jp-format 1.9)."""
-    return Path(places.jp_config_home())
+    return Path(path_strings.jp_config_home())

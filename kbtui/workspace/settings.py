@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kbtui.errors import ConfigError
+from kbtui.files import read_regular
 from kbtui.workspace.paths import config_home
-from kbtui.workspace.regular import read_regular
 
 
 def _key(default: Any, text: str, *, choices: tuple[str, ...] = (), variable: str = "") -> Any:

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import Builder, asked, said
 
-from kbtui.assistant.calls import answer
-from kbtui.assistant.definitions import offered
+from kbtui.assistant.tool_handlers import answer
+from kbtui.assistant.tools import offered
 from kbtui.errors import EngineUnavailable
 from kbtui.index import Index
 from kbtui.knowledge import load_knowledge

@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import Builder
 
-from kbtui.assistant.calls import Reply, UnknownTool, answer, search_text, unforged
-from kbtui.assistant.definitions import TOOLS
+from kbtui.assistant.tool_handlers import Reply, UnknownTool, answer, search_text, unforged
+from kbtui.assistant.tools import TOOLS
 from kbtui.citations import cite_conversation
-from kbtui.citations.citing import _HEADER
-from kbtui.conversations.records import Conversation, ConversationInfo, Event, Turn
+from kbtui.citations.extract import _HEADER
+from kbtui.conversations.models import Conversation, ConversationInfo, Event, Turn
 from kbtui.library import Library
-from kbtui.search.records import Answer, Hit
+from kbtui.search.models import Answer, Hit
 
 
 def test_learn_returns_what_the_knowledge_room_makes(library: Library) -> None:

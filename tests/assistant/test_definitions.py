@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import Builder
 
-from kbtui.assistant.definitions import DATA, LEARN, TOOLS, check, offered
+from kbtui.assistant.tools import DATA, LEARN, TOOLS, check, offered
 from kbtui.cli.main import main
 from kbtui.errors import UsageError
 from kbtui.knowledge import load_knowledge

@@ -7,7 +7,7 @@ import pytest
 from assistant_support import LIVE
 from support import Builder, asked, said
 
-from kbtui.assistant.calls import ANSWER_LIMIT, answer
+from kbtui.assistant.tool_handlers import ANSWER_LIMIT, answer
 from kbtui.cli.main import main
 from kbtui.library import Library
 

@@ -10,8 +10,8 @@ import pytest
 from assistant_support import LIVE
 from support import Builder, tree_hash
 
-from kbtui.assistant.calls import answer
-from kbtui.assistant.local import outcome
+from kbtui.assistant.jp_local_tool import outcome
+from kbtui.assistant.tool_handlers import answer
 from kbtui.library import Library
 
 
@@ -147,7 +147,7 @@ def test_a_setting_masks_secrets_here_too(built: Builder, home: Path) -> None:
 def test_the_command_imports_nothing_heavy(built: Builder) -> None:
     code = (
         "import json, sys\n"
-        "from kbtui.assistant.local import outcome\n"
+        "from kbtui.assistant.jp_local_tool import outcome\n"
         f"context = json.dumps({{'action': 'run', 'root': {str(built.root)!r}}})\n"
         "for name, arguments in [('learn', {'topic': 'guide'}), ('conversation_list', {}),\n"
         "                        ('knowledge_search', {'query': 'badger'})]:\n"

@@ -9,7 +9,7 @@ from assistant_support import CERTIFICATE, HEX, KEYS, MIXED, PHRASE, PRIVATE_KEY
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kbtui.assistant.masking import mask, masks
+from kbtui.assistant.tool_handlers import mask, masks
 from kbtui.errors import ConfigError
 from kbtui.secrets import find_secrets, mask_excerpt, mask_part, mask_values
 from kbtui.workspace import Settings

@@ -23,11 +23,11 @@ from mcp import Client, StdioServerParameters
 from mcp.shared.exceptions import MCPError
 from support import Builder, end_engine, tree_hash
 
-from kbtui.assistant import mcp as server
-from kbtui.assistant.calls import answer
-from kbtui.assistant.definitions import TOOLS, offered
-from kbtui.assistant.local import outcome
-from kbtui.engine.places import socket_path
+from kbtui.assistant import mcp_server as server
+from kbtui.assistant.jp_local_tool import outcome
+from kbtui.assistant.tool_handlers import answer
+from kbtui.assistant.tools import TOOLS, offered
+from kbtui.engine.paths import socket_path
 from kbtui.knowledge import load_knowledge
 from kbtui.library import Library
 from kbtui.workspace import open_root
@@ -304,7 +304,7 @@ def test_a_text_that_was_cut_in_the_middle_of_a_character_is_answered(wire: Wire
 
 NOISY = """
     import os, subprocess, sys
-    import kbtui.assistant.mcp as server
+    import kbtui.assistant.mcp_server as server
     quiet = server.answer
 
     def noisy(*words, **more):

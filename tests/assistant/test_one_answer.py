@@ -8,8 +8,8 @@ import pytest
 from assistant_support import LIVE
 from support import Builder
 
-from kbtui.assistant.calls import answer
-from kbtui.assistant.local import outcome
+from kbtui.assistant.jp_local_tool import outcome
+from kbtui.assistant.tool_handlers import answer
 from kbtui.cli.main import main
 from kbtui.library import Library
 

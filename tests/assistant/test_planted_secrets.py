@@ -10,8 +10,8 @@ import pytest
 from assistant_support import KEYS, PHRASE, PRIVATE_KEY, RANDOM
 from support import FIRST_ID, Builder, asked, called, encoded, end_engine, said, write_json
 
-from kbtui.assistant.calls import answer
-from kbtui.assistant.definitions import TOOLS, offered
+from kbtui.assistant.tool_handlers import answer
+from kbtui.assistant.tools import TOOLS, offered
 from kbtui.library import Library
 from kbtui.workspace import load_settings
 
@@ -151,7 +151,7 @@ def test_no_tool_gives_a_secret_from_any_field(planted: Builder) -> None:
             if "[masked: " in reply.text:
                 seen.add(name)
         assert seen == set(TOOLS), "every tool was asked about something that has one"
-        from kbtui.assistant.masking import mask
+        from kbtui.assistant.tool_handlers import mask
 
         for tool in offered(library.knowledge()):
             assert not [core for core in CORES if core in mask(tool.description)]

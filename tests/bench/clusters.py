@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kbtui.engine.questions import Questions
+from kbtui.engine.embedding_worker import Questions
 from kbtui.index import Index, IndexReader
-from kbtui.index.backlog import _row
-from kbtui.index.embedding import find_model
+from kbtui.index.embedding_model import find_model
+from kbtui.index.embedding_queue import _row
 from kbtui.index.vectors import LEAN_ON, VectorStore, condition, leaning
 from kbtui.search import Question
-from kbtui.search.records import Ranking
+from kbtui.search.models import Ranking
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kbtui.search.answer import Begun, Semantic
+    from kbtui.search.pipeline import Begun, Semantic
 
 DIMENSION = 384
 OF_A_CLUSTER = 500

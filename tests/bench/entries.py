@@ -21,9 +21,9 @@ DAY = 86_400.0
 def entries(base: Path, times: int) -> Iterator[Row]:
     """What the screens of entries and insights ask for, beside the same without citations."""
     from kbtui.index import Index, IndexReader
-    from kbtui.index.browse import Wanted, chunks_of, list_entries
-    from kbtui.journal import Journal
-    from kbtui.journal.insights import insights
+    from kbtui.index.entry_query import Wanted, chunks_of, list_entries
+    from kbtui.userdata import Journal
+    from kbtui.userdata.insights import insights
     from kbtui.workspace import Settings, open_root
 
     root = base / "ws"
@@ -149,7 +149,7 @@ def screen(root: Path, times: int) -> Iterator[Row]:
     from kbtui.errors import EngineUnavailable
     from kbtui.library import Library
     from kbtui.tui.app import KbApp
-    from kbtui.tui.screens.entries import EntriesScreen
+    from kbtui.tui.entries.screen import EntriesScreen
     from kbtui.workspace import Settings, open_root
 
     class Alone(Library):

@@ -79,7 +79,7 @@ def _spent(call: Callable[[], object]) -> _Spent:
 def _first(base: Path, folder: Path) -> tuple[_Spent, _Spent]:
     """A first index, and the same documents with the same fields from memory: one writer thread
     an index each."""
-    from kbtui.index.lexical import LexicalWriter
+    from kbtui.index.keyword_index import LexicalWriter
 
     index = Index(open_root(base), Settings(model="off"), cache_dir=folder / "ours")
     ours = _spent(index.refresh)

@@ -12,9 +12,9 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from kbtui.index import generation
-from kbtui.index.embedding import find_model
-from kbtui.index.onnx import export
+from kbtui.index import generations
+from kbtui.index.embedding_model import find_model
+from kbtui.index.onnx_model import export
 from kbtui.library import Library
 from kbtui.search import Question
 from kbtui.workspace import Settings, open_root
@@ -45,7 +45,7 @@ def search(base: Path, times: int) -> Iterator[Row]:
     engine = library.engine()
     while not engine.request("settle", wait=5.0)["done"]:
         pass
-    folder = generation.current(library.workspace.cache_dir)
+    folder = generations.current(library.workspace.cache_dir)
     words = ["gasto", "subject"]
     bare = process([sys.executable, "-c", BARE, str(folder) + "/lexical", *words])
     command = [sys.executable, "-m", "kbtui.cli.main", "search", "-w", str(base), "--json"]
@@ -85,7 +85,7 @@ LOAD = """
 import os
 os.environ["HF_HUB_OFFLINE"] = "1"
 from sentence_transformers import SentenceTransformer
-from kbtui.index.embedding import find_model
+from kbtui.index.embedding_model import find_model
 SentenceTransformer(find_model("").source, device="cpu").encode(["one"])
 """
 

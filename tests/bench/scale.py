@@ -18,11 +18,11 @@ from typing import Any
 
 from kbtui.engine import EngineClient, connect
 from kbtui.index import Index, IndexReader
-from kbtui.index.embedding import Embedder, ModelUnavailable, find_model
-from kbtui.index.onnx import FastEmbedder, export
-from kbtui.index.standing import StandingWriter
+from kbtui.index.embedding_model import Embedder, ModelUnavailable, find_model
+from kbtui.index.embedding_status import StandingWriter
+from kbtui.index.onnx_model import FastEmbedder, export
 from kbtui.search import Question
-from kbtui.search.answer import answer
+from kbtui.search.pipeline import answer
 from kbtui.workspace import Settings, open_root
 from tests.bench import clusters
 from tests.bench.measure import Row, timed

@@ -18,7 +18,7 @@ def embed(base: Path, times: int) -> Iterator[Row]:
     import numpy as np
     from sentence_transformers import SentenceTransformer
 
-    from kbtui.index.embedding import BATCH, Embedder, find_model
+    from kbtui.index.embedding_model import BATCH, Embedder, find_model
 
     random_ = random.Random(3)
     chunks = [workspaces.prose(random_, 60 + random_.randint(0, 60)) for _ in range(CHUNKS)]

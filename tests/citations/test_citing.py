@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from kbtui.assistant.xml import to_xml
 from kbtui.citations import Citation, Shelf, cite_conversation
-from kbtui.citations.tools import family
-from kbtui.conversations import to_xml
-from kbtui.conversations.records import Conversation, ConversationInfo, Event, Turn
-from kbtui.knowledge.records import Subject, Topic
+from kbtui.citations.extract import family
+from kbtui.conversations.models import Conversation, ConversationInfo, Event, Turn
+from kbtui.knowledge.models import Subject, Topic
 
 ID = 17_800_836_875
 OTHER = 17_457_886_043

@@ -3,10 +3,10 @@
 from datetime import UTC, datetime
 from pathlib import Path
 
+from kbtui.assistant.conversation_tools import included_kinds
 from kbtui.citations import Citation
-from kbtui.citations.markdown import to_markdown
-from kbtui.conversations.readout import included_kinds
-from kbtui.conversations.records import Conversation, ConversationInfo, Event, Turn
+from kbtui.citations.markdown_export import to_markdown
+from kbtui.conversations.models import Conversation, ConversationInfo, Event, Turn
 
 ID = 17_800_836_875
 NOW = datetime(2026, 5, 29, 10, tzinfo=UTC)

@@ -15,11 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import Builder, asked
 
-from kbtui.cli import declared
-from kbtui.cli.completing import complete
+from kbtui.cli import option_spec
+from kbtui.cli.bash_quoting import Line
+from kbtui.cli.completion_engine import complete
 from kbtui.cli.main import COMMANDS
 from kbtui.cli.parser import Parser
-from kbtui.cli.quoting import Line
 
 BREAKS = " \t\n\"'@><=;|&(:"
 HOSTILE = [
@@ -108,7 +108,7 @@ def test_another_workspace_may_be_named_before_or_after_the_command(
 
 
 def test_suppress_is_what_argparse_means_by_it() -> None:
-    assert declared.SUPPRESS == argparse.SUPPRESS
+    assert option_spec.SUPPRESS == argparse.SUPPRESS
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -127,7 +127,7 @@ def test_what_is_declared_is_what_the_parser_takes(name: str) -> None:
 
     parser = Parser(prog=name)
     import_module(f"kbtui.cli.{COMMANDS[name][0]}").configure(parser)
-    command = declared.declared(name)
+    command = option_spec.declared(name)
     wanted = names(parser)
     for action in command.actions:
         for inner in (action.name, *action.aliases):

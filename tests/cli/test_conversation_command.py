@@ -14,9 +14,10 @@ from typing import Any
 import pexpect
 import pytest
 
-from kbtui.cli.conversation_text import Writer, ago
+from kbtui.assistant.conversation_tools import grep_answer, list_answer, read_answer
+from kbtui.assistant.xml import to_xml
+from kbtui.cli.conversation_format import Writer, ago
 from kbtui.cli.main import main
-from kbtui.conversations import grep_answer, list_answer, read_answer, to_xml
 from kbtui.workspace import open_root
 
 ID = 17_800_836_875

@@ -17,7 +17,7 @@ from support import Builder, asked
 
 from kbtui.cli.main import COMMANDS, main
 from kbtui.cli.redaction import Redaction
-from kbtui.engine.process import log
+from kbtui.engine.lifecycle import log
 from kbtui.workspace.settings import KEYS, settings_path
 
 GUIDE = Path(__file__).parents[2] / "assets/demo/.jp/kb/guide"
@@ -89,7 +89,7 @@ def test_a_cache_that_cannot_be_written_is_found(
 ) -> None:
     usual = os.access
     monkeypatch.setattr(
-        "kbtui.library.surroundings.os.access",
+        "kbtui.library.diagnostics.os.access",
         lambda path, mode: not str(path).startswith(str(home / "cache")) and usual(path, mode),
     )
     assert f"the index cannot be written: {home / 'cache'}" in found(capsys)["workspace", "wrong"]

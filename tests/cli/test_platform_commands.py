@@ -104,7 +104,7 @@ def test_entries_filters_and_pages(built: Builder) -> None:
 
 
 def test_insights_show_gaps_use_and_days_and_forget_on_demand(built: Builder) -> None:
-    from kbtui.journal import Journal
+    from kbtui.userdata import Journal
 
     journal = Journal(built.workspace)
     journal.log_search("unknown beast", "hybrid", 0, "cli")
@@ -375,7 +375,7 @@ def test_cites_says_what_does_not_exist_and_still_shows_who_used_what_is_gone(
 
 def test_the_doctor_looks_at_sources(built: Builder) -> None:
     from kbtui.library import Library
-    from kbtui.library.health import examine
+    from kbtui.library.diagnostics import examine
     from kbtui.workspace import load_settings
 
     (built.root / ".jp/kb-sources.toml").write_text(

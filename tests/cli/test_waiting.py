@@ -14,7 +14,7 @@ from support import Builder, asked, end_engine
 
 from kbtui.cli.main import main
 from kbtui.cli.progress import left_text, working
-from kbtui.engine.places import announced
+from kbtui.engine.paths import announced
 
 
 @pytest.fixture

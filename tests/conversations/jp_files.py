@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from kbtui.conversations import find_conversation, load_conversation
-from kbtui.conversations.records import Conversation, Event
+from kbtui.conversations.models import Conversation, Event
 from kbtui.workspace import Workspace, open_root
 
 ID = 17_800_836_875

@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from jp_files import ID, Stream, workspace_at, write
 
-from kbtui.conversations import list_answer, read_answer, to_xml
-from kbtui.conversations.readout import READ_LIMIT
+from kbtui.assistant.conversation_tools import READ_LIMIT, list_answer, read_answer
+from kbtui.assistant.xml import to_xml
 from kbtui.errors import NothingFound, UsageError
 
 

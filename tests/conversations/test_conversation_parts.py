@@ -10,17 +10,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support import Builder, asked, called, said, write_json
 
-from kbtui.conversations import find_conversation, load_conversation, parts
-from kbtui.conversations.parts import Mark, read_part
-from kbtui.conversations.records import ConversationInfo, Event, Turn
+from kbtui.conversations import find_conversation, load_conversation
+from kbtui.conversations.formats.jp import incremental_reader
+from kbtui.conversations.formats.jp.incremental_reader import Mark, read_part
+from kbtui.conversations.models import ConversationInfo, Event, Turn
 
 ONE = {"timestamp": "2026-01-01 00:00:00.0"}
 
 
 @pytest.fixture(autouse=True)
 def short_ones_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parts, "FOLLOWED_FROM", 0)
-    monkeypatch.setattr(parts, "_PIECE", 16)
+    monkeypatch.setattr(incremental_reader, "FOLLOWED_FROM", 0)
+    monkeypatch.setattr(incremental_reader, "_PIECE", 16)
 
 
 def write(builder: Builder, events: list[dict[str, Any]]) -> ConversationInfo:

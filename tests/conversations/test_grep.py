@@ -9,9 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from jp_files import BASE, ID, Stream, dump, standard, url_safe, workspace_at, write
 
-from kbtui.conversations import grep_answer
-from kbtui.conversations.grep import SCOPES
-from kbtui.conversations.matching import cut_line
+from kbtui.assistant.conversation_tools import grep_answer
+from kbtui.conversations.grep import SCOPES, cut_line
 from kbtui.errors import NothingFound, UsageError
 
 

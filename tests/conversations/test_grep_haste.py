@@ -13,13 +13,21 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from jp_files import BASE, ID, Stream, dump, standard, url_safe, workspace_at, write
 
-from kbtui.conversations import grep_answer, helping, workers
-from kbtui.conversations.events import Builder
-from kbtui.conversations.files import read_array
-from kbtui.conversations.grep import SCOPE_OF, SCOPES, Query, Search, from_row, searched_text
-from kbtui.conversations.matching import Needle
-from kbtui.conversations.sieve import Sieve
-from kbtui.conversations.workers import search_all
+from kbtui.assistant.conversation_tools import grep_answer
+from kbtui.conversations import parallel_grep
+from kbtui.conversations.formats.jp.event_parser import Builder
+from kbtui.conversations.formats.jp.json_reader import read_array
+from kbtui.conversations.grep import (
+    SCOPE_OF,
+    SCOPES,
+    Needle,
+    Query,
+    Search,
+    from_row,
+    searched_text,
+)
+from kbtui.conversations.grep_prefilter import Sieve
+from kbtui.conversations.parallel_grep import search_all
 
 _WORD = st.text(st.sampled_from('abAB kKsİſ\u212aéÉ"\\/\n\t.…😀'), max_size=12)
 _ELEMENT = st.one_of(
@@ -223,12 +231,12 @@ def test_events_are_not_made_of_what_jp_writes(jp: Path, monkeypatch: pytest.Mon
     stream.used("tool", "1", "some result", path="a/b.rs", deep={"k": ["v"]})
     stream.used("ls", "2", "file_names_without_any_blank_or_newline.txt/and/more")
     path = write(jp, stream, base=None, title=None) / "events.json"
-    from kbtui.conversations import events
+    from kbtui.conversations.formats.jp import event_parser
 
     def never() -> Builder:
         raise AssertionError("events were made")
 
-    monkeypatch.setattr(events, "Builder", never)
+    monkeypatch.setattr(event_parser, "Builder", never)
     assert hastily(path, Query("absent")) == (0, [])
     assert hastily(path, Query("result"))[1] == [("tool-result", 1, "some result")]
     assert hastily(path, Query("b.rs"))[1] == [("tool-call", 1, '  "path": "a/b.rs",')]
@@ -277,7 +285,7 @@ def test_many_matches_in_one_conversation_are_all_given_in_order(jp: Path) -> No
 @pytest.fixture
 def not_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """As where there is a second thread: programs instead of copies."""
-    monkeypatch.setattr(helping, "is_alone", lambda: False)
+    monkeypatch.setattr(parallel_grep, "is_alone", lambda: False)
 
 
 @pytest.mark.usefixtures("not_alone")
@@ -304,7 +312,7 @@ def several(jp: Path) -> list[tuple[str, int]]:
 
 _COPIES = """
 import os, sys, json
-from kbtui.conversations import helping, workers
+from kbtui.conversations import parallel_grep as helping; from kbtui.conversations import parallel_grep as workers
 from kbtui.conversations.grep import Query
 
 files, failing = json.loads(sys.argv[1]), sys.argv[2]
@@ -354,7 +362,7 @@ def test_a_process_with_a_second_thread_is_not_copied() -> None:
     thread = threading.Thread(target=waiting.wait)
     thread.start()
     try:
-        assert not helping.is_alone()
+        assert not parallel_grep.is_alone()
     finally:
         waiting.set()
         thread.join()
@@ -375,8 +383,8 @@ def test_a_worker_answers_what_this_process_would(jp: Path) -> None:
     source, sink = os.pipe()
     os.write(sink, b"\0\0\0\0" + b"\1\0\0\0")
     os.close(sink)
-    program = workers._START.format(path=sys.path, module=workers.__name__, pipe=source)
-    worker = helping.Program(program, task, source)
+    program = parallel_grep._START.format(path=sys.path, module=parallel_grep.__name__, pipe=source)
+    worker = parallel_grep.Program(program, task, source)
     answer = loads(worker.answer() or b"")
     worker.end()
     os.close(source)
@@ -394,7 +402,7 @@ def test_a_worker_that_cannot_start_or_dies_costs_nothing_but_time(
     expected = search_all(files, Query("hit"), 1)
     for program in ("exit(", "import os; os.read({pipe}, 40); os._exit(1)", "import sys"):
         with monkeypatch.context() as patch:
-            patch.setattr(workers, "_START", program)
+            patch.setattr(parallel_grep, "_START", program)
             assert search_all(files, Query("hit"), 2) == expected
     for executable in ("/nowhere/python", "/bin/false", ""):
         with monkeypatch.context() as patch:
@@ -405,8 +413,8 @@ def test_a_worker_that_cannot_start_or_dies_costs_nothing_but_time(
 def test_more_files_than_a_pipe_holds_numbers_for(
     jp: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workers, "_TOKENS_MOST", 3)
-    monkeypatch.setattr(helping, "is_alone", lambda: False)
+    monkeypatch.setattr(parallel_grep, "_TOKENS_MOST", 3)
+    monkeypatch.setattr(parallel_grep, "is_alone", lambda: False)
     folder = write(jp, Stream().turn().ask("hit"))
     files = [(str(folder / "events.json"), number) for number in range(11)]
     assert [found.count for found in search_all(files, Query("hit"), 2)] == [1] * 11
@@ -421,18 +429,22 @@ def test_a_busy_machine_gets_no_more_processes(
 ) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(processors)), raising=False)
     monkeypatch.setattr(os, "cpu_count", lambda: processors)
-    monkeypatch.setattr(workers, "_busy", lambda: busy)
-    assert workers._spare() == expected
+    monkeypatch.setattr(parallel_grep, "_busy", lambda: busy)
+    assert parallel_grep._spare() == expected
 
 
 def test_small_work_is_not_shared_out_and_what_lacks_a_copy_only_when_it_is_much(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(workers, "_spare", lambda: 2)
+    monkeypatch.setattr(parallel_grep, "_spare", lambda: 2)
     for alone, expected in ((True, [1, 2, 2]), (False, [1, 1, 2])):
-        monkeypatch.setattr(helping, "is_alone", lambda alone=alone: alone)
-        sizes = (workers.WORTH - 1, workers.WORTH_PROGRAM - 1, workers.WORTH_PROGRAM)
-        assert [workers._processes(size) for size in sizes] == expected
+        monkeypatch.setattr(parallel_grep, "is_alone", lambda alone=alone: alone)
+        sizes = (
+            parallel_grep.WORTH - 1,
+            parallel_grep.WORTH_PROGRAM - 1,
+            parallel_grep.WORTH_PROGRAM,
+        )
+        assert [parallel_grep._processes(size) for size in sizes] == expected
 
 
 def test_without_a_load_average_the_processors_count(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -441,7 +453,7 @@ def test_without_a_load_average_the_processors_count(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(os, "getloadavg", unknown)
     monkeypatch.setattr("builtins.open", unknown)
-    busy = workers._busy()
+    busy = parallel_grep._busy()
     monkeypatch.undo()
     assert busy == 0.0
 

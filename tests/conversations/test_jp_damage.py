@@ -10,8 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jp_files import BASE, ID, Stream, dump, events_of, load, standard, texts, workspace_at, write
 
-from kbtui.conversations import files, grep_answer, list_conversations, load_conversation
-from kbtui.conversations.files import DAMAGED, read_array
+from kbtui.assistant.conversation_tools import grep_answer
+from kbtui.conversations import list_conversations, load_conversation
+from kbtui.conversations.formats.jp import json_reader
+from kbtui.conversations.formats.jp.json_reader import DAMAGED, read_array
 from kbtui.errors import WorkspaceError
 
 
@@ -80,9 +82,9 @@ def test_a_broken_base_configuration_hurts_nothing_else(good: Path, text: str) -
 
 
 def test_a_huge_base_configuration_is_not_read(good: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from kbtui.conversations import reading
+    from kbtui.conversations.formats.jp import loader
 
-    monkeypatch.setattr(reading, "LARGEST_CONFIG", 1000)
+    monkeypatch.setattr(loader, "LARGEST_CONFIG", 1000)
     write(good, SOUND, base={**BASE, "filler": "x" * 2000})
     _, problems, saved = broken(good)
     assert "bytes" in problems[0]
@@ -369,16 +371,16 @@ def test_a_directory_that_vanishes_while_it_is_listed(
     good: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = write(good, SOUND)
-    from kbtui.conversations import roots
+    from kbtui.conversations.formats.jp import locations
 
-    real = roots._look
+    real = locations._look
 
-    def slow(path: str, local: bool, archived: bool, parent: int | None) -> roots.Copy:
+    def slow(path: str, local: bool, archived: bool, parent: int | None) -> locations.Copy:
         if path == str(folder):
             shutil.rmtree(folder)
         return real(path, local, archived, parent)
 
-    monkeypatch.setattr(roots, "_look", slow)
+    monkeypatch.setattr(locations, "_look", slow)
     check_the_rest(good)
 
 
@@ -396,11 +398,11 @@ def test_a_gigabyte_is_listed_and_not_read(good: Path) -> None:
 
 def test_reading_a_file_tells_the_reason(tmp_path: Path) -> None:
     with pytest.raises(WorkspaceError, match="no such file"):
-        files.read_file(str(tmp_path / "nothing"))
+        json_reader.read_file(str(tmp_path / "nothing"))
     (tmp_path / "x").write_text("12345")
-    assert files.read_file(str(tmp_path / "x"), 5) == b"12345"
+    assert json_reader.read_file(str(tmp_path / "x"), 5) == b"12345"
     with pytest.raises(WorkspaceError, match="5 bytes"):
-        files.read_file(str(tmp_path / "x"), 4)
+        json_reader.read_file(str(tmp_path / "x"), 4)
 
 
 # Properties.
@@ -466,7 +468,7 @@ def test_no_bytes_at_all_raise(data: bytes) -> None:
 @settings(max_examples=400)
 @pytest.mark.slow
 def test_no_elements_at_all_raise(elements: list[object]) -> None:
-    from kbtui.conversations.events import Builder
+    from kbtui.conversations.formats.jp.event_parser import Builder
 
     builder = Builder()
     builder.add(elements)

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jp_files import BASE, Stream, dump, events_of, load, standard, texts, url_safe, write
 
-from kbtui.conversations.events import Builder
-from kbtui.conversations.records import Event, Turn
-from kbtui.conversations.times import id_time, parse_time, show_time
+from kbtui.conversations.formats.jp.event_parser import Builder
+from kbtui.conversations.models import Event, Turn
+from kbtui.conversations.timestamps import id_time, parse_time, show_time
 
 
 def test_a_conversation_of_today_reads_as_it_was_said(jp: Path) -> None:

@@ -15,7 +15,7 @@ from kbtui.conversations import (
     parse_conversation_ref,
     strays,
 )
-from kbtui.conversations.records import ConversationInfo
+from kbtui.conversations.models import ConversationInfo
 from kbtui.errors import NothingFound, UsageError
 from kbtui.refs import conversation_ref
 
@@ -206,15 +206,15 @@ def test_counts_are_of_every_element_and_can_be_left_out(jp: Path) -> None:
 
 def test_listing_without_counts_opens_no_events(jp: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(jp, hello())
-    from kbtui.conversations import listing
+    from kbtui.conversations import repository
 
-    read = listing.read_file
+    read = repository.read_file
 
     def guarded(path: str, *more: int) -> bytes:
         assert not path.endswith("events.json")
         return read(path, *more)
 
-    monkeypatch.setattr(listing, "read_file", guarded)
+    monkeypatch.setattr(repository, "read_file", guarded)
     assert [info.title for info in list_conversations(workspace_at(jp.parent), counts=False)] == [
         "A title"
     ]
@@ -310,7 +310,7 @@ def test_what_is_no_id_is_refused_with_the_forms(text: str) -> None:
 
 
 def test_nothing_under_either_root_is_written_by_reading(jp: Path, silo: Path) -> None:
-    from kbtui.conversations import grep_answer, list_answer, read_answer
+    from kbtui.assistant.conversation_tools import grep_answer, list_answer, read_answer
 
     write(jp, hello())
     write(silo, Stream().turn().ask("half").elements[:1] and '[\n  {"a": ', number=ID + 1)

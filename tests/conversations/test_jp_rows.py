@@ -8,14 +8,8 @@ from pathlib import Path
 import pytest
 from jp_files import BASE, ID, Stream, dump, load, texts, time, workspace_at, write
 
-from kbtui.conversations import (
-    find_conversation,
-    grep_answer,
-    list_answer,
-    list_conversations,
-    read_answer,
-    workers,
-)
+from kbtui.assistant.conversation_tools import grep_answer, list_answer, read_answer
+from kbtui.conversations import find_conversation, list_conversations, parallel_grep
 
 SOUND = Stream().turn().ask("one hit").say("two").elements
 
@@ -140,15 +134,15 @@ def test_a_conversation_that_vanishes_while_all_are_searched(
 ) -> None:
     folder = write(jp, SOUND)
     write(jp, SOUND, number=ID + 1)
-    real = workers.search_all
+    real = parallel_grep.search_all
 
     def late(*arguments: object) -> object:
         shutil.rmtree(folder)
         return real(*arguments)  # type: ignore[arg-type]
 
-    from kbtui.conversations import answers
+    from kbtui.assistant import conversation_tools
 
-    monkeypatch.setattr(answers, "search_all", late)
+    monkeypatch.setattr(conversation_tools, "search_all", late)
     answer = grep_answer(workspace_at(jp.parent), pattern="hit")
     assert [hit["id"] for hit in answer["hits"]] == [f"jp-c{ID + 1}"]
     assert answer["hint"] == f"not searched whole: jp-c{ID}: there is no such file"
@@ -159,16 +153,16 @@ def test_a_conversation_that_vanishes_between_the_two_rounds_of_a_search(
 ) -> None:
     """The first round keeps a few matches of each; what it kept is given."""
     folder = write(jp, Stream().turn().ask("hit\n" * 20))
-    real = workers.search_all
+    real = parallel_grep.search_all
 
     def early(*arguments: object) -> object:
         found = real(*arguments)  # type: ignore[arg-type]
         shutil.rmtree(folder)
         return found
 
-    from kbtui.conversations import answers
+    from kbtui.assistant import conversation_tools
 
-    monkeypatch.setattr(answers, "search_all", early)
+    monkeypatch.setattr(conversation_tools, "search_all", early)
     answer = grep_answer(workspace_at(jp.parent), pattern="hit")
     assert answer["total"] == 20
     assert 1 <= answer["count"] < 20
@@ -185,7 +179,7 @@ def test_a_directory_whose_name_is_no_utf8_is_like_any_other(
     except OSError:
         return  # a file system that has no such names has no such conversations
     write(jp, SOUND, number=ID + 1)
-    monkeypatch.setattr(workers, "WORTH", 1)
+    monkeypatch.setattr(parallel_grep, "WORTH", 1)
     workspace = workspace_at(jp.parent)
     assert grep_answer(workspace, pattern="hit")["total"] == 2
     assert read_answer(workspace, id=str(ID))["count"] == 1

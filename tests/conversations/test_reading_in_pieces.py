@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kbtui.conversations import files
+from kbtui.conversations.formats.jp import json_reader
 
 TEXTS = st.text(st.sampled_from('ab é"\\{}[],:\n  '), max_size=30)
 ELEMENTS = st.lists(
@@ -20,7 +20,7 @@ ELEMENTS = st.lists(
 
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "_SPLIT_OVER", 0)
+    monkeypatch.setattr(json_reader, "_SPLIT_OVER", 0)
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -30,12 +30,12 @@ def test_pieces_of_any_size_hold_the_elements_that_the_file_holds(
 ) -> None:
     path = tmp_path / "events.json"
     path.write_text(json.dumps(elements, indent=2, ensure_ascii=False) + "\n" * newline)
-    before, files._PIECE = files._PIECE, piece
+    before, json_reader._PIECE = json_reader._PIECE, piece
     problems: list[str] = []
     try:
-        read = [one for batch in files.read_events(str(path), problems) for one in batch]
+        read = [one for batch in json_reader.read_events(str(path), problems) for one in batch]
     finally:
-        files._PIECE = before
+        json_reader._PIECE = before
     assert read == elements
     assert problems == []
 
@@ -43,13 +43,16 @@ def test_pieces_of_any_size_hold_the_elements_that_the_file_holds(
 def test_a_damaged_element_between_pieces_costs_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(files, "_PIECE", 30)
+    monkeypatch.setattr(json_reader, "_PIECE", 30)
     path = tmp_path / "events.json"
     path.write_text(
         json.dumps([{"n": number} for number in range(20)], indent=2).replace('"n": 7', '"n" 7')
     )
     problems: list[str] = []
-    read = [one for batch in files.read_events(str(path), problems) for one in batch]
-    assert [one["n"] for one in read if one is not files.DAMAGED] == [*range(7), *range(8, 20)]
-    assert read.count(files.DAMAGED) == 1
+    read = [one for batch in json_reader.read_events(str(path), problems) for one in batch]
+    assert [one["n"] for one in read if one is not json_reader.DAMAGED] == [
+        *range(7),
+        *range(8, 20),
+    ]
+    assert read.count(json_reader.DAMAGED) == 1
     assert problems == ["element 7 is not valid JSON"]

@@ -14,8 +14,8 @@ from kbtui.conversations import (
     list_conversations,
     load_conversation,
 )
-from kbtui.conversations.records import ConversationInfo
-from kbtui.conversations.roots import Place
+from kbtui.conversations.formats.jp.locations import Place
+from kbtui.conversations.models import ConversationInfo
 
 TIME = "2026-05-01 10:00:00.0"
 ELEMENTS = st.sampled_from(
@@ -83,7 +83,7 @@ def test_damage_is_told_and_costs_only_itself(workspace_root: Path) -> None:
 def test_a_list_made_again_reads_only_what_changed(
     workspace_root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from kbtui.conversations import listing
+    from kbtui.conversations import repository
 
     builder = Builder(workspace_root)
     for number in range(1, 5):
@@ -93,13 +93,13 @@ def test_a_list_made_again_reads_only_what_changed(
     builder.conversation(5, [], title="Another")
     (builder.conversation(3, []) / "metadata.json").unlink()
     described: list[int] = []
-    describe = listing.describe
+    describe = repository.describe
 
     def remembered(place: Place) -> ConversationInfo:
         described.append(place.id - 17_800_000_000)
         return describe(place)
 
-    monkeypatch.setattr(listing, "describe", remembered)
+    monkeypatch.setattr(repository, "describe", remembered)
     again = list_conversations(builder.workspace, counts=False, known=known)
     assert sorted(described) == [2, 3, 5]
     monkeypatch.undo()

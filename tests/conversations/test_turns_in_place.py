@@ -11,9 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support import Builder, asked, called, said, write_json
 
-from kbtui.conversations import find_conversation, load_conversation, turns
-from kbtui.conversations.records import ConversationInfo, Turn
-from kbtui.conversations.turns import Turns
+from kbtui.conversations import find_conversation, load_conversation
+from kbtui.conversations.formats.jp import incremental_reader
+from kbtui.conversations.formats.jp.incremental_reader import Turns
+from kbtui.conversations.models import ConversationInfo, Turn
 from kbtui.errors import WorkspaceError
 
 ONE = {"timestamp": "2026-01-01 00:00:00.0"}
@@ -22,8 +23,8 @@ FEIGNED = '\n    "type": "turn_start"\n  },\n  {'
 
 @pytest.fixture
 def short_ones_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turns, "FOLLOWED_FROM", 0)
-    monkeypatch.setattr(turns, "_PIECE", 40)
+    monkeypatch.setattr(incremental_reader, "FOLLOWED_FROM", 0)
+    monkeypatch.setattr(incremental_reader, "_PIECE", 40)
 
 
 def told(builder: Builder) -> ConversationInfo:

@@ -8,8 +8,8 @@ from demo_files import CONVERSATIONS, DEMO, TOPICS, conversation_folders, subjec
 
 from kbtui.citations import cite_conversation
 from kbtui.conversations import list_conversations, load_conversation
-from kbtui.conversations.records import Conversation
-from kbtui.index.identity import subject_id
+from kbtui.conversations.models import Conversation
+from kbtui.index.ids import subject_id
 from kbtui.knowledge import Knowledge, load_knowledge, read_subject
 from kbtui.workspace import Workspace, open_root
 

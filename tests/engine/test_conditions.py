@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kbtui.engine.conditions import LOOK_SECONDS, Conditions, is_on_battery
+from kbtui.engine.embedding_worker import LOOK_SECONDS, Conditions, is_on_battery
 
 
 class Machine:

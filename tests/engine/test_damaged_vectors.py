@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from support import Builder, hurt_file
 
-from kbtui.engine.semantic import Semantic
+from kbtui.engine.embedding_worker import Semantic
 from kbtui.index import Index
-from kbtui.index.ledger import REWRITTEN, Ledger
+from kbtui.index.file_checksums import REWRITTEN, Ledger
 from kbtui.index.vectors import VectorStore
 from kbtui.workspace import Settings
 

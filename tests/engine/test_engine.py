@@ -19,7 +19,7 @@ from support import Builder, asked, content_of, end_engine, said
 
 from kbtui.cli.main import main
 from kbtui.engine import EngineClient, connect
-from kbtui.engine.places import announced, socket_path
+from kbtui.engine.paths import announced, socket_path
 from kbtui.errors import EngineUnavailable
 from kbtui.index import Index
 from kbtui.library import Library
@@ -333,12 +333,12 @@ def test_an_engine_whose_index_cannot_be_read_is_replaced(
     built: Builder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from kbtui.engine import client
-    from kbtui.index import generation
+    from kbtui.index import generations
 
     first = library(built).engine()
     until(lambda: refs(library(built), "aardvark"))
     # As after an update: this process reads another form of index than the running engine writes.
-    monkeypatch.setattr(generation, "schema_mark", lambda: "abcdef")
+    monkeypatch.setattr(generations, "schema_mark", lambda: "abcdef")
     monkeypatch.setattr(client, "schema_mark", lambda: "abcdef")
     assert connect(built.workspace).pid != first.pid
 
@@ -347,14 +347,14 @@ def test_an_older_client_leaves_a_newer_engine_and_makes_do(
     built: Builder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from kbtui.engine import client
-    from kbtui.index import generation
+    from kbtui.index import generations
 
     lib = library(built)
     engine = lib.engine()
     until(lambda: refs(lib, "aardvark"))
     with monkeypatch.context() as older:
         older.setattr(client, "__version__", "0.0.1")
-        older.setattr(generation, "schema_mark", lambda: "abcdef")
+        older.setattr(generations, "schema_mark", lambda: "abcdef")
         older.setattr(client, "schema_mark", lambda: "abcdef")
         aged = library(built)
         answer = aged.search(Question("aardvark", mode="lexical"))
@@ -464,7 +464,7 @@ def test_a_runtime_directory_too_long_for_a_socket_is_passed_over(
 
 
 def test_an_estimate_counts_from_the_first_thing_done(monkeypatch: pytest.MonkeyPatch) -> None:
-    from kbtui.engine import estimate as estimating
+    from kbtui.engine import server as estimating
 
     clock = {"now": 0.0}
     monkeypatch.setattr(estimating.time, "monotonic", lambda: clock["now"])
@@ -482,7 +482,7 @@ def test_the_engine_sweeps_old_searches_from_the_log(
 ) -> None:
     import sqlite3
 
-    from kbtui.journal import Journal
+    from kbtui.userdata import Journal
 
     journal = Journal(built.workspace)
     journal.log_search("an old one", "lexical", 0, "cli")

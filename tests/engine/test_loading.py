@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from kbtui.engine.loading import unhindered
+from kbtui.engine.embedding_worker import unhindered
 
 
 def test_the_collector_rests_until_the_last_thread_has_loaded() -> None:
@@ -38,7 +38,7 @@ def test_it_collects_again_when_loading_fails() -> None:
 ASIDE = """
 import sys
 from pathlib import Path
-from kbtui.engine.loading import load_torch_aside
+from kbtui.engine.embedding_worker import load_torch_aside
 load_torch_aside()
 assert "torch" not in sys.modules
 assert "libtorch_cpu.so" in Path("/proc/self/maps").read_text()

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kbtui.engine.questions import WAITING_MOST, Questions
+from kbtui.engine.embedding_worker import WAITING_MOST, Questions
 
 
 class Model:

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import Builder, asked, end_engine, said
 
-from kbtui.cli.quick import _quoted, quick_search
+from kbtui.cli.engine_search import _quoted, quick_search
 from kbtui.engine import EngineClient, connect
-from kbtui.journal import Journal
-from kbtui.workspace import places
+from kbtui.userdata import Journal
+from kbtui.workspace import path_strings
 
 
 @pytest.fixture
@@ -111,7 +111,7 @@ def test_without_an_engine_and_beside_other_settings_the_command_searches(
     with monkeypatch.context() as other:
         other.setenv("TZ", "Asia/Tokyo")
         assert quick_search(plain, str(served.root)) is None
-    settings = Path(places.config_home()) / "config.toml"
+    settings = Path(path_strings.config_home()) / "config.toml"
     settings.parent.mkdir(parents=True)
     settings.write_text("query_log = false\n")
     assert quick_search(plain, str(served.root)) is None

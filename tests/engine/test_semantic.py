@@ -14,9 +14,16 @@ import pytest
 from support import Builder, asked, end_engine, said
 
 from kbtui.cli.main import main
-from kbtui.engine.places import announced
-from kbtui.index.embedding import CHECKSUMS, Embedder, Model, ModelUnavailable, find_model, verify
-from kbtui.index.onnx import FastEmbedder, export, export_path
+from kbtui.engine.paths import announced
+from kbtui.index.embedding_model import (
+    CHECKSUMS,
+    Embedder,
+    Model,
+    ModelUnavailable,
+    find_model,
+    verify,
+)
+from kbtui.index.onnx_model import FastEmbedder, export, export_path
 from kbtui.library import Library
 from kbtui.search import Question
 from kbtui.workspace import load_settings
@@ -219,7 +226,7 @@ def run_slowly(self, module):
     run(self, module)
 
 machinery.SourceFileLoader.exec_module = run_slowly
-from kbtui.engine.process import run_engine
+from kbtui.engine.lifecycle import run_engine
 run_engine(Path(sys.argv[1]))
 """
 """An engine on a machine that takes its time to import numpy, and where an import may fail once."""

@@ -15,7 +15,7 @@ from kbtui.cli.main import main
 from kbtui.engine import NoEngine, client, connect
 from kbtui.engine.client import SilentEngine
 from kbtui.library import Library
-from kbtui.library.health import examine
+from kbtui.library.diagnostics import examine
 from kbtui.search import Question
 from kbtui.workspace import Settings
 

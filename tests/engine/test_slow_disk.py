@@ -25,7 +25,7 @@ def slow_scan(path="."):
     return scan(path)
 
 os.scandir = slow_scan
-from kbtui.engine.process import run_engine
+from kbtui.engine.lifecycle import run_engine
 run_engine(Path(sys.argv[1]))
 """
 """An engine on a disk that takes 1.5 seconds to list the topic's directory."""

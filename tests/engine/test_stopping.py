@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from support import Builder
 
-from kbtui.engine.semantic import Semantic
+from kbtui.engine.embedding_worker import Semantic
 from kbtui.index import Index
 from kbtui.workspace import Settings
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from support import Builder, asked
 
-from kbtui.engine.watch import Watcher
+from kbtui.engine.file_watcher import Watcher
 
 
 def loop(place: Path) -> None:

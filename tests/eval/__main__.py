@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kbtui.search import Question
-from kbtui.search.answer import Asked, respond
 from kbtui.search.fusion import fuse
+from kbtui.search.pipeline import Asked, respond
 from tests.eval import cranfield, labelled
 from tests.eval.bed import Bed, Vectors, cache_folder, open_bed
 from tests.eval.metrics import METRICS, mean, measure
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from kbtui.search import Hit
-    from kbtui.search.answer import Begun, Semantic
+    from kbtui.search.pipeline import Begun, Semantic
 
 GOLDEN = Path(__file__).parent / "golden"
 FALL = 0.01

@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kbtui.index import Index, IndexReader
-from kbtui.index.backlog import Backlog
 from kbtui.index.catalog import Catalog
-from kbtui.index.embedding import Embedder, find_model
-from kbtui.index.identity import text_hash
-from kbtui.index.remembered import Remembered
+from kbtui.index.embedding_cache import Remembered
+from kbtui.index.embedding_model import Embedder, find_model
+from kbtui.index.embedding_queue import Backlog
+from kbtui.index.ids import text_hash
 from kbtui.index.vectors import LEAN_ON, VectorStore, condition, leaning
-from kbtui.search.answer import answer
-from kbtui.search.records import Ranking
+from kbtui.search.models import Ranking
+from kbtui.search.pipeline import answer
 from kbtui.workspace import Settings, Workspace, open_root
 
 if TYPE_CHECKING:
     from kbtui.search import Answer, Question
-    from kbtui.search.answer import Begun
+    from kbtui.search.pipeline import Begun
 
 
 def cache_folder() -> Path:

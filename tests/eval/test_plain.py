@@ -9,12 +9,12 @@ from support import Builder
 from eval.__main__ import Plain
 from kbtui.index import Index, IndexReader
 from kbtui.search import Question
-from kbtui.search.answer import respond
-from kbtui.search.records import Ranking
+from kbtui.search.models import Ranking
+from kbtui.search.pipeline import respond
 from kbtui.workspace import Settings
 
 if TYPE_CHECKING:
-    from kbtui.search.answer import Begun
+    from kbtui.search.pipeline import Begun
 
 
 def test_the_baseline_adds_one_over_sixty_plus_rank_of_each_leg(workspace_root: Path) -> None:

@@ -11,16 +11,15 @@ import pytest
 from support import Builder, asked, said
 
 from kbtui.index import Index
-from kbtui.index.backlog import Backlog
 from kbtui.index.catalog import Catalog
-from kbtui.index.lacking import Lacking
-from kbtui.index.remembered import Remembered
-from kbtui.index.standing import nothing_lacks
+from kbtui.index.embedding_cache import Remembered
+from kbtui.index.embedding_queue import Backlog, Lacking
+from kbtui.index.embedding_status import nothing_lacks
 from kbtui.index.vectors import VectorStore
 from kbtui.workspace import Settings
 
 if TYPE_CHECKING:
-    from kbtui.index.writer import Progress
+    from kbtui.index.indexer import Progress
 
 
 class Counting:
@@ -140,7 +139,7 @@ def test_stopped_it_makes_no_further_batch_and_goes_on_later(bed: Bed) -> None:
 def test_it_waits_while_the_machine_has_other_work_and_says_why(
     bed: Bed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kbtui.index.backlog.HOLD_SECONDS", 0.01)
+    monkeypatch.setattr("kbtui.index.embedding_queue.HOLD_SECONDS", 0.01)
     reasons = iter([None, "the computer is busy", "the computer is busy", None])
     made: list[int] = []
     encoder = Counting(before=lambda: made.append(len(bed.said)))

@@ -6,7 +6,7 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kbtui.conversations.records import Event
+from kbtui.conversations.models import Event
 from kbtui.index.chunking import (
     MOST,
     call_text,
@@ -16,7 +16,7 @@ from kbtui.index.chunking import (
     pieces,
     without_front_matter,
 )
-from kbtui.index.records import Chunk
+from kbtui.index.models import Chunk
 
 WORDS = st.text(
     alphabet=st.sampled_from("abcdefgh.!?。 \t#`~-\\é日本語\u3000\r\x0b"), min_size=0, max_size=60

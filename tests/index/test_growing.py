@@ -15,13 +15,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support import Builder, asked, called, content_of, said, write_json
 
-from kbtui.conversations import parts
-from kbtui.engine.refresher import Refresher
-from kbtui.index import Index, IndexReader, pieces
-from kbtui.index import writer as writing
+from kbtui.conversations.formats.jp import incremental_reader
+from kbtui.engine.index_worker import Refresher
+from kbtui.index import Index, IndexReader, ingest
+from kbtui.index import indexer as writing
 from kbtui.index.catalog import Catalog
-from kbtui.index.checking import damage
-from kbtui.index.writer import Changes
+from kbtui.index.indexer import Changes
+from kbtui.index.integrity import damage
 from kbtui.workspace import Settings
 
 WORDS = ["otter", "heron", "alder", "river", "stone", "egret", "same"]
@@ -31,10 +31,10 @@ TURNS = ["28", "29", "30", "31"]
 
 @pytest.fixture(autouse=True)
 def short_ones_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parts, "FOLLOWED_FROM", 0)
-    monkeypatch.setattr(parts, "_PIECE", 16)
-    monkeypatch.setattr(pieces, "PART", 1500)
-    monkeypatch.setattr(pieces, "WHOLE_MOST", 3000)
+    monkeypatch.setattr(incremental_reader, "FOLLOWED_FROM", 0)
+    monkeypatch.setattr(incremental_reader, "_PIECE", 16)
+    monkeypatch.setattr(ingest, "PART", 1500)
+    monkeypatch.setattr(ingest, "WHOLE_MOST", 3000)
 
 
 def refresh(builder: Builder, **options: Any) -> Changes:
@@ -261,8 +261,8 @@ def test_who_asked_first_is_told_when_all_is_done(
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from kbtui.conversations import parts
-from kbtui.index import Index, catalog, lexical, pieces
+from kbtui.conversations.formats.jp import incremental_reader as parts
+from kbtui.index import keyword_index as lexical; from kbtui.index import ingest as pieces; from kbtui.index import Index, catalog
 from kbtui.workspace import Settings, open_root
 
 parts.FOLLOWED_FROM, parts._PIECE, pieces.PART, pieces.WHOLE_MOST = 0, 16, 1500, 3000

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 from support import Builder, asked, called, content_of, said
 
-from kbtui.index import Index, IndexReader, generation
-from kbtui.index.writer import Changes
+from kbtui.index import Index, IndexReader, generations
+from kbtui.index.indexer import Changes
 from kbtui.search import Question
-from kbtui.search.answer import answer
+from kbtui.search.pipeline import answer
 from kbtui.workspace import Settings
 
 
@@ -175,7 +175,7 @@ def test_an_unreadable_subject_is_an_entry_with_an_error(built: Builder) -> None
     (built.root / "docs/guide/picture.md").write_bytes(b"\x89PNG\0\0" + b"binary" * 10)
     refresh(built)
     reader = IndexReader(built.workspace.cache_dir)
-    from kbtui.index.identity import subject_id
+    from kbtui.index.ids import subject_id
 
     identity = subject_id("guide", "picture")
     assert "binary" in (reader.entries({identity})[identity].error or "")
@@ -183,12 +183,12 @@ def test_an_unreadable_subject_is_an_entry_with_an_error(built: Builder) -> None
 
 def test_another_language_makes_another_generation_that_takes_over(built: Builder) -> None:
     refresh(built)
-    old = generation.current(built.workspace.cache_dir)
+    old = generations.current(built.workspace.cache_dir)
     index = Index(built.workspace, Settings(language="german"))
-    assert generation.current(built.workspace.cache_dir) == old
+    assert generations.current(built.workspace.cache_dir) == old
     index.refresh()
     index.close()
-    new = generation.current(built.workspace.cache_dir)
+    new = generations.current(built.workspace.cache_dir)
     assert new != old
     assert not old.exists()  # type: ignore[union-attr]
     assert found(built, "install program") == ["guide/start:1-3"]
@@ -239,7 +239,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from kbtui.index import Index
-from kbtui.index import catalog, lexical
+from kbtui.index import keyword_index as lexical; from kbtui.index import catalog
 from kbtui.workspace import Settings, open_root
 
 where, count = sys.argv[2], int(sys.argv[3])
@@ -371,7 +371,7 @@ def change(built: Builder, random_: random.Random) -> None:
 
 def test_a_second_writer_is_told_that_there_is_one(built: Builder) -> None:
     from kbtui.errors import IndexUnavailable
-    from kbtui.index.lexical import LexicalWriter
+    from kbtui.index.keyword_index import LexicalWriter
 
     index = Index(built.workspace, Settings())
     with pytest.raises(IndexUnavailable, match="another process"):

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import tantivy
 
-from kbtui.index.lexical import LexicalWriter, open_index
-from kbtui.index.records import Chunk, Entry
+from kbtui.index.keyword_index import LexicalWriter, open_index
+from kbtui.index.models import Chunk, Entry
 
 
 def entry(number: int) -> tuple[Entry, list[Chunk]]:

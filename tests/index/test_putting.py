@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from kbtui.index.catalog import Catalog
 from kbtui.index.chunking import number_chunks
-from kbtui.index.records import Chunk, Entry
+from kbtui.index.models import Chunk, Entry
 
 TEXTS = st.text(
     alphabet=st.one_of(st.characters(), st.sampled_from("\0\ud800é日\n'")), min_size=1, max_size=30

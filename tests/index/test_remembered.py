@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kbtui.index.remembered import Remembered
+from kbtui.index.embedding_cache import Remembered
 
 MANY = {
     number.to_bytes(16, "big"): np.random.default_rng(number).random(48, dtype=np.float32)

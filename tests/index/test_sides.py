@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from support import Builder
 
-from kbtui.index import Index, IndexReader, stores
+from kbtui.index import Index, IndexReader, indexer
 from kbtui.search import Question
-from kbtui.search.answer import answer
+from kbtui.search.pipeline import answer
 from kbtui.workspace import Settings
 
 
@@ -22,7 +22,7 @@ def built(workspace_root: Path) -> Builder:
 
 @pytest.fixture
 def index(built: Builder, monkeypatch: pytest.MonkeyPatch) -> Iterator[Index]:
-    monkeypatch.setattr(stores, "BEHIND_MOST", 3)
+    monkeypatch.setattr(indexer, "BEHIND_MOST", 3)
     held = Index(built.workspace, Settings(model="off"))
     held.refresh()
     yield held
@@ -59,7 +59,7 @@ def test_opened_again_one_that_is_behind_catches_up_and_has_all_it_had(
     mark = save(built, index, 1)
     assert mark < index.catalog.seq()
     index.close()
-    index._stores = stores.Stores(built.workspace.cache_dir, Settings(model="off"))
+    index._stores = indexer.Stores(built.workspace.cache_dir, Settings(model="off"))
     assert index._stores.writers[True].watermark() == index.catalog.seq()
     built.subject("guide/.other.md", "# Other\n\nThe zebra hides too.\n")
     index.refresh()

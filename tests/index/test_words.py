@@ -4,8 +4,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from kbtui.index.lexical import argument_terms
-from kbtui.index.words import LONGEST, cjk_pairs, code_words, forms, plain
+from kbtui.index.keyword_index import argument_terms
+from kbtui.index.tokenizer import LONGEST, cjk_pairs, code_words, forms, plain
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ from platform_support import indexed
 from support import Builder, asked, called, said
 
 from kbtui.errors import IndexUnavailable, UsageError
-from kbtui.index.browse import Page, Wanted, chunks_of, entry_row, list_entries
-from kbtui.index.standing import StandingWriter, read_standing
+from kbtui.index.embedding_status import StandingWriter, read_standing
+from kbtui.index.entry_query import Page, Wanted, chunks_of, entry_row, list_entries
 
 DAY = 86_400.0
 
@@ -187,7 +187,7 @@ def test_cites_count_uses_of_the_last_thirty_days(
     assert page(builder, q="Größe").entries[0].cites_30d == 0
     # Of very many entries they are counted in another way, with the same outcome.
     few = {row.ref: row.cites_30d for row in page(builder).entries}
-    monkeypatch.setattr("kbtui.index.browse.LIMIT_MOST", 0)
+    monkeypatch.setattr("kbtui.index.entry_query.LIMIT_MOST", 0)
     with indexed(builder) as reader:
         many = list_entries(builder.workspace, reader, Wanted(), most=500)
     assert {row.ref: row.cites_30d for row in many.entries} == few

@@ -8,10 +8,10 @@ import pytest
 from platform_support import indexed
 from support import Builder, called
 
-from kbtui.journal import Journal
-from kbtui.journal.chart import bar, day_chart
-from kbtui.journal.insights import insights
-from kbtui.journal.records import Insights
+from kbtui.userdata import Journal
+from kbtui.userdata.chart import bar, day_chart
+from kbtui.userdata.insights import insights
+from kbtui.userdata.models import Insights
 
 DAY = 86_400.0
 NOON = datetime.now().replace(hour=12, minute=0, second=0, microsecond=0).timestamp()

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kbtui.errors import WorkspaceError
-from kbtui.journal import Journal
-from kbtui.journal.queries import QueryLog
+from kbtui.userdata import Journal
+from kbtui.userdata.query_log import QueryLog
 from kbtui.workspace import open_root
 
 DAY = 86_400.0

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from kbtui.errors import WorkspaceError
-from kbtui.journal import Journal
-from kbtui.journal.records import Run
+from kbtui.userdata import Journal
+from kbtui.userdata.models import Run
 from kbtui.workspace import open_root
 
 

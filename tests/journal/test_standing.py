@@ -9,11 +9,11 @@ import pytest
 from platform_support import indexed
 from support import Builder
 
-from kbtui.index.backlog import Backlog
-from kbtui.index.browse import Wanted, list_entries
 from kbtui.index.catalog import Catalog
+from kbtui.index.embedding_cache import Remembered
+from kbtui.index.embedding_queue import Backlog
+from kbtui.index.entry_query import Wanted, list_entries
 from kbtui.index.reader import IndexReader
-from kbtui.index.remembered import Remembered
 from kbtui.index.vectors import VectorStore
 
 

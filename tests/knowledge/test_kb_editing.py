@@ -12,7 +12,7 @@ from kb_support import Build, write
 from kbtui.errors import ConfigError, KbtuiError, NothingFound, UsageError
 from kbtui.knowledge import Knowledge, load_knowledge
 from kbtui.knowledge.editing import Change, apply, declare, propose, undo
-from kbtui.knowledge.records import Mark, Topic
+from kbtui.knowledge.models import Mark, Topic
 from kbtui.workspace import Workspace
 
 WRITTEN = """\

@@ -3,8 +3,8 @@
 from kb_support import Build
 
 from kbtui.knowledge import Knowledge
-from kbtui.knowledge.hygiene import check
-from kbtui.knowledge.size import estimate_tokens
+from kbtui.knowledge.lint import check
+from kbtui.knowledge.prompt import estimate_tokens
 
 PROSE = " ".join(f"word{number} and{number % 7}" for number in range(60))
 

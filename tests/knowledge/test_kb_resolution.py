@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from kb_support import Build, write
 
 from kbtui.knowledge import Knowledge, load_knowledge
-from kbtui.knowledge.globs import matcher, unclosed
-from kbtui.knowledge.scan import scan
+from kbtui.knowledge.discovery import scan
+from kbtui.knowledge.slug_patterns import matcher, unclosed
 from kbtui.workspace import open_root
 
 # The model.

@@ -13,7 +13,7 @@ import psutil
 import pytest
 from support import Builder, end_engine
 
-from kbtui.engine.places import announced
+from kbtui.engine.paths import announced
 from kbtui.errors import Cancelled, EngineUnavailable, KbtuiError
 from kbtui.index import Index
 from kbtui.library import Cancellation, Library

@@ -8,9 +8,9 @@ from support import Builder, asked, end_engine, said
 
 from kbtui import create_memory_client, open_workspace
 from kbtui.errors import NothingFound, WorkspaceError
-from kbtui.journal import Journal
 from kbtui.library import Library
 from kbtui.search import Question
+from kbtui.userdata import Journal
 from kbtui.workspace import Settings
 
 

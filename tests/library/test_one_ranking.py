@@ -12,7 +12,7 @@ from mcp import Client, StdioServerParameters
 from support import Builder, asked, end_engine, said
 
 import kbtui
-from kbtui.citations.citing import _HEADER
+from kbtui.citations.extract import _HEADER
 from kbtui.errors import UsageError
 from kbtui.search import Question
 from kbtui.workspace import open_root
@@ -168,6 +168,6 @@ async def test_the_client_of_the_documents_example(
                 await memory.knowledge.search(wrong)
         with pytest.raises(UsageError):
             await memory.knowledge.search("burrow", types="rule")
-    from kbtui.journal import Journal
+    from kbtui.userdata import Journal
 
     assert Journal(open_root(zoo.root)).insights().by_origin == {"sdk": 4}

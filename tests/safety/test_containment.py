@@ -10,8 +10,8 @@ import pytest
 from running import on_pipe
 from support import Builder, asked, end_engine, said
 
-from kbtui.assistant.calls import answer
-from kbtui.index import Index, generation
+from kbtui.assistant.tool_handlers import answer
+from kbtui.index import Index, generations
 from kbtui.library import Library
 from kbtui.workspace import Settings
 
@@ -119,7 +119,7 @@ def test_no_assistant_is_given_it_and_no_index_has_it(built: Builder) -> None:
     index = Index(built.workspace, Settings())
     index.refresh()
     index.close()
-    folder = generation.current(built.workspace.cache_dir)
+    folder = generations.current(built.workspace.cache_dir)
     assert folder is not None
     for path in folder.rglob("*"):
         if path.is_file():

@@ -18,8 +18,8 @@ from support import Builder, asked, content_of, end_engine, hurt_file, said
 
 from kbtui.engine import connect
 from kbtui.errors import EngineUnavailable
-from kbtui.index import Index, generation
-from kbtui.index.checking import damage
+from kbtui.index import Index, generations
+from kbtui.index.integrity import damage
 from kbtui.workspace import Settings
 
 SEED = int(os.environ.get("KBTUI_SEED") or 8)
@@ -55,7 +55,7 @@ def until(condition: Callable[[], Any], seconds: float = 60.0) -> None:
 
 def is_fresh(builder: Builder, fresh: dict[str, Any]) -> bool:
     """Whether the index in use is what a fresh build gives, whole to the last bit."""
-    folder = generation.current(builder.workspace.cache_dir)
+    folder = generations.current(builder.workspace.cache_dir)
     try:
         return (
             folder is not None
@@ -74,7 +74,7 @@ def content_files(cache: Path) -> list[Path]:
 
 def hurt(cache: Path, random_: random.Random) -> str:
     """Flip a bit of a file, cut it short, or take it away; gives what was done."""
-    return hurt_file(random_.choice(content_files(generation.current(cache) or cache)), random_)
+    return hurt_file(random_.choice(content_files(generations.current(cache) or cache)), random_)
 
 
 def heal_and_compare(builder: Builder, fresh: dict[str, Any], what: str) -> None:
@@ -108,7 +108,7 @@ def test_a_hurt_index_is_noticed_and_built_anew(
 @pytest.mark.parametrize("name", ["catalog.sqlite", "lexical", "hidden"])
 def test_no_flipped_bit_of_content_goes_unnoticed(built: Builder, name: str) -> None:
     refresh(built)
-    folder = generation.current(built.workspace.cache_dir)
+    folder = generations.current(built.workspace.cache_dir)
     assert folder is not None
     assert damage(folder) is None
     random_ = random.Random(SEED)
@@ -154,7 +154,7 @@ def test_a_cache_that_is_half_deleted_while_running_is_whole_again(
     fresh = content_of(tmp_path / "fresh")
     engine = connect(built.workspace)
     until(lambda: is_fresh(built, fresh))
-    folder = generation.current(built.workspace.cache_dir)
+    folder = generations.current(built.workspace.cache_dir)
     assert folder is not None
     shutil.rmtree(folder / "lexical")
     (folder / "catalog.sqlite").unlink()
@@ -259,6 +259,6 @@ def test_a_killed_engine_leaves_no_damage(built: Builder) -> None:
     os.kill(engine.pid, signal.SIGKILL)
     engine.close()
     refresh(built)
-    folder = generation.current(built.workspace.cache_dir)
+    folder = generations.current(built.workspace.cache_dir)
     assert folder is not None
     assert damage(folder) is None

@@ -12,8 +12,8 @@ import pytest
 from support import Builder, asked, end_engine, said
 
 from kbtui.engine import connect
-from kbtui.index import generation
-from kbtui.index.checking import damage
+from kbtui.index import generations
+from kbtui.index.integrity import damage
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def command(builder: Builder, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 def folder(builder: Builder) -> Path:
-    found = generation.current(builder.workspace.cache_dir)
+    found = generations.current(builder.workspace.cache_dir)
     assert found is not None
     return found
 

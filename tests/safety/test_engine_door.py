@@ -16,11 +16,10 @@ import psutil
 import pytest
 from support import Builder, end_engine
 
-from kbtui.cli.quick import quick_search
+from kbtui.cli.engine_search import quick_search
 from kbtui.engine import connect, protocol
-from kbtui.engine.connection import same_user
-from kbtui.engine.places import announced, lock_path, socket_path
-from kbtui.engine.server import STRANGERS_MOST
+from kbtui.engine.paths import announced, lock_path, socket_path
+from kbtui.engine.server import STRANGERS_MOST, same_user
 from kbtui.errors import EngineUnavailable
 from kbtui.index import Index
 from kbtui.workspace import load_settings

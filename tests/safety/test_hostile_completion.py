@@ -7,7 +7,7 @@ import pytest
 from hostile import CANARY, hostile_workspace
 from terminal_grammar import parse
 
-from kbtui.cli.completing import answer
+from kbtui.cli.completion_engine import answer
 
 WORDS = [
     ["show", "bad/"], ["show", ""], ["learn", ""], ["learn", "bad", ""], ["topics", ""], ["cites", ""],

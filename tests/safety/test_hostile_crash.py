@@ -8,7 +8,7 @@ import pytest
 from support import Builder
 from terminal_grammar import parse
 
-from kbtui.assistant.calls import answer
+from kbtui.assistant.tool_handlers import answer
 from kbtui.library import Library
 from kbtui.workspace import Settings
 

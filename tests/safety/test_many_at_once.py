@@ -15,10 +15,10 @@ from pty_support import COMMAND, Terminal
 from support import Builder, asked, content_of, end_engine, said
 
 from kbtui.engine import connect
-from kbtui.engine.places import announced
+from kbtui.engine.paths import announced
 from kbtui.errors import EngineUnavailable
 from kbtui.index import Index
-from kbtui.index.checking import damage
+from kbtui.index.integrity import damage
 from kbtui.workspace import Settings
 
 COMMANDS = [
@@ -230,9 +230,9 @@ def test_engines_that_are_ended_and_caches_that_go_while_many_ask(
     index = Index(built.workspace, Settings(model="off"), cache_dir=tmp_path / "fresh")
     index.refresh()
     index.close()
-    from kbtui.index import generation
+    from kbtui.index import generations
 
-    folder = generation.current(built.workspace.cache_dir)
+    folder = generations.current(built.workspace.cache_dir)
     assert folder is not None
     assert damage(folder) is None
     assert content_of(built.workspace.cache_dir) == content_of(tmp_path / "fresh")

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from support import Builder, asked, said
 
-from kbtui.assistant.calls import answer
-from kbtui.assistant.definitions import TOOLS
+from kbtui.assistant.tool_handlers import answer
+from kbtui.assistant.tools import TOOLS
 from kbtui.index import Index
 from kbtui.library import Library
 from kbtui.workspace import Settings

@@ -6,19 +6,19 @@ from pathlib import Path
 import pytest
 from support import Builder
 
-from kbtui.engine import connect
+from kbtui.engine import client, connect
+from kbtui.engine.client import network_file_system
 from kbtui.errors import EngineUnavailable
 from kbtui.library import Library
 from kbtui.search import Question
-from kbtui.workspace import load_settings, mounts
-from kbtui.workspace.mounts import network_file_system
+from kbtui.workspace import load_settings
 
 
 @pytest.fixture
 def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The table of mounts, which a test writes."""
     path = tmp_path / "mountinfo"
-    monkeypatch.setattr(mounts, "MOUNTS", path)
+    monkeypatch.setattr(client, "MOUNTS", path)
     return path
 
 

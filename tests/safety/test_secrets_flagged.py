@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import Builder, asked, called, said
 
-from kbtui.assistant.masking import mask, masks
+from kbtui.assistant.tool_handlers import mask, masks
 from kbtui.conversations import find_conversation, load_conversation
 from kbtui.knowledge import load_knowledge, subject_text
 from kbtui.secrets import remark_on, secrets_in
-from kbtui.tui.document.conversation import conversation_document
-from kbtui.tui.document.subject import subject_document
+from kbtui.tui.reader.conversation_document import conversation_document
+from kbtui.tui.reader.subject_document import subject_document
 from kbtui.workspace import Settings
 
 _RANDOM = random.Random(4)

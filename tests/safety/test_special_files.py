@@ -14,7 +14,7 @@ from support import Builder, asked, end_engine, said
 
 from kbtui.index import Index, IndexReader
 from kbtui.search import Question
-from kbtui.search.answer import answer
+from kbtui.search.pipeline import answer
 from kbtui.workspace import Settings
 
 TALK = "jp-c17800000001"

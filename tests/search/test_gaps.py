@@ -9,9 +9,9 @@ from support import Builder, asked, end_engine, said
 
 from kbtui import Library, Question, open_workspace
 from kbtui.index import Index, IndexReader
-from kbtui.journal import Journal
-from kbtui.search.answer import answer
-from kbtui.search.records import Ranking
+from kbtui.search.models import Ranking
+from kbtui.search.pipeline import answer
+from kbtui.userdata import Journal
 from kbtui.workspace import Settings
 
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from support import Builder, asked, called, said
 
-from kbtui.conversations import turns
+from kbtui.conversations.formats.jp import incremental_reader
 from kbtui.index import Index, IndexReader
 from kbtui.search import Answer, Question
-from kbtui.search.answer import answer
+from kbtui.search.pipeline import answer
 from kbtui.workspace import Settings
 
 TURNS = [
@@ -27,12 +27,12 @@ def built(workspace_root: Path, monkeypatch: pytest.MonkeyPatch) -> Builder:
     index = Index(builder.workspace, Settings(model="off"))
     index.refresh()
     index.close()
-    monkeypatch.setattr(turns, "FOLLOWED_FROM", 0)
+    monkeypatch.setattr(incremental_reader, "FOLLOWED_FROM", 0)
 
     def whole(*_: Any) -> None:
         raise AssertionError("it was read whole")
 
-    monkeypatch.setattr(turns, "load_conversation", whole)
+    monkeypatch.setattr(incremental_reader, "load_conversation", whole)
     return builder
 
 

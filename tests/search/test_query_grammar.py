@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kbtui.search.dates import parse_moment
+from kbtui.dates import parse_moment
 from kbtui.search.fusion import fuse
-from kbtui.search.query import KEYS, parse_query
+from kbtui.search.query_parser import KEYS, parse_query
 
 NOW = datetime(2026, 11, 18, 15, 30, tzinfo=UTC)  # a Wednesday
 

@@ -6,8 +6,8 @@ from support import Builder
 
 from kbtui.index import Index, IndexReader
 from kbtui.search import Question
-from kbtui.search.answer import answer
-from kbtui.search.printed import remarks
+from kbtui.search.format import remarks
+from kbtui.search.pipeline import answer
 from kbtui.workspace import Settings
 
 

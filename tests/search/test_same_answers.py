@@ -13,17 +13,17 @@ import numpy as np
 import pytest
 from support import Builder, asked, content_of, end_engine, said
 
-from kbtui.engine import refresher
+from kbtui.engine import index_worker
 from kbtui.index import Index, IndexReader
-from kbtui.index.backlog import Backlog
 from kbtui.index.catalog import Catalog
-from kbtui.index.remembered import Remembered
+from kbtui.index.embedding_cache import Remembered
+from kbtui.index.embedding_queue import Backlog
 from kbtui.index.vectors import VectorStore, condition, leaning
 from kbtui.library import Library
 from kbtui.search import Question
-from kbtui.search.answer import answer
-from kbtui.search.leg import narrowed
-from kbtui.search.records import Ranking
+from kbtui.search.models import Ranking
+from kbtui.search.pipeline import answer
+from kbtui.search.semantic import narrowed
 from kbtui.workspace import Settings, load_settings
 
 WORDS = [
@@ -214,10 +214,10 @@ def test_compacting_that_makes_way_loses_nothing(history: History, tmp_path: Pat
 def test_a_large_index_is_compacted_when_nothing_changes_for_a_while(
     workspace_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(refresher, "COMPACT_AT_ONCE", 1)
+    monkeypatch.setattr(index_worker, "COMPACT_AT_ONCE", 1)
     history = History(Builder(workspace_root), 7)
     said: list[str] = []
-    held = refresher.Refresher(
+    held = index_worker.Refresher(
         history.builder.workspace, Settings(model="off"), lambda progress: None,
         lambda changes: None, said.append,
     )  # fmt: skip

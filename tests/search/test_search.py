@@ -13,9 +13,9 @@ from support import Builder, asked, said
 
 from kbtui.index import Index, IndexReader
 from kbtui.search import Answer, Question
-from kbtui.search.answer import answer
-from kbtui.search.printed import remarks
-from kbtui.search.records import NOTHING
+from kbtui.search.format import remarks
+from kbtui.search.models import NOTHING
+from kbtui.search.pipeline import answer
 from kbtui.workspace import Settings
 
 

@@ -12,15 +12,15 @@ from kbtui.index import Index, IndexReader
 from kbtui.knowledge import load_knowledge
 from kbtui.refs import parse_ref
 from kbtui.search import Answer, Question
-from kbtui.search.answer import answer
-from kbtui.search.complete import complete
 from kbtui.search.explain import Explainer
-from kbtui.search.records import Ranking
-from kbtui.search.related import related
+from kbtui.search.models import Ranking
+from kbtui.search.more_like_this import related
+from kbtui.search.pipeline import answer
+from kbtui.search.suggestions import complete
 from kbtui.workspace import Settings
 
 if TYPE_CHECKING:
-    from kbtui.search.answer import Begun
+    from kbtui.search.pipeline import Begun
 
 
 @pytest.fixture(scope="module")

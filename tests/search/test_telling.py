@@ -7,8 +7,8 @@ import pytest
 from support import Builder
 
 from kbtui.index import Index, IndexReader
-from kbtui.search import Question, telling
-from kbtui.search.answer import answer
+from kbtui.search import Question, lexical_query
+from kbtui.search.pipeline import answer
 from kbtui.workspace import Settings
 
 SUBJECTS = 60
@@ -36,7 +36,7 @@ def reader(built: Builder) -> Iterator[IndexReader]:
 
 @pytest.fixture
 def large(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(telling, "LARGE", SUBJECTS)
+    monkeypatch.setattr(lexical_query, "LARGE", SUBJECTS)
 
 
 def ask(builder: Builder, reader: IndexReader, query: str) -> list[str | None]:

@@ -24,7 +24,7 @@ from support import Builder, end_engine
 
 from kbtui.cli.main import main
 from kbtui.errors import UsageError
-from kbtui.serve.checks import Hosts, address
+from kbtui.serve.access_control import Hosts, address
 from kbtui.serve.server import Server
 from kbtui.serve.session import LARGEST, SMALLEST, size
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kbtui.errors import ConfigError
-from kbtui.sources.addresses import check_host, check_url, is_public
+from kbtui.sources.url_policy import check_host, check_url, is_public
 
 PRIVATE = [
     "127.0.0.1", "127.255.255.254", "10.0.0.1", "172.16.0.1", "172.31.255.255", "192.168.1.1", "169.254.169.254",

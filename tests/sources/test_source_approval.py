@@ -8,12 +8,12 @@ import pytest
 from support import Builder, tree_hash
 from web_support import FAST, Bench, Site
 
-from kbtui.journal import Journal
 from kbtui.sources import Schedule, load_sources
 from kbtui.sources.approval import approve, approved_at
 from kbtui.sources.editing import edit_source
-from kbtui.sources.run import NotApproved, run_source
+from kbtui.sources.runner import NotApproved, run_source
 from kbtui.sources.schedule import due
+from kbtui.userdata import Journal
 from kbtui.workspace import open_root
 
 

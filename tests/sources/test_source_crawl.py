@@ -7,8 +7,8 @@ from itertools import pairwise
 import pytest
 from web_support import FAST, Bench, Site, linked
 
-from kbtui.journal import Journal
-from kbtui.sources.fetch import Limits
+from kbtui.sources.http_fetcher import Limits
+from kbtui.userdata import Journal
 
 
 def test_a_page_becomes_a_subject_with_front_matter_and_its_main_text(

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from web_support import Bench
 
 from kbtui.errors import KbtuiError
-from kbtui.sources.documents import Document, Shelf, read_held
-from kbtui.sources.records import Source
-from kbtui.sources.run import Busy, lock, run_source
+from kbtui.sources.models import Source
+from kbtui.sources.runner import Busy, lock, run_source
+from kbtui.sources.source_directory import Document, Shelf, read_held
 
 SOURCE = Source("docs", "file_upload", "guide", file="x")
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from web_support import FAST, Bench, Site, linked, serving
 
-from kbtui.sources import addresses
-from kbtui.sources.fetch import Fetcher, FetchError, Limits
+from kbtui.sources import url_policy
+from kbtui.sources.http_fetcher import Fetcher, FetchError, Limits
 
 Answer = Callable[[Any], None]
 
@@ -115,7 +115,7 @@ def test_a_name_that_changes_its_mind_leads_nowhere(
     """The test's server stands for a public one: of all addresses only its own is."""
     site.pages |= {"/1": b"one", "/2": b"two"}
     public = ipaddress.ip_address("127.0.0.1")
-    monkeypatch.setattr(addresses, "is_public", lambda address: address == public)
+    monkeypatch.setattr(url_policy, "is_public", lambda address: address == public)
     answers = [["127.0.0.1"], ["127.0.0.2"], ["127.0.0.1"]]
     asked: list[str] = []
 
@@ -184,7 +184,7 @@ def secure(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     with serving(context) as site:
         site.pages["/"] = b"over TLS"
         public = ipaddress.ip_address("127.0.0.1")
-        monkeypatch.setattr(addresses, "is_public", lambda address: address == public)
+        monkeypatch.setattr(url_policy, "is_public", lambda address: address == public)
         trusting = ssl.create_default_context(cafile=str(pem))
         monkeypatch.setattr(Fetcher, "_tls", lambda fetcher: trusting)
         yield site.port
@@ -355,7 +355,7 @@ def test_a_page_cannot_forge_whose_it_is(bench: Bench, site: Site) -> None:
     site.pages["/"] = forged
     bench.crawl(site.url(), depth=0)
     bench.run()
-    from kbtui.index.entries import front_matter
+    from kbtui.index.ingest import front_matter
 
     (text,) = bench.documents().values()
     facts = front_matter(text)

@@ -11,7 +11,7 @@ import psutil
 import pytest
 from web_support import Bench
 
-from kbtui.sources.fetch import Limits
+from kbtui.sources.http_fetcher import Limits
 
 SERVER = Path(__file__).with_name("mcp_server.py")
 NOTES = {
@@ -102,9 +102,9 @@ def test_a_server_that_hangs_half_way_loses_nothing(bench: Bench) -> None:
     configure(bench, resources)
     assert bench.run().status == "ok"
     before = bench.documents()
-    from kbtui.journal import Journal
     from kbtui.sources.approval import approve
     from kbtui.sources.editing import edit_source
+    from kbtui.userdata import Journal
 
     workspace = bench.builder.workspace
     slower = edit_source(
@@ -148,9 +148,9 @@ def test_a_server_gets_only_the_variables_that_are_named(
     configure(bench, resources)
     bench.run()
     assert "it is unset" in bench.documents()["x.md"]
-    from kbtui.journal import Journal
     from kbtui.sources.approval import approve
     from kbtui.sources.editing import edit_source
+    from kbtui.userdata import Journal
 
     workspace = bench.builder.workspace
     approve(workspace, Journal(workspace), edit_source(workspace, "docs", {"env": ["SECRET"]}))

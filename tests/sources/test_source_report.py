@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from web_support import FAST, Bench, Site, linked
 
-from kbtui.journal import Journal
-from kbtui.sources.fetch import Limits
+from kbtui.sources.http_fetcher import Limits
+from kbtui.userdata import Journal
 from kbtui.workspace.settings import settings_path
 
 

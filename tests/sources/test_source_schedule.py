@@ -7,12 +7,12 @@ from datetime import datetime
 import pytest
 from web_support import Bench
 
-from kbtui.journal import Journal
-from kbtui.journal.records import Run
 from kbtui.sources import Schedule
 from kbtui.sources.cron import next_time
-from kbtui.sources.run import lock
+from kbtui.sources.runner import lock
 from kbtui.sources.schedule import due, due_at
+from kbtui.userdata import Journal
+from kbtui.userdata.models import Run
 
 HOUR, DAY = 3600.0, 86_400.0
 

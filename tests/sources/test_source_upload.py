@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from web_support import Bench, linked
 
-from kbtui.journal import Journal
-from kbtui.sources.documents import digest_of
-from kbtui.sources.writing import with_front_matter
+from kbtui.sources.atomic_write import with_front_matter
+from kbtui.sources.source_directory import digest_of
+from kbtui.userdata import Journal
 
 
 def pdf(*pages: str) -> bytes:

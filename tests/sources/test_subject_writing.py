@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from support import Builder
 
 from kbtui.errors import KbtuiError, UsageError
-from kbtui.index.entries import front_matter
-from kbtui.index.identity import subject_id
+from kbtui.index.ids import subject_id
+from kbtui.index.ingest import front_matter
 from kbtui.knowledge import Knowledge, load_knowledge
-from kbtui.knowledge.scan import slug_of
-from kbtui.sources import subjects
-from kbtui.sources.subjects import Draft, NoTitle
-from kbtui.sources.writing import name_of, with_front_matter
+from kbtui.knowledge.discovery import slug_of
+from kbtui.sources import authoring
+from kbtui.sources.atomic_write import name_of, with_front_matter
+from kbtui.sources.authoring import Draft, NoTitle
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def knowledge(builder: Builder) -> Knowledge:
 
 def add(builder: Builder, **draft: object) -> object:
     known = knowledge(builder)
-    return subjects.add(known, subjects.choose_topic(known, "guide"), Draft(**draft))  # type: ignore[arg-type]
+    return authoring.add(known, authoring.choose_topic(known, "guide"), Draft(**draft))  # type: ignore[arg-type]
 
 
 def editing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, script: str) -> None:
@@ -61,11 +61,11 @@ def test_a_draft_becomes_a_subject_that_learn_gives(builder: Builder) -> None:
 
 def test_the_topic_may_be_named_by_title_or_be_the_only_one(builder: Builder) -> None:
     known = knowledge(builder)
-    assert subjects.choose_topic(known, "the guide").id == "guide"
-    assert subjects.choose_topic(known, None).id == "guide"
+    assert authoring.choose_topic(known, "the guide").id == "guide"
+    assert authoring.choose_topic(known, None).id == "guide"
     builder.topics(guide={}, ops={})
     with pytest.raises(UsageError, match="which topic"):
-        subjects.choose_topic(knowledge(builder), None)
+        authoring.choose_topic(knowledge(builder), None)
 
 
 def test_a_name_that_is_taken_is_refused_and_nothing_changes(builder: Builder) -> None:
@@ -107,7 +107,7 @@ def test_the_editor_sees_the_draft_and_its_words_are_written(
 ) -> None:
     editing(monkeypatch, tmp_path, "sed -i 's/Untitled/On deploys/' \"$1\"; echo 'Ship.' >> \"$1\"")
     known = knowledge(builder)
-    found = subjects.edit_draft(known, subjects.choose_topic(known, None), Draft(title=""))
+    found = authoring.edit_draft(known, authoring.choose_topic(known, None), Draft(title=""))
     assert found is not None
     assert found.slug == "on-deploys"
     assert "Ship." in found.path.read_text()
@@ -118,7 +118,9 @@ def test_a_draft_left_as_it_was_writes_nothing(
 ) -> None:
     editing(monkeypatch, tmp_path, "true")
     known = knowledge(builder)
-    assert subjects.edit_draft(known, subjects.choose_topic(known, None), Draft(title="T")) is None
+    assert (
+        authoring.edit_draft(known, authoring.choose_topic(known, None), Draft(title="T")) is None
+    )
     assert list(builder.root.rglob("*.md")) == []
 
 
@@ -139,7 +141,7 @@ def test_what_was_typed_is_kept_when_it_cannot_be_written(
     editing(monkeypatch, tmp_path, script)
     known = knowledge(builder)
     with pytest.raises(KbtuiError) as caught:
-        subjects.edit_draft(known, subjects.choose_topic(known, None), Draft(title=""))
+        authoring.edit_draft(known, authoring.choose_topic(known, None), Draft(title=""))
     assert caught.value.hint is not None
     kept = Path(caught.value.hint.partition("is in ")[2])
     assert b"precious words" in kept.read_bytes()
@@ -155,7 +157,7 @@ def test_a_draft_that_was_not_touched_is_not_kept_when_the_editor_fails(
     editing(monkeypatch, tmp_path, "exit 3")
     known = knowledge(builder)
     with pytest.raises(KbtuiError, match="ended with 3") as caught:
-        subjects.edit_draft(known, subjects.choose_topic(known, None), Draft(title="T"))
+        authoring.edit_draft(known, authoring.choose_topic(known, None), Draft(title="T"))
     assert "what you wrote" not in str(caught.value)
     assert list(drafts.iterdir()) == []
 
@@ -168,19 +170,19 @@ def test_an_editor_that_fails_or_is_missing_is_said(
     assert subject is not None
     editing(monkeypatch, tmp_path, "exit 3")
     with pytest.raises(KbtuiError, match="ended with 3") as caught:
-        subjects.edit(subject)
+        authoring.edit(subject)
     assert "what you wrote" not in str(caught.value)
     editing(monkeypatch, tmp_path, 'echo more >> "$1"; exit 3')
     with pytest.raises(KbtuiError, match="ended with 3") as caught:
-        subjects.edit(subject)
+        authoring.edit(subject)
     assert f"what you wrote is in {subject.path}" in str(caught.value)
     assert subject.path.read_text() == "# A\nmore\n"
     monkeypatch.setenv("EDITOR", "/does/not/exist")
     with pytest.raises(KbtuiError, match="cannot be started"):
-        subjects.edit(subject)
+        authoring.edit(subject)
     monkeypatch.setenv("EDITOR", "")
     with pytest.raises(UsageError, match="no editor is set"):
-        subjects.edit(subject)
+        authoring.edit(subject)
 
 
 @pytest.mark.parametrize("chosen", ["vim", "/usr/bin/nano -w", ""])
@@ -193,7 +195,7 @@ def test_no_editor_is_started_that_nobody_chose_or_that_has_no_terminal(
     monkeypatch.setattr(os, "isatty", lambda number: False)
     known = knowledge(builder)
     with pytest.raises(UsageError, match="no terminal" if chosen else "no editor is set"):
-        subjects.edit_draft(known, subjects.choose_topic(known, None), Draft(title="T"))
+        authoring.edit_draft(known, authoring.choose_topic(known, None), Draft(title="T"))
 
 
 @pytest.mark.parametrize("title", ["", " \t "])
@@ -218,15 +220,15 @@ def test_an_edited_draft_is_called_by_what_it_says(
     (tmp_path / "draft").write_text(written)
     editing(monkeypatch, tmp_path, f"cp '{tmp_path}/draft' \"$1\"")
     known = knowledge(builder)
-    topic = subjects.choose_topic(known, None)
+    topic = authoring.choose_topic(known, None)
     if slug is None:
         with pytest.raises(KbtuiError, match="needs a title") as caught:
-            subjects.edit_draft(known, topic, Draft(title="Given"))
+            authoring.edit_draft(known, topic, Draft(title="Given"))
         kept = Path((caught.value.hint or "").partition("is in ")[2])
         assert kept.read_text() == written
         kept.unlink()
     else:
-        found = subjects.edit_draft(known, topic, Draft(title="Given"))
+        found = authoring.edit_draft(known, topic, Draft(title="Given"))
         assert found is not None
         assert found.slug == slug
 
@@ -238,7 +240,7 @@ def test_editing_keeps_the_id(
     subject = knowledge(builder).find("guide", "a")
     assert subject is not None
     editing(monkeypatch, tmp_path, "printf '# Another title\\n' > \"$1\"")
-    assert subjects.edit(subject)
+    assert authoring.edit(subject)
     after = knowledge(builder).find("guide", "a")
     assert after is not None
     assert subject_id(after.topic, after.slug) == subject_id(subject.topic, subject.slug)
@@ -252,7 +254,7 @@ def test_editing_keeps_the_id(
     ids=lambda value: str(value)[:20],
 )  # fmt: skip
 def test_front_matter_is_judged_as_the_index_reads_it(text: str, sound: bool) -> None:
-    assert (subjects.front_matter_problem(text) is None) == sound
+    assert (authoring.front_matter_problem(text) is None) == sound
     assert sound or front_matter(text) == {}
 
 
@@ -298,7 +300,7 @@ def test_a_file_system_without_hard_links_still_writes_nothing_over(
     add(builder, title="First", text="one")
     path = builder.root / "docs/guide/second.md"
     path.write_text("mine")
-    from kbtui.sources.writing import write_new
+    from kbtui.sources.atomic_write import write_new
 
     with pytest.raises(KbtuiError, match="already"):
         write_new(path, "theirs")

@@ -10,13 +10,13 @@ from typing import Any
 
 from support import Builder
 
-from kbtui.journal import Journal
-from kbtui.journal.records import Run
 from kbtui.sources import load_sources
 from kbtui.sources.approval import approve
 from kbtui.sources.editing import add_source
-from kbtui.sources.fetch import Limits
-from kbtui.sources.run import run_source
+from kbtui.sources.http_fetcher import Limits
+from kbtui.sources.runner import run_source
+from kbtui.userdata import Journal
+from kbtui.userdata.models import Run
 
 Handler = BaseHTTPRequestHandler
 Page = str | bytes | tuple[int, dict[str, str], bytes] | Callable[[Handler], None]

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from support import Builder
 from tui_support import Tui, running
 
-from kbtui.journal import Journal
-from kbtui.tui.clipboard import local_command
 from kbtui.tui.commands import SCOPES, commands_of
-from kbtui.tui.editing import editor_command
-from kbtui.tui.links import Link, links_of, subject_behind
-from kbtui.tui.screens.jump import LETTERS, JumpScreen
-from kbtui.tui.screens.palette import choose, command_choices
+from kbtui.tui.external_editor import editor_command
+from kbtui.tui.framework.clipboard import local_command
+from kbtui.tui.jump import LETTERS, JumpScreen
+from kbtui.tui.palette import choose, command_choices
+from kbtui.tui.reader.links import Link, links_of, subject_behind
+from kbtui.userdata import Journal
 
 TALK = "jp-c17800000001"
 

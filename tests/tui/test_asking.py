@@ -11,7 +11,7 @@ from support import Builder
 from tui_support import running
 
 from kbtui.engine import protocol
-from kbtui.engine.places import socket_path
+from kbtui.engine.paths import socket_path
 from kbtui.library import Library
 from kbtui.workspace import load_settings
 

@@ -13,7 +13,7 @@ import pytest
 from support import Builder, asked, called, said
 from tui_support import Tui, running
 
-from kbtui.tui.document.document import MANY_BLOCKS, Document
+from kbtui.tui.reader.document import MANY_BLOCKS, Document
 
 pytestmark = pytest.mark.slow
 
@@ -98,7 +98,7 @@ async def test_what_was_read_goes_without_the_collector(big: Path) -> None:
 
 
 def place(tui: Tui, ref: str):  # type: ignore[no-untyped-def]
-    from kbtui.tui.places import place_of
+    from kbtui.tui.navigation import place_of
 
     return place_of(tui.app.library.resolve(ref))
 
@@ -132,8 +132,8 @@ async def test_a_hit_in_one_huge_turn_is_gone_to_without_looking_for_it_here(
     import json
 
     from kbtui.refs import conversation_ref
-    from kbtui.tui import desk
-    from kbtui.tui.places import Place
+    from kbtui.tui.navigation import Place
+    from kbtui.tui.reader import document_loader
 
     builder = Builder(workspace_root)
     words = "Some words that fill a line of text.\n" * 20
@@ -143,7 +143,7 @@ async def test_a_hit_in_one_huge_turn_is_gone_to_without_looking_for_it_here(
     unmarked = [event for event in events if event["type"] != "turn_start"]
     (folder / "events.json").write_text(json.dumps(unmarked, indent=2) + "\n")
     looked = []
-    found = desk.beginning
+    found = document_loader.beginning
 
     def remembered(*args):  # type: ignore[no-untyped-def]
         looked.append(threading.current_thread())
@@ -152,7 +152,7 @@ async def test_a_hit_in_one_huge_turn_is_gone_to_without_looking_for_it_here(
     async with running(builder.root, size=(100, 30)) as tui:
         ref = conversation_ref(17_800_000_001, 1)
         passage = "Question 1777?"
-        with mock.patch.object(desk, "beginning", remembered):
+        with mock.patch.object(document_loader, "beginning", remembered):
             tui.main.open(Place(TALK, ref=ref, words=("1777",), text=passage))
             await tui.until("Question 1777?")
         assert tui.main.reader_pane.reader.port.turn == 1
@@ -184,7 +184,7 @@ async def test_a_big_one_whose_files_are_as_they_were_is_not_read_again(big: Pat
 @contextmanager
 def noted() -> Iterator[list[weakref.ref[Document]]]:
     """Documents of conversations that are made from now on."""
-    from kbtui.tui.document import conversation
+    from kbtui.tui.reader import conversation_document as conversation
 
     make = conversation.conversation_document
     made: list[weakref.ref[Document]] = []
@@ -199,7 +199,7 @@ def noted() -> Iterator[list[weakref.ref[Document]]]:
 
 
 async def test_what_was_read_for_nobody_goes_without_the_collector(big: Path) -> None:
-    from kbtui.tui.places import HOME
+    from kbtui.tui.navigation import HOME
 
     async with running(big, size=(100, 30)) as tui:
         with noted() as made:

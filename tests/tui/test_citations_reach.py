@@ -11,7 +11,7 @@ from mcp import Client, StdioServerParameters
 from support import Builder, asked, called, end_engine, said
 from tui_support import Tui, running
 
-from kbtui.tui.platform.form import FormScreen
+from kbtui.tui.framework.form import FormScreen
 
 TALK = "jp-c17800000008"
 

@@ -7,8 +7,8 @@ from support import Builder, asked, called, said, write_json
 from tui_support import PRESENT, running
 
 from kbtui.conversations import find_conversation, load_conversation
-from kbtui.tui.document.conversation import conversation_document
-from kbtui.tui.document.viewport import Viewport
+from kbtui.tui.reader.conversation_document import conversation_document
+from kbtui.tui.reader.viewport import Viewport
 
 TALK = "jp-c17800000001"
 

@@ -8,11 +8,11 @@ from support import Builder, asked, called, said
 from tui_support import PRESENT
 
 from kbtui.conversations import find_conversation, load_conversation
-from kbtui.tui.document.blocks import FoldBlock
-from kbtui.tui.document.conversation import conversation_document
-from kbtui.tui.document.document import Document, characters, cost, counted
-from kbtui.tui.document.tools import main_argument, readable
-from kbtui.tui.document.viewport import Viewport
+from kbtui.tui.reader.blocks import FoldBlock
+from kbtui.tui.reader.conversation_document import conversation_document
+from kbtui.tui.reader.document import Document, characters, cost, counted
+from kbtui.tui.reader.tool_calls import main_argument, readable
+from kbtui.tui.reader.viewport import Viewport
 
 
 def build(root: Path, turns: list, **more: object) -> Document:  # type: ignore[type-arg]

@@ -11,10 +11,9 @@ import pytest
 from support import Builder, tree_hash
 from tui_support import Tui, running
 
-from kbtui.library import Library, health
-from kbtui.library.findings import Finding
-from kbtui.library.health import AREAS, examine
-from kbtui.tui.screens.doctor import DoctorScreen
+from kbtui.library import Library, diagnostics
+from kbtui.library.diagnostics import AREAS, Finding, examine
+from kbtui.tui.doctor import DoctorScreen
 from kbtui.workspace import load_settings, open_root
 
 
@@ -152,7 +151,7 @@ async def test_thousands_of_findings_are_laid_out_only_in_sight(
     book: Builder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     many = [Finding("knowledge", "note", f"finding number {n}") for n in range(20_000)]
-    monkeypatch.setitem(health._AREAS, "knowledge", lambda library: iter(many))
+    monkeypatch.setitem(diagnostics._AREAS, "knowledge", lambda library: iter(many))
     async with running(book.root, size=(80, 24)) as tui:
         screen = await opened(tui)
         assert "20,000 to look at" in tui.text

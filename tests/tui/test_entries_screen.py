@@ -12,9 +12,9 @@ from support import Builder, asked, called, said
 from tui_support import Tui, matches_snapshot, running
 
 from kbtui.errors import UsageError
-from kbtui.index.identity import subject_id
-from kbtui.journal.filters import parse_filter, value_of, with_value
-from kbtui.tui.screens.entries import EntriesScreen
+from kbtui.index.ids import subject_id
+from kbtui.tui.entries.screen import EntriesScreen
+from kbtui.userdata.entry_filter import parse_filter, value_of, with_value
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ async def test_filters_combine_and_totals_follow(shelf: Builder) -> None:
 async def test_letters_of_a_filter_do_not_wait_for_the_list(
     shelf: Builder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kbtui.tui.ahead.WAIT_SECONDS", 60.0)
+    monkeypatch.setattr("kbtui.tui.framework.key_queue.WAIT_SECONDS", 60.0)
     async with paged(shelf, "E", EntriesScreen) as (tui, screen, library):
         await read(tui, screen)
         is_read = threading.Event()
@@ -228,7 +228,7 @@ async def test_an_address_is_copied_where_nothing_can_open_it(
 async def form(tui: Tui, **values: str) -> None:
     from textual.widgets import Input
 
-    from kbtui.tui.platform.form import FormScreen
+    from kbtui.tui.framework.form import FormScreen
 
     await tui.until(lambda: isinstance(tui.app.screen, FormScreen))
     for name, value in values.items():

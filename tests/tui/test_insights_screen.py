@@ -8,10 +8,10 @@ from platform_pages import NOW, editor, paged
 from support import Builder
 from tui_support import Tui, matches_snapshot
 
-from kbtui.journal import Journal
-from kbtui.tui.platform.form import FormScreen
-from kbtui.tui.platform.found import GapBlock
-from kbtui.tui.screens.insights import InsightsScreen
+from kbtui.tui.framework.form import FormScreen
+from kbtui.tui.insights.page import GapBlock
+from kbtui.tui.insights.screen import InsightsScreen
+from kbtui.userdata import Journal
 
 
 @pytest.fixture

@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 from support import Builder
 from tui_support import WithoutEngine, running, with_keys
 
-from kbtui.tui.commands import SCOPES, rekeyed, shown_key
+from kbtui.tui.commands import ALL, SCOPES, SCREEN_COMMANDS, SCREENS, rekeyed, shown_key
 from kbtui.tui.keymap import NO_KEY, read_keymap
-from kbtui.tui.screen_commands import ALL, SCREEN_COMMANDS, SCREENS
 from kbtui.workspace import load_settings
 
 
@@ -213,7 +212,7 @@ async def test_a_key_of_the_other_screens_can_be_changed(
 
 
 async def test_the_palette_has_the_ids_of_all_screens(book: Builder) -> None:
-    from kbtui.tui.screens.palette import choose
+    from kbtui.tui.palette import choose
 
     names = {choice.name for choice in choose([], "id:")}
     assert names == {f"id: {command.id}" for command in ALL}
@@ -229,11 +228,11 @@ async def test_the_palette_has_the_ids_of_all_screens(book: Builder) -> None:
 
 def test_every_command_of_a_screen_has_its_action_and_is_bound_there() -> None:
     from kbtui.tui.app import KbApp
-    from kbtui.tui.screens.doctor import DoctorScreen
-    from kbtui.tui.screens.entries import EntriesScreen
-    from kbtui.tui.screens.insights import InsightsScreen
-    from kbtui.tui.screens.prompt import PromptScreen
-    from kbtui.tui.screens.sources import SourcesScreen
+    from kbtui.tui.doctor import DoctorScreen
+    from kbtui.tui.entries.screen import EntriesScreen
+    from kbtui.tui.insights.screen import InsightsScreen
+    from kbtui.tui.sources.screen import SourcesScreen
+    from kbtui.tui.workshop.screen import PromptScreen
 
     owners: dict[str, Any] = {
         "workshop": PromptScreen,

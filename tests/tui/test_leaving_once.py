@@ -4,9 +4,9 @@ from support import Builder
 from textual.events import Key
 from tui_support import running
 
-from kbtui.tui.screens.dialogs import OptionsScreen
-from kbtui.tui.screens.doctor import DoctorScreen
-from kbtui.tui.screens.main import MainScreen
+from kbtui.tui.doctor import DoctorScreen
+from kbtui.tui.framework.dialogs import OptionsScreen
+from kbtui.tui.main.screen import MainScreen
 
 
 async def test_a_second_letter_before_the_options_are_gone_changes_nothing(book: Builder) -> None:

@@ -10,10 +10,10 @@ import pytest
 from support import FIRST_ID, Builder, asked, said, stamp
 from tui_support import running
 
-from kbtui.conversations.records import ConversationInfo
-from kbtui.tui.contents import Contents
-from kbtui.tui.library_rows import library_rows
-from kbtui.tui.widgets.rows import Row
+from kbtui.conversations.models import ConversationInfo
+from kbtui.tui.framework.row_list import Row
+from kbtui.tui.library.rows import library_rows
+from kbtui.tui.library.snapshot import Contents
 
 
 async def test_topics_come_first_then_conversations_pinned_by_day_archived(book: Builder) -> None:
@@ -282,7 +282,7 @@ async def test_five_thousand_conversations_are_listed_filtered_and_sorted_in_thr
 
     async with running(workspace_root) as tui:
         pane = tui.main.library_pane
-        with mock.patch("kbtui.tui.widgets.library.library_rows", remembered):
+        with mock.patch("kbtui.tui.library.pane.library_rows", remembered):
             pane.update(Contents([], infos))
             await tui.until(lambda: len(pane.list.rows) > 5_000)
             pane.list.focus()

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbtui.conversations.records import ConversationInfo
-from kbtui.conversations.traits import Traits
-from kbtui.tui.filtering import KEYS, read_filter
+from kbtui.conversations.formats.jp.summary import Traits
+from kbtui.conversations.models import ConversationInfo
+from kbtui.tui.library.filter import KEYS, read_filter
 
 PRESENT = datetime(2026, 5, 20, 12, tzinfo=UTC)
 INFO = ConversationInfo(

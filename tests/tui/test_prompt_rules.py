@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 from support import Builder
 
 from kbtui.knowledge import Knowledge, load_knowledge
-from kbtui.knowledge.records import Mark
-from kbtui.tui.prompt.costs import Cost, Costs, Sums, cost_of, growth
-from kbtui.tui.prompt.entries import Trees, Wishes, folder_key, make_rows
-from kbtui.tui.prompt.pages import literal
-from kbtui.tui.prompt.standing import Marks, read_standing, state_of, with_marks
-from kbtui.tui.prompt.trying import attempt
+from kbtui.knowledge.models import Mark
+from kbtui.tui.workshop.costs import Cost, Costs, Sums, cost_of, growth
+from kbtui.tui.workshop.marks import Marks, read_standing, state_of, with_marks
+from kbtui.tui.workshop.pages import literal
+from kbtui.tui.workshop.pattern import attempt
+from kbtui.tui.workshop.tree import Trees, Wishes, folder_key, make_rows
 from kbtui.workspace import open_root
 
 FILES = settings(

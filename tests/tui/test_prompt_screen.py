@@ -9,9 +9,9 @@ from textual.widgets import Input
 from tui_support import running
 from workshop_support import knowledge_of, workshop
 
-from kbtui.knowledge.records import Mark
-from kbtui.knowledge.size import estimate_tokens
-from kbtui.tui.prompt import bench as bench_module
+from kbtui.knowledge.models import Mark
+from kbtui.knowledge.prompt import estimate_tokens
+from kbtui.tui.workshop import controller as bench_module
 
 WRITTEN = """\
 # My topics. Keep this comment.

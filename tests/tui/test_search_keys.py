@@ -8,7 +8,7 @@ from support import Builder
 from textual import events
 from tui_support import Tui, WithoutEngine, running
 
-from kbtui.journal import Journal
+from kbtui.userdata import Journal
 from kbtui.workspace import load_settings
 
 TALK = "jp-c17800000001"

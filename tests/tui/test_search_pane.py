@@ -7,7 +7,7 @@ import pytest
 from support import Builder, asked, said
 from tui_support import Tui, running
 
-from kbtui.search.records import Answer, Hit, Question
+from kbtui.search.models import Answer, Hit, Question
 
 
 def hits(tui: Tui) -> list[str]:
@@ -289,7 +289,7 @@ async def test_hits_come_by_themselves_when_a_private_index_is_complete(
         return refresh(self, **more)
 
     monkeypatch.setattr(Index, "refresh", slowly)
-    monkeypatch.setattr("kbtui.library.access.PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr("kbtui.library.index_access.PATIENCE_SECONDS", 0.0)
     library = WithoutEngine(book.workspace, load_settings())
     async with running(book.root, library=library) as tui:
         await tui.press("slash")

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from support import Builder
 from tui_support import Tui, WithoutEngine, running
 
-from kbtui.journal import Journal
 from kbtui.refs import parse_ref
 from kbtui.tui.app import Start
-from kbtui.tui.places import Place, Trail, place_of
+from kbtui.tui.navigation import Place, Trail, place_of
 from kbtui.tui.session import PLACES, Session, keep, recall
+from kbtui.userdata import Journal
 from kbtui.workspace import load_settings
 
 AGAIN = Start()

@@ -11,11 +11,11 @@ from support import Builder
 from textual.widgets import Input
 from tui_support import Tui, matches_snapshot
 
-from kbtui.journal import Journal
 from kbtui.sources import load_sources
 from kbtui.sources.approval import approve, approved_at
-from kbtui.tui.platform.form import Choice, FormScreen
-from kbtui.tui.screens.sources import SourcesScreen
+from kbtui.tui.framework.form import Choice, FormScreen
+from kbtui.tui.sources.screen import SourcesScreen
+from kbtui.userdata import Journal
 
 PAPERS = '[source.papers]\nkind = "file_upload"\ntopic = "project"\nfile = "papers"\n'
 
@@ -233,7 +233,7 @@ async def test_a_topic_that_vanished_fails_the_run_and_loses_nothing(papers: Bui
 
 def test_what_an_approval_agrees_to_is_spelt_out(tmp_path: Path) -> None:
     from kbtui.sources.config import parse_source
-    from kbtui.tui.platform.shelf import Standing, _doings
+    from kbtui.tui.sources.pages import Standing, _doings
 
     block = {"kind": "mcp", "topic": "t", "server": "npx -y 'a b'", "env": ["TOKEN"], "pattern": "docs://*",
              "cron": "* * * * *"}  # fmt: skip

@@ -16,10 +16,9 @@ from textual.color import Color
 from textual.theme import BUILTIN_THEMES, Theme
 from tui_support import running
 
-from kbtui.tui.background import is_dark
-from kbtui.tui.roles import LOOKS, styled
-from kbtui.tui.theme import NAMES, READABLE, THEMES, blended, contrast, partner
-from kbtui.tui.user_themes import user_themes
+from kbtui.tui.terminal_background import is_dark
+from kbtui.tui.text_styles import LOOKS, styled
+from kbtui.tui.theme import NAMES, READABLE, THEMES, blended, contrast, partner, user_themes
 
 STYLES = Path(__file__).parents[2] / "kbtui" / "tui" / "kbtui.tcss"
 ALL = {theme.name: theme for theme in (*THEMES, *BUILTIN_THEMES.values())}
@@ -186,7 +185,7 @@ def test_a_colour_that_a_terminal_names(color: str, dark: bool | None) -> None:
 
 ASK = """
 import json, sys
-from kbtui.tui.background import ask_background
+from kbtui.tui.terminal_background import ask_background
 found = ask_background()
 print("FOUND", json.dumps([found.dark, found.typed]), flush=True)
 """

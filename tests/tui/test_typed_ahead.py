@@ -8,8 +8,9 @@ from textual import events
 from textual.widgets import Input
 from tui_support import Tui, WithoutEngine, running, with_keys
 
-from kbtui.tui import ahead, citing
 from kbtui.tui.app import Start
+from kbtui.tui.citations import controller
+from kbtui.tui.framework import key_queue
 from kbtui.workspace import load_settings
 
 KEYS = {
@@ -79,7 +80,7 @@ async def test_a_key_after_a_dialog_was_closed_waits_for_nothing_else(
     book: Builder, dialog: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # What follows the key that closes a dialog goes with it: nobody may wait for that.
-    monkeypatch.setattr(ahead, "GIVE_UP_SECONDS", 3_600.0)
+    monkeypatch.setattr(key_queue, "GIVE_UP_SECONDS", 3_600.0)
     async with running(book.root) as tui:
         await at_once(tui, dialog)
         await tui.until(lambda: tui.app.screen is not tui.main)
@@ -116,7 +117,7 @@ async def test_a_citation_that_is_opened_right_after_another_turn_is_that_turns(
     book: Builder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Long enough for the keys to come first, and shorter than a key waits.
-    monkeypatch.setattr(citing, "TURNING_SECONDS", 1.0)
+    monkeypatch.setattr(controller, "TURNING_SECONDS", 1.0)
     async with running(book.root) as tui:
         await tui.open("jp-c17800000001:3")
         await tui.until("It searched nothing")

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbtui.search.records import Hit
-from kbtui.tui.unmarked import unmarked
-from kbtui.tui.widgets.searching import excerpt
+from kbtui.search.models import Hit
+from kbtui.tui.reader.strip_markdown import unmarked
+from kbtui.tui.search.pane import excerpt
 
 
 @pytest.mark.parametrize(

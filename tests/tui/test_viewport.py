@@ -5,9 +5,9 @@ import re
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kbtui.tui.document.blocks import Block, FoldBlock, HeadBlock, MarkdownBlock, SourceBlock
-from kbtui.tui.document.document import Document, finder
-from kbtui.tui.document.viewport import LAID_OUT_MOST, Position, Viewport
+from kbtui.tui.reader.blocks import Block, FoldBlock, HeadBlock, MarkdownBlock, SourceBlock
+from kbtui.tui.reader.document import Document, finder
+from kbtui.tui.reader.viewport import LAID_OUT_MOST, Position, Viewport
 
 
 def document(sizes: list[int], folds: bool = False, prefix: str = "w") -> Document:

@@ -11,8 +11,8 @@ from rich.cells import cell_len
 from support import Builder
 from tui_support import running
 
-from kbtui.tui.document.lines import wrap_code
-from kbtui.tui.following import file_behind
+from kbtui.tui.framework.styled_text import wrap_code
+from kbtui.tui.reader.open_link import file_behind
 
 LONG = "value = " + " + ".join(f"part_{number}" for number in range(40)) + " + THE_END"
 PAGE = f"# Code\n\nBefore.\n\n```python\n{LONG}\nshort = 1\n```\n\nAfter.\n"

@@ -18,7 +18,7 @@ from kbtui.errors import EngineUnavailable
 from kbtui.library import Library
 from kbtui.refs import Ref
 from kbtui.tui.app import KbApp, Start
-from kbtui.tui.screens.main import MainScreen
+from kbtui.tui.main.screen import MainScreen
 from kbtui.workspace import load_settings
 
 # The day after the conversations that `Builder` writes.
@@ -80,7 +80,7 @@ class Tui:
 
     async def open(self, ref: str) -> None:
         """Open something, as the palette would, and wait for it."""
-        from kbtui.tui.places import place_of
+        from kbtui.tui.navigation import place_of
 
         place = place_of(self.app.library.resolve(ref))
         self.main.open(place)
@@ -89,7 +89,7 @@ class Tui:
 
     def rows(self, name: str) -> list[str]:
         """The first lines of a list's rows."""
-        from kbtui.tui.widgets.rows import RowList
+        from kbtui.tui.framework.row_list import RowList
 
         found = self.main.query_one(f"#{name}", RowList)
         return ["".join(text for text, _ in [*row.left, *row.right]).strip() for row in found.rows]

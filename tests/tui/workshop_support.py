@@ -7,7 +7,7 @@ from pathlib import Path
 from tui_support import Tui, running
 
 from kbtui.knowledge import Knowledge, load_knowledge
-from kbtui.tui.screens.prompt import PromptScreen
+from kbtui.tui.workshop.screen import PromptScreen
 from kbtui.workspace import open_root
 
 

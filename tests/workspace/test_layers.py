@@ -8,7 +8,7 @@ import pytest
 
 from kbtui.errors import UsageError
 from kbtui.workspace import Workspace, open_root
-from kbtui.workspace.layers import Layers, extended_files, read_layers, read_named
+from kbtui.workspace.jp_config import Layers, extended_files, read_layers, read_named
 
 
 @pytest.fixture

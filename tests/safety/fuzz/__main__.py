@@ -17,17 +17,16 @@ def one(name: str, seconds: int, corpus: Path) -> None:
     import atheris
 
     with atheris.instrument_imports(include=["kbtui"]):
-        import kbtui.assistant.calls
-        import kbtui.assistant.local
-        import kbtui.assistant.masking
+        import kbtui.assistant.jp_local_tool
+        import kbtui.assistant.tool_handlers
         import kbtui.conversations
         import kbtui.engine.server
-        import kbtui.index.entries
+        import kbtui.index.ingest
         import kbtui.knowledge
         import kbtui.refs
-        import kbtui.search.query
+        import kbtui.search.query_parser
         import kbtui.sources
-        import kbtui.tui.document.subject  # noqa: F401
+        import kbtui.tui.reader.subject_document  # noqa: F401
     options = [f"-max_total_time={seconds}", "-timeout=5", f"-rss_limit_mb={MEMORY_MB}"]
     found = f"-artifact_prefix={corpus.parent}/found-{name}-"
     atheris.Setup([sys.argv[0], *options, found, "-max_len=4096", str(corpus)], TARGETS[name])

@@ -47,15 +47,10 @@ def _conversation(root: Path, name: str, data: bytes) -> None:
 
 
 def _read_conversation() -> None:
-    from kbtui.conversations import (
-        find_conversation,
-        grep_answer,
-        list_answer,
-        load_conversation,
-        read_answer,
-        to_xml,
-    )
-    from kbtui.index.entries import read_conversation_entry
+    from kbtui.assistant.conversation_tools import grep_answer, list_answer, read_answer
+    from kbtui.assistant.xml import to_xml
+    from kbtui.conversations import find_conversation, load_conversation
+    from kbtui.index.ingest import read_conversation_entry
 
     info = find_conversation(workspace(), ID)
     conversation = load_conversation(info)
@@ -90,9 +85,9 @@ def metadata(data: bytes) -> None:
 def front_matter(data: bytes) -> None:
     """A subject: its front matter, title and chunks, and the document on the screen."""
     from kbtui.index.chunking import chunk_subject
-    from kbtui.index.entries import front_matter as parsed
-    from kbtui.index.entries import title_of
-    from kbtui.tui.document.subject import _front_matter
+    from kbtui.index.ingest import front_matter as parsed
+    from kbtui.index.ingest import title_of
+    from kbtui.tui.reader.subject_document import _front_matter
 
     text = _text(data)
     for given in (text, f"---\n{text}\n---\n\n# Title\n"):
@@ -107,7 +102,7 @@ def front_matter(data: bytes) -> None:
 
 def markdown(data: bytes) -> None:
     """A text as the reader draws it."""
-    from kbtui.tui.document.subject import text_document
+    from kbtui.tui.reader.subject_document import text_document
 
     for block in text_document("k", "t", _text(data), view="rendered").blocks:
         block.lines(80)
@@ -148,7 +143,7 @@ def settings(data: bytes) -> None:
 
 def globs(data: bytes) -> None:
     """A pattern over slugs; the first line is the pattern, the rest a slug."""
-    from kbtui.knowledge.globs import has_magic, matcher
+    from kbtui.knowledge.slug_patterns import has_magic, matcher
 
     pattern, _, slug = _text(data).partition("\n")
     has_magic(pattern)
@@ -160,7 +155,7 @@ def globs(data: bytes) -> None:
 def query(data: bytes) -> None:
     """A question to the search, and its answer."""
     from kbtui.search import Question
-    from kbtui.search.query import parse_query
+    from kbtui.search.query_parser import parse_query
 
     text = _text(data)
     parse_query(text)
@@ -184,7 +179,7 @@ def reference(data: bytes) -> None:
 def message(data: bytes) -> None:
     """A frame to the engine, and what it asks for."""
     from kbtui.engine import protocol
-    from kbtui.engine.requests import narrowing_of, seconds_of
+    from kbtui.engine.server import narrowing_of, seconds_of
 
     with contextlib.suppress(protocol.BadFrame, struct.error):
         protocol.length(data[:4], protocol.REQUEST_MOST)
@@ -197,8 +192,8 @@ def message(data: bytes) -> None:
 
 def arguments(data: bytes) -> None:
     """A tool call: `NAME` on the first line, its arguments as JSON on the others."""
-    from kbtui.assistant.calls import UnknownTool, answer
-    from kbtui.assistant.local import formatted
+    from kbtui.assistant.jp_local_tool import formatted
+    from kbtui.assistant.tool_handlers import UnknownTool, answer
 
     name, _, rest = _text(data).partition("\n")
     try:
@@ -218,7 +213,7 @@ def arguments(data: bytes) -> None:
 
 def shown(data: bytes) -> None:
     """Text made safe for a terminal, and masked."""
-    from kbtui.assistant.masking import mask
+    from kbtui.assistant.tool_handlers import mask
     from kbtui.text import cut, one_line, safe
 
     text = _text(data)

@@ -1,0 +1,118 @@
+"""JP's contract for local tools: two JSON arguments in, one JSON outcome out (jp-format 6.1)."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kbtui.errors import KbtuiError, NothingFound, UsageError, WorkspaceError
+
+if TYPE_CHECKING:
+    from kbtui.library import Library
+
+ARGUMENT_SHOWN = 200
+"""Characters of one argument in what `format_arguments` gives."""
+
+
+def outcome(context_json: str, tool_json: str) -> dict[str, Any]:
+    """Answer one call of JP's: `{type: success, content}` or `{type: error, …}`.
+
+    The workspace is `context.root` itself, never one above it; the conversation
+    that asks is `context.conversation_id`, when JP says it. Never raises.
+    """
+    try:
+        context = _object(context_json, "the context")
+        tool = _object(tool_json, "the tool")
+        name = tool.get("name")
+        arguments = tool.get("arguments")
+        if not isinstance(name, str):
+            raise UsageError("the tool's `name` is missing")
+        if arguments is None:
+            arguments = {}
+        if not isinstance(arguments, dict):
+            raise UsageError("the tool's `arguments` are not an object")
+        action = context.get("action", "run")
+        if action == "format_arguments":
+            return {"type": "success", "content": formatted(name, arguments)}
+        if action != "run":
+            raise UsageError(
+                f"there is no action {action!r}", hint="actions: run, format_arguments"
+            )
+        return _run(context, name, arguments)
+    except KbtuiError as error:
+        return _error(str(error))
+
+
+def _run(context: dict[str, Any], name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    from kbtui.assistant.tool_handlers import answer, masks
+
+    library = _open(context.get("root"))
+    try:
+        masked = masks(library.settings, "jp")
+        reply = answer(
+            name, arguments, library, _conversation(context, library.workspace.id), masked=masked
+        )
+    finally:
+        library.close()
+    if reply.is_error:
+        return _error(reply.text)
+    return {"type": "success", "content": reply.text}
+
+
+def _error(message: str) -> dict[str, Any]:
+    return {"type": "error", "message": message, "trace": [], "transient": False}
+
+
+def _object(text: str, what: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{what} is not JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise UsageError(f"{what} is not a JSON object")
+    return found
+
+
+def _open(root: Any) -> Library:
+    from kbtui.library import Library
+    from kbtui.workspace import load_settings
+    from kbtui.workspace.workspace import open_root
+
+    if not isinstance(root, str) or not root or "\0" in root:
+        raise UsageError("the context's `root` is missing")
+    path = Path(root)
+    if not path.is_absolute() or not os.path.isdir(path / ".jp"):  # noqa: PTH112  (never raises)
+        raise WorkspaceError("no JP workspace here", where=root)
+    return Library(open_root(path), load_settings())
+
+
+def _conversation(context: dict[str, Any], workspace: str | None) -> int | None:
+    """The conversation that asks, in any of the forms that JP writes ids in."""
+    from kbtui.conversations import parse_conversation_id
+
+    found = context.get("conversation_id")
+    if isinstance(found, int) and not isinstance(found, bool):
+        return found
+    try:
+        return parse_conversation_id(found, workspace) if isinstance(found, str) else None
+    except (UsageError, NothingFound):
+        return None
+
+
+def formatted(name: str, arguments: dict[str, Any]) -> str:
+    """A call as JP's terminal shows it: on one line, each argument that was given, made safe."""
+    from kbtui.text import cut, one_line
+
+    parts = []
+    for key, value in arguments.items():
+        if value is None:
+            continue
+        try:
+            shown = json.dumps(value, ensure_ascii=False)
+        except (TypeError, ValueError, RecursionError):
+            shown = "…"
+        value_shown = cut(one_line(shown, "strip"), ARGUMENT_SHOWN)
+        parts.append(f"{one_line(key, 'strip')}: {value_shown}")
+    return f"{one_line(name, 'strip')}({', '.join(parts)})"

@@ -1,0 +1,269 @@
+"""The MCP server over stdio, on the official SDK."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import select
+import signal
+import sys
+import threading
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+
+import anyio
+import mcp_types as types
+from mcp.server.lowlevel import NotificationOptions, Server
+from mcp.server.stdio import stdio_server
+from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
+from mcp.shared.exceptions import MCPError
+from mcp.shared.message import SessionMessage
+
+from kbtui.assistant.tool_handlers import SURROGATES, Reply, UnknownTool, answer, mask, masks
+from kbtui.assistant.tools import DATA, offered
+from kbtui.version import __version__
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from mcp.shared._stream_protocols import ReadStream
+
+    Item = SessionMessage | Exception
+    from collections.abc import Callable
+
+    from mcp.server.context import ServerRequestContext
+
+    from kbtui.library import Library
+
+
+def mended(item: Item) -> Item:
+    """The message that stands in a line that could not be read, the item itself where none does."""
+    errors = getattr(item, "errors", None)
+    line = errors()[0]["input"] if errors else None
+    if not isinstance(line, str) or "\\u" not in line:
+        return item
+    try:
+        # Whole characters come out of this as such; halves are left as they are.
+        whole = json.dumps(json.loads(line), ensure_ascii=False)
+        message = types.jsonrpc_message_adapter.validate_json(
+            SURROGATES.sub("\ufffd", whole), by_name=False
+        )
+    except (ValueError, RecursionError):
+        return item
+    return SessionMessage(message)
+
+
+class Mended:
+    """A transport's stream of messages, each mended."""
+
+    def __init__(self, inner: ReadStream[Item]) -> None:
+        self._inner = inner
+
+    async def receive(self) -> Item:
+        """The next message; raises `anyio.EndOfStream`."""
+        return mended(await self._inner.receive())
+
+    async def aclose(self) -> None:
+        """End it."""
+        await self._inner.aclose()
+
+    def __aiter__(self) -> Mended:
+        return self
+
+    async def __anext__(self) -> Item:
+        return mended(await self._inner.__anext__())
+
+    async def __aenter__(self) -> Self:
+        await self._inner.__aenter__()
+        return self
+
+    async def __aexit__(self, *error: Any) -> bool | None:
+        return await self._inner.__aexit__(*error)
+
+
+T = TypeVar("T")
+
+CALLS_MOST = 8
+"""Calls that run at once; more wait, so that a flood does not become as many threads."""
+REST_SECONDS = 60.0
+"""Without calls for so long, index and engine are let go, and the engine may end."""
+LEAVE_SECONDS = 2.0
+UNREAD_SECONDS = 5.0
+"""After the end of the input, answers wait so long for a client to read them."""
+
+INSTRUCTIONS = (
+    "What this workspace knows (topics of subject files) and what was said in its past "
+    f"conversations. Look here before asking what was decided or discussed. {DATA}"
+)
+
+
+def serve(library: Library, current: int | None = None) -> int:
+    """Serve until the input ends; returns the exit code.
+
+    `current` is the conversation that asks, where it is known (decisions B5).
+    Raises `ConfigError` for a setting that is none.
+    """
+    calls = _Calls(library, current, masked=masks(library.settings, "mcp"))
+    server = Server(
+        "kbtui",
+        version=__version__,
+        instructions=INSTRUCTIONS,
+        on_list_tools=calls.list_tools,
+        on_call_tool=calls.call_tool,
+        on_subscriptions_listen=ListenHandler(calls.changes),
+    )
+    anyio.run(_serve, server, library)
+    if calls.running:
+        _leave(library, 0)
+    library.close()
+    return 0
+
+
+async def _serve(server: Server[Any], library: Library) -> None:
+    """Until the end of input, or a signal."""
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        # The SDK reads stdin in a thread that nothing can wake.
+        loop.add_signal_handler(number, _leave, library, 128 + number)
+    with contextlib.suppress(OSError):
+        threading.Thread(target=_watch, args=(os.dup(1), library), daemon=True).start()
+    try:
+        async with stdio_server() as (reading, writing):
+            options = server.create_initialization_options(NotificationOptions(tools_changed=True))
+            await server.run(Mended(reading), writing, options)
+            # The input has ended. Whoever reads no more would keep the answers, and us, for ever.
+            loop.call_later(UNREAD_SECONDS, _leave, library, 0)
+    except* (BrokenPipeError, ConnectionError):
+        # The client reads no more; there is nobody to tell.
+        pass
+
+
+def _watch(output: int, library: Library) -> None:
+    """Leave once nobody can read the output, also when the input stays open."""
+    poll = select.poll()
+    poll.register(output, 0)
+    poll.poll()
+    _leave(library, 0)
+
+
+def _leave(library: Library, code: int) -> NoReturn:
+    """End without waiting for calls that nobody waits for.
+
+    The interpreter would end their threads in the middle of native code.
+    """
+    closing = threading.Thread(target=library.close, daemon=True)
+    closing.start()
+    closing.join(LEAVE_SECONDS)
+    with contextlib.suppress(OSError, ValueError):
+        sys.stderr.flush()
+    os._exit(code)
+
+
+class _Calls:
+    """Answers the two requests; each call in a thread, a few at once."""
+
+    def __init__(self, library: Library, current: int | None, *, masked: bool) -> None:
+        self._library, self._current, self._masked = library, current, masked
+        self._for_calls = asyncio.Semaphore(CALLS_MOST)
+        self._for_lists = asyncio.Semaphore(1)
+        self._rest: asyncio.TimerHandle | None = None
+        self._listed: list[types.Tool] | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.changes = InMemorySubscriptionBus()
+        self.running = 0
+
+    async def list_tools(
+        self, context: ServerRequestContext[Any], params: types.PaginatedRequestParams | None
+    ) -> types.ListToolsResult:
+        """The tools as they are offered now; `learn` names today's topics."""
+        self._listed = await self._in_thread(self._offered, self._for_lists)
+        return types.ListToolsResult(tools=self._listed)
+
+    async def call_tool(
+        self, context: ServerRequestContext[Any], params: types.CallToolRequestParams
+    ) -> types.CallToolResult:
+        """One call; only an unknown tool is an error of the protocol."""
+
+        def run() -> Reply:
+            return answer(
+                params.name,
+                params.arguments or {},
+                self._library,
+                self._current,
+                masked=self._masked,
+            )
+
+        try:
+            reply = await self._in_thread(run, self._for_calls)
+        except UnknownTool as error:
+            raise MCPError(types.INVALID_PARAMS, str(error)) from error
+        task = asyncio.ensure_future(self._notice_changes(context))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return types.CallToolResult(
+            content=[types.TextContent(text=reply.text)], is_error=reply.is_error
+        )
+
+    async def _notice_changes(self, context: ServerRequestContext[Any]) -> None:
+        """Tell the client when the tools are not those that it has a list of any more.
+
+        Looked at after each call: an idle server reads nothing.
+        """
+        known = self._listed
+        if known is None:
+            return
+        tools = await self._in_thread(self._offered, self._for_lists)
+        if tools == known or self._listed is not known:
+            return
+        self._listed = tools
+        with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+            await self.changes.publish(ToolsListChanged())
+            # The same for clients of the protocol before 2026-07-28; dropped for all others.
+            await context.session.send_tool_list_changed()
+
+    def _offered(self) -> list[types.Tool]:
+        return [
+            types.Tool(
+                name=tool.name,
+                description=mask(tool.description) if self._masked else tool.description,
+                input_schema=tool.schema(),
+                annotations=types.ToolAnnotations(
+                    read_only_hint=True, idempotent_hint=True, open_world_hint=False
+                ),
+            )
+            for tool in offered(self._library.knowledge())
+        ]
+
+    async def _in_thread(self, work: Callable[[], T], places: asyncio.Semaphore) -> T:
+        """Run it in a thread; cancelled, it runs out unheard and keeps its place until then."""
+        loop = asyncio.get_running_loop()
+        await places.acquire()
+        self.running += 1
+        if self._rest is not None:
+            self._rest.cancel()
+        done: asyncio.Future[T] = loop.create_future()
+
+        def finish(result: T | None, error: BaseException | None) -> None:
+            self.running -= 1
+            places.release()
+            if not self.running:
+                self._rest = loop.call_later(REST_SECONDS, self._library.close)
+            if done.cancelled():
+                return
+            if error is not None:
+                done.set_exception(error)
+            else:
+                done.set_result(result)  # type: ignore[arg-type]
+
+        def run() -> None:
+            try:
+                found, failure = work(), None
+            except BaseException as error:
+                found, failure = None, error
+            with contextlib.suppress(RuntimeError):
+                # The loop has ended when nobody waits any more.
+                loop.call_soon_threadsafe(finish, found, failure)
+
+        threading.Thread(target=run, name="call", daemon=True).start()
+        return await done

@@ -1,0 +1,313 @@
+"""Extracts citations from a conversation's tool calls."""
+
+from __future__ import annotations
+
+import json
+import posixpath
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from kbtui.citations.models import Citation, How
+from kbtui.citations.targets import KnowledgeLike, Shelf
+from kbtui.errors import UsageError
+from kbtui.refs import parse_ref, split_lines
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from kbtui.conversations.models import Conversation, Event, Turn
+
+
+Family = Literal["learn", "knowledge_search", "conversation_read", "conversation_grep"]
+
+FILE_TOOLS: dict[str, str] = {"fs_read_file": "path"}
+"""Tools that read one file, and the argument that names it (decisions C, "citation")."""
+
+_OURS: tuple[Family, ...] = ("learn", "knowledge_search", "conversation_read", "conversation_grep")
+# The same tools come from an MCP server under a name that its host makes: JP's
+# configuration may say `kbtui_learn`, other hosts write `mcp__kbtui__learn` or
+# `learn__kbtui`. Only names with `kbtui` in them count: `learn` and the rest are
+# words that another server's tool may have (`duolingo_learn`), and a citation
+# that nobody made is worse than one that is missed.
+_SERVED = re.compile(
+    rf"(?:mcp[_.:/-]+)?kbtui[_.:/-]+(?P<tail>{'|'.join(_OURS)})"
+    rf"|(?P<head>{'|'.join(_OURS)})[_.:/-]+(?:mcp[_.:/-]+)?kbtui"
+)
+
+
+def family(name: str) -> Family | None:
+    """Which of our tools a call's name means, None for any other."""
+    for ours in _OURS:
+        if name == ours:
+            return ours
+    match = _SERVED.fullmatch(name)
+    if match is None:
+        return None
+    word = match["tail"] or match["head"]
+    return next(ours for ours in _OURS if ours == word)
+
+
+QUOTE_CHARACTERS = 600
+
+_HEADER = re.compile(
+    r"^\[entry (\S+) · chunk (\S+) · score (-?\d+(?:\.\d+)?)\][ \t]*(.*?)\r?$", re.MULTILINE
+)
+_SUBJECT = re.compile(r'^<subject "([^"\n]+)">\r?$', re.MULTILINE)
+# What `learn` says in place of a text: it gave nothing.
+_REFUSED = re.compile(
+    r'\s*(?:"[^\n]+" is already in the system prompt\.|Skipped "[^\n]+": [^\n]+\.'
+    r'|Everything that matches "[^\n]+" is already in the system prompt\.'
+    r'|Nothing (?:in topic "[^\n]+" )?matches "[^\n]+\.)\s*(?:\Z|</subject>)'
+)
+# Inside an envelope text is escaped, so that no transcript can forge these lines.
+_HIT = re.compile(r"^[ \t]*<hit>(.*?)^[ \t]*</hit>", re.MULTILINE | re.DOTALL)
+_HIT_ID = re.compile(r"^[ \t]*<id>jp-c(\d+)</id>", re.MULTILINE)
+_HIT_MATCH = re.compile(r"^[ \t]*<is_match>true</is_match>", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    how: How
+    kind: Any
+    target: str
+    title: str
+    gone: bool = False
+    chunk: str | None = None
+    score: float | None = None
+    quote: str = ""
+
+
+def cite_conversation(
+    conversation: Conversation,
+    knowledge: KnowledgeLike | Shelf,
+    titles: Mapping[int, str],
+    *,
+    file_tools: Mapping[str, str] = FILE_TOOLS,
+    subject_id: Callable[[str, str], str] | None = None,
+) -> list[Citation]:
+    """What each turn of a conversation used, in the order of its calls.
+
+    Only calls that succeeded count; each target (and chunk) once a turn.
+    `titles` are those of the conversations that exist. For many conversations
+    pass one `Shelf` as `knowledge`; then `titles` and `subject_id` are its own.
+    A search hit on a subject has `topic/slug` as its target where `subject_id`
+    tells entry ids, else `chunk:<id>`.
+    """
+    if not isinstance(knowledge, Shelf):
+        knowledge = Shelf(knowledge, titles, subject_id)
+    return [
+        citation
+        for turn in conversation.turns
+        for citation in _cite_turn(conversation.info.id, turn, knowledge, file_tools)
+    ]
+
+
+def _cite_turn(
+    conversation: int, turn: Turn, shelf: Shelf, file_tools: Mapping[str, str]
+) -> Iterator[Citation]:
+    seen = set()
+    for event in turn.events:
+        if event.kind != "tool_call_request" or event.name is None or not _succeeded(event):
+            continue
+        for target in _targets(event, shelf, file_tools):
+            key = (target.target, target.chunk)
+            if key in seen:
+                continue
+            seen.add(key)
+            yield Citation(
+                conversation=conversation,
+                turn=turn.number,
+                call=event.call,
+                how=target.how,
+                kind=target.kind,
+                target=target.target,
+                title=target.title,
+                tool=event.name,
+                timestamp=event.timestamp,
+                gone=target.gone,
+                chunk=target.chunk,
+                score=target.score,
+                quote=target.quote,
+            )
+
+
+def _succeeded(call: Event) -> bool:
+    return call.result is not None and not call.result.is_error
+
+
+def _targets(call: Event, shelf: Shelf, file_tools: Mapping[str, str]) -> Iterator[_Target]:
+    name = call.name or ""
+    arguments = call.arguments or {}
+    result = call.result.text if call.result else ""
+    if name in file_tools:
+        yield from _file(arguments.get(file_tools[name]), shelf)
+        return
+    ours: Family | None = family(name)
+    if ours == "learn":
+        yield from _learned(arguments, result, shelf)
+    elif ours == "knowledge_search":
+        yield from _searched(result, shelf)
+    elif ours == "conversation_read":
+        yield from _read(arguments.get("id"), shelf)
+    elif ours == "conversation_grep":
+        yield from _grepped(result, shelf)
+
+
+# learn
+
+
+def _learned(arguments: dict[str, Any], result: str, shelf: Shelf) -> Iterator[_Target]:
+    """The subjects that `learn` gave; its listing cites nothing."""
+    name = arguments.get("topic")
+    patterns = arguments.get("subjects")
+    if isinstance(patterns, str):
+        patterns = [patterns]
+    if not isinstance(name, str):
+        return
+    topic = shelf.topic(name)
+    if not patterns and topic is None:
+        # `topic/slug:lines` stands for a topic and its subject.
+        name, _, slug = name.partition("/")
+        topic, patterns = shelf.topic(name), [slug]
+    if not isinstance(patterns, list):
+        return
+    patterns = [pattern for pattern in patterns if isinstance(pattern, str) and pattern]
+    identity = topic.id if topic else name
+    slugs = _slugs(identity if topic else None, patterns, result, shelf)
+    for slug in dict.fromkeys(slugs):
+        found = shelf.find(identity, slug) if topic else None
+        yield _Target("learn", "subject", f"{identity}/{slug}", slug, gone=found is None)
+
+
+def _slugs(topic: str | None, patterns: list[str], result: str, shelf: Shelf) -> Iterator[str]:
+    """Exact slugs as they stand; of a glob what the result shows, which may be gone since."""
+    from kbtui.knowledge.slug_patterns import has_magic, matcher
+
+    def exact(pattern: str) -> bool:
+        return not has_magic(pattern) or (
+            topic is not None and shelf.find(topic, pattern) is not None
+        )
+
+    def whole(name: str) -> str:
+        """The slug of `slug:first-last`."""
+        if topic is not None and shelf.find(topic, name) is None:
+            try:
+                return split_lines(name)[0]
+            except UsageError:
+                pass
+        return name
+
+    if len(patterns) == 1 and exact(patterns[0]):
+        if not _REFUSED.match(result):
+            yield whole(patterns[0])
+        return
+    blocks = list(_SUBJECT.finditer(result))
+    shown = [
+        block[1].replace("&quot;", '"')
+        for block in blocks
+        if not _REFUSED.match(result, block.end())
+    ]
+    if not shown and (blocks or all(map(_REFUSED.fullmatch, result.split("\n\n")))):
+        return
+    known = (
+        [
+            subject.slug
+            for subject in shelf.subjects(topic)
+            if not (subject.hidden or subject.disabled)
+        ]
+        if topic is not None and not shown
+        else []
+    )
+    for pattern in patterns:
+        if exact(pattern):
+            # With several patterns one that found nothing leaves no block.
+            if not shown or pattern in shown:
+                yield whole(pattern)
+        else:
+            matches = matcher(pattern)
+            yield from (whole(slug) for slug in shown or known if matches(whole(slug)))
+
+
+# the others
+
+
+def _searched(result: str, shelf: Shelf) -> Iterator[_Target]:
+    """The hits of a `knowledge_search`, by the header line of each."""
+    headers = list(_HEADER.finditer(result))
+    for number, header in enumerate(headers):
+        entry, chunk, score, title = header.groups()
+        end = headers[number + 1].start() if number + 1 < len(headers) else len(result)
+        quote = result[header.end() : min(end, header.end() + QUOTE_CHARACTERS)].strip()
+        if entry.startswith("jp-c") and entry[4:].isdigit():
+            found = _conversation("search", int(entry[4:]), shelf, title)
+            yield replace(found, chunk=chunk, score=float(score), quote=quote)
+            continue
+        subject = shelf.entry(entry)
+        target = f"{subject.topic}/{subject.slug}" if subject else f"chunk:{chunk}"
+        yield _Target(
+            "search",
+            "subject",
+            target,
+            title,
+            # Without entry ids it cannot be known whether it is there.
+            gone=subject is None and shelf.knows_entries,
+            chunk=chunk,
+            score=float(score),
+            quote=quote,
+        )
+
+
+def _file(path: Any, shelf: Shelf) -> Iterator[_Target]:
+    if not isinstance(path, str) or not path.strip():
+        return
+    path = posixpath.normpath(path.strip().removeprefix("file://"))
+    subject = shelf.file(path)
+    if subject is not None:
+        yield _Target("file", "subject", f"{subject.topic}/{subject.slug}", subject.slug)
+    else:
+        yield _Target("file", "file", path, path)
+
+
+def _read(name: Any, shelf: Shelf) -> Iterator[_Target]:
+    if isinstance(name, int) and not isinstance(name, bool):
+        name = str(name)
+    try:
+        ref = parse_ref(name.partition("?")[0]) if isinstance(name, str) else None
+    except UsageError:
+        return
+    if ref is not None and ref.conversation is not None:
+        yield _conversation("read", ref.conversation, shelf)
+
+
+def _grepped(result: str, shelf: Shelf) -> Iterator[_Target]:
+    """The conversations with a matching line, of either envelope."""
+    if result.lstrip().startswith("{"):
+        try:
+            hits = json.loads(result)["hits"]
+            ids = [hit["id"] for hit in hits if hit["is_match"]]
+        except (ValueError, KeyError, TypeError, RecursionError):
+            return
+        found = [text[4:] for text in ids if isinstance(text, str) and text.startswith("jp-c")]
+    else:
+        blocks = [block for block in _HIT.findall(result) if _HIT_MATCH.search(block)]
+        found = [match[1] for block in blocks if (match := _HIT_ID.search(block))]
+    for digits in dict.fromkeys(found):
+        if digits.isdigit():
+            yield _conversation("grep", int(digits), shelf)
+
+
+def _conversation(
+    how: How,
+    conversation: int,
+    shelf: Shelf,
+    title: str = "",
+) -> _Target:
+    known = shelf.titles.get(conversation)
+    return _Target(
+        how,
+        "conversation",
+        f"jp-c{conversation}",
+        known or title or "Untitled",
+        gone=conversation not in shelf.titles,
+    )

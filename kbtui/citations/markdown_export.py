@@ -1,0 +1,145 @@
+"""One conversation as a Markdown file, each turn followed by what it used."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from kbtui.conversations.formats.jp.base64_fields import pretty
+from kbtui.conversations.timestamps import show_time
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Sequence
+
+    from kbtui.citations.models import Citation
+    from kbtui.conversations.models import Conversation, Event, Turn
+
+_BACKTICKS = re.compile("`+")
+_SIGNS = re.compile(r"([\\`*_\[\]<>#|])")
+_HOW = {
+    "learn": "learned",
+    "search": "found by search",
+    "file": "read from its file",
+    "read": "read",
+    "grep": "found by grep",
+}
+
+
+def to_markdown(
+    conversation: Conversation,
+    citations: Iterable[Citation],
+    turns: Sequence[Turn],
+    kinds: Collection[str],
+) -> str:
+    """The document, ended by a newline; events of other kinds than `kinds` are left out.
+
+    Messages stand as they were written; calls and results in fences that
+    nothing in them can close. The sources of all turns come once more at the end.
+    """
+    shown = {turn.number for turn in turns}
+    cited = [citation for citation in citations if citation.turn in shown]
+    blocks = [f"# {plain(conversation.info.name)}", _facts(conversation)]
+    for turn in turns:
+        time = show_time(turn.started_at)
+        blocks.append(f"## Turn {turn.number}{f' · {time}' if time else ''}")
+        for event in turn.events:
+            if event.kind in kinds:
+                blocks += _event(event)
+        used = [citation for citation in cited if citation.turn == turn.number]
+        if used:
+            blocks += [
+                "### Sources of this turn",
+                "\n".join(f"- {source_line(cite)}" for cite in used),
+            ]
+    blocks += ["## Sources", _sources(cited)]
+    return "\n\n".join(block for block in blocks if block) + "\n"
+
+
+def _facts(conversation: Conversation) -> str:
+    info = conversation.info
+    facts = {
+        "Conversation": f"`{info.ref}`",
+        "Created": show_time(info.created_at),
+        "Assistant": plain(conversation.assistant or ""),
+        "Model": plain(conversation.model or ""),
+        "Turns": str(len(conversation.turns)),
+        "Archived": show_time(info.archived_at),
+        "Attachments": ", ".join(map(_code, conversation.attachments)),
+    }
+    return "\n".join(f"- {name}: {value}" for name, value in facts.items() if value)
+
+
+def _event(event: Event) -> Iterator[str]:
+    text = event.text.strip("\n")
+    if event.kind == "chat_request":
+        yield f"### {plain(event.author or 'You')}"
+        yield text
+    elif event.kind == "message":
+        yield "### Assistant"
+        yield text
+    elif event.kind == "reasoning":
+        yield "### Reasoning"
+        yield "\n".join(f"> {line}".rstrip() for line in text.split("\n")) if text else ""
+    elif event.kind == "structured":
+        yield "### Structured answer"
+        yield _fence(text, "json" if not isinstance(event.data, str) else "")
+    elif event.kind == "tool_call_request":
+        yield f"### Call {event.call}: {_code(event.name or '?')}"
+        yield _fence(text or pretty(event.arguments or {}), "json")
+    elif event.kind == "tool_call_response":
+        state = "Error" if event.is_error else "Result"
+        number = f" {event.call}" if event.call else ""
+        yield f"### {state}{number}{f': {_code(event.name)}' if event.name else ''}"
+        yield _fence(text, "")
+    elif event.kind == "unknown":
+        yield f"### Unknown event: {_code(event.name or '?')}"
+        yield _fence(text, "json")
+    else:
+        yield "### Question" if event.kind == "inquiry_request" else "### Answer"
+        yield text
+
+
+def source_line(citation: Citation) -> str:
+    """A citation in one line of Markdown."""
+    call = f", call {citation.call}" if citation.call else ""
+    gone = ", gone since" if citation.gone else ""
+    return f"{_code(citation.target)}{_named(citation)} ({_HOW[citation.how]}{call}{gone})"
+
+
+def _sources(cited: list[Citation]) -> str:
+    """Each source once, with the turns that used it."""
+    if not cited:
+        return "No turn used a source."
+    turns: dict[str, dict[int, None]] = {}
+    first: dict[str, Citation] = {}
+    for citation in cited:
+        turns.setdefault(citation.target, {})[citation.turn] = None
+        first.setdefault(citation.target, citation)
+    return "\n".join(
+        f"- {_code(target)}{_named(first[target])}: turn{'s' if len(used) > 1 else ''} "
+        + ", ".join(map(str, used))
+        for target, used in turns.items()
+    )
+
+
+def _named(citation: Citation) -> str:
+    return f" {plain(citation.title)}" if citation.title not in (citation.target, "") else ""
+
+
+def plain(text: str) -> str:
+    """Text on one line in which Markdown sees no signs."""
+    return _SIGNS.sub(r"\\\1", " ".join(text.split()))
+
+
+def _code(text: str) -> str:
+    text = " ".join(text.split())
+    longest = max((len(run) for run in _BACKTICKS.findall(text)), default=0)
+    ticks = "`" * (longest + 1)
+    space = " " if text.startswith("`") or text.endswith("`") else ""
+    return f"{ticks}{space}{text}{space}{ticks}"
+
+
+def _fence(text: str, language: str) -> str:
+    longest = max((len(run) for run in _BACKTICKS.findall(text)), default=0)
+    ticks = "`" * max(3, longest + 1)
+    return f"{ticks}{language}\n{text}\n{ticks}"

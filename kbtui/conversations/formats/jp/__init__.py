@@ -1,0 +1,1 @@
+"""JP's conversation directories: where they are, and how their files are read."""

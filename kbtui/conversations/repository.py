@@ -1,0 +1,262 @@
+"""The list of conversations: from metadata and file states, and no events unless asked."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from kbtui.conversations.formats.jp.json_reader import (
+    read_events,
+    read_file,
+    read_object,
+    read_tail,
+)
+from kbtui.conversations.formats.jp.locations import (
+    BASE_CONFIG,
+    EVENTS,
+    METADATA,
+    Place,
+    find_places,
+)
+from kbtui.conversations.grep_prefilter import Sieve
+from kbtui.conversations.ids import parse_conversation_id
+from kbtui.conversations.models import ConversationInfo
+from kbtui.conversations.timestamps import id_time, parse_time
+from kbtui.errors import NothingFound, UsageError, WorkspaceError
+from kbtui.workspace import Workspace
+
+_TAIL = 16 << 10
+_LARGEST_METADATA = 1 << 20
+
+
+def list_conversations(
+    workspace: Workspace,
+    archived: bool | None = None,
+    *,
+    counts: bool = True,
+    known: Mapping[int, ConversationInfo] | None = None,
+) -> list[ConversationInfo]:
+    """Live and archived conversations (None), or one of the two; newest activity first.
+
+    Those that cannot be read are there with their `problem`. With `counts`
+    every `events.json` is parsed for `events_count` and `last_event_at`;
+    without, neither is known and the order is that of `last_activated_at`.
+    `known` are entries by id of an earlier call: those of which no file has
+    changed are given back as they are.
+    """
+    places, _ = find_places(workspace)
+    infos = [
+        _known(place, known) or describe(place)
+        for place in places
+        if archived is None or place.archived is archived
+    ]
+    if counts:
+        infos = [with_counts(info) for info in infos]
+    return sorted(infos, key=_newest, reverse=True)
+
+
+def conversation_signatures(workspace: Workspace) -> dict[int, str]:
+    """The signature of every conversation by id, from file states alone: nothing is read."""
+    return {place.id: place.signature for place in find_places(workspace)[0]}
+
+
+def find_conversation(
+    workspace: Workspace,
+    id: int,  # noqa: A002
+    *,
+    counts: bool = False,
+) -> ConversationInfo:
+    """The conversation with this id, live or archived; raises `NothingFound`.
+
+    `counts` as in `list_conversations`; `load_conversation` knows them anyway.
+    """
+    places, _ = find_places(workspace, id)
+    if places:
+        info = describe(places[0])
+        return with_counts(info) if counts else info
+    raise NothingFound(
+        f"there is no conversation jp-c{id}",
+        where=str(workspace.root),
+        hint=_nearest(id, [place.id for place in find_places(workspace)[0]]),
+    )
+
+
+def strays(workspace: Workspace) -> list[tuple[Path, str]]:
+    """Directories among the conversations that are none, each with the reason."""
+    return [(Path(path), reason) for path, reason in find_places(workspace)[1]]
+
+
+def with_activity(info: ConversationInfo) -> ConversationInfo:
+    """The entry with `last_event_at`, for which the end of the file is enough."""
+    if info.events_path is None or info.last_event_at is not None:
+        return info
+    try:
+        element = _last_element(str(info.events_path))
+    except WorkspaceError as error:
+        return _blamed(info, f"{EVENTS}: {error.message}")
+    if element is None:
+        return with_counts(info)
+    return info.counted(info.events_count, parse_time(element.get("timestamp")))
+
+
+def with_counts(info: ConversationInfo) -> ConversationInfo:
+    """The entry with `events_count` and `last_event_at`, for which the file is parsed."""
+    if info.events_path is None or info.events_count is not None:
+        return info
+    problems: list[str] = []
+    count, last = 0, None
+    try:
+        for batch in read_events(str(info.events_path), problems):
+            count += len(batch)
+            last = batch[-1] if batch else last
+    except WorkspaceError as error:
+        return _blamed(info, f"{EVENTS}: {error.message}")
+    time = parse_time(last.get("timestamp")) if isinstance(last, dict) else None
+    info = info.counted(count, time)
+    return _blamed(info, f"{EVENTS}: {'; '.join(problems)}") if problems else info
+
+
+def examined(info: ConversationInfo) -> ConversationInfo:
+    """The entry with counts, and in `problem` all that is wrong with the conversation.
+
+    It is decoded for that: a wrong type or a missing time shows nowhere else.
+    """
+    from kbtui.conversations.formats.jp.loader import load_conversation, problems_of
+
+    conversation = load_conversation(info)
+    return replace(conversation.info, problem=problems_of(conversation))
+
+
+def title_may_match(place: Place, sieve: Sieve) -> bool:
+    """Whether the title may match: a look at the metadata's bytes, which most pass by."""
+    if METADATA not in place.metadata.times:
+        return False
+    try:
+        data = read_file(f"{place.metadata.path}/{METADATA}", _LARGEST_METADATA)
+    except WorkspaceError:
+        return False
+    # What is escaped, or is no UTF-8, says something else than its bytes.
+    return b"\\" in data or not data.isascii() or sieve.may(data)
+
+
+def activity(info: ConversationInfo) -> datetime:
+    """When something last happened: the last element's time, else what else is known."""
+    return info.last_event_at or info.created_at
+
+
+def _newest(info: ConversationInfo) -> tuple[datetime, int]:
+    return (info.last_event_at or info.last_activated_at or info.created_at, info.id)
+
+
+def _nearest(wanted: int, ids: list[int]) -> str:
+    from difflib import get_close_matches
+
+    near = get_close_matches(str(wanted), map(str, ids), n=1, cutoff=0.7)
+    if near:
+        return f"did you mean jp-c{near[0]}?"
+    return "`kbtui conversation ls` lists them"
+
+
+def _blamed(info: ConversationInfo, problem: str) -> ConversationInfo:
+    return replace(info, problem=f"{info.problem}; {problem}" if info.problem else problem)
+
+
+def _known(place: Place, known: Mapping[int, ConversationInfo] | None) -> ConversationInfo | None:
+    """The entry of an earlier call, while it holds; what was wrong may have become right."""
+    info = known.get(place.id) if known else None
+    good = info is not None and info.problem is None and info.signature == place.signature
+    return info if good else None
+
+
+def describe(place: Place) -> ConversationInfo:
+    """The list's entry for a place, from metadata and file states: no events."""
+    stream, source = place.stream, place.metadata
+    problems = [text for text in (place.clash, stream.failure) if text]
+    metadata: dict[str, Any] = {}
+    if METADATA in source.times:
+        found: list[str] = []
+        try:
+            data = read_file(f"{source.path}/{METADATA}", _LARGEST_METADATA)
+            metadata = read_object(data, found)
+            found += _wrong_values(metadata)
+        except (WorkspaceError, ValueError) as error:
+            found.append(getattr(error, "message", str(error)))
+        problems += [f"{METADATA}: {problem}" for problem in found]
+    elif source.failure is None:
+        problems.append(f"there is no {METADATA}")
+    if EVENTS not in stream.times and stream.failure is None:
+        old = os.path.exists(f"{stream.path}/messages.json")  # noqa: PTH110
+        only = ", only messages.json of JP before December 2025" if old else ""
+        problems.append(f"there is no {EVENTS}{only}")
+    directory = Path(stream.path)
+    title = metadata.get("title")
+    newest = max((time for copy in place.copies for time in copy.times.values()), default=None)
+    return ConversationInfo(
+        id=place.id,
+        title=title if isinstance(title, str) and title.strip() else None,
+        directory=directory,
+        events_path=directory / EVENTS if EVENTS in stream.times else None,
+        base_config_path=directory / BASE_CONFIG if BASE_CONFIG in stream.times else None,
+        archived=place.archived,
+        presence=place.presence,
+        created_at=id_time(place.id),
+        updated_at=None if newest is None else datetime.fromtimestamp(newest / 1e9, UTC),
+        last_activated_at=parse_time(metadata.get("last_activated_at")),
+        pinned_at=parse_time(metadata.get("pinned_at")),
+        archived_at=parse_time(metadata.get("archived_at")),
+        expires_at=parse_time(metadata.get("expires_at")),
+        labels=_labels(metadata.get("labels")),
+        size=sum(stream.sizes.values()),
+        signature=place.signature,
+        problem="; ".join(problems) or None,
+        parent=stream.parent or _parent(metadata.get("parent_id")),
+    )
+
+
+def _wrong_values(metadata: dict[str, Any]) -> list[str]:
+    """The values of the metadata that JP would not read, or that it misses."""
+    wrong = []
+    if not isinstance(metadata.get("title"), str | None):
+        wrong.append("its title is no text")
+    if "last_activated_at" not in metadata:
+        wrong.append("it has no last_activated_at")
+    wrong += [
+        f"its {name} is no time"
+        for name in ("last_activated_at", "pinned_at", "archived_at", "expires_at")
+        if metadata.get(name) is not None and parse_time(metadata[name]) is None
+    ]
+    labels = metadata.get("labels")
+    if labels is not None and _labels(labels) != labels:
+        wrong.append("its labels are not all texts")
+    return wrong
+
+
+def _parent(value: Any) -> int | None:
+    """The conversation that the metadata name as the parent."""
+    try:
+        return parse_conversation_id(str(value)) if isinstance(value, str | int) else None
+    except UsageError:
+        return None
+
+
+def _labels(value: Any) -> dict[str, str]:
+    if not isinstance(value, dict):
+        return {}
+    return {key: text for key, text in value.items() if isinstance(text, str)}
+
+
+def _last_element(path: str) -> dict[str, Any] | None:
+    """The last element of an array written as JP writes it, None where it takes more to know."""
+    tail = read_tail(path, _TAIL).rstrip()
+    start = tail.rfind(b"\n  {")
+    if start < 0 or not tail.endswith(b"\n  }\n]"):
+        return None
+    try:
+        element = orjson.loads(tail[start:-1])
+    except orjson.JSONDecodeError:
+        return None
+    return element if isinstance(element, dict) else None

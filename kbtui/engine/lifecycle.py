@@ -1,0 +1,148 @@
+"""An engine's life: take the lock, listen, serve, leave nothing behind.
+
+`flock` before `bind`; whoever loses ends at once, and its client finds the
+winner. The socket is unlinked only under the lock (design, the engine's rules).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import json
+import os
+import socket
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+from kbtui.engine.paths import lock_path, socket_path
+from kbtui.errors import KbtuiError
+from kbtui.text import safe
+from kbtui.version import __version__
+from kbtui.workspace import load_settings, open_root
+from kbtui.workspace.paths import make_private
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from kbtui.workspace import Workspace
+
+
+def log(text: str) -> None:
+    """Write a record to the engine's log, safe to be looked at in a terminal.
+
+    All lines but the first are indented, so that no message looks like another record
+    (`cli.redaction` relies on it). A full disk must not end who wanted to say something.
+    """
+    stamp = time.strftime("%Y-%m-%d %H:%M:%S")
+    record = "\n  ".join(safe(text, "strip").splitlines())
+    with contextlib.suppress(OSError):
+        print(f"{stamp} [{os.getpid()}] {record}", file=sys.stderr, flush=True)
+
+
+def run_engine(root: Path) -> int:
+    """Be the engine of the workspace at `root`, until idle or told to stop."""
+    # The libraries of the index make files of their own. What a source writes into the
+    # workspace keeps the umask that the user has.
+    umask = os.umask(0o077)
+    workspace = open_root(root)
+    try:
+        settings = load_settings()
+        lock = _take_lock(workspace)
+    except (KbtuiError, OSError) as error:
+        log(f"cannot start: {error}")
+        return 3
+    if lock is None:
+        return 0
+    with contextlib.suppress(OSError):
+        os.nice(5)
+    place = inode = None
+    try:
+        place = socket_path(workspace)
+        listener = _listen(place)
+        inode = _inode(place)
+        _announce(lock, place)
+        log(f"engine {__version__} for {workspace.root} on {place}")
+        from kbtui.engine.server import Server
+
+        def in_charge() -> bool:
+            return holds_lock(lock, workspace) and _inode(place) == inode
+
+        asyncio.run(Server(workspace, settings, listener, in_charge, umask).serve())
+    except KbtuiError as error:
+        log(f"stopped: {error}")
+        return 3
+    finally:
+        _leave(lock, place, inode)
+        log("gone")
+    return 0
+
+
+def _take_lock(workspace: Workspace) -> Any:
+    """The open lock file, None when another engine has it.
+
+    Its inode is looked at again, so that a deleted cache cannot give two engines.
+    """
+    path = lock_path(workspace)
+    for _ in range(10):
+        make_private(path.parent)
+        file = path.open("a+b")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            file.close()
+            return None
+        with contextlib.suppress(FileNotFoundError):
+            if os.fstat(file.fileno()).st_ino == path.stat().st_ino:
+                return file
+        file.close()
+    return None
+
+
+def _inode(path: Path) -> int | None:
+    try:
+        return path.stat().st_ino
+    except OSError:
+        return None
+
+
+def holds_lock(lock: Any, workspace: Workspace) -> bool:
+    """Whether the lock file is still the one that this engine locked."""
+    try:
+        return os.fstat(lock.fileno()).st_ino == lock_path(workspace).stat().st_ino
+    except OSError:
+        return False
+
+
+def _listen(place: Path) -> socket.socket:
+    place.unlink(missing_ok=True)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.bind(str(place))
+    place.chmod(0o600)
+    listener.listen(64)
+    listener.setblocking(False)
+    return listener
+
+
+def _announce(lock: Any, place: Path) -> None:
+    facts = {
+        "pid": os.getpid(),
+        "version": __version__,
+        "host": socket.gethostname(),
+        "socket": str(place),
+    }
+    lock.seek(0)
+    lock.truncate()
+    lock.write(json.dumps(facts).encode("utf-8"))
+    lock.flush()
+
+
+def _leave(lock: Any, place: Path | None, inode: int | None) -> None:
+    """Let go of lock and socket; a successor's socket of the same name is not ours."""
+    with contextlib.suppress(OSError):
+        lock.seek(0)
+        lock.truncate()
+        if place is not None and inode is not None and _inode(place) == inode:
+            place.unlink()
+    lock.close()

@@ -1,0 +1,115 @@
+"""Embeddings remembered by text and model, so that no text is ever embedded twice.
+
+One SQLite file a workspace, beside the generations: it outlives them. It is a
+cache and nothing more: each row has a checksum, one that is not as it was written
+counts as not there, and a file that cannot be read is thrown away.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import TYPE_CHECKING, TypeVar
+from zlib import crc32
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from pathlib import Path
+
+    from kbtui.index.embedding_model import Matrix
+
+
+_Result = TypeVar("_Result")
+
+_DAMAGED = frozenset(
+    {
+        sqlite3.SQLITE_ERROR,
+        sqlite3.SQLITE_CORRUPT,
+        sqlite3.SQLITE_NOTADB,
+        sqlite3.SQLITE_IOERR_SHORT_READ,
+    }
+)
+"""What SQLite says of a file that is not as it was written; the first one of a schema that is not."""
+
+
+def _sum(model: str, key: bytes, vector: bytes) -> int:
+    return crc32(vector, crc32(key, crc32(model.encode())))
+
+
+class Remembered:
+    """The file of remembered embeddings of one model. For one thread."""
+
+    def __init__(self, path: Path, model: str) -> None:
+        self._path, self.model = path, model
+        self._again(self._open)
+
+    def _open(self) -> None:
+        self._db = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
+        self._db.execute("PRAGMA journal_mode=WAL")
+        self._db.execute("PRAGMA synchronous=OFF")
+        self._db.execute(
+            "CREATE TABLE IF NOT EXISTS embeddings (model TEXT, hash BLOB, vector BLOB, sum INTEGER, "
+            "PRIMARY KEY (model, hash)) WITHOUT ROWID"
+        )
+        columns = [row[1] for row in self._db.execute("PRAGMA table_info(embeddings)")]
+        if "sum" not in columns:
+            self._add_sums()
+
+    def _add_sums(self) -> None:
+        """Of a file of an earlier version: what is in it is taken as it stands."""
+        self._db.create_function("summed", 3, _sum, deterministic=True)
+        self._db.executescript(
+            "BEGIN IMMEDIATE; ALTER TABLE embeddings ADD COLUMN sum INTEGER; "
+            "UPDATE embeddings SET sum = summed(model, hash, vector); COMMIT"
+        )
+
+    def _again(self, work: Callable[[], _Result]) -> _Result:
+        """Do it; in a new file when this one is damaged."""
+        try:
+            return work()
+        except sqlite3.DatabaseError as error:
+            # A full disk or a lock is not mended by a new file.
+            if getattr(error, "sqlite_errorcode", None) not in _DAMAGED:
+                raise
+        if hasattr(self, "_db"):
+            self._db.close()
+        for suffix in ("", "-wal", "-shm"):
+            self._path.with_name(self._path.name + suffix).unlink(missing_ok=True)
+        self._open()
+        return work()
+
+    def get(self, hashes: Iterable[bytes]) -> dict[bytes, bytes]:
+        """The vectors that are remembered, as float32 bytes."""
+        held = list(hashes)
+        return self._again(lambda: dict(self._read(held)))
+
+    def _read(self, held: list[bytes]) -> Iterator[tuple[bytes, bytes]]:
+        for at in range(0, len(held), 500):
+            part = held[at : at + 500]
+            marks = ", ".join("?" * len(part))
+            for key, vector, wanted in self._db.execute(
+                f"SELECT hash, vector, sum FROM embeddings WHERE model = ? AND hash IN ({marks})",
+                [self.model, *part],
+            ):
+                if isinstance(vector, bytes) and _sum(self.model, key, vector) == wanted:
+                    yield key, vector
+
+    def put(self, vectors: Mapping[bytes, Matrix]) -> None:
+        """Remember vectors."""
+        rows = [(self.model, key, vector.tobytes()) for key, vector in vectors.items()]
+        self._again(lambda: self._write(rows))
+
+    def _write(self, rows: list[tuple[str, bytes, bytes]]) -> None:
+        self._db.execute("BEGIN")
+        try:
+            self._db.executemany(
+                "INSERT OR REPLACE INTO embeddings VALUES (?, ?, ?, ?)",
+                [(*row, _sum(*row)) for row in rows],
+            )
+            self._db.execute("COMMIT")
+        finally:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+
+    def close(self) -> None:
+        """Close the file."""
+        self._db.close()

@@ -1,0 +1,419 @@
+"""Queries the catalog for entries: filtered pages, totals and citation counts."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import sqlite3
+import time
+from contextlib import closing, contextmanager
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from kbtui.errors import IndexUnavailable, UsageError
+from kbtui.index.embedding_status import Standing, read_standing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from kbtui.index.reader import IndexReader
+    from kbtui.workspace import Workspace
+
+
+STEPS = 10_000
+"""How many of SQLite's instructions, some 100 microseconds, lie between two looks whether to go on."""
+
+# A conversation's id is a time too: that of citations which have none of their own.
+_AT = "coalesce(t.timestamp, t.conversation / 10.0)"
+
+
+class Citable(Protocol):
+    """What is needed of an entry to know how citations call it."""
+
+    id: str
+    kind: str
+    ref: str
+    path: str
+
+
+@contextmanager
+def reading(
+    reader: IndexReader, is_given_up: Callable[[], bool] | None = None
+) -> Iterator[sqlite3.Connection]:
+    """A connection to the catalog that sees one state of it; raises `IndexUnavailable`."""
+    path = reader.folder / "catalog.sqlite"
+    try:
+        with closing(
+            sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None)
+        ) as db:
+            db.create_function(
+                "folded", 1, lambda text: (text or "").casefold(), deterministic=True
+            )
+            db.set_progress_handler(is_given_up, STEPS)
+            db.execute("PRAGMA temp_store=MEMORY")
+            db.execute("BEGIN")
+            yield db
+    except sqlite3.Error as error:
+        raise IndexUnavailable(
+            f"the catalog cannot be read: {error}",
+            where=str(path),
+            hint="`kbtui index --rebuild` makes a new one",
+        ) from error
+
+
+def _names(workspace: Workspace, entries: list[Citable]) -> dict[str, str]:
+    """What citations may call these entries, and which entry that is.
+
+    A subject is called `topic/slug`, or its path where it was read as a file
+    before it was a subject.
+    """
+    root = f"{workspace.root}/"
+    found = {}
+    for entry in entries:
+        if entry.kind == "subject" and entry.path.startswith(root):
+            found[entry.path.removeprefix(root)] = entry.id
+    for entry in entries:
+        found[entry.ref] = entry.id
+    return found
+
+
+def count_cites(
+    db: sqlite3.Connection, workspace: Workspace, entries: Iterable[Citable], since: float
+) -> dict[str, int]:
+    """How many citations each of some entries has from Unix time `since` on; 0 is left out."""
+    entries = list(entries)
+    names = _names(workspace, entries)
+    counts: dict[str, int] = {}
+    for target, count in db.execute(
+        "SELECT t.target, count(*) FROM citations t "
+        f"WHERE t.target IN (SELECT value FROM json_each(?)) AND {_AT} >= ? GROUP BY t.target",
+        (json.dumps(list(names)), since),
+    ):
+        counts[names[target]] = counts.get(names[target], 0) + count
+    for entry_id, count in db.execute(
+        "SELECT c.entry_id, count(*) FROM chunks c JOIN citations t ON t.target = 'chunk:' || c.id "
+        f"WHERE c.entry_id IN (SELECT value FROM json_each(?)) AND {_AT} >= ? GROUP BY c.entry_id",
+        (json.dumps([entry.id for entry in entries]), since),
+    ):
+        counts[entry_id] = counts.get(entry_id, 0) + count
+    return counts
+
+
+@dataclass
+class Used:
+    """Citations of entries that exist: by entry, and by local day; 0 is left out."""
+
+    by_entry: dict[str, int] = field(default_factory=dict)
+    by_day: dict[str, int] = field(default_factory=dict)
+
+
+def used_since(
+    db: sqlite3.Connection, workspace: Workspace, entries: Iterable[Citable], since: float
+) -> Used:
+    """How often each of all entries is cited from Unix time `since` on, in one walk."""
+    names = _names(workspace, list(entries))
+    rows = db.execute(
+        f"SELECT t.target, date({_AT}, 'unixepoch', 'localtime'), count(*) FROM citations t "
+        # The plus keeps SQLite from walking the index on targets, which is eight times slower.
+        f"WHERE {_AT} >= ? GROUP BY +t.target, 2",
+        (since,),
+    ).fetchall()
+    names |= _chunk_names(db, (row[0] for row in rows))
+    found = Used()
+    for target, day, count in rows:
+        # What is gone counts nowhere (decisions C, "citation").
+        if (entry_id := names.get(target)) is not None:
+            found.by_entry[entry_id] = found.by_entry.get(entry_id, 0) + count
+            found.by_day[day] = found.by_day.get(day, 0) + count
+    return found
+
+
+def ever_cited(
+    db: sqlite3.Connection, workspace: Workspace, entries: Iterable[Citable]
+) -> set[str]:
+    """The ids of the entries that any turn ever cited."""
+    names = _names(workspace, list(entries))
+    targets = [row[0] for row in db.execute("SELECT DISTINCT target FROM citations")]
+    names |= _chunk_names(db, targets)
+    return {names[target] for target in targets if target in names}
+
+
+def _chunk_names(db: sqlite3.Connection, targets: Iterable[str]) -> dict[str, str]:
+    """The entries of targets that are chunks."""
+    loose = json.dumps([target[6:] for target in targets if target.startswith("chunk:")])
+    rows = db.execute(
+        "SELECT 'chunk:' || id, entry_id FROM chunks WHERE id IN (SELECT value FROM json_each(?))",
+        (loose,),
+    )
+    return dict(rows)
+
+
+Status = Literal["ready", "pending", "error"]
+STATUSES: tuple[Status, ...] = ("ready", "pending", "error")
+DAY = 86_400.0
+CITES_DAYS = 30
+LIMIT_DEFAULT, LIMIT_MOST = 50, 500
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which entries: every given condition must hold (PLATFORM, "the entries browser").
+
+    `q` are words that must all stand in the title or the text, without regard to
+    case. `types` are entry types, source kinds or `conversation`. `since` and
+    `until` bound the time of creation in Unix seconds, `until` exclusively.
+    """
+
+    q: str = ""
+    types: tuple[str, ...] = ()
+    statuses: tuple[str, ...] = ()
+    topics: tuple[str, ...] = ()
+    since: float | None = None
+    until: float | None = None
+    hidden: bool = False
+    archived: bool = False
+
+    @property
+    def key(self) -> str:
+        """What a cursor is bound to."""
+        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:12]
+
+
+@dataclass
+class Row:
+    """An entry of a page; `cites_30d` is how often turns used it in the last 30 days."""
+
+    id: str
+    ref: str
+    kind: str
+    title: str
+    type: str
+    status: str
+    error: str | None
+    topic: str | None
+    slug: str | None
+    tags: list[str]
+    source_url: str | None
+    created: float
+    changed: float
+    chunks: int
+    size: int
+    hidden: bool
+    archived: bool
+    path: str
+    cites_30d: int = 0
+
+
+@dataclass
+class Page:
+    """Some entries, newest first; totals are over all that the filter leaves."""
+
+    entries: list[Row] = field(default_factory=list)
+    total: int = 0
+    by_status: dict[str, int] = field(default_factory=dict)
+    by_type: dict[str, int] = field(default_factory=dict)
+    cursor: str | None = None
+    """Where the next page begins; None on the last."""
+
+
+def list_entries(
+    workspace: Workspace,
+    reader: IndexReader,
+    wanted: Wanted,
+    *,
+    cursor: str | None = None,
+    limit: int = LIMIT_DEFAULT,
+    most: int = LIMIT_MOST,
+    vectors: bool = True,
+    now: float | None = None,
+    is_given_up: Callable[[], bool] | None = None,
+) -> Page:
+    """A page of at most `limit` entries (clamped to `most`), from where `cursor` points.
+
+    `vectors` false means that none are made (no model wanted): nothing is
+    pending then. Raises `UsageError` for a cursor of another filter, and
+    `IndexUnavailable` once `is_given_up` says that nobody wants the page any more.
+    """
+    limit = max(1, min(most, limit))
+    now = time.time() if now is None else now
+    with reading(reader, is_given_up) as db:
+        _list(db, reader, wanted, vectors)
+        page = Page(by_status=dict.fromkeys(STATUSES, 0))
+        for status, type_, count in db.execute(
+            "SELECT status, type, count(*) FROM listed GROUP BY status, type ORDER BY type"
+        ):
+            page.total += count
+            page.by_status[status] += count
+            page.by_type[type_] = page.by_type.get(type_, 0) + count
+        after = ""
+        place: list[Any] = []
+        if cursor is not None:
+            created, entry_id = _read_cursor(cursor, wanted)
+            after, place = "WHERE (created, id) < (?, ?)", [created, entry_id]
+        rows = db.execute(
+            "SELECT *, (SELECT count(*) FROM chunks WHERE entry_id = listed.id) "
+            f"FROM listed {after} ORDER BY created DESC, id DESC LIMIT ?",
+            [*place, limit + 1],
+        ).fetchall()
+        page.entries = [_row(row) for row in rows[:limit]]
+        if len(rows) > limit:
+            last = page.entries[-1]
+            page.cursor = _cursor(last.created, last.id, wanted)
+        _add_cites(db, workspace, page.entries, now)
+    return page
+
+
+def entry_row(
+    workspace: Workspace, reader: IndexReader, entry_id: str, *, vectors: bool = True
+) -> Row | None:
+    """One entry, whatever its flags; None where there is none."""
+    with reading(reader) as db:
+        _list(db, reader, Wanted(hidden=True, archived=True), vectors, only=entry_id)
+        row = db.execute(
+            "SELECT *, (SELECT count(*) FROM chunks WHERE entry_id = listed.id) FROM listed"
+        ).fetchone()
+        if row is None:
+            return None
+        found = _row(row)
+        _add_cites(db, workspace, [found], time.time())
+    return found
+
+
+_COLUMNS = (
+    "id", "kind", "title", "type", "topic", "slug", "tags", "source_url", "created", "changed", "size",
+    "hidden", "archived", "path",
+)  # fmt: skip
+
+
+def _list(
+    db: sqlite3.Connection,
+    reader: IndexReader,
+    wanted: Wanted,
+    vectors: bool,
+    only: str | None = None,
+) -> None:
+    """Make a temporary table `listed` of the wanted entries with their status."""
+    standing = read_standing(reader.folder) if vectors else Standing(seq=2**62)
+    failed = {entry_id: error for entry_id, error in standing.lacking.items() if error}
+    conditions, values = _conditions(wanted)
+    if only is not None:
+        conditions.append("e.id = ?")
+        values.append(only)
+    columns = ", ".join(f"e.{name} AS {name}" for name in _COLUMNS)
+    sql = f"""
+    CREATE TEMP TABLE listed AS WITH found AS (
+      SELECT {columns}, coalesce(e.error, f.value) AS error,
+        CASE WHEN coalesce(e.error, f.value) IS NOT NULL THEN 'error'
+          WHEN (e.seq > ? OR e.id IN (SELECT value FROM json_each(?)))
+            AND EXISTS (SELECT 1 FROM chunks c WHERE c.entry_id = e.id AND c.embed = 1) THEN 'pending'
+          ELSE 'ready' END AS status
+      FROM entries e LEFT JOIN json_each(?) f ON f.key = e.id
+      WHERE {" AND ".join(conditions) or "1"}
+    ) SELECT * FROM found WHERE {_one_of("status", wanted.statuses)}
+    """
+    lacking = json.dumps(list(standing.lacking))
+    db.execute(sql, [standing.seq, lacking, json.dumps(failed), *values, *wanted.statuses])
+
+
+def chunks_of(reader: IndexReader, entry_id: str) -> list[dict[str, Any]]:
+    """An entry's chunks in order: `chunk_id`, `characters`, `model` (None without a vector),
+    `lines`, `turn`, `role`, `text`."""
+    standing = read_standing(reader.folder)
+    with reading(reader) as db:
+        row = db.execute("SELECT seq FROM entries WHERE id = ?", (entry_id,)).fetchone()
+        embedded = bool(row) and row[0] <= standing.seq and entry_id not in standing.lacking
+        rows = db.execute(
+            "SELECT id, text, first_line, last_line, turn, role, embed FROM chunks "
+            "WHERE entry_id = ? ORDER BY ordinal",
+            (entry_id,),
+        ).fetchall()
+    return [
+        {
+            "chunk_id": id_,
+            "characters": len(text),
+            "model": standing.model if embed and embedded else None,
+            "lines": None if first is None else [first, last],
+            "turn": turn,
+            "role": role,
+            "text": text,
+        }
+        for id_, text, first, last, turn, role, embed in rows
+    ]
+
+
+def _one_of(column: str, values: Sequence[str]) -> str:
+    return f"{column} IN ({', '.join('?' * len(values))})" if values else "1"
+
+
+def _conditions(wanted: Wanted) -> tuple[list[str], list[Any]]:
+    conditions: list[str] = []
+    values: list[Any] = []
+    for column, chosen in (("e.type", wanted.types), ("e.topic", wanted.topics)):
+        if chosen:
+            conditions.append(_one_of(column, chosen))
+            values += chosen
+    flags = ("hidden", "archived")
+    conditions += [f"e.{flag} = 0" for flag in flags if not getattr(wanted, flag)]
+    if wanted.since is not None:
+        conditions.append("e.created >= ?")
+        values.append(wanted.since)
+    if wanted.until is not None:
+        conditions.append("e.created < ?")
+        values.append(wanted.until)
+    for word in wanted.q.split():
+        if word.isascii() and "\0" not in word:
+            # SQLite's own LIKE knows case in ASCII only and ends at a NUL, but is much faster.
+            escaped = "".join(f"\\{sign}" if sign in "\\%_" else sign for sign in word)
+            test, value = "{} LIKE ? ESCAPE '\\'", f"%{escaped}%"
+        else:
+            test, value = "instr(folded({}), ?)", word.casefold()
+        conditions.append(
+            f"({test.format('e.title')} OR EXISTS "
+            f"(SELECT 1 FROM chunks c WHERE c.entry_id = e.id AND {test.format('c.text')}))"
+        )
+        values += [value, value]
+    return conditions, values
+
+
+def _row(row: tuple[Any, ...]) -> Row:
+    *facts, error, status, chunks = row
+    named = dict(zip(_COLUMNS, facts, strict=True))
+    named["tags"] = json.loads(named["tags"])
+    for flag in ("hidden", "archived"):
+        named[flag] = bool(named[flag])
+    subject = named["kind"] == "subject"
+    ref = f"{named['topic']}/{named['slug']}" if subject else named["id"]
+    return Row(ref=ref, error=error, status=status, chunks=chunks, **named)
+
+
+def _add_cites(db: sqlite3.Connection, workspace: Workspace, rows: list[Row], now: float) -> None:
+    since = now - CITES_DAYS * DAY
+    if len(rows) > LIMIT_MOST:
+        # One walk over all citations costs less than looking up those of so many entries.
+        counts = used_since(db, workspace, rows, since).by_entry
+    else:
+        counts = count_cites(db, workspace, rows, since)
+    for row in rows:
+        row.cites_30d = counts.get(row.id, 0)
+
+
+def _cursor(created: float, entry_id: str, wanted: Wanted) -> str:
+    place = json.dumps([wanted.key, created, entry_id]).encode()
+    return base64.urlsafe_b64encode(place).decode().rstrip("=")
+
+
+def _read_cursor(cursor: str, wanted: Wanted) -> tuple[float, str]:
+    try:
+        padded = cursor + "=" * (-len(cursor) % 4)
+        key, created, entry_id = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
+        place = float(created), str(entry_id)
+    except (ValueError, TypeError, RecursionError):
+        raise UsageError(
+            "is not a cursor", where=cursor[:40], hint="leave it out to begin"
+        ) from None
+    if key != wanted.key:
+        raise UsageError(
+            "the cursor belongs to another filter", where=cursor[:40], hint="leave it out to begin"
+        )
+    return place

@@ -1,0 +1,421 @@
+"""Reads files into entries and chunks, ready to be written to the index."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections import Counter
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, date, datetime
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any
+
+from kbtui.errors import KbtuiError
+from kbtui.index.catalog import AROUND
+from kbtui.index.chunking import (
+    chunk_conversation,
+    chunk_subject,
+    number_chunks,
+    spoken,
+    without_front_matter,
+)
+from kbtui.index.ids import chunk_id, conversation_id, subject_id
+from kbtui.index.models import Chunk, Entry, stat_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from kbtui.conversations.formats.jp.incremental_reader import Mark, Part
+    from kbtui.conversations.models import Conversation, ConversationInfo
+    from kbtui.index.catalog import Catalog
+    from kbtui.knowledge.models import Subject
+
+
+SUBJECT_MOST = 20_000_000
+"""A subject over this many bytes is listed and read, but not indexed."""
+
+FRONT_MATTER_MOST = 20_000
+"""A longer one (characters) is not read: YAML's reader takes seconds for what is nested in it."""
+
+_HEADING = re.compile(r"^#{1,6}[ \t]+(.+?)[ \t]*#*$", re.MULTILINE)
+_SETEXT = re.compile(r"^(\S[^\n]*)\n=+[ \t]*$", re.MULTILINE)
+
+
+def subject_signature(subject: Subject) -> str:
+    """Changes whenever the subject's entry would, and whenever `stat_text` does.
+
+    A tree that is copied with its times differs in nothing but its inodes.
+    """
+    return (
+        f"{subject.relative}:{subject.inode}:{subject.size}:{subject.mtime_ns}"
+        f":{subject.hidden:d}{subject.shadowed:d}"
+    )
+
+
+def read_subject_entry(subject: Subject) -> tuple[Entry, list[Chunk]]:
+    """A subject's entry and chunks; one that cannot be read has an `error` and no chunks."""
+    from kbtui.knowledge import subject_text
+
+    entry = Entry(
+        id=subject_id(subject.topic, subject.slug),
+        kind="subject",
+        title=subject.slug.rpartition("/")[2],
+        signature=subject_signature(subject),
+        path=subject.file,
+        type="note",
+        topic=subject.topic,
+        slug=subject.slug,
+        created=subject.mtime_ns / 1e9,
+        changed=subject.mtime_ns / 1e9,
+        size=subject.size,
+        hidden=subject.hidden,
+    )
+    try:
+        entry.stat = stat_text(os.stat(subject.file))  # noqa: PTH116  (thousands)
+        if subject.size > SUBJECT_MOST:
+            raise KbtuiError(f"larger than {SUBJECT_MOST // 1_000_000} MB: not indexed")
+        text = subject_text(subject)
+    except KbtuiError as error:
+        entry.error = error.message
+        return entry, []
+    except OSError as error:
+        entry.error = error.strerror or str(error)
+        return entry, []
+    _describe(entry, text)
+    return entry, with_vector_hashes(entry, chunk_subject(entry.id, text))
+
+
+def _describe(entry: Entry, text: str) -> None:
+    """Title, type, tags and dates: from front matter, else from the text."""
+    body, lines = without_front_matter(text)
+    facts = front_matter(text) if lines else {}
+    entry.title = _title(facts, body) or entry.title
+    if isinstance(facts.get("type"), str) and facts["type"].strip():
+        entry.type = facts["type"].strip()
+    tags = facts.get("tags")
+    if isinstance(tags, list):
+        entry.tags = [str(tag) for tag in tags if isinstance(tag, str | int | float)]
+    elif isinstance(tags, str):
+        entry.tags = tags.replace(",", " ").split()
+    if isinstance(facts.get("source_url"), str):
+        entry.source_url = facts["source_url"]
+    if (created := _seconds(facts.get("created"))) is not None:
+        entry.created = created
+
+
+def title_of(text: str) -> str | None:
+    """What a subject's text is called: the title of its front matter, else its first heading."""
+    body, lines = without_front_matter(text)
+    return _title(front_matter(text) if lines else {}, body)
+
+
+def _title(facts: dict[str, Any], body: str) -> str | None:
+    title = facts.get("title")
+    if isinstance(title, str) and title.strip():
+        return " ".join(title.split())
+    start = body[:4000]
+    heading = _HEADING.search(start) or _SETEXT.search(start)
+    return " ".join(heading[1].split())[:300] if heading else None
+
+
+def front_matter(text: str) -> dict[str, Any]:
+    """The YAML front matter of a subject; {} where there is none or it is not a mapping."""
+    lines = without_front_matter(text)[1]
+    if not lines:
+        return {}
+    try:
+        facts = plain_yaml("\n".join(text.split("\n")[1 : lines - 1]))
+    except ValueError:
+        return {}
+    return {str(key): value for key, value in facts.items()} if isinstance(facts, dict) else {}
+
+
+def plain_yaml(source: str) -> Any:
+    """A front matter's YAML, without aliases and of at most `FRONT_MATTER_MOST` characters.
+
+    Raises `ValueError`. A few lines of aliases stand for gigabytes, and YAML's reader takes
+    seconds for what is long and nested.
+    """
+    import yaml
+
+    class Plain(yaml.SafeLoader):
+        def compose_node(self, parent: Any, index: Any) -> Any:
+            if self.check_event(yaml.AliasEvent):
+                raise ValueError("it has an alias, which is not followed")
+            return super().compose_node(parent, index)
+
+    if len(source) > FRONT_MATTER_MOST:
+        raise ValueError(f"it has more than {FRONT_MATTER_MOST:,} characters")
+    try:
+        return yaml.load(source, Plain)
+    except (yaml.YAMLError, RecursionError) as error:
+        raise ValueError(str(error)) from error
+
+
+def _seconds(value: object) -> float | None:
+    """A date of a front matter as Unix seconds; a date without a zone is taken as UTC."""
+    if isinstance(value, str):
+        try:
+            value = datetime.fromisoformat(value)
+        except ValueError:
+            return None
+    if isinstance(value, datetime):
+        return (value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp()
+    if isinstance(value, date):
+        return datetime(value.year, value.month, value.day, tzinfo=UTC).timestamp()
+    return None
+
+
+def conversation_entry(info: ConversationInfo) -> Entry:
+    """A conversation's entry, as far as it is known without reading its events."""
+    return Entry(
+        id=conversation_id(info.id),
+        kind="conversation",
+        title=info.name,
+        signature=info.signature,
+        path=str(info.events_path or info.directory),
+        type="conversation",
+        conversation=info.id,
+        created=info.created_at.timestamp(),
+        changed=(info.updated_at or info.created_at).timestamp(),
+        size=info.size,
+        archived=info.archived,
+        error=info.problem,
+    )
+
+
+def read_conversation_entry(
+    info: ConversationInfo, *, embed_tool_results: bool = False
+) -> tuple[Entry, list[Chunk], Conversation | None]:
+    """A conversation's entry and chunks, and the conversation for who reads on.
+
+    What is damaged is left out; the entry's `error` says so.
+    """
+    from kbtui.conversations import load_conversation
+
+    entry = conversation_entry(info)
+    try:
+        if info.events_path:
+            entry.stat = stat_text(info.events_path.stat())
+        conversation = load_conversation(info)
+    except KbtuiError as error:
+        entry.error = error.message
+        return entry, [], None
+    except OSError as error:
+        entry.error = error.strerror or str(error)
+        return entry, [], None
+    if conversation.problems and not entry.error:
+        entry.error = conversation.problems[0]
+    chunks = chunk_conversation(entry.id, conversation, embed_tool_results=embed_tool_results)
+    if chunks and chunks[-1].timestamp:
+        entry.changed = max(chunk.timestamp or 0.0 for chunk in chunks)
+    return entry, with_vector_hashes(entry, chunks), conversation
+
+
+NEIGHBOURS, NEIGHBOUR_CHARACTERS = 2, 500
+"""How many neighbours a side, within how many characters, colour a chunk's vector (stack, 7)."""
+
+
+def vector_neighbours(chunks: list[Chunk], position: int) -> list[Chunk]:
+    """The chunks around one that colour its vector."""
+    found = []
+    for step in (-1, 1):
+        room = NEIGHBOUR_CHARACTERS
+        for at in range(position + step, position + step * (NEIGHBOURS + 1), step):
+            if not 0 <= at < len(chunks):
+                break
+            neighbour = chunks[at]
+            if not neighbour.embed:
+                continue
+            if len(neighbour.text) > room:
+                break
+            room -= len(neighbour.text)
+            found.append(neighbour)
+    return found
+
+
+def with_vector_hashes(entry: Entry, chunks: list[Chunk], *, first: int = 0) -> list[Chunk]:
+    """Note for each chunk, from position `first` on, what its vector's row is made from."""
+    common = f"{entry.title}\0{entry.kind}\0{entry.topic}\0{entry.type}\0{entry.hidden}\0{entry.archived}"
+    begun = blake2b(common.encode("utf-8", "surrogatepass"), digest_size=16)
+    for position, chunk in enumerate(chunks[first:], first):
+        if not chunk.embed:
+            continue
+        digest = begun.copy()
+        around = vector_neighbours(chunks, position)
+        texts = "\0".join(("", chunk.text, *[neighbour.text for neighbour in around]))
+        made = f"{texts}{chunk.role}\0{chunk.timestamp}"
+        digest.update(made.encode("utf-8", "surrogatepass"))
+        chunk.vector_hash = digest.digest()
+    return chunks
+
+
+PART = 512 << 10
+"""Bytes: about so much of a long conversation is put at once."""
+WHOLE_MOST = 2 << 20
+"""Bytes: a shorter one comes in one part."""
+UNFINISHED = " …"
+"""At the end of the signature of an entry of which parts are still to come."""
+
+
+@dataclass
+class Piece:
+    """An entry's chunks from ordinal `start` on; `before` are some that stand before them.
+
+    `read` are the turns that they were made from, and `after` the number of the turn before
+    those. `mark` says where to go on; `last` that nothing of the entry is still to come.
+    """
+
+    entry: Entry
+    chunks: list[Chunk]
+    before: list[Chunk] = field(default_factory=list)
+    start: int = 0
+    read: Conversation | None = None
+    after: int = 0
+    mark: str | None = None
+    last: bool = True
+
+
+def subject_piece(subject: Subject) -> Piece:
+    """A subject, whole."""
+    return Piece(*read_subject_entry(subject))
+
+
+@dataclass(frozen=True)
+class _Held:
+    """What the catalog has of a conversation up to `mark`: so many chunks, the latest of a time."""
+
+    mark: Mark
+    chunks: int
+    latest: float
+
+
+def conversation_pieces(
+    catalog: Catalog, info: ConversationInfo, *, embed_tool_results: bool = False
+) -> Iterator[Piece]:
+    """A conversation, or what of it is not in the catalog. Each piece must be put before the next."""
+    from kbtui.conversations.formats.jp.incremental_reader import comes_in_parts, read_part
+
+    if not comes_in_parts(info):
+        yield _whole(info, embed_tool_results)
+        return
+    held = _held(catalog, conversation_entry(info))
+    most = PART if info.size > WHOLE_MOST else WHOLE_MOST
+    while True:
+        entry = conversation_entry(info)
+        with suppress(OSError):
+            entry.stat = stat_text(info.events_path.stat()) if info.events_path else ""
+        part = read_part(info, held.mark if held else None, most)
+        if part is None:
+            yield _whole(info, embed_tool_results)
+            return
+        piece, held = _piece(catalog, entry, part, held if part.began else None, embed_tool_results)
+        yield piece
+        if piece.last:
+            return
+        if held is None:
+            # There is no mark to go on from: all at once then.
+            most = info.size
+
+
+def _whole(info: ConversationInfo, embed_tool_results: bool) -> Piece:
+    entry, chunks, read = read_conversation_entry(info, embed_tool_results=embed_tool_results)
+    return Piece(entry, chunks, read=read)
+
+
+def _held(catalog: Catalog, entry: Entry) -> _Held | None:
+    """What the catalog has, as long as its chunks would be the same today."""
+    from kbtui.conversations.formats.jp.incremental_reader import Mark
+
+    kept, text = catalog.entry(entry.id), catalog.mark(entry.id)
+    if kept is None or text is None:
+        return None
+    if (kept.title, kept.archived) != (entry.title, entry.archived):
+        return None
+    facts, chunks, latest = json.loads(text)
+    return _Held(Mark(**facts | {"waiting": tuple(facts["waiting"])}), chunks, latest)
+
+
+def _piece(
+    catalog: Catalog, entry: Entry, part: Part, held: _Held | None, embed_tool_results: bool
+) -> tuple[Piece, _Held | None]:
+    count = held.chunks if held else 0
+    around = catalog.chunks_between(entry.id, max(0, count - 2 * AROUND), count) if count else []
+    fresh = list(spoken(part.conversation, embed_tool_results))
+    seen = _repeats(catalog, entry.id, {chunk.text for chunk in fresh}, count)
+    number_chunks(entry.id, fresh, first=count, seen=seen)
+    chunks = [*around, *fresh]
+    given = min(AROUND, count)
+    cut = len(around) - given
+    with_vector_hashes(entry, chunks, first=cut)
+    latest = held.latest if held else 0.0
+    if chunks and chunks[-1].timestamp:
+        entry.changed = max(latest, *(chunk.timestamp or 0.0 for chunk in chunks))
+    if part.conversation.problems and not entry.error:
+        entry.error = part.conversation.problems[0]
+    if not part.last:
+        # A state that no file has: it is taken up again, and its hits are not the last word.
+        entry.signature, entry.stat = f"{entry.signature}{UNFINISHED}", ""
+    now = _to_hold(part, held, fresh)
+    piece = Piece(
+        entry,
+        chunks[cut:],
+        chunks[:cut],
+        count - given,
+        part.conversation,
+        part.began.turns if part.began else 0,
+        json.dumps((asdict(now.mark), now.chunks, now.latest)) if now else None,
+        part.last,
+    )
+    return piece, now
+
+
+def _to_hold(part: Part, held: _Held | None, fresh: list[Chunk]) -> _Held | None:
+    """What the catalog will have up to the part's mark.
+
+    Chunks without a time have the entry's in the index, which moves: then nothing is held.
+    """
+    if part.mark is None:
+        return None
+    settled = [chunk for chunk in fresh if (chunk.turn or 0) <= part.mark.turns]
+    if not all(chunk.timestamp for chunk in settled):
+        return None
+    times = [chunk.timestamp or 0.0 for chunk in settled]
+    return _Held(
+        part.mark,
+        (held.chunks if held else 0) + len(settled),
+        max([held.latest if held else 0.0, *times]),
+    )
+
+
+def _repeats(catalog: Catalog, entry_id: str, texts: Iterable[str], count: int) -> Counter[str]:
+    """How often each text stands among the entry's first `count` chunks.
+
+    Found by their ids, which count repeats from 0: by doubling, then by halving.
+    """
+    seen: Counter[str] = Counter()
+    if not count:
+        return seen
+
+    def standing(wanted: dict[str, int]) -> set[str]:
+        ids = {chunk_id(entry_id, text, repeat): text for text, repeat in wanted.items()}
+        return {ids[id_] for id_ in catalog.standing_before(list(ids), count)}
+
+    low = dict.fromkeys(standing(dict.fromkeys(texts, 0)), 0)
+    high: dict[str, int] = {}
+    reach, growing = 1, set(low)
+    while growing:
+        found = standing(dict.fromkeys(growing, reach))
+        high |= dict.fromkeys(growing - found, reach)
+        low |= dict.fromkeys(found, reach)
+        growing, reach = found, reach * 2
+    while open_ := {
+        text: (low[text] + high[text]) // 2 for text in low if high[text] - low[text] > 1
+    }:
+        found = standing(open_)
+        for text, middle in open_.items():
+            (low if text in found else high)[text] = middle
+    seen.update(high)
+    return seen

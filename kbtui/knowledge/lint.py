@@ -1,0 +1,334 @@
+"""Finds problems in knowledge: dead references, duplicates, subjects that nothing loads."""
+
+from __future__ import annotations
+
+import os
+import re
+from hashlib import blake2b
+from typing import TYPE_CHECKING
+from zlib import crc32
+
+from kbtui.errors import KbtuiError, NothingFound
+from kbtui.knowledge.discovery import is_hidden, split_name
+from kbtui.knowledge.models import Problem
+from kbtui.knowledge.prompt import estimate_tokens
+from kbtui.knowledge.slug_patterns import has_magic, matcher, unclosed
+from kbtui.knowledge.subject_text import subject_text
+from kbtui.knowledge.topic_config import FIELDS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kbtui.knowledge.loader import Knowledge
+    from kbtui.knowledge.models import Subject, Topic
+    from kbtui.knowledge.visibility import Resolved
+
+
+RUN, SAMPLE, BUCKETS = 4, 128, 16
+"""Words in a run; runs kept of a text; of those, how many find candidates."""
+NEAR = 0.8
+"""Share of common runs from which two texts are near-duplicates."""
+WORDS_LEAST, WORDS_MOST = 20, 20_000
+"""Shorter texts are alike by chance; of longer ones the beginning decides."""
+CROWD = 50
+"""A run in more texts than this is boilerplate and finds no candidates."""
+
+_WORD = re.compile(r"\w+")
+
+
+def near_duplicates(subjects: list[Subject], texts: dict[tuple[str, str], str]) -> list[Problem]:
+    """A problem for each subject that repeats an earlier one, naming the nearest."""
+    problems = []
+    same: dict[bytes, Subject] = {}
+    seen: set[str] = set()
+    samples: list[tuple[Subject, frozenset[int], list[int]]] = []
+    buckets: dict[int, list[int]] = {}
+    for subject in subjects:
+        text = texts.get((subject.topic, subject.slug))
+        real = os.path.realpath(subject.path)
+        if text is None or real in seen:  # the same file by two ways repeats nothing
+            continue
+        seen.add(real)
+        words = _WORD.findall(text.casefold())[:WORDS_MOST]
+        if len(words) < WORDS_LEAST:
+            continue
+        first = same.setdefault(blake2b(" ".join(words).encode()).digest(), subject)
+        if first is not subject:
+            problems.append(_problem(subject, first, 1.0))
+            continue
+        ordered = _sample(words)
+        sample = frozenset(ordered)
+        candidates = {
+            position
+            for run in ordered[:BUCKETS]
+            if len(buckets.get(run, ())) <= CROWD
+            for position in buckets.get(run, ())
+        }
+        scored = [(_likeness(ordered, sample, *samples[at][1:]), at) for at in candidates]
+        if scored and (best := max(scored))[0] >= NEAR:
+            problems.append(_problem(subject, samples[best[1]][0], best[0]))
+        for run in ordered[:BUCKETS]:
+            buckets.setdefault(run, []).append(len(samples))
+        samples.append((subject, sample, ordered))
+    return problems
+
+
+def _sample(words: list[str]) -> list[int]:
+    """The smallest hashes of all runs of words: the same for the same runs, in every process."""
+    runs = {
+        crc32(" ".join(words[start : start + RUN]).encode())
+        for start in range(len(words) - RUN + 1)
+    }
+    return sorted(runs)[:SAMPLE]
+
+
+def _likeness(
+    ordered: list[int], sample: frozenset[int], other: frozenset[int], other_ordered: list[int]
+) -> float:
+    """The estimated share of runs that two texts have in common (bottom-k of the union).
+
+    0 where it is under `NEAR` for certain: of thousands of candidates most are.
+    """
+    most = max(len(ordered), len(other_ordered))
+    common = len(sample & other)
+    if common < NEAR * min(most, len(sample) + len(other) - common):
+        return 0.0
+    union = sorted(sample | other)[:most]
+    return sum(run in sample and run in other for run in union) / len(union)
+
+
+def _problem(subject: Subject, other: Subject, likeness: float) -> Problem:
+    ref = f"{other.topic}/{other.slug}"
+    if likeness == 1.0:
+        message = f"has the same words as {ref}"
+    else:
+        message = f"is nearly the same as {ref} ({likeness:.0%})"
+    return Problem(
+        message,
+        where=f"{subject.topic}/{subject.slug}",
+        topic=subject.topic,
+        hint="keep one, and mention it from the other",
+    )
+
+
+_FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,}).*?(?:^ {0,3}\1[`~]* *$|\Z)", re.MULTILINE | re.DOTALL)
+_QUOTED = re.compile(r"(?<!`)`([\w.@+-]+(?:/[\w.@+-]+)+)`(?!`)")
+_CALL = re.compile(
+    r"learn\(\s*topic\s*[:=]\s*[\"']([^\"'\n]+)[\"']\s*,\s*subjects\s*[:=]\s*"
+    r"(\[[^\]\n]*\]|\"[^\"\n]*\"|'[^'\n]*')"
+)
+_STRING = re.compile(r"[\"']([^\"']+)[\"']")
+
+
+def missing_mentions(
+    knowledge: Knowledge, subjects: list[Subject], texts: dict[tuple[str, str], str]
+) -> list[Problem]:
+    """A problem for each slug that a subject mentions and nobody can learn.
+
+    A mention is `` `topic/slug` ``, a `` `folder/slug` `` where the topic has
+    that folder or subject, or a call of `learn`; outside of code blocks, and
+    unless a file of that path exists.
+    """
+    firsts = {
+        topic: {slug.partition("/")[0] for slug in knowledge.resolved(topic).scan.slugs}
+        for topic in dict.fromkeys(subject.topic for subject in subjects)
+    }
+    problems = []
+    for subject in subjects:
+        text = texts.get((subject.topic, subject.slug), "")
+        if "/" not in text and "learn(" not in text:
+            continue
+        prose = _FENCE.sub("", text)
+        problems += [
+            Problem(
+                f"mentions {name}, which does not exist",
+                where=f"{subject.topic}/{subject.slug}",
+                topic=subject.topic,
+                hint="correct the mention, or add the subject",
+            )
+            for name in dict.fromkeys(_missing(knowledge, subject, prose, firsts))
+        ]
+    return problems
+
+
+def _missing(
+    knowledge: Knowledge, subject: Subject, prose: str, firsts: dict[str, set[str]]
+) -> Iterator[str]:
+    for match in _QUOTED.finditer(prose):
+        token = match[1]
+        first, _, rest = token.partition("/")
+        if _is_path(knowledge, subject, token):
+            continue
+        # `topic/slug` first; a topic may be called like a folder of another.
+        if first in firsts and _exists(knowledge, first, rest):
+            continue
+        if first in firsts[subject.topic]:
+            if not _exists(knowledge, subject.topic, token):
+                yield f"`{token}`"
+        elif first in firsts:
+            yield f"`{token}`"
+    for match in _CALL.finditer(prose):
+        try:
+            topic = knowledge.resolve_topic(match[1]).id
+        except NothingFound:
+            continue  # an example, or another workspace's
+        for slug in _STRING.findall(match[2]):
+            if not has_magic(slug) and not _exists(knowledge, topic, slug):
+                yield f"{slug!r} in {topic}"
+
+
+def _exists(knowledge: Knowledge, topic: str, slug: str) -> bool:
+    """Whether a slug, or a folder of slugs, is there; a disabled one is not missing but hidden."""
+    slugs = knowledge.resolved(topic).scan
+    return slug in slugs or any(name.startswith(f"{slug}/") for name in slugs.slugs)
+
+
+def _is_path(knowledge: Knowledge, subject: Subject, token: str) -> bool:
+    folders = (knowledge.workspace.root, subject.path.parent)
+    return any(os.path.lexists(folder / token) for folder in folders)
+
+
+PRELOAD_TOKENS = 10_000
+"""Estimated tokens from which one pre-loaded subject is called too large."""
+
+
+def check(knowledge: Knowledge) -> list[Problem]:
+    """Everything that hygiene finds, topic by topic; reads every subject that may be seen.
+
+    Collisions, dead patterns, empty topics, subjects that are too large to
+    pre-load or cannot be read, near-duplicates, mentions of slugs that do not
+    exist, titles that two topics share. What is wrong with the configuration
+    itself is in `Knowledge.problems`.
+    """
+    problems = list(_titles(knowledge))
+    texts: dict[tuple[str, str], str] = {}
+    subjects: list[Subject] = []
+    for topic in knowledge.topics.values():
+        if not topic.enable:
+            continue
+        resolved = knowledge.resolved(topic.id)
+        problems += _collisions(resolved)
+        problems += _dead(resolved, "learned")
+        problems += _dead(resolved, "disabled")
+        problems += _empty(knowledge, resolved)
+        for subject in knowledge.subjects(topic.id):
+            if subject.disabled:
+                continue
+            subjects.append(subject)
+            try:
+                text = subject_text(subject)
+            except KbtuiError as error:
+                if not subject.hidden:
+                    problems.append(_of(subject, f"cannot be learned: {error.message}"))
+                continue
+            texts[subject.topic, subject.slug] = text
+            problems += _large(subject, text)
+    problems += near_duplicates(subjects, texts)
+    problems += missing_mentions(knowledge, subjects, texts)
+    return problems
+
+
+def _of(subject: Subject, message: str, hint: str | None = None) -> Problem:
+    return Problem(message, where=f"{subject.topic}/{subject.slug}", topic=subject.topic, hint=hint)
+
+
+def _titles(knowledge: Knowledge) -> Iterator[Problem]:
+    """Titles that do not say which topic is meant: the first declared wins, an id always."""
+    enabled = [topic for topic in knowledge.topics.values() if topic.enable]
+    first: dict[str, Topic] = {}
+    for topic in enabled:
+        if topic.title is None:
+            continue
+        winner = first.setdefault(topic.title.casefold(), topic)
+        other = knowledge.topics.get(topic.title)
+        if winner is not topic:
+            message = f"has the title of {winner.id}, which wins: '{topic.title}'"
+        elif other is not None and other is not topic and other.enable:
+            message = f"has as its title the id of another topic, which wins: '{topic.title}'"
+        else:
+            continue
+        key = f"kb.topic.{topic.id}.title"
+        yield Problem(message, key=key, topic=topic.id, hint="give it a title of its own")
+
+
+def _collisions(resolved: Resolved) -> Iterator[Problem]:
+    scan = resolved.scan
+    losers: dict[str, list[str]] = {}
+    for name, slug in scan.shadowed.items():
+        losers.setdefault(slug, []).append(name)
+    for slug, names in sorted(losers.items()):
+        winner = scan.relative[slug]
+        others = ", ".join(sorted(names))
+        yield Problem(
+            f"{winner} and {others} have one slug; {winner} has it, the rest go by path only",
+            where=f"{resolved.topic.id}/{slug}",
+            topic=resolved.topic.id,
+            hint="rename one of them",
+        )
+
+
+def _dead(resolved: Resolved, field: str) -> Iterator[Problem]:
+    """Patterns that reach nothing."""
+    assert field in FIELDS
+    topic, scan = resolved.topic, resolved.scan
+    for pattern in getattr(topic, field):
+        if field == "learned":
+            alive = bool(resolved.match([pattern]))
+        else:
+            matches = matcher(pattern)
+            alive = pattern in scan or any(map(matches, scan.slugs))
+        if not alive and scan.slugs:
+            hint = why_dead(resolved, pattern)
+            key = f"kb.topic.{topic.id}.{field}"
+            yield Problem(f"'{pattern}' reaches no subject", key=key, topic=topic.id, hint=hint)
+
+
+def why_dead(resolved: Resolved, pattern: str) -> str | None:
+    """Why a pattern reaches nothing, or what may have been meant; None where nobody can tell."""
+    scan = resolved.scan
+    matches = matcher(pattern)
+    reached = [slug for slug in scan.slugs if slug == pattern or matches(slug)]
+    if any(slug in resolved.disabled for slug in reached):
+        return "what it names is disabled"
+    if reached:
+        return f"a glob reaches no hidden subject: name '{reached[0]}' itself"
+    folder, slash, name = pattern.rpartition("/")
+    bare = folder + slash + split_name(name)[0]
+    if bare != pattern and (bare in scan or any(map(matcher(bare), scan.slugs))):
+        return f"slugs have no extension: '{bare}'"
+    if is_hidden(pattern):
+        return "slugs have no leading dots"
+    if unclosed(pattern):
+        return "a [ without its ] is itself"
+    if has_magic(pattern):
+        return None
+    from difflib import get_close_matches
+
+    near = get_close_matches(pattern, scan.slugs[:5000], n=1)
+    return f"did you mean '{near[0]}'?" if near else None
+
+
+def _empty(knowledge: Knowledge, resolved: Resolved) -> Iterator[Problem]:
+    topic = resolved.topic
+    key = f"kb.topic.{topic.id}.subjects"
+    if resolved.visible or any(problem.key == key for problem in knowledge.problems):
+        return
+    count = len(resolved.scan.slugs)
+    if count:
+        message = f"nothing in it may be seen: all {count} subjects are hidden or disabled"
+    else:
+        message = f"{topic.subjects} has no subjects"
+    yield Problem(message, key=key, topic=topic.id, hint="add a file, or set enable = false")
+
+
+def _large(subject: Subject, text: str) -> Iterator[Problem]:
+    tokens = estimate_tokens(text)
+    if subject.learned and tokens > PRELOAD_TOKENS:
+        yield _of(
+            subject,
+            f"is large to pre-load: about {tokens:,} tokens in every request",
+            "take it out of `learned`, or split it",
+        )
+
+
+__all__ = ["PRELOAD_TOKENS", "check", "why_dead"]

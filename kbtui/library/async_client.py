@@ -1,0 +1,159 @@
+"""The asynchronous Python client: `await memory.search("words")`, as an agent calls it."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+from kbtui.library.index_access import Cancellation
+from kbtui.search.models import LIMIT_DEFAULT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+    from types import TracebackType
+
+    from kbtui.citations.models import Citations
+    from kbtui.conversations.models import ConversationInfo
+    from kbtui.knowledge.models import Topic
+    from kbtui.library.library import Library
+    from kbtui.search.models import Answer, Mode
+    from kbtui.workspace import Settings
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class KnowledgeHit:
+    """A passage that was found.
+
+    `content` is the passage's text as it is indexed: data, never instruction. `ref` is its
+    reference, which every other face takes.
+    """
+
+    entry_id: str
+    chunk_id: str
+    score: float
+    content: str
+    entry_title: str
+    ref: str
+
+
+class KnowledgeClient:
+    """Search for agents: a list of passages, without what is said of the answer."""
+
+    def __init__(self, memory: MemoryClient) -> None:
+        self._memory = memory
+
+    async def search(
+        self,
+        query: str,
+        *,
+        limit: int = LIMIT_DEFAULT,
+        types: Sequence[str] = (),
+        topics: Sequence[str] = (),
+        mode: Mode = "hybrid",
+        wait: float = 10.0,
+        caller: str | None = None,
+    ) -> list[KnowledgeHit]:
+        """The best passages, in the order that every other face gives; as `MemoryClient.search`."""
+        answered = await self._memory.search(
+            query, wait, mode=mode, types=types, topics=topics, limit=limit, caller=caller
+        )
+        return [
+            KnowledgeHit(hit.entry_id, hit.chunk_id, hit.score, hit.text, hit.title, hit.ref)
+            for hit in answered.hits
+        ]
+
+
+class MemoryClient:
+    """One workspace for an agent; an asynchronous context manager, or end it with `close`.
+
+    Has the documented methods of `Library` as coroutines. Each call runs in a thread of its own,
+    and is given up when its task is cancelled.
+    """
+
+    def __init__(self, library: Library) -> None:
+        self._library = library
+        self.knowledge = KnowledgeClient(self)
+
+    async def topics(self) -> list[Topic]:
+        """As `Library.topics`."""
+        return await _call(self._library.topics)
+
+    async def learn(self, topic: str, subjects: str | Sequence[str] = ()) -> str:
+        """As `Library.learn`."""
+        return await _call(lambda: self._library.learn(topic, subjects))
+
+    async def search(
+        self,
+        query: str,
+        wait: float = 10.0,
+        *,
+        mode: Mode = "hybrid",
+        types: Sequence[str] = (),
+        topics: Sequence[str] = (),
+        limit: int = LIMIT_DEFAULT,
+        caller: str | None = None,
+    ) -> Answer:
+        """As `Library.search`."""
+        return await _call(
+            lambda: self._library.search(
+                query, wait, mode=mode, types=types, topics=topics, limit=limit, caller=caller
+            )
+        )
+
+    async def read(self, ref: str) -> str:
+        """As `Library.read`."""
+        return await _call(lambda: self._library.read(ref))
+
+    async def cites(self, ref: str) -> Citations:
+        """As `Library.cites`."""
+        return await _call(lambda: self._library.cites(ref))
+
+    async def list_conversations(self, archived: bool | None = None) -> list[ConversationInfo]:
+        """As `Library.list_conversations`."""
+        return await _call(lambda: self._library.list_conversations(archived))
+
+    async def close(self) -> None:
+        """Let go of the index and the engine."""
+        await asyncio.to_thread(self._library.close)
+
+    async def __aenter__(self) -> MemoryClient:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+
+async def _call(function: Callable[[], T]) -> T:
+    """What a call gives, made in a thread; given up when the task that waits is cancelled."""
+    cancellation = Cancellation()
+
+    def made() -> T:
+        with cancellation:
+            return function()
+
+    try:
+        return await asyncio.to_thread(made)
+    except asyncio.CancelledError:
+        cancellation.cancel()
+        raise
+
+
+def create_memory_client(
+    path: Path | str | None = None, settings: Settings | None = None
+) -> MemoryClient:
+    """A client for the workspace at or above `path` (default: the current directory).
+
+    Reads settings, nothing else; raises `WorkspaceError` or `ConfigError`.
+    """
+    from kbtui.library.library import open_workspace
+
+    return MemoryClient(open_workspace(path, settings))

@@ -1,0 +1,224 @@
+"""Analyses query text: terms, stems and function words."""
+
+from __future__ import annotations
+
+import unicodedata
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kbtui.index.keyword_index import analyzer, languages, other_fields
+from kbtui.index.tokenizer import Forms, forms, plain
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kbtui.search.query_parser import Query
+
+
+_WORDS = {
+    "english": """a about after again all also am an and any are as at be because been before being
+        both but by can could did do does doing done down during each either ever every few for from
+        further get gets go goes got had has have having he her here hers him his how i if in instead
+        into is it its itself just let like may me might more most much must my no nor not now of off
+        on once only onto or other our out over own s same she should so some such t than that the
+        their them then there these they this those through to too under until up upon us very via was
+        we were what when where whether which while who whom whose why will with within without would
+        you your""",
+    "german": """ab aber alle allem allen aller alles als also am an andere anderem anderen anderer
+        auch auf aus bei beim bin bis bist da dabei dadurch dafür damit dann daran darauf darf das dass
+        davon dazu dein deine dem den denn der des dessen die dies diese diesem diesen dieser dieses dir
+        doch dort du durch ein eine einem einen einer eines er es etwas euch euer für gegen gibt hab habe
+        haben hast hat hatte hatten hier hin hinter ich ihm ihn ihnen ihr ihre im immer in ins ist ja
+        jede jedem jeden jeder jedes jetzt kann kannst kein keine keinen könnte können machen macht man
+        mein meine mich mir mit muss müssen nach nicht nichts noch nun nur ob oder ohne sehr sein seine
+        seit sich sie sind so soll sollte sollen sondern sonst über um und uns unser unter vom von vor
+        war waren warum was wann wegen weil welche welchem welchen welcher welches wenn wer werden wie
+        wieder will wir wird wo wohin wurde wurden würde zu zum zur zwischen""",
+    "french": """à au aucun aussi autre aux avec avoir avait c ce ceci cela celle celui ces cet cette
+        chaque ci comme comment d dans de depuis des donc dont du elle elles en encore entre est et
+        était être eu eux fait faire fois il ils j je l la le les leur leurs lui là m ma mais me même mes
+        moi mon n ne ni non nos notre nous on ont ou où par parce pas peu peut plus pour pourquoi qu
+        quand que quel quelle quelles quels qui quoi s sa sans se ses si soit son sont sous sur t ta te
+        tes toi ton tous tout toute toutes très tu un une vers vos votre vous y""",
+    "spanish": """a al algo algún alguna ante antes aquí así aunque cada como cómo con contra cual cuál
+        cuando cuándo cuánto de del desde después donde dónde durante e el él ella ellas ellos en entre
+        era eran es esa ese eso esta está están este esto estos fue fueron ha hace hacer hacia han hasta
+        hay la las le les lo los más me mi mientras mis mucho muy nada ni no nos nosotros nuestro o os
+        otra otro para pero poco por porque puede puedo que qué quien quién se sea según ser si sí sido
+        sin sobre son su sus también tan tanto te tiene todo todos tu tus un una uno unos ya y yo""",
+    "italian": """a ad agli ai al alla alle allo altra altri altro anche ancora avere c che chi ci
+        ciò col come con cosa così cui d da dagli dai dal dalla dalle dallo degli dei del della delle
+        dello deve di dopo dove due e è ed era essere fa fare fra gli ha hanno ho i il in io l la le lei
+        li lo loro lui ma me mi mia mio molto ne nei nel nella nelle nello no noi non nostro o ogni
+        per perché però più poi prima può quale quali quando quanto quel quella quelle quello questa
+        queste questi questo qui se sei senza si sia sì solo sono sopra sotto su sua sue sugli sui sul
+        sulla suo te ti tra tu tutti tutto un una uno vi voi""",
+    "dutch": """aan al alle als altijd andere ben bij daar dan dat de der deze die dit doch doen door
+        dus een eens en er ge geen geweest haar had heb hebben heeft hem het hier hij hoe hun iemand iets
+        ik in is ja je kan kon kunnen maar me meer men met mij mijn moet na naar niet niets nog nu of om
+        omdat onder ons ook op over reeds te tegen toch toen tot u uit uw van veel voor waar waarom
+        wanneer want waren was wat we wel werd wezen wie wij wil worden wordt zal ze zelf zich zij zijn
+        zo zonder zou""",
+    "portuguese": """a à ao aos aquela aquele aqui as às assim até cada com como da das de dela dele
+        deles depois desde do dos e é ela elas ele eles em entre era essa esse esta está este eu faz
+        fazer foi for foram há isso isto já lhe mais mas me mesmo meu minha muito na não nas nem no nos
+        nós nossa nosso num numa o os ou para pela pelas pelo pelos pode por porque qual quando quanto
+        que quem se sem ser será seu seus só sobre sua suas são também te tem ter todo todos tu tudo um
+        uma você""",
+}
+
+
+def function_words(languages: list[str]) -> frozenset[str]:
+    """The function words of the languages that are known here, folded as the index folds."""
+    found: set[str] = set()
+    for name in languages:
+        text = _WORDS.get(name, "")
+        found.update((text if text.isascii() else _folded(text)).split())
+    return frozenset(found)
+
+
+def _folded(text: str) -> str:
+    marked = unicodedata.normalize("NFD", text.replace("ß", "ss"))
+    return "".join(char for char in marked if not unicodedata.combining(char))
+
+
+FUNCTION_WORD_WEIGHT = 0.3
+CORRECTED_LETTERS = 6
+"""A word of so many letters that is nowhere is looked for with one letter changed."""
+CORRECTIONS = 3
+PREFIX_TERMS = 32
+ENDING_LETTERS = 5
+"""A word being typed may be so much longer than its stem."""
+
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"
+
+
+class Token(NamedTuple):
+    """A run of letters and digits in a word of a query.
+
+    `stem` is what stands in the index for it, `others` the same in the fields of
+    further languages, `corrected` the stems that it may have been meant as.
+    """
+
+    plain: str
+    stem: str
+    others: tuple[tuple[str, str], ...]
+    weight: float
+    corrected: tuple[str, ...] = ()
+
+
+class Word(NamedTuple):
+    """A word of a query: its tokens, its forms as code, and what it may become when typed on."""
+
+    text: str
+    tokens: tuple[Token, ...]
+    forms: Forms
+    begun: tuple[str, ...] = ()
+    begun_code: tuple[str, ...] = ()
+
+
+class Language:
+    """The analyzers of a `language` setting."""
+
+    def __init__(self, setting: str) -> None:
+        names = languages(setting)
+        self._plain = analyzer("")
+        self._first = analyzer(names[0]) if names else self._plain
+        self._others = {field: analyzer(name) for field, name in other_fields(setting).items()}
+        self._function_words = function_words(names or ["english"])
+
+    def stems(self, text: str) -> list[str]:
+        """The stems of a text, in order."""
+        return list(self._first.analyze(plain(text)))
+
+    def spans(self, text: str) -> list[tuple[str, int, int]]:
+        """Stem, first and last character offset of each token."""
+        tokens = self._first.pre_tokenize(text).tokens
+        return [(token.text, token.char_offset_from, token.char_offset_to) for token in tokens]
+
+    def token(self, text: str) -> Token | None:
+        """One token from one run of letters."""
+        stems = self._first.analyze(text)
+        if not stems:
+            return None
+        others = tuple(
+            (field, found[0])
+            for field, other in self._others.items()
+            if (found := other.analyze(text))
+        )
+        weight = FUNCTION_WORD_WEIGHT if text in self._function_words else 1.0
+        return Token(text, stems[0], others, weight)
+
+    def tokens(self, word: str) -> list[Token]:
+        """The tokens of a word, each once; `don't` is two."""
+        runs = dict.fromkeys(self._plain.analyze(word))
+        return [token for run in runs if (token := self.token(run))]
+
+
+def read_words(
+    query: Query, searcher: Any, language: Language, *, partial: bool = False
+) -> list[Word]:
+    """The words of a query against one index: what is nowhere in it is corrected.
+
+    With `partial` the last word of an open query is completed instead.
+    """
+    found = []
+    last = len(query.words) - 1
+    for position, text in enumerate(query.words):
+        word = plain(text)
+        tokens = language.tokens(word)
+        begun: list[str] = []
+        begun_code: list[str] = []
+        if partial and query.open and position == last and len(word) > 1:
+            begun, begun_code = _begun(word, tokens, searcher)
+        if not begun and not begun_code:
+            tokens = [_corrected(token, searcher, language) for token in tokens]
+        found.append(Word(text, tuple(tokens), forms(word), tuple(begun), tuple(begun_code)))
+    return found
+
+
+def _begun(word: str, tokens: Sequence[Token], searcher: Any) -> tuple[list[str], list[str]]:
+    """What the word may become: terms that begin like its last run of letters, or like all of it."""
+    begun: list[str] = []
+    if tokens and tokens[-1].weight == 1.0:
+        run = tokens[-1].plain
+        begun = _terms(searcher, "body", run)
+        # `configurati` has outgrown the stem `configur`.
+        for cut in range(1, ENDING_LETTERS + 1):
+            if len(run) - cut >= 4 and searcher.doc_freq("body", run[:-cut]):
+                begun.append(run[:-cut])
+                break
+    code = word.lower()
+    begun_code = _terms(searcher, "code", code) if len(code) > 2 and not code.isalpha() else []
+    return begun, begun_code
+
+
+def _terms(searcher: Any, field: str, prefix: str) -> list[str]:
+    return [term for term, _ in searcher.terms_with_prefix(field, prefix, limit=PREFIX_TERMS)]
+
+
+def begun_with(searcher: Any, character: str) -> list[str]:
+    """The pairs of characters that begin with one of a script without spaces."""
+    return _terms(searcher, "code", character)
+
+
+def _corrected(token: Token, searcher: Any, language: Language) -> Token:
+    word = token.plain
+    if len(word) < CORRECTED_LETTERS or not (word.isascii() and word.isalpha()):
+        return token
+    places = [("body", token.stem), ("title", token.stem), ("code", word), *token.others]
+    if any(searcher.doc_freq(field, term) for field, term in places):
+        return token
+    stems = dict.fromkeys(language.stems(" ".join(_one_off(word))))
+    counts = {stem: searcher.doc_freq("body", stem) for stem in stems if len(stem) > 2}
+    best = sorted((stem for stem in counts if counts[stem]), key=lambda stem: -counts[stem])
+    return token._replace(corrected=tuple(best[:CORRECTIONS]))
+
+
+def _one_off(word: str) -> list[str]:
+    """Every word that is one letter dropped, swapped with the next, changed or added away."""
+    cuts = [(word[:at], word[at:]) for at in range(len(word) + 1)]
+    dropped = [head + tail[1:] for head, tail in cuts if tail]
+    swapped = [head + tail[1] + tail[0] + tail[2:] for head, tail in cuts if len(tail) > 1]
+    changed = [head + letter + tail[1:] for head, tail in cuts if tail for letter in _LETTERS]
+    added = [head + letter + tail for head, tail in cuts for letter in _LETTERS]
+    return [*dropped, *swapped, *changed, *added]

@@ -1,0 +1,317 @@
+"""A person's own subjects: a draft becomes a file in a topic, is edited, goes to the trash."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import tempfile
+import threading
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kbtui.errors import KbtuiError, NothingFound, UsageError
+from kbtui.sources.atomic_write import (
+    check_slug,
+    folder_inside,
+    name_of,
+    topic_folder,
+    with_front_matter,
+    write_new,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from kbtui.knowledge import Knowledge
+    from kbtui.knowledge.models import Subject, Topic
+
+UNTITLED = "Untitled"
+_NAMES = """
+    vi vim nvim view ex ed nano pico micro emacs jed joe jmacs mcedit ne helix hx kak less more
+    sensible-editor
+"""
+_FULL_SCREEN = frozenset(_NAMES.split())
+"""Editors that need a terminal; without one they hang or do harm."""
+
+
+class NoTitle(UsageError):
+    """An entry without a title, which nobody would find again."""
+
+
+class NoTrash(KbtuiError):
+    """The system has no trash that this file could go to."""
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A subject that is not written yet; `slug` None means one made of the title."""
+
+    title: str
+    text: str = ""
+    type: str = "note"
+    tags: tuple[str, ...] = ()
+    slug: str | None = None
+
+    @property
+    def document(self) -> str:
+        """The whole file: front matter and text."""
+        facts = {
+            "title": " ".join(self.title.split()) or UNTITLED,
+            "type": self.type,
+            "tags": list(self.tags),
+            # With the time: a day alone begins at midnight, before all that was made since.
+            "created": datetime.now().astimezone().replace(microsecond=0),
+        }
+        return with_front_matter(facts, self.text)
+
+
+def choose_topic(knowledge: Knowledge, name: str | None) -> Topic:
+    """The topic of this id or title; without a name the only one. Raises `KbtuiError`."""
+    if name is not None:
+        return knowledge.resolve_topic(name)
+    topics = [topic for topic in knowledge.topics.values() if topic.enable]
+    if len(topics) == 1:
+        return topics[0]
+    known = ", ".join(topic.id for topic in topics)
+    raise UsageError(
+        "say which topic it belongs to",
+        where="--topic",
+        hint=f"topics: {known}" if known else "declare one in .jp/kb.toml as [kb.topic.ID]",
+    )
+
+
+def add(knowledge: Knowledge, topic: Topic, draft: Draft) -> Subject:
+    """Write a draft into a topic; raises `UsageError` where the name is taken or impossible.
+
+    `NoTitle` is one without a title.
+    """
+    check_draft(knowledge, topic, draft)
+    return _add(knowledge, topic, draft.slug or name_of(draft.title), draft.document)
+
+
+def check_draft(knowledge: Knowledge, topic: Topic, draft: Draft) -> None:
+    """Raise what `add` would, before a text is asked for that could not be written."""
+    if not draft.title.strip():
+        raise NoTitle("an entry needs a title", hint="--title gives it one")
+    check_free(knowledge, topic, draft.slug or name_of(draft.title))
+
+
+def edit_draft(knowledge: Knowledge, topic: Topic, draft: Draft) -> Subject | None:
+    """Have a draft edited and write it; None when it was left as it was.
+
+    What was typed is never lost: when it cannot be written, the error says where it is.
+    Raises `UsageError` where there is no editor, or no terminal for it.
+    """
+    editor()
+    with tempfile.NamedTemporaryFile(
+        "w", suffix=".md", prefix="kbtui-", encoding="utf-8", delete=False
+    ) as file:
+        file.write(draft.document)
+    path = Path(file.name)
+    is_settled = False
+    try:
+        run_editor([*editor(), str(path)])
+        text = path.read_text("utf-8")
+        if text == draft.document or not text.strip():
+            is_settled = True
+            return None
+        if problem := front_matter_problem(text):
+            raise UsageError(f"the front matter would count for nothing: {problem}")
+        title = _title(text, draft.title)
+        found = _add(knowledge, topic, draft.slug or name_of(title), text)
+        is_settled = True
+        return found
+    except (KbtuiError, OSError, ValueError) as error:
+        if _is_untouched(path, draft.document.encode()):
+            raise
+        raise _keeping(error, path) from error
+    finally:
+        if is_settled or _is_untouched(path, draft.document.encode()):
+            path.unlink(missing_ok=True)
+
+
+def _is_untouched(path: Path, before: bytes) -> bool:
+    """Whether a file that an editor had holds nothing that was typed."""
+    try:
+        return path.read_bytes() in {before, b""}
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+
+
+def _keeping(error: Exception, path: Path) -> KbtuiError:
+    """The error, with where the text is that was typed before it."""
+    kept = f"what you wrote is in {path}"
+    if not isinstance(error, KbtuiError):
+        return KbtuiError(str(error), hint=kept)
+    hint = f"{error.hint}; {kept}" if error.hint else kept
+    return KbtuiError(error.message, where=error.where, hint=hint)
+
+
+def _title(text: str, otherwise: str) -> str:
+    """What an edited draft is called: by its front matter, its first heading, or as it was before."""
+    from kbtui.index.ingest import front_matter, title_of
+
+    facts = front_matter(text)
+    emptied = "title" in facts and not str(facts["title"] or "").strip()
+    title = None if emptied else title_of(text) or otherwise.strip()
+    if not title or title == UNTITLED:
+        raise NoTitle("an entry needs a title")
+    return title
+
+
+def source_of(text: str) -> str | None:
+    """The name of the source that fetched a subject with this text; None for one's own."""
+    from kbtui.index.ingest import front_matter
+
+    name = front_matter(text).get("source")
+    return name if isinstance(name, str) and name else None
+
+
+def check_free(knowledge: Knowledge, topic: Topic, slug: str) -> str:
+    """The slug that a file of this name gets; raises `UsageError` where it is taken or impossible."""
+    slug = check_slug(slug.removesuffix(".md"))
+    if knowledge.find(topic.id, slug) is not None:
+        raise UsageError(
+            "there is such a subject already",
+            where=f"{topic.id}/{slug}",
+            hint=f"`kbtui entry edit {topic.id}/{slug}` changes it, --slug names another",
+        )
+    return slug
+
+
+def _add(knowledge: Knowledge, topic: Topic, slug: str, text: str) -> Subject:
+    slug = check_free(knowledge, topic, slug)
+    root = Path(os.path.realpath(knowledge.workspace.root))
+    base = topic_folder(knowledge, topic)
+    *folders, name = slug.split("/")
+    path = folder_inside(root, base.joinpath(*folders)) / f"{name}.md"
+    write_new(path, text)
+    from kbtui.knowledge import load_knowledge
+
+    known = load_knowledge(knowledge.workspace)
+    for subject in known.subjects(topic.id):
+        if os.path.realpath(subject.path) == os.path.realpath(path):
+            return subject
+    raise NothingFound("was written, but the topic does not list it", where=str(path))
+
+
+def edit(subject: Subject) -> bool:
+    """Open a subject in the person's editor; says whether it changed. Raises `KbtuiError`."""
+    path = subject.path
+    try:
+        before = path.read_bytes()
+        try:
+            run_editor([*editor(), str(path)])
+        except KbtuiError as error:
+            if _is_untouched(path, before):
+                raise
+            raise _keeping(error, path) from error
+        return path.read_bytes() != before
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise KbtuiError(f"cannot be read: {reason}", where=str(path)) from error
+
+
+def run_editor(command: list[str], environment: Mapping[str, str] | None = None) -> None:
+    """Run an editor and wait until it ends; raises `KbtuiError` where it fails."""
+    try:
+        with _interrupts_ignored():
+            code = subprocess.call(command, env=environment)
+    except OSError as error:
+        raise KbtuiError(
+            f"the editor cannot be started: {error.strerror}",
+            where=command[0],
+            hint="set $VISUAL or $EDITOR",
+        ) from error
+    if code:
+        raise KbtuiError(f"the editor ended with {code}", where=command[0])
+
+
+@contextlib.contextmanager
+def _interrupts_ignored() -> Iterator[None]:
+    """Leave Ctrl-C to the program that has the terminal; only the main thread can do so.
+
+    A handler that does nothing is not inherited, as SIG_IGN would be.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, lambda number, frame: None)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def editor() -> list[str]:
+    """The person's editor as a command; raises `UsageError` where there is none that can run here.
+
+    None is guessed: whoever did not choose an editor may not know how to leave it.
+    """
+    import shlex
+
+    for variable in ("VISUAL", "EDITOR"):
+        try:
+            words = shlex.split(os.environ.get(variable, ""))
+        except ValueError as error:
+            raise UsageError(f"is not a command line: {error}", where=f"${variable}") from error
+        if words:
+            _check_terminal(words[0])
+            return words
+    raise UsageError("no editor is set", hint="set $VISUAL or $EDITOR, such as EDITOR=nano")
+
+
+def _check_terminal(program: str) -> None:
+    import shutil
+
+    # `editor` may be a link to `vim.basic`.
+    paths = (program, os.path.realpath(shutil.which(program) or program))
+    names = {Path(path).name.partition(".")[0] for path in paths}
+    if names & _FULL_SCREEN and not all(map(os.isatty, (0, 1))):
+        raise UsageError(
+            f"there is no terminal for {program}", hint="`kbtui entry new --text` needs no editor"
+        )
+
+
+def front_matter_problem(text: str) -> str | None:
+    """Why a text's front matter counts for nothing; None when it is sound or there is none."""
+    from kbtui.index.chunking import without_front_matter
+    from kbtui.index.ingest import plain_yaml
+
+    lines = without_front_matter(text)[1]
+    if not lines:
+        return "it is never closed" if text.startswith(("---\n", "---\r\n")) else None
+    try:
+        facts = plain_yaml("\n".join(text.split("\n")[1 : lines - 1]))
+    except ValueError as error:
+        return " ".join(str(error).split())[:200]
+    return None if facts is None or isinstance(facts, dict) else "it is no table of keys and values"
+
+
+def trash(subject: Subject) -> None:
+    """Move a subject's file to the system's trash; raises `NoTrash`, `NothingFound`."""
+    from send2trash import send2trash
+
+    if not os.path.lexists(subject.path):
+        raise NothingFound("is gone already", where=str(subject.path))
+    try:
+        with contextlib.redirect_stdout(None):
+            send2trash(os.fspath(subject.path))
+    except Exception as error:
+        # Each platform's trash has errors of its own.
+        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        raise NoTrash(f"there is no trash for it: {reason}", where=str(subject.path)) from error
+
+
+def delete(subject: Subject) -> None:
+    """Delete a subject's file for good; raises `KbtuiError`."""
+    try:
+        subject.path.unlink()
+    except OSError as error:
+        raise KbtuiError(f"cannot be deleted: {error.strerror}", where=str(subject.path)) from error

@@ -1,0 +1,283 @@
+"""`url_crawl`: fetches a page and what it links to, politely and within bounds."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import html
+import re
+import time
+import zlib
+from collections import deque
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit, urlunsplit
+
+from protego import Protego
+
+from kbtui.errors import KbtuiError
+from kbtui.sources.extraction import READABLE
+from kbtui.sources.extraction_process import ExtractError
+from kbtui.sources.http_fetcher import AGENT, FetchError
+from kbtui.sources.source_directory import Document
+from kbtui.sources.urls import Bounds, relative_name, tidy
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable
+
+    from kbtui.sources.extraction_process import Extractor
+    from kbtui.sources.http_fetcher import Fetcher, Limits, Response
+    from kbtui.sources.run_context import Pass
+
+ROBOTS_MOST = 512_000
+"""Bytes of robots.txt that are read (RFC 9309 asks for 500 KiB at least)."""
+SITEMAPS_MOST, SITEMAP_MOST = 50, 50_000_000
+FAILURES_MOST = 10
+"""After so many failures in a row the network is gone, and the rest would only take time."""
+
+NO_ROBOTS = "robots.txt does not allow it"
+_XML = ("application/xml", "text/xml")
+_GZIP = ("application/gzip", "application/x-gzip")
+_LOC = re.compile(r"<(?:\w{1,20}:)?loc>\s{0,100}(?:<!\[CDATA\[)?([^<]{1,3000})")
+_NO_PAGE = re.compile(
+    r"\.(?:png|jpe?g|gif|svg|webp|ico|css|js|mjs|json|zip|gz|tgz|xz|bz2|7z|tar|exe|dmg|whl|jar|mp[34]|webm|"
+    r"woff2?|ttf|eot|avi|mov|iso|deb|rpm|xlsx?|doc|pptx?|rss|atom)$",
+    re.IGNORECASE,
+)
+
+
+class Crawl:
+    """One run of a crawl."""
+
+    def __init__(self, run: Pass, fetcher: Fetcher, extractor: Extractor) -> None:
+        self._run, self._fetcher, self._extractor = run, fetcher, extractor
+        self._limits: Limits = fetcher.limits
+        self._start = tidy(run.source.url or "") or ""
+        self._bounds = Bounds(self._start, run.source.prefixes)
+        self._queue: deque[tuple[str, int]] = deque()
+        self._known: set[str] = set()
+        self._robots: dict[str, Protego] = {}
+        self._asked: dict[str, float] = {}
+        self._done = 0
+        self._failures = 0
+
+    async def run(self) -> None:
+        """Fetch everything within bounds; raises `KbtuiError` when the first page cannot be had."""
+        end = time.monotonic() + self._limits.run_seconds
+        self._add([self._start], 0)
+        while self._queue:
+            if self._done >= self._limits.pages or time.monotonic() > end:
+                key = "source_pages" if self._done >= self._limits.pages else "source_seconds"
+                self._stop(
+                    f"stopped after {self._done} pages with {len(self._queue)} more to fetch: "
+                    f"{key} in `kbtui config` is the limit"
+                )
+                return
+            if self._failures >= FAILURES_MOST:
+                self._stop(f"stopped: nothing answers any more; {len(self._queue)} were left")
+                return
+            url, depth = self._queue.popleft()
+            self._run.doing(self._done, self._done + len(self._queue) + 1, url)
+            await self._page(url, depth)
+            self._done += 1
+            if url == self._start and self._run.source.depth > 0:
+                await self._sitemaps()
+
+    def _stop(self, reason: str) -> None:
+        self._run.fail(self._start, reason, lasting=False)
+
+    def _add(self, urls: Iterable[str], depth: int) -> None:
+        for found in urls:
+            url = tidy(found)
+            if url is None or url in self._known or url not in self._bounds:
+                continue
+            if named := _NO_PAGE.search(urlsplit(url).path):
+                self._run.skip(url, f"is a {named[0].lower()} file, which is not read")
+                continue
+            self._known.add(url)
+            self._queue.append((url, depth))
+
+    # one page
+
+    async def _page(self, url: str, depth: int) -> None:
+        try:
+            robots = await self._rules(url)
+            if not robots.can_fetch(url, AGENT):
+                if url == self._start:
+                    raise KbtuiError(NO_ROBOTS, where=url)
+                self._run.skip(url, NO_ROBOTS)
+                return
+            found = await self._polite(url, robots)
+            self._failures = 0
+            final = tidy(found.url) or url
+            if final != url:
+                if final in self._known and final != self._start:
+                    return
+                self._known.add(final)
+                if not (await self._rules(final)).can_fetch(final, AGENT):
+                    self._run.skip(final, NO_ROBOTS)
+                    return
+            await self._take(final, found, depth)
+        except FetchError as error:
+            if url == self._start:
+                raise KbtuiError(error.reason, where=url) from error
+            self._failures += not error.lasting
+            if error.gone:
+                self._run.shelf.gone(url)
+            if error.lasting:
+                self._run.skip(url, error.reason)
+            else:
+                self._run.fail(url, error.reason, lasting=False)
+
+    async def _take(self, url: str, found: Response, depth: int) -> None:
+        if found.status == 304:
+            if not self._run.shelf.fresh(url):
+                raise FetchError("the server says that nothing changed, but it was not asked")
+            self._run.keep(url)
+            self._follow(self._run.memory.get(url, {}).get("links", []), depth)
+            return
+        if found.type in _XML:
+            self._add(_locations(found.body.decode("utf-8", "replace")), depth)
+            return
+        try:
+            facts = await self._extractor.extract(found.body, found.type, url, found.charset)
+        except ExtractError as error:
+            if url == self._start:
+                raise KbtuiError(str(error), where=url) from error
+            self._run.fail(url, str(error))
+            return
+        links = [
+            link for link in map(tidy, facts.get("links", [])) if link and link in self._bounds
+        ]
+        self._follow(links, depth)
+        if facts.get("noindex"):
+            self._run.skip(url, "asks not to be indexed (noindex)")
+        else:
+            self._run.put(self._document(url, facts), _remembered(found, links))
+
+    def _document(self, url: str, facts: dict[str, Any]) -> Document:
+        name = relative_name(url, self._start)
+        title = facts["title"] or name.rpartition("/")[2].replace("-", " ")
+        return Document(url, name, title, facts["text"], tuple(facts["tags"]))
+
+    def _follow(self, links: Iterable[str], depth: int) -> None:
+        if depth < self._run.source.depth:
+            self._add(links, depth + 1)
+
+    # asking
+
+    async def _polite(self, url: str, robots: Protego) -> Response:
+        """Fetch, with the pause that the host wants; once more where it says when."""
+        accept = (*READABLE, *_XML) if url == self._start else READABLE
+        for again in (True, False):
+            try:
+                async with self._turn(url, robots):
+                    return await self._fetcher.get(
+                        url,
+                        accept=accept,
+                        conditions=self._conditions,
+                        inside=lambda target: (tidy(target) or "") in self._bounds,
+                    )
+            except FetchError as error:
+                if error.wait is None or error.wait > self._limits.delay_most or not again:
+                    raise
+                await asyncio.sleep(error.wait)
+        raise AssertionError
+
+    @contextlib.asynccontextmanager
+    async def _turn(self, url: str, robots: Protego | None) -> AsyncIterator[None]:
+        """One request to a host, no sooner than it wants after the end of the last one."""
+        host = urlsplit(url).netloc
+        delay = self._limits.delay
+        if robots is not None:
+            wanted = robots.crawl_delay(AGENT) or 0.0
+            # `not >`: a delay that is no number is none.
+            delay = max(delay, min(wanted, self._limits.delay_most)) if wanted > 0 else delay
+        left = self._asked.get(host, -1e9) + delay - time.monotonic()
+        if left > 0:
+            await asyncio.sleep(left)
+        try:
+            yield
+        finally:
+            self._asked[host] = time.monotonic()
+
+    def _conditions(self, url: str) -> dict[str, str]:
+        known = tidy(url) or url
+        facts = self._run.memory.get(known, {})
+        if not self._run.shelf.fresh(known):
+            return {}
+        headers = {"If-None-Match": facts.get("etag"), "If-Modified-Since": facts.get("modified")}
+        return {name: value for name, value in headers.items() if value}
+
+    async def _rules(self, url: str) -> Protego:
+        """The host's robots.txt; what it cannot say now, forbids (RFC 9309, 2.3.1.4)."""
+        parts = urlsplit(url)
+        origin = f"{parts.scheme}://{parts.netloc}"
+        if origin not in self._robots:
+            text = ""
+            try:
+                async with self._turn(url, None):
+                    found = await self._fetcher.get(f"{origin}/robots.txt", most=ROBOTS_MOST)
+                text = found.body.decode("utf-8", "replace")
+            except FetchError as error:
+                if not error.lasting:
+                    raise FetchError(f"robots.txt: {error.reason}") from error
+            self._robots[origin] = Protego.parse(text)
+        return self._robots[origin]
+
+    # sitemaps
+
+    async def _sitemaps(self) -> None:
+        """Add what the host's sitemaps list, as if the first page linked to it."""
+        parts = urlsplit(self._start)
+        usual = urlunsplit((parts.scheme, parts.netloc, "/sitemap.xml", "", ""))
+        robots = await self._rules(self._start)
+        listed = [url for url in map(tidy, robots.sitemaps) if url]
+        todo = deque(dict.fromkeys([*listed, usual]))
+        seen = set(todo)
+        while todo and len(seen) <= SITEMAPS_MOST:
+            url = todo.popleft()
+            if urlsplit(url).netloc != parts.netloc:
+                continue
+            try:
+                async with self._turn(url, robots):
+                    found = await self._fetcher.get(
+                        url, accept=(*_XML, *_GZIP, "text/plain"), most=SITEMAP_MOST
+                    )
+            except FetchError as error:
+                # A sitemap that is not there is usual; one that fails may list what is not gone.
+                if not error.lasting:
+                    self._run.fail(url, error.reason, lasting=False)
+                continue
+            text = _unpacked(found.body)
+            locations = [place for place in map(tidy, _locations(text)) if place]
+            if "<sitemapindex" in text[:2000]:
+                fresh = [place for place in locations if place not in seen]
+                seen.update(fresh)
+                todo.extend(fresh)
+            else:
+                self._add(locations, 1)
+
+
+def _locations(text: str) -> list[str]:
+    found = [
+        html.unescape(match[1].strip().removesuffix("]]>").strip()) for match in _LOC.finditer(text)
+    ]
+    return found or [line.strip() for line in text.split("\n") if line.startswith("http")]
+
+
+def _unpacked(body: bytes) -> str:
+    if body[:2] == b"\x1f\x8b":
+        try:
+            body = zlib.decompressobj(wbits=31).decompress(body, SITEMAP_MOST)
+        except zlib.error:
+            return ""
+    return body.decode("utf-8", "replace")
+
+
+def _remembered(found: Response, links: list[str]) -> dict[str, Any]:
+    facts = {
+        "etag": found.headers.get("etag"),
+        "modified": found.headers.get("last-modified"),
+        "links": list(dict.fromkeys(links)),
+    }
+    return {key: value for key, value in facts.items() if value}

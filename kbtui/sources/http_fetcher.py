@@ -1,0 +1,350 @@
+"""Fetches one address over HTTP: resolved once, checked, connected to what was checked, and bounded.
+
+The connection goes to the address that the check saw, so a name that changes its
+mind between the two leads nowhere. Proxies, cookies and passwords of the
+environment are left alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import socket
+import zlib
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+from urllib.parse import urljoin
+
+import httpx
+
+from kbtui.errors import ConfigError
+from kbtui.sources import url_policy
+from kbtui.version import __version__
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Awaitable, Callable, Collection, Mapping
+
+    from kbtui.workspace import Settings
+
+    Resolve = Callable[[str, int], Awaitable[list[str]]]
+    """Host and port -> the addresses that the name leads to now."""
+
+AGENT = "kbtui"
+USER_AGENT = f"{AGENT}/{__version__} (a person's own crawl; obeys robots.txt)"
+URL_MOST = 2000
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a run may cost. Times in seconds, sizes in bytes.
+
+    `pages` is for a crawl, `files` for files and resources; `seconds` is for one
+    document with its redirects, `run_seconds` for all; `delay` lies between two
+    requests to a host, robots.txt may ask for more, up to `delay_most`.
+    """
+
+    pages: int = 1000
+    files: int = 5000
+    bytes: int = 50_000_000
+    redirects: int = 5
+    seconds: float = 60.0
+    connect_seconds: float = 10.0
+    run_seconds: float = 3600.0
+    delay: float = 0.5
+    delay_most: float = 30.0
+
+    def too_many(self, count: int, what: str) -> str:
+        """Why a run takes only the first of so many files or resources."""
+        return (
+            f"the first {self.files:,} of {count:,} {what} are taken: "
+            "source_files in `kbtui config` is the limit"
+        )
+
+
+def limits_of(settings: Settings) -> Limits:
+    """The limits that a person set."""
+    return Limits(
+        pages=settings.source_pages,
+        files=settings.source_files,
+        bytes=settings.source_bytes,
+        run_seconds=settings.source_seconds,
+        delay=settings.source_delay,
+    )
+
+
+def too_large(most: int, size: int | None = None) -> str:
+    """Why a document is not read: it has more bytes than the limit; how many, where that is known."""
+    limit = f"more than the {most:,} bytes that are read (source_bytes in `kbtui config`)"
+    return f"has {limit}" if size is None else f"has {size:,} bytes, {limit}"
+
+
+class FetchError(Exception):
+    """Why an address gave nothing.
+
+    `lasting` says that trying again would be no use, `gone` that the server knows
+    it no more, `wait` after how many seconds the server wants to be asked again.
+    """
+
+    def __init__(
+        self,
+        reason: str,
+        *,
+        lasting: bool = False,
+        gone: bool = False,
+        wait: float | None = None,
+    ) -> None:
+        super().__init__(reason)
+        self.reason, self.lasting = reason, lasting or gone
+        self.gone, self.wait = gone, wait
+
+
+@dataclass
+class Response:
+    """What came: `url` is where the redirects ended; with status 304 there is no body."""
+
+    url: str
+    status: int
+    headers: Mapping[str, str]
+    body: bytes = b""
+
+    @property
+    def type(self) -> str:
+        """The content type without parameters, in small letters."""
+        return self.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+    @property
+    def charset(self) -> str | None:
+        """The character set that the server named."""
+        for part in self.headers.get("content-type", "").split(";")[1:]:
+            name, _, value = part.partition("=")
+            if name.strip().lower() == "charset":
+                return value.strip().strip("\"'") or None
+        return None
+
+
+async def resolve_name(host: str, port: int) -> list[str]:
+    """The addresses that the system's resolver gives for a name."""
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(row[4][0]) for row in found))
+
+
+@dataclass
+class Fetcher:
+    """Fetches for one source. Use as an asynchronous context manager."""
+
+    limits: Limits
+    allow_hosts: Collection[str] = ()
+    resolve: Resolve = resolve_name
+    _clients: dict[tuple[str, str, int], httpx.AsyncClient] = field(default_factory=dict)
+    _context: ssl.SSLContext | None = None
+
+    async def __aenter__(self) -> Fetcher:
+        return self
+
+    async def __aexit__(self, *args: object) -> None:
+        for client in self._clients.values():
+            await client.aclose()
+        self._clients.clear()
+
+    async def get(
+        self,
+        url: str,
+        *,
+        accept: Collection[str] = (),
+        conditions: Callable[[str], Mapping[str, str]] = lambda url: {},
+        inside: Callable[[str], bool] = lambda url: True,
+        most: int | None = None,
+    ) -> Response:
+        """Fetch an address with its redirects; raises `FetchError`.
+
+        `accept` are the content types that may come (empty: any), `conditions`
+        gives the headers that make the request for an address conditional,
+        `inside` says whether a redirect may lead there, `most` bounds the body.
+        """
+        try:
+            async with asyncio.timeout(self.limits.seconds):
+                return await self._follow(url, accept, conditions, inside, most)
+        except TimeoutError:
+            raise FetchError(f"not done after {self.limits.seconds:g} s") from None
+
+    async def _follow(
+        self,
+        url: str,
+        accept: Collection[str],
+        conditions: Callable[[str], Mapping[str, str]],
+        inside: Callable[[str], bool],
+        most: int | None,
+    ) -> Response:
+        for _ in range(self.limits.redirects + 1):
+            found = await self._once(url, accept, conditions(url), most or self.limits.bytes)
+            if found.status not in (301, 302, 303, 307, 308):
+                return found
+            try:
+                target = str(httpx.URL(urljoin(url, found.headers.get("location", ""))))
+            except (httpx.InvalidURL, ValueError):
+                target = ""
+            if not target:
+                raise FetchError("redirected to nowhere", lasting=True)
+            try:
+                url_policy.check_url(target, self.allow_hosts)
+            except ConfigError as error:
+                raise FetchError(
+                    f"redirected to {target}: {error.message}", lasting=True
+                ) from error
+            if not inside(target):
+                raise FetchError(f"redirected out of the prefixes, to {target}", lasting=True)
+            url = target
+        raise FetchError(f"redirected more than {self.limits.redirects} times", lasting=True)
+
+    async def _once(
+        self, url: str, accept: Collection[str], conditions: Mapping[str, str], most: int
+    ) -> Response:
+        if len(url) > URL_MOST:
+            raise FetchError("the address is too long", lasting=True)
+        try:
+            url_policy.check_url(url, self.allow_hosts)
+            parsed = httpx.URL(url)
+        except (ConfigError, httpx.InvalidURL) as error:
+            reason = error.message if isinstance(error, ConfigError) else str(error)
+            raise FetchError(reason, lasting=True) from error
+        host = parsed.raw_host.decode("ascii")
+        port = parsed.port or (443 if parsed.scheme == "https" else 80)
+        failure: Exception | None = None
+        for address in await self._addresses(host, port):
+            try:
+                return await self._request(parsed, host, port, address, accept, conditions, most)
+            except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+                failure = error
+            except httpx.HTTPError as error:
+                raise FetchError(_reason(error)) from error
+        raise FetchError(_reason(failure)) from failure
+
+    async def _addresses(self, host: str, port: int) -> list[str]:
+        """What a host leads to; refused as a whole when any of it is private."""
+        given = url_policy.literal(host)
+        if given is not None:
+            found = [str(given)]
+        else:
+            try:
+                async with asyncio.timeout(self.limits.connect_seconds):
+                    found = await self.resolve(host, port)
+            except (OSError, UnicodeError) as error:
+                reason = getattr(error, "strerror", None) or str(error) or "it took too long"
+                raise FetchError(f"the name {host} cannot be resolved: {reason}") from error
+        if not found:
+            raise FetchError(f"the name {host} leads nowhere")
+        if not url_policy.allowed(host, self.allow_hosts):
+            for text in found:
+                if not url_policy.is_public(ipaddress.ip_address(text.partition("%")[0])):
+                    private = url_policy.forbidden(host, None if given is not None else text)
+                    raise FetchError(f"{private.message} ({private.hint})", lasting=True)
+        return found
+
+    async def _request(
+        self,
+        url: httpx.URL,
+        host: str,
+        port: int,
+        address: str,
+        accept: Collection[str],
+        conditions: Mapping[str, str],
+        most: int,
+    ) -> Response:
+        client = self._client(url.scheme, host, port)
+        # A server's cookies are a memory that a crawl does not want.
+        client.cookies.clear()
+        named = f"[{host}]" if ":" in host else host
+        headers = {
+            "Host": named if url.port is None else f"{named}:{url.port}",
+            "User-Agent": USER_AGENT,
+            "Accept": ", ".join(accept) or "*/*",
+            "Accept-Encoding": "gzip",
+            **conditions,
+        }
+        request = client.build_request(
+            "GET",
+            url.copy_with(host=address),
+            headers=headers,
+            extensions={"sni_hostname": host},
+        )
+        response = await client.send(request, stream=True)
+        try:
+            found = Response(str(url), response.status_code, response.headers)
+            if response.status_code == 200:
+                _check_head(found, accept, most)
+                found.body = await _body(response, most)
+            elif response.status_code in (404, 410):
+                raise FetchError(f"the server answered {response.status_code}", gone=True)
+            elif response.status_code not in (301, 302, 303, 304, 307, 308):
+                raise _refused(response)
+            return found
+        finally:
+            await response.aclose()
+
+    def _client(self, scheme: str, host: str, port: int) -> httpx.AsyncClient:
+        """A client for one host alone: a connection's certificate was checked for its name."""
+        key = (scheme, host, port)
+        if key not in self._clients:
+            self._clients[key] = httpx.AsyncClient(
+                verify=self._tls() if scheme == "https" else False,
+                trust_env=False,
+                follow_redirects=False,
+                timeout=httpx.Timeout(self.limits.connect_seconds, read=self.limits.seconds),
+            )
+        return self._clients[key]
+
+    def _tls(self) -> ssl.SSLContext:
+        """The usual authorities, and those that this system knows."""
+        if self._context is None:
+            self._context = httpx.create_ssl_context(trust_env=False)
+            self._context.load_default_certs()
+        return self._context
+
+
+def _refused(response: httpx.Response) -> FetchError:
+    status, after = response.status_code, response.headers.get("retry-after", "")
+    return FetchError(
+        f"the server answered {status}",
+        lasting=status < 500 and status != 429,
+        wait=float(after) if status in (429, 503) and after.isdecimal() else None,
+    )
+
+
+def _check_head(found: Response, accept: Collection[str], most: int) -> None:
+    if accept and found.type not in accept:
+        raise FetchError(f"is {found.type or 'of no type'}, which is not read", lasting=True)
+    length = found.headers.get("content-length", "")
+    if length.isdigit() and int(length) > most:
+        raise FetchError(too_large(most, int(length)), lasting=True)
+
+
+async def _body(response: httpx.Response, most: int) -> bytes:
+    """The body, never more than `most` bytes, unpacked by us: a few bytes can unpack to gigabytes."""
+    encoding = response.headers.get("content-encoding", "identity").strip().lower()
+    if encoding not in ("identity", "gzip", "x-gzip", ""):
+        raise FetchError(f"is packed as {encoding}, which was not asked for", lasting=True)
+    unpack = zlib.decompressobj(wbits=31) if "gzip" in encoding else None
+    parts, size = [], 0
+    async for raw in response.aiter_raw():
+        try:
+            part = unpack.decompress(raw, most + 1 - size) if unpack else raw
+        except zlib.error as error:
+            raise FetchError("is badly packed") from error
+        size += len(part)
+        if size > most:
+            raise FetchError(too_large(most), lasting=True)
+        parts.append(part)
+    if unpack and not unpack.eof:
+        raise FetchError("ended too early")
+    return b"".join(parts)
+
+
+def _reason(error: Exception | None) -> str:
+    if isinstance(error, httpx.ConnectTimeout):
+        return "no connection in time"
+    if isinstance(error, httpx.ConnectError):
+        return f"no connection: {error}"
+    if isinstance(error, httpx.RemoteProtocolError):
+        return f"the answer is broken: {error}"
+    return f"{type(error).__name__}: {error}" if error else "no connection"

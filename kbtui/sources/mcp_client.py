@@ -1,0 +1,194 @@
+"""`mcp`: takes in the resources of a configured MCP server over stdio. Beside `assistant/mcp` the
+only module that imports the SDK."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+import tempfile
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import mcp_types as types
+from mcp import ClientSession, StdioServerParameters, stdio_client
+from mcp.shared.exceptions import MCPError
+
+from kbtui.errors import KbtuiError
+from kbtui.sources.atomic_write import name_of
+from kbtui.sources.extraction import HTML, MARKDOWN, PDF, PLAIN
+from kbtui.sources.extraction_process import ExtractError
+from kbtui.sources.http_fetcher import too_large
+from kbtui.sources.source_directory import Document
+from kbtui.version import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from kbtui.sources.extraction_process import Extractor
+    from kbtui.sources.http_fetcher import Limits
+    from kbtui.sources.run_context import Pass
+
+LATE_MOST = 3
+"""After so many resources in a row that did not come in time, the server hangs."""
+
+
+class NotRead(ExtractError):
+    """A resource of a type or size that is not read."""
+
+
+async def take_resources(run: Pass, root: Path, extractor: Extractor, limits: Limits) -> None:
+    """Start the server in the workspace's `root`, read what matches, end it.
+
+    Raises `KbtuiError` when the server does not start, or does not answer in time.
+    """
+    source = run.source
+    server = StdioServerParameters(
+        command=source.server[0],
+        args=list(source.server[1:]),
+        env={name: os.environ[name] for name in source.env if name in os.environ},
+        cwd=root,
+    )
+    failure: Exception | None = None
+    with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as log:
+        try:
+            # Times are anyio's: the SDK ends its server under anyio's shield alone.
+            with anyio.fail_after(limits.run_seconds):
+                async with (
+                    stdio_client(server, errlog=log) as (read, write),
+                    ClientSession(
+                        read,
+                        write,
+                        client_info=types.Implementation(name="kbtui", version=__version__),
+                    ) as session,
+                ):
+                    try:
+                        with anyio.fail_after(max(limits.seconds, limits.connect_seconds)):
+                            await session.initialize()
+                        await _resources(run, session, extractor, limits)
+                    except (MCPError, TimeoutError, RuntimeError, ValueError) as error:
+                        # Raised outside: here task groups would wrap it.
+                        failure = error
+        except (OSError, ExceptionGroup) as error:
+            failure = failure or error
+        if failure is not None:
+            raise KbtuiError(
+                f"the MCP server failed: {_reason(failure)}",
+                where=source.what,
+                hint=_said(log),
+            ) from failure
+
+
+def _reason(error: BaseException) -> str:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    if isinstance(error, TimeoutError):
+        return "it did not answer in time"
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__
+
+
+def _said(log: Any) -> str | None:
+    """The last line that the server wrote to its log."""
+    log.seek(0, os.SEEK_END)
+    log.seek(max(0, log.tell() - 2000))
+    lines = log.read().strip().split("\n")
+    return f"it said: {lines[-1][:300]}" if lines[-1] else None
+
+
+async def _resources(
+    run: Pass, session: ClientSession, extractor: Extractor, limits: Limits
+) -> None:
+    """Take in every resource that matches; each, and the list, may take `limits.seconds`."""
+    seconds = limits.seconds
+    with anyio.fail_after(seconds):
+        wanted = [
+            one
+            async for one in _listed(session, limits.files)
+            if run.source.pattern is None or fnmatchcase(one.uri, run.source.pattern)
+        ]
+    if len(wanted) > limits.files:
+        run.fail(run.source.name, limits.too_many(len(wanted), "resources"), lasting=False)
+    late = 0
+    for done, resource in enumerate(wanted[: limits.files]):
+        run.doing(done, len(wanted), resource.uri)
+        try:
+            with anyio.fail_after(seconds):
+                text = await _text(session, resource, extractor, limits.bytes)
+            late = 0
+        except TimeoutError:
+            run.fail(resource.uri, f"not done after {seconds:g} s", lasting=False)
+            late += 1
+            if late >= LATE_MOST:
+                raise
+            continue
+        except NotRead as error:
+            run.skip(resource.uri, str(error))
+            continue
+        except ExtractError as error:
+            run.fail(resource.uri, str(error))
+            continue
+        except MCPError as error:
+            run.fail(resource.uri, str(error), lasting=False)
+            continue
+        title = resource.title or resource.name or resource.uri
+        run.put(Document(resource.uri, _name(resource.uri), title, text), {})
+
+
+async def _listed(session: ClientSession, most: int) -> AsyncIterator[types.Resource]:
+    cursor: str | None = None
+    seen: set[str] = set()
+    # A server may give them one by one, or never end.
+    for _ in range(most + 1):
+        params = types.PaginatedRequestParams(cursor=cursor) if cursor else None
+        found = await session.list_resources(params=params)
+        for resource in found.resources:
+            if resource.uri not in seen:
+                seen.add(resource.uri)
+                yield resource
+        cursor = found.next_cursor
+        if not cursor:
+            return
+
+
+async def _text(
+    session: ClientSession, resource: types.Resource, extractor: Extractor, most: int
+) -> str:
+    """A resource's parts as Markdown, joined; raises `ExtractError` where one cannot be read."""
+    found = await session.read_resource(resource.uri)
+    if not isinstance(found, types.ReadResourceResult):
+        raise ExtractError("it asks for input")
+    parts = []
+    for content in found.contents:
+        kind = (content.mime_type or resource.mime_type or "").partition(";")[0].strip().lower()
+        if isinstance(content, types.TextResourceContents):
+            data = content.text.encode("utf-8", "replace")
+        else:
+            try:
+                data = base64.b64decode(content.blob, validate=True)
+            except (binascii.Error, ValueError) as error:
+                raise ExtractError("its content is not base64") from error
+        if len(data) > most:
+            raise NotRead(too_large(most, len(data)))
+        if kind in (*HTML, *PDF, *MARKDOWN, *PLAIN):
+            parts.append((await extractor.extract(data, kind, resource.uri, "utf-8"))["text"])
+        elif isinstance(content, types.TextResourceContents):
+            parts.append(_fenced(content.text, kind))
+        else:
+            raise NotRead(f"is {kind or 'of no type'}, which is not read")
+    return "\n\n".join(part.strip("\n") for part in parts)
+
+
+def _fenced(text: str, kind: str) -> str:
+    """Text of a type that is no prose, in a fence that names it."""
+    from kbtui.knowledge.subject_text import present
+
+    if not kind or kind.startswith("text/"):
+        return text
+    return present(text, f"x.{kind.rpartition('/')[2].rpartition('+')[2]}")
+
+
+def _name(uri: str) -> str:
+    pieces = [piece for piece in uri.partition("://")[2].split("/") if piece.strip(". ")]
+    return "/".join(map(name_of, pieces or [uri]))

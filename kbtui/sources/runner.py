@@ -1,0 +1,230 @@
+"""Runs a source: approval, lock, runner, files, and how it ended."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kbtui.errors import ConfigError, KbtuiError
+from kbtui.sources.approval import approved_at
+from kbtui.sources.config import load_sources
+from kbtui.sources.http_fetcher import Fetcher, limits_of, resolve_name
+from kbtui.sources.run_context import NAMED_MOST, Pass
+from kbtui.sources.source_directory import Shelf
+from kbtui.userdata import Journal
+from kbtui.userdata.models import Run, Skip
+from kbtui.workspace.paths import make_private
+from kbtui.workspace.settings import load_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from kbtui.sources.http_fetcher import Limits, Resolve
+    from kbtui.sources.models import Progress, Source
+    from kbtui.workspace import Workspace
+
+STOP_SECONDS = 0.2
+
+
+class Busy(KbtuiError):
+    """Another run of the source is going on."""
+
+
+class Stopped(KbtuiError):
+    """Its user ended the run."""
+
+
+class NotApproved(ConfigError):
+    """The user did not agree to this block."""
+
+
+def run_source(
+    workspace: Workspace,
+    name: str,
+    *,
+    say: Callable[[Progress], None] = lambda progress: None,
+    stopped: Callable[[], bool] = lambda: False,
+    limits: Limits | None = None,
+    resolve: Resolve = resolve_name,
+) -> Run:
+    """Run a source now, and note in the journal how it ended.
+
+    `stopped` is asked several times a second from the calling thread; when it says yes the run
+    ends, what came until then stays, and nothing is taken for gone. So it is when the run is
+    interrupted, which is noted before `KeyboardInterrupt` goes on.
+    What fails is in the run; raised are `NothingFound` and `ConfigError` for a
+    source that does not exist or is not sound, `NotApproved`, and `Busy`.
+    """
+    source = load_sources(workspace).find(name)
+    journal = Journal(workspace)
+    if approved_at(workspace, journal, source) is None:
+        raise NotApproved(
+            "you did not approve this source as it is now",
+            where=f".jp/kb-sources.toml: source.{name}",
+            hint=f"`kbtui source approve {name}` shows it and asks",
+        )
+    with lock(workspace, name):
+        began = time.time()
+        try:
+            work = _Work(workspace, source, limits or limits_of(load_settings()), resolve, stopped)
+            run, interrupted = _run(work, journal, began, say)
+        except (KbtuiError, OSError) as error:
+            reason = str(error) if isinstance(error, KbtuiError) else error.strerror or str(error)
+            run, interrupted = _failed(journal, name, began, reason), False
+        journal.put_run(run)
+    if interrupted:
+        raise KeyboardInterrupt
+    return run
+
+
+def _failed(journal: Journal, name: str, began: float, reason: str) -> Run:
+    before = journal.runs().get(name)
+    entries = before.entries if before else 0
+    return Run(name, began, time.time(), "error", reason, entries, problems=(reason,))
+
+
+@contextlib.contextmanager
+def lock(workspace: Workspace, name: str) -> Iterator[None]:
+    """Hold the source for oneself; raises `Busy`. It is let go with the process, however that ends."""
+    make_private(workspace.data_dir)
+    path = workspace.data_dir / f"source-{name}.lock"
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600), "w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise Busy("is running already", where=f"source {name}") from error
+        yield
+
+
+@dataclass(frozen=True)
+class _Work:
+    """What a run is given."""
+
+    workspace: Workspace
+    source: Source
+    limits: Limits
+    resolve: Resolve
+    stopped: Callable[[], bool]
+
+
+def _run(
+    work: _Work, journal: Journal, began: float, say: Callable[[Progress], None]
+) -> tuple[Run, bool]:
+    """Run to the end; says too whether it was interrupted."""
+    source = work.source
+    shelf = open_shelf(work.workspace, source)
+    found = Pass(source, shelf, journal.fetched(source.name), say)
+    interrupted = False
+    try:
+        asyncio.run(_until_stopped(work, found))
+    except (KbtuiError, KeyboardInterrupt) as error:
+        # What came before stays, and counts.
+        interrupted = isinstance(error, KeyboardInterrupt)
+        found.problems.insert(0, "interrupted" if interrupted else str(error))
+        found.complete = False
+    if found.complete:
+        shelf.drop_unseen()
+    # What an incomplete run did not meet may be there yet.
+    memory = {} if found.complete else found.memory
+    journal.put_fetched(source.name, {**memory, **found.remember})
+    problems = (*found.problems, *shelf.problems)
+    tally = shelf.tally
+    worked = tally.added + tally.updated + tally.unchanged + tally.removed
+    if found.skips and not (problems or worked or shelf.held):
+        what, reason = next(iter(found.skips.items()))
+        problems = (f"nothing could be taken: {what}: {reason}",)
+    status = "ok" if not problems else "partial" if worked else "error"
+    run = Run(
+        source=source.name,
+        began=began,
+        ended=time.time(),
+        status=status,  # type: ignore[arg-type]
+        error=problems[0] if problems else None,
+        entries=len(shelf.held),
+        added=tally.added,
+        updated=tally.updated,
+        removed=tally.removed,
+        unchanged=tally.unchanged,
+        problems=problems[:NAMED_MOST],
+        skipped=len(found.skips),
+        skips=tuple(Skip(*skip) for skip in list(found.skips.items())[:NAMED_MOST]),
+        edited=tuple(shelf.edited),
+    )
+    return run, interrupted
+
+
+def open_shelf(workspace: Workspace, source: Source) -> Shelf:
+    """The documents of a source; raises `KbtuiError` where its topic is gone or leads elsewhere."""
+    from kbtui.knowledge import load_knowledge
+    from kbtui.sources.atomic_write import topic_folder
+
+    knowledge = load_knowledge(workspace)
+    topic = knowledge.resolve_topic(source.topic)
+    root = Path(os.path.realpath(workspace.root))
+    return Shelf(root, topic_folder(knowledge, topic), source)
+
+
+def count_documents(workspace: Workspace, source: Source) -> int:
+    """How many documents a source has; raises `KbtuiError` where they cannot be reached."""
+    return len(open_shelf(workspace, source).held)
+
+
+def remove_with_documents(workspace: Workspace, name: str, *, keep: bool) -> list[str]:
+    """Take a source away; its documents stay as its user's own, or go.
+
+    Returns what could not be done to documents. Raises `Busy`, `NothingFound`, `ConfigError`.
+    """
+    from kbtui.sources.editing import remove_source
+
+    source = load_sources(workspace).find(name)
+    with lock(workspace, name):
+        problems = []
+        try:
+            shelf = open_shelf(workspace, source)
+        except KbtuiError as error:
+            shelf = None
+            problems.append(f"its documents cannot be reached and are left alone: {error}")
+        remove_source(workspace, name)
+        if shelf is not None and keep:
+            shelf.release()
+        elif shelf is not None:
+            shelf.remove_all()
+        Journal(workspace).forget_source(name)
+        return problems + ([*shelf.problems, *shelf.edited] if shelf is not None else [])
+
+
+async def _until_stopped(work: _Work, run: Pass) -> None:
+    task = asyncio.ensure_future(_fetch(work, run))
+    while not task.done():
+        if work.stopped():
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+            raise Stopped("stopped; what came until then stays", where=run.source.name)
+        await asyncio.wait([task], timeout=STOP_SECONDS)
+    task.result()
+
+
+async def _fetch(work: _Work, run: Pass) -> None:
+    from kbtui.sources.extraction_process import Extractor
+
+    async with Extractor() as extractor:
+        if run.source.kind == "file_upload":
+            from kbtui.sources.file_upload import upload
+
+            await upload(run, work.workspace.root, extractor, work.limits)
+        elif run.source.kind == "mcp":
+            from kbtui.sources.mcp_client import take_resources
+
+            await take_resources(run, work.workspace.root, extractor, work.limits)
+        else:
+            from kbtui.sources.crawler import Crawl
+
+            async with Fetcher(work.limits, run.source.allow_hosts, work.resolve) as fetcher:
+                await Crawl(run, fetcher, extractor).run()

@@ -1,0 +1,255 @@
+"""The documents of one source on disk: a directory of its own inside its topic.
+
+Each file names its source, address and time of fetching in its front matter,
+and a digest of everything else. So a file that a person changed is recognised
+anywhere, in a clone too, and is never written over.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kbtui.errors import KbtuiError
+from kbtui.files import read_regular
+from kbtui.sources.atomic_write import folder_inside, replace_file, with_front_matter, write_new
+from kbtui.sources.urls import free_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kbtui.sources.models import Source
+
+TITLE_MOST, TEXT_MOST = 300, 5_000_000
+FILE_MOST = 20_000_000
+_STAMPS = ("fetched_at", "digest")
+
+
+@dataclass(frozen=True)
+class Document:
+    """What was fetched: `url` is what it is known by, `name` what its file would like to be called."""
+
+    url: str
+    name: str
+    title: str
+    text: str
+    tags: tuple[str, ...] = ()
+
+
+@dataclass
+class Held:
+    """A document's file; `digest` is of what was fetched, `edited` that the file is not that any more."""
+
+    path: Path
+    url: str
+    digest: str
+    edited: bool
+
+
+@dataclass
+class Tally:
+    """What a run did to the files."""
+
+    added: int = 0
+    updated: int = 0
+    removed: int = 0
+    unchanged: int = 0
+
+
+class Shelf:
+    """The files of one source; reads them once, then keeps count of what is done to them.
+
+    `root` and `folder` are real paths, the workspace's and the topic's. Raises
+    `KbtuiError` where the directory leads elsewhere or cannot be read.
+    """
+
+    def __init__(self, root: Path, folder: Path, source: Source) -> None:
+        self._root, self._source = root, source
+        self.folder = folder / source.name
+        self.tally = Tally()
+        self.problems: list[str] = []
+        self.edited: list[str] = []
+        """What became of documents that their user edited."""
+        self.held: dict[str, Held] = {}
+        self._taken: set[str] = set()
+        self._seen: set[str] = set()
+        if os.path.realpath(self.folder) != str(self.folder):
+            raise KbtuiError("is a link; a source writes into a directory", where=str(self.folder))
+        for path in _files(self.folder):
+            self._taken.add(self._name(path))
+            if path.suffix != ".md" or path.is_symlink():
+                continue
+            held = read_held(path, source.name)
+            if held is not None:
+                # Of two copies of one document the untouched one is ours to care for.
+                other = self.held.get(held.url)
+                if other is None or (other.edited and not held.edited):
+                    self.held[held.url] = held
+
+    def _name(self, path: Path) -> str:
+        return str(path.relative_to(self.folder).with_suffix("")).casefold()
+
+    def fresh(self, url: str) -> bool:
+        """Whether the file is what was fetched last, so that asking for changes alone is enough."""
+        held = self.held.get(url)
+        return held is not None and not held.edited
+
+    def rename(self, before: str, url: str) -> None:
+        """A document is known by another address from now on."""
+        if before != url and before in self.held and url not in self.held:
+            self.held[url] = self.held.pop(before)
+
+    def keep(self, url: str) -> None:
+        """The document is as it was."""
+        if url in self.held and url not in self._seen:
+            self._seen.add(url)
+            self.tally.unchanged += 1
+
+    def put(self, document: Document) -> None:
+        """Write a document, unless it is as it was or a person changed its file.
+
+        Raises `KbtuiError` when it cannot be written.
+        """
+        from kbtui.text import one_line, safe
+
+        if document.url in self._seen:
+            return
+        text = safe(document.text, "strip").strip("\n")
+        if len(text) > TEXT_MOST:
+            raise KbtuiError(f"has {len(text):,} characters of text, more than {TEXT_MOST:,}")
+        facts: dict[str, Any] = {
+            "title": one_line(document.title, "strip")[:TITLE_MOST] or document.url,
+            "type": self._source.kind,
+            "tags": [one_line(tag, "strip") for tag in document.tags],
+            "source": self._source.name,
+            "source_url": document.url,
+        }
+        facts = {key: value for key, value in facts.items() if value}
+        digest = digest_of(facts, text)
+        held = self.held.get(document.url)
+        self._seen.add(document.url)
+        if held is not None and held.digest == digest:
+            self.tally.unchanged += 1
+            return
+        if held is not None and held.edited:
+            self._left(held, "changed at its source")
+            return
+        stamps = {"fetched_at": datetime.now(UTC).replace(microsecond=0), "digest": digest}
+        content = with_front_matter({**facts, **stamps}, text)
+        if held is not None:
+            replace_file(held.path, content)
+            held.digest = digest
+            self.tally.updated += 1
+            return
+        path = self._path(document)
+        write_new(path, content)
+        self._taken.add(self._name(path))
+        self.held[document.url] = Held(path, document.url, digest, edited=False)
+        self.tally.added += 1
+
+    def _path(self, document: Document) -> Path:
+        name = free_name(document.name, document.url, self._taken)
+        path = self.folder / f"{name}.md"
+        folder_inside(self._root, path.parent)
+        return path
+
+    def gone(self, url: str) -> None:
+        """The source has the document no more: its file goes, unless a person changed it."""
+        held = self.held.pop(url, None)
+        if held is None:
+            return
+        if held.edited:
+            self._left(held, "gone at its source")
+            return
+        try:
+            held.path.unlink(missing_ok=True)
+            self._prune(held.path.parent)
+        except OSError as error:
+            self.problems.append(f"{held.path.name}: cannot be removed: {error.strerror}")
+            return
+        self.tally.removed += 1
+
+    def drop_unseen(self) -> None:
+        """What a complete run did not meet is gone."""
+        for url in [url for url in self.held if url not in self._seen]:
+            self.gone(url)
+
+    def _left(self, held: Held, why: str) -> None:
+        name = held.path.relative_to(self.folder)
+        self.edited.append(f"{name}: {why}; you edited it, so it is left alone")
+
+    def _prune(self, folder: Path) -> None:
+        """Remove directories that are empty now, up to the source's own."""
+        while folder != self.folder and folder.is_relative_to(self.folder):
+            try:
+                folder.rmdir()
+            except OSError:
+                return
+            folder = folder.parent
+
+    def release(self) -> int:
+        """Make the documents ordinary subjects, of no source any more; returns how many."""
+        count = 0
+        for held in self.held.values():
+            split = _read(held.path)
+            if split is None:
+                continue
+            facts, text = split
+            facts = {key: value for key, value in facts.items() if key not in ("source", "digest")}
+            if facts.get("type") == self._source.kind:
+                facts["type"] = "reference"
+            replace_file(held.path, with_front_matter(facts, text))
+            count += 1
+        return count
+
+    def remove_all(self) -> None:
+        """Remove every document that nobody changed; `edited` and `problems` name the others."""
+        for url in list(self.held):
+            self.gone(url)
+        with contextlib.suppress(OSError):
+            self.folder.rmdir()
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    if not folder.is_dir():
+        return
+    for base, folders, names in os.walk(folder):
+        folders.sort()
+        yield from (Path(base, name) for name in sorted(names))
+
+
+def read_held(path: Path, source: str) -> Held | None:
+    """The document in a file of a source; None for a file that is not of that source."""
+    split = _read(path)
+    if split is None:
+        return None
+    facts, text = split
+    url, digest = facts.get("source_url"), facts.get("digest")
+    if facts.get("source") != source or not isinstance(url, str):
+        return None
+    held = str(digest or "")
+    rest = {key: value for key, value in facts.items() if key not in _STAMPS}
+    return Held(path, url, held, edited=digest_of(rest, text) != held)
+
+
+def _read(path: Path) -> tuple[dict[str, Any], str] | None:
+    from kbtui.index.chunking import without_front_matter
+    from kbtui.index.ingest import front_matter
+
+    try:
+        content = read_regular(path, FILE_MOST).decode("utf-8").replace("\r\n", "\n")
+    except (OSError, ValueError):
+        return None
+    return front_matter(content), without_front_matter(content)[0].strip("\n")
+
+
+def digest_of(facts: dict[str, Any], text: str) -> str:
+    """Sixteen hex digits for a document's front matter, without its stamps, and its text."""
+    shape = json.dumps(facts, sort_keys=True, default=str)
+    return hashlib.sha256(f"{shape}\0{text}".encode("utf-8", "replace")).hexdigest()[:16]

@@ -1,0 +1,140 @@
+"""The bookmarks: a list to open one from, to change its note, to take one away."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import on
+from textual.binding import Binding
+from textual.containers import Vertical
+
+from kbtui.errors import KbtuiError
+from kbtui.refs import parse_ref
+from kbtui.text import one_line
+from kbtui.tui.commands import own_key
+from kbtui.tui.framework.dialogs import LineScreen
+from kbtui.tui.framework.row_list import Row, RowList
+from kbtui.tui.framework.styled_widget import RoleScreen
+from kbtui.tui.framework.text_line import Bar
+from kbtui.tui.framework.workers import Lane
+from kbtui.tui.navigation import place_of
+
+if TYPE_CHECKING:
+    from textual.app import ComposeResult
+    from textual.binding import BindingType
+
+    from kbtui.library import Library
+    from kbtui.userdata.models import Bookmark
+
+NONE = "No bookmarks yet. {} makes one of what is selected or being read."
+
+
+class BookmarksScreen(RoleScreen):
+    """Gives back the place that one chose."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,q,apostrophe", "dismiss", show=False),
+        Binding("enter", "open", show=False),
+        Binding("e,n", "note", show=False),
+        Binding("d,delete", "remove", show=False),
+        Binding("u", "undo", show=False),
+    ]
+
+    def __init__(self, library: Library) -> None:
+        super().__init__()
+        from kbtui.userdata import Journal
+
+        self._journal = Journal(library.workspace)
+        self._lane = Lane(self)
+        self._removed: Bookmark | None = None
+        self.list = RowList("bookmarks-list")
+        self._says = Bar()
+
+    def compose(self) -> ComposeResult:
+        """The list, and its keys."""
+        with Vertical(id="palette", classes="pane") as pane:
+            pane.border_title = "Bookmarks"
+            yield self.list
+            yield self._says
+
+    def on_mount(self) -> None:
+        """Read them."""
+        self.list.focus()
+        self.list.set_rows([], [("Reading …", "dim")])
+        self._hints()
+        self._read()
+
+    def _hints(self) -> None:
+        pairs = [("Enter", "open"), ("e", "note"), ("d", "remove"), ("Esc", "close")]
+        if self._removed:
+            pairs.insert(0, ("u", f"undo: {self._removed.ref} is removed"))
+        self._says.say(
+            [part for key, label in pairs for part in ((key, "key"), (f" {label}  ", "dim"))]
+        )
+
+    def is_unsettled(self, key: str) -> bool:
+        """Whether the bookmarks are still being read or changed."""
+        return self._lane.owes and key != "escape"
+
+    def _read(self) -> None:
+        self._lane.submit(self._journal.bookmarks, self._show, self._failed)
+
+    def _show(self, found: list[Bookmark]) -> None:
+        none = NONE.format(own_key("bookmark", self.own_keys) or "The palette")
+        self.list.set_rows([_row(one) for one in found], [(none, "dim")])
+
+    def _failed(self, error: Exception) -> None:
+        self.list.set_rows([], [(f"! {one_line(str(error))}", "error")])
+
+    @on(RowList.Opened)
+    def _clicked(self, event: RowList.Opened) -> None:
+        event.stop()
+        self.action_open()
+
+    def action_open(self) -> None:
+        """Open the selected one."""
+        if row := self.list.selected:
+            try:
+                self.dismiss(place_of(parse_ref(row.data.ref)))
+            except KbtuiError as error:
+                self._failed(error)
+
+    def action_note(self) -> None:
+        """Change its note."""
+        if row := self.list.selected:
+            mark: Bookmark = row.data
+
+            def typed(note: str | None) -> None:
+                if note is not None:
+                    self._change(lambda: self._journal.bookmark(mark.ref, mark.title, note))
+
+            self.app.push_screen(LineScreen(f"Note on {mark.ref}", mark.note), typed)
+
+    def action_remove(self) -> None:
+        """Take it away."""
+        if row := self.list.selected:
+            self._removed = row.data
+            self._hints()
+            self._change(lambda: self._journal.unbookmark(row.data.ref))
+
+    def action_undo(self) -> None:
+        """Bring back what was removed last."""
+        mark, self._removed = self._removed, None
+        if mark is not None:
+            self._hints()
+            self._change(lambda: self._journal.bookmark(mark.ref, mark.title, mark.note))
+
+    def _change(self, what: object) -> None:
+        def work() -> list[Bookmark]:
+            what()  # type: ignore[operator]
+            return self._journal.bookmarks()
+
+        self._lane.submit(work, self._show, self._failed)
+
+
+def _row(mark: Bookmark) -> Row:
+    title = one_line(mark.title) or mark.ref
+    below = [[("  ", ""), (one_line(mark.note), "")]] if mark.note else []
+    return Row(
+        mark.ref, [("★ ", "accent"), (title, "strong")], [(mark.ref, "dim")], below, data=mark
+    )

@@ -1,0 +1,203 @@
+"""The citations pane: what a turn used, and which turns used what is being read."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
+
+from textual import on
+from textual.containers import Vertical
+from textual.message import Message
+
+from kbtui.errors import UsageError
+from kbtui.refs import conversation_ref, parse_ref
+from kbtui.text import one_line
+from kbtui.tui.clock import day_or_time
+from kbtui.tui.commands import bindings
+from kbtui.tui.framework.partial_repaint import SparingPane
+from kbtui.tui.framework.row_list import Row, RowList
+from kbtui.tui.framework.styled_text import wrap
+from kbtui.tui.navigation import Place, place_of
+
+if TYPE_CHECKING:
+    from textual.app import ComposeResult
+    from textual.binding import BindingType
+
+    from kbtui.citations.models import Citation
+    from kbtui.tui.clock import Clock
+    from kbtui.tui.framework.styled_text import Spans
+
+WAYS = {
+    "learn": "learned",
+    "search": "found",
+    "file": "read as a file",
+    "read": "read",
+    "grep": "found",
+}
+
+
+class Sidebar(NamedTuple):
+    """What the pane shows: what turn `turn` used, and the turns that used what is read.
+
+    None leaves a part out; an empty list is explained by `why_none` and `why_not_used`.
+    `reason` is said when there are neither. `ref` is the reference of what is shown.
+    """
+
+    used: list[Citation] | None = None
+    why_none: str = ""
+    turn: int = 0
+    using: list[Citation] | None = None
+    why_not_used: str = ""
+    reason: str = ""
+    ref: str = ""
+
+
+class CitationsPane(SparingPane, Vertical):
+    """Lists both ends of citations; says which one is to be opened."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings("citations")]
+
+    class Open(Message):
+        """A place is to be opened."""
+
+        def __init__(self, place: Place) -> None:
+            super().__init__()
+            self.place = place
+
+    class Copy(Message):
+        """A text is to be copied; `name` says what it is."""
+
+        def __init__(self, text: str, name: str) -> None:
+            super().__init__()
+            self.text, self.name = text, name
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__(id="citations", classes="pane")
+        self.border_title = "Citations"
+        self.list = RowList("citations-list")
+        self._shown = Sidebar()
+        self._clock = clock
+
+    def compose(self) -> ComposeResult:
+        """The list."""
+        yield self.list
+
+    def say(self, text: str) -> None:
+        """Show nothing but a reason."""
+        self._shown = Sidebar(reason=text)
+        self._fill()
+
+    def show(self, sidebar: Sidebar) -> None:
+        """Show both ends."""
+        self._shown = sidebar
+        self._fill()
+
+    def on_resize(self) -> None:
+        """Wrap reasons for the new width."""
+        self._fill()
+
+    def _fill(self) -> None:
+        shown = self._shown
+        rows: list[Row] = []
+        if shown.used is not None:
+            rows.append(_heading("used", f"TURN {shown.turn} USED"))
+            rows += [self._used(number, cite) for number, cite in enumerate(shown.used, 1)]
+            if not shown.used:
+                rows += self._reason("used", shown.why_none)
+        if shown.using is not None:
+            if rows:
+                rows.append(Row("blank", [], selectable=False))
+            turns: dict[str, list[Citation]] = {}
+            for cite in shown.using:
+                turns.setdefault(cite.source, []).append(cite)
+            rows.append(_heading("using", "USED BY", str(len(turns) or "")))
+            rows += [self._using(number, cites) for number, cites in enumerate(turns.values())]
+            if not shown.using:
+                rows += self._reason("using", shown.why_not_used)
+        self.list.set_rows(rows, [(shown.reason, "dim")])
+
+    def _reason(self, key: str, text: str) -> list[Row]:
+        width = max(12, self.list.scrollable_content_region.width - 2)
+        lines = wrap([(text, "dim")], width)
+        return [
+            Row(f"note:{key}:{n}", line.spans, selectable=False) for n, line in enumerate(lines)
+        ]
+
+    def _used(self, number: int, cite: Citation) -> Row:
+        # A file that is no subject is shown where it was read, in the tool call, gone or not.
+        place = _target(cite)
+        if cite.kind == "file" or (place is None and not cite.gone):
+            place = place_of(conversation_ref(cite.conversation, cite.turn, cite.call))
+        if place is not None and cite.quote:
+            # The passage itself: its chunk may have been cut another way since.
+            place = place._replace(text=cite.quote, words=_phrase(cite.quote))
+        name: Spans = [(one_line(cite.title or cite.target), "dim struck" if cite.gone else "")]
+        how = WAYS.get(cite.how, cite.how)
+        below: Spans = [("    ", "")]
+        if cite.gone:
+            below.append(("gone  ", "warning"))
+        below.append((how, "dim"))
+        if cite.title and cite.title != cite.target:
+            below.append((f" · {one_line(cite.target)}", "dim"))
+        key = f"used:{cite.target}:{cite.how}:{cite.call}:{cite.chunk}"
+        return Row(key, [(f"[{number}] ", "note"), *name], below=[below], data=place)
+
+    def _using(self, number: int, cites: list[Citation]) -> Row:
+        """A turn that used it, in however many ways."""
+        cite = cites[0]
+        ref = parse_ref(cite.source)
+        when = day_or_time(cite.timestamp, self._clock()) if cite.timestamp else ""
+        how = ", ".join(dict.fromkeys(WAYS.get(one.how, one.how) for one in cites))
+        # The date stands below, so that the title has the whole width.
+        parts = [f"turn {cite.turn}", *([when] if when else []), how]
+        below: Spans = [("  ", ""), (" · ".join(parts), "dim")]
+        name = one_line(cite.source_title or cite.source)
+        return Row(f"using:{number}:{cite.source}", [(name, "")], below=[below], data=place_of(ref))
+
+    @on(RowList.Opened)
+    def _clicked(self, event: RowList.Opened) -> None:
+        event.stop()
+        self.action_open()
+
+    def action_copy_as(self, form: str) -> None:
+        """Copy both ends as Markdown or JSON."""
+        from kbtui.citations.format import json_text, markdown_text
+
+        shown = self._shown
+        used, using = shown.used or [], shown.using or []
+        ref = used[0].source if used else shown.ref
+        if ref:
+            text = (json_text if form == "json" else markdown_text)(ref, used, using)
+            name = f"the citations of {ref} as {'JSON' if form == 'json' else 'Markdown'}"
+            self.post_message(self.Copy(text, name))
+
+    def action_open(self) -> None:
+        """Open the selected end."""
+        row = self.list.selected
+        if row and isinstance(row.data, Place):
+            self.post_message(self.Open(row.data))
+
+
+def _phrase(quote: str) -> tuple[str, ...]:
+    """The first words of a passage that stand in it as they are drawn, to go to and to mark."""
+    for pattern in (r"\w+(?: \w+){2,7}", r"\w{5,20}"):
+        for line in quote.split("\n"):
+            # Headings are often repeated; what follows them seldom.
+            if not line.startswith("#") and (found := re.search(pattern, line)):
+                return (found[0],)
+    return ()
+
+
+def _target(cite: Citation) -> Place | None:
+    """Where a citation leads; None for what is gone, and for what has no place of its own."""
+    if cite.gone or cite.kind == "file":
+        return None
+    try:
+        ref = parse_ref(cite.target)
+    except UsageError:
+        return None
+    return None if ref.kind == "chunk" else place_of(ref)
+
+
+def _heading(key: str, text: str, right: str = "") -> Row:
+    return Row(f"head:{key}", [(text, "section")], [(right, "dim")], selectable=False)

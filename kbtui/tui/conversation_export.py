@@ -1,0 +1,99 @@
+"""Writing a conversation with its sources to a Markdown file of one's own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kbtui.errors import KbtuiError
+from kbtui.tui.framework.confirm_dialog import AskScreen
+from kbtui.tui.framework.form import Field, FormScreen, Values
+from kbtui.tui.framework.workers import Lane
+from kbtui.tui.workshop.layout import words_of
+
+if TYPE_CHECKING:
+    from kbtui.library import Library
+    from kbtui.tui.app import KbApp
+    from kbtui.tui.main.screen import MainScreen
+
+WHAT: dict[str, list[str] | None] = {
+    "messages": ["chat"],
+    "messages, reasoning, tools": None,
+}
+"""What a choice leaves in; None: everything."""
+
+
+def export(app: KbApp, main: MainScreen) -> None:
+    """Ask where to, and write the conversation that is being read."""
+    place = main.opener.shown
+    conversation = place.ref.conversation if place and place.ref else None
+    if conversation is None:
+        main.status.flash("open a conversation to export it", "warning")
+        return
+    lane = Lane(main)
+
+    def words(error: Exception) -> str:
+        return words_of(error, app.library.workspace.root)
+
+    def written(made: tuple[Path, str, bool] | None) -> None:
+        if made is None:
+            return
+        path, text, there = made
+        if not there:
+            write(path, text)
+            return
+
+        def answered(answer: str | None) -> None:
+            if answer == "y":
+                write(path, text)
+
+        question = f"{path} is there already. Write over it?"
+        app.push_screen(AskScreen(question, {"y": "write over it"}), answered)
+
+    def write(path: Path, text: str) -> None:
+        lane.submit(
+            lambda: _write(app.library, path, text),
+            lambda _: main.status.flash(f"written: {path}"),
+            lambda error: main.status.flash(words(error), "error"),
+        )
+
+    fields = (
+        Field("what", "what", "messages", "What of each turn; sources always.", tuple(WHAT)),
+        Field(
+            "path", "file", str(Path.cwd() / f"jp-c{conversation}.md"), "Where it is written to."
+        ),
+    )
+    title = f"Export jp-c{conversation} with its sources"
+    save = _Maker(app.library, conversation)
+    app.push_screen(FormScreen(title, fields, save, words, "write"), written)
+
+
+class _Maker:
+    """Makes the document of a filled form, in the form's thread."""
+
+    def __init__(self, library: Library, conversation: int) -> None:
+        self._library, self._conversation = library, conversation
+
+    def __call__(self, values: Values) -> tuple[Path, str, bool]:
+        from kbtui.assistant.conversation_tools import included_kinds
+        from kbtui.citations.markdown_export import to_markdown
+        from kbtui.sources.atomic_write import check_export
+
+        if not values["path"]:
+            raise KbtuiError("say where it is to be written")
+        path = Path(values["path"]).expanduser()
+        if path.is_dir():
+            path /= f"jp-c{self._conversation}.md"
+        if not path.parent.is_dir():
+            raise KbtuiError("there is no such directory", where=str(path.parent))
+        check_export(self._library.workspace, path)
+        found = self._library.conversation(self._conversation)
+        kinds = included_kinds(WHAT[values["what"]])
+        text = to_markdown(found, self._library.cited(found), found.turns, kinds)
+        return path, text, path.exists()
+
+
+def _write(library: Library, path: Path, text: str) -> None:
+    from kbtui.sources.atomic_write import write_export
+
+    write_export(library.workspace, path, text)

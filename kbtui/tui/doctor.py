@@ -1,0 +1,209 @@
+"""The doctor: what is wrong with knowledge, conversations, index, engine and model."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from textual.containers import Vertical
+
+from kbtui.library.diagnostics import AREAS, Finding, examine
+from kbtui.refs import parse_ref
+from kbtui.text import one_line
+from kbtui.tui.commands import bindings
+from kbtui.tui.framework.styled_widget import RoleScreen
+from kbtui.tui.framework.text_line import Bar
+from kbtui.tui.help import HelpScreen
+from kbtui.tui.key_hints import bindings_of, help_of, hints_of
+from kbtui.tui.reader.blocks import HeadBlock, NoteBlock
+from kbtui.tui.reader.document import Document
+from kbtui.tui.reader.document_view import Reader
+
+if TYPE_CHECKING:
+    from textual.app import ComposeResult
+    from textual.binding import BindingType
+
+    from kbtui.library import Library
+    from kbtui.library.diagnostics import State
+    from kbtui.tui.framework.styled_text import Found, Line, Spans
+    from kbtui.tui.reader.blocks import Block
+
+SIGNS = {"ok": ("✓ ", "inserted"), "note": ("· ", "warning"), "wrong": ("! ", "error")}
+"""What stands before a finding; the words of the bottom line explain them."""
+
+
+@dataclass(slots=True, eq=False)
+class FindingBlock(NoteBlock):
+    """A finding: its sign, and its words beside it on as many lines as they need."""
+
+    state: State
+
+    def layout(self, width: int, found: Found | None, opened: bool) -> list[Line]:
+        """The sign stands in the first line only."""
+        sign = SIGNS[self.state]
+        made = NoteBlock.layout(self, max(8, width - len(sign[0])), found, opened)
+        for number, line in enumerate(made):
+            line.spans.insert(0, (" " * len(sign[0]), "") if number else sign)
+        return made
+
+
+def doctor_document(findings: list[Finding], looking: str | None) -> Document:
+    """The findings by area, those that are wrong first; `looking` is the area being looked at."""
+    blocks: list[Block] = []
+    for area in AREAS:
+        own = [finding for finding in findings if finding.area == area]
+        if not own and area != looking:
+            continue
+        above = int(bool(blocks))
+        heading = area.capitalize()
+        blocks.append(HeadBlock(f"head:{area}", [(heading, "h2")], _counts(own), above=above))
+        own.sort(key=lambda finding: ("ok", "wrong", "note").index(finding.state))
+        for finding in own:
+            spans: Spans = [(one_line(finding.message), "dim" if finding.state == "ok" else "")]
+            key = f"{area}:{finding.message}"
+            blocks.append(FindingBlock(key, spans, finding.state, link=finding.ref))
+        if area == looking:
+            blocks.append(NoteBlock(f"looking:{area}", [("… looking", "dim")]))
+    return Document("doctor", "Doctor", blocks)
+
+
+def _counts(findings: list[Finding]) -> Spans:
+    words = []
+    for state, noun in (("wrong", "wrong"), ("note", "to look at")):
+        count = sum(finding.state == state for finding in findings)
+        if count:
+            words.append(f"{count:,} {noun}")
+    return [(", ".join(words), "dim")] if words else []
+
+
+class DoctorScreen(RoleScreen):
+    """A page that fills while it is looked; gives back the reference that one chose to open."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *bindings_of("doctor"),
+        *bindings("moving"),
+    ]
+    DEFAULT_CSS = """
+    DoctorScreen {
+        #outcome { height: 1; padding: 0 1; background: $background; }
+        #doctor-keys { height: 1; padding: 0 1; background: $surface; }
+    }
+    """
+
+    def __init__(self, library: Library) -> None:
+        super().__init__()
+        self.reader = Reader()
+        self.findings: list[Finding] = []
+        self.looking: str | None = AREAS[0]
+        self._library = library
+        self._round = 0
+
+    def compose(self) -> ComposeResult:
+        """The page, what came of it, the keys."""
+        with Vertical(id="doctor", classes="pane") as pane:
+            pane.border_title = "Doctor"
+            yield self.reader
+        yield Bar(id="outcome")
+        yield Bar(id="doctor-keys")
+
+    def on_mount(self) -> None:
+        """Begin to look, once something is on the screen."""
+        self.reader.focus()
+        self.call_after_refresh(self.action_look)
+
+    def on_resize(self) -> None:
+        """Other keys fit."""
+        self.call_after_refresh(self._say_keys)
+
+    def _say_keys(self) -> None:
+        bar = self.query_one("#doctor-keys", Bar)
+        bar.say(hints_of("doctor", bar.content_size.width, frozenset(), self.own_keys))
+
+    def on_unmount(self) -> None:
+        """Look no further."""
+        self._round += 1
+
+    def action_look(self) -> None:
+        """Look at everything again."""
+        self._round += 1
+        self.findings, self.looking = [], AREAS[0]
+        self._show(doctor_document([], self.looking))
+        args = (self._round,)
+        threading.Thread(target=self._look, args=args, name="kbtui-doctor", daemon=True).start()
+
+    def _look(self, number: int) -> None:
+        """In a thread: look, and tell of what is found as it is found, ever more at a time."""
+        found: list[Finding] = []
+        looking, next_time = AREAS[0], 1
+        try:
+            for finding in examine(self._library):
+                if number != self._round:
+                    return
+                if finding.area != looking:
+                    looking, next_time = finding.area, 0
+                found.append(finding)
+                # Each area's first at once: the next may take seconds. Then ever more at a time.
+                if len(found) >= next_time:
+                    next_time = 2 * len(found)
+                    self._tell(number, found, looking)
+        except Exception as error:
+            message = f"cannot be looked at: {type(error).__name__}: {error}"
+            found.append(Finding(looking, "wrong", message))
+        self._tell(number, found, None)
+
+    def _tell(self, number: int, found: list[Finding], looking: str | None) -> None:
+        document = doctor_document(found, looking)
+        self.call_later(self._told, number, list(found), looking, document)
+
+    def _told(
+        self, number: int, found: list[Finding], looking: str | None, document: Document
+    ) -> None:
+        if number == self._round:
+            self.findings, self.looking = found, looking
+            self._show(document)
+
+    def _show(self, document: Document) -> None:
+        if self.reader.document.key == document.key:
+            self.reader.reload(document)
+        else:
+            self.reader.show(document)
+        counts = [sum(f.state == state for f in self.findings) for state in ("wrong", "note")]
+        left: Spans = [("! ", "error"), (f"{counts[0]:,} wrong", "strong")] if counts[0] else []
+        if not counts[0] and self.looking is None:
+            left = [("✓ ", "inserted"), ("nothing is wrong", "strong")]
+        if counts[1]:
+            left += [("  · ", "warning"), (f"{counts[1]:,} to look at", "strong")]
+        right: Spans = [(f"looking at {self.looking} …", "dim")] if self.looking else []
+        self.query_one("#outcome", Bar).say(left, right)
+
+    def action_next(self, step: int) -> None:
+        """Go to the next finding that is wrong or to be looked at."""
+        port = self.reader.port
+        telling = [
+            number
+            for number, block in enumerate(port.document.blocks)
+            if isinstance(block, FindingBlock) and block.state != "ok"
+        ]
+        here = port.cursor.block
+        beyond = [n for n in telling if (n > here if step > 0 else n < here)]
+        if beyond:
+            port.go_to(beyond[0 if step > 0 else -1])
+            self.reader.changed()
+
+    def action_open(self) -> None:
+        """Open what the finding is about."""
+        port = self.reader.port
+        blocks = port.document.blocks
+        if blocks and (link := blocks[port.cursor.block].link):
+            # It existed when it was found; whoever opens it says if it is gone by now.
+            self.dismiss(parse_ref(link, lambda topic, slug: True))
+
+    def action_help(self) -> None:
+        """Explain the keys."""
+        note = "✓ in order, · to be looked at, ! wrong."
+        self.app.push_screen(HelpScreen(page=help_of("doctor", [note], self.own_keys)))
+
+    def action_leave(self) -> None:
+        """Close the page."""
+        self.dismiss(None)

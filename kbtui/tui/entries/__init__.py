@@ -1,0 +1,1 @@
+"""The entries screen: a table of subjects and conversations."""

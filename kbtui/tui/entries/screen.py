@@ -1,0 +1,368 @@
+"""The entries: a table of subjects and conversations, filtered, with what the index has of each."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from textual import on
+from textual.widgets import Input
+
+from kbtui.errors import UsageError
+from kbtui.index.entry_query import STATUSES
+from kbtui.refs import parse_ref
+from kbtui.text import one_line
+from kbtui.tui.commands import bindings
+from kbtui.tui.entries.editor import EntryWriter
+from kbtui.tui.entries.pager import EVERYTHING, Listed, Listing
+from kbtui.tui.entries.table import EntryTable, headings
+from kbtui.tui.framework.clipboard import copy
+from kbtui.tui.framework.labeled_input import Entry as Typed
+from kbtui.tui.framework.labeled_input import PaneInput
+from kbtui.tui.framework.row_list import Row, RowList
+from kbtui.tui.framework.split_screen import TwoSides
+from kbtui.tui.framework.text_line import Bar
+from kbtui.tui.framework.workers import Lane
+from kbtui.tui.key_hints import bindings_of, key_of
+from kbtui.tui.open_url import open_address
+from kbtui.userdata.entry_filter import parse_filter, value_of, with_value
+
+if TYPE_CHECKING:
+    from textual.binding import BindingType
+    from textual.timer import Timer
+    from textual.widget import Widget
+
+    from kbtui.index.entry_query import Row as Entry
+    from kbtui.index.entry_query import Wanted
+    from kbtui.library import Library
+    from kbtui.tui.clock import Clock
+
+NONE = "There are no entries yet. {} writes one, where a topic is declared to write it into."
+LOOK_SECONDS = 0.08
+"""How long one stays on an entry, or on a word of the filter, before it is read."""
+PENDING_SECONDS = 3.0
+APART = {"filter", "help", "back", "leave", "new", "reload", "app.theme"}
+"""Commands that are not about the selected entry."""
+AHEAD = 100
+"""Rows below the selected one that are there before one comes to them."""
+
+
+class EntriesScreen(TwoSides):
+    """A table that is read as one goes through it; gives back the reference to be opened."""
+
+    TITLE_WORDS = "Entries"
+    SCOPE = "entries"
+    NOTES = (
+        "● ready, ◌ waiting to be embedded, ! could not be read or embedded.",
+        "A filter may be `deploy type:rule,decision status:pending from:2026-05 to:2026-05-31`. "
+        "Words must stand in title or text; from and to bound the day of creation.",
+    )
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings_of("entries"), *bindings("moving")]
+    AUTO_FOCUS = "#entries"
+
+    def __init__(self, library: Library, clock: Clock) -> None:
+        super().__init__(library)
+        self.table = EntryTable()
+        self.filter = Typed("entry-filter", "filter")
+        self.filter.display = True
+        self.listing = Listing(self, library, clock, self._listed, self._unread)
+        self.writer = EntryWriter(self, library, self.say, self._wrote)
+        self._clock = clock
+        self._flags = {"hidden": False, "archived": False}
+        self._wanted: Wanted = parse_filter("")
+        self._detail_lane = Lane(self)
+        self._timer: Timer | None = None
+        self._filter_timer: Timer | None = None
+        self._to_end = False
+        self._types: list[str] = []
+        """Types that were seen: a filter by one must not take the others away."""
+        self._select: str | None = None
+
+    def _key(self, name: str) -> str:
+        return key_of(f"entries.{name}", self.own_keys)
+
+    def left_side(self) -> list[Widget]:
+        """Filter, headings, table."""
+        return [self.filter, Bar(id="columns"), self.table]
+
+    def on_mount(self) -> None:
+        """Begin to read, once something is on the screen."""
+        self.filter.input.placeholder = "words, type:, status:, topic:, from:, to:"
+        self.call_after_refresh(self.action_reload)
+        self.set_interval(PENDING_SECONDS, self._watch_pending)
+
+    def _watch_pending(self) -> None:
+        """Nobody tells when an entry is embedded: look, while any is waited for."""
+        listed = self.listing.listed
+        if listed is not None and listed.page.by_status.get("pending"):
+            self.action_reload()
+
+    def on_resize(self) -> None:
+        """Other columns fit."""
+        super().on_resize()
+        self.call_after_refresh(self._say_columns)
+
+    def _say_columns(self) -> None:
+        width = self.table.scrollable_content_region.width
+        left, right = headings(width)
+        # The scroll bar's column, which the table keeps free.
+        self.query_one("#columns", Bar).say(left, [*right, ("  ", "")])
+
+    @property
+    def offers(self) -> frozenset[str]:
+        """Whether there is an address, and something that failed."""
+        entry, listed = self.table.entry, self.listing.listed
+        found = {
+            "address": bool(entry and entry.source_url),
+            "errors": bool(listed and listed.page.by_status.get("error")),
+        }
+        return frozenset(name for name, has in found.items() if has)
+
+    def is_unsettled(self, key: str) -> bool:
+        """Whether a key is about the selected entry, and the list or the details are another's."""
+        owner, action = self._meant_by(key)
+        # A letter that is typed is no command's, so it has no owner.
+        typed = self.focused is self.filter.input and owner in (None, self.filter.input)
+        if typed or action in APART:
+            return False
+        details = self.detailed and (self._timer is not None or self._detail_lane.owes)
+        return details or self._filter_timer is not None or self.listing.lacks(self._wanted)
+
+    # reading the list
+
+    def action_reload(self) -> None:
+        """Read everything again."""
+        self.listing.read(self._wanted)
+
+    def files_changed(self, event: dict[str, Any]) -> None:
+        """Entries are others."""
+        self.action_reload()
+
+    def _listed(self, listed: Listed) -> None:
+        rows = [Row(entry.id, [], data=entry) for entry in listed.rows]
+        if self._select is not None:
+            wanted = next((e.id for e in listed.rows if e.ref == self._select), None)
+            self._select = None if wanted else self._select
+        else:
+            wanted = None
+        passes = self.filter.input.value.strip() or any(self._flags.values())
+        none = "No entry passes the filter." if passes else NONE.format(self._key("new"))
+        self.table.set_rows(rows, [(none, "dim")], wanted)
+        if self._to_end and not listed.more:
+            self._to_end = False
+            self.table.select(listed.rows[-1].id)
+        elif self._to_end:
+            self.listing.more(EVERYTHING)
+        self._say_totals(listed)
+        self._look()
+
+    def _unread(self, error: Exception) -> None:
+        if self.listing.listed is None:
+            self.table.set_rows([], [("The entries cannot be read.", "error")])
+        self.failed(error)
+
+    def _say_totals(self, listed: Listed) -> None:
+        page = listed.page
+        total = f"{page.total:,} {'entry' if page.total == 1 else 'entries'}"
+        states = [
+            f"{page.by_status[name]:,} {name}" for name in STATUSES if page.by_status.get(name)
+        ]
+        kinds = sorted(page.by_type.items(), key=lambda pair: (-pair[1], pair[0]))
+        flags = [f"with {name}" for name, shown in self._flags.items() if shown]
+        left = [(total, "strong"), (f"  {' · '.join([*states, *flags])}", "dim")]
+        right = [(one_line(" · ".join(f"{count:,} {kind}" for kind, count in kinds[:6])), "dim")]
+        self.query_one("#totals", Bar).say(left, right)
+        self._say_place()
+        self.say_keys()
+
+    def _say_place(self) -> None:
+        listed = self.listing.listed
+        place = (
+            f"{self.table.index + 1:,} of {listed.page.total:,}" if listed and listed.rows else ""
+        )
+        self.query_one("#listed").border_subtitle = place
+
+    # the selected one
+
+    @on(RowList.Moved)
+    def _moved(self, event: RowList.Moved) -> None:
+        event.stop()
+        self._say_place()
+        if self.table.index > len(self.table.rows) - AHEAD:
+            self.listing.more()
+        self._look()
+
+    def _look(self) -> None:
+        """Have the details made for what is selected, once one stays on it."""
+        if self._timer is not None:
+            self._timer.stop()
+        self._timer = self.set_timer(LOOK_SECONDS, self._make)
+
+    def _make(self) -> None:
+        self._timer = None
+        from kbtui.tui.entries.page import entry_document
+        from kbtui.tui.reader.document import Document
+
+        entry = self.table.entry
+        self.say_keys()
+        if entry is None:
+            self._detail_lane.forget()
+            self.show(Document("entry:", "", []))
+            return
+        self._detail_lane.submit(
+            lambda: entry_document(self.library, entry, self._clock()), self.show, self.failed
+        )
+
+    @on(EntryTable.AtEnd)
+    def _at_end(self, event: EntryTable.AtEnd) -> None:
+        """Read all there are."""
+        event.stop()
+        listed = self.listing.listed
+        if listed is not None and listed.more:
+            self._to_end = True
+            self.listing.more(EVERYTHING)
+
+    @on(RowList.Opened)
+    def _clicked(self, event: RowList.Opened) -> None:
+        event.stop()
+        self.action_enter()
+
+    def action_enter(self) -> None:
+        """Go to the details; there unfold, or open the turn."""
+        if not self.detailed:
+            if self.table.entry is not None:
+                self.go_right()
+            return
+        port = self.reader.port
+        if not port.document.blocks:
+            return
+        if link := port.document.blocks[port.cursor.block].link:
+            self.dismiss(parse_ref(link))
+        elif fold := port.fold_at_cursor():
+            port.toggle(fold)
+            self.reader.changed()
+
+    def action_read(self) -> None:
+        """Open it in the reader."""
+        if (entry := self.table.entry) is not None:
+            self.dismiss(self._ref(entry))
+
+    def _ref(self, entry: Entry) -> Any:
+        # It is in the index: which part of a name with colons is the slug is known.
+        return parse_ref(entry.ref, lambda topic, slug: (topic, slug) == (entry.topic, entry.slug))
+
+    def action_copy(self) -> None:
+        """Copy its reference."""
+        if (entry := self.table.entry) is not None:
+            copy(self.app, entry.ref)
+            self.say(f"copied {entry.ref}")
+
+    def action_address(self) -> None:
+        """Open the address that it was fetched from; copy it where nothing can open it."""
+        entry = self.table.entry
+        if entry is None or not entry.source_url:
+            self.say("it was not fetched from anywhere", "warning")
+        elif open_address(entry.source_url):
+            self.say(f"opened {entry.source_url}")
+        else:
+            copy(self.app, entry.source_url)
+            self.say(f"nothing here opens it; copied {entry.source_url}", "warning")
+
+    # the filter
+
+    def action_filter(self) -> None:
+        """Type a filter."""
+        self.go_left(self.filter.input)
+
+    @on(Input.Changed, "#entry-filter")
+    def _typed(self, event: Input.Changed) -> None:
+        event.stop()
+        if self._filter_timer is not None:
+            self._filter_timer.stop()
+        self._filter_timer = self.set_timer(LOOK_SECONDS, self._apply)
+
+    def _apply(self) -> None:
+        self._filter_timer = None
+        try:
+            wanted = parse_filter(self.filter.input.value, **self._flags)
+        except UsageError as error:
+            self.failed(error)
+            return
+        self.say()
+        if wanted != self._wanted:
+            self._wanted = wanted
+            self.action_reload()
+
+    @on(Input.Submitted, "#entry-filter")
+    def _filtered(self, event: Input.Submitted) -> None:
+        event.stop()
+        self.set_focus(self.table)
+
+    def action_turn(self, name: str) -> None:
+        """The next value of a part of the filter, then none."""
+        listed, text = self.listing.listed, self.filter.input.value
+        values: list[str] = list(STATUSES)
+        if name == "type":
+            values = self._types = sorted({*self._types, *(listed.page.by_type if listed else ())})
+        now = value_of(text, name)
+        after: list[str | None] = [*values, None]
+        following = after[(values.index(now) + 1) if now in values else 0]
+        self.filter.input.value = with_value(text, name, following)
+
+    def action_flag(self, name: str) -> None:
+        """Show or hide hidden subjects or archived conversations."""
+        self._flags[name] = not self._flags[name]
+        self._apply()
+
+    # writing
+
+    def action_new(self) -> None:
+        """Write a new entry."""
+        entry = self.table.entry
+        self.writer.new(topic=entry.topic if entry else None)
+
+    def action_edit(self) -> None:
+        """Edit the selected subject."""
+        if (entry := self._own()) is not None:
+            self.writer.edit(self._ref(entry))
+
+    def action_remove(self) -> None:
+        """Move the selected subject to the trash."""
+        if (entry := self._own()) is not None:
+            self.writer.remove(self._ref(entry))
+
+    def _own(self) -> Entry | None:
+        entry = self.table.entry
+        if entry is not None and entry.kind == "subject":
+            return entry
+        if entry is not None:
+            self.say("only subjects are files of yours; conversations are JP's", "warning")
+        return None
+
+    def _wrote(self, ref: str) -> None:
+        self._select = ref
+        self.action_reload()
+
+    def action_retry(self) -> None:
+        """Have what failed tried again."""
+        self.say("trying again …", "dim")
+        self.work_lane.submit(self.library.retry, self._retried, self.failed)
+
+    def _retried(self, done: None) -> None:
+        self.say("tried again; what still fails stays marked")
+        self.action_reload()
+
+    # leaving
+
+    @on(PaneInput.Left)
+    def _left_input(self, event: PaneInput.Left) -> None:
+        event.stop()
+        self.action_back()
+
+    def action_back(self) -> None:
+        """One step back."""
+        if self.focused is self.filter.input or self.detailed:
+            self.go_left(self.table)
+        elif self.filter.input.value:
+            self.filter.input.value = ""
+        else:
+            self.action_leave()

@@ -1,0 +1,1 @@
+"""Widgets and helpers that know nothing about kbtui's data."""

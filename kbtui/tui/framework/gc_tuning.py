@@ -1,0 +1,146 @@
+"""Keeps memory work from being noticed: the collector's, and giving back what was big.
+
+A full collection looks at every object there is, with all threads stopped: with
+twenty thousand subjects it takes a fifth of a second, which a person who is
+typing notices. What was read and stays is therefore set aside, and of the rest the
+full collections come between keys while they are short, else when nobody touches a key.
+"""
+
+from __future__ import annotations
+
+import gc
+import threading
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from textual.app import App
+    from textual.timer import Timer
+
+    from kbtui.tui.reader.document import Document
+
+MANY = 5_000
+"""Things that are worth it."""
+YOUNG = 2_000
+"""Things made before the youngest are looked at; Python's own number is 700, and a paint makes 20,000."""
+SELDOM = 500
+"""Collections of what is newer that come before one of everything; Python's own number is 10."""
+REST_SECONDS = 1.0
+"""Without a key for so long, nobody notices a collection of everything."""
+SHORT = 0.008
+"""Seconds of a collection of everything that nobody notices even between two keys."""
+
+_settled = 0
+
+
+def settle(count: int) -> None:
+    """Set aside what lives now, if since the last time `count` things became many more.
+
+    Not more often, because whatever is garbage at this moment stays too.
+    """
+    global _settled
+    if count >= _settled + MANY:
+        _settled = count
+        gc.freeze()
+
+
+def begun() -> None:
+    """The first screen is there: set aside what it is made of, and let the collector begin.
+
+    Whoever starts the TUI may have held it off, because nothing that is loaded is garbage.
+    """
+    gc.freeze()
+    gc.set_threshold(YOUNG, 10, SELDOM)
+    gc.enable()
+
+
+class Rests:
+    """Has everything collected each second that somebody does something, as long as that is short.
+
+    Otherwise it waits until nobody has touched a key or the mouse for a while. What was
+    painted is garbage that only the collector finds, so little at a time is best.
+    """
+
+    def __init__(self, app: App[None]) -> None:
+        self._app = app
+        self._touched = 0.0
+        self._timer: Timer | None = None
+        self._took = 0.0
+
+    def touched(self) -> None:
+        """Somebody did something, and will do more at once."""
+        self._touched = time.monotonic()
+        if self._timer is None:
+            self._wait(REST_SECONDS)
+
+    def _wait(self, seconds: float) -> None:
+        self._timer = self._app.set_timer(seconds, self._look)
+
+    def _look(self) -> None:
+        left = self._touched + REST_SECONDS - time.monotonic()
+        # What is just being read is not set aside yet.
+        if _calm.locked() or (left > 0 and self._took > SHORT):
+            self._wait(left if left > 0 else REST_SECONDS)
+            return
+        began = time.thread_time()
+        gc.collect()
+        self._took = time.thread_time() - began
+        self._timer = None
+        if left > 0:
+            self._wait(REST_SECONDS)
+
+
+_calm = threading.Lock()
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """While something big is read the collector does not look at it; afterwards it never does.
+
+    What is read so must not depend on the collector to go: see `let_go`.
+    """
+    with _calm:
+        gc.disable()
+        try:
+            yield
+        finally:
+            gc.freeze()
+            gc.enable()
+
+
+def let_go(document: Document) -> None:
+    """Give back a big document that is shown no more, in a thread and bit by bit.
+
+    Dropped at once, the event loop would stand still until all of it was given back.
+    """
+    threading.Thread(target=_let_go, args=(document,), name="kbtui-let-go", daemon=True).start()
+
+
+def _let_go(document: Document) -> None:
+    record, document.record = document.record, None
+    for pieces in (document.blocks, getattr(record, "turns", [])):
+        while pieces:
+            for piece in pieces[-BIT:]:
+                # A call and its result know each other: only the collector would part them.
+                for event in getattr(piece, "events", ()):
+                    event.request = event.result = None
+            del pieces[-BIT:]
+            time.sleep(0.001)
+    _trim()
+
+
+BIT = 100
+"""Blocks or turns that are given back at once."""
+
+
+def _trim() -> None:
+    """Ask the C library to give free memory back to the system, where it has to be asked."""
+    import ctypes
+
+    try:
+        ctypes.CDLL(None).malloc_trim(0)
+    except (OSError, AttributeError):
+        return

@@ -1,0 +1,142 @@
+"""Keys that were typed ahead: each is handed out when what the one before it did is done.
+
+Textual hands a key to whatever has the focus at that moment. What the key before it does (opening,
+a dialog, another focus) happens a few messages later, so of keys that come in one go the second
+would still go to the old place: `:` and a word would lose the word. A key that is about something still
+under way in a thread (what was opened just now, the matches of what was typed) waits for that too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from textual import events
+from textual.message import Message
+
+from kbtui.tui.framework.styled_widget import RoleScreen
+
+if TYPE_CHECKING:
+    from textual.app import App
+    from textual.screen import Screen
+    from textual.widget import Widget
+
+ROUNDS = 3
+"""So often a message follows the key's way up: the key, what it set off, and what that set off."""
+GIVE_UP_SECONDS = 0.5
+"""A key after which nothing is heard (its widget may be gone) holds the next ones no longer."""
+WAIT_SECONDS = 3.0
+"""So long a key waits for what is under way; then it means what is there."""
+LOOK_SECONDS = 0.01
+NEVER_HELD = {"ctrl+c", "ctrl+q"}
+
+
+class Done(Message):
+    """Follows a key: whatever it has passed has dealt with the key."""
+
+    def __init__(self, number: int, rounds: int, target: Widget) -> None:
+        super().__init__()
+        self.number, self.rounds, self.target = number, rounds, target
+
+
+class Ahead:
+    """Holds the keys and pasted texts that come before the one before them is done."""
+
+    def __init__(self, app: App[None]) -> None:
+        self._app = app
+        self._held: deque[events.Key | events.Paste] = deque()
+        self._number = 0
+        self._given: events.Key | events.Paste | None = None
+        """What was held and is handed out just now."""
+        self._busy = False
+        self._waiting: float | None = None
+        """Since when the first of the held keys waits for what is under way."""
+        self._screen: Screen[object] | None = None
+        self._giving_up: asyncio.TimerHandle | None = None
+
+    def holds(self, event: events.Event) -> bool:
+        """Whether the event is kept for later; one that is not is given out now."""
+        if not isinstance(event, events.Key | events.Paste) or event.is_forwarded:
+            return False
+        if isinstance(event, events.Key) and event.key in NEVER_HELD:
+            self._held.clear()
+        elif event is self._given:
+            self._given = None
+        elif self._busy or self._held or self._given:
+            self._held.append(event)
+            return True
+        elif self._must_wait(event):
+            self._held.append(event)
+            self._look_later()
+            return True
+        self._begin()
+        return False
+
+    def _begin(self) -> None:
+        """An event is given out: follow it."""
+        app = self._app
+        self._busy = True
+        self._number += 1
+        self._screen = app.screen
+        target = app.focused or app.screen
+        loop = asyncio.get_running_loop()
+        self._giving_up = loop.call_later(GIVE_UP_SECONDS, app.call_later, self._next, self._number)
+        # Behind the event, which is put in the same queue at once.
+        app.call_next(target.post_message, Done(self._number, ROUNDS, target))
+
+    def came(self, done: Done) -> None:
+        """A message that followed an event has come all the way up."""
+        if done.number != self._number or not self._busy:
+            return
+        if done.rounds > 1:
+            done.target.post_message(Done(done.number, done.rounds - 1, done.target))
+        elif self._app.screen is not self._screen:
+            # The dialog that was opened gets the rest once it is there.
+            self._when_shown()
+        else:
+            self._next(done.number)
+
+    def closed(self) -> None:
+        """A screen was closed, and with it goes what follows the key that closed it."""
+        if self._busy and self._app.screen is not self._screen:
+            self._when_shown()
+
+    def _when_shown(self) -> None:
+        self._screen = self._app.screen
+        self._screen.call_after_refresh(self._app.call_later, self._next, self._number)
+
+    def _next(self, number: int) -> None:
+        if number != self._number or not self._busy:
+            return
+        self._busy = False
+        if self._giving_up:
+            self._giving_up.cancel()
+        self._give()
+
+    def _give(self) -> None:
+        """Hand out the first of the held keys, unless it has to wait."""
+        if self._busy or self._given or not self._held:
+            return
+        if self._must_wait(self._held[0]):
+            self._look_later()
+            return
+        self._given = self._held.popleft()
+        self._app.call_next(self._app.on_event, self._given)
+
+    def _must_wait(self, event: events.Event) -> bool:
+        """Whether a key is about something that is still under way, though not for too long."""
+        screen = self._app.screen
+        if not (
+            isinstance(event, events.Key)
+            and isinstance(screen, RoleScreen)
+            and screen.is_unsettled(event.key)
+        ):
+            self._waiting = None
+            return False
+        self._waiting = self._waiting or monotonic()
+        return monotonic() - self._waiting < WAIT_SECONDS
+
+    def _look_later(self) -> None:
+        asyncio.get_running_loop().call_later(LOOK_SECONDS, self._app.call_later, self._give)

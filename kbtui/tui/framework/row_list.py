@@ -1,0 +1,289 @@
+"""A list of rows, drawn where it is in sight; what is selected stays selected by its key."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from textual.geometry import Size
+from textual.message import Message
+from textual.strip import Strip
+
+from kbtui.tui.commands import bindings
+from kbtui.tui.framework.partial_repaint import SparingView
+from kbtui.tui.framework.styled_text import Line, Spans, between, wrap
+from kbtui.tui.framework.styled_widget import Painted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from textual import events
+    from textual.binding import BindingType
+
+
+NEAR = 3
+"""Lines below those in sight: about an entry."""
+
+
+@dataclass(slots=True)
+class Row:
+    """One entry, of one line or several.
+
+    `left` gives way to `right`; `below` are further lines. `data` is whatever
+    the list's owner wants back. A row with `role` has it as a whole.
+    """
+
+    key: str
+    left: Spans
+    right: Spans = field(default_factory=list)
+    below: list[Spans] = field(default_factory=list)
+    selectable: bool = True
+    role: str = ""
+    data: Any = None
+
+    @property
+    def height(self) -> int:
+        """Its number of lines."""
+        return 1 + len(self.below)
+
+
+class RowList(Painted, SparingView, can_focus=True):
+    """A list of rows with one selected."""
+
+    ALLOW_MAXIMIZE = False
+    ALLOW_SELECT: ClassVar[bool] = False
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings("moving")]
+
+    class Opened(Message):
+        """A row was clicked on."""
+
+        def __init__(self, within: RowList, row: Row) -> None:
+            super().__init__()
+            self.list, self.row = within, row
+
+    class Moved(Message):
+        """Another row is selected."""
+
+        def __init__(self, within: RowList, row: Row | None) -> None:
+            super().__init__()
+            self.list, self.row = within, row
+
+    def __init__(self, id: str) -> None:  # noqa: A002
+        super().__init__(id=id)
+        self.rows: list[Row] = []
+        self.index = -1
+        self.empty: Spans = []
+        self._wrapped: list[Line] = []
+        self._wrapped_to = 0
+        """What is said when there are no rows."""
+        self._tops: list[int] = [0]
+
+    # what is shown
+
+    def set_rows(
+        self, rows: Sequence[Row], empty: Spans | None = None, select: str | None = None
+    ) -> None:
+        """Show other rows; the selected one stays selected and where it is on the screen."""
+        painted = self._in_sight() if self.rows else None
+        before = self.selected
+        offset = self._tops[self.index] - round(self.scroll_y) if before else 0
+        was_top = self.index <= self._next(-1, 1)
+        self.rows = list(rows)
+        self._tops = [0, *accumulate(row.height for row in self.rows)]
+        if empty is not None:
+            self.empty, self._wrapped_to = empty, 0
+        wanted = select or (before.key if before else None)
+        found = next(
+            (n for n, row in enumerate(self.rows) if row.key == wanted and row.selectable), None
+        )
+        if found is None:
+            found = self._near(0 if before is None or was_top else self.index)
+        self.index = found
+        self.say_size(Size(1, self._tops[-1]))
+        if self.index >= 0 and before:
+            self._scroll(max(0, self._tops[self.index] - offset))
+        self._into_view()
+        self._paint_again(painted)
+        after = self.selected
+        if (before and before.key) != (after and after.key):
+            self.post_message(self.Moved(self, after))
+
+    @property
+    def selected(self) -> Row | None:
+        """The selected row."""
+        return self.rows[self.index] if 0 <= self.index < len(self.rows) else None
+
+    @property
+    def at_beginning(self) -> bool:
+        """Whether the first row is selected, and what is in sight begins with it."""
+        return self.index <= self._next(-1, 1) and not round(self.scroll_y)
+
+    @property
+    def is_near_end(self) -> bool:
+        """Whether no more than a few lines follow those in sight."""
+        height = self.scrollable_content_region.height
+        return height > 0 and self._tops[-1] <= round(self.scroll_y) + height + NEAR
+
+    def select(self, key: str) -> bool:
+        """Select the row with this key; False where there is none."""
+        for number, row in enumerate(self.rows):
+            if row.key == key and row.selectable:
+                self._select(number)
+                return True
+        return False
+
+    def _near(self, index: int) -> int:
+        index = min(max(index, 0), len(self.rows) - 1)
+        after = self._next(index - 1, 1)
+        return after if after >= 0 else self._next(index + 1, -1)
+
+    def _next(self, index: int, step: int) -> int:
+        """The next selectable row from `index`, -1 where there is none."""
+        index += step
+        while 0 <= index < len(self.rows):
+            if self.rows[index].selectable:
+                return index
+            index += step
+        return -1
+
+    def _select(self, index: int) -> None:
+        if index < 0:
+            return
+        changed = index != self.index
+        painted = self._in_sight()
+        self.index = index
+        self._into_view()
+        self._paint_again(painted)
+        if changed:
+            self.post_message(self.Moved(self, self.selected))
+
+    def _scroll(self, y: float) -> None:
+        self.scroll_to(y=y, animate=False, force=True)
+
+    def _into_view(self) -> None:
+        height = self.scrollable_content_region.height
+        if self.index < 0 or height <= 0:
+            return
+        # The heading above the first entry belongs to it.
+        top = 0 if self._next(self.index, -1) < 0 else self._tops[self.index]
+        bottom = self._tops[self.index + 1]
+        if bottom - self.scroll_y > height:
+            self._scroll(bottom - height)
+        elif top < self.scroll_y:
+            self._scroll(top)
+
+    def _in_sight(self) -> list[tuple[Row, int, bool] | None]:
+        """Each line in sight: the row, which of its lines, and whether it is the selected one."""
+        lines: list[tuple[Row, int, bool] | None] = []
+        first = round(self.scroll_y)
+        for line in range(first, first + self.scrollable_content_region.height):
+            number = bisect_right(self._tops, line) - 1
+            if number < len(self.rows):
+                depth, chosen = line - self._tops[number], number == self.index
+                lines.append((self.rows[number], depth, chosen))
+            else:
+                lines.append(None)
+        return lines
+
+    def _paint_again(self, painted: list[tuple[Row, int, bool] | None] | None) -> None:
+        """Paint the lines that are not as they were `painted`; None: all of them."""
+        now = self._in_sight()
+        if not now or not self.rows or painted is None or len(painted) != len(now):
+            self.paint_lines(None)
+        else:
+            self.paint_lines([y for y, line in enumerate(now) if line != painted[y]])
+
+    def in_sight(self) -> Iterator[tuple[int, Row]]:
+        """Each selectable row whose first line is in sight, with the line where it is."""
+        first = round(self.scroll_y)
+        for line in range(self.scrollable_content_region.height):
+            number = bisect_right(self._tops, first + line) - 1
+            if number >= len(self.rows) or self._tops[number] != first + line:
+                continue
+            if self.rows[number].selectable:
+                yield line, self.rows[number]
+
+    # drawing
+
+    def render_line(self, y: int) -> Strip:
+        """Line `y` of what is in sight."""
+        width = self.scrollable_content_region.width
+        if not self.rows:
+            if y == 0 or width != self._wrapped_to:
+                self._wrapped = wrap(self.empty, max(8, width - 2), [(" ", "")], [(" ", "")])
+                self._wrapped_to = width
+            if y >= len(self._wrapped) or not self.empty:
+                return Strip.blank(width, self.ground)
+            return self.paint(self._wrapped[y].spans, width)
+        absolute = y + round(self.scroll_y)
+        if absolute >= self._tops[-1]:
+            return Strip.blank(width, self.ground)
+        number = bisect_right(self._tops, absolute) - 1
+        row = self.rows[number]
+        depth = absolute - self._tops[number]
+        chosen = number == self.index
+        base = ("cursor" if self.has_focus else "cursor-off") if chosen else row.role
+        lead = ("▎", "accent") if chosen else (" ", "")
+        spans = between(row.left, row.right, width - 2) if depth == 0 else row.below[depth - 1]
+        return self.paint([lead, *spans], width, base)
+
+    @property
+    def lines(self) -> list[Line]:
+        """Every row's first line, for tests."""
+        return [Line(between(row.left, row.right, 200)) for row in self.rows]
+
+    def on_resize(self) -> None:
+        """Keep the selected row in sight."""
+        self._into_view()
+
+    # moving
+
+    def action_down(self) -> None:
+        """One entry down."""
+        self._select(self._next(self.index, 1))
+
+    def action_up(self) -> None:
+        """One entry up."""
+        before = self._next(self.index, -1)
+        if before < 0:
+            self._scroll(0)
+        self._select(before)
+
+    def action_top(self) -> None:
+        """To the first entry."""
+        self._select(self._next(-1, 1))
+
+    def action_bottom(self) -> None:
+        """To the last entry."""
+        self._select(self._next(len(self.rows), -1))
+
+    def action_half_down(self) -> None:
+        """Half a page down."""
+        self._jump(self.scrollable_content_region.height // 2)
+
+    def action_half_up(self) -> None:
+        """Half a page up."""
+        self._jump(-(self.scrollable_content_region.height // 2))
+
+    def action_page_down(self) -> None:
+        """A page down."""
+        self._jump(self.scrollable_content_region.height - 1)
+
+    def action_page_up(self) -> None:
+        """A page up."""
+        self._jump(1 - self.scrollable_content_region.height)
+
+    def _jump(self, lines: int) -> None:
+        if not self.rows:
+            return
+        line = min(max(0, self._tops[max(0, self.index)] + lines), self._tops[-1] - 1)
+        self._select(self._near(bisect_right(self._tops, line) - 1))
+
+    def on_click(self, event: events.Click) -> None:
+        """Select and open the row that was clicked."""
+        number = bisect_right(self._tops, event.y + round(self.scroll_y)) - 1
+        if 0 <= number < len(self.rows) and self.rows[number].selectable:
+            self._select(number)
+            self.post_message(self.Opened(self, self.rows[number]))

@@ -1,0 +1,153 @@
+"""From lines with roles to strips with colours: the one place where text meets the terminal.
+
+Whatever reaches a strip is made safe here once more, so that nothing in a file
+can be obeyed by a terminal, even if a builder forgot.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rich.segment import Segment
+from textual.await_complete import AwaitComplete
+from textual.content import Content
+from textual.keys import key_to_character
+from textual.screen import Screen
+from textual.strip import Strip
+from textual.widget import Widget
+
+from kbtui.text import one_line, safe
+from kbtui.tui.commands import SIGNS
+from kbtui.tui.framework.styled_text import fit, width_of
+from kbtui.tui.text_styles import styled
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from rich.style import Style
+    from textual.binding import BindingsMap
+    from textual.dom import DOMNode
+
+    from kbtui.tui.framework.styled_text import Span
+
+
+LEAVING = {"leave", "back", "help"}
+"""Commands that are of use before anything is read."""
+
+
+def plain(text: str) -> Content:
+    """Somebody else's text for a title or a label: safe, on one line, never read as markup."""
+    return Content(one_line(text))
+
+
+def keys_of(node: DOMNode) -> Mapping[str, str]:
+    """The keys that the configuration gives: command id -> Textual's names of keys."""
+    found: Mapping[str, str] = getattr(node.app, "keys", {})
+    return found
+
+
+class RoleScreen(Screen[Any]):
+    """A screen that knows how each role looks.
+
+    Textual would work out the styles of all component classes whenever a class
+    changes somewhere. Roles depend on the theme alone, so each is worked out once.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._role_styles: dict[tuple[str, str], Style] = {}
+
+    @property
+    def own_keys(self) -> Mapping[str, str]:
+        """The keys that the configuration gives: command id -> Textual's names of keys."""
+        return keys_of(self)
+
+    @property
+    def _binding_chain(self) -> list[tuple[DOMNode, BindingsMap]]:
+        """Who has which keys, from what has the focus outwards.
+
+        A person's own keys come first, and then an input takes those that are letters. Textual
+        does it the other way round: a command whose usual key is a letter is then no command in
+        an input, whatever key it was given, and one that is at once takes letters from inputs.
+        """
+        focused = self.focused
+        nodes = [self, self.app] if focused is None else focused.ancestors_with_self
+        keymap = self.app._keymap
+        chain: list[tuple[DOMNode, BindingsMap]] = []
+        for node in nodes:
+            bindings = node._bindings.copy()
+            if keymap:
+                bindings.apply_keymap(keymap)
+            for key in list(bindings.key_to_bindings):
+                # Textual has no character for those that it calls by a shorter name.
+                character = SIGNS.get(key) or key_to_character(key)
+                if any(inner.check_consume_key(key, character) for inner, _ in chain):
+                    del bindings.key_to_bindings[key]
+            chain.append((node, bindings))
+        return chain
+
+    def dismiss(self, result: Any = None) -> AwaitComplete:
+        """Leave, and give back a result: once, for a second key may come before the screen is gone."""
+        return super().dismiss(result) if self.is_current else AwaitComplete()
+
+    def is_unsettled(self, key: str) -> bool:
+        """Whether a key is about something that is still under way, and so waits for it."""
+        return False
+
+    def _meant_by(self, key: str) -> tuple[DOMNode | None, str]:
+        """Who does what at a key, where the focus is; nobody where it is no command's."""
+        for node, bindings in self._binding_chain:
+            for binding in bindings.key_to_bindings.get(key, ()):
+                return node, binding.action
+        return None, ""
+
+    def files_changed(self, event: dict[str, Any]) -> None:
+        """Called on the screen on top with the engine's `changed`: files are others."""
+
+    def may_leave(self) -> bool:
+        """Whether nothing would be lost by leaving; a screen that says no asks."""
+        return True
+
+    def role_style(self, roles: str) -> Style:
+        """The style of one role or several, later ones winning."""
+        key = (self.app.theme, roles)
+        style = self._role_styles.get(key)
+        if style is None:
+            style = self._role_styles[key] = styled(roles, self.app.get_css_variables())
+        return style
+
+
+class Painted(Widget, inherit_bindings=False):
+    """A widget that draws lines with roles."""
+
+    _ground: Style | None = None
+
+    def notify_style_update(self) -> None:
+        """Forget the colours of the ground."""
+        super().notify_style_update()
+        self._ground = None
+
+    @property
+    def ground(self) -> Style:
+        """The widget's own style, on which roles are put."""
+        if self._ground is None:
+            self._ground = self.rich_style
+        return self._ground
+
+    def paint(self, spans: Sequence[Span], width: int, base: str = "", indent: int = 0) -> Strip:
+        """A strip of exactly `width` cells; `base` is a role for the whole of it."""
+        screen = self.screen
+        if not isinstance(screen, RoleScreen):
+            return Strip.blank(width)
+        ground = self.ground + screen.role_style(base) if base else self.ground
+        segments: list[Segment] = [Segment(" " * indent, ground)] if indent else []
+        room = width - indent
+        for text, roles in spans if width_of(spans) <= room else fit(spans, room):
+            clean = safe(text)
+            if "\n" in clean or "\t" in clean:
+                clean = clean.replace("\n", " ").replace("\t", " ")
+            if clean:
+                segments.append(
+                    Segment(clean, ground + screen.role_style(roles) if roles else ground)
+                )
+        return Strip(segments).adjust_cell_length(width, ground)

@@ -1,0 +1,78 @@
+"""One line of text, with something at its right edge."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from textual.widget import Widget
+
+from kbtui.tui.framework.styled_text import Line, Spans, between, wrap
+from kbtui.tui.framework.styled_widget import Painted
+
+if TYPE_CHECKING:
+    from textual.geometry import Size
+    from textual.strip import Strip
+
+
+class Bar(Painted):
+    """A line whose text its owner sets."""
+
+    ALLOW_SELECT: ClassVar[bool] = False
+
+    def __init__(self, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id, classes=classes)
+        self.left: Spans = []
+        self.right: Spans = []
+
+    def say(self, left: Spans, right: Spans | None = None) -> None:
+        """Show other text."""
+        right = right or []
+        if (left, right) != (self.left, self.right):
+            self.left, self.right = left, right
+            self.refresh()
+
+    def render_line(self, y: int) -> Strip:
+        """The line."""
+        width = self.content_size.width
+        return self.paint(between(self.left, self.right, width) if y == 0 else [], width)
+
+    @property
+    def text(self) -> str:
+        """What it says."""
+        return "".join(part for part, _ in [*self.left, *self.right])
+
+
+class Says(Painted):
+    """Paragraphs of its owner's, wrapped, over another widget: there with the first, hidden while there are none."""
+
+    ALLOW_SELECT: ClassVar[bool] = False
+    DEFAULT_CSS = "Says { height: auto; padding: 0 1; background: $surface; }"
+
+    def __init__(self, over: Widget) -> None:
+        super().__init__()
+        self._over = over
+        self._said: list[Spans] = []
+        self.display = False
+
+    def say(self, paragraphs: list[Spans]) -> None:
+        """Show other text."""
+        if paragraphs != self._said:
+            self._said = paragraphs
+            self.display = bool(paragraphs)
+            pane = self._over.parent
+            if self.display and isinstance(pane, Widget) and not self.is_attached:
+                pane.mount(self, before=self._over)
+            self.refresh(layout=True)
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        """As many lines as the text takes."""
+        return len(self._lines(width))
+
+    def render_line(self, y: int) -> Strip:
+        """One of them."""
+        width = self.content_size.width
+        lines = self._lines(width)
+        return self.paint(lines[y].spans if y < len(lines) else [], width)
+
+    def _lines(self, width: int) -> list[Line]:
+        return [line for spans in self._said for line in wrap(spans, max(8, width))]

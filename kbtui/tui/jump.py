@@ -1,0 +1,152 @@
+"""Jump labels: a letter on every row, link and pane in sight, and what it leads to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
+
+from rich.segment import Segment
+from textual.strip import Strip
+
+from kbtui.tui.framework.styled_widget import Painted, RoleScreen
+from kbtui.tui.main.pane_layout import INSIDE
+from kbtui.tui.reader.blocks import FoldBlock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from textual import events
+    from textual.app import ComposeResult
+
+    from kbtui.tui.framework.row_list import RowList
+    from kbtui.tui.main.screen import MainScreen
+
+LETTERS = "asdfghjklqwertyuiopzxcvbnm"
+
+
+class Target(NamedTuple):
+    """Something to jump to: its cell on the screen, its label, what jumping there does."""
+
+    x: int
+    y: int
+    label: str
+    go: Callable[[], object]
+
+
+def targets(main: MainScreen) -> list[Target]:
+    """All that is in sight: panes by their digits, rows and links by letters."""
+    found: list[Target] = []
+    for digit, name in (("1", "library"), ("2", "reading"), ("3", "citations"), ("4", "results")):
+        pane = main.query_one(f"#{name}")
+        if pane.region.width:
+            go = lambda name=name: main.go(INSIDE[name])  # noqa: E731
+            found.append(Target(pane.region.right - 3, pane.region.y, digit, go))
+    spots = [*_rows(main), *_links(main)]
+    return found + [
+        Target(x, y, label, go)
+        for (x, y, go), label in zip(spots, _labels(len(spots)), strict=False)
+    ]
+
+
+def _labels(count: int) -> list[str]:
+    if count <= len(LETTERS):
+        return list(LETTERS)
+    return [one + other for one in LETTERS for other in LETTERS]
+
+
+def _rows(main: MainScreen) -> Iterator[tuple[int, int, Callable[[], object]]]:
+    for widget in (main.library_pane, main.results_pane, main.citations_pane):
+        found: RowList = widget.list
+        if not found.region.width:
+            continue
+        for line, row in found.in_sight():
+
+            def go(found: RowList = found, key: str = row.key, owner: object = widget) -> None:
+                main.go(f"#{found.id}")
+                found.select(key)
+                owner.action_open()  # type: ignore[attr-defined]
+
+            yield found.region.x, found.region.y + line, go
+
+
+def _links(main: MainScreen) -> Iterator[tuple[int, int, Callable[[], object]]]:
+    """Lines of the reader that Enter does something at, and lines with links."""
+    reader, pane = main.reader_pane.reader, main.reader_pane
+    if not reader.region.width:
+        return
+    for y, (position, line) in enumerate(reader.port.rows):
+        block = reader.document.blocks[position.block]
+        head = position.line == block.above and (isinstance(block, FoldBlock) or block.link)
+        link = any("link" in roles.split() for _, roles in line.spans)
+        if not (head or link):
+            continue
+
+        def go(position: object = position, head: bool = bool(head)) -> None:
+            main.go("#reader")
+            reader.port.cursor = position  # type: ignore[assignment]
+            reader.changed()
+            if head:
+                pane.action_fold()
+            else:
+                main.action_link()
+
+        yield reader.region.x, reader.region.y + y, go
+
+
+class _Labelled(Painted):
+    """The screen below as it was, with the labels on it."""
+
+    def __init__(self, strips: list[Strip], spots: list[Target]) -> None:
+        super().__init__(id="labelled")
+        self._strips, self._spots = strips, spots
+        self.typed = ""
+
+    def render_line(self, y: int) -> Strip:
+        """A line of it."""
+        strip = self._strips[y] if y < len(self._strips) else Strip.blank(self.size.width)
+        screen = self.screen
+        assert isinstance(screen, RoleScreen)
+        style = self.ground + screen.role_style("found-here")
+        for target in self._spots:
+            if target.y == y and target.label.startswith(self.typed):
+                label = target.label[len(self.typed) :]
+                after = strip.crop(target.x + len(label))
+                strip = Strip.join([strip.crop(0, target.x), Strip([Segment(label, style)]), after])
+        return strip
+
+
+class JumpScreen(RoleScreen):
+    """Takes a label's letters; any other key, or a click, leaves."""
+
+    INHERIT_BINDINGS: ClassVar[bool] = False
+
+    def __init__(self, main: MainScreen) -> None:
+        super().__init__()
+        self.targets = targets(main)
+        self._shown = _Labelled(list(main._compositor.render_strips()), self.targets)
+
+    def compose(self) -> ComposeResult:
+        """The picture of the screen below."""
+        yield self._shown
+
+    def on_key(self, event: events.Key) -> None:
+        """A letter of a label."""
+        event.stop()
+        event.prevent_default()
+        typed = self._shown.typed + (event.character or " ")
+        fitting = [target for target in self.targets if target.label.startswith(typed)]
+        if not fitting:
+            self.dismiss(None)
+        elif fitting[0].label == typed:
+            self.dismiss(fitting[0].go)
+        else:
+            self._shown.typed = typed
+            self._shown.refresh()
+
+    def on_click(self) -> None:
+        """Leave."""
+        self.dismiss(None)
+
+    def on_resize(self, event: events.Resize) -> None:
+        """The picture is no longer true."""
+        if self.is_current and len(self._shown._strips) not in (0, event.size.height):
+            self.dismiss(None)

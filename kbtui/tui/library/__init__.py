@@ -1,0 +1,1 @@
+"""The library pane: topics, subjects and conversations, with a filter."""

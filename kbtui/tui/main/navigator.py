@@ -1,0 +1,194 @@
+"""Opening places in the reader, and going back and forward through them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kbtui.tui.framework.workers import Lane
+from kbtui.tui.navigation import HOME, Trail
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from kbtui.library import Library
+    from kbtui.tui.clock import Clock
+    from kbtui.tui.library.snapshot import Contents
+    from kbtui.tui.main.status_bar import Status
+    from kbtui.tui.navigation import Place
+    from kbtui.tui.reader.document import Document
+    from kbtui.tui.reader.reader_pane import ReaderPane
+
+
+class Opener:
+    """Decides what the reader shows; documents are made in a thread."""
+
+    def __init__(
+        self,
+        library: Library,
+        clock: Clock,
+        pane: ReaderPane,
+        status: Status,
+        opened: Callable[[Document, Place, bool], None],
+    ) -> None:
+        self._library = library
+        self._clock = clock
+        self._pane = pane
+        self._status = status
+        self._opened = opened
+        """Called with each place that is shown, and whether only its files changed."""
+        self._lane = Lane(pane, drop=self._drop)
+        self._reload_lane = Lane(pane, drop=self._drop)
+        self._reloading: Place | None = None
+        self._reload_again = False
+        self.trail = Trail()
+        self.contents: Contents | None = None
+        self.notices: list[str] = []
+        """What is wrong with settings, for the home page."""
+        self.keymap: Mapping[str, str] = {}
+        """The person's own keys, for the home page."""
+        self.opening = False
+        """Whether something is made ready that one wants to read, and nothing of it is shown yet."""
+        self.shown: Place | None = None
+        """What the reader shows; not `trail.here` while a search hit is only looked at."""
+
+    def open(self, place: Place, *, preview: bool = False) -> None:
+        """Show a place; a preview leaves no trace in the history."""
+        if not preview:
+            self.leave()
+            if not (self.trail.here and self.trail.here.same_document(place) and place.ref is None):
+                self.trail.go(place)
+        self._show(place)
+        self.opening = self.opening and not preview
+
+    def leave(self) -> None:
+        """Remember where one was reading, unless what is shown is only a preview."""
+        here = self.trail.here
+        if here is not None and here.same_document(self.shown):
+            self.trail.leave(self._pane.reader.port.mark())
+
+    def resume(self, place: Place) -> None:
+        """Show where one was, without another step on the way."""
+        self._show(place)
+
+    def step(self, by: int) -> bool:
+        """Go back or forward; False at the end."""
+        self.leave()
+        place = self.trail.step(by)
+        if place is None:
+            return False
+        self._show(place)
+        return True
+
+    def end_preview(self) -> None:
+        """Show what was being read before a preview."""
+        here = self.trail.here
+        if here is not None and here != self.shown and not here.same_document(self.shown):
+            self._show(here)
+
+    def _show(self, place: Place) -> None:
+        self._lane.forget()
+        self.opening = False
+        if place.key.startswith("problem:"):
+            from kbtui.tui.reader.static_pages import problem_document
+
+            self._made(place, problem_document(place.key, "A problem", place.text))
+            return
+        if (
+            place.same_document(self.shown)
+            and place.ref is not None
+            and place.mark is None
+            and not self._pane.reader.document.partial
+        ):
+            self.shown = place
+            self._pane.go(place)
+            self._opened(self._pane.reader.document, place, False)
+            return
+        self._status.doing("open", f"opening {place.key} …")
+        contents = self.contents
+        self.opening = True
+        self._lane.submit_in_parts(
+            lambda tell: self._make(place, contents, tell),
+            lambda document: self._begun(place, document),
+            lambda document: self._made_of(contents, place, document),
+            self._failed,
+        )
+
+    def _make(
+        self,
+        place: Place,
+        contents: Contents | None,
+        tell: Callable[[Document], None] | None,
+        held: Document | None = None,
+    ) -> Document:
+        """Called in a thread."""
+        from kbtui.tui.reader.document_loader import make_document
+
+        home = (contents, self.notices, self.keymap)
+        return make_document(self._library, place, self._clock, home, tell, held)
+
+    def _begun(self, place: Place, document: Document) -> None:
+        """The beginning of something big is there: shown, when one is to begin to read in it."""
+        from kbtui.tui.reader.document_loader import within
+
+        if within(document, place):
+            self._made(place, document)
+        self._status.doing("open", f"reading the rest of {place.key} …")
+
+    def _made_of(self, contents: Contents | None, place: Place, document: Document) -> None:
+        if self._pane.reader.document.partial and place == self.shown:
+            self._status.doing("open", None)
+            self._remade(place, document)
+            return
+        self._made(place, document)
+        # The home page may have been made before the lists were read.
+        if place.key == "home" and contents is not self.contents:
+            self.reload()
+
+    def _made(self, place: Place, document: Document) -> None:
+        self._status.doing("open", None)
+        self.opening = False
+        self.shown = place
+        self._pane.show(document, place)
+        self._opened(document, place, False)
+
+    def _failed(self, error: Exception) -> None:
+        self._status.doing("open", None)
+        self.opening = False
+        from kbtui.tui.workshop.layout import words_of
+
+        words = words_of(error, self._library.workspace.root)
+        self._status.flash(f"cannot be opened: {words}", "error")
+
+    def reload(self) -> None:
+        """Make what is shown again from the files, where one is reading."""
+        place = self.shown or HOME
+        if place.key.startswith("problem:"):
+            return
+        if self._reload_lane.owes and place.same_document(self._reloading):
+            # What is being made is shown first: where much is written it would never be.
+            self._reload_again = True
+            return
+        self._reloading, self._reload_again = place, False
+        contents, held = self.contents, self._pane.reader.document
+
+        def made(document: Document) -> None:
+            if document is not held:
+                self._remade(place, document)
+            if self._reload_again:
+                self.reload()
+
+        self._reload_lane.submit(
+            lambda: self._make(place, contents, None, held), made, self._failed
+        )
+
+    def _remade(self, place: Place, document: Document) -> None:
+        if place.same_document(self.shown):
+            self._pane.reload(document)
+            self._opened(document, place, True)
+        else:
+            self._drop(document)
+
+    def _drop(self, made: Document | Exception) -> None:
+        """What was made is not wanted any more."""
+        if not isinstance(made, Exception):
+            self._pane.let_go(made)

@@ -1,0 +1,86 @@
+"""Places: what can be opened, and the way back through what was read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from kbtui.refs import Ref, conversation_ref, subject_ref
+
+if TYPE_CHECKING:
+    from kbtui.search.models import Hit
+    from kbtui.tui.reader.viewport import Mark
+
+
+class Place(NamedTuple):
+    """Something to open, and where in it.
+
+    `key` is a document's: `home`, `prompt`, `topic:ID`, `topic/slug` or
+    `jp-c…`. `ref` names the thing and the lines, turn or call in it; `words` are to be marked
+    there, and `text` is a passage in which they stand. `mark` is where one was reading.
+    """
+
+    key: str
+    view: str = "read"
+    ref: Ref | None = None
+    words: tuple[str, ...] = ()
+    text: str = ""
+    mark: Mark | None = None
+
+    def same_document(self, other: Place | None) -> bool:
+        """Whether the other one is in the same document, seen the same way."""
+        return other is not None and (self.key, self.view) == (other.key, other.view)
+
+
+HOME = Place("home")
+PROMPT = Place("prompt", "prompt")
+
+
+def place_of(ref: Ref) -> Place:
+    """Where a reference leads; chunks have to be looked up first."""
+    if ref.kind == "topic":
+        return Place(f"topic:{ref.topic}", ref=ref)
+    if ref.kind == "subject":
+        return Place(str(ref._replace(lines=None)), ref=ref)
+    return Place(f"jp-c{ref.conversation}", ref=ref)
+
+
+def place_of_hit(hit: Hit) -> Place:
+    """Where a search hit leads, with the words that matched."""
+    words = tuple(dict.fromkeys(hit.text[start:end] for start, end in hit.matches))
+    if hit.kind == "subject":
+        ref = subject_ref(hit.topic or "", hit.slug or "", hit.lines)
+    else:
+        digits = (hit.conversation_id or "0").removeprefix("jp-c")
+        ref = conversation_ref(int(digits), hit.turn)
+    return place_of(ref)._replace(words=words, text=hit.text)
+
+
+class Trail:
+    """The places that were read, like a browser's history; one reads the one numbered `at`."""
+
+    def __init__(self, places: list[Place] | None = None, at: int = -1) -> None:
+        self.places = places or []
+        self.at = at
+
+    @property
+    def here(self) -> Place | None:
+        """The place being read."""
+        return self.places[self.at] if self.places else None
+
+    def leave(self, mark: Mark | None) -> None:
+        """Remember where one was reading."""
+        if self.places:
+            self.places[self.at] = self.places[self.at]._replace(mark=mark)
+
+    def go(self, place: Place) -> None:
+        """Read another place; what lay ahead is forgotten."""
+        del self.places[self.at + 1 :]
+        self.places.append(place)
+        self.at = len(self.places) - 1
+
+    def step(self, by: int) -> Place | None:
+        """The place `by` steps forward (or back, when negative), which one then reads."""
+        if not 0 <= self.at + by < len(self.places):
+            return None
+        self.at += by
+        return self.places[self.at]

@@ -1,0 +1,242 @@
+"""The palette: find a command, topic, subject or conversation by a few of its letters."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
+
+from textual import on
+from textual.binding import Binding
+from textual.containers import Vertical
+from textual.theme import BUILTIN_THEMES
+from textual.widgets import Input
+
+from kbtui.refs import Ref, conversation_ref, subject_ref
+from kbtui.text import one_line
+from kbtui.tui.commands import SCOPES, Command, commands_of, rekeyed
+from kbtui.tui.framework.labeled_input import SafeInput
+from kbtui.tui.framework.row_list import Row, RowList
+from kbtui.tui.framework.styled_widget import RoleScreen
+from kbtui.tui.framework.workers import Lane
+from kbtui.tui.navigation import place_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from textual.app import ComposeResult
+    from textual.binding import BindingType
+
+    from kbtui.knowledge.models import Subject
+    from kbtui.tui.framework.styled_text import Spans
+    from kbtui.tui.library.snapshot import Contents
+    from kbtui.tui.main.screen import MainScreen
+
+SHOWN_MOST = 100
+
+
+class Choice(NamedTuple):
+    """Something that can be chosen: a command, what can be opened, or a theme's name."""
+
+    name: str
+    kind: str
+    what: Command | Ref | Subject | str
+    right: str = ""
+
+
+def command_choices(scopes: Iterable[str], keymap: Mapping[str, str] | None = None) -> list[Choice]:
+    """The commands of where one is, then those of everywhere."""
+    here = [scope for scope in SCOPES if scope in scopes or scope == "everywhere"]
+    return [
+        Choice(_named(command), "command", command, " ".join(command.shown_keys))
+        for scope in here
+        for command in commands_of(scope, keymap=keymap)
+        if command.palette and command.id != "palette"
+    ]
+
+
+def _named(command: Command) -> str:
+    """What a command does; before it its label, where one could not find it by that otherwise."""
+    does, label = command.help.rstrip("."), command.label
+    if all(word in does.casefold() for word in label.casefold().split()):
+        return does
+    return f"{label[0].upper()}{label[1:]}: {does[0].lower()}{does[1:]}"
+
+
+def theme_choices(themes: Iterable[str]) -> list[Choice]:
+    """The themes; our own and the person's come before Textual's."""
+    names = {name: f"Theme {'by Textual: ' * (name in BUILTIN_THEMES)}{name}" for name in themes}
+    return [Choice(names[name], "theme", name) for name in sorted(names, key=names.__getitem__)]
+
+
+def place_choices(contents: Contents | None, hidden: bool) -> list[Choice]:
+    """All that can be opened; called in a thread, since there may be very many."""
+    found: list[Choice] = []
+    if contents is None:
+        return found
+    for shelf in contents.shelves:
+        ref = Ref("topic", topic=shelf.topic.id)
+        found.append(Choice(one_line(shelf.topic.name), "topic", ref, str(ref)))
+    for shelf in contents.shelves:
+        # As little as possible for each: there may be tens of thousands, and keys wait meanwhile.
+        topic = shelf.topic.id
+        found += [
+            Choice(f"{topic}/{subject.slug}", "subject", subject)
+            for subject in shelf.subjects
+            if hidden or not subject.hidden
+        ]
+    for info in contents.conversations:
+        ref = conversation_ref(info.id)
+        found.append(Choice(one_line(info.name), "conversation", ref, info.ref))
+    return found
+
+
+def id_choices(keymap: Mapping[str, str] | None = None) -> list[Choice]:
+    """Every command, of the other screens too, under the id that the configuration calls it by."""
+    from kbtui.tui.commands import ALL
+
+    return [
+        Choice(f"id: {command.id}", "command", command, " ".join(command.shown_keys))
+        for command in rekeyed(ALL, keymap)
+    ]
+
+
+def rank(text: str, words: list[str]) -> float | None:
+    """How well a name fits: smaller is better, None when it does not.
+
+    Each word must be in it, as it is or letter by letter; beginnings of words count most.
+    """
+    folded = text.casefold()
+    total = 0.0
+    for word in words:
+        at = folded.find(word)
+        if at >= 0:
+            start = at == 0 or not folded[at - 1].isalnum()
+            total += (0 if start else 1) + at / 1000
+            continue
+        position = -1
+        first = None
+        for letter in word:
+            position = folded.find(letter, position + 1)
+            if position < 0:
+                return None
+            first = position if first is None else first
+        total += 3 + (position - (first or 0)) / 10
+    return total + len(text) / 10_000
+
+
+def choose(found: list[Choice], text: str, keymap: Mapping[str, str] | None = None) -> list[Choice]:
+    """The choices that fit what was typed, best first."""
+    words = text.casefold().split()
+    if not words:
+        return found[:SHOWN_MOST]
+    most = SHOWN_MOST
+    if words[0].startswith("id:"):
+        found = id_choices(keymap)
+        most = len(found)
+    ranked: list[tuple[float, int]] = []
+    for number, choice in enumerate(found):
+        score = rank(choice.name, words)
+        if score is None and choice.right:
+            score = rank(choice.right, words)
+            score = None if score is None else score + 5
+        if score is not None:
+            ranked.append((score, number))
+    ranked.sort()
+    return [found[number] for _, number in ranked[:most]]
+
+
+class PaletteScreen(RoleScreen):
+    """An input with a list; gives back what was chosen."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "dismiss", show=False),
+        Binding("down,ctrl+n", "rows('down')", show=False, priority=True),
+        Binding("up", "rows('up')", show=False, priority=True),
+        Binding("pagedown", "rows('page_down')", show=False, priority=True),
+        Binding("pageup", "rows('page_up')", show=False, priority=True),
+    ]
+
+    def __init__(self, main: MainScreen) -> None:
+        super().__init__()
+        pane = main.library_pane
+        contents, hidden = pane.contents, pane.state.hidden
+        self._choices = command_choices(main.hints.scopes, main.hints.keymap)
+        self._choices += theme_choices(main.app.available_themes)
+        self._places = lambda: place_choices(contents, hidden)
+        self._places_lane = Lane(self)
+        self._lane = Lane(self)
+        self.list = RowList("palette-list")
+
+    def compose(self) -> ComposeResult:
+        """The input and the list."""
+        with Vertical(id="palette", classes="pane") as pane:
+            pane.border_title = "Go to or do"
+            yield SafeInput(
+                id="palette-input",
+                placeholder="command, topic, subject, conversation",
+                compact=True,
+            )
+            yield self.list
+
+    def on_mount(self) -> None:
+        """Show everything."""
+        self.query_one("#palette-input").focus()
+        self._fill(choose(self._choices, ""))
+        self._places_lane.submit(self._places, self._know, lambda error: None)
+
+    def _know(self, places: list[Choice]) -> None:
+        """What can be opened is known now."""
+        self._choices = [*self._choices, *places]
+        if text := self.query_one("#palette-input", SafeInput).value:
+            self._look(text)
+
+    @on(Input.Changed)
+    def _typed(self, event: Input.Changed) -> None:
+        event.stop()
+        self._look(event.value)
+
+    def _look(self, text: str) -> None:
+        self._lane.submit(
+            lambda: choose(self._choices, text, self.own_keys), self._fill, lambda error: None
+        )
+
+    def _fill(self, found: list[Choice]) -> None:
+        rows = list(_rows(found))
+        self.list.set_rows(rows, [("Nothing has this name.", "dim")], rows[0].key if rows else None)
+
+    def is_unsettled(self, key: str) -> bool:
+        """Rows are moved in and chosen from when they are those of what was typed."""
+        typed = self.query_one("#palette-input", SafeInput).value
+        chooses = key in {"enter", "down", "up", "pagedown", "pageup", "ctrl+n"}
+        return chooses and (self._lane.owes or bool(typed and self._places_lane.owes))
+
+    def action_rows(self, where: str) -> None:
+        """Move in the list."""
+        getattr(self.list, f"action_{where}")()
+
+    @on(Input.Submitted)
+    def _submitted(self, event: Input.Submitted) -> None:
+        event.stop()
+        self._take()
+
+    @on(RowList.Opened)
+    def _clicked(self, event: RowList.Opened) -> None:
+        event.stop()
+        self._take()
+
+    def _take(self) -> None:
+        if row := self.list.selected:
+            what = row.data.what
+            if row.data.kind == "subject":
+                what = subject_ref(what.topic, what.slug)
+            self.dismiss(place_of(what) if isinstance(what, Ref) else what)
+
+
+def _rows(found: list[Choice]) -> Iterator[Row]:
+    for number, choice in enumerate(found):
+        left: Spans = [(f"{choice.kind:<13}", "dim"), (one_line(choice.name), "")]
+        yield Row(
+            f"{number}:{choice.kind}:{choice.name}",
+            left,
+            [(choice.right, "key" if choice.kind == "command" else "dim")],
+            data=choice,
+        )

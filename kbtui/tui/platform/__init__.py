@@ -1,1 +1,0 @@
-"""What the screens of entries, sources and insights stand on."""

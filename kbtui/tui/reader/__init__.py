@@ -1,0 +1,1 @@
+"""The reader pane: documents, their layout, and moving through them."""

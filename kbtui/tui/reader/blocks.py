@@ -1,0 +1,237 @@
+"""The blocks that documents are made of; each lays itself out when it comes into sight."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass, field
+
+from kbtui.text import safe
+from kbtui.tui.framework.styled_text import (
+    Found,
+    Line,
+    Spans,
+    between,
+    mark,
+    width_of,
+    wrap,
+    wrap_code,
+)
+from kbtui.tui.reader.code import source_lines
+
+Weight = tuple[int, int, int]
+
+
+@dataclass(slots=True, eq=False)
+class Block:
+    """A piece of a document.
+
+    `key` names it across reloads. `lead` opens each of its lines. `above` is the
+    number of blank lines before it. `fold` is the key of the fold that hides it.
+    `turn` and `call` say where in a conversation it belongs; `link` is a reference that it leads to.
+    `view` is "person" for what a model no longer sees, "model" for what it sees instead.
+    `shift` is how many cells of its code lie beyond the left edge; None: it is wrapped.
+    """
+
+    key: str
+    lead: Spans = field(default_factory=list, kw_only=True)
+    above: int = field(default=0, kw_only=True)
+    fold: str | None = field(default=None, kw_only=True)
+    turn: int | None = field(default=None, kw_only=True)
+    call: int | None = field(default=None, kw_only=True)
+    link: str | None = field(default=None, kw_only=True)
+    view: str = field(default="", kw_only=True)
+    shift: int | None = field(default=None, kw_only=True)
+
+    def lines(self, width: int, found: Found | None = None, opened: bool = False) -> list[Line]:
+        """The block in `width` cells; `found` is marked, `opened` says whether a fold is open."""
+        made = self.layout(max(8, width - width_of(self.lead)), found, opened)
+        if self.lead:
+            for line in made:
+                line.spans = [*self.lead, *line.spans]
+        return [*(Line() for _ in range(self.above)), *made] if made else []
+
+    @abstractmethod
+    def layout(self, width: int, found: Found | None, opened: bool) -> list[Line]:
+        """The lines without `lead` and `above`."""
+
+    def estimate(self, width: int) -> int:
+        """About how many lines it will have, without laying it out."""
+        return self.above + 1
+
+    def weight(self) -> Weight:
+        """Lines whatever the width, characters, and line breaks among them."""
+        return self.estimate(80), 0, 0
+
+    def search_text(self) -> str:
+        """What a search in the document looks at."""
+        return ""
+
+
+@dataclass(slots=True, eq=False)
+class TextBlock(Block):
+    """Characters `start` to `end` of a text; `first_line` is the number of its first line."""
+
+    text: str
+    start: int = 0
+    end: int = -1
+    first_line: int = 0
+    newlines: int = 0
+
+    def __post_init__(self) -> None:
+        if self.end < 0:
+            self.end = len(self.text)
+        self.newlines = self.text.count("\n", self.start, self.end)
+
+    def piece(self) -> str:
+        """The characters themselves."""
+        return self.text[self.start : self.end]
+
+    def estimate(self, width: int) -> int:
+        """Lines, if lines were evenly filled."""
+        width = max(8, width - width_of(self.lead))
+        return self.above + max(
+            self.newlines + 1, (self.end - self.start) // width + self.newlines // 2 + 1
+        )
+
+    def weight(self) -> Weight:
+        """As for every block."""
+        return self.above + 1, self.end - self.start, self.newlines
+
+    def search_text(self) -> str:
+        """The text as it is in the file."""
+        return self.piece()
+
+
+@dataclass(slots=True, eq=False)
+class MarkdownBlock(TextBlock):
+    """A piece of Markdown."""
+
+    links: dict[str, dict[str, str]] | None = None
+    breaks: bool = False
+
+    def layout(self, width: int, found: Found | None, opened: bool) -> list[Line]:
+        """Rendered."""
+        from kbtui.tui.reader.markdown_layout import markdown_lines
+
+        return markdown_lines(
+            self.piece(),
+            width,
+            found=found,
+            links=self.links,
+            breaks=self.breaks,
+            first_line=self.first_line or 1,
+            shift=self.shift,
+        )
+
+
+@dataclass(slots=True, eq=False)
+class SourceBlock(TextBlock):
+    """A piece of text shown as it is; `numbers` is the width of its column of line numbers."""
+
+    language: str = ""
+    numbers: int = 0
+    panel: bool = False
+
+    def layout(self, width: int, found: Found | None, opened: bool) -> list[Line]:
+        """Line by line, highlighted where the language is known."""
+        text = self.piece().removesuffix("\n")
+        if self.panel:
+            from kbtui.tui.reader.markdown_layout import code_panel
+
+            return code_panel(text, self.language, width, self.first_line, found, self.shift)
+        lines: list[Line] = []
+        room = width - (self.numbers + 2 if self.numbers else 0)
+        for number, spans in enumerate(source_lines(text, self.language), self.first_line):
+            source = number if self.first_line else 0
+            for place, line in enumerate(wrap_code(mark(spans, found), room, source, self.shift)):
+                if self.numbers:
+                    label = f"{number:>{self.numbers}}" if place == 0 else " " * self.numbers
+                    line.spans.insert(0, (f"{label}  ", "dim"))
+                lines.append(line)
+        return lines
+
+
+@dataclass(slots=True, eq=False)
+class HeadBlock(Block):
+    """One line, with something at its right edge; `rule` fills the space between with a line."""
+
+    left: Spans
+    right: Spans = field(default_factory=list)
+    rule: bool = False
+
+    def layout(self, width: int, found: Found | None, opened: bool) -> list[Line]:
+        """The line."""
+        if not self.rule:
+            return [Line(between(mark(self.left, found), self.right, width))]
+        used = width_of(self.left) + width_of(self.right)
+        dashes = max(0, width - used - (1 if self.right else 0))
+        end: Spans = [(" ", ""), *self.right] if self.right else []
+        return [Line(between([*self.left, ("─" * dashes, "rule"), *end], [], width))]
+
+    def search_text(self) -> str:
+        """The text of its left side."""
+        return "".join(text for text, _ in self.left)
+
+
+@dataclass(slots=True, eq=False)
+class FoldBlock(HeadBlock):
+    """The one line that stands for something folded; `kind` is what all of its like are called."""
+
+    kind: str = "tool"
+    note: int | None = None
+
+    def layout(self, width: int, found: Found | None, opened: bool) -> list[Line]:
+        """An arrow that says whether it is open, and the summary."""
+        arrow = "▾ " if opened else "▸ "
+        note: Spans = [(f" [{self.note}]", "note")] if self.note else []
+        return [
+            Line(between([(arrow, "dim"), *mark(self.left, found)], [*self.right, *note], width))
+        ]
+
+
+@dataclass(slots=True, eq=False)
+class FactsBlock(Block):
+    """A small table of names, in a role, and values."""
+
+    facts: list[tuple[str, Spans]]
+    names: str = "dim"
+
+    def layout(self, width: int, found: Found | None, opened: bool) -> list[Line]:
+        """A line a fact, wrapped under its value."""
+        column = min(max((len(name) for name, _ in self.facts), default=0), 16)
+        lines: list[Line] = []
+        for name, value in self.facts:
+            label: Spans = [(f"{name:<{column}}  ", self.names)]
+            lines += wrap(mark(value, found), width, label, [(" " * (column + 2), "")])
+        return lines
+
+    def estimate(self, width: int) -> int:
+        """One line a fact."""
+        return self.above + len(self.facts)
+
+    def search_text(self) -> str:
+        """The values, a line each."""
+        return "\n".join("".join(text for text, _ in value) for _, value in self.facts)
+
+
+@dataclass(slots=True, eq=False)
+class NoteBlock(Block):
+    """A paragraph of our own, wrapped."""
+
+    spans: Spans
+
+    def layout(self, width: int, found: Found | None, opened: bool) -> list[Line]:
+        """Wrapped; line breaks are kept."""
+        text = "".join(part for part, _ in self.spans)
+        if "\n" not in text:
+            return wrap(mark(self.spans, found), width)
+        role = self.spans[0][1]
+        return [
+            line
+            for part in safe(text).split("\n")
+            for line in wrap(mark([(part, role)], found), width)
+        ]
+
+    def search_text(self) -> str:
+        """The words."""
+        return "".join(part for part, _ in self.spans)

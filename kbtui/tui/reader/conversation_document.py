@@ -1,0 +1,391 @@
+"""A conversation as a document: turns, messages, and what lies folded between them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kbtui.secrets import remark_on
+from kbtui.text import before_cutting, one_line
+from kbtui.tui.clock import moment
+from kbtui.tui.reader.blocks import (
+    Block,
+    FactsBlock,
+    FoldBlock,
+    HeadBlock,
+    MarkdownBlock,
+    NoteBlock,
+    SourceBlock,
+)
+from kbtui.tui.reader.compaction import Left, what_is_left
+from kbtui.tui.reader.conversation_facts import conversation_facts, done, span
+from kbtui.tui.reader.document import Document, length
+from kbtui.tui.reader.markdown_layout import link_definitions
+from kbtui.tui.reader.splitter import split_markdown, split_source
+from kbtui.tui.reader.tool_calls import main_argument, readable
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from kbtui.conversations.models import Compaction, Conversation, ConversationInfo, Event, Turn
+    from kbtui.tui.framework.styled_text import Spans
+
+_INSIDE: Spans = [("  │ ", "rule")]
+_USER: Spans = [("▌ ", "user")]
+
+
+def conversation_document(
+    conversation: Conversation, present: datetime, *, partial: bool = False
+) -> Document:
+    """The document of a conversation; `present` is what its dates are relative to.
+
+    `partial` says that more of it is still being read.
+    """
+    info = conversation.info
+    builder = _Builder(conversation, present)
+    blocks = builder.build()
+    return Document(
+        key=info.ref,
+        title=one_line(info.name),
+        blocks=blocks,
+        ref=info.ref,
+        badges=badges(info),
+        record=conversation,
+        turns_total=len(conversation.turns),
+        landmarks={"request": builder.requests, "error": builder.errors},
+        facts=conversation_facts(conversation, present),
+        partial=partial,
+    )
+
+
+def badges(info: ConversationInfo) -> Spans:
+    """What is special about a conversation, in words."""
+    words: list[tuple[str, str]] = []
+    if info.pinned_at:
+        words.append(("pinned", "accent"))
+    if info.archived:
+        words.append(("archived", "dim"))
+    if info.parent is not None:
+        words.append((f"part of jp-c{info.parent}", "dim"))
+    if info.presence == "user_local":
+        words.append(("only on this machine", "dim"))
+    if info.problem:
+        words.append(("damaged", "error"))
+    return words
+
+
+SECRETS_EACH, SECRETS_ALL = 20_000, 2_000_000
+"""Characters in which secrets are looked for: of one text, and of a conversation."""
+
+
+class _Builder:
+    def __init__(self, conversation: Conversation, present: datetime) -> None:
+        self.conversation = conversation
+        self.present = present
+        self.blocks: list[Block] = []
+        self.turn = 0
+        self.speaker = ""
+        self.after_fold = False
+        self.gap = 0
+        self.said: datetime | None = None
+        self.left = what_is_left(conversation)
+        self.view = ""
+        """For whom the blocks that are made now are."""
+        self.requests: list[int] = []
+        self.errors: list[int] = []
+        self.unsearched = SECRETS_ALL
+
+    def build(self) -> list[Block]:
+        self._facts()
+        begin: dict[int, list[tuple[int, Compaction]]] = {}
+        for number, compaction in enumerate(self.conversation.compactions):
+            begin.setdefault(compaction.first, []).append((number, compaction))
+        for event in self.conversation.leading:
+            self._event(event, None)
+        for turn in self.conversation.turns:
+            self.turn = turn.number
+            for number, compaction in begin.get(turn.number, ()):
+                self._compaction(number, compaction)
+            self._turn(turn)
+        if not self.conversation.turns:
+            said = "Nothing of it can be read." if self._problems() else "Nothing was said in it."
+            self.blocks.append(NoteBlock("empty", [(said, "dim")], above=1))
+        return self.blocks
+
+    def _time(self, when: datetime | None) -> str:
+        return moment(when, self.present) if when else ""
+
+    def _time_within(self, when: datetime | None) -> str:
+        """The time of something within a turn; nothing when it is the minute last said."""
+        if when is None:
+            return ""
+        local = when.astimezone(self.present.tzinfo).replace(second=0, microsecond=0)
+        before, self.said = self.said, local
+        if local == before:
+            return ""
+        return f"{local:%H:%M}" if before and before.date() == local.date() else self._time(when)
+
+    def _facts(self) -> None:
+        facts = conversation_facts(self.conversation, self.present, brief=True)
+        self.blocks.append(FactsBlock("facts", facts))
+        for number, problem in enumerate(self._problems()):
+            self.blocks.append(
+                NoteBlock(
+                    f"problem:{number}",
+                    [(f"! {one_line(problem)}", "error")],
+                    above=int(number == 0),
+                )
+            )
+
+    def _problems(self) -> list[str]:
+        """What is wrong with it; the entry's problem is usually one of the parts' too."""
+        own = self.conversation.info.problem
+        return list(dict.fromkeys([*self.conversation.problems, *([own] if own else [])]))
+
+    def _compaction(self, number: int, compaction: Compaction) -> None:
+        """Where a compaction begins: what it did, for who reads the whole."""
+        self.view = "person"
+        key = f"compaction:{number}"
+        left: Spans = [
+            ("compacted ", "accent"),
+            (
+                f"for the model: {span(compaction.first, compaction.last)}, {done(compaction)}",
+                "dim",
+            ),
+        ]
+        when: Spans = [(self._time(compaction.timestamp), "dim")]
+        if compaction.summary is None:
+            self._add(HeadBlock(key, [("≡ ", "accent"), *left], when, above=1))
+        else:
+            self._add(FoldBlock(key, left, when, kind="compaction", above=1))
+            self._markdown(key, compaction.summary, lead=_INSIDE, fold=key)
+        self.view = ""
+
+    def _summary(self, left: Left) -> None:
+        """What a model sees in place of some turns."""
+        self.view = "model"
+        assert left.summary is not None
+        key = f"summary:{left.first}"
+        words: Spans = [("≡ ", "accent"), ("summary ", "accent")]
+        words.append((f"in place of {span(left.first, left.last)}", "dim"))
+        when: Spans = [(self._time(left.summary.timestamp), "dim")]
+        self._add(HeadBlock(key, words, when, rule=True, above=1))
+        self.gap = 0
+        self._markdown(key, left.summary.summary or "")
+        self.view = ""
+
+    def _turn(self, turn: Turn) -> None:
+        self.speaker, self.after_fold, self.gap = "", False, 0
+        model = f"{one_line(turn.model).rsplit('/', 1)[-1]} · " if turn.model else ""
+        self.said = None
+        self._time_within(turn.started_at)
+        left = self.left.get(turn.number)
+        if left and left.summary and left.first == turn.number:
+            self._summary(left)
+        self.view = "person" if left and left.summary else ""
+        head: Spans = [("─ ", "rule"), (f"turn {turn.number} ", "turn")]
+        when: Spans = [(f"{model}{self._time(turn.started_at)}", "dim")]
+        self._add(HeadBlock(f"turn:{turn.number}", head, when, rule=True, above=1))
+        if not turn.events:
+            self._add(NoteBlock(f"empty:{turn.number}", [("an empty turn", "dim")]))
+        for event in turn.events:
+            if event.kind != "tool_call_response" or event.request is None:
+                self._event(event, left)
+        self.view = ""
+
+    def _event(self, event: Event, left: Left | None) -> None:
+        before, key = self.view, f"{self.turn}.{event.index}"
+        if left and not left.summary and _removed(event, left):
+            self.view = "person"
+        self._show(key, event, left)
+        if event.problem:
+            self._add(NoteBlock(f"{key}:problem", [(f"! {one_line(event.problem)}", "error")]))
+        self._secrets(key, event.text)
+        if event.result is not None:
+            self._secrets(f"{key}:result", event.result.text)
+        self.view = before
+
+    def _secrets(self, key: str, text: str) -> None:
+        """Say of a text that it looks as if it held a secret; looking takes time, so not at all of it."""
+        text = text[: min(SECRETS_EACH, self.unsearched)]
+        self.unsearched -= len(text)
+        if said := remark_on(text):
+            self._add(NoteBlock(f"{key}:secret", [(f"! {said}", "warning")]))
+
+    def _show(self, key: str, event: Event, left: Left | None) -> None:
+        if event.kind == "chat_request":
+            self.requests.append(len(self.blocks))
+            self._speaker(key, event.author or "You", "user", event.timestamp, _USER)
+            self._markdown(key, event.text, lead=_USER, breaks=True)
+        elif event.kind == "message":
+            self._speaker(
+                key, self.conversation.assistant or "Assistant", "assistant", event.timestamp, []
+            )
+            self._markdown(key, event.text)
+        elif event.kind == "structured":
+            self._speaker(
+                key, self.conversation.assistant or "Assistant", "assistant", event.timestamp, []
+            )
+            self._source(key, event.text, language="json", panel=True, lead=[], fold=None)
+        elif event.kind == "reasoning":
+            first = one_line(event.text[:400]) or "(not shown by the provider)"
+            self._fold(
+                key,
+                "reasoning",
+                [("thinking ", "emph"), (first, "dim")],
+                [(length(event.text), "dim")],
+            )
+            self._markdown(key, event.text, lead=_INSIDE, fold=key)
+        elif event.kind == "tool_call_request":
+            self._tool(event, left or Left())
+        elif event.kind == "tool_call_response":
+            self._orphan(key, event)
+        elif event.kind == "unknown":
+            self._unknown(key, event)
+        else:
+            self._inquiry(key, event)
+
+    def _add(self, block: Block) -> None:
+        block.turn, block.view = self.turn or None, self.view
+        self.blocks.append(block)
+
+    def _speaker(self, key: str, name: str, role: str, when: datetime | None, lead: Spans) -> None:
+        who = f"{role}:{name}"
+        # After tool calls the same speaker goes on; a blank line is enough.
+        self.gap = int(who == self.speaker)
+        self.after_fold = False
+        if who != self.speaker:
+            time = self._time_within(when)
+            self._add(
+                HeadBlock(
+                    f"{key}:who",
+                    [(one_line(name), f"{role} strong")],
+                    [(time, "dim")],
+                    lead=list(lead),
+                    above=1,
+                )
+            )
+            self.speaker = who
+
+    def _fold(
+        self, key: str, kind: str, left: Spans, right: Spans, call: int | None = None
+    ) -> None:
+        above = 0 if self.after_fold else 1
+        self._add(FoldBlock(key, left, right, kind=kind, above=above, call=call))
+        self.after_fold, self.gap = True, 0
+
+    def _markdown(
+        self,
+        key: str,
+        text: str,
+        lead: Spans | None = None,
+        fold: str | None = None,
+        breaks: bool = False,
+    ) -> None:
+        text = before_cutting(text)
+        links = link_definitions(text)
+        for number, piece in enumerate(split_markdown(text)):
+            part = f"{key}:{number}"
+            block: Block
+            if piece.code:
+                block = SourceBlock(
+                    part, text, piece.start, piece.end, language=piece.language, panel=True
+                )
+            else:
+                block = MarkdownBlock(
+                    part, text, piece.start, piece.end, links=links, breaks=breaks
+                )
+            block.above = int(not piece.continued) if number else self.gap
+            block.lead = list(lead or [])
+            block.fold = fold
+            self._add(block)
+
+    def _source(
+        self,
+        key: str,
+        text: str,
+        lead: Spans,
+        fold: str | None,
+        language: str = "",
+        panel: bool = False,
+        call: int | None = None,
+    ) -> None:
+        text = before_cutting(text)
+        for number, piece in enumerate(split_source(text)):
+            block = SourceBlock(
+                f"{key}:{number}", text, piece.start, piece.end, language=language, panel=panel
+            )
+            block.lead, block.fold, block.call = list(lead), fold, call
+            self._add(block)
+
+    def _tool(self, event: Event, left: Left) -> None:
+        key = f"call:{self.turn}.{event.call}" if event.call else f"{self.turn}.{event.index}"
+        result = event.result
+        failed = bool(result and result.is_error)
+        words: Spans = [("✗ ", "error")] if failed else []
+        words += [(one_line(event.name or "a tool"), "error" if failed else "tool"), ("  ", "")]
+        words.append((main_argument(event.arguments), "dim"))
+        size = length(result.text) if result else ""
+        right: Spans = [(f"{'error, ' if failed else ''}{size}", "error" if failed else "dim")]
+        if failed:
+            self.errors.append(len(self.blocks))
+        self._fold(key, "tool", words, right if result else [("no result", "warning")], event.call)
+        before = self.view
+        if event.arguments:
+            self.view = "person" if left.arguments else before
+            text = readable(event.arguments)
+            self._source(f"{key}:arguments", text, _INSIDE, key, call=event.call)
+        if result is not None:
+            self.view = "person" if left.results else before
+            self._result(key, event, result)
+            if left.results and not before:
+                self.view = "model"
+                words = [(f"[compacted] {one_line(event.name or '')}: ", "dim")]
+                words.append(("error" if failed else "success", "dim"))
+                self._add(NoteBlock(f"{key}:compacted", words, fold=key, lead=list(_INSIDE)))
+        self.view = before
+
+    def _result(self, key: str, event: Event, result: Event) -> None:
+        word = ("error", "error") if result.is_error else ("result", "strong")
+        when: Spans = [(self._time(result.timestamp), "dim")]
+        head = HeadBlock(f"{key}:result", [word], when, lead=list(_INSIDE), fold=key)
+        head.call = event.call
+        self._add(head)
+        self._source(f"{key}:text", result.text, _INSIDE, key, call=event.call)
+        if result.problem:
+            problem: Spans = [(f"! {one_line(result.problem)}", "error")]
+            self._add(NoteBlock(f"{key}:problem", problem, fold=key, lead=list(_INSIDE)))
+
+    def _orphan(self, key: str, event: Event) -> None:
+        self._fold(
+            key,
+            "tool",
+            [("a result without its call  ", "warning"), (one_line(event.text[:200]), "dim")],
+            [(length(event.text), "dim")],
+        )
+        self._source(key, event.text, _INSIDE, key)
+
+    def _unknown(self, key: str, event: Event) -> None:
+        """An event of a kind that only a later JP knows, as it stands in the file."""
+        self._fold(
+            key,
+            "tool",
+            [("unknown event  ", "warning"), (one_line(event.name or ""), "dim")],
+            [(length(event.text), "dim")],
+        )
+        self._source(key, event.text, _INSIDE, key, language="json")
+
+    def _inquiry(self, key: str, event: Event) -> None:
+        asks = event.kind == "inquiry_request"
+        left: Spans = [
+            ("asks  " if asks else "answer  ", "tool"),
+            (one_line(event.text[:400]), "dim"),
+        ]
+        self._fold(key, "tool", left, [])
+        self._source(key, event.text, _INSIDE, key)
+
+
+def _removed(event: Event, left: Left) -> bool:
+    """Whether nothing of an event is left for the model."""
+    if event.kind == "reasoning":
+        return left.reasoning
+    return left.calls and event.kind in ("tool_call_request", "tool_call_response")

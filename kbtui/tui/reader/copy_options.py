@@ -1,0 +1,107 @@
+"""What can be copied of what is being read: line, block, turn, the whole, and the command for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kbtui.refs import parse_ref
+from kbtui.text import cut, one_line
+from kbtui.tui.reader.blocks import TextBlock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from kbtui.tui.reader.blocks import Block
+    from kbtui.tui.reader.document import Document
+    from kbtui.tui.reader.viewport import Viewport
+
+PREVIEW = 40
+
+
+@dataclass(frozen=True)
+class Copy:
+    """Something to copy; `text` is called in a thread, because a whole document may be long."""
+
+    key: str
+    name: str
+    preview: str
+    text: Callable[[], str]
+
+
+def copies(port: Viewport, reference: str | None) -> list[Copy]:
+    """What there is to copy here, the smallest first."""
+    found: list[Copy] = []
+    document, line = port.document, port.line
+    if line is not None and document.blocks:
+        words = (line.whole or line.plain).strip()
+        found.append(Copy("l", "the line", cut(words, PREVIEW), lambda: words))
+        text = _block(document.blocks[port.cursor.block], line.source)
+        found.append(Copy("b", "the block", cut(one_line(text[:200]), PREVIEW), lambda: text))
+        if port.turn is not None:
+            turn = port.turn
+            found.append(Copy("t", f"turn {turn}", "", lambda: "\n\n".join(_turn(document, turn))))
+        if document.ref is not None or document.view in ("prompt", "learn"):
+            found.append(Copy("a", "all of it", document.size, lambda: _all(document)))
+    if reference is not None:
+        found.append(Copy("r", "the reference", reference, lambda: reference))
+        if link := parse_ref(reference).link:
+            found.append(Copy("j", "JP's link to it", link, lambda: link))
+    if command := command_for(document, reference):
+        found.append(Copy("c", "the command that shows it", command, lambda: command))
+    return found
+
+
+def _block(block: Block, source: int) -> str:
+    """The paragraph, list, table or code that a line is of, as it is in the file."""
+    whole = block.search_text().strip("\n")
+    if not isinstance(block, TextBlock) or not source or not block.first_line:
+        return whole
+    from markdown_it import MarkdownIt
+
+    at = source - block.first_line
+    for token in MarkdownIt("commonmark").enable("table").parse(block.piece()):
+        if token.level == 0 and token.map and token.map[0] <= at < token.map[1]:
+            return "\n".join(block.piece().split("\n")[slice(*token.map)]).strip("\n")
+    return whole
+
+
+def _turn(document: Document, turn: int) -> Iterator[str]:
+    for block in document.blocks:
+        if block.key == f"turn:{turn}":
+            continue  # the line that parts turns
+        if block.turn == turn and block.view != "model" and (text := block.search_text().strip()):
+            yield text
+
+
+def _all(document: Document) -> str:
+    shown = (block for block in document.blocks if block.view != "model")
+    texts = [block.search_text().strip("\n") for block in shown]
+    return "\n\n".join(text for text in texts if text.strip()) + "\n"
+
+
+def command_for(document: Document, reference: str | None) -> str | None:
+    """The command that prints what is shown here; None for a page of our own without one."""
+    if document.key == "home":
+        return "kbtui topics" if reference is None else f"kbtui show {reference}"
+    if document.view == "prompt":
+        return "kbtui prompt"
+    if reference is None:
+        return None
+    if document.key.startswith("topic:") and document.ref == reference:
+        return f"kbtui learn {_quoted(reference)}"
+    if document.view == "learn" and document.ref and "/" in document.ref:
+        topic, _, slug = document.ref.partition("/")
+        return f"kbtui learn {_quoted(topic)} {_quoted(slug)}"
+    return f"kbtui show {_quoted(reference)}"
+
+
+def search_command(query: str) -> str:
+    """The command that searches for the same."""
+    return f"kbtui search {_quoted(query)}" if query else "kbtui search WORDS"
+
+
+def _quoted(word: str) -> str:
+    import shlex
+
+    return shlex.quote(word)

@@ -1,0 +1,152 @@
+"""A subject as a document: rendered, as its source, or as `learn` gives it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kbtui.secrets import remark_on
+from kbtui.text import one_line
+from kbtui.tui.reader.blocks import Block, FactsBlock, MarkdownBlock, NoteBlock, SourceBlock
+from kbtui.tui.reader.document import Document, cost
+from kbtui.tui.reader.markdown_layout import link_definitions
+from kbtui.tui.reader.splitter import split_markdown, split_source
+
+if TYPE_CHECKING:
+    from kbtui.knowledge.models import Subject
+    from kbtui.tui.framework.styled_text import Spans
+
+VIEWS = ("read", "source", "learn")
+_MARKDOWN = {".md", ".markdown", ".mdown"}
+_PLAIN = {"", ".txt", ".text"}
+_LANGUAGES = {
+    ".rs": "rust",
+    ".py": "python",
+    ".js": "javascript",
+    ".ts": "typescript",
+    ".yml": "yaml",
+    ".sh": "bash",
+}
+
+
+def subject_badges(subject: Subject) -> Spans:
+    """What is special about a subject, in words."""
+    words: Spans = []
+    if subject.hidden:
+        words.append(("hidden", "dim"))
+    if subject.learned:
+        words.append(("pre-loaded", "accent"))
+    if subject.disabled:
+        words.append(("disabled", "warning"))
+    if subject.shadowed:
+        words.append(("shadowed by another file", "warning"))
+    return words
+
+
+def subject_document(subject: Subject, text: str, view: str = "read") -> Document:
+    """The document of a subject's text, for the views `read` and `source`."""
+    blocks = _source(text, _language(subject)) if view == "source" else _read(subject, text)
+    if not text.strip():
+        blocks = [NoteBlock("empty", [("This file is empty.", "dim")])]
+    ref = f"{subject.topic}/{subject.slug}"
+    return Document(
+        key=ref,
+        title=one_line(ref),
+        blocks=blocks,
+        ref=ref,
+        view=view,
+        views=VIEWS,
+        badges=[*subject_badges(subject), *_secrets(text)],
+        size=cost(len(text)),
+        record=subject,
+    )
+
+
+def _secrets(text: str) -> Spans:
+    """A warning where a text holds what looks like a key or a password."""
+    said = remark_on(text)
+    return [(said, "warning")] if said else []
+
+
+def text_document(
+    key: str, title: str, text: str, *, view: str = "learn", ref: str | None = None
+) -> Document:
+    """A text shown exactly as an assistant would get it."""
+    blocks: list[Block] = [
+        SourceBlock(f"text:{number}", text, piece.start, piece.end, piece.first_line)
+        for number, piece in enumerate(split_source(text))
+    ]
+    return Document(key=key, title=title, blocks=blocks, ref=ref, view=view, size=cost(len(text)))
+
+
+def _language(subject: Subject) -> str:
+    suffix = subject.path.suffix.lower()
+    if suffix in _MARKDOWN:
+        return "markdown"
+    return "" if suffix in _PLAIN else _LANGUAGES.get(suffix, suffix.lstrip("."))
+
+
+def _source(text: str, language: str) -> list[Block]:
+    digits = len(str(text.count("\n") + 1))
+    return [
+        SourceBlock(
+            f"text:{number}",
+            text,
+            piece.start,
+            piece.end,
+            piece.first_line,
+            language=language,
+            numbers=digits,
+        )
+        for number, piece in enumerate(split_source(text))
+    ]
+
+
+def _read(subject: Subject, text: str) -> list[Block]:
+    suffix = subject.path.suffix.lower()
+    if suffix not in _MARKDOWN:
+        return _source(text, _language(subject))
+    facts, start, line = _front_matter(text)
+    blocks: list[Block] = [FactsBlock("front", facts)] if facts else []
+    body = text[start:]
+    links = link_definitions(body)
+    for number, piece in enumerate(split_markdown(body)):
+        begin, end, first = piece.start + start, piece.end + start, piece.first_line + line
+        key = f"text:{number}"
+        above = int(bool(blocks) and not piece.continued)
+        block: Block
+        if piece.code:
+            block = SourceBlock(key, text, begin, end, first, language=piece.language, panel=True)
+        else:
+            block = MarkdownBlock(key, text, begin, end, first, links=links)
+        block.above = above
+        blocks.append(block)
+    return blocks
+
+
+def _front_matter(text: str) -> tuple[list[tuple[str, Spans]], int, int]:
+    """The facts of YAML front matter, where it ends, and how many lines it has."""
+    if not text.startswith(("---\n", "---\r\n")):
+        return [], 0, 0
+    end = text.find("\n---", 3)
+    if end < 0 or end > 20_000:
+        return [], 0, 0
+    after = text.find("\n", end + 1) + 1 or len(text)
+    try:
+        from kbtui.index.ingest import plain_yaml
+
+        data = plain_yaml(text[4:end])
+    except ValueError:
+        return [], 0, 0
+    if not isinstance(data, dict):
+        return [], 0, 0
+    return (
+        [(one_line(str(name)), [(_value(value), "")]) for name, value in data.items()],
+        after,
+        text.count("\n", 0, after),
+    )
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(one_line(str(item)) for item in value)
+    return one_line(str(value)) if value is not None else ""

@@ -1,1 +1,0 @@
-"""Whole screens: the main one, help, and the palette."""

@@ -1,0 +1,1 @@
+"""The search pane: query input, completion and results."""

@@ -1,0 +1,1 @@
+"""The sources screen: list, runs, approval and the form."""

@@ -1,0 +1,237 @@
+"""Trying out patterns: what a glob or a `-k TOPIC/GLOB` matches and costs, and where it is wrong."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from shlex import quote
+from typing import TYPE_CHECKING
+
+from kbtui.errors import UsageError
+from kbtui.knowledge.lint import why_dead
+from kbtui.knowledge.slug_patterns import PATTERN_MOST, unclosed
+from kbtui.tui.workshop.costs import NOTHING, Cost
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kbtui.knowledge import Knowledge
+    from kbtui.knowledge.models import Topic
+    from kbtui.tui.workshop.costs import Costs
+
+FLAGS = ("-k", "--knowledge")
+
+
+@dataclass(frozen=True)
+class Word:
+    """A word of the input, without its quotes, and where it begins."""
+
+    text: str
+    at: int
+
+
+@dataclass(frozen=True)
+class Remark:
+    """Something about a place in the input; `wrong` where the input cannot be used so."""
+
+    message: str
+    at: int
+    hint: str | None = None
+    wrong: bool = True
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What one typed, understood: a call of `learn`, or what `-k` would pre-load.
+
+    `matches` are pairs of topic and slug; `cost` is theirs, a guess until the
+    text itself was made.
+    """
+
+    text: str
+    topic: str | None = None
+    patterns: tuple[str, ...] = ()
+    preloads: tuple[str, ...] = ()
+    matches: tuple[tuple[str, str], ...] = ()
+    cost: Cost = NOTHING
+    remark: Remark | None = None
+
+    @property
+    def usable(self) -> bool:
+        """Whether it can be shown what comes of it."""
+        return bool(self.topic or self.preloads)
+
+    @property
+    def call(self) -> str:
+        """The command of kbtui that prints the same, as a shell takes it."""
+        if self.preloads:
+            return "prompt " + " ".join(f"-k {quote(value)}" for value in self.preloads)
+        return " ".join(["learn", *map(quote, [self.topic or "", *self.patterns])])
+
+
+def attempt(text: str, knowledge: Knowledge, costs: Costs, selected: str | None) -> Trial:
+    """Understand what one typed; `selected` is the topic that a bare pattern is meant for."""
+    try:
+        words = list(_words(text))
+        if any(_is_flag(word.text) for word in words):
+            return _preload(Trial(text), words, knowledge, costs)
+        return _learn(Trial(text), words, knowledge, costs, selected)
+    except _Mistake as mistake:
+        return Trial(text, remark=mistake.remark)
+
+
+class _Mistake(Exception):
+    def __init__(self, message: str, at: int, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.remark = Remark(message, at, hint)
+
+
+def _words(text: str) -> Iterator[Word]:
+    """The words between spaces; quotes hold a word with spaces together."""
+    position, size = 0, len(text)
+    while position < size:
+        if text[position].isspace():
+            position += 1
+            continue
+        start, parts = position, ""
+        while position < size and not text[position].isspace():
+            if text[position] in "\"'":
+                end = text.find(text[position], position + 1)
+                if end < 0:
+                    raise _Mistake("this quote has no end", position, "close it, or take it away")
+                parts += text[position + 1 : end]
+                position = end + 1
+            else:
+                parts += text[position]
+                position += 1
+        yield Word(parts, start)
+
+
+def _is_flag(word: str) -> bool:
+    return word in FLAGS or word.startswith(("--knowledge=", "-k"))
+
+
+def _known(knowledge: Knowledge) -> list[str]:
+    return [topic.id for topic in knowledge.topics.values() if topic.enable]
+
+
+# what `learn` would return
+
+
+def _learn(
+    trial: Trial, words: list[Word], knowledge: Knowledge, costs: Costs, selected: str | None
+) -> Trial:
+    if not words:
+        return trial
+    topic, patterns = _addressed(words, knowledge, selected)
+    name = topic.id
+    slugs = knowledge.slugs(name, [word.text for word in patterns] or None)
+    return replace(
+        trial,
+        topic=name,
+        patterns=tuple(word.text for word in patterns),
+        matches=tuple((name, slug) for slug in slugs),
+        cost=costs.total(name, slugs),
+        remark=_remark(knowledge, name, patterns),
+    )
+
+
+def _addressed(
+    words: list[Word], knowledge: Knowledge, selected: str | None
+) -> tuple[Topic, list[Word]]:
+    """The topic and its patterns: `TOPIC/GLOB` names it, else the selected one is meant."""
+    name: str | None = None
+    patterns = []
+    for word in words:
+        first, slash, rest = word.text.partition("/")
+        own = first if first in knowledge.topics and (slash or _lone(words, word)) else None
+        if own is not None and name is not None and own != name:
+            raise _Mistake(
+                "`learn` takes one topic at a time", word.at, f"write {name}/…, or use -k for each"
+            )
+        if own is not None:
+            name = own
+            if rest:
+                patterns.append(Word(rest, word.at + len(first) + 1))
+        else:
+            patterns.append(word)
+    name = name or selected
+    if name is None or name not in knowledge.topics:
+        hint = "topics: " + ", ".join(_known(knowledge)) if _known(knowledge) else None
+        raise _Mistake("write TOPIC/GLOB: no topic is selected", words[0].at, hint)
+    topic = knowledge.topics[name]
+    if not topic.enable:
+        raise _Mistake(f"the topic {name} is switched off", words[0].at, "e switches it on")
+    return topic, patterns
+
+
+def _lone(words: list[Word], word: Word) -> bool:
+    return len(words) == 1 and words[0] is word
+
+
+# what -k would pre-load
+
+
+def _preload(trial: Trial, words: list[Word], knowledge: Knowledge, costs: Costs) -> Trial:
+    values = list(_values(words))
+    matches: dict[tuple[str, str], None] = {}
+    remark, cost = None, NOTHING
+    for value in values:
+        try:
+            knowledge.with_preloaded([value.text])
+        except UsageError as error:
+            raise _Mistake(error.message, value.at, error.hint) from error
+        name, _, pattern = value.text.partition("/")
+        slugs = [
+            slug
+            for slug in knowledge.slugs(name, [pattern])
+            if slug not in knowledge.resolved(name).learned_set and (name, slug) not in matches
+        ]
+        matches.update(((name, slug), None) for slug in slugs)
+        cost = cost.plus(costs.total(name, slugs))
+        word = Word(pattern, value.at + len(name) + 1)
+        remark = remark or _remark(knowledge, name, [word])
+        if remark is None and not slugs:
+            remark = Remark("all of it is pre-loaded already", word.at, wrong=False)
+    return replace(
+        trial,
+        preloads=tuple(value.text for value in values),
+        matches=tuple(matches),
+        cost=cost,
+        remark=remark,
+    )
+
+
+def _values(words: list[Word]) -> Iterator[Word]:
+    """The values of the flags, as a command line has them: apart, joined or after `=`."""
+    rest = iter(words)
+    for word in rest:
+        text = word.text
+        if text in FLAGS:
+            value = next(rest, None)
+            if value is None:
+                raise _Mistake(f"{text} needs a value", word.at, "write TOPIC/GLOB after it")
+            yield value
+        elif text.startswith("--knowledge="):
+            yield Word(text.removeprefix("--knowledge="), word.at + len("--knowledge="))
+        elif text.startswith("-k"):
+            yield Word(text[2:].removeprefix("="), word.at + 2)
+        else:
+            raise _Mistake("a pattern among -k values", word.at, "write -k before it")
+
+
+# what is odd about a pattern
+
+
+def _remark(knowledge: Knowledge, topic: str, patterns: list[Word]) -> Remark | None:
+    """What to say about patterns that cannot do what they look like."""
+    resolved = knowledge.resolved(topic)
+    for word in patterns:
+        pattern = word.text
+        if len(pattern) > PATTERN_MOST:
+            return Remark(f"longer than any slug: {len(pattern):,} characters", word.at)
+        open_at = word.at + max(0, pattern.find("[")) if unclosed(pattern) else word.at
+        if not resolved.match([pattern]):
+            return Remark("nothing matches", open_at, why_dead(resolved, pattern))
+        if unclosed(pattern) and not resolved.exact(pattern):
+            return Remark("this [ has no ], so it stands for itself", open_at, wrong=False)
+    return None

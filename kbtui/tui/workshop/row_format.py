@@ -1,0 +1,173 @@
+"""What the workshop's rows and bars say: names with signs, costs, growth."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import TYPE_CHECKING
+
+from kbtui.text import one_line
+from kbtui.tui.framework.styled_text import width_of
+from kbtui.tui.library.rows import MARKS
+from kbtui.tui.reader.document import counted
+from kbtui.tui.workshop.costs import Cost, cost_of, growth
+from kbtui.tui.workshop.marks import state_of
+from kbtui.tui.workshop.tree import folder_key
+
+if TYPE_CHECKING:
+    from kbtui.tui.framework.styled_text import Spans
+    from kbtui.tui.workshop.costs import Costs, Sums
+    from kbtui.tui.workshop.marks import Marks, Standing, State
+    from kbtui.tui.workshop.tree import Entry, Wishes
+
+UNWRITTEN = "*"
+"""What stands behind the sign of whatever was marked and not written."""
+
+SIGNS = {"learned": MARKS["pre-loaded"][0].strip(), "disabled": MARKS["disabled"][0].strip()}
+
+
+class Faces:
+    """Says what an entry looks like, from the newest of everything; only for rows in sight."""
+
+    def __init__(self, costs: Costs, marks: Marks, wishes: Wishes) -> None:
+        self.standing: Standing | None = None
+        self.sums: dict[str, Sums] = {}
+        self._costs, self._marks, self._wishes = costs, marks, wishes
+        self._learned: dict[str, list[str]] = {}
+        self._wide = True
+
+    def look_at(self, standing: Standing, sums: dict[str, Sums]) -> None:
+        """Take over a newer standing."""
+        self.standing, self.sums = standing, sums
+        self._learned = {
+            topic.id: sorted(standing.knowledge.resolved(topic.id).learned) if topic.enable else []
+            for topic in standing.knowledge.topics.values()
+        }
+
+    def state(self, topic: str, slug: str | None) -> State:
+        """What a subject or topic is to be, marks included; the files' word is in the standing."""
+        mark = self._marks.of(topic, slug)
+        if mark is not None:
+            return mark.state
+        return state_of(self.standing.written, topic, slug) if self.standing else "plain"
+
+    def describe(self, entry: Entry, *, wide: bool = True) -> tuple[Spans, Spans]:
+        """The left and the right side of a row; `wide` where there is room for whole numbers."""
+        self._wide = wide
+        standing = self.standing
+        if standing is None:
+            return [], []
+        if entry.kind == "whole":
+            return [("<knowledge>", "strong")], self._cost(standing.cost, "strong")
+        if entry.kind == "problem":
+            return [("! ", "error"), (one_line(entry.name), "error")], []
+        if entry.kind == "fragment":
+            fragment = standing.fragments[entry.number : entry.number + 1]
+            cost = cost_of(fragment[0].content) if fragment else Cost()
+            return [("  ", ""), (one_line(entry.name), "")], self._cost(cost)
+        if entry.topic not in standing.written.topics:
+            return [("  ", ""), (one_line(entry.name or entry.topic), "dim")], [("gone", "dim")]
+        if entry.kind == "subject":
+            return self._subject(standing, entry)
+        return self._branch(standing, entry)
+
+    def _subject(self, standing: Standing, entry: Entry) -> tuple[Spans, Spans]:
+        topic, slug = entry.topic, entry.name
+        state = self.state(topic, slug)
+        resolved = standing.written.resolved(topic)
+        hidden = slug in resolved.scan.hidden
+        sign, role = "  ", ""
+        if state == "learned":
+            sign, role = MARKS["pre-loaded"]
+        elif state == "disabled":
+            sign, role = MARKS["disabled"]
+        elif hidden:
+            sign, role = MARKS["hidden"]
+        if self._marks.of(topic, slug) is not None:
+            sign, role = f"{sign[0]}{UNWRITTEN}", role or "warning"
+        quiet = hidden or slug in resolved.scan.shadowed
+        name_role = "dim struck" if state == "disabled" else "dim" if quiet else ""
+        name = slug if entry.flat else slug.rsplit("/", 1)[-1]
+        left: Spans = [("  " * entry.depth, ""), (sign, role), (one_line(name), name_role)]
+        if (topic, slug) in self._costs.unreadable:
+            reason = one_line(self._costs.unreadable[topic, slug])
+            return left, [("! ", "error"), (reason, "error")]
+        cost = self._costs.get(topic, slug)
+        return left, self._cost(cost) if cost else [("…", "dim")]
+
+    def _branch(self, standing: Standing, entry: Entry) -> tuple[Spans, Spans]:
+        """A topic or a folder: how many of its subjects are pre-loaded, and what all would cost."""
+        topic, prefix = entry.topic, entry.name
+        key = folder_key(topic, prefix) if entry.kind == "folder" else f"topic:{topic}"
+        opened = key in self._wishes.opened or bool(self._wishes.words)
+        left: Spans = [("  " * entry.depth, ""), ("▾ " if opened else "▸ ", "dim")]
+        right: Spans = []
+        if entry.kind == "folder":
+            left.append((f"{one_line(prefix[:-1].rsplit('/', 1)[-1])}/", ""))
+        else:
+            on = self.state(topic, None) == "on"
+            name = one_line(standing.written.topics[topic].name)
+            left.append((name, "" if on else "dim struck"))
+            changed = self._marks.of(topic, None) is not None
+            if changed or not on:
+                right.append((f"{'on' if on else 'off'}{UNWRITTEN if changed else ''} ", "warning"))
+        sums = self.sums.get(topic)
+        if sums is None:
+            return left, right
+        count, cost = sums.below(prefix)
+        learned = self._count(topic, prefix)
+        if learned:
+            right.append((f"{SIGNS['learned']}{learned:,}/", "accent"))
+        right.append((f"{count:,}  ", "dim"))
+        return left, [*right, *self._cost(cost)]
+
+    def _count(self, topic: str, prefix: str) -> int:
+        """How many pre-loaded subjects have slugs that begin so."""
+        learned = self._learned.get(topic, [])
+        if not prefix:
+            return len(learned)
+        return bisect_left(learned, prefix + chr(0x10FFFF)) - bisect_left(learned, prefix)
+
+    def _cost(self, cost: Cost, role: str = "dim") -> Spans:
+        return [(cost.short(exact=self._wide), role)]
+
+
+def totals(standing: Standing | None, marks: int, width: int) -> tuple[Spans, Spans]:
+    """The line under it all: what the prompt costs, and what the marks change of that."""
+    if standing is None:
+        return [("reading the workspace …", "dim")], []
+    right: Spans = [(f"{marks:,} to write", "warning")] if marks else []
+    before, after = standing.written_cost, standing.cost
+    role = "warning" if after.characters >= before.characters else "inserted"
+    left: Spans = []
+    for words in (True, False):
+        left = [(after.long if words else after.short(), "strong")]
+        if grown := growth(before, after, words=words):
+            left += [(", ", "dim"), (grown, role)]
+        if width_of(left) + width_of(right) < width:
+            break
+    return left, right
+
+
+def particulars(standing: Standing, entry: Entry) -> Spans:
+    """The line under the list: what there is to say about the selected entry besides."""
+    if entry.kind == "whole":
+        on = [topic for topic in standing.knowledge.topics.values() if topic.enable]
+        learned = sum(len(standing.knowledge.resolved(topic.id).learned) for topic in on)
+        words = f"{counted(len(on), 'topic')} on, {counted(learned, 'subject')} pre-loaded"
+        return [(words, "dim")]
+    if entry.kind == "topic" and entry.topic in standing.preloads:
+        loaded = standing.preloads[entry.topic]
+        words = f"listing {standing.listings[entry.topic].short()}"
+        if loaded.characters:
+            words = f"in the prompt {loaded.short()} · {words}"
+        return [(words, "dim")]
+    if entry.kind == "subject" and entry.topic in standing.written.topics:
+        resolved = standing.written.resolved(entry.topic)
+        if entry.name in resolved.scan:
+            path = f"{resolved.topic.subjects}/{resolved.scan.relative[entry.name]}"
+            return [(one_line(path), "dim")]
+    if entry.kind == "fragment":
+        found = standing.fragments[entry.number : entry.number + 1]
+        loaded_by = ", ".join(found[0].loaded_by) if found else ""
+        return [(one_line(f"loaded by {loaded_by or 'nothing'}"), "dim")]
+    return []

@@ -1,0 +1,5 @@
+"""What cannot be rebuilt: the query log, approvals, run states, bookmarks, sessions; and what they tell."""
+
+from kbtui.userdata.userdata import Journal
+
+__all__ = ["Journal"]
