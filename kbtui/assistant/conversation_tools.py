@@ -11,9 +11,17 @@ from kbtui.assistant import conversation_tools
 from kbtui.assistant.xml import entry_xml, escape, event_xml, hit_xml, read_envelope, turn_xml
 from kbtui.conversations.formats.jp.base64_fields import pretty
 from kbtui.conversations.formats.jp.loader import load_conversation, name_extras
-from kbtui.conversations.formats.jp.locations import EVENTS, Place, find_places
-from kbtui.conversations.grep import Found, Line, Needle, Query, Search, cut_line, resolve_scopes
-from kbtui.conversations.grep_prefilter import Sieve
+from kbtui.conversations.formats.jp.locations import EVENTS, ConversationLocation, find_places
+from kbtui.conversations.grep import (
+    ConversationMatches,
+    GrepLine,
+    GrepQuery,
+    GrepSearch,
+    LinePattern,
+    cut_line,
+    resolve_scopes,
+)
+from kbtui.conversations.grep_prefilter import Prefilter
 from kbtui.conversations.ids import parse_conversation_id, parse_conversation_ref
 from kbtui.conversations.parallel_grep import search_all
 from kbtui.conversations.repository import (
@@ -98,7 +106,7 @@ _LEAST = 200
 """Characters that a text keeps before whole events are left out."""
 
 
-class _Text:
+class _ShortenableText:
     """One text of an event that may be shortened; `put` puts another in its place."""
 
     def __init__(self, text: str, put: Callable[[str], None], json: bool) -> None:
@@ -184,19 +192,19 @@ def _events_that_fit(events: list[dict[str, Any]], room: int) -> list[dict[str, 
     return events
 
 
-def _texts(event: dict[str, Any]) -> Iterator[_Text]:
+def _texts(event: dict[str, Any]) -> Iterator[_ShortenableText]:
     if isinstance(content := event["content"], str):
-        yield _Text(content, _setter(event, "content"), json=False)
+        yield _ShortenableText(content, _setter(event, "content"), json=False)
     if "arguments" in event:
         yield from _strings(event["arguments"])
 
 
-def _strings(value: Any) -> Iterator[_Text]:
+def _strings(value: Any) -> Iterator[_ShortenableText]:
     """The strings in a JSON value, at any depth."""
     pairs = value.items() if isinstance(value, dict) else enumerate(value)
     for key, item in pairs:
         if isinstance(item, str):
-            yield _Text(item, _setter(value, key), json=True)
+            yield _ShortenableText(item, _setter(value, key), json=True)
         elif isinstance(item, dict | list):
             yield from _strings(item)
 
@@ -339,7 +347,7 @@ def grep_answer(
     `NothingFound` for an id that does not exist. No match is an empty answer.
     `blocks` gets for each hit the number of its run of adjoining lines.
     """
-    query = Query(
+    query = GrepQuery(
         conversation_tools.text("pattern", pattern),
         conversation_tools.flag("ignore_case", ignore_case),
         resolve_scopes(conversation_tools.texts("scopes", scopes)),
@@ -349,7 +357,7 @@ def grep_answer(
     )
     if max_chars is not None:
         query = replace(query, limit=min(query.limit, max_chars // _HIT_LEAST))
-    needle = Needle(query.pattern, query.ignore_case)
+    needle = LinePattern(query.pattern, query.ignore_case)
     archived = conversation_tools.flag("archived", archived)
     excluded = None if conversation_tools.flag("include_current", include_current) else current
     places, notes = _chosen(workspace, conversation_tools.texts("ids", ids), archived, excluded)
@@ -407,7 +415,7 @@ def _going_on(unfinished: list[_Result], hits: list[dict[str, Any]]) -> str:
 
 def _chosen(
     workspace: Workspace, ids: list[str] | None, archived: bool, excluded: int | None
-) -> tuple[list[Place], list[str]]:
+) -> tuple[list[ConversationLocation], list[str]]:
     """The conversations to search, and what to say about the choice."""
     known = {place.id: place for place in find_places(workspace)[0]}
     notes: list[str] = []
@@ -438,9 +446,9 @@ def _chosen(
 class _Result:
     """One conversation that has matches, or that could not be searched whole."""
 
-    place: Place
-    titles: list[Line]
-    events: Found
+    place: ConversationLocation
+    titles: list[GrepLine]
+    events: ConversationMatches
     described: ConversationInfo | None = None
 
     @property
@@ -456,11 +464,11 @@ class _Result:
         """Its activity, which the last event tells without the rest."""
         return parse_time(self.events.last) or activity(self.info), self.place.id
 
-    def lines(self, query: Query, room: int) -> list[Line]:
+    def lines(self, query: GrepQuery, room: int) -> list[GrepLine]:
         """At least the first `room` matches, for which the file may have to be searched again."""
         kept = sum(line.is_match for line in self.events.lines)
         if kept < min(room, self.events.count) and self.info.events_path is not None:
-            again = Search(query).file(str(self.info.events_path), room)
+            again = GrepSearch(query).file(str(self.info.events_path), room)
             # It may have vanished in between: then what there is.
             if again.lines:
                 self.events = again
@@ -472,10 +480,12 @@ class _Result:
         return self.events.problem or (None if self.place.has_events else self.info.problem)
 
 
-def _results(places: list[Place], needle: Needle, query: Query) -> list[_Result]:
+def _results(
+    places: list[ConversationLocation], needle: LinePattern, query: GrepQuery
+) -> list[_Result]:
     """Those worth mentioning, newest activity first. What nobody asks for is not even described."""
     found = _search(places, query)
-    sieve = Sieve(query.pattern, query.ignore_case) if "title" in query.scopes else None
+    sieve = Prefilter(query.pattern, query.ignore_case) if "title" in query.scopes else None
     results = []
     for place, events in zip(places, found, strict=True):
         result = _Result(place, [], events)
@@ -487,9 +497,9 @@ def _results(places: list[Place], needle: Needle, query: Query) -> list[_Result]
     return results
 
 
-def _search(places: list[Place], query: Query) -> list[Found]:
+def _search(places: list[ConversationLocation], query: GrepQuery) -> list[ConversationMatches]:
     """What the events have; those are not opened for the title's sake."""
-    found = [Found() for _ in places]
+    found = [ConversationMatches() for _ in places]
     if query.scopes == {"title"}:
         return found
     having = [number for number, place in enumerate(places) if place.has_events]
@@ -502,16 +512,16 @@ def _search(places: list[Place], query: Query) -> list[Found]:
     return found
 
 
-def _title_lines(title: str | None, needle: Needle) -> list[Line]:
+def _title_lines(title: str | None, needle: LinePattern) -> list[GrepLine]:
     if not title:
         return []
     return [
-        Line("title", None, None, cut_line(title[start:end], match - start), True)
+        GrepLine("title", None, None, cut_line(title[start:end], match - start), True)
         for start, end, match in needle.lines(title)
     ]
 
 
-def _hit(info: ConversationInfo, line: Line, *, masked: bool) -> dict[str, Any]:
+def _hit(info: ConversationInfo, line: GrepLine, *, masked: bool) -> dict[str, Any]:
     title = _title(info, masked=masked)
     return {
         "id": info.ref,

@@ -111,7 +111,7 @@ _MADE = re.compile(rb"# Folders made with it: ([^\n]+)\n")
 
 
 @dataclass(frozen=True)
-class Change:
+class FileChange:
     """What is to be done with one file.
 
     `keep` leaves ours as it is, `edited` a person's version of ours, `taken`
@@ -136,7 +136,7 @@ class Change:
         return (self.old or b"").decode("utf-8", "replace")
 
 
-def plan_install(workspace: Workspace, knowledge: Knowledge) -> list[Change]:
+def plan_install(workspace: Workspace, knowledge: Knowledge) -> list[FileChange]:
     """What `tools install` would do, in order of paths; nothing is written.
 
     Raises `WorkspaceError` where a folder leads out of the workspace.
@@ -150,7 +150,7 @@ def plan_install(workspace: Workspace, knowledge: Knowledge) -> list[Change]:
         path = _tool_file(tool)
         if tool.name in defined:
             why = f"{defined[tool.name]} defines a tool of that name"
-            changes.append(Change(path, "taken", why=why))
+            changes.append(FileChange(path, "taken", why=why))
             continue
         change = _wanted(workspace, path, tool_toml(tool))
         changes.append(change)
@@ -158,7 +158,7 @@ def plan_install(workspace: Workspace, knowledge: Knowledge) -> list[Change]:
             usable.append(tool)
     names = {_tool_file(tool) for tool in tools}
     changes += [
-        Change(path, "remove", old=data)
+        FileChange(path, "remove", old=data)
         for path, data in _ours(workspace).items()
         if path not in names and path != SKILL_FILE
     ]
@@ -167,21 +167,21 @@ def plan_install(workspace: Workspace, knowledge: Knowledge) -> list[Change]:
     return sorted(changes, key=lambda change: change.path)
 
 
-def plan_uninstall(workspace: Workspace) -> list[Change]:
+def plan_uninstall(workspace: Workspace) -> list[FileChange]:
     """What `tools uninstall` would do: remove what is ours, say what is not any more."""
     changes = []
     for path in _candidates(workspace):
         state, data = _state(workspace, path)
         if state == "ours":
-            changes.append(Change(path, "remove", old=data))
+            changes.append(FileChange(path, "remove", old=data))
         elif state == "edited":
             # JP refuses to load a name without its definition.
             why = "what it names is gone: remove it by hand" if path == SKILL_FILE else None
-            changes.append(Change(path, "edited", old=data, why=why))
+            changes.append(FileChange(path, "edited", old=data, why=why))
     return changes
 
 
-def apply(workspace: Workspace, changes: Iterable[Change]) -> None:
+def apply(workspace: Workspace, changes: Iterable[FileChange]) -> None:
     """Do it, all or nothing: what was done is undone when something fails.
 
     Raises `WorkspaceError`, also when a file is not any more what it was when planned.
@@ -220,19 +220,19 @@ def marked(body: str, folders: Iterable[str] = ()) -> bytes:
     return mark.encode() + data
 
 
-def _wanted(workspace: Workspace, path: str, body: str) -> Change:
+def _wanted(workspace: Workspace, path: str, body: str) -> FileChange:
     """How to get from what is there to what should be."""
     _contained(workspace, path)
     state, old = _state(workspace, path)
     if state == "absent":
-        return Change(path, "write", new=marked(body, _missing_folders(workspace, path)))
+        return FileChange(path, "write", new=marked(body, _missing_folders(workspace, path)))
     if state == "ours" and old is not None:
         new = marked(body, _made(old))
         same = new == old.replace(b"\r\n", b"\n")
-        return Change(path, "keep" if same else "update", new=new, old=old)
+        return FileChange(path, "keep" if same else "update", new=new, old=old)
     if state == "edited":
-        return Change(path, "edited", old=old)
-    return Change(path, "taken", why="a file is there that kbtui did not write")
+        return FileChange(path, "edited", old=old)
+    return FileChange(path, "taken", why="a file is there that kbtui did not write")
 
 
 def _state(

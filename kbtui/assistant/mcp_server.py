@@ -54,7 +54,7 @@ def mended(item: Item) -> Item:
     return SessionMessage(message)
 
 
-class Mended:
+class SurrogateRepairStream:
     """A transport's stream of messages, each mended."""
 
     def __init__(self, inner: ReadStream[Item]) -> None:
@@ -68,7 +68,7 @@ class Mended:
         """End it."""
         await self._inner.aclose()
 
-    def __aiter__(self) -> Mended:
+    def __aiter__(self) -> SurrogateRepairStream:
         return self
 
     async def __anext__(self) -> Item:
@@ -131,7 +131,7 @@ async def _serve(server: Server[Any], library: Library) -> None:
     try:
         async with stdio_server() as (reading, writing):
             options = server.create_initialization_options(NotificationOptions(tools_changed=True))
-            await server.run(Mended(reading), writing, options)
+            await server.run(SurrogateRepairStream(reading), writing, options)
             # The input has ended. Whoever reads no more would keep the answers, and us, for ever.
             loop.call_later(UNREAD_SECONDS, _leave, library, 0)
     except* (BrokenPipeError, ConnectionError):

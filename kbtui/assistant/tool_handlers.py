@@ -68,11 +68,11 @@ def _sources(library: Library, hit: Hit) -> list[str]:
         ref = subject_ref(hit.topic or "", hit.slug or "")
         return [library.subject_text(library.subject(ref))]
     from kbtui.conversations import find_conversation, parse_conversation_id
-    from kbtui.conversations.formats.jp.incremental_reader import Turns
+    from kbtui.conversations.formats.jp.incremental_reader import TurnReader
     from kbtui.index.chunking import call_text
 
     number = parse_conversation_id(hit.conversation_id or "")
-    turn = Turns(find_conversation(library.workspace, number)).turn(hit.turn or 0)
+    turn = TurnReader(find_conversation(library.workspace, number)).turn(hit.turn or 0)
     return [
         call_text(event) if event.kind == "tool_call_request" else event.text
         for event in (turn.events if turn else ())

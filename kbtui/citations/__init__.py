@@ -2,6 +2,6 @@
 
 from kbtui.citations.extract import FILE_TOOLS, cite_conversation
 from kbtui.citations.models import Citation, Citations
-from kbtui.citations.targets import Shelf
+from kbtui.citations.targets import CitationTargets
 
-__all__ = ["FILE_TOOLS", "Citation", "Citations", "Shelf", "cite_conversation"]
+__all__ = ["FILE_TOOLS", "Citation", "CitationTargets", "Citations", "cite_conversation"]

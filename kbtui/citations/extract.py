@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from kbtui.citations.models import Citation, How
-from kbtui.citations.targets import KnowledgeLike, Shelf
+from kbtui.citations.targets import CitationTargets, KnowledgeLike
 from kbtui.errors import UsageError
 from kbtui.refs import parse_ref, split_lines
 
@@ -80,7 +80,7 @@ class _Target:
 
 def cite_conversation(
     conversation: Conversation,
-    knowledge: KnowledgeLike | Shelf,
+    knowledge: KnowledgeLike | CitationTargets,
     titles: Mapping[int, str],
     *,
     file_tools: Mapping[str, str] = FILE_TOOLS,
@@ -94,8 +94,8 @@ def cite_conversation(
     A search hit on a subject has `topic/slug` as its target where `subject_id`
     tells entry ids, else `chunk:<id>`.
     """
-    if not isinstance(knowledge, Shelf):
-        knowledge = Shelf(knowledge, titles, subject_id)
+    if not isinstance(knowledge, CitationTargets):
+        knowledge = CitationTargets(knowledge, titles, subject_id)
     return [
         citation
         for turn in conversation.turns
@@ -104,7 +104,7 @@ def cite_conversation(
 
 
 def _cite_turn(
-    conversation: int, turn: Turn, shelf: Shelf, file_tools: Mapping[str, str]
+    conversation: int, turn: Turn, shelf: CitationTargets, file_tools: Mapping[str, str]
 ) -> Iterator[Citation]:
     seen = set()
     for event in turn.events:
@@ -136,7 +136,9 @@ def _succeeded(call: Event) -> bool:
     return call.result is not None and not call.result.is_error
 
 
-def _targets(call: Event, shelf: Shelf, file_tools: Mapping[str, str]) -> Iterator[_Target]:
+def _targets(
+    call: Event, shelf: CitationTargets, file_tools: Mapping[str, str]
+) -> Iterator[_Target]:
     name = call.name or ""
     arguments = call.arguments or {}
     result = call.result.text if call.result else ""
@@ -157,7 +159,7 @@ def _targets(call: Event, shelf: Shelf, file_tools: Mapping[str, str]) -> Iterat
 # learn
 
 
-def _learned(arguments: dict[str, Any], result: str, shelf: Shelf) -> Iterator[_Target]:
+def _learned(arguments: dict[str, Any], result: str, shelf: CitationTargets) -> Iterator[_Target]:
     """The subjects that `learn` gave; its listing cites nothing."""
     name = arguments.get("topic")
     patterns = arguments.get("subjects")
@@ -180,7 +182,9 @@ def _learned(arguments: dict[str, Any], result: str, shelf: Shelf) -> Iterator[_
         yield _Target("learn", "subject", f"{identity}/{slug}", slug, gone=found is None)
 
 
-def _slugs(topic: str | None, patterns: list[str], result: str, shelf: Shelf) -> Iterator[str]:
+def _slugs(
+    topic: str | None, patterns: list[str], result: str, shelf: CitationTargets
+) -> Iterator[str]:
     """Exact slugs as they stand; of a glob what the result shows, which may be gone since."""
     from kbtui.knowledge.slug_patterns import has_magic, matcher
 
@@ -232,7 +236,7 @@ def _slugs(topic: str | None, patterns: list[str], result: str, shelf: Shelf) ->
 # the others
 
 
-def _searched(result: str, shelf: Shelf) -> Iterator[_Target]:
+def _searched(result: str, shelf: CitationTargets) -> Iterator[_Target]:
     """The hits of a `knowledge_search`, by the header line of each."""
     headers = list(_HEADER.finditer(result))
     for number, header in enumerate(headers):
@@ -258,7 +262,7 @@ def _searched(result: str, shelf: Shelf) -> Iterator[_Target]:
         )
 
 
-def _file(path: Any, shelf: Shelf) -> Iterator[_Target]:
+def _file(path: Any, shelf: CitationTargets) -> Iterator[_Target]:
     if not isinstance(path, str) or not path.strip():
         return
     path = posixpath.normpath(path.strip().removeprefix("file://"))
@@ -269,7 +273,7 @@ def _file(path: Any, shelf: Shelf) -> Iterator[_Target]:
         yield _Target("file", "file", path, path)
 
 
-def _read(name: Any, shelf: Shelf) -> Iterator[_Target]:
+def _read(name: Any, shelf: CitationTargets) -> Iterator[_Target]:
     if isinstance(name, int) and not isinstance(name, bool):
         name = str(name)
     try:
@@ -280,7 +284,7 @@ def _read(name: Any, shelf: Shelf) -> Iterator[_Target]:
         yield _conversation("read", ref.conversation, shelf)
 
 
-def _grepped(result: str, shelf: Shelf) -> Iterator[_Target]:
+def _grepped(result: str, shelf: CitationTargets) -> Iterator[_Target]:
     """The conversations with a matching line, of either envelope."""
     if result.lstrip().startswith("{"):
         try:
@@ -300,7 +304,7 @@ def _grepped(result: str, shelf: Shelf) -> Iterator[_Target]:
 def _conversation(
     how: How,
     conversation: int,
-    shelf: Shelf,
+    shelf: CitationTargets,
     title: str = "",
 ) -> _Target:
     known = shelf.titles.get(conversation)

@@ -25,7 +25,7 @@ class KnowledgeLike(Protocol):
         """The subject with this slug."""
 
 
-class Shelf:
+class CitationTargets:
     """Lookups over knowledge and titles, each made once: use one for many conversations.
 
     `titles` are those of the conversations that exist; `subject_id(topic, slug)`

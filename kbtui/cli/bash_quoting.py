@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-class Line:
+class ParsedLine:
     """The words of a line: `words` before the cursor, and `current`, the one at it.
 
     `breaks` is where readline begins a word (`COMP_WORDBREAKS`): what stands before stays

@@ -16,19 +16,19 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from kbtui.cli.option_spec import Command
+    from kbtui.cli.option_spec import CommandSpec
 
 HELP = Argument("-h", "--help", action="store_true", help="explain the command")
 WORKSPACE = Argument("-w", "--workspace", metavar="PATH", help="the workspace")
 VERSION = Argument("-V", "--version", action="store_true", help="print the version")
 
 
-class Place:
+class CursorContext:
     """Where the cursor stands: the command, what came before, and what is awaited there."""
 
     def __init__(self) -> None:
         self.workspace: str | None = None
-        self.command: Command | None = None
+        self.command: CommandSpec | None = None
         self.awaited: Argument | None = None
         self.given: list[str] = []
         self.used: set[str] = set()
@@ -42,9 +42,9 @@ def answer(words: list[str]) -> int:
     shell, *rest = words
     try:
         if shell == "bash":
-            from kbtui.cli.bash_quoting import Line
+            from kbtui.cli.bash_quoting import ParsedLine
 
-            line = Line(rest[0], rest[1])
+            line = ParsedLine(rest[0], rest[1])
             kind, found = complete(line.words[1:], line.current)
             found = [(line.completed(word), text) for word, text in _shown(found)]
         else:
@@ -88,9 +88,9 @@ def complete(words: list[str], current: str) -> tuple[str, list[tuple[str, str]]
     return kind, list(kept.items())
 
 
-def locate(words: list[str]) -> Place:
+def locate(words: list[str]) -> CursorContext:
     """Read the words before the cursor as the parsers would."""
-    place = Place()
+    place = CursorContext()
     while words and words[0].startswith("-"):
         name, sign, value = words[0].partition("=")
         if name not in WORKSPACE.names:
@@ -106,7 +106,7 @@ def locate(words: list[str]) -> Place:
     return place
 
 
-def _read(place: Place, command: Command, word: str) -> None:
+def _read(place: CursorContext, command: CommandSpec, word: str) -> None:
     if place.awaited is not None:
         if place.awaited.dest == "workspace":
             place.workspace = word
@@ -129,7 +129,7 @@ def _read(place: Place, command: Command, word: str) -> None:
         place.given.append(word)
 
 
-def _follow(place: Place, current: str) -> tuple[str, Iterable[tuple[str, str]]]:
+def _follow(place: CursorContext, current: str) -> tuple[str, Iterable[tuple[str, str]]]:
     command = place.command
     if place.awaited is not None:
         return _values(place, place.awaited, current)
@@ -161,7 +161,7 @@ def _options(options: list[Argument], used: set[str]) -> list[tuple[str, str]]:
 
 
 def _values(
-    place: Place, argument: Argument, current: str
+    place: CursorContext, argument: Argument, current: str
 ) -> tuple[str, Iterable[tuple[str, str]]]:
     if argument.choices:
         return "words", [(choice, "") for choice in argument.choices]

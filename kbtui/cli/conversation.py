@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Any
 
-    from kbtui.cli.conversation_format import Writer
+    from kbtui.cli.conversation_format import ConversationWriter
     from kbtui.library import Library
 
 
@@ -119,7 +119,7 @@ def _ls(library: Library, args: Namespace) -> int:
 
 def _grep(library: Library, args: Namespace) -> int:
     from kbtui.assistant.conversation_tools import grep_answer
-    from kbtui.conversations.grep import Needle
+    from kbtui.conversations.grep import LinePattern
 
     pattern = " ".join(args.pattern)
     context = args.context
@@ -138,7 +138,7 @@ def _grep(library: Library, args: Namespace) -> int:
             archived=args.archived,
             blocks=blocks,
         )
-    spans = Needle(pattern, not args.case_sensitive).spans
+    spans = LinePattern(pattern, not args.case_sensitive).spans
     _give(
         "grep",
         answer,
@@ -219,7 +219,10 @@ def _words(values: list[str] | None) -> list[str] | None:
 
 
 def _give(
-    kind: str, answer: dict[str, Any], form: str, text: Callable[[Writer], Iterable[str]]
+    kind: str,
+    answer: dict[str, Any],
+    form: str,
+    text: Callable[[ConversationWriter], Iterable[str]],
 ) -> None:
     """Print an answer in the form asked for, through a pager where that helps."""
     if form == "json":
@@ -232,10 +235,10 @@ def _give(
         return
     from datetime import UTC, datetime
 
-    from kbtui.cli.conversation_format import Writer
+    from kbtui.cli.conversation_format import ConversationWriter
 
     terminal = sys.stdout.isatty()
-    writer = Writer(
+    writer = ConversationWriter(
         terminal=terminal,
         colours=not is_plain(),
         width=columns(),

@@ -27,7 +27,7 @@ _WHO = {
 }
 
 
-class Writer:
+class ConversationWriter:
     """Writes text in one of two ways: for a terminal, or plain, as it is."""
 
     def __init__(self, *, terminal: bool, colours: bool, width: int, now: datetime) -> None:

@@ -19,10 +19,10 @@ def configure(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     """Look at everything; 1 when something is wrong. Starts no engine."""
-    from kbtui.cli.progress import Progress
+    from kbtui.cli.progress import ProgressLine
 
     findings = []
-    with Progress() as progress:
+    with ProgressLine() as progress:
         for finding in _findings(args.workspace):
             findings.append(finding)
             progress.show(f"looking at {finding.area}")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
     from typing import Any
 
-    from kbtui.index.entry_query import Page, Row, Wanted
+    from kbtui.index.entry_query import EntryFilter, EntryPage, EntryRow
 
 _HEADINGS = ("cites 30d", "status", "type", "passages", "size", "changed", "entry", "title", "tags")
 _RIGHT = {0, 3, 4}
@@ -74,12 +74,12 @@ def run(args: Namespace) -> int:
     return 0 if page.total else 1
 
 
-def _wanted(args: Namespace) -> Wanted:
-    from kbtui.index.entry_query import Wanted
+def _wanted(args: Namespace) -> EntryFilter:
+    from kbtui.index.entry_query import EntryFilter
     from kbtui.userdata.entry_filter import check_statuses, moment
 
     statuses = tuple(part for part in (args.status or "").split(",") if part)
-    return Wanted(
+    return EntryFilter(
         q=valid(" ".join(args.query)),
         types=tuple(part for part in (args.types or "").split(",") if part),
         statuses=check_statuses(statuses, "--status"),
@@ -91,7 +91,7 @@ def _wanted(args: Namespace) -> Wanted:
     )
 
 
-def as_json(row: Row) -> dict[str, Any]:
+def as_json(row: EntryRow) -> dict[str, Any]:
     """The documented shape of an entry."""
     from kbtui.userdata.models import iso
 
@@ -117,7 +117,7 @@ def as_json(row: Row) -> dict[str, Any]:
     }
 
 
-def _print(page: Page) -> None:
+def _print(page: EntryPage) -> None:
     if not page.total:
         note("no entry passes these filters")
         return
@@ -130,7 +130,7 @@ def _print(page: Page) -> None:
         note(f"more with --cursor {page.cursor}")
 
 
-def _cells(row: Row) -> tuple[str, ...]:
+def _cells(row: EntryRow) -> tuple[str, ...]:
     from kbtui.text import cut, one_line
     from kbtui.userdata.models import iso
 

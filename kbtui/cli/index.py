@@ -9,7 +9,7 @@ import sys
 import time
 
 from kbtui.cli.output import emit, emit_json, note
-from kbtui.cli.progress import Progress, left_text
+from kbtui.cli.progress import ProgressLine, left_text
 
 PHASES = {"keywords": "indexing", "vectors": "embedding"}
 
@@ -38,7 +38,7 @@ def run(args: Namespace) -> int:
     began = time.monotonic()
     engine = library.engine()
     request: dict[str, Any] = {"rebuild": True} if args.rebuild else {"retry": True, "check": True}
-    progress = Progress()
+    progress = ProgressLine()
     state = engine.request("refresh", wait=0.5, **request)
     while not state["done"]:
         _show(progress, engine)
@@ -91,7 +91,7 @@ def _watch(engine: EngineClient) -> None:
             sys.stdout.flush()
 
 
-def _show(progress: Progress, engine: EngineClient) -> None:
+def _show(progress: ProgressLine, engine: EngineClient) -> None:
     """What the engine does, with its own estimate of what is left."""
     if not sys.stderr.isatty():
         return

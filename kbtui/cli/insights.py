@@ -12,7 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
-    from kbtui.userdata import Journal
+    from kbtui.userdata import UserData
     from kbtui.userdata.models import AskedQuery, EntryUse, Insights
 
 
@@ -38,7 +38,7 @@ def run(args: Namespace) -> int:
     """Show or erase; 2 for numbers that make no sense."""
     from kbtui.errors import UsageError
     from kbtui.library import open_workspace
-    from kbtui.userdata import Journal
+    from kbtui.userdata import UserData
     from kbtui.userdata.insights import insights
 
     for option, number, least, most in (
@@ -49,7 +49,7 @@ def run(args: Namespace) -> int:
         if not least <= number <= most:
             raise UsageError(f"it must be {least} to {most}, not {number}", where=option)
     library = open_workspace(args.workspace)
-    journal = Journal(library.workspace)
+    journal = UserData(library.workspace)
     if args.action == "erase":
         return _erase(journal, args)
     with working("bringing the index up to date"):
@@ -76,7 +76,7 @@ def run(args: Namespace) -> int:
     return 0
 
 
-def _erase(journal: Journal, args: Namespace) -> int:
+def _erase(journal: UserData, args: Namespace) -> int:
     from kbtui.cli.entry import ask
 
     if not args.yes and not ask("erase every logged search of this workspace?"):

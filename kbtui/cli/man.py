@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
     from collections.abc import Iterator
 
-    from kbtui.cli.option_spec import Argument, Command
+    from kbtui.cli.option_spec import Argument, CommandSpec
 
 EXIT_CODES = {
     "0": "done",
@@ -67,7 +67,7 @@ def page() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _command(name: str, command: Command) -> Iterator[str]:
+def _command(name: str, command: CommandSpec) -> Iterator[str]:
     from importlib import import_module
 
     from kbtui.cli.main import COMMANDS
@@ -85,7 +85,7 @@ def _command(name: str, command: Command) -> Iterator[str]:
         yield from _arguments([arg for arg in one.arguments if arg.dest != "workspace"])
 
 
-def _usage(words: str, command: Command) -> str:
+def _usage(words: str, command: CommandSpec) -> str:
     parts = [f"\\fBkbtui {_escaped(words)}\\fR"]
     if any(one.dest != "workspace" for one in command.options()):
         parts.append("[\\fIOPTION\\fR]...")

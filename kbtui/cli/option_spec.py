@@ -44,7 +44,7 @@ class Argument:
         return self.metavar or ("|".join(self.choices) if self.choices else self.dest.upper())
 
 
-class Command:
+class CommandSpec:
     """Stands in for an `ArgumentParser`: takes the same declarations, and keeps them."""
 
     def __init__(self, name: str, text: str = "", aliases: tuple[str, ...] = ()) -> None:
@@ -53,33 +53,33 @@ class Command:
         self.aliases = aliases
         self.hint: str | None = None
         self.arguments: list[Argument] = []
-        self.actions: list[Command] = []
+        self.actions: list[CommandSpec] = []
 
     def add_argument(self, *names: str, **keys: Any) -> Argument:
         """Keep an argument."""
         self.arguments.append(Argument(*names, **keys))
         return self.arguments[-1]
 
-    def add_mutually_exclusive_group(self, **_: Any) -> Command:
+    def add_mutually_exclusive_group(self, **_: Any) -> CommandSpec:
         """A group's arguments are the command's."""
         return self
 
     add_argument_group = add_mutually_exclusive_group
 
-    def add_subparsers(self, **_: Any) -> Command:
+    def add_subparsers(self, **_: Any) -> CommandSpec:
         """The actions of a command are added to itself."""
         return self
 
-    def add_parser(self, name: str, **keys: Any) -> Command:
+    def add_parser(self, name: str, **keys: Any) -> CommandSpec:
         """Keep an action."""
-        action = Command(name, keys.get("help", ""), tuple(keys.get("aliases", ())))
+        action = CommandSpec(name, keys.get("help", ""), tuple(keys.get("aliases", ())))
         self.actions.append(action)
         return action
 
     def set_defaults(self, **_: Any) -> None:
         """What is not said on the command line needs no recording."""
 
-    def action(self, word: str) -> Command | None:
+    def action(self, word: str) -> CommandSpec | None:
         """The action of this name or alias."""
         return next((one for one in self.actions if word in (one.name, *one.aliases)), None)
 
@@ -91,7 +91,7 @@ class Command:
         """What does not."""
         return [argument for argument in self.arguments if not argument.names]
 
-    def walk(self) -> Iterator[tuple[str, Command]]:
+    def walk(self) -> Iterator[tuple[str, CommandSpec]]:
         """The command, or each of its actions, with its words."""
         if not self.actions:
             yield self.name, self
@@ -99,7 +99,7 @@ class Command:
             yield f"{self.name} {action.name}", action
 
 
-def declared(name: str) -> Command:
+def declared(name: str) -> CommandSpec:
     """What a command of `kbtui.cli.main.COMMANDS` declares; raises `KeyError` for no command."""
     from importlib import import_module
 
@@ -107,7 +107,7 @@ def declared(name: str) -> Command:
 
     where, what = COMMANDS[name]
     module = import_module(f"kbtui.cli.{where}")
-    command = Command(name, what)
+    command = CommandSpec(name, what)
     command.add_argument("-w", "--workspace", metavar="PATH", help=WORKSPACE_HELP)
     module.configure(command)
     return command

@@ -15,7 +15,7 @@ QUIET_SECONDS = 0.5
 EVERY_SECONDS = 0.1
 
 
-class Progress:
+class ProgressLine:
     """A line that is written over; `with Progress() as progress` takes it away at the end."""
 
     def __init__(self) -> None:
@@ -105,6 +105,6 @@ class working:
 
     def _tell(self) -> None:
         began = time.monotonic()
-        with Progress() as progress:
+        with ProgressLine() as progress:
             while not self._ended.wait(QUIET_SECONDS):
                 progress.show(f"{self._what} … {time.monotonic() - began:.0f} s")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kbtui.library import Library
-    from kbtui.search.explain import Embedded, Explanation, Standing
+    from kbtui.search.explain import Embedded, Explanation, LegRank
     from kbtui.search.models import Question
 
 TERMS_SHOWN = 12
@@ -76,7 +76,7 @@ def _lines(explained: Explanation) -> Iterator[str]:
         yield f"    kept out: {reason}"
 
 
-def _standing(standing: Standing) -> str:
+def _standing(standing: LegRank) -> str:
     if standing.rank is None:
         found = standing.note or "not found"
     else:

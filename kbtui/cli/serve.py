@@ -41,11 +41,11 @@ def run(args: Namespace) -> int:
     library = open_workspace(args.workspace)
     host = address(args.host, args.allow_network)
     listening = _listen(host, args.port)
-    from kbtui.serve.server import Server, serve
+    from kbtui.serve.server import BrowserServer, serve
 
     port = listening.getsockname()[1]
     token = secrets.token_urlsafe(24)
-    server = Server(library.workspace.root, host, port, token, args.font_size)
+    server = BrowserServer(library.workspace.root, host, port, token, args.font_size)
     shown = f"[{host}]" if ":" in host else host
 
     def ready() -> None:

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
     from typing import Any
 
-    from kbtui.sources.models import Progress, Source
-    from kbtui.userdata import Journal
+    from kbtui.sources.models import Source, SourceProgress
+    from kbtui.userdata import UserData
     from kbtui.userdata.models import Run
     from kbtui.workspace import Workspace
 
@@ -85,7 +85,7 @@ def _configure_options(parser: ArgumentParser, *, needs_topic: bool) -> None:
 def run(args: Namespace) -> int:
     """Do the action."""
     from kbtui.library import open_workspace
-    from kbtui.userdata import Journal
+    from kbtui.userdata import UserData
 
     workspace = open_workspace(args.workspace).workspace
     actions = {
@@ -97,7 +97,7 @@ def run(args: Namespace) -> int:
         "run": _run,
         "rm": _remove,
     }
-    return actions[args.action](workspace, Journal(workspace), args)
+    return actions[args.action](workspace, UserData(workspace), args)
 
 
 # declaring
@@ -107,7 +107,7 @@ def _block(args: Namespace) -> dict[str, Any]:
     return {key: value for key in _OPTIONS if (value := getattr(args, key)) is not None}
 
 
-def _add(workspace: Workspace, journal: Journal, args: Namespace) -> int:
+def _add(workspace: Workspace, journal: UserData, args: Namespace) -> int:
     from kbtui.knowledge import load_knowledge
     from kbtui.sources.approval import approve
     from kbtui.sources.config import MAIN_KEY
@@ -131,7 +131,7 @@ def _add(workspace: Workspace, journal: Journal, args: Namespace) -> int:
     return 0
 
 
-def _edit(workspace: Workspace, journal: Journal, args: Namespace) -> int:
+def _edit(workspace: Workspace, journal: UserData, args: Namespace) -> int:
     from kbtui.sources.approval import approve, approved_at
     from kbtui.sources.config import MAIN_KEY, load_sources
     from kbtui.sources.editing import edit_source
@@ -163,7 +163,7 @@ def _explain_cron(source: Source) -> None:
         )
 
 
-def _approve(workspace: Workspace, journal: Journal, args: Namespace) -> int:
+def _approve(workspace: Workspace, journal: UserData, args: Namespace) -> int:
     from kbtui.cli.entry import ask
     from kbtui.sources.approval import approve, approved_at, block_text
     from kbtui.sources.config import load_sources
@@ -185,7 +185,7 @@ def _approve(workspace: Workspace, journal: Journal, args: Namespace) -> int:
 # running
 
 
-def _run(workspace: Workspace, journal: Journal, args: Namespace) -> int:
+def _run(workspace: Workspace, journal: UserData, args: Namespace) -> int:
     from kbtui.sources.approval import approved_at
     from kbtui.sources.config import load_sources
     from kbtui.sources.runner import run_source
@@ -240,7 +240,7 @@ class _Shower:
     def __init__(self) -> None:
         self._shown = False
 
-    def show(self, progress: Progress) -> None:
+    def show(self, progress: SourceProgress) -> None:
         if not sys.stderr.isatty():
             return
         from kbtui.text import cut, one_line
@@ -259,7 +259,7 @@ class _Shower:
 # listing
 
 
-def _list(workspace: Workspace, journal: Journal, args: Namespace) -> int:
+def _list(workspace: Workspace, journal: UserData, args: Namespace) -> int:
     from kbtui.sources.config import load_sources
 
     found = load_sources(workspace)
@@ -280,7 +280,7 @@ def _list(workspace: Workspace, journal: Journal, args: Namespace) -> int:
 
 
 def _as_json(
-    workspace: Workspace, journal: Journal, source: Source, run: Run | None
+    workspace: Workspace, journal: UserData, source: Source, run: Run | None
 ) -> dict[str, Any]:
     from kbtui.sources.approval import approved_at
     from kbtui.sources.schedule import due_at
@@ -318,7 +318,7 @@ def _line(shown: dict[str, Any]) -> str:
 # removing
 
 
-def _remove(workspace: Workspace, journal: Journal, args: Namespace) -> int:
+def _remove(workspace: Workspace, journal: UserData, args: Namespace) -> int:
     from kbtui.cli.entry import ask
     from kbtui.sources.config import load_sources
     from kbtui.sources.runner import count_documents, remove_with_documents

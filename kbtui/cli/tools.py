@@ -15,7 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
-    from kbtui.assistant.install import Change
+    from kbtui.assistant.install import FileChange
     from kbtui.assistant.tools import Tool
     from kbtui.workspace import Workspace
 
@@ -93,7 +93,7 @@ _DOING = {
 }
 
 
-def _install(workspace: Workspace, changes: list[Change], *, yes: bool, as_json: bool) -> int:
+def _install(workspace: Workspace, changes: list[FileChange], *, yes: bool, as_json: bool) -> int:
     from kbtui.assistant.install import apply
 
     todo = [change for change in changes if change.action in ("write", "update", "remove")]
@@ -136,12 +136,12 @@ def _agreed(count: int) -> bool:
     return sys.stdin.readline().strip().lower() in {"y", "yes"}
 
 
-def _headline(change: Change) -> str:
+def _headline(change: FileChange) -> str:
     why = f": {change.why}" if change.why else ""
     return f"{change.path}: {_DOING[change.action]}{why}\n"
 
 
-def _shown(change: Change) -> str:
+def _shown(change: FileChange) -> str:
     """A change with its text: the whole of a new file, the difference of an old one."""
     lines: list[str] = []
     if change.action == "write":
@@ -154,7 +154,7 @@ def _shown(change: Change) -> str:
     return _headline(change) + "".join(f"    {line}\n" if line else "\n" for line in lines)
 
 
-def _as_json(changes: list[Change]) -> list[dict[str, object]]:
+def _as_json(changes: list[FileChange]) -> list[dict[str, object]]:
     return [
         {
             "path": change.path,
@@ -166,7 +166,7 @@ def _as_json(changes: list[Change]) -> list[dict[str, object]]:
     ]
 
 
-def _say_how(workspace: Workspace, changes: list[Change]) -> None:
+def _say_how(workspace: Workspace, changes: list[FileChange]) -> None:
     """What is missing before JP offers the tools; nobody's configuration is edited."""
     import shutil
 

@@ -11,8 +11,8 @@ import orjson
 
 from kbtui.conversations.formats.jp.base64_fields import pretty
 from kbtui.conversations.formats.jp.json_reader import Mended, read_array, read_file
-from kbtui.conversations.grep_prefilter import Sieve
-from kbtui.conversations.grep_scanner import Piece, Unexpected, scan
+from kbtui.conversations.grep_prefilter import Prefilter
+from kbtui.conversations.grep_scanner import GrepText, Unexpected, scan
 from kbtui.conversations.models import SCOPE_OF
 from kbtui.conversations.timestamps import parse_time, show_time
 from kbtui.errors import UsageError, WorkspaceError
@@ -27,7 +27,7 @@ LINE_LENGTH = 400
 """Characters: a longer line is cut around its match."""
 
 
-class Needle:
+class LinePattern:
     """A pattern, literal, never spanning lines.
 
     Without case, letters of ASCII match letters of ASCII when the pattern has
@@ -54,7 +54,7 @@ class Needle:
             flags, expression = re.IGNORECASE, "".join(map(_folding, pattern))
         self._regex = re.compile(expression, flags)
 
-    def finder(self, text: str) -> Finder:
+    def finder(self, text: str) -> PatternFinder:
         """Searches within one text."""
         if not self.ignore_case:
             return _Exact(text, self.pattern)
@@ -100,7 +100,7 @@ def _folding(letter: str) -> str:
     return f"(?-i:{letter})" if letter in "ıİ" else re.escape(letter)
 
 
-class Finder:
+class PatternFinder:
     """Finds the next place of the pattern in a text."""
 
     def find(self, start: int) -> int:
@@ -108,10 +108,10 @@ class Finder:
         return -1
 
 
-_NONE = Finder()
+_NONE = PatternFinder()
 
 
-class _Exact(Finder):
+class _Exact(PatternFinder):
     def __init__(self, text: str, pattern: str) -> None:
         self._text, self._pattern = text, pattern
 
@@ -119,7 +119,7 @@ class _Exact(Finder):
         return self._text.find(self._pattern, start)
 
 
-class _Folded(Finder):
+class _Folded(PatternFinder):
     def __init__(
         self, text: str, regex: re.Pattern[str], lower: str | None = None, pattern: str = ""
     ) -> None:
@@ -180,7 +180,7 @@ FEW = 2
 
 
 @dataclass(frozen=True)
-class Query:
+class GrepQuery:
     """What to look for in events. `limit` bounds the matches that are kept, not those counted.
 
     With `masked` secrets are replaced first, so that no line of one is found or shown.
@@ -195,7 +195,7 @@ class Query:
 
 
 @dataclass(slots=True)
-class Line:
+class GrepLine:
     """One line of a hit, or beside one; `block` tells runs of adjoining lines apart."""
 
     scope: str
@@ -207,14 +207,14 @@ class Line:
 
 
 @dataclass(slots=True)
-class Found:
+class ConversationMatches:
     """What one conversation has: the number of matching lines, and the first of them.
 
     `last` is the timestamp of its last element as it is written.
     """
 
     count: int = 0
-    lines: list[Line] = field(default_factory=list)
+    lines: list[GrepLine] = field(default_factory=list)
     problem: str | None = None
     last: Any = None
 
@@ -248,18 +248,18 @@ def searched_text(event: Event) -> str:
     return event.text
 
 
-class Search:
+class GrepSearch:
     """One query, ready to be put to file after file; made once for all of them."""
 
-    def __init__(self, query: Query) -> None:
+    def __init__(self, query: GrepQuery) -> None:
         self.query = query
-        self.needle = Needle(query.pattern, query.ignore_case)
-        self._sieve = Sieve(query.pattern, query.ignore_case)
+        self.needle = LinePattern(query.pattern, query.ignore_case)
+        self._sieve = Prefilter(query.pattern, query.ignore_case)
         self._counts: dict[str, int] = {}
 
-    def file(self, path: str, room: int = FEW) -> Found:
+    def file(self, path: str, room: int = FEW) -> ConversationMatches:
         """Search one `events.json`; keeps the first `room` matches and counts all."""
-        found = Found()
+        found = ConversationMatches()
         try:
             data = read_file(path)
         except WorkspaceError as error:
@@ -296,18 +296,18 @@ class Search:
             count = self._counts[text] = self.needle.count(text)
         return count
 
-    def _made(self, data: bytes, problems: list[str]) -> tuple[list[Piece], Any]:
+    def _made(self, data: bytes, problems: list[str]) -> tuple[list[GrepText], Any]:
         """Every piece, from the events themselves."""
-        from kbtui.conversations.formats.jp.event_parser import Builder
+        from kbtui.conversations.formats.jp.event_parser import EventParser
 
-        builder = Builder()
+        builder = EventParser()
         last = None
         for batch in read_array(data, problems):
             builder.add(batch)
             last = batch[-1] if batch else last
         builder.finish()
         pieces = [
-            Piece(turn.number, SCOPE_OF[event.kind], event.timestamp, searched_text(event))
+            GrepText(turn.number, SCOPE_OF[event.kind], event.timestamp, searched_text(event))
             for turn in builder.turns
             for event in turn.events
             if SCOPE_OF[event.kind] in self.query.scopes
@@ -315,7 +315,7 @@ class Search:
         return pieces, last
 
 
-def _masked_text(piece: Piece) -> str:
+def _masked_text(piece: GrepText) -> str:
     """The text without secrets: of a tool call, those in its values before JSON escapes them."""
     from kbtui.secrets import mask, mask_values
 
@@ -328,7 +328,9 @@ def _masked_text(piece: Piece) -> str:
     return str(mask_values(piece.text))
 
 
-def _search_piece(piece: Piece, needle: Needle, context: int, room: int, found: Found) -> None:
+def _search_piece(
+    piece: GrepText, needle: LinePattern, context: int, room: int, found: ConversationMatches
+) -> None:
     kept: list[tuple[int, int, int]] = []
     matches = 0
     for span in needle.lines(piece.text):
@@ -346,7 +348,7 @@ def _search_piece(piece: Piece, needle: Needle, context: int, room: int, found: 
         if line is not None:
             shown = cut_line(line, match)
             found.lines.append(
-                Line(piece.scope, piece.turn, show_time(time), shown, match is not None, block)
+                GrepLine(piece.scope, piece.turn, show_time(time), shown, match is not None, block)
             )
 
 
@@ -385,7 +387,7 @@ def _around(matches: Iterable[int], context: int, count: int) -> Iterator[int]:
             last = near
 
 
-def as_row(found: Found) -> list[Any]:
+def as_row(found: ConversationMatches) -> list[Any]:
     """A form that goes through JSON."""
     lines = [
         [line.scope, line.turn, line.timestamp, line.text, line.is_match, line.block]
@@ -394,6 +396,6 @@ def as_row(found: Found) -> list[Any]:
     return [found.count, lines, found.problem, found.last]
 
 
-def from_row(row: list[Any]) -> Found:
+def from_row(row: list[Any]) -> ConversationMatches:
     """The reverse of `as_row`."""
-    return Found(row[0], [Line(*line) for line in row[1]], *row[2:])
+    return ConversationMatches(row[0], [GrepLine(*line) for line in row[1]], *row[2:])

@@ -12,7 +12,7 @@ _RARE = "qzj"
 """Letters that texts have least of, in most languages and in code."""
 
 
-class Sieve:
+class Prefilter:
     """Made for one pattern, without lines in it, and a way to read its case."""
 
     def __init__(self, pattern: str, ignore_case: bool) -> None:

@@ -21,14 +21,14 @@ from kbtui.conversations.formats.jp.base64_fields import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from kbtui.conversations.grep_prefilter import Sieve
+    from kbtui.conversations.grep_prefilter import Prefilter
 
 
 class Unexpected(Exception):
     """An element is not as JP writes it, or continues the one before."""
 
 
-class Piece(NamedTuple):
+class GrepText(NamedTuple):
     """What is searched of one event that may match; `time` is its timestamp as it is written."""
 
     turn: int
@@ -38,8 +38,8 @@ class Piece(NamedTuple):
 
 
 def scan(
-    batches: Iterable[list[Any]], sieve: Sieve, scopes: frozenset[str], whole: bool = True
-) -> tuple[list[Piece], Any]:
+    batches: Iterable[list[Any]], sieve: Prefilter, scopes: frozenset[str], whole: bool = True
+) -> tuple[list[GrepText], Any]:
     """The pieces that may match, in their order, and the last element.
 
     Raises `Unexpected`. The texts are those that `events.Builder` and `grep.searched_text` give;
@@ -55,8 +55,8 @@ def scan(
 
 
 class _Scanner:
-    def __init__(self, sieve: Sieve, scopes: frozenset[str], whole: bool) -> None:
-        self.pieces: list[Piece] = []
+    def __init__(self, sieve: Prefilter, scopes: frozenset[str], whole: bool) -> None:
+        self.pieces: list[GrepText] = []
         self.last: Any = None
         self._sieve = sieve
         self._scopes = scopes
@@ -117,7 +117,7 @@ class _Scanner:
             self.last = elements[-1]
 
     def _keep(self, scope: str, element: dict[str, Any], text: str) -> None:
-        self.pieces.append(Piece(self._turn or 1, scope, element.get("timestamp"), text))
+        self.pieces.append(GrepText(self._turn or 1, scope, element.get("timestamp"), text))
 
     def _text(self, scope: str, element: dict[str, Any], text: Any) -> None:
         if scope in self._scopes and self._sieve.may_text(_of(str, text)):
@@ -172,7 +172,7 @@ class _Scanner:
                 # Nothing in any arguments can match.
                 text = name
             if self._names[name] or self._sieve.may_text(text):
-                piece = Piece(turn, "tool-call", element.get("timestamp"), text)
+                piece = GrepText(turn, "tool-call", element.get("timestamp"), text)
                 self.pieces.insert(place + added, piece)
                 added += 1
 

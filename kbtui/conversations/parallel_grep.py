@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import orjson
 
-from kbtui.conversations.grep import Found, Query, Search, as_row, from_row
+from kbtui.conversations.grep import ConversationMatches, GrepQuery, GrepSearch, as_row, from_row
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -29,7 +29,7 @@ def is_alone() -> bool:
         return False
 
 
-class Copy:
+class ForkedWorker:
     """This process once more, which does one thing and ends; raises `OSError` where it cannot be made."""
 
     def __init__(self, work: Callable[[], bytes]) -> None:
@@ -83,7 +83,7 @@ def _do(work: Callable[[], bytes], answers: int) -> NoReturn:
         os._exit(code)
 
 
-class Program:
+class SpawnedWorker:
     """A program of Python's on its own; raises `OSError` where it cannot be started."""
 
     def __init__(self, source: str, task: Any, pipe: int) -> None:
@@ -135,21 +135,21 @@ _START = "import sys; sys.path[:] = {path!r}; from {module} import work; work({p
 
 
 def search_all(
-    files: Sequence[tuple[str, int]], query: Query, processes: int | None = None
-) -> list[Found]:
+    files: Sequence[tuple[str, int]], query: GrepQuery, processes: int | None = None
+) -> list[ConversationMatches]:
     """Search files, each a path and a size; one `Found` a file, with its first few matches.
 
     `processes` is chosen by size and processors unless given.
     """
     if processes is None:
         processes = _processes(sum(size for _, size in files))
-    search = Search(query)
+    search = GrepSearch(query)
     if processes <= 1 or len(files) < 2:
         return [search.file(path) for path, _ in files]
     # The largest first, so that none of them is what all wait for at the end.
     order = sorted(range(len(files)), key=lambda number: -files[number][1])
     there = _share_out([files[number][0] for number in order], search, processes)
-    answer = [Found()] * len(files)
+    answer = [ConversationMatches()] * len(files)
     for number, found in zip(order, there, strict=True):
         answer[number] = found
     return answer
@@ -186,11 +186,11 @@ def _busy() -> float:
         return 0.0
 
 
-def _share_out(paths: list[str], search: Search, processes: int) -> list[Found]:
-    found: list[Found | None] = [None] * len(paths)
+def _share_out(paths: list[str], search: GrepSearch, processes: int) -> list[ConversationMatches]:
+    found: list[ConversationMatches | None] = [None] * len(paths)
     batch = -(-len(paths) // _TOKENS_MOST)
     source, sink = os.pipe()
-    workers: list[Copy | Program] = []
+    workers: list[ForkedWorker | SpawnedWorker] = []
     try:
         tokens = [number.to_bytes(_TOKEN, "little") for number in range(0, len(paths), batch)]
         os.write(sink, b"".join(tokens))
@@ -223,11 +223,13 @@ def _taken(pipe: int, batch: int, count: int) -> Iterator[int]:
         yield from range(number, min(count, number + batch))
 
 
-def _start(paths: list[str], batch: int, search: Search, pipe: int) -> Copy | Program:
+def _start(
+    paths: list[str], batch: int, search: GrepSearch, pipe: int
+) -> ForkedWorker | SpawnedWorker:
     """One process more; raises `OSError`, and `TypeError` for what cannot be told to it."""
 
     if is_alone():
-        return Copy(lambda: _answer(paths, batch, search, pipe))
+        return ForkedWorker(lambda: _answer(paths, batch, search, pipe))
     query = search.query
     task = {
         "paths": paths,
@@ -238,10 +240,10 @@ def _start(paths: list[str], batch: int, search: Search, pipe: int) -> Copy | Pr
         "context": query.context,
         "masked": query.masked,
     }
-    return Program(_START.format(path=sys.path, module=__name__, pipe=pipe), task, pipe)
+    return SpawnedWorker(_START.format(path=sys.path, module=__name__, pipe=pipe), task, pipe)
 
 
-def _answer(paths: list[str], batch: int, search: Search, pipe: int) -> bytes:
+def _answer(paths: list[str], batch: int, search: GrepSearch, pipe: int) -> bytes:
     """What this process finds, as JSON."""
     return orjson.dumps(
         [(number, as_row(search.file(paths[number]))) for number in _taken(pipe, batch, len(paths))]
@@ -252,5 +254,5 @@ def work(pipe: int) -> None:
     """A worker: the task on stdin, numbers of files from the pipe, the answer on stdout."""
     task: dict[str, Any] = orjson.loads(sys.stdin.buffer.read())
     paths, batch = task.pop("paths"), task.pop("batch")
-    search = Search(Query(**{**task, "scopes": frozenset(task["scopes"])}))
+    search = GrepSearch(GrepQuery(**{**task, "scopes": frozenset(task["scopes"])}))
     sys.stdout.buffer.write(_answer(paths, batch, search, pipe))

@@ -19,10 +19,10 @@ from kbtui.conversations.formats.jp.locations import (
     BASE_CONFIG,
     EVENTS,
     METADATA,
-    Place,
+    ConversationLocation,
     find_places,
 )
-from kbtui.conversations.grep_prefilter import Sieve
+from kbtui.conversations.grep_prefilter import Prefilter
 from kbtui.conversations.ids import parse_conversation_id
 from kbtui.conversations.models import ConversationInfo
 from kbtui.conversations.timestamps import id_time, parse_time
@@ -131,7 +131,7 @@ def examined(info: ConversationInfo) -> ConversationInfo:
     return replace(conversation.info, problem=problems_of(conversation))
 
 
-def title_may_match(place: Place, sieve: Sieve) -> bool:
+def title_may_match(place: ConversationLocation, sieve: Prefilter) -> bool:
     """Whether the title may match: a look at the metadata's bytes, which most pass by."""
     if METADATA not in place.metadata.times:
         return False
@@ -165,14 +165,16 @@ def _blamed(info: ConversationInfo, problem: str) -> ConversationInfo:
     return replace(info, problem=f"{info.problem}; {problem}" if info.problem else problem)
 
 
-def _known(place: Place, known: Mapping[int, ConversationInfo] | None) -> ConversationInfo | None:
+def _known(
+    place: ConversationLocation, known: Mapping[int, ConversationInfo] | None
+) -> ConversationInfo | None:
     """The entry of an earlier call, while it holds; what was wrong may have become right."""
     info = known.get(place.id) if known else None
     good = info is not None and info.problem is None and info.signature == place.signature
     return info if good else None
 
 
-def describe(place: Place) -> ConversationInfo:
+def describe(place: ConversationLocation) -> ConversationInfo:
     """The list's entry for a place, from metadata and file states: no events."""
     stream, source = place.stream, place.metadata
     problems = [text for text in (place.clash, stream.failure) if text]

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from kbtui.index.embedding_model import Embedder, Matrix, Model
-    from kbtui.index.embedding_queue import Backlog, Encoder
-    from kbtui.index.indexer import Progress
+    from kbtui.index.embedding_queue import EmbeddingQueue, Encoder
+    from kbtui.index.indexer import IndexProgress
     from kbtui.index.onnx_model import FastEmbedder
     from kbtui.index.vectors import VectorStore
     from kbtui.workspace import Settings
@@ -39,7 +39,7 @@ BUSY, OURS = 0.75, 1.0
 """Load a core from which the machine is busy with other things, and what embedding itself adds."""
 
 
-class Conditions:
+class EmbeddingThrottle:
     """`pause` is the setting: never, battery, load or either. The rest is replaced in tests."""
 
     def __init__(
@@ -161,7 +161,7 @@ WAITING_MOST = 8
 """So many questions are held that were told of and not asked; of more, the oldest go."""
 
 
-class Questions:
+class QueryEmbedder:
     """The vectors of questions to come. From any thread."""
 
     def __init__(self, encode: Callable[[str], Matrix]) -> None:
@@ -200,7 +200,7 @@ def _be_nice() -> None:
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 19)
 
 
-class Semantic:
+class EmbeddingWorker:
     """Loads the model, keeps the vectors up with the catalog, and answers questions.
 
     `reason` says in one phrase why there is no semantic leg; None when there is.
@@ -212,7 +212,7 @@ class Semantic:
         self,
         settings: Settings,
         cache_dir: Path,
-        say: Callable[[Progress], None],
+        say: Callable[[IndexProgress], None],
         changed: Callable[[], None],
         log: Callable[[str], None],
     ) -> None:
@@ -224,7 +224,7 @@ class Semantic:
         self._folder: Path | None = None
         self._store: VectorStore | None = None
         self._embedder: Embedder | FastEmbedder | None = None
-        self._questions = Questions(self._encode_query)
+        self._questions = QueryEmbedder(self._encode_query)
         self._torch: Embedder | None = None
         self._exporting: subprocess.Popen[bytes] | None = None
         self._wake = threading.Event()
@@ -235,7 +235,7 @@ class Semantic:
         self._failed_at: float | None = None
         self._wanted = threading.Event()
         self.asleep = False
-        self._conditions = Conditions(settings.embed_pause)
+        self._conditions = EmbeddingThrottle(settings.embed_pause)
         self._thread = threading.Thread(target=self._run, name="semantic", daemon=True)
         # The backlog has a thread of lowest priority. Loading has one of its own, which must
         # exist before: a thread that a niced one starts is niced too.
@@ -503,19 +503,19 @@ class Semantic:
         remove_vectors(folder / "vectors")
 
     def _bring_up(self, folder: Path) -> None:
-        from kbtui.index.embedding_cache import Remembered
-        from kbtui.index.embedding_queue import Backlog
+        from kbtui.index.embedding_cache import EmbeddingCache
+        from kbtui.index.embedding_queue import EmbeddingQueue
         from kbtui.index.vectors import VectorStore
 
         assert self._embedder is not None
         catalog = Catalog(folder / "catalog.sqlite")
         model = self._model.key
-        remembered = Remembered(self._cache_dir / "embeddings.sqlite", model)
+        remembered = EmbeddingCache(self._cache_dir / "embeddings.sqlite", model)
         try:
             if self._open != folder or self._backlog is None:
                 store = VectorStore(folder / "vectors", model, self._embedder.dimension)
                 self._store, self._open = store, folder
-                self._backlog = Backlog(
+                self._backlog = EmbeddingQueue(
                     catalog, store, remembered,
                     say=self._note, stop=self._stop, hold=self._conditions.reason,
                 )  # fmt: skip
@@ -539,9 +539,9 @@ class Semantic:
 
     _hurt = False
     _mended: Path | None = None
-    _backlog: Backlog | None = None
+    _backlog: EmbeddingQueue | None = None
     _model: Model
 
-    def _note(self, progress: Progress) -> None:
+    def _note(self, progress: IndexProgress) -> None:
         self.left = progress.total - progress.done
         self._say(progress)

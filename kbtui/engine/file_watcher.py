@@ -57,7 +57,7 @@ class _Filter(watchfiles.BaseFilter):
         return _IGNORED.isdisjoint(path[len(root) :].split("/"))
 
 
-class Watcher:
+class FileWatcher:
     """A thread that calls `changed` whenever files may have.
 
     `polling` is why it looks at all files again and again; None where events come.

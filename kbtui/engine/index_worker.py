@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from kbtui.index.indexer import Changes, Progress
+    from kbtui.index.indexer import Changes, IndexProgress
     from kbtui.workspace import Settings, Workspace
 
 
@@ -45,7 +45,7 @@ def _mendable(error: BaseException) -> bool:
     )
 
 
-class Refresher:
+class IndexWorker:
     """Brings the index up to date with the files, one refresh at a time.
 
     `first` is set after the first one. `error` says why the last one failed, `mended` what
@@ -56,7 +56,7 @@ class Refresher:
         self,
         workspace: Workspace,
         settings: Settings,
-        say: Callable[[Progress], None],
+        say: Callable[[IndexProgress], None],
         refreshed: Callable[[Changes], None],
         log: Callable[[str], None],
     ) -> None:

@@ -64,12 +64,12 @@ def run_engine(root: Path) -> int:
         inode = _inode(place)
         _announce(lock, place)
         log(f"engine {__version__} for {workspace.root} on {place}")
-        from kbtui.engine.server import Server
+        from kbtui.engine.server import EngineServer
 
         def in_charge() -> bool:
             return holds_lock(lock, workspace) and _inode(place) == inode
 
-        asyncio.run(Server(workspace, settings, listener, in_charge, umask).serve())
+        asyncio.run(EngineServer(workspace, settings, listener, in_charge, umask).serve())
     except KbtuiError as error:
         log(f"stopped: {error}")
         return 3

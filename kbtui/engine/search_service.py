@@ -21,7 +21,7 @@ from kbtui.workspace.path_strings import surroundings
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from kbtui.engine.embedding_worker import Semantic
+    from kbtui.engine.embedding_worker import EmbeddingWorker
     from kbtui.index import IndexReader
     from kbtui.search.models import Answer, Question, Ranking
     from kbtui.search.pipeline import Begun
@@ -36,7 +36,7 @@ REST_SECONDS = 5.0
 """How long after a question the index stays open; while it is, tantivy looks for changed files."""
 
 
-class Answering:
+class SearchService:
     """Answers questions as the command would. From any thread.
 
     `surroundings` are those in which the engine's settings hold.
@@ -46,7 +46,7 @@ class Answering:
         self,
         workspace: Workspace,
         settings: Settings,
-        semantic: Semantic,
+        semantic: EmbeddingWorker,
         is_checked: Callable[[], bool],
     ) -> None:
         """`is_checked` says whether the index was looked at for damage a moment ago."""

@@ -11,14 +11,14 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from kbtui.engine import protocol, search_service
-from kbtui.engine.embedding_worker import Semantic
-from kbtui.engine.file_watcher import Watcher
-from kbtui.engine.index_worker import Refresher
+from kbtui.engine.embedding_worker import EmbeddingWorker
+from kbtui.engine.file_watcher import FileWatcher
+from kbtui.engine.index_worker import IndexWorker
 from kbtui.engine.lifecycle import log
 from kbtui.errors import ConfigError, KbtuiError
 from kbtui.index.generations import schema_mark
 from kbtui.sources.schedule import LOOK_SECONDS, Schedule
-from kbtui.userdata import Journal
+from kbtui.userdata import UserData
 from kbtui.version import __version__
 from kbtui.workspace import load_settings
 from kbtui.workspace.path_strings import is_own_process, surroundings
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Callable
 
-    from kbtui.index.indexer import Changes, Progress
+    from kbtui.index.indexer import Changes, IndexProgress
     from kbtui.workspace import Settings, Workspace
 
 
@@ -70,7 +70,7 @@ def same_user(writer: asyncio.StreamWriter) -> bool:
     return peer is None or is_own_process(peer)
 
 
-class Client:
+class ClientConnection:
     """A connection; one that does not read what it is sent is let go."""
 
     def __init__(self, writer: asyncio.StreamWriter) -> None:
@@ -150,7 +150,7 @@ SWEEP_SECONDS = 86_400.0
 """How often searches that are older than the settings say leave the query log."""
 
 
-class Server:
+class EngineServer:
     """Serves one workspace until idle, told to stop, or no longer in charge."""
 
     def __init__(
@@ -164,8 +164,8 @@ class Server:
         """Serve on `listener`; `umask` is the user's own, for what sources write."""
         self._workspace, self._settings = workspace, settings
         self._listener, self._in_charge, self._umask = listener, in_charge, umask
-        self._clients: set[Client] = set()
-        self._strangers: list[Client] = []
+        self._clients: set[ClientConnection] = set()
+        self._strangers: list[ClientConnection] = []
         self._last_seen = time.monotonic()
         self._mistaken: str | None = None
         """The surroundings in which the settings have a mistake that was logged."""
@@ -179,19 +179,19 @@ class Server:
         """Run until the end."""
         self._loop = asyncio.get_running_loop()
         self._ended = asyncio.Event()
-        self._semantic = Semantic(
+        self._semantic = EmbeddingWorker(
             self._settings, self._workspace.cache_dir, self._say, self._say_ready, log
         )
-        self._refresher = Refresher(
+        self._refresher = IndexWorker(
             self._workspace, self._settings, self._say, self._refreshed, log
         )
-        self._answering = search_service.Answering(
+        self._answering = search_service.SearchService(
             self._workspace,
             self._settings,
             self._semantic,
             lambda: self._refresher.is_checked_lately,
         )
-        self._watcher = Watcher(self._workspace, self._refresher.ask, log)
+        self._watcher = FileWatcher(self._workspace, self._refresher.ask, log)
         self._schedule = Schedule(self._workspace, log, self._umask)
         self._refresher.start()
         self._watcher.start()
@@ -219,7 +219,7 @@ class Server:
             if time.monotonic() - swept > SWEEP_SECONDS:
                 swept = time.monotonic()
                 days = self._settings.query_log_days
-                await asyncio.to_thread(Journal(self._workspace).sweep, days)
+                await asyncio.to_thread(UserData(self._workspace).sweep, days)
             if time.monotonic() - looked > LOOK_SECONDS:
                 looked = time.monotonic()
                 await asyncio.to_thread(self._look)
@@ -262,7 +262,7 @@ class Server:
 
     # what the threads say
 
-    def _say(self, progress: Progress) -> None:
+    def _say(self, progress: IndexProgress) -> None:
         event = {
             "event": "progress",
             "phase": progress.phase,
@@ -320,7 +320,7 @@ class Server:
     # clients
 
     async def _meet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        client = Client(writer)
+        client = ClientConnection(writer)
         if len(self._clients) >= CLIENTS_MOST or not same_user(writer):
             client.end()
             return
@@ -371,7 +371,7 @@ class Server:
             self._last_seen = time.monotonic()
             client.end()
 
-    async def _answer(self, client: Client, request: dict[str, Any]) -> bytes:
+    async def _answer(self, client: ClientConnection, request: dict[str, Any]) -> bytes:
         """The frame to send back."""
         number = request.get("id")
         operation = getattr(self, f"_op_{request.get('op')}", None)
@@ -385,7 +385,7 @@ class Server:
             return protocol.framed(found)
         return protocol.encode({"id": number, "ok": found})
 
-    async def _op_status(self, client: Client, request: dict[str, Any]) -> dict[str, Any]:
+    async def _op_status(self, client: ClientConnection, request: dict[str, Any]) -> dict[str, Any]:
         return {
             "pid": os.getpid(),
             "version": __version__,
@@ -398,12 +398,16 @@ class Server:
             **self._readiness(),
         }
 
-    async def _op_subscribe(self, client: Client, request: dict[str, Any]) -> dict[str, Any]:
+    async def _op_subscribe(
+        self, client: ClientConnection, request: dict[str, Any]
+    ) -> dict[str, Any]:
         client.subscribed = True
         self._semantic.want()
         return {"event": "ready", **self._readiness()}
 
-    async def _op_refresh(self, client: Client, request: dict[str, Any]) -> dict[str, Any]:
+    async def _op_refresh(
+        self, client: ClientConnection, request: dict[str, Any]
+    ) -> dict[str, Any]:
         """Compare with the files; answers when a comparison that began after this call is done.
 
         `force` false asks only that one was ever done: the watcher keeps up since. `retry` tries
@@ -435,13 +439,15 @@ class Server:
         client.refresh, client.check = done, bool(check)
         return await self._await_refresh(client, wait)
 
-    async def _op_refreshed(self, client: Client, request: dict[str, Any]) -> dict[str, Any]:
+    async def _op_refreshed(
+        self, client: ClientConnection, request: dict[str, Any]
+    ) -> dict[str, Any]:
         """Go on waiting for the refresh that this connection asked for last, without another one."""
         if client.refresh is None:
             raise ValueError("this connection asked for no refresh")
         return await self._await_refresh(client, seconds_of(request.get("wait"), 10.0))
 
-    async def _await_refresh(self, client: Client, wait: float) -> dict[str, Any]:
+    async def _await_refresh(self, client: ClientConnection, wait: float) -> dict[str, Any]:
         assert client.refresh is not None
         finished = await happened(client.refresh, wait)
         self._stand_down()
@@ -457,17 +463,19 @@ class Server:
             self._ended.set()
             raise ConnectionResetError(reason)
 
-    async def _op_settle(self, client: Client, request: dict[str, Any]) -> dict[str, Any]:
+    async def _op_settle(self, client: ClientConnection, request: dict[str, Any]) -> dict[str, Any]:
         """Wait until every chunk has its vector, or there is a reason that none will."""
         finished = await happened(self._semantic.settled, seconds_of(request.get("wait"), 1.0))
         return {"done": finished, "progress": self._progress, **self._readiness()}
 
-    async def _op_expect(self, client: Client, request: dict[str, Any]) -> dict[str, Any]:
+    async def _op_expect(self, client: ClientConnection, request: dict[str, Any]) -> dict[str, Any]:
         """The semantic leg will be asked about `text`."""
         self._semantic.expect(str(request["text"]))
         return {}
 
-    async def _op_semantic(self, client: Client, request: dict[str, Any]) -> dict[str, Any]:
+    async def _op_semantic(
+        self, client: ClientConnection, request: dict[str, Any]
+    ) -> dict[str, Any]:
         """The semantic leg of a question: `text`, `narrowing`, `limit`, `per_entry`,
         `generation`, `wait`, `worded`; `pending` are those of `worded` without a vector."""
         wait = seconds_of(request.get("wait"), 0.0)
@@ -492,14 +500,14 @@ class Server:
             worded,
         )
 
-    async def _op_search(self, client: Client, request: dict[str, Any]) -> bytes:
+    async def _op_search(self, client: ClientConnection, request: dict[str, Any]) -> bytes:
         """A whole search for a command that has imported nothing (`answering`)."""
         ready = self._refresher.first.is_set() and not self._refresher.error
         if not ready or self._refresher.busy:
             return search_service.DECLINED
         return await self._loop.run_in_executor(self._pool, self._answering.reply, request)
 
-    async def _op_stop(self, client: Client, request: dict[str, Any]) -> dict[str, Any]:
+    async def _op_stop(self, client: ClientConnection, request: dict[str, Any]) -> dict[str, Any]:
         # The answer is written before the loop comes to this.
         self._loop.call_soon(self._ended.set)
         return {"stopping": True}

@@ -37,7 +37,7 @@ _DOCUMENT = (4, 8, 9, 10, 11, 14)
 
 
 @dataclass
-class Written:
+class WriteResult:
     """What was written: the positions, in the chunks that were put, of those whose document is
     another now, and the numbers of the chunks that are gone."""
 
@@ -53,7 +53,7 @@ def put(
     *,
     start: int = 0,
     mark: str | None = None,
-) -> Written:
+) -> WriteResult:
     """Put an entry in place of what was there, its chunks from ordinal `start` on.
 
     Unchanged chunks keep their number; each chunk is given its own. `mark` says where to go
@@ -82,7 +82,7 @@ def put(
 
 def _put_chunks(
     db: sqlite3.Connection, entry_id: str, chunks: Sequence[Chunk], seq: int, start: int | None
-) -> tuple[Written, int]:
+) -> tuple[WriteResult, int]:
     """Write what differs; gives also by how much the entry's sum does.
 
     `start` is None for an entry of which there is nothing.
@@ -92,7 +92,7 @@ def _put_chunks(
         asked = "SELECT * FROM chunks WHERE entry_id = ? AND ordinal >= ? ORDER BY ordinal"
         old = {row[1]: row for row in db.execute(asked, (entry_id, start))}
     gone = [old[id_] for id_ in old.keys() - {c.id for c in chunks}] if old else []
-    written = Written(gone=_drop(db, [row[0] for row in gone], seq))
+    written = WriteResult(gone=_drop(db, [row[0] for row in gone], seq))
     minus, plus = gone, []
     number = _last_number(db)
     fresh: list[tuple[Any, ...]] = []
@@ -285,7 +285,7 @@ class Catalog:
         *,
         start: int = 0,
         mark: str | None = None,
-    ) -> Written:
+    ) -> WriteResult:
         """Put an entry in place of what was there, its chunks from ordinal `start` on."""
         return catalog.put(self._db, entry, chunks, seq, start=start, mark=mark)
 

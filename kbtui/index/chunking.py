@@ -57,7 +57,7 @@ def measure(text: str) -> int:
 
 
 @dataclass(slots=True)
-class Piece:
+class TextSpan:
     """A stretch of lines of a text: 1-based, inclusive."""
 
     text: str
@@ -65,16 +65,16 @@ class Piece:
     last: int
 
 
-def pieces(text: str, most: int = MOST) -> list[Piece]:
+def pieces(text: str, most: int = MOST) -> list[TextSpan]:
     """Cut a text into pieces that measure at most `most`; nothing but white space is lost."""
     lines = list(map(str.rstrip, text.split("\n")))
     if all(lines) and not any(sign in text for sign in _SIGNS):
         # One paragraph, as most messages are: nothing to gather.
         text = "\n".join(lines)
         if measure(text) <= most:
-            return [Piece(text, 1, len(lines))]
-    found: list[Piece] = []
-    held: list[Piece] = []
+            return [TextSpan(text, 1, len(lines))]
+    found: list[TextSpan] = []
+    held: list[TextSpan] = []
     size = 0
     for block in _blocks(lines, most):
         heading = _HEADING.match(block.text) is not None
@@ -93,7 +93,7 @@ def pieces(text: str, most: int = MOST) -> list[Piece]:
     return found
 
 
-def _join(blocks: list[Piece]) -> Piece:
+def _join(blocks: list[TextSpan]) -> TextSpan:
     parts = [blocks[0].text]
     for before, block in itertools.pairwise(blocks):
         # Blocks of one long line continue it; others stood apart.
@@ -105,10 +105,10 @@ def _join(blocks: list[Piece]) -> Piece:
             else "\n\n"
         )
         parts.append(block.text)
-    return Piece("".join(parts), blocks[0].first, blocks[-1].last)
+    return TextSpan("".join(parts), blocks[0].first, blocks[-1].last)
 
 
-def _blocks(lines: list[str], most: int) -> Iterator[Piece]:
+def _blocks(lines: list[str], most: int) -> Iterator[TextSpan]:
     """Paragraphs, headings and fenced blocks; those over `most` are cut between lines or words."""
     held: list[str] = []
     first = 1
@@ -138,7 +138,7 @@ def _blocks(lines: list[str], most: int) -> Iterator[Piece]:
         yield from _fit(held, first, most)
 
 
-def _fit(lines: list[str], first: int, most: int) -> Iterator[Piece]:
+def _fit(lines: list[str], first: int, most: int) -> Iterator[TextSpan]:
     """A paragraph as one block, or as several where it is over `most`."""
     while lines and not lines[-1]:
         lines.pop()
@@ -146,18 +146,18 @@ def _fit(lines: list[str], first: int, most: int) -> Iterator[Piece]:
         return
     text = "\n".join(lines)
     if measure(text) <= most:
-        yield Piece(text, first, first + len(lines) - 1)
+        yield TextSpan(text, first, first + len(lines) - 1)
         return
     held: list[str] = []
     size, start = 0, first
     for number, line in enumerate(lines, first):
         worth = measure(line)
         if held and size + worth + 1 > most:
-            yield Piece("\n".join(held).rstrip(), start, start + len(held) - 1)
+            yield TextSpan("\n".join(held).rstrip(), start, start + len(held) - 1)
             held, size = [], 0
         if worth > most:
             for part in _cut(line, most):
-                yield Piece(part, number, number)
+                yield TextSpan(part, number, number)
             continue
         if not held:
             if not line:
@@ -166,7 +166,7 @@ def _fit(lines: list[str], first: int, most: int) -> Iterator[Piece]:
         held.append(line)
         size += worth + 1
     if held:
-        yield Piece("\n".join(held).rstrip(), start, start + len(held) - 1)
+        yield TextSpan("\n".join(held).rstrip(), start, start + len(held) - 1)
 
 
 def _cut(line: str, most: int) -> Iterator[str]:

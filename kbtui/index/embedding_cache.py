@@ -35,7 +35,7 @@ def _sum(model: str, key: bytes, vector: bytes) -> int:
     return crc32(vector, crc32(key, crc32(model.encode())))
 
 
-class Remembered:
+class EmbeddingCache:
     """The file of remembered embeddings of one model. For one thread."""
 
     def __init__(self, path: Path, model: str) -> None:

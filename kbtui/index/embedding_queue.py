@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from kbtui.errors import KbtuiError
 from kbtui.index.embedding_model import BATCH
-from kbtui.index.embedding_status import StandingWriter
+from kbtui.index.embedding_status import EmbeddingStatusWriter
 from kbtui.index.ids import text_hash
-from kbtui.index.indexer import Progress
+from kbtui.index.indexer import IndexProgress
 from kbtui.index.ingest import NEIGHBOURS, vector_neighbours
 from kbtui.index.ordering import tie_value
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from kbtui.index.catalog import Catalog
-    from kbtui.index.embedding_cache import Remembered
+    from kbtui.index.embedding_cache import EmbeddingCache
     from kbtui.index.embedding_model import Matrix
     from kbtui.index.models import Chunk, Entry
     from kbtui.index.vectors import VectorStore
@@ -31,7 +31,7 @@ CHUNKS_MOST = 20_000
 DIFF_BATCH = 20_000
 
 
-class Lacking:
+class MissingVectors:
     """The chunks without their vector: `numbers`, and by entry, in the order of work: `entries`.
 
     `hidden` counts those of hidden entries.
@@ -150,16 +150,16 @@ class Encoder(Protocol):
         """Unit vectors, one row a text."""
 
 
-class Backlog:
+class EmbeddingQueue:
     """Embeds what the catalog has and the vector table has not. One thread makes all calls."""
 
     def __init__(
         self,
         catalog: Catalog,
         store: VectorStore,
-        remembered: Remembered,
+        remembered: EmbeddingCache,
         *,
-        say: Callable[[Progress], None] | None = None,
+        say: Callable[[IndexProgress], None] | None = None,
         stop: threading.Event | None = None,
         hold: Callable[[], str | None] | None = None,
     ) -> None:
@@ -169,13 +169,13 @@ class Backlog:
         self._say = say or (lambda progress: None)
         self._stop = stop or threading.Event()
         self._hold = hold or (lambda: None)
-        self._lacking = Lacking()
+        self._lacking = MissingVectors()
         self._batch = BATCH
         self._total = self._hidden_total = self._failures = 0
         self._failing: set[str] = set()
         self._rows: list[tuple[dict[str, Any], Matrix]] = []
 
-    def continue_with(self, catalog: Catalog, remembered: Remembered) -> None:
+    def continue_with(self, catalog: Catalog, remembered: EmbeddingCache) -> None:
         """Go on with these, opened anew; what the table has is still known."""
         self._catalog, self._remembered = catalog, remembered
 
@@ -201,7 +201,7 @@ class Backlog:
         that was never embedded. Returns how many chunks are left.
         """
         self._encoder, self._again = encoder, again
-        self._standing = StandingWriter(self._catalog.path.parent)
+        self._standing = EmbeddingStatusWriter(self._catalog.path.parent)
         self._lacking.follow(self._catalog, self._store)
         self._standing.begin(self._lacking.seq, self._remembered.model, self._lacking.entries)
         if self._lacking.numbers:
@@ -215,7 +215,7 @@ class Backlog:
 
     def _tell(self, waits: str | None = None) -> None:
         left = len(self._lacking.numbers) - len(self._rows)
-        self._say(Progress("vectors", self._total - left, self._total, waits))
+        self._say(IndexProgress("vectors", self._total - left, self._total, waits))
 
     def _work(self) -> None:
         written, writes = time.monotonic(), 0

@@ -27,7 +27,7 @@ COMMIT
 
 
 @dataclass
-class Standing:
+class EmbeddingStatus:
     """`lacking` has the entries without all their vectors, each with why it failed, if it did.
 
     `seq` is the catalog's transaction that this is about, -1 when nothing was
@@ -39,9 +39,9 @@ class Standing:
     lacking: dict[str, str | None] = field(default_factory=dict)
 
 
-def read_standing(folder: Path) -> Standing:
+def read_standing(folder: Path) -> EmbeddingStatus:
     """How far the generation at `folder` is; nothing known counts as nothing done."""
-    found = Standing()
+    found = EmbeddingStatus()
     path = folder / NAME
     if not path.exists():
         return found
@@ -51,7 +51,7 @@ def read_standing(folder: Path) -> Standing:
             db.execute("BEGIN")
             facts = dict(db.execute("SELECT key, value FROM meta"))
             lacking = dict(db.execute("SELECT entry_id, error FROM lacking"))
-            found = Standing(int(facts.get("seq", -1)), facts.get("model", ""), lacking)
+            found = EmbeddingStatus(int(facts.get("seq", -1)), facts.get("model", ""), lacking)
         finally:
             db.close()
     return found
@@ -76,7 +76,7 @@ def nothing_lacks(folder: Path, model: str) -> bool:
         catalog.close()
 
 
-class StandingWriter:
+class EmbeddingStatusWriter:
     """Notes how far the vectors are. For the backlog's thread; a failure is no reason to stop."""
 
     def __init__(self, folder: Path) -> None:

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from kbtui.errors import IndexUnavailable, UsageError
-from kbtui.index.embedding_status import Standing, read_standing
+from kbtui.index.embedding_status import EmbeddingStatus, read_standing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -101,7 +101,7 @@ def count_cites(
 
 
 @dataclass
-class Used:
+class CitationCounts:
     """Citations of entries that exist: by entry, and by local day; 0 is left out."""
 
     by_entry: dict[str, int] = field(default_factory=dict)
@@ -110,7 +110,7 @@ class Used:
 
 def used_since(
     db: sqlite3.Connection, workspace: Workspace, entries: Iterable[Citable], since: float
-) -> Used:
+) -> CitationCounts:
     """How often each of all entries is cited from Unix time `since` on, in one walk."""
     names = _names(workspace, list(entries))
     rows = db.execute(
@@ -120,7 +120,7 @@ def used_since(
         (since,),
     ).fetchall()
     names |= _chunk_names(db, (row[0] for row in rows))
-    found = Used()
+    found = CitationCounts()
     for target, day, count in rows:
         # What is gone counts nowhere (decisions C, "citation").
         if (entry_id := names.get(target)) is not None:
@@ -157,7 +157,7 @@ LIMIT_DEFAULT, LIMIT_MOST = 50, 500
 
 
 @dataclass(frozen=True)
-class Wanted:
+class EntryFilter:
     """Which entries: every given condition must hold (PLATFORM, "the entries browser").
 
     `q` are words that must all stand in the title or the text, without regard to
@@ -181,7 +181,7 @@ class Wanted:
 
 
 @dataclass
-class Row:
+class EntryRow:
     """An entry of a page; `cites_30d` is how often turns used it in the last 30 days."""
 
     id: str
@@ -206,10 +206,10 @@ class Row:
 
 
 @dataclass
-class Page:
+class EntryPage:
     """Some entries, newest first; totals are over all that the filter leaves."""
 
-    entries: list[Row] = field(default_factory=list)
+    entries: list[EntryRow] = field(default_factory=list)
     total: int = 0
     by_status: dict[str, int] = field(default_factory=dict)
     by_type: dict[str, int] = field(default_factory=dict)
@@ -220,7 +220,7 @@ class Page:
 def list_entries(
     workspace: Workspace,
     reader: IndexReader,
-    wanted: Wanted,
+    wanted: EntryFilter,
     *,
     cursor: str | None = None,
     limit: int = LIMIT_DEFAULT,
@@ -228,7 +228,7 @@ def list_entries(
     vectors: bool = True,
     now: float | None = None,
     is_given_up: Callable[[], bool] | None = None,
-) -> Page:
+) -> EntryPage:
     """A page of at most `limit` entries (clamped to `most`), from where `cursor` points.
 
     `vectors` false means that none are made (no model wanted): nothing is
@@ -239,7 +239,7 @@ def list_entries(
     now = time.time() if now is None else now
     with reading(reader, is_given_up) as db:
         _list(db, reader, wanted, vectors)
-        page = Page(by_status=dict.fromkeys(STATUSES, 0))
+        page = EntryPage(by_status=dict.fromkeys(STATUSES, 0))
         for status, type_, count in db.execute(
             "SELECT status, type, count(*) FROM listed GROUP BY status, type ORDER BY type"
         ):
@@ -266,10 +266,10 @@ def list_entries(
 
 def entry_row(
     workspace: Workspace, reader: IndexReader, entry_id: str, *, vectors: bool = True
-) -> Row | None:
+) -> EntryRow | None:
     """One entry, whatever its flags; None where there is none."""
     with reading(reader) as db:
-        _list(db, reader, Wanted(hidden=True, archived=True), vectors, only=entry_id)
+        _list(db, reader, EntryFilter(hidden=True, archived=True), vectors, only=entry_id)
         row = db.execute(
             "SELECT *, (SELECT count(*) FROM chunks WHERE entry_id = listed.id) FROM listed"
         ).fetchone()
@@ -289,12 +289,12 @@ _COLUMNS = (
 def _list(
     db: sqlite3.Connection,
     reader: IndexReader,
-    wanted: Wanted,
+    wanted: EntryFilter,
     vectors: bool,
     only: str | None = None,
 ) -> None:
     """Make a temporary table `listed` of the wanted entries with their status."""
-    standing = read_standing(reader.folder) if vectors else Standing(seq=2**62)
+    standing = read_standing(reader.folder) if vectors else EmbeddingStatus(seq=2**62)
     failed = {entry_id: error for entry_id, error in standing.lacking.items() if error}
     conditions, values = _conditions(wanted)
     if only is not None:
@@ -346,7 +346,7 @@ def _one_of(column: str, values: Sequence[str]) -> str:
     return f"{column} IN ({', '.join('?' * len(values))})" if values else "1"
 
 
-def _conditions(wanted: Wanted) -> tuple[list[str], list[Any]]:
+def _conditions(wanted: EntryFilter) -> tuple[list[str], list[Any]]:
     conditions: list[str] = []
     values: list[Any] = []
     for column, chosen in (("e.type", wanted.types), ("e.topic", wanted.topics)):
@@ -376,7 +376,7 @@ def _conditions(wanted: Wanted) -> tuple[list[str], list[Any]]:
     return conditions, values
 
 
-def _row(row: tuple[Any, ...]) -> Row:
+def _row(row: tuple[Any, ...]) -> EntryRow:
     *facts, error, status, chunks = row
     named = dict(zip(_COLUMNS, facts, strict=True))
     named["tags"] = json.loads(named["tags"])
@@ -384,10 +384,12 @@ def _row(row: tuple[Any, ...]) -> Row:
         named[flag] = bool(named[flag])
     subject = named["kind"] == "subject"
     ref = f"{named['topic']}/{named['slug']}" if subject else named["id"]
-    return Row(ref=ref, error=error, status=status, chunks=chunks, **named)
+    return EntryRow(ref=ref, error=error, status=status, chunks=chunks, **named)
 
 
-def _add_cites(db: sqlite3.Connection, workspace: Workspace, rows: list[Row], now: float) -> None:
+def _add_cites(
+    db: sqlite3.Connection, workspace: Workspace, rows: list[EntryRow], now: float
+) -> None:
     since = now - CITES_DAYS * DAY
     if len(rows) > LIMIT_MOST:
         # One walk over all citations costs less than looking up those of so many entries.
@@ -398,12 +400,12 @@ def _add_cites(db: sqlite3.Connection, workspace: Workspace, rows: list[Row], no
         row.cites_30d = counts.get(row.id, 0)
 
 
-def _cursor(created: float, entry_id: str, wanted: Wanted) -> str:
+def _cursor(created: float, entry_id: str, wanted: EntryFilter) -> str:
     place = json.dumps([wanted.key, created, entry_id]).encode()
     return base64.urlsafe_b64encode(place).decode().rstrip("=")
 
 
-def _read_cursor(cursor: str, wanted: Wanted) -> tuple[float, str]:
+def _read_cursor(cursor: str, wanted: EntryFilter) -> tuple[float, str]:
     try:
         padded = cursor + "=" * (-len(cursor) % 4)
         key, created, entry_id = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))

@@ -21,7 +21,7 @@ REWRITTEN = frozenset({"latest_version_hint.json"})
 _PIECE = 1 << 20
 
 
-class Ledger:
+class FileChecksums:
     """What is known of the files below a directory. For one thread."""
 
     def __init__(self, folder: Path) -> None:

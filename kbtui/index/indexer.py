@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
-    from kbtui.citations import Shelf
+    from kbtui.citations import CitationTargets
     from kbtui.conversations.models import Conversation, ConversationInfo
-    from kbtui.index.catalog import Written
-    from kbtui.index.ingest import Piece
+    from kbtui.index.catalog import WriteResult
+    from kbtui.index.ingest import IngestBatch
     from kbtui.index.models import Entry
     from kbtui.knowledge import Knowledge
     from kbtui.knowledge.models import Subject
@@ -43,7 +43,7 @@ Rows = list[tuple[object, ...]]
 """A conversation's citations, in the columns of the catalog's table."""
 
 
-class Stores:
+class IndexStorage:
     """What the generation at `folder` holds, except vectors. One thread makes all calls.
 
     `writers` are those of the two keyword indexes: that of hidden entries is `writers[True]`.
@@ -147,13 +147,13 @@ class Stores:
                 writer.remove(entry_id)
         return found
 
-    def put(self, batch: list[tuple[Piece, Rows]]) -> None:
+    def put(self, batch: list[tuple[IngestBatch, Rows]]) -> None:
         """Put pieces, each with its citations, in place of what was there: one transaction."""
         if not batch:
             return
         self._behind += len(batch)
         seq = self.catalog.begin()
-        told: list[tuple[bool, Written]] = []
+        told: list[tuple[bool, WriteResult]] = []
         try:
             for piece, rows in batch:
                 # Read here, because an earlier piece of the batch may be of the same entry.
@@ -255,7 +255,7 @@ class Changes:
 
 
 @dataclass
-class Progress:
+class IndexProgress:
     """How far a piece of work is; `total` counts entries or chunks, `waits` says why it rests."""
 
     phase: str
@@ -282,7 +282,7 @@ class Index:
         *,
         cache_dir: Path | None = None,
         rebuild: bool = False,
-        say: Callable[[Progress], None] | None = None,
+        say: Callable[[IndexProgress], None] | None = None,
         stop: threading.Event | None = None,
         again: Callable[[], bool] = lambda: False,
     ) -> None:
@@ -299,7 +299,7 @@ class Index:
         self._again = again
         self.topic_folders: list[Path] = []
         try:
-            self._stores = Stores(self.cache_dir, settings, rebuild=rebuild)
+            self._stores = IndexStorage(self.cache_dir, settings, rebuild=rebuild)
         except OSError as error:
             raise IndexUnavailable(
                 f"the cache cannot be written: {error.strerror}",
@@ -414,7 +414,7 @@ class Index:
         knowledge: Knowledge,
         changes: Changes,
     ) -> None:
-        from kbtui.citations import Shelf
+        from kbtui.citations import CitationTargets
         from kbtui.conversations import list_conversations
 
         # Metadata is read only when there is a conversation to take in.
@@ -423,15 +423,15 @@ class Index:
             *subjects,
             *(info for info in infos if info.id in conversations),
         ]
-        shelf = Shelf(knowledge, {info.id: info.name for info in infos}, subject_id)
+        shelf = CitationTargets(knowledge, {info.id: info.name for info in infos}, subject_id)
         work.sort(key=_precedence)
         if gone:
             self._remove(gone, changes)
         done, begun = 0, time.monotonic()
         committed = put = begun
         pause = COMMIT_SECONDS
-        batch: list[tuple[Piece, Rows]] = []
-        self._say(Progress("keywords", 0, len(work)))
+        batch: list[tuple[IngestBatch, Rows]] = []
+        self._say(IndexProgress("keywords", 0, len(work)))
         for piece in self._read(work, changes):
             batch.append((piece, _citation_rows(piece.read, shelf) if piece.read else []))
             done += piece.last
@@ -440,7 +440,7 @@ class Index:
             if not piece.last or len(batch) >= BATCH_ENTRIES or now - put > BATCH_SECONDS:
                 self._stores.put(batch)
                 batch, put = [], now
-                self._say(Progress("keywords", done, len(work)))
+                self._say(IndexProgress("keywords", done, len(work)))
                 if now - committed > pause:
                     self._stores.commit()
                     committed, pause = now, min(pause * 2, COMMIT_SECONDS_MOST)
@@ -449,9 +449,11 @@ class Index:
                     break
         self._stores.put(batch)
         self._stores.commit()
-        self._say(Progress("keywords", done, len(work)))
+        self._say(IndexProgress("keywords", done, len(work)))
 
-    def _read(self, work: list[Subject | ConversationInfo], changes: Changes) -> Iterator[Piece]:
+    def _read(
+        self, work: list[Subject | ConversationInfo], changes: Changes
+    ) -> Iterator[IngestBatch]:
         from kbtui.conversations.models import ConversationInfo
 
         for item in work:
@@ -509,7 +511,7 @@ def configuration_state(files: list[Path]) -> list[list[object]]:
     return state
 
 
-def _citation_rows(conversation: Conversation, shelf: Shelf) -> Rows:
+def _citation_rows(conversation: Conversation, shelf: CitationTargets) -> Rows:
     from kbtui.citations import cite_conversation
 
     return [

@@ -27,7 +27,7 @@ from kbtui.index.models import Chunk, Entry, stat_text
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from kbtui.conversations.formats.jp.incremental_reader import Mark, Part
+    from kbtui.conversations.formats.jp.incremental_reader import ConversationPart, TurnMark
     from kbtui.conversations.models import Conversation, ConversationInfo
     from kbtui.index.catalog import Catalog
     from kbtui.knowledge.models import Subject
@@ -261,7 +261,7 @@ UNFINISHED = " …"
 
 
 @dataclass
-class Piece:
+class IngestBatch:
     """An entry's chunks from ordinal `start` on; `before` are some that stand before them.
 
     `read` are the turns that they were made from, and `after` the number of the turn before
@@ -278,23 +278,23 @@ class Piece:
     last: bool = True
 
 
-def subject_piece(subject: Subject) -> Piece:
+def subject_piece(subject: Subject) -> IngestBatch:
     """A subject, whole."""
-    return Piece(*read_subject_entry(subject))
+    return IngestBatch(*read_subject_entry(subject))
 
 
 @dataclass(frozen=True)
 class _Held:
     """What the catalog has of a conversation up to `mark`: so many chunks, the latest of a time."""
 
-    mark: Mark
+    mark: TurnMark
     chunks: int
     latest: float
 
 
 def conversation_pieces(
     catalog: Catalog, info: ConversationInfo, *, embed_tool_results: bool = False
-) -> Iterator[Piece]:
+) -> Iterator[IngestBatch]:
     """A conversation, or what of it is not in the catalog. Each piece must be put before the next."""
     from kbtui.conversations.formats.jp.incremental_reader import comes_in_parts, read_part
 
@@ -320,14 +320,14 @@ def conversation_pieces(
             most = info.size
 
 
-def _whole(info: ConversationInfo, embed_tool_results: bool) -> Piece:
+def _whole(info: ConversationInfo, embed_tool_results: bool) -> IngestBatch:
     entry, chunks, read = read_conversation_entry(info, embed_tool_results=embed_tool_results)
-    return Piece(entry, chunks, read=read)
+    return IngestBatch(entry, chunks, read=read)
 
 
 def _held(catalog: Catalog, entry: Entry) -> _Held | None:
     """What the catalog has, as long as its chunks would be the same today."""
-    from kbtui.conversations.formats.jp.incremental_reader import Mark
+    from kbtui.conversations.formats.jp.incremental_reader import TurnMark
 
     kept, text = catalog.entry(entry.id), catalog.mark(entry.id)
     if kept is None or text is None:
@@ -335,12 +335,16 @@ def _held(catalog: Catalog, entry: Entry) -> _Held | None:
     if (kept.title, kept.archived) != (entry.title, entry.archived):
         return None
     facts, chunks, latest = json.loads(text)
-    return _Held(Mark(**facts | {"waiting": tuple(facts["waiting"])}), chunks, latest)
+    return _Held(TurnMark(**facts | {"waiting": tuple(facts["waiting"])}), chunks, latest)
 
 
 def _piece(
-    catalog: Catalog, entry: Entry, part: Part, held: _Held | None, embed_tool_results: bool
-) -> tuple[Piece, _Held | None]:
+    catalog: Catalog,
+    entry: Entry,
+    part: ConversationPart,
+    held: _Held | None,
+    embed_tool_results: bool,
+) -> tuple[IngestBatch, _Held | None]:
     count = held.chunks if held else 0
     around = catalog.chunks_between(entry.id, max(0, count - 2 * AROUND), count) if count else []
     fresh = list(spoken(part.conversation, embed_tool_results))
@@ -359,7 +363,7 @@ def _piece(
         # A state that no file has: it is taken up again, and its hits are not the last word.
         entry.signature, entry.stat = f"{entry.signature}{UNFINISHED}", ""
     now = _to_hold(part, held, fresh)
-    piece = Piece(
+    piece = IngestBatch(
         entry,
         chunks[cut:],
         chunks[:cut],
@@ -372,7 +376,7 @@ def _piece(
     return piece, now
 
 
-def _to_hold(part: Part, held: _Held | None, fresh: list[Chunk]) -> _Held | None:
+def _to_hold(part: ConversationPart, held: _Held | None, fresh: list[Chunk]) -> _Held | None:
     """What the catalog will have up to the part's mark.
 
     Chunks without a time have the entry's in the index, which moves: then nothing is held.

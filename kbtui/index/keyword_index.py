@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
-    from kbtui.index.catalog import Written
+    from kbtui.index.catalog import WriteResult
     from kbtui.index.models import Chunk, Entry
 
 VERSION = 9
@@ -169,7 +169,7 @@ class LexicalWriter:
             self.changed = True
 
     def update(
-        self, entry: Entry, before: list[Chunk], chunks: list[Chunk], written: Written
+        self, entry: Entry, before: list[Chunk], chunks: list[Chunk], written: WriteResult
     ) -> None:
         """Put those of an entry's chunks anew that are others now, and take out those that are gone.
 

@@ -47,7 +47,7 @@ def _unspaced() -> re.Pattern[str]:
     )
 
 
-class Forms(NamedTuple):
+class TokenForms(NamedTuple):
     """What a query's word may stand as in a text: as `wholes`, any of them, and in `parts`."""
 
     wholes: list[str]
@@ -83,7 +83,7 @@ def code_words(text: str) -> Iterator[str]:
         yield from cjk_pairs(text)
 
 
-def forms(word: str) -> Forms:
+def forms(word: str) -> TokenForms:
     """The forms of a word of a query."""
     wholes: list[str] = []
     parts: list[str] = []
@@ -95,7 +95,7 @@ def forms(word: str) -> Forms:
             wholes.append(version[1])
         parts += camel_parts(match[0])
     pairs = [] if word.isascii() else list(cjk_pairs(word))
-    return Forms(_once(wholes), _once(parts), _once(pairs))
+    return TokenForms(_once(wholes), _once(parts), _once(pairs))
 
 
 def _wholes(whole: str) -> Iterator[str]:

@@ -14,7 +14,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import IndexUnavailable
-from kbtui.index.file_checksums import SUFFIX, Ledger
+from kbtui.index.file_checksums import SUFFIX, FileChecksums
 from kbtui.index.ordering import Found, best_first
 from kbtui.workspace.paths import as_utf8, make_private
 
@@ -87,7 +87,7 @@ class VectorStore:
             ]
         )
         self._schema = schema
-        self._ledger = Ledger(folder)
+        self._ledger = FileChecksums(folder)
         if found := self._ledger.damage():
             raise IndexUnavailable(f"the vectors are damaged: {found}", where=str(folder))
         try:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from kbtui.knowledge.models import Mark, Topic
+    from kbtui.knowledge.models import SubjectMark, Topic
 
 
 def set_values(old: str | None, edits: dict[str, dict[str, Any]], path: Path) -> str:
@@ -168,7 +168,7 @@ _FIELDS = ("enable", "title", "introduction", "description", "subjects", "learne
 
 
 @dataclass(frozen=True)
-class Change:
+class TomlChange:
     """What `apply` would do to a file: its text before and after; None is no file."""
 
     path: Path
@@ -197,7 +197,7 @@ class Change:
         )
 
 
-def marked(knowledge: Knowledge, topic: Topic, mark: Mark) -> Topic:
+def marked(knowledge: Knowledge, topic: Topic, mark: SubjectMark) -> Topic:
     """A topic with a mark set.
 
     Raises `NothingFound` for an unknown subject, `UsageError` where a glob
@@ -249,7 +249,7 @@ def _by_glob(topic: Topic, slug: str, field: str, pattern: str) -> UsageError:
     )
 
 
-def propose(knowledge: Knowledge, marks: Iterable[Mark]) -> Change:
+def propose(knowledge: Knowledge, marks: Iterable[SubjectMark]) -> TomlChange:
     """What setting marks would write to `.jp/kb.toml`; writes nothing.
 
     Works from the files as they are now: what `-k` and `--cfg` added is not
@@ -267,7 +267,7 @@ def propose(knowledge: Knowledge, marks: Iterable[Mark]) -> Change:
     return _change(base.workspace.jp / "kb.toml", edits)
 
 
-def declare(knowledge: Knowledge, topic: Topic) -> Change:
+def declare(knowledge: Knowledge, topic: Topic) -> TomlChange:
     """What declaring a new topic would write to `.jp/kb.toml`; writes nothing.
 
     Raises `UsageError` where the id is taken, `ConfigError` as `propose` does.
@@ -286,12 +286,12 @@ def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def _change(path: Path, edits: dict[str, dict[str, Any]]) -> Change:
+def _change(path: Path, edits: dict[str, dict[str, Any]]) -> TomlChange:
     old = _read(path)
-    return Change(path, old, set_values(old, edits, path) if edits else old)
+    return TomlChange(path, old, set_values(old, edits, path) if edits else old)
 
 
-def apply(change: Change) -> None:
+def apply(change: TomlChange) -> None:
     """Write a change, in one step for whoever reads the file meanwhile.
 
     Raises `KbtuiError` when the file is not what it was when the change was
@@ -315,9 +315,9 @@ def apply(change: Change) -> None:
         raise KbtuiError(f"cannot be written: {reason}", where=str(change.path)) from error
 
 
-def undo(change: Change) -> None:
+def undo(change: TomlChange) -> None:
     """Take an applied change back; raises `KbtuiError` as `apply` does."""
-    apply(Change(change.path, change.new, change.old))
+    apply(TomlChange(change.path, change.new, change.old))
 
 
 def _replace(path: Path, data: bytes) -> None:

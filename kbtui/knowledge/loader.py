@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from kbtui.errors import ConfigError
-    from kbtui.knowledge.models import Fragment, Mark
+    from kbtui.knowledge.models import Fragment, SubjectMark
     from kbtui.workspace import Workspace
 
 
@@ -38,7 +38,7 @@ def load_knowledge(
     from kbtui.workspace import jp_config
 
     found = jp_config.read_layers(workspace, cwd)
-    declared = topic_config.Declared(workspace.root)
+    declared = topic_config.TopicDeclarations(workspace.root)
     for layer in found.layers:
         topic_config.add_layer(declared, layer)
     problems = [_problem(workspace, error) for error in found.errors]
@@ -201,7 +201,7 @@ class Knowledge:
 
         return read_fragments(self.workspace)
 
-    def with_marks(self, marks: Iterable[Mark]) -> Knowledge:
+    def with_marks(self, marks: Iterable[SubjectMark]) -> Knowledge:
         """This knowledge as it would be with the marks, on the same walk of the directories.
 
         Raises `NothingFound` or `UsageError` for a mark that cannot be set.

@@ -115,7 +115,7 @@ class Fragment:
 
 
 @dataclass(frozen=True)
-class Mark:
+class SubjectMark:
     """A wish of a person: a subject learned, disabled or neither; a topic on or off.
 
     `slug` is None for the topic itself. `plain` takes a subject's marks back.

@@ -23,7 +23,7 @@ _LANGUAGES = {"yml": "yaml", "rs": "rust", "py": "python", "js": "javascript", "
 _BACKTICKS = re.compile("`{3,}")
 
 
-class Unreadable(KbtuiError):
+class UnreadableSubject(KbtuiError):
     """A subject that cannot be given; `message` says why, `where` is its reference."""
 
     exit_code = 1
@@ -101,8 +101,8 @@ def skipped(error: KbtuiError, slug: str) -> str:
     return f'Skipped "{slug}": {error.message}.'
 
 
-def _unreadable(subject: Subject, reason: str) -> Unreadable:
-    return Unreadable(reason, where=f"{subject.topic}/{subject.slug}")
+def _unreadable(subject: Subject, reason: str) -> UnreadableSubject:
+    return UnreadableSubject(reason, where=f"{subject.topic}/{subject.slug}")
 
 
 def _read(subject: Subject) -> bytes:

@@ -43,7 +43,7 @@ FIELDS = {
 
 
 @dataclass
-class Declared:
+class TopicDeclarations:
     """The topics as merged so far.
 
     `values` has each topic's fields, `origins` the file that declared it first,
@@ -87,7 +87,7 @@ def nearest(key: str, known: list[str]) -> str:
     return f"did you mean {near[0]!r}?" if near else "known: " + ", ".join(known)
 
 
-def add_layer(declared: Declared, layer: Layer) -> None:
+def add_layer(declared: TopicDeclarations, layer: Layer) -> None:
     """Merge the `kb` table of a layer; nothing else of it is read."""
     kb = layer.data.get("kb")
     if kb is None:
@@ -109,7 +109,7 @@ def add_layer(declared: Declared, layer: Layer) -> None:
         _add_topic(declared, layer.path, str(name), table)
 
 
-def _add_topic(declared: Declared, where: Path, name: str, table: Any) -> None:
+def _add_topic(declared: TopicDeclarations, where: Path, name: str, table: Any) -> None:
     key = f"kb.topic.{name}"
     values = declared.values.setdefault(name, {})
     declared.origins.setdefault(name, where)
@@ -138,7 +138,7 @@ def _fits(kind: str, value: Any) -> bool:
     return isinstance(value, bool if kind == _FLAG else str)
 
 
-def assign(declared: Declared, text: str) -> str | None:
+def assign(declared: TopicDeclarations, text: str) -> str | None:
     """Apply one `--cfg` assignment: `kb.topic.<id>.<key>` with `=`, `+=`, `:=` or `+:=`.
 
     The colon means that the value is JSON. Keys outside `kb` are JP's and are
@@ -191,7 +191,7 @@ def _value(kind: str, text: str, as_json: bool, where: str) -> Any:
     return value
 
 
-def topics_of(declared: Declared) -> dict[str, Topic]:
+def topics_of(declared: TopicDeclarations) -> dict[str, Topic]:
     """The sound topics in order of declaration; notes what is wrong with the others."""
     topics = {}
     for name, values in declared.values.items():

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from kbtui.citations.models import Citation, Citations
-from kbtui.citations.targets import Shelf
+from kbtui.citations.targets import CitationTargets
 from kbtui.errors import KbtuiError, NothingFound, UsageError
 from kbtui.index.ids import conversation_id, subject_id
 from kbtui.refs import Ref, subject_ref
@@ -28,7 +28,7 @@ def used_by_conversation(library: Library, conversation: Conversation) -> list[C
     from kbtui.conversations import list_conversations
 
     titles = {info.id: info.name for info in list_conversations(library.workspace, counts=False)}
-    shelf = Shelf(library.knowledge(), titles, subject_id)
+    shelf = CitationTargets(library.knowledge(), titles, subject_id)
     known: dict[str, tuple[str, bool]] = {}
     found = []
     for cite in cite_conversation(conversation, shelf, titles):
@@ -39,7 +39,7 @@ def used_by_conversation(library: Library, conversation: Conversation) -> list[C
     return found
 
 
-def _state(library: Library, cite: Citation, shelf: Shelf) -> tuple[str, bool]:
+def _state(library: Library, cite: Citation, shelf: CitationTargets) -> tuple[str, bool]:
     """The title of a citation's target, and whether it is gone."""
     if cite.kind == "file":
         return cite.title, _is_missing(library.workspace.root, cite.target)
@@ -180,7 +180,7 @@ def _file(library: Library, text: str) -> Ref | str | None:
     from pathlib import Path
 
     root = library.workspace.root
-    shelf, reader = Shelf(library.knowledge(), {}), library.reader()
+    shelf, reader = CitationTargets(library.knowledge(), {}), library.reader()
     for base in (root, Path.cwd()):
         path = os.path.normpath(base / text.removeprefix("file://"))
         name = os.path.relpath(path, root) if path.startswith(f"{root}/") else path

@@ -288,7 +288,7 @@ def _conversations(library: Library) -> Iterator[Finding]:
 def _sources(library: Library) -> Iterator[Finding]:
     from kbtui.sources import load_sources
     from kbtui.sources.approval import approved_at
-    from kbtui.userdata import Journal
+    from kbtui.userdata import UserData
 
     found = load_sources(library.workspace)
     count = len(found.sources)
@@ -297,7 +297,7 @@ def _sources(library: Library) -> Iterator[Finding]:
         yield Finding("sources", "wrong", str(problem))
     if not found.sources:
         return
-    journal = Journal(library.workspace)
+    journal = UserData(library.workspace)
     topics, runs = library.knowledge().topics, journal.runs()
     for name, source in found.sources.items():
         if source.topic not in topics:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 AGAIN_SECONDS = (0.2, 1.0, 5.0, 15.0, 30.0)
 
 
-class Listener:
+class EventListener:
     """A thread that passes the engine's events on, and starts the engine again when it went."""
 
     def __init__(

@@ -82,7 +82,7 @@ def current_cancellation() -> Cancellation:
     return found if isinstance(found, Cancellation) else Cancellation()
 
 
-class Access:
+class IndexAccess:
     """Opens each when it is first wanted. `behind` is why the index may not be up to date."""
 
     def __init__(

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar, overload
 
 from kbtui.errors import EngineUnavailable, NothingFound, UsageError
-from kbtui.library.index_access import Access, current_cancellation
+from kbtui.library.index_access import IndexAccess, current_cancellation
 from kbtui.search.models import LIMIT_DEFAULT, question_of
 from kbtui.workspace import Settings, Workspace, find_workspace, load_settings
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from typing import Any, Self
 
     from kbtui.citations.models import Citation, Citations
-    from kbtui.conversations.formats.jp.summary import Traits
+    from kbtui.conversations.formats.jp.summary import ConversationSummary
     from kbtui.conversations.models import Conversation, ConversationInfo
     from kbtui.engine.client import EngineClient
     from kbtui.index import IndexReader
@@ -58,7 +58,7 @@ class Library:
         self.settings = settings
         self._mended: str | None = None
         """What was damaged and is mended, until an answer says so."""
-        self._access = Access(workspace, settings, lambda: self.engine())
+        self._access = IndexAccess(workspace, settings, lambda: self.engine())
 
     def close(self) -> None:
         """Let go of the index and the engine; a call after that opens them again."""
@@ -146,7 +146,7 @@ class Library:
         infos = list_conversations(self.workspace, counts=False, known=known)
         return [with_activity(info) for info in infos]
 
-    def traits(self, info: ConversationInfo) -> Traits:
+    def traits(self, info: ConversationInfo) -> ConversationSummary:
         """The tools and models that a conversation used, and its turns: its file is parsed."""
         from kbtui.conversations import conversation_traits
 
@@ -503,9 +503,9 @@ class Library:
         to be read again), `progress` (`phase`, `done`, `total`, `seconds_left` or None),
         `ready` (`lexical`, `semantic`: bool, `reason`), `gone` (`reason`).
         """
-        from kbtui.library.event_listener import Listener
+        from kbtui.library.event_listener import EventListener
 
-        listener = Listener(self.engine, hear)
+        listener = EventListener(self.engine, hear)
         listener.start()
         return listener.stop
 

@@ -6,12 +6,12 @@ import unicodedata
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kbtui.index.keyword_index import analyzer, languages, other_fields
-from kbtui.index.tokenizer import Forms, forms, plain
+from kbtui.index.tokenizer import TokenForms, forms, plain
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kbtui.search.query_parser import Query
+    from kbtui.search.query_parser import ParsedQuery
 
 
 _WORDS = {
@@ -106,12 +106,12 @@ class Token(NamedTuple):
     corrected: tuple[str, ...] = ()
 
 
-class Word(NamedTuple):
+class QueryWord(NamedTuple):
     """A word of a query: its tokens, its forms as code, and what it may become when typed on."""
 
     text: str
     tokens: tuple[Token, ...]
-    forms: Forms
+    forms: TokenForms
     begun: tuple[str, ...] = ()
     begun_code: tuple[str, ...] = ()
 
@@ -155,8 +155,8 @@ class Language:
 
 
 def read_words(
-    query: Query, searcher: Any, language: Language, *, partial: bool = False
-) -> list[Word]:
+    query: ParsedQuery, searcher: Any, language: Language, *, partial: bool = False
+) -> list[QueryWord]:
     """The words of a query against one index: what is nowhere in it is corrected.
 
     With `partial` the last word of an open query is completed instead.
@@ -172,7 +172,7 @@ def read_words(
             begun, begun_code = _begun(word, tokens, searcher)
         if not begun and not begun_code:
             tokens = [_corrected(token, searcher, language) for token in tokens]
-        found.append(Word(text, tuple(tokens), forms(word), tuple(begun), tuple(begun_code)))
+        found.append(QueryWord(text, tuple(tokens), forms(word), tuple(begun), tuple(begun_code)))
     return found
 
 

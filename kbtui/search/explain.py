@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from kbtui.search.freshness import Freshness
 from kbtui.search.fusion import gives
-from kbtui.search.pipeline import Asked, respond
+from kbtui.search.pipeline import SearchRun, respond
 
 if TYPE_CHECKING:
     from kbtui.index import IndexReader
     from kbtui.index.models import Chunk, Entry
     from kbtui.refs import Ref
     from kbtui.search.lexical import Ranked
-    from kbtui.search.lexical_query import Part
+    from kbtui.search.lexical_query import QueryTerm
     from kbtui.search.models import Answer, Question
     from kbtui.search.pipeline import Semantic
     from kbtui.workspace import Workspace
@@ -26,7 +26,7 @@ DEEP = 1000
 
 
 @dataclass(frozen=True)
-class Standing:
+class LegRank:
     """Where a chunk stands in a leg.
 
     `rank` is 1-based and may lie beyond what the leg fetches, `score` is the
@@ -41,7 +41,7 @@ class Standing:
 
 
 @dataclass(frozen=True)
-class Match:
+class TermMatch:
     """A term that matched: the word asked for, field and term, its weight and its part of the score."""
 
     word: str
@@ -73,9 +73,9 @@ class Explanation:
     chunk_id: str | None
     rank: int | None = None
     score: float = 0.0
-    lexical: Standing = Standing()
-    semantic: Standing = Standing()
-    matches: list[Match] = field(default_factory=list)
+    lexical: LegRank = LegRank()
+    semantic: LegRank = LegRank()
+    matches: list[TermMatch] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
     embedded: Embedded | None = None
     kept_out: list[str] = field(default_factory=list)
@@ -96,7 +96,7 @@ class Explainer:
         semantic: Semantic | None = None,
     ) -> None:
         self._workspace, self._reader, self._semantic = workspace, reader, semantic
-        self._asked = Asked(workspace, reader, question)
+        self._asked = SearchRun(workspace, reader, question)
         self.answer: Answer = respond(self._asked, semantic)
         self._order = self._asked.order()
         self._deep: dict[str, dict[int, tuple[int, float]]] = {}
@@ -150,19 +150,19 @@ class Explainer:
 
     # the legs
 
-    def _standing(self, leg: str, number: int, absent: str) -> Standing:
+    def _standing(self, leg: str, number: int, absent: str) -> LegRank:
         asked = self._asked
         if leg not in asked.legs:
-            return Standing(note="not asked")
+            return LegRank(note="not asked")
         ranked = asked.legs[leg]
         rank = next((at for at, (other, _) in enumerate(ranked, 1) if other == number), None)
         part = round(self._gives(leg, rank, number), 6)
         if rank is not None:
-            return Standing(rank, round(ranked[rank - 1][1], 6), part)
+            return LegRank(rank, round(ranked[rank - 1][1], 6), part)
         if number in self._below(leg):
             rank, score = self._below(leg)[number]
-            return Standing(rank, round(score, 6), part)
-        return Standing(gives=part, note=absent)
+            return LegRank(rank, round(score, 6), part)
+        return LegRank(gives=part, note=absent)
 
     def _gives(self, leg: str, rank: int | None, number: int) -> float:
         asked = self._asked
@@ -222,9 +222,9 @@ class Explainer:
 
     # the terms
 
-    def _matches(self, entry: Entry, chunk: Chunk) -> tuple[list[Match], list[str]]:
+    def _matches(self, entry: Entry, chunk: Chunk) -> tuple[list[TermMatch], list[str]]:
         """The parts of the query that match the chunk, best first, and the words that do not."""
-        found: list[Match] = []
+        found: list[TermMatch] = []
         words: dict[str, bool] = {}
         for side in self._asked.lexical.sides:
             address = side.address(entry.id, chunk.number)
@@ -235,7 +235,7 @@ class Explainer:
                 words[part.word] = words.get(part.word, False) or score > 0
                 if score > 0:
                     found.append(
-                        Match(part.word, part.field, part.term, part.weight, round(score, 4))
+                        TermMatch(part.word, part.field, part.term, part.weight, round(score, 4))
                     )
         found.sort(key=lambda match: (-match.score, match.word, match.field))
         return found, [word for word, matched in words.items() if not matched]
@@ -281,7 +281,7 @@ def passages(reader: IndexReader, ref: Ref) -> tuple[Entry | None, list[Chunk]]:
     return reader.entries({entry_id}).get(entry_id), chunks
 
 
-def _score(part: Part, searcher: Any, address: Any) -> float:
+def _score(part: QueryTerm, searcher: Any, address: Any) -> float:
     try:
         return float(json.loads(part.query.explain(searcher, address).to_json())["value"])
     except ValueError:
@@ -332,7 +332,7 @@ def missing_entry(workspace: Workspace, ref: Ref) -> str:
 
 
 def obstacles(
-    workspace: Workspace, reader: IndexReader, asked: Asked, entry: Entry, chunk: Chunk
+    workspace: Workspace, reader: IndexReader, asked: SearchRun, entry: Entry, chunk: Chunk
 ) -> list[str]:
     """The reasons that hold whatever the rank, in words; [] where there is none."""
     if asked.mistakes:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kbtui.search.query_parser import KEYS, Filter, Mistake
+from kbtui.search.query_parser import KEYS, QueryError, QueryFilter
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kbtui.index import IndexReader
     from kbtui.index.models import Chunk, Entry
     from kbtui.search.models import Question
-    from kbtui.search.query_parser import Query
+    from kbtui.search.query_parser import ParsedQuery
     from kbtui.workspace import Workspace
 
 ROLES = ("user", "assistant", "reasoning", "structured", "tool-call", "tool-result", "inquiry")
@@ -33,7 +33,7 @@ ENTRIES_MOST = 2000
 """So many entries a title may name; the rest is left out."""
 
 
-class Narrowing(NamedTuple):
+class ExtraFilters(NamedTuple):
     """What no field of a `Question` holds: arguments of calls, and what is left out.
 
     `args` has for each `arg:` the terms of which one must be there; `without`
@@ -76,13 +76,13 @@ def _argument_terms(chunk: Chunk) -> set[str]:
 def narrow(
     workspace: Workspace,
     reader: IndexReader,
-    query: Query,
+    query: ParsedQuery,
     question: Question,
     now: datetime | None = None,
-) -> tuple[Question, Narrowing, list[Mistake]]:
+) -> tuple[Question, ExtraFilters, list[QueryError]]:
     """The question with the query's filters in it; a mistake for each that cannot be obeyed."""
     if not (query.filters or question.topics or question.roles or question.types):
-        return question, Narrowing(), []
+        return question, ExtraFilters(), []
     return _Narrower(workspace, reader, question, now).narrow(query)
 
 
@@ -104,14 +104,14 @@ class _Narrower:
     ) -> None:
         self._workspace, self._reader, self._now = workspace, reader, now
         self._question = question
-        self._mistakes: list[Mistake] = []
+        self._mistakes: list[QueryError] = []
         self._wanted: dict[str, list[str]] = {}
-        self._places: dict[str, Filter] = {}
+        self._places: dict[str, QueryFilter] = {}
         self._args: list[tuple[str, ...]] = []
         self._without: list[tuple[str, tuple[str, ...]]] = []
         self._entries: set[str] | None = None
 
-    def narrow(self, query: Query) -> tuple[Question, Narrowing, list[Mistake]]:
+    def narrow(self, query: ParsedQuery) -> tuple[Question, ExtraFilters, list[QueryError]]:
         self._options()
         for part in query.filters:
             try:
@@ -119,7 +119,7 @@ class _Narrower:
             except _Wrong as wrong:
                 if not part.unfinished:
                     self._mistakes.append(
-                        Mistake(part.start, part.end, f"{part.key}: {wrong.message}", wrong.hint)
+                        QueryError(part.start, part.end, f"{part.key}: {wrong.message}", wrong.hint)
                     )
         for field in ("topics", "kinds", "types", "roles", "tools"):
             self._merge(field)
@@ -129,7 +129,7 @@ class _Narrower:
             self._question = replace(self._question, entries=tuple(sorted(entries)) or ("",))
         return (
             self._question,
-            Narrowing(tuple(self._args), tuple(self._without)),
+            ExtraFilters(tuple(self._args), tuple(self._without)),
             self._mistakes,
         )
 
@@ -142,12 +142,12 @@ class _Narrower:
         )
         for field, read in readers:
             values: list[str] = []
-            mistakes: list[Mistake] = []
+            mistakes: list[QueryError] = []
             for value in getattr(self._question, field):
                 try:
                     values += read(value)
                 except _Wrong as wrong:
-                    mistakes.append(Mistake(-1, -1, wrong.message, wrong.hint))
+                    mistakes.append(QueryError(-1, -1, wrong.message, wrong.hint))
             # Types are open: a program may ask for some that only other workspaces have.
             if field != "types" or not values:
                 self._mistakes += mistakes
@@ -157,7 +157,7 @@ class _Narrower:
         changed: dict[str, Any] = {field: values}
         self._question = replace(self._question, **changed)
 
-    def _take(self, part: Filter) -> None:
+    def _take(self, part: QueryFilter) -> None:
         values = [value for value in part.values if value]
         if not values:
             raise _Wrong("has no value", f"it takes {KEYS[part.key]}")
@@ -179,7 +179,7 @@ class _Narrower:
         else:
             self._attribute(part, values)
 
-    def _attribute(self, part: Filter, values: list[str]) -> None:
+    def _attribute(self, part: QueryFilter, values: list[str]) -> None:
         field, name, read = {
             "topic": ("topics", "topic", self._topic),
             "in": ("kinds", "kind", self._kind),
@@ -205,7 +205,7 @@ class _Narrower:
             if not both:
                 part = self._places[field]
                 self._mistakes.append(
-                    Mistake(
+                    QueryError(
                         part.start,
                         part.end,
                         f"{part.key}: {', '.join(wanted)} is outside of what is searched",
@@ -217,7 +217,7 @@ class _Narrower:
 
     # one value each
 
-    def _date(self, part: Filter, value: str) -> None:
+    def _date(self, part: QueryFilter, value: str) -> None:
         from kbtui.dates import HINT, parse_moment
 
         moment = parse_moment(value, self._now)

@@ -14,7 +14,7 @@ from kbtui.index.models import stat_text
 from kbtui.text import without_sequences
 
 if TYPE_CHECKING:
-    from kbtui.conversations.formats.jp.incremental_reader import Turns
+    from kbtui.conversations.formats.jp.incremental_reader import TurnReader
     from kbtui.index import IndexReader
     from kbtui.index.models import Chunk, Entry
     from kbtui.knowledge import Knowledge
@@ -34,7 +34,7 @@ class Freshness:
         self._reader = reader
         self._stats: dict[str, str | None] = {}
         self._texts: dict[str, str | None] = {}
-        self._turns: dict[str, Turns | None] = {}
+        self._turns: dict[str, TurnReader | None] = {}
         self._said: dict[tuple[str, int], list[str]] = {}
         self._knowledge: Knowledge | None = None
         self._moved = self._configuration_moved()
@@ -127,7 +127,7 @@ class Freshness:
 
     def _read_turn(self, entry: Entry, number: int) -> list[str]:
         from kbtui.conversations import find_conversation
-        from kbtui.conversations.formats.jp.incremental_reader import Turns
+        from kbtui.conversations.formats.jp.incremental_reader import TurnReader
         from kbtui.errors import KbtuiError
         from kbtui.index.chunking import call_text
 
@@ -135,7 +135,7 @@ class Freshness:
             if entry.id not in self._turns:
                 self._turns[entry.id] = None
                 info = find_conversation(self._workspace, entry.conversation or 0)
-                self._turns[entry.id] = Turns(info)
+                self._turns[entry.id] = TurnReader(info)
             turns = self._turns[entry.id]
             turn = turns.turn(number) if turns else None
         except (KbtuiError, OSError):

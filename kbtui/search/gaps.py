@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kbtui.search.highlight import Marker
+from kbtui.search.highlight import Highlighter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kbtui.search.analysis import Word
+    from kbtui.search.analysis import QueryWord
     from kbtui.search.models import Hit
-    from kbtui.search.pipeline import Asked
+    from kbtui.search.pipeline import SearchRun
 
 RARE = 0.05
 """A word that at most this share of all passages has is rare."""
@@ -24,12 +24,12 @@ ALIKE = 0.4
 "Search quality")."""
 
 
-def filters_of(asked: Asked) -> str:
+def filters_of(asked: SearchRun) -> str:
     """What narrowed the search, by its query or its options, as a query spells it."""
     return " ".join(_filters(asked))
 
 
-def _filters(asked: Asked) -> Iterator[str]:
+def _filters(asked: SearchRun) -> Iterator[str]:
     question, query = asked.question, asked.query
     fields = {
         "in": question.kinds if len(question.kinds) == 1 else (),
@@ -53,12 +53,12 @@ def _quoted(text: str) -> str:
     return f'"{text}"' if " " in text or "," in text else text
 
 
-def is_gap(asked: Asked, best: Hit | None) -> bool:
+def is_gap(asked: SearchRun, best: Hit | None) -> bool:
     """Whether what was asked for seems to be missing, by the best hit."""
     if best is None:
         return True
     rare = _rare_words(asked)
-    if not rare or Marker(rare, (), asked.lexical.language).find(f"{best.title}\n{best.text}"):
+    if not rare or Highlighter(rare, (), asked.lexical.language).find(f"{best.title}\n{best.text}"):
         return False
     similar = {
         asked.owners[number][0]: score
@@ -68,7 +68,7 @@ def is_gap(asked: Asked, best: Hit | None) -> bool:
     return similar.get(best.chunk_id, 0.0) < ALIKE
 
 
-def _rare_words(asked: Asked) -> list[Word]:
+def _rare_words(asked: SearchRun) -> list[QueryWord]:
     """The rare words of the question, function words aside; where none is rare, all of them.
 
     None of a question with a phrase: its hits have that.
@@ -82,11 +82,11 @@ def _rare_words(asked: Asked) -> list[Word]:
     return [word for word in words if _passages(word, side.searcher) <= most] or words
 
 
-def _tells(word: Word) -> bool:
+def _tells(word: QueryWord) -> bool:
     return not word.tokens or any(token.weight == 1.0 for token in word.tokens)
 
 
-def _passages(word: Word, searcher: Any) -> int:
+def _passages(word: QueryWord, searcher: Any) -> int:
     """How many passages have the word, by the rarest of its parts that tell something."""
     return min(
         (

@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from kbtui.search.analysis import Language, Word
+    from kbtui.search.analysis import Language, QueryWord
 
 Span = tuple[int, int]
 
 
-class Marker:
+class Highlighter:
     """Finds what a query matched, by the same stems as the ranking."""
 
-    def __init__(self, words: Sequence[Word], phrases: Sequence[str], language: Language) -> None:
+    def __init__(
+        self, words: Sequence[QueryWord], phrases: Sequence[str], language: Language
+    ) -> None:
         tokens = [token for word in words for token in word.tokens]
         telling = [token for token in tokens if token.weight == 1.0]
         self._stems = {token.stem for token in telling or tokens}

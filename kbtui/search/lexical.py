@@ -12,16 +12,16 @@ import tantivy
 
 from kbtui.index.ordering import TOLERANCE, Found, best_first
 from kbtui.index.tokenizer import cjk_pairs, code_words, is_unspaced, plain
-from kbtui.search.analysis import Language, Word, read_words
-from kbtui.search.lexical_query import Parts, marked, telling
+from kbtui.search.analysis import Language, QueryWord, read_words
+from kbtui.search.lexical_query import QueryTermBuilder, marked, telling
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from kbtui.index import IndexReader
-    from kbtui.search.filters import Narrowing
+    from kbtui.search.filters import ExtraFilters
     from kbtui.search.models import Question
-    from kbtui.search.query_parser import Query
+    from kbtui.search.query_parser import ParsedQuery
 
 OVERFETCH = 5
 """How many times the limit is looked at before an entry's surplus chunks are left out."""
@@ -33,21 +33,21 @@ Ranked = list[tuple[int, float]]
 """Chunk numbers with their scores, best first."""
 
 
-class Lexical:
+class LexicalSearch:
     """A question, ready to be asked of the lexical index, and of the hidden one when it may be."""
 
     def __init__(
-        self, reader: IndexReader, query: Query, question: Question, narrowing: Narrowing
+        self, reader: IndexReader, query: ParsedQuery, question: Question, narrowing: ExtraFilters
     ) -> None:
         self._question = question
         self.language = Language(reader.language)
         self.sides = [
-            _Side(reader.lexical(hidden=hidden), query, question, narrowing, self.language)
+            _IndexQuery(reader.lexical(hidden=hidden), query, question, narrowing, self.language)
             for hidden in ((False, True) if question.hidden else (False,))
         ]
 
     @property
-    def words(self) -> list[Word]:
+    def words(self) -> list[QueryWord]:
         """The query's words as each index reads them; corrections can differ."""
         return [word for side in self.sides for word in side.words]
 
@@ -79,21 +79,21 @@ class Lexical:
         return [(row.number, row.score) for row in best_first(found, tolerance=tolerance)[:limit]]
 
 
-class _Side:
+class _IndexQuery:
     """One of the two indexes."""
 
     def __init__(
         self,
         index: Any,
-        query: Query,
+        query: ParsedQuery,
         question: Question,
-        narrowing: Narrowing,
+        narrowing: ExtraFilters,
         language: Language,
     ) -> None:
         self.searcher = index.searcher()
         self._schema = index.schema
         self.words = read_words(query, self.searcher, language, partial=question.partial)
-        made = Parts(self._schema, self.searcher, language)
+        made = QueryTermBuilder(self._schema, self.searcher, language)
         words = [part for word in self.words for part in made.of_word(word)]
         self.parts = telling([*words, *made.of_pairs(self.words)], self.searcher)
         self._terms = [part for part in self.parts if not part.is_pair]
@@ -223,7 +223,9 @@ class _Side:
 
     # narrowing
 
-    def _limits(self, question: Question, narrowing: Narrowing) -> Iterable[tuple[str, Any, Any]]:
+    def _limits(
+        self, question: Question, narrowing: ExtraFilters
+    ) -> Iterable[tuple[str, Any, Any]]:
         """What narrows before ranking, without a say in the score; each with its name."""
         wanted: dict[str, tuple[str, ...]] = {
             "topic": question.topics,

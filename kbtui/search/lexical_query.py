@@ -14,7 +14,7 @@ from kbtui.search.analysis import begun_with
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from kbtui.search.analysis import Language, Word
+    from kbtui.search.analysis import Language, QueryWord
 
 
 LARGE = 50_000
@@ -23,7 +23,7 @@ LEAST = 0.02
 """A part whose weight and rarity are below this share of the best part's is left out."""
 
 
-class Part(NamedTuple):
+class QueryTerm(NamedTuple):
     """One term of a query: the word it is for, where it is looked for, and what it weighs.
 
     Of several terms the best counts; they stand in `term` with bars between them. A pair of
@@ -42,7 +42,7 @@ class Part(NamedTuple):
         return " " in self.term and "|" not in self.term
 
 
-def telling(parts: Sequence[Part], searcher: Any) -> list[Part]:
+def telling(parts: Sequence[QueryTerm], searcher: Any) -> list[QueryTerm]:
     """The parts that a query is asked with; for a small index all of them."""
     if searcher.num_docs < LARGE:
         return list(parts)
@@ -55,7 +55,7 @@ def telling(parts: Sequence[Part], searcher: Any) -> list[Part]:
     ]
 
 
-def _worth(part: Part, searcher: Any) -> float | None:
+def _worth(part: QueryTerm, searcher: Any) -> float | None:
     """Weight and rarity of a part; None for one that costs nothing, and for one of several terms."""
     if "|" in part.term:
         return None
@@ -80,13 +80,13 @@ PAIR_WEIGHT = 0.1
 """Of two words that stand next to each other, in question and text."""
 
 
-class Parts:
+class QueryTermBuilder:
     """Makes the parts of a question for one index."""
 
     def __init__(self, schema: Any, searcher: Any, language: Language) -> None:
         self._schema, self._searcher, self._language = schema, searcher, language
 
-    def of_word(self, word: Word) -> Iterable[Part]:
+    def of_word(self, word: QueryWord) -> Iterable[QueryTerm]:
         """What a word is looked for as."""
         for token in word.tokens:
             body = [("body", token.stem), *token.others]
@@ -114,7 +114,7 @@ class Parts:
         if begun:
             yield self._part(f"{word.text}…", GUESS_WEIGHT, *begun)
 
-    def of_pairs(self, words: Sequence[Word]) -> Iterable[Part]:
+    def of_pairs(self, words: Sequence[QueryWord]) -> Iterable[QueryTerm]:
         """Words that stand next to each other in the question count a little more where they do so
         in the text."""
         tokens = [token for word in words for token in word.tokens]
@@ -124,7 +124,7 @@ class Parts:
                 query = tantivy.Query.phrase_query(self._schema, "body", list(terms))
                 query = tantivy.Query.boost_query(query, PAIR_WEIGHT)
                 said = f"{first.plain} {second.plain}"
-                yield Part(said, "body", " ".join(terms), PAIR_WEIGHT, query)
+                yield QueryTerm(said, "body", " ".join(terms), PAIR_WEIGHT, query)
 
     def phrase(self, text: str) -> Any:
         """A query for all of a phrase, in order where the script has spaces."""
@@ -148,14 +148,14 @@ class Parts:
     def _term(self, field: str, term: str) -> Any:
         return tantivy.Query.term_query(self._schema, field, term, "freq")
 
-    def _part(self, word: str, weight: float, *places: tuple[str, str]) -> Part:
+    def _part(self, word: str, weight: float, *places: tuple[str, str]) -> QueryTerm:
         """A term, or the best of several."""
         terms = [self._term(field, term) for field, term in dict.fromkeys(places)]
         query = terms[0] if len(terms) == 1 else tantivy.Query.disjunction_max_query(terms)
         if weight != 1.0:
             query = tantivy.Query.boost_query(query, weight)
         shown = " | ".join(dict.fromkeys(term for _, term in places))
-        return Part(word, places[0][0], shown, weight, query)
+        return QueryTerm(word, places[0][0], shown, weight, query)
 
     def _anywhere(self, stems: list[str]) -> Any:
         if len(stems) == 1:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 from kbtui.errors import UsageError
 
 if TYPE_CHECKING:
-    from kbtui.search.query_parser import Mistake
+    from kbtui.search.query_parser import QueryError
 
 Mode = Literal["hybrid", "lexical", "semantic"]
 Kind = Literal["subject", "conversation"]
@@ -160,7 +160,7 @@ class Answer:
     omitted: int = 0
     degraded: str | None = None
     partial: bool = False
-    mistakes: "tuple[Mistake, ...]" = ()
+    mistakes: "tuple[QueryError, ...]" = ()
     empty: bool = False
     filters: str = ""
     is_gap: bool = False

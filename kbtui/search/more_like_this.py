@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import NothingFound
 from kbtui.search.models import QUERY_CHARACTERS, Question
-from kbtui.search.pipeline import Asked, respond
+from kbtui.search.pipeline import SearchRun, respond
 
 if TYPE_CHECKING:
     from kbtui.index import IndexReader
@@ -46,7 +46,9 @@ def related(
     if entry is None or not chunks:
         raise NothingFound("nothing of it is indexed", where=str(ref))
     question = question or Question("", per_entry=1)
-    asked = _Like(workspace, reader, replace(question, query=_spoken(entry, chunks)), entry, chunks)
+    asked = _MoreLikeThisRun(
+        workspace, reader, replace(question, query=_spoken(entry, chunks)), entry, chunks
+    )
     return respond(asked, semantic)
 
 
@@ -58,7 +60,7 @@ def _spoken(entry: Entry, chunks: list[Chunk]) -> str:
     return words.replace('"', " ").replace(":", " ").replace(" -", " ")[:QUERY_CHARACTERS]
 
 
-class _Like(Asked):
+class _MoreLikeThisRun(SearchRun):
     """A question made of a text; everything but the entry itself."""
 
     def __init__(

@@ -13,7 +13,7 @@ from kbtui.search.filters import narrow
 from kbtui.search.freshness import Freshness
 from kbtui.search.fusion import fuse
 from kbtui.search.gaps import filters_of, is_gap
-from kbtui.search.highlight import Marker
+from kbtui.search.highlight import Highlighter
 from kbtui.search.models import QUERY_CHARACTERS, REACH, Answer, Hit, Ranking
 from kbtui.search.query_parser import parse_query
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from kbtui.index import IndexReader
     from kbtui.index.models import Chunk, Entry
-    from kbtui.search.lexical import Lexical, Ranked
+    from kbtui.search.lexical import LexicalSearch, Ranked
     from kbtui.search.models import Question
     from kbtui.workspace import Workspace
 
@@ -44,10 +44,10 @@ def answer(
     answer has keyword hits only and says why in `degraded`. A query with a
     mistake is not asked; `mistakes` say where it is wrong.
     """
-    return respond(Asked(workspace, reader, question), semantic)
+    return respond(SearchRun(workspace, reader, question), semantic)
 
 
-def respond(asked: Asked, semantic: Semantic | None = None) -> Answer:
+def respond(asked: SearchRun, semantic: Semantic | None = None) -> Answer:
     """The answer to a question that was read; `asked` keeps what the legs said."""
     result = Answer(
         query=asked.query.text,
@@ -67,7 +67,7 @@ def respond(asked: Asked, semantic: Semantic | None = None) -> Answer:
     return result
 
 
-class Asked:
+class SearchRun:
     """A question read against an index, and what the legs ranked."""
 
     def __init__(self, workspace: Workspace, reader: IndexReader, question: Question) -> None:
@@ -89,11 +89,11 @@ class Asked:
         self.scores: dict[int, float] = {}
 
     @cached_property
-    def lexical(self) -> Lexical:
+    def lexical(self) -> LexicalSearch:
         """The lexical leg; also what knows which words are highlighted."""
-        from kbtui.search.lexical import Lexical
+        from kbtui.search.lexical import LexicalSearch
 
-        return Lexical(self.reader, self.query, self.question, self.narrowing)
+        return LexicalSearch(self.reader, self.query, self.question, self.narrowing)
 
     @cached_property
     def owners(self) -> dict[int, tuple[str, str]]:
@@ -184,7 +184,7 @@ class Asked:
         return kept
 
 
-def _fill(result: Answer, asked: Asked) -> None:
+def _fill(result: Answer, asked: SearchRun) -> None:
     """Texts from the catalog, each checked against its file; the best `limit` become hits."""
     question = asked.question
     entries = asked.entries
@@ -194,7 +194,7 @@ def _fill(result: Answer, asked: Asked) -> None:
     }
     limit = max(1, min(REACH, question.limit))
     freshness = Freshness(asked.workspace, asked.reader)
-    marker = Marker(asked.lexical.words, asked.query.phrases, asked.lexical.language)
+    marker = Highlighter(asked.lexical.words, asked.query.phrases, asked.lexical.language)
     order = asked.order()
     chunks: dict[int, tuple[Chunk, str]] = {}
     per_entry: Counter[str] = Counter()

@@ -37,7 +37,7 @@ _ONE_VALUE = re.compile(r'"([^"]*)(?:"|$)|([^\s",]+)')
 _ALMOST = re.compile(r"([a-z]{3,8}):(?![:/\\])\S")
 
 
-class Mistake(NamedTuple):
+class QueryError(NamedTuple):
     """What is wrong with a part of a query: characters `start` to `end` of it, or -1 twice for an
     option that is not of the text."""
 
@@ -50,7 +50,7 @@ class Mistake(NamedTuple):
         return f"{self.message} ({self.hint})" if self.hint else self.message
 
 
-class Filter(NamedTuple):
+class QueryFilter(NamedTuple):
     """One `key:value,value`; `start` and `end` are its place in the text.
 
     `unfinished` says that it may still be typed on: what is wrong with it is no mistake yet.
@@ -64,7 +64,7 @@ class Filter(NamedTuple):
     unfinished: bool = False
 
 
-class Query(NamedTuple):
+class ParsedQuery(NamedTuple):
     """A query, read: what should be there, what must, what must not, and what narrows.
 
     `open` says that the text ends in a word that may still be typed on, `spoken`
@@ -75,7 +75,7 @@ class Query(NamedTuple):
     words: tuple[str, ...] = ()
     phrases: tuple[str, ...] = ()
     excluded: tuple[str, ...] = ()
-    filters: tuple[Filter, ...] = ()
+    filters: tuple[QueryFilter, ...] = ()
     remarks: tuple[str, ...] = ()
     spoken: str = ""
     open: bool = False
@@ -86,12 +86,12 @@ class _Reading:
         self.words: list[str] = []
         self.phrases: list[str] = []
         self.excluded: list[str] = []
-        self.filters: list[Filter] = []
+        self.filters: list[QueryFilter] = []
         self.remarks: list[str] = []
         self.spoken: list[str] = []
 
 
-def parse_query(text: str, *, partial: bool = False) -> Query:
+def parse_query(text: str, *, partial: bool = False) -> ParsedQuery:
     """Read a query; every text is one.
 
     `partial` says that it is being typed: a filter that ends it may be unfinished.
@@ -118,7 +118,7 @@ def parse_query(text: str, *, partial: bool = False) -> Query:
             if not typing:
                 _remark(part, found)
     typed = text[-1:]
-    return Query(
+    return ParsedQuery(
         text,
         tuple(found.words),
         tuple(found.phrases),
@@ -130,14 +130,14 @@ def parse_query(text: str, *, partial: bool = False) -> Query:
     )
 
 
-def _filter(match: re.Match[str], typing: bool) -> Filter:
+def _filter(match: re.Match[str], typing: bool) -> QueryFilter:
     key = match["key"].lower()
     values = tuple(
         " ".join((one[1] if one[1] is not None else one[2]).split())
         for one in _ONE_VALUE.finditer(match["values"])
     )
     key = ALIASES.get(key, key)
-    return Filter(key, values, bool(match["no"]), match.start(), match.end(), typing)
+    return QueryFilter(key, values, bool(match["no"]), match.start(), match.end(), typing)
 
 
 def _remark(word: str, found: _Reading) -> None:

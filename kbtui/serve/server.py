@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from aiohttp import WSCloseCode, WSMsgType, web
 
 from kbtui.serve.access_control import HEADERS, Hosts, knows, refusal
-from kbtui.serve.session import Session, size
+from kbtui.serve.session import BrowserSession, size
 
 if TYPE_CHECKING:
     import socket
@@ -32,7 +32,7 @@ MESSAGE_MOST = 1 << 20
 OWN = Path(__file__).parent / "static"
 
 
-class Server:
+class BrowserServer:
     """Serves the screen of one workspace to whoever knows the token."""
 
     def __init__(self, root: Path, host: str, port: int, token: str, font_size: int = 16) -> None:
@@ -42,7 +42,7 @@ class Server:
         self._cookie = f"kbtui-{port}"
         self._token = token
         self._font_size = font_size
-        self._sessions: set[Session] = set()
+        self._sessions: set[BrowserSession] = set()
 
     def application(self) -> web.Application:
         """What answers; every answer passes the checks first."""
@@ -103,7 +103,7 @@ class Server:
             reason = f"{SESSIONS_MOST} tabs are open, the most that kbtui serves: close one first."
             await websocket.close(code=WSCloseCode.TRY_AGAIN_LATER, message=reason.encode())
             return websocket
-        session = Session(self._words, websocket)
+        session = BrowserSession(self._words, websocket)
         self._sessions.add(session)
         try:
             await session.start(*size(request.query.get("width"), request.query.get("height")))
@@ -123,7 +123,7 @@ class Server:
         )
 
 
-async def serve(server: Server, listening: socket.socket, ready: Callable[[], None]) -> int:
+async def serve(server: BrowserServer, listening: socket.socket, ready: Callable[[], None]) -> int:
     """Answer until interrupted; gives the signal that ended it."""
     runner = web.AppRunner(server.application(), access_log=None, shutdown_timeout=2.0)
     await runner.setup()

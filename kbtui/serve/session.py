@@ -27,7 +27,7 @@ PAINTED = 400
 LINKS = ("http://", "https://", "mailto:")
 
 
-class Session(AppService):
+class BrowserSession(AppService):
     """A process with the screen, and the WebSocket that shows it.
 
     Started without a shell, so nothing in a path is ever read as a command.

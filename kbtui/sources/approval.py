@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from kbtui.sources.models import Source
-    from kbtui.userdata import Journal
+    from kbtui.userdata import UserData
     from kbtui.workspace import Workspace
 
 _FORM = 1
@@ -69,12 +69,12 @@ def _program(workspace: Workspace, word: str) -> str | None:
         return None
 
 
-def approve(workspace: Workspace, journal: Journal, source: Source) -> None:
+def approve(workspace: Workspace, journal: UserData, source: Source) -> None:
     """Note that the user agreed to the source as it is now."""
     journal.approve(source.name, digest_of(workspace, source))
 
 
-def approved_at(workspace: Workspace, journal: Journal, source: Source) -> float | None:
+def approved_at(workspace: Workspace, journal: UserData, source: Source) -> float | None:
     """When the user agreed to the source as it is now, in Unix seconds; None when never."""
     return journal.approved(digest_of(workspace, source))
 

@@ -18,7 +18,7 @@ from kbtui.errors import KbtuiError
 from kbtui.sources.extraction import READABLE
 from kbtui.sources.extraction_process import ExtractError
 from kbtui.sources.http_fetcher import AGENT, FetchError
-from kbtui.sources.source_directory import Document
+from kbtui.sources.source_directory import FetchedDocument
 from kbtui.sources.urls import Bounds, relative_name, tidy
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from kbtui.sources.extraction_process import Extractor
     from kbtui.sources.http_fetcher import Fetcher, Limits, Response
-    from kbtui.sources.run_context import Pass
+    from kbtui.sources.run_context import RunContext
 
 ROBOTS_MOST = 512_000
 """Bytes of robots.txt that are read (RFC 9309 asks for 500 KiB at least)."""
@@ -48,7 +48,7 @@ _NO_PAGE = re.compile(
 class Crawl:
     """One run of a crawl."""
 
-    def __init__(self, run: Pass, fetcher: Fetcher, extractor: Extractor) -> None:
+    def __init__(self, run: RunContext, fetcher: Fetcher, extractor: Extractor) -> None:
         self._run, self._fetcher, self._extractor = run, fetcher, extractor
         self._limits: Limits = fetcher.limits
         self._start = tidy(run.source.url or "") or ""
@@ -154,10 +154,10 @@ class Crawl:
         else:
             self._run.put(self._document(url, facts), _remembered(found, links))
 
-    def _document(self, url: str, facts: dict[str, Any]) -> Document:
+    def _document(self, url: str, facts: dict[str, Any]) -> FetchedDocument:
         name = relative_name(url, self._start)
         title = facts["title"] or name.rpartition("/")[2].replace("-", " ")
-        return Document(url, name, title, facts["text"], tuple(facts["tags"]))
+        return FetchedDocument(url, name, title, facts["text"], tuple(facts["tags"]))
 
     def _follow(self, links: Iterable[str], depth: int) -> None:
         if depth < self._run.source.depth:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import ConfigError, UsageError
 from kbtui.files import parse_toml, read_regular
-from kbtui.knowledge.editing import Change, apply
+from kbtui.knowledge.editing import TomlChange, apply
 from kbtui.sources.config import load_sources, parse_source, sources_path
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def _write(workspace: Workspace, name: str, block: dict[str, Any] | None) -> Non
     # The parser has the word on whether nothing else changed.
     if tomllib.loads(new) != expected:
         raise unsafe
-    apply(Change(path, old, new))
+    apply(TomlChange(path, old, new))
 
 
 def _set(document: Any, name: str, block: dict[str, Any] | None, fresh: Any) -> None:

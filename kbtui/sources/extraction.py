@@ -34,7 +34,7 @@ READABLE = (*HTML, *PDF, *MARKDOWN, *PLAIN, *DOCX)
 _OWN_CHARSET = re.compile(rb"charset\s*=\s*[\"']?([a-zA-Z0-9_.:-]{1,40})")
 
 
-class Unreadable(Exception):
+class UnreadableDocument(Exception):
     """Why a document gave no text."""
 
 
@@ -53,9 +53,9 @@ def extract(content: bytes, kind: str, url: str, charset: str | None) -> dict[st
         try:
             return read_page(text, url)
         except NoPage as error:
-            raise Unreadable(str(error)) from error
+            raise UnreadableDocument(str(error)) from error
     if "\0" in text[:8192]:
-        raise Unreadable("it is a binary file")
+        raise UnreadableDocument("it is a binary file")
     if kind in CODE:
         return {"title": "", "text": text, "tags": []}
     return _plain(text, markdown=kind in MARKDOWN)
@@ -86,19 +86,19 @@ def _pdf(content: bytes) -> dict[str, Any]:
     try:
         reader = pypdf.PdfReader(io.BytesIO(content))
         if reader.is_encrypted and not reader.decrypt(""):
-            raise Unreadable("it is encrypted")
+            raise UnreadableDocument("it is encrypted")
         pages = len(reader.pages)
         if pages > PDF_PAGES_MOST:
-            raise Unreadable(f"it has {pages:,} pages, more than {PDF_PAGES_MOST:,}")
+            raise UnreadableDocument(f"it has {pages:,} pages, more than {PDF_PAGES_MOST:,}")
         texts = [page.extract_text().strip() for page in reader.pages]
         title = str(reader.metadata.title or "") if reader.metadata else ""
     except (PyPdfError, ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
         # Damaged files make pypdf stumble in many ways.
-        raise Unreadable(f"it is not a readable PDF: {error}") from error
+        raise UnreadableDocument(f"it is not a readable PDF: {error}") from error
     # Headings tell a reader, and the chunker, where a page begins.
     body = "\n\n".join(f"## Page {at}\n\n{text}" for at, text in enumerate(texts, 1) if text)
     if not body:
-        raise Unreadable("it has no text (a scan?)")
+        raise UnreadableDocument("it has no text (a scan?)")
     return {"title": title, "text": body, "tags": []}
 
 
@@ -119,7 +119,7 @@ def _docx(content: bytes) -> dict[str, Any]:
         ).value
     except (BadZipFile, ExpatError, KeyError, ValueError, AttributeError, IndexError) as error:
         # Damaged files make mammoth stumble in many ways.
-        raise Unreadable(f"it is not a readable Word file: {error}") from error
+        raise UnreadableDocument(f"it is not a readable Word file: {error}") from error
     text = markdown_of(html) if html else ""
     head = next((line for line in text.split("\n") if line.startswith("# ")), "")
     return {"title": head[2:].strip(), "text": text, "tags": []}
@@ -171,7 +171,7 @@ def main() -> None:
             return
         try:
             found = extract(content, **json.loads(request))
-        except Unreadable as error:
+        except UnreadableDocument as error:
             found = {"error": str(error)}
         except ImportError as error:
             found = {"import": str(error), "name": error.name}

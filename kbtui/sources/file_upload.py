@@ -14,14 +14,14 @@ from kbtui.sources.atomic_write import name_of
 from kbtui.sources.extraction import CODE, DOCX, HTML, MARKDOWN, PDF, PLAIN
 from kbtui.sources.extraction_process import ExtractError
 from kbtui.sources.http_fetcher import too_large
-from kbtui.sources.source_directory import Document
+from kbtui.sources.source_directory import FetchedDocument
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kbtui.sources.extraction_process import Extractor
     from kbtui.sources.http_fetcher import Limits
-    from kbtui.sources.run_context import Pass
+    from kbtui.sources.run_context import RunContext
 
 _KINDS = {
     **dict.fromkeys((".md", ".markdown"), MARKDOWN[0]),
@@ -40,7 +40,7 @@ class _NotTaken(Exception):
     """Why a file is none of a source's documents."""
 
 
-async def upload(run: Pass, root: Path, extractor: Extractor, limits: Limits) -> None:
+async def upload(run: RunContext, root: Path, extractor: Extractor, limits: Limits) -> None:
     """Take in what `file` names, relative to the workspace's `root`; raises `KbtuiError`."""
     base = root / Path(run.source.file or "").expanduser()
     if not base.exists():
@@ -70,7 +70,7 @@ def _address(file: str, base: Path, root: Path) -> str:
     return real.relative_to(top).as_posix() if real.is_relative_to(top) else base.name
 
 
-def _below(run: Pass, base: Path, named: str) -> Iterator[tuple[Path, str]]:
+def _below(run: RunContext, base: Path, named: str) -> Iterator[tuple[Path, str]]:
     """The files of a directory; what is hidden, and links, are skipped."""
     for folder, folders, names in os.walk(base):
         for name in sorted([*folders, *names]):
@@ -86,7 +86,7 @@ def _below(run: Pass, base: Path, named: str) -> Iterator[tuple[Path, str]]:
 
 
 async def _file(
-    run: Pass, path: Path, relative: str, url: str, extractor: Extractor, most: int
+    run: RunContext, path: Path, relative: str, url: str, extractor: Extractor, most: int
 ) -> None:
     try:
         content, mark = _read(path, most)
@@ -128,7 +128,9 @@ def _kind_of(path: Path) -> str:
     return CODE[0]
 
 
-def _document(path: Path, relative: str, url: str, kind: str, facts: dict[str, Any]) -> Document:
+def _document(
+    path: Path, relative: str, url: str, kind: str, facts: dict[str, Any]
+) -> FetchedDocument:
     text, parts = facts["text"], Path(relative or path.name).parts
     if kind in CODE:
         language = path.suffix[1:] or _language_of(path.name, text)
@@ -136,7 +138,7 @@ def _document(path: Path, relative: str, url: str, kind: str, facts: dict[str, A
     else:
         parts = (*parts[:-1], path.stem)
     title = facts["title"] or parts[-1]
-    return Document(url, "/".join(map(name_of, parts)), title, text, tuple(facts["tags"]))
+    return FetchedDocument(url, "/".join(map(name_of, parts)), title, text, tuple(facts["tags"]))
 
 
 def _language_of(name: str, text: str) -> str:

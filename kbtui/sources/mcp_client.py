@@ -20,7 +20,7 @@ from kbtui.sources.atomic_write import name_of
 from kbtui.sources.extraction import HTML, MARKDOWN, PDF, PLAIN
 from kbtui.sources.extraction_process import ExtractError
 from kbtui.sources.http_fetcher import too_large
-from kbtui.sources.source_directory import Document
+from kbtui.sources.source_directory import FetchedDocument
 from kbtui.version import __version__
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from kbtui.sources.extraction_process import Extractor
     from kbtui.sources.http_fetcher import Limits
-    from kbtui.sources.run_context import Pass
+    from kbtui.sources.run_context import RunContext
 
 LATE_MOST = 3
 """After so many resources in a row that did not come in time, the server hangs."""
@@ -39,7 +39,7 @@ class NotRead(ExtractError):
     """A resource of a type or size that is not read."""
 
 
-async def take_resources(run: Pass, root: Path, extractor: Extractor, limits: Limits) -> None:
+async def take_resources(run: RunContext, root: Path, extractor: Extractor, limits: Limits) -> None:
     """Start the server in the workspace's `root`, read what matches, end it.
 
     Raises `KbtuiError` when the server does not start, or does not answer in time.
@@ -98,7 +98,7 @@ def _said(log: Any) -> str | None:
 
 
 async def _resources(
-    run: Pass, session: ClientSession, extractor: Extractor, limits: Limits
+    run: RunContext, session: ClientSession, extractor: Extractor, limits: Limits
 ) -> None:
     """Take in every resource that matches; each, and the list, may take `limits.seconds`."""
     seconds = limits.seconds
@@ -133,7 +133,7 @@ async def _resources(
             run.fail(resource.uri, str(error), lasting=False)
             continue
         title = resource.title or resource.name or resource.uri
-        run.put(Document(resource.uri, _name(resource.uri), title, text), {})
+        run.put(FetchedDocument(resource.uri, _name(resource.uri), title, text), {})
 
 
 async def _listed(session: ClientSession, most: int) -> AsyncIterator[types.Resource]:

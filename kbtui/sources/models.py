@@ -44,7 +44,7 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Progress:
+class SourceProgress:
     """How far a run is; `total` counts the documents known so far, `now` is the one at hand."""
 
     source: str

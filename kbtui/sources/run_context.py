@@ -7,28 +7,28 @@ from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import KbtuiError
 from kbtui.sources.extraction import VERSION
-from kbtui.sources.models import Progress
+from kbtui.sources.models import SourceProgress
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kbtui.sources.models import Source
-    from kbtui.sources.source_directory import Document, Shelf
+    from kbtui.sources.source_directory import FetchedDocument, SourceDirectory
 
 NAMED_MOST = 500
 """Failures and skips that a run names; it counts the rest."""
 
 
 @dataclass
-class Pass:
+class RunContext:
     """What a runner reports to. `memory` is what the last run remembered of each address,
     `remember` what the next one will; `complete` says that what was not met is gone.
     """
 
     source: Source
-    shelf: Shelf
+    shelf: SourceDirectory
     memory: dict[str, dict[str, Any]]
-    say: Callable[[Progress], None]
+    say: Callable[[SourceProgress], None]
     remember: dict[str, dict[str, Any]] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
     skips: dict[str, str] = field(default_factory=dict)
@@ -41,9 +41,9 @@ class Pass:
 
     def doing(self, done: int, total: int, now: str) -> None:
         """Say how far it is."""
-        self.say(Progress(self.source.name, done, total, now))
+        self.say(SourceProgress(self.source.name, done, total, now))
 
-    def put(self, document: Document, facts: dict[str, Any]) -> None:
+    def put(self, document: FetchedDocument, facts: dict[str, Any]) -> None:
         """A document as it is now; one that cannot be written is a failure."""
         if not document.text.strip():
             self.skip(document.url, "it has no text")

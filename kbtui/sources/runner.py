@@ -15,9 +15,9 @@ from kbtui.errors import ConfigError, KbtuiError
 from kbtui.sources.approval import approved_at
 from kbtui.sources.config import load_sources
 from kbtui.sources.http_fetcher import Fetcher, limits_of, resolve_name
-from kbtui.sources.run_context import NAMED_MOST, Pass
-from kbtui.sources.source_directory import Shelf
-from kbtui.userdata import Journal
+from kbtui.sources.run_context import NAMED_MOST, RunContext
+from kbtui.sources.source_directory import SourceDirectory
+from kbtui.userdata import UserData
 from kbtui.userdata.models import Run, Skip
 from kbtui.workspace.paths import make_private
 from kbtui.workspace.settings import load_settings
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from kbtui.sources.http_fetcher import Limits, Resolve
-    from kbtui.sources.models import Progress, Source
+    from kbtui.sources.models import Source, SourceProgress
     from kbtui.workspace import Workspace
 
 STOP_SECONDS = 0.2
@@ -48,7 +48,7 @@ def run_source(
     workspace: Workspace,
     name: str,
     *,
-    say: Callable[[Progress], None] = lambda progress: None,
+    say: Callable[[SourceProgress], None] = lambda progress: None,
     stopped: Callable[[], bool] = lambda: False,
     limits: Limits | None = None,
     resolve: Resolve = resolve_name,
@@ -62,7 +62,7 @@ def run_source(
     source that does not exist or is not sound, `NotApproved`, and `Busy`.
     """
     source = load_sources(workspace).find(name)
-    journal = Journal(workspace)
+    journal = UserData(workspace)
     if approved_at(workspace, journal, source) is None:
         raise NotApproved(
             "you did not approve this source as it is now",
@@ -83,7 +83,7 @@ def run_source(
     return run
 
 
-def _failed(journal: Journal, name: str, began: float, reason: str) -> Run:
+def _failed(journal: UserData, name: str, began: float, reason: str) -> Run:
     before = journal.runs().get(name)
     entries = before.entries if before else 0
     return Run(name, began, time.time(), "error", reason, entries, problems=(reason,))
@@ -114,12 +114,12 @@ class _Work:
 
 
 def _run(
-    work: _Work, journal: Journal, began: float, say: Callable[[Progress], None]
+    work: _Work, journal: UserData, began: float, say: Callable[[SourceProgress], None]
 ) -> tuple[Run, bool]:
     """Run to the end; says too whether it was interrupted."""
     source = work.source
     shelf = open_shelf(work.workspace, source)
-    found = Pass(source, shelf, journal.fetched(source.name), say)
+    found = RunContext(source, shelf, journal.fetched(source.name), say)
     interrupted = False
     try:
         asyncio.run(_until_stopped(work, found))
@@ -159,7 +159,7 @@ def _run(
     return run, interrupted
 
 
-def open_shelf(workspace: Workspace, source: Source) -> Shelf:
+def open_shelf(workspace: Workspace, source: Source) -> SourceDirectory:
     """The documents of a source; raises `KbtuiError` where its topic is gone or leads elsewhere."""
     from kbtui.knowledge import load_knowledge
     from kbtui.sources.atomic_write import topic_folder
@@ -167,7 +167,7 @@ def open_shelf(workspace: Workspace, source: Source) -> Shelf:
     knowledge = load_knowledge(workspace)
     topic = knowledge.resolve_topic(source.topic)
     root = Path(os.path.realpath(workspace.root))
-    return Shelf(root, topic_folder(knowledge, topic), source)
+    return SourceDirectory(root, topic_folder(knowledge, topic), source)
 
 
 def count_documents(workspace: Workspace, source: Source) -> int:
@@ -195,11 +195,11 @@ def remove_with_documents(workspace: Workspace, name: str, *, keep: bool) -> lis
             shelf.release()
         elif shelf is not None:
             shelf.remove_all()
-        Journal(workspace).forget_source(name)
+        UserData(workspace).forget_source(name)
         return problems + ([*shelf.problems, *shelf.edited] if shelf is not None else [])
 
 
-async def _until_stopped(work: _Work, run: Pass) -> None:
+async def _until_stopped(work: _Work, run: RunContext) -> None:
     task = asyncio.ensure_future(_fetch(work, run))
     while not task.done():
         if work.stopped():
@@ -211,7 +211,7 @@ async def _until_stopped(work: _Work, run: Pass) -> None:
     task.result()
 
 
-async def _fetch(work: _Work, run: Pass) -> None:
+async def _fetch(work: _Work, run: RunContext) -> None:
     from kbtui.sources.extraction_process import Extractor
 
     async with Extractor() as extractor:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from kbtui.sources.approval import approved_at
 from kbtui.sources.config import load_sources
 from kbtui.sources.cron import next_time
-from kbtui.userdata import Journal
+from kbtui.userdata import UserData
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -25,7 +25,7 @@ RUN_SECONDS = 7200.0
 
 
 def due_at(
-    workspace: Workspace, journal: Journal, source: Source, since: float = 0.0
+    workspace: Workspace, journal: UserData, source: Source, since: float = 0.0
 ) -> float | None:
     """When a source is to run next, in Unix seconds, which may have passed; None for never.
 
@@ -49,7 +49,7 @@ def due(
     `started` says when each was started lately, whatever became of it.
     """
     now = time.time() if now is None else now
-    journal = Journal(workspace)
+    journal = UserData(workspace)
     waiting = []
     for source in load_sources(workspace).sources.values():
         at = due_at(workspace, journal, source, (started or {}).get(source.name, 0.0))

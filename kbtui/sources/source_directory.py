@@ -32,7 +32,7 @@ _STAMPS = ("fetched_at", "digest")
 
 
 @dataclass(frozen=True)
-class Document:
+class FetchedDocument:
     """What was fetched: `url` is what it is known by, `name` what its file would like to be called."""
 
     url: str
@@ -43,7 +43,7 @@ class Document:
 
 
 @dataclass
-class Held:
+class StoredDocument:
     """A document's file; `digest` is of what was fetched, `edited` that the file is not that any more."""
 
     path: Path
@@ -53,7 +53,7 @@ class Held:
 
 
 @dataclass
-class Tally:
+class ChangeCounts:
     """What a run did to the files."""
 
     added: int = 0
@@ -62,7 +62,7 @@ class Tally:
     unchanged: int = 0
 
 
-class Shelf:
+class SourceDirectory:
     """The files of one source; reads them once, then keeps count of what is done to them.
 
     `root` and `folder` are real paths, the workspace's and the topic's. Raises
@@ -72,11 +72,11 @@ class Shelf:
     def __init__(self, root: Path, folder: Path, source: Source) -> None:
         self._root, self._source = root, source
         self.folder = folder / source.name
-        self.tally = Tally()
+        self.tally = ChangeCounts()
         self.problems: list[str] = []
         self.edited: list[str] = []
         """What became of documents that their user edited."""
-        self.held: dict[str, Held] = {}
+        self.held: dict[str, StoredDocument] = {}
         self._taken: set[str] = set()
         self._seen: set[str] = set()
         if os.path.realpath(self.folder) != str(self.folder):
@@ -111,7 +111,7 @@ class Shelf:
             self._seen.add(url)
             self.tally.unchanged += 1
 
-    def put(self, document: Document) -> None:
+    def put(self, document: FetchedDocument) -> None:
         """Write a document, unless it is as it was or a person changed its file.
 
         Raises `KbtuiError` when it cannot be written.
@@ -150,10 +150,10 @@ class Shelf:
         path = self._path(document)
         write_new(path, content)
         self._taken.add(self._name(path))
-        self.held[document.url] = Held(path, document.url, digest, edited=False)
+        self.held[document.url] = StoredDocument(path, document.url, digest, edited=False)
         self.tally.added += 1
 
-    def _path(self, document: Document) -> Path:
+    def _path(self, document: FetchedDocument) -> Path:
         name = free_name(document.name, document.url, self._taken)
         path = self.folder / f"{name}.md"
         folder_inside(self._root, path.parent)
@@ -180,7 +180,7 @@ class Shelf:
         for url in [url for url in self.held if url not in self._seen]:
             self.gone(url)
 
-    def _left(self, held: Held, why: str) -> None:
+    def _left(self, held: StoredDocument, why: str) -> None:
         name = held.path.relative_to(self.folder)
         self.edited.append(f"{name}: {why}; you edited it, so it is left alone")
 
@@ -224,7 +224,7 @@ def _files(folder: Path) -> Iterator[Path]:
         yield from (Path(base, name) for name in sorted(names))
 
 
-def read_held(path: Path, source: str) -> Held | None:
+def read_held(path: Path, source: str) -> StoredDocument | None:
     """The document in a file of a source; None for a file that is not of that source."""
     split = _read(path)
     if split is None:
@@ -235,7 +235,7 @@ def read_held(path: Path, source: str) -> Held | None:
         return None
     held = str(digest or "")
     rest = {key: value for key, value in facts.items() if key not in _STAMPS}
-    return Held(path, url, held, edited=digest_of(rest, text) != held)
+    return StoredDocument(path, url, held, edited=digest_of(rest, text) != held)
 
 
 def _read(path: Path) -> tuple[dict[str, Any], str] | None:

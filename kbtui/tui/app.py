@@ -17,11 +17,11 @@ from textual.theme import BUILTIN_THEMES
 from kbtui.errors import KbtuiError
 from kbtui.text import choose_policy, cut, one_line, safe
 from kbtui.tui.clock import now
-from kbtui.tui.framework.gc_tuning import Rests, begun
-from kbtui.tui.framework.key_queue import Ahead, Done
-from kbtui.tui.framework.styled_widget import RoleScreen
+from kbtui.tui.framework.gc_tuning import IdleCollector, begun
+from kbtui.tui.framework.key_queue import Done, KeyQueue
+from kbtui.tui.framework.styled_widget import StyledScreen
 from kbtui.tui.main.screen import MainScreen
-from kbtui.tui.terminal import Guard, end_with_terminal, leave_when_told
+from kbtui.tui.terminal import StderrRedirect, end_with_terminal, leave_when_told
 from kbtui.tui.theme import DARK, LIGHT, THEMES, blended, partner
 from kbtui.workspace.paths import config_home
 
@@ -68,7 +68,7 @@ class KbApp(App[None]):
         library: Library,
         open_ref: Ref | None = None,
         clock: Clock = now,
-        guard: Guard | None = None,
+        guard: StderrRedirect | None = None,
         start: Start | None = None,
     ) -> None:
         self.library = library
@@ -86,8 +86,8 @@ class KbApp(App[None]):
         super().__init__()
         for theme in self._own_themes.values():
             self.register_theme(theme)
-        self._ahead = Ahead(self)
-        self._rests = Rests(self)
+        self._ahead = KeyQueue(self)
+        self._rests = IdleCollector(self)
         self._guard = guard
         self._open_ref = open_ref
         self._last_quit = 0.0
@@ -203,7 +203,7 @@ class KbApp(App[None]):
     async def action_quit(self) -> None:
         """Leave, unless a screen asks first; whatever stands over that one is closed."""
         for screen in reversed(self.screen_stack):
-            if isinstance(screen, RoleScreen) and not screen.may_leave():
+            if isinstance(screen, StyledScreen) and not screen.may_leave():
                 while self.screen is not screen:
                     await self.pop_screen()
                 return
@@ -268,7 +268,7 @@ def run_tui(library: Library, open_ref: Ref | None = None, start: Start | None =
         # The size is the terminal's, which changes; these would stay as they were when exported.
         for name in ("COLUMNS", "LINES"):
             os.environ.pop(name, None)
-    guard = Guard(library.workspace.log_file.with_name("tui.log"))
+    guard = StderrRedirect(library.workspace.log_file.with_name("tui.log"))
     app = KbApp(library, open_ref, guard=guard, start=start)
     guard.set()
     end_with_terminal()

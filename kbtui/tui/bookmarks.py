@@ -13,10 +13,10 @@ from kbtui.refs import parse_ref
 from kbtui.text import one_line
 from kbtui.tui.commands import own_key
 from kbtui.tui.framework.dialogs import LineScreen
-from kbtui.tui.framework.row_list import Row, RowList
-from kbtui.tui.framework.styled_widget import RoleScreen
-from kbtui.tui.framework.text_line import Bar
-from kbtui.tui.framework.workers import Lane
+from kbtui.tui.framework.row_list import ListRow, RowList
+from kbtui.tui.framework.styled_widget import StyledScreen
+from kbtui.tui.framework.text_line import TextLine
+from kbtui.tui.framework.workers import LatestOnlyWorker
 from kbtui.tui.navigation import place_of
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 NONE = "No bookmarks yet. {} makes one of what is selected or being read."
 
 
-class BookmarksScreen(RoleScreen):
+class BookmarksScreen(StyledScreen):
     """Gives back the place that one chose."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -42,13 +42,13 @@ class BookmarksScreen(RoleScreen):
 
     def __init__(self, library: Library) -> None:
         super().__init__()
-        from kbtui.userdata import Journal
+        from kbtui.userdata import UserData
 
-        self._journal = Journal(library.workspace)
-        self._lane = Lane(self)
+        self._journal = UserData(library.workspace)
+        self._lane = LatestOnlyWorker(self)
         self._removed: Bookmark | None = None
         self.list = RowList("bookmarks-list")
-        self._says = Bar()
+        self._says = TextLine()
 
     def compose(self) -> ComposeResult:
         """The list, and its keys."""
@@ -132,9 +132,9 @@ class BookmarksScreen(RoleScreen):
         self._lane.submit(work, self._show, self._failed)
 
 
-def _row(mark: Bookmark) -> Row:
+def _row(mark: Bookmark) -> ListRow:
     title = one_line(mark.title) or mark.ref
     below = [[("  ", ""), (one_line(mark.note), "")]] if mark.note else []
-    return Row(
+    return ListRow(
         mark.ref, [("★ ", "accent"), (title, "strong")], [(mark.ref, "dim")], below, data=mark
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from kbtui.errors import KbtuiError
 from kbtui.tui.framework.confirm_dialog import AskScreen
 from kbtui.tui.framework.form import Field, FormScreen, Values
-from kbtui.tui.framework.workers import Lane
+from kbtui.tui.framework.workers import LatestOnlyWorker
 from kbtui.tui.workshop.layout import words_of
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def export(app: KbApp, main: MainScreen) -> None:
     if conversation is None:
         main.status.flash("open a conversation to export it", "warning")
         return
-    lane = Lane(main)
+    lane = LatestOnlyWorker(main)
 
     def words(error: Exception) -> str:
         return words_of(error, app.library.workspace.root)

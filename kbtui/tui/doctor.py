@@ -12,13 +12,13 @@ from kbtui.library.diagnostics import AREAS, Finding, examine
 from kbtui.refs import parse_ref
 from kbtui.text import one_line
 from kbtui.tui.commands import bindings
-from kbtui.tui.framework.styled_widget import RoleScreen
-from kbtui.tui.framework.text_line import Bar
+from kbtui.tui.framework.styled_widget import StyledScreen
+from kbtui.tui.framework.text_line import TextLine
 from kbtui.tui.help import HelpScreen
 from kbtui.tui.key_hints import bindings_of, help_of, hints_of
 from kbtui.tui.reader.blocks import HeadBlock, NoteBlock
 from kbtui.tui.reader.document import Document
-from kbtui.tui.reader.document_view import Reader
+from kbtui.tui.reader.document_view import DocumentView
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from kbtui.library import Library
     from kbtui.library.diagnostics import State
-    from kbtui.tui.framework.styled_text import Found, Line, Spans
+    from kbtui.tui.framework.styled_text import Spans, StyledLine, TextMatches
     from kbtui.tui.reader.blocks import Block
 
 SIGNS = {"ok": ("✓ ", "inserted"), "note": ("· ", "warning"), "wrong": ("! ", "error")}
@@ -39,7 +39,7 @@ class FindingBlock(NoteBlock):
 
     state: State
 
-    def layout(self, width: int, found: Found | None, opened: bool) -> list[Line]:
+    def layout(self, width: int, found: TextMatches | None, opened: bool) -> list[StyledLine]:
         """The sign stands in the first line only."""
         sign = SIGNS[self.state]
         made = NoteBlock.layout(self, max(8, width - len(sign[0])), found, opened)
@@ -77,7 +77,7 @@ def _counts(findings: list[Finding]) -> Spans:
     return [(", ".join(words), "dim")] if words else []
 
 
-class DoctorScreen(RoleScreen):
+class DoctorScreen(StyledScreen):
     """A page that fills while it is looked; gives back the reference that one chose to open."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -93,7 +93,7 @@ class DoctorScreen(RoleScreen):
 
     def __init__(self, library: Library) -> None:
         super().__init__()
-        self.reader = Reader()
+        self.reader = DocumentView()
         self.findings: list[Finding] = []
         self.looking: str | None = AREAS[0]
         self._library = library
@@ -104,8 +104,8 @@ class DoctorScreen(RoleScreen):
         with Vertical(id="doctor", classes="pane") as pane:
             pane.border_title = "Doctor"
             yield self.reader
-        yield Bar(id="outcome")
-        yield Bar(id="doctor-keys")
+        yield TextLine(id="outcome")
+        yield TextLine(id="doctor-keys")
 
     def on_mount(self) -> None:
         """Begin to look, once something is on the screen."""
@@ -117,7 +117,7 @@ class DoctorScreen(RoleScreen):
         self.call_after_refresh(self._say_keys)
 
     def _say_keys(self) -> None:
-        bar = self.query_one("#doctor-keys", Bar)
+        bar = self.query_one("#doctor-keys", TextLine)
         bar.say(hints_of("doctor", bar.content_size.width, frozenset(), self.own_keys))
 
     def on_unmount(self) -> None:
@@ -175,7 +175,7 @@ class DoctorScreen(RoleScreen):
         if counts[1]:
             left += [("  · ", "warning"), (f"{counts[1]:,} to look at", "strong")]
         right: Spans = [(f"looking at {self.looking} …", "dim")] if self.looking else []
-        self.query_one("#outcome", Bar).say(left, right)
+        self.query_one("#outcome", TextLine).say(left, right)
 
     def action_next(self, step: int) -> None:
         """Go to the next finding that is wrong or to be looked at."""

@@ -15,7 +15,7 @@ from kbtui.tui.reader.document import Document, counted
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kbtui.knowledge.editing import Change
+    from kbtui.knowledge.editing import TomlChange
     from kbtui.library import Library
 
 LIKELY = ("docs", "doc", "documentation", "notes", "wiki", "knowledge", "handbook")
@@ -28,7 +28,7 @@ DEPTH, MOST = 3, 2_000
 class Proposal:
     """A change of `.jp/kb.toml`, the directory it names, and how many texts are in that."""
 
-    change: Change
+    change: TomlChange
     directory: Path
     texts: int
 

@@ -6,28 +6,30 @@ import re
 from typing import TYPE_CHECKING
 
 from kbtui.text import one_line
-from kbtui.tui.framework.workers import Lane
+from kbtui.tui.framework.workers import LatestOnlyWorker
 from kbtui.tui.navigation import place_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kbtui.library import Library
-    from kbtui.tui.navigation import Place
+    from kbtui.tui.navigation import NavigationTarget
     from kbtui.tui.reader.reader_pane import ReaderPane
 
 _SURE = re.compile(r"jp-c\d+(?:-[0-9a-z]+)?(?::\d+(?:\.\d+)?)?|jp://\S+|chunk:\S+")
 _PERHAPS = re.compile(r"[^\s/]+/\S+")
 
 
-class Goer:
+class ReferenceNavigator:
     """Opens what a reference names; it is looked up in a thread."""
 
-    def __init__(self, library: Library, pane: ReaderPane, open_: Callable[[Place], None]) -> None:
+    def __init__(
+        self, library: Library, pane: ReaderPane, open_: Callable[[NavigationTarget], None]
+    ) -> None:
         self._library = library
         self._pane = pane
         self._open = open_
-        self._lane = Lane(pane)
+        self._lane = LatestOnlyWorker(pane)
 
     @property
     def looks(self) -> bool:
@@ -59,6 +61,6 @@ class Goer:
 
         return words_of(error, self._library.workspace.root)
 
-    def _find(self, text: str) -> Place:
+    def _find(self, text: str) -> NavigationTarget:
         """Called in a thread; raises `KbtuiError` for what does not exist."""
         return place_of(self._library.located(text))

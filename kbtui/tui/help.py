@@ -8,11 +8,11 @@ from textual.binding import Binding
 from textual.containers import Vertical
 
 from kbtui.tui.commands import SCOPES, bindings, commands_of
-from kbtui.tui.framework.styled_widget import RoleScreen
+from kbtui.tui.framework.styled_widget import StyledScreen
 from kbtui.tui.library.rows import MARKS
 from kbtui.tui.reader.blocks import Block, FactsBlock, HeadBlock, NoteBlock
 from kbtui.tui.reader.document import Document
-from kbtui.tui.reader.document_view import Reader
+from kbtui.tui.reader.document_view import DocumentView
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,7 +45,7 @@ def help_document(scopes: tuple[Scope, ...], keymap: Mapping[str, str] | None = 
     return Document("help", "Help", blocks)
 
 
-class HelpScreen(RoleScreen):
+class HelpScreen(StyledScreen):
     """A page over the main screen; Esc, q or ? closes it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -61,7 +61,7 @@ class HelpScreen(RoleScreen):
     ) -> None:
         super().__init__()
         self._page = page or help_document(scopes, keymap)
-        self.reader = Reader()
+        self.reader = DocumentView()
 
     def compose(self) -> ComposeResult:
         """The page."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 from rich.segment import Segment
 from textual.strip import Strip
 
-from kbtui.tui.framework.styled_widget import Painted, RoleScreen
+from kbtui.tui.framework.styled_widget import StyledScreen, StyledWidget
 from kbtui.tui.main.pane_layout import INSIDE
 from kbtui.tui.reader.blocks import FoldBlock
 
@@ -92,7 +92,7 @@ def _links(main: MainScreen) -> Iterator[tuple[int, int, Callable[[], object]]]:
         yield reader.region.x, reader.region.y + y, go
 
 
-class _Labelled(Painted):
+class _Labelled(StyledWidget):
     """The screen below as it was, with the labels on it."""
 
     def __init__(self, strips: list[Strip], spots: list[Target]) -> None:
@@ -104,7 +104,7 @@ class _Labelled(Painted):
         """A line of it."""
         strip = self._strips[y] if y < len(self._strips) else Strip.blank(self.size.width)
         screen = self.screen
-        assert isinstance(screen, RoleScreen)
+        assert isinstance(screen, StyledScreen)
         style = self.ground + screen.role_style("found-here")
         for target in self._spots:
             if target.y == y and target.label.startswith(self.typed):
@@ -114,7 +114,7 @@ class _Labelled(Painted):
         return strip
 
 
-class JumpScreen(RoleScreen):
+class JumpScreen(StyledScreen):
     """Takes a label's letters; any other key, or a click, leaves."""
 
     INHERIT_BINDINGS: ClassVar[bool] = False

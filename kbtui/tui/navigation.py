@@ -8,10 +8,10 @@ from kbtui.refs import Ref, conversation_ref, subject_ref
 
 if TYPE_CHECKING:
     from kbtui.search.models import Hit
-    from kbtui.tui.reader.viewport import Mark
+    from kbtui.tui.reader.viewport import ScrollAnchor
 
 
-class Place(NamedTuple):
+class NavigationTarget(NamedTuple):
     """Something to open, and where in it.
 
     `key` is a document's: `home`, `prompt`, `topic:ID`, `topic/slug` or
@@ -24,27 +24,27 @@ class Place(NamedTuple):
     ref: Ref | None = None
     words: tuple[str, ...] = ()
     text: str = ""
-    mark: Mark | None = None
+    mark: ScrollAnchor | None = None
 
-    def same_document(self, other: Place | None) -> bool:
+    def same_document(self, other: NavigationTarget | None) -> bool:
         """Whether the other one is in the same document, seen the same way."""
         return other is not None and (self.key, self.view) == (other.key, other.view)
 
 
-HOME = Place("home")
-PROMPT = Place("prompt", "prompt")
+HOME = NavigationTarget("home")
+PROMPT = NavigationTarget("prompt", "prompt")
 
 
-def place_of(ref: Ref) -> Place:
+def place_of(ref: Ref) -> NavigationTarget:
     """Where a reference leads; chunks have to be looked up first."""
     if ref.kind == "topic":
-        return Place(f"topic:{ref.topic}", ref=ref)
+        return NavigationTarget(f"topic:{ref.topic}", ref=ref)
     if ref.kind == "subject":
-        return Place(str(ref._replace(lines=None)), ref=ref)
-    return Place(f"jp-c{ref.conversation}", ref=ref)
+        return NavigationTarget(str(ref._replace(lines=None)), ref=ref)
+    return NavigationTarget(f"jp-c{ref.conversation}", ref=ref)
 
 
-def place_of_hit(hit: Hit) -> Place:
+def place_of_hit(hit: Hit) -> NavigationTarget:
     """Where a search hit leads, with the words that matched."""
     words = tuple(dict.fromkeys(hit.text[start:end] for start, end in hit.matches))
     if hit.kind == "subject":
@@ -55,30 +55,30 @@ def place_of_hit(hit: Hit) -> Place:
     return place_of(ref)._replace(words=words, text=hit.text)
 
 
-class Trail:
+class NavigationHistory:
     """The places that were read, like a browser's history; one reads the one numbered `at`."""
 
-    def __init__(self, places: list[Place] | None = None, at: int = -1) -> None:
+    def __init__(self, places: list[NavigationTarget] | None = None, at: int = -1) -> None:
         self.places = places or []
         self.at = at
 
     @property
-    def here(self) -> Place | None:
+    def here(self) -> NavigationTarget | None:
         """The place being read."""
         return self.places[self.at] if self.places else None
 
-    def leave(self, mark: Mark | None) -> None:
+    def leave(self, mark: ScrollAnchor | None) -> None:
         """Remember where one was reading."""
         if self.places:
             self.places[self.at] = self.places[self.at]._replace(mark=mark)
 
-    def go(self, place: Place) -> None:
+    def go(self, place: NavigationTarget) -> None:
         """Read another place; what lay ahead is forgotten."""
         del self.places[self.at + 1 :]
         self.places.append(place)
         self.at = len(self.places) - 1
 
-    def step(self, by: int) -> Place | None:
+    def step(self, by: int) -> NavigationTarget | None:
         """The place `by` steps forward (or back, when negative), which one then reads."""
         if not 0 <= self.at + by < len(self.places):
             return None

@@ -14,9 +14,9 @@ from kbtui.refs import Ref, conversation_ref, subject_ref
 from kbtui.text import one_line
 from kbtui.tui.commands import SCOPES, Command, commands_of, rekeyed
 from kbtui.tui.framework.labeled_input import SafeInput
-from kbtui.tui.framework.row_list import Row, RowList
-from kbtui.tui.framework.styled_widget import RoleScreen
-from kbtui.tui.framework.workers import Lane
+from kbtui.tui.framework.row_list import ListRow, RowList
+from kbtui.tui.framework.styled_widget import StyledScreen
+from kbtui.tui.framework.workers import LatestOnlyWorker
 from kbtui.tui.navigation import place_of
 
 if TYPE_CHECKING:
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
     from kbtui.knowledge.models import Subject
     from kbtui.tui.framework.styled_text import Spans
-    from kbtui.tui.library.snapshot import Contents
+    from kbtui.tui.library.snapshot import LibrarySnapshot
     from kbtui.tui.main.screen import MainScreen
 
 SHOWN_MOST = 100
 
 
-class Choice(NamedTuple):
+class PaletteItem(NamedTuple):
     """Something that can be chosen: a command, what can be opened, or a theme's name."""
 
     name: str
@@ -42,11 +42,13 @@ class Choice(NamedTuple):
     right: str = ""
 
 
-def command_choices(scopes: Iterable[str], keymap: Mapping[str, str] | None = None) -> list[Choice]:
+def command_choices(
+    scopes: Iterable[str], keymap: Mapping[str, str] | None = None
+) -> list[PaletteItem]:
     """The commands of where one is, then those of everywhere."""
     here = [scope for scope in SCOPES if scope in scopes or scope == "everywhere"]
     return [
-        Choice(_named(command), "command", command, " ".join(command.shown_keys))
+        PaletteItem(_named(command), "command", command, " ".join(command.shown_keys))
         for scope in here
         for command in commands_of(scope, keymap=keymap)
         if command.palette and command.id != "palette"
@@ -61,40 +63,42 @@ def _named(command: Command) -> str:
     return f"{label[0].upper()}{label[1:]}: {does[0].lower()}{does[1:]}"
 
 
-def theme_choices(themes: Iterable[str]) -> list[Choice]:
+def theme_choices(themes: Iterable[str]) -> list[PaletteItem]:
     """The themes; our own and the person's come before Textual's."""
     names = {name: f"Theme {'by Textual: ' * (name in BUILTIN_THEMES)}{name}" for name in themes}
-    return [Choice(names[name], "theme", name) for name in sorted(names, key=names.__getitem__)]
+    return [
+        PaletteItem(names[name], "theme", name) for name in sorted(names, key=names.__getitem__)
+    ]
 
 
-def place_choices(contents: Contents | None, hidden: bool) -> list[Choice]:
+def place_choices(contents: LibrarySnapshot | None, hidden: bool) -> list[PaletteItem]:
     """All that can be opened; called in a thread, since there may be very many."""
-    found: list[Choice] = []
+    found: list[PaletteItem] = []
     if contents is None:
         return found
     for shelf in contents.shelves:
         ref = Ref("topic", topic=shelf.topic.id)
-        found.append(Choice(one_line(shelf.topic.name), "topic", ref, str(ref)))
+        found.append(PaletteItem(one_line(shelf.topic.name), "topic", ref, str(ref)))
     for shelf in contents.shelves:
         # As little as possible for each: there may be tens of thousands, and keys wait meanwhile.
         topic = shelf.topic.id
         found += [
-            Choice(f"{topic}/{subject.slug}", "subject", subject)
+            PaletteItem(f"{topic}/{subject.slug}", "subject", subject)
             for subject in shelf.subjects
             if hidden or not subject.hidden
         ]
     for info in contents.conversations:
         ref = conversation_ref(info.id)
-        found.append(Choice(one_line(info.name), "conversation", ref, info.ref))
+        found.append(PaletteItem(one_line(info.name), "conversation", ref, info.ref))
     return found
 
 
-def id_choices(keymap: Mapping[str, str] | None = None) -> list[Choice]:
+def id_choices(keymap: Mapping[str, str] | None = None) -> list[PaletteItem]:
     """Every command, of the other screens too, under the id that the configuration calls it by."""
     from kbtui.tui.commands import ALL
 
     return [
-        Choice(f"id: {command.id}", "command", command, " ".join(command.shown_keys))
+        PaletteItem(f"id: {command.id}", "command", command, " ".join(command.shown_keys))
         for command in rekeyed(ALL, keymap)
     ]
 
@@ -123,7 +127,9 @@ def rank(text: str, words: list[str]) -> float | None:
     return total + len(text) / 10_000
 
 
-def choose(found: list[Choice], text: str, keymap: Mapping[str, str] | None = None) -> list[Choice]:
+def choose(
+    found: list[PaletteItem], text: str, keymap: Mapping[str, str] | None = None
+) -> list[PaletteItem]:
     """The choices that fit what was typed, best first."""
     words = text.casefold().split()
     if not words:
@@ -144,7 +150,7 @@ def choose(found: list[Choice], text: str, keymap: Mapping[str, str] | None = No
     return [found[number] for _, number in ranked[:most]]
 
 
-class PaletteScreen(RoleScreen):
+class PaletteScreen(StyledScreen):
     """An input with a list; gives back what was chosen."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -162,8 +168,8 @@ class PaletteScreen(RoleScreen):
         self._choices = command_choices(main.hints.scopes, main.hints.keymap)
         self._choices += theme_choices(main.app.available_themes)
         self._places = lambda: place_choices(contents, hidden)
-        self._places_lane = Lane(self)
-        self._lane = Lane(self)
+        self._places_lane = LatestOnlyWorker(self)
+        self._lane = LatestOnlyWorker(self)
         self.list = RowList("palette-list")
 
     def compose(self) -> ComposeResult:
@@ -183,7 +189,7 @@ class PaletteScreen(RoleScreen):
         self._fill(choose(self._choices, ""))
         self._places_lane.submit(self._places, self._know, lambda error: None)
 
-    def _know(self, places: list[Choice]) -> None:
+    def _know(self, places: list[PaletteItem]) -> None:
         """What can be opened is known now."""
         self._choices = [*self._choices, *places]
         if text := self.query_one("#palette-input", SafeInput).value:
@@ -199,7 +205,7 @@ class PaletteScreen(RoleScreen):
             lambda: choose(self._choices, text, self.own_keys), self._fill, lambda error: None
         )
 
-    def _fill(self, found: list[Choice]) -> None:
+    def _fill(self, found: list[PaletteItem]) -> None:
         rows = list(_rows(found))
         self.list.set_rows(rows, [("Nothing has this name.", "dim")], rows[0].key if rows else None)
 
@@ -231,10 +237,10 @@ class PaletteScreen(RoleScreen):
             self.dismiss(place_of(what) if isinstance(what, Ref) else what)
 
 
-def _rows(found: list[Choice]) -> Iterator[Row]:
+def _rows(found: list[PaletteItem]) -> Iterator[ListRow]:
     for number, choice in enumerate(found):
         left: Spans = [(f"{choice.kind:<13}", "dim"), (one_line(choice.name), "")]
-        yield Row(
+        yield ListRow(
             f"{number}:{choice.kind}:{choice.name}",
             left,
             [(choice.right, "key" if choice.kind == "command" else "dim")],

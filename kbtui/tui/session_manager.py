@@ -4,33 +4,33 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kbtui.tui.framework.workers import Lane
+from kbtui.tui.framework.workers import LatestOnlyWorker
 from kbtui.tui.search.pane import MODES
 
 if TYPE_CHECKING:
     from textual.timer import Timer
 
     from kbtui.tui.main.screen import MainScreen
-    from kbtui.tui.navigation import Place
-    from kbtui.tui.session import Session
+    from kbtui.tui.navigation import NavigationTarget
+    from kbtui.tui.session import SavedSession
 
 KEPT_SECONDS = 3.0
 """So long after something changed it is written down, for when the end comes unasked."""
 
 
-class Rememberer:
+class SessionManager:
     """Keeps one screen's session; does nothing where the settings say so."""
 
     def __init__(self, screen: MainScreen, *, reopen: bool) -> None:
         self._screen = screen
         self._reopen = reopen
         self._on = screen.library.settings.session
-        self._lane = Lane(screen)
+        self._lane = LatestOnlyWorker(screen)
         self._timer: Timer | None = None
         self._theme_given = ""
         self._reopened = False
 
-    def start(self, first: Place) -> None:
+    def start(self, first: NavigationTarget) -> None:
         """Reopen what was left, else show `first`."""
         self._theme_given = self._screen.app.theme
         if not (self._on and self._reopen):
@@ -45,7 +45,7 @@ class Rememberer:
             lambda error: self._begin(None, first),
         )
 
-    def _begin(self, session: Session | None, first: Place) -> None:
+    def _begin(self, session: SavedSession | None, first: NavigationTarget) -> None:
         screen = self._screen
         if screen.opener.trail.places:
             return  # Somebody was faster, and opened something.
@@ -57,7 +57,7 @@ class Rememberer:
         else:
             screen.opener.resume(here)
 
-    def _restore(self, session: Session) -> None:
+    def _restore(self, session: SavedSession) -> None:
         self._reopened = True
         screen = self._screen
         screen.opener.trail = session.trail
@@ -100,15 +100,15 @@ class Rememberer:
         if told or self._reopened or len(session.trail.places) > 1:
             keep(self._screen.library, session)
 
-    def _session(self) -> Session:
-        from kbtui.tui.session import Session
+    def _session(self) -> SavedSession:
+        from kbtui.tui.session import SavedSession
 
         screen = self._screen
         screen.opener.leave()
         theme = screen.app.theme
         state = screen.library_pane.state
         known = screen.library_pane.contents is not None
-        return Session(
+        return SavedSession(
             trail=screen.opener.trail,
             expanded=sorted(state.expanded) if known else None,
             hidden=state.hidden,

@@ -26,7 +26,7 @@ LOG_MOST = 1_000_000
 """A longer log (bytes) begins anew; a shorter one may say why the last screen ended."""
 
 
-class Guard:
+class StderrRedirect:
     """Keeps descriptor 2 apart from the terminal; `aside` gives it back for a while."""
 
     def __init__(self, log: Path) -> None:

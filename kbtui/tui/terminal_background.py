@@ -19,25 +19,25 @@ _COLOR = re.compile(rb"\x1b\]11;rgba?:([0-9a-fA-F/]+)(?:\x07|\x1b\\)")
 _ATTRIBUTES = re.compile(rb"\x1b\[\?[0-9;]*c")
 
 
-class Background(NamedTuple):
+class TerminalBackground(NamedTuple):
     """What was learnt: whether it is dark, None if unknown; and what was typed meanwhile."""
 
     dark: bool | None
     typed: str = ""
 
 
-def ask_background() -> Background:
+def ask_background() -> TerminalBackground:
     """Ask the terminal (OSC 11), else the environment (`COLORFGBG`)."""
     if os.environ.get("TERM", "") in MUTE:
-        return Background(_from_environment())
+        return TerminalBackground(_from_environment())
     try:
         answer = _asked()
     except (ImportError, OSError, ValueError):
-        return Background(_from_environment())
+        return TerminalBackground(_from_environment())
     found = _COLOR.search(answer)
     typed = _ATTRIBUTES.sub(b"", _COLOR.sub(b"", answer)).decode("utf-8", "ignore")
     dark = is_dark(found[1].decode()) if found else None
-    return Background(_from_environment() if dark is None else dark, typed)
+    return TerminalBackground(_from_environment() if dark is None else dark, typed)
 
 
 def _asked() -> bytes:

@@ -6,13 +6,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from kbtui.tui.framework.gc_tuning import settle
-from kbtui.tui.framework.workers import Lane
+from kbtui.tui.framework.workers import LatestOnlyWorker
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kbtui.refs import Ref
-    from kbtui.tui.library.snapshot import Contents, ContentsReader
+    from kbtui.tui.library.snapshot import LibrarySnapshot, SnapshotReader
     from kbtui.tui.main.screen import MainScreen
 
 TOUCHED_MOST = 500
@@ -22,24 +22,24 @@ LOOK_SECONDS = 2.0
 """How often it is looked whether the workspace is still there."""
 
 
-class Keeper:
+class WorkspaceSync:
     """Listens to the engine for the main screen, and reads for it what changed."""
 
     def __init__(self, screen: MainScreen) -> None:
         self._screen = screen
-        self._contents_lane = Lane(screen)
-        self._rest_lane = Lane(screen)
-        self._listen_lane = Lane(screen)
-        self._look_lane = Lane(screen)
+        self._contents_lane = LatestOnlyWorker(screen)
+        self._rest_lane = LatestOnlyWorker(screen)
+        self._listen_lane = LatestOnlyWorker(screen)
+        self._look_lane = LatestOnlyWorker(screen)
         self._gone = False
         self._stop: Callable[[], None] | None = None
-        self.contents: Contents | None = None
+        self.contents: LibrarySnapshot | None = None
 
     @cached_property
-    def _reader(self) -> ContentsReader:
-        from kbtui.tui.library.snapshot import ContentsReader
+    def _reader(self) -> SnapshotReader:
+        from kbtui.tui.library.snapshot import SnapshotReader
 
-        return ContentsReader(self._screen.library)
+        return SnapshotReader(self._screen.library)
 
     def start(self) -> None:
         """Read the lists, and begin to listen; that starts the engine."""
@@ -105,11 +105,11 @@ class Keeper:
         self._rest_lane.forget()
         self._contents_lane.submit(self._read_if_there, self._took, self._failed)
 
-    def _read_if_there(self) -> Contents | None:
+    def _read_if_there(self) -> LibrarySnapshot | None:
         """Called in a thread; without a workspace, empty lists would say that it holds nothing."""
         return self._reader.read() if self._screen.library.workspace.jp.is_dir() else None
 
-    def _took(self, contents: Contents | None) -> None:
+    def _took(self, contents: LibrarySnapshot | None) -> None:
         self._screen.status.doing("lists", None)
         if contents is None:
             self._there(False)
@@ -117,7 +117,7 @@ class Keeper:
         settle(sum(len(shelf.subjects) for shelf in contents.shelves) + len(contents.conversations))
         self._show(contents)
 
-    def _show(self, contents: Contents) -> None:
+    def _show(self, contents: LibrarySnapshot) -> None:
         self.contents = contents
         self._screen.show_contents(contents)
         if contents.unread:
@@ -125,7 +125,7 @@ class Keeper:
                 lambda: self._reader.read_on(contents), self._took_rest, self._failed
             )
 
-    def _took_rest(self, contents: Contents) -> None:
+    def _took_rest(self, contents: LibrarySnapshot) -> None:
         """The conversations, or some of them, were read too: only the library shows that."""
         before, self.contents = self.contents, contents
         if contents.unread and not self._screen.library_pane.waits_for_traits:

@@ -1,5 +1,5 @@
 """What cannot be rebuilt: the query log, approvals, run states, bookmarks, sessions; and what they tell."""
 
-from kbtui.userdata.userdata import Journal
+from kbtui.userdata.userdata import UserData
 
-__all__ = ["Journal"]
+__all__ = ["UserData"]

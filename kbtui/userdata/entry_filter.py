@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from kbtui.errors import UsageError
 
 if TYPE_CHECKING:
-    from kbtui.index.entry_query import Wanted
+    from kbtui.index.entry_query import EntryFilter
 
 KEYS = ("type", "status", "topic", "from", "to")
 _PART = re.compile(rf'(?:^|(?<=\s))({"|".join(KEYS)}):("[^"]*"?|\S*)', re.IGNORECASE)
@@ -48,9 +48,9 @@ def check_statuses(statuses: tuple[str, ...], where: str) -> tuple[str, ...]:
     return statuses
 
 
-def parse_filter(text: str, *, hidden: bool = False, archived: bool = False) -> Wanted:
+def parse_filter(text: str, *, hidden: bool = False, archived: bool = False) -> EntryFilter:
     """What a typed filter means; raises `UsageError`. Several values stand with commas between."""
-    from kbtui.index.entry_query import Wanted
+    from kbtui.index.entry_query import EntryFilter
 
     values: dict[str, list[str]] = {key: [] for key in KEYS}
     for name, value in _PART.findall(text):
@@ -59,7 +59,7 @@ def parse_filter(text: str, *, hidden: bool = False, archived: bool = False) -> 
     def last(key: str) -> str | None:
         return values[key][-1] if values[key] else None
 
-    return Wanted(
+    return EntryFilter(
         q=" ".join(_PART.sub(" ", text).split()),
         types=tuple(values["type"]),
         statuses=check_statuses(tuple(values["status"]), "status:"),

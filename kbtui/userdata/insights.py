@@ -10,7 +10,7 @@ from kbtui.userdata.models import EntryUse, Insights, days_until, start_of
 
 if TYPE_CHECKING:
     from kbtui.index import IndexReader
-    from kbtui.userdata.userdata import Journal
+    from kbtui.userdata.userdata import UserData
     from kbtui.workspace import Workspace
 
 DAYS_DEFAULT, LIMIT_DEFAULT, STALE_DAYS_DEFAULT = 30, 10, 180
@@ -34,7 +34,7 @@ class _Known:
 
 def insights(
     workspace: Workspace,
-    journal: Journal,
+    journal: UserData,
     reader: IndexReader,
     *,
     days: int = DAYS_DEFAULT,

@@ -36,7 +36,7 @@ CREATE TABLE IF NOT EXISTS fetched (source TEXT, url TEXT, facts TEXT NOT NULL, 
 _HINT = "look at the file's permissions and the space on its disk"
 
 
-class Journal:
+class UserData:
     """Opens nothing until asked; every call stands alone and may come from any thread.
 
     All times are Unix seconds. Everything but `log_search` and `sweep` raises

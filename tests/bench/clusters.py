@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kbtui.engine.embedding_worker import Questions
+from kbtui.engine.embedding_worker import QueryEmbedder
 from kbtui.index import Index, IndexReader
 from kbtui.index.embedding_model import find_model
 from kbtui.index.embedding_queue import _row
@@ -89,7 +89,7 @@ class Near:
 
     def leg(self, encode: "Callable[[str], Any]" = lambda text: None) -> "Semantic":
         """The semantic leg as the engine has it; `encode` is told the text, a made-up vector asked."""
-        questions = Questions(encode)
+        questions = QueryEmbedder(encode)
 
         def begin(text: str) -> "Begun":
             questions.begin(text)

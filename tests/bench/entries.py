@@ -21,8 +21,8 @@ DAY = 86_400.0
 def entries(base: Path, times: int) -> Iterator[Row]:
     """What the screens of entries and insights ask for, beside the same without citations."""
     from kbtui.index import Index, IndexReader
-    from kbtui.index.entry_query import Wanted, chunks_of, list_entries
-    from kbtui.userdata import Journal
+    from kbtui.index.entry_query import EntryFilter, chunks_of, list_entries
+    from kbtui.userdata import UserData
     from kbtui.userdata.insights import insights
     from kbtui.workspace import Settings, open_root
 
@@ -38,7 +38,7 @@ def entries(base: Path, times: int) -> Iterator[Row]:
     full, bare = IndexReader(workspace.cache_dir), IndexReader(bare_dir)
 
     def page(reader: IndexReader, cursor: str | None = None, q: str = "") -> Any:
-        wanted = Wanted(q=q)
+        wanted = EntryFilter(q=q)
         return list_entries(
             workspace, reader, wanted, cursor=cursor, limit=200, vectors=False, now=NOW
         )
@@ -81,7 +81,7 @@ def entries(base: Path, times: int) -> Iterator[Row]:
         plain,
         "<= 1.5",
     )
-    journal = Journal(workspace)
+    journal = UserData(workspace)
     ours, plain = side_by_side(
         lambda: insights(workspace, journal, full, now=NOW),
         lambda: walk(folder),

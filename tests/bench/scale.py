@@ -19,7 +19,7 @@ from typing import Any
 from kbtui.engine import EngineClient, connect
 from kbtui.index import Index, IndexReader
 from kbtui.index.embedding_model import Embedder, ModelUnavailable, find_model
-from kbtui.index.embedding_status import StandingWriter
+from kbtui.index.embedding_status import EmbeddingStatusWriter
 from kbtui.index.onnx_model import FastEmbedder, export
 from kbtui.search import Question
 from kbtui.search.pipeline import answer
@@ -72,7 +72,7 @@ def make(base: Path, made: Path) -> None:
     print(f"  keyword index: {timed(index.refresh):.0f} s", flush=True)
     print(f"  vectors and their index: {clusters.fill(index, base):.0f} s", flush=True)
     # The engine is told that every chunk has its vector, as it would know had it made them.
-    standing = StandingWriter(index.folder)
+    standing = EmbeddingStatusWriter(index.folder)
     standing.begin(index.catalog.seq(), find_model("").key, [])
     index.close()
     made.write_text(json.dumps(words))

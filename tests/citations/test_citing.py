@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kbtui.assistant.xml import to_xml
-from kbtui.citations import Citation, Shelf, cite_conversation
+from kbtui.citations import Citation, CitationTargets, cite_conversation
 from kbtui.citations.extract import family
 from kbtui.conversations.models import Conversation, ConversationInfo, Event, Turn
 from kbtui.knowledge.models import Subject, Topic
@@ -411,7 +411,7 @@ def test_calls_with_strange_arguments_do_no_harm() -> None:
 
 def test_one_shelf_serves_many_conversations_and_reads_each_topic_once() -> None:
     knowledge = Knowledge()
-    shelf = Shelf(knowledge, TITLES)
+    shelf = CitationTargets(knowledge, TITLES)
     conversation = talk([used("fs_read_file", "x", path="docs/project/code-quality.md")])
     found = [cite_conversation(conversation, shelf, TITLES) for _ in range(5)]
     assert all(cites == found[0] for cites in found)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from support import Builder, asked
 
 from kbtui.cli import option_spec
-from kbtui.cli.bash_quoting import Line
+from kbtui.cli.bash_quoting import ParsedLine
 from kbtui.cli.completion_engine import complete
 from kbtui.cli.main import COMMANDS
 from kbtui.cli.parser import Parser
@@ -140,8 +140,8 @@ def test_what_is_declared_is_what_the_parser_takes(name: str) -> None:
 @given(st.text(st.characters(exclude_characters="\n\r\0", exclude_categories=["Cs"]), min_size=1))
 def test_a_completed_word_is_read_as_itself(word: str) -> None:
     for opening in ("", '"', "'"):
-        line = Line(f"kbtui show {opening}", BREAKS)
-        again = Line(f"kbtui show {opening}{line.completed(word)}{opening} ", BREAKS)
+        line = ParsedLine(f"kbtui show {opening}", BREAKS)
+        again = ParsedLine(f"kbtui show {opening}{line.completed(word)}{opening} ", BREAKS)
         assert again.words == ["kbtui", "show", word] or word.startswith("~/")
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from kbtui.assistant.conversation_tools import grep_answer, list_answer, read_answer
 from kbtui.assistant.xml import to_xml
-from kbtui.cli.conversation_format import Writer, ago
+from kbtui.cli.conversation_format import ConversationWriter, ago
 from kbtui.cli.main import main
 from kbtui.workspace import open_root
 
@@ -689,7 +689,7 @@ def test_marks_of_a_conversation_are_words(root: Path) -> None:
         "labels": {"area": "search", "draft": ""},
         "problem": None,
     }
-    writer = Writer(terminal=False, colours=False, width=80, now=datetime.now(UTC))
+    writer = ConversationWriter(terminal=False, colours=False, width=80, now=datetime.now(UTC))
     assert list(writer.listing({"conversations": [entry]})) == [
         "jp-c1  ?  2026-05-29T10:00:00.000Z  Untitled  pinned archived in jp-c7 [area=search] [draft]"
     ]

@@ -104,9 +104,9 @@ def test_entries_filters_and_pages(built: Builder) -> None:
 
 
 def test_insights_show_gaps_use_and_days_and_forget_on_demand(built: Builder) -> None:
-    from kbtui.userdata import Journal
+    from kbtui.userdata import UserData
 
-    journal = Journal(built.workspace)
+    journal = UserData(built.workspace)
     journal.log_search("unknown beast", "hybrid", 0, "cli")
     journal.log_search("aardvark", "hybrid", 2, "dashboard")
     facts = found(run(built, "insights", "--json"))

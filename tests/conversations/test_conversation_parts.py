@@ -12,7 +12,7 @@ from support import Builder, asked, called, said, write_json
 
 from kbtui.conversations import find_conversation, load_conversation
 from kbtui.conversations.formats.jp import incremental_reader
-from kbtui.conversations.formats.jp.incremental_reader import Mark, read_part
+from kbtui.conversations.formats.jp.incremental_reader import TurnMark, read_part
 from kbtui.conversations.models import ConversationInfo, Event, Turn
 
 ONE = {"timestamp": "2026-01-01 00:00:00.0"}
@@ -44,8 +44,8 @@ def bare(turns: list[Turn]) -> list[Any]:
 
 
 def in_parts(
-    info: ConversationInfo, mark: Mark | None, most: int, earlier: list[Any] | None = None
-) -> tuple[list[Any], Mark | None]:
+    info: ConversationInfo, mark: TurnMark | None, most: int, earlier: list[Any] | None = None
+) -> tuple[list[Any], TurnMark | None]:
     """`earlier` and the turns from the mark on, read part by part; and the last mark."""
     found = (earlier or [])[: mark.turns if mark else 0]
     while True:
@@ -149,5 +149,5 @@ def test_a_mark_survives_as_json(workspace_root: Path) -> None:
     turn = [{"type": "turn_start"}, asked("why"), {"type": "tool_call_request"}]
     mark = in_parts(write(builder, turn * 3), None, 1000)[1]
     assert mark is not None
-    kept = Mark(*json.loads(json.dumps(astuple(mark))))
+    kept = TurnMark(*json.loads(json.dumps(astuple(mark))))
     assert read_part(write(builder, turn * 4), kept, 1000) is not None

@@ -15,18 +15,18 @@ from jp_files import BASE, ID, Stream, dump, standard, url_safe, workspace_at, w
 
 from kbtui.assistant.conversation_tools import grep_answer
 from kbtui.conversations import parallel_grep
-from kbtui.conversations.formats.jp.event_parser import Builder
+from kbtui.conversations.formats.jp.event_parser import EventParser
 from kbtui.conversations.formats.jp.json_reader import read_array
 from kbtui.conversations.grep import (
     SCOPE_OF,
     SCOPES,
-    Needle,
-    Query,
-    Search,
+    GrepQuery,
+    GrepSearch,
+    LinePattern,
     from_row,
     searched_text,
 )
-from kbtui.conversations.grep_prefilter import Sieve
+from kbtui.conversations.grep_prefilter import Prefilter
 from kbtui.conversations.parallel_grep import search_all
 
 _WORD = st.text(st.sampled_from('abAB kKsİſ\u212aéÉ"\\/\n\t.…😀'), max_size=12)
@@ -73,10 +73,10 @@ _ELEMENT = st.one_of(
 _PATTERN = st.text(st.sampled_from('abAB ks"\\/.éÉKİſ\u212a{:,1'), min_size=1, max_size=4)
 
 
-def plainly(data: bytes, query: Query) -> list[tuple[str, int, str]]:
+def plainly(data: bytes, query: GrepQuery) -> list[tuple[str, int, str]]:
     """Every line that matches: all events are made, and every line is looked at by itself."""
-    needle = Needle(query.pattern, query.ignore_case)
-    builder = Builder()
+    needle = LinePattern(query.pattern, query.ignore_case)
+    builder = EventParser()
     for batch in read_array(data, []):
         builder.add(batch)
     builder.finish()
@@ -90,8 +90,10 @@ def plainly(data: bytes, query: Query) -> list[tuple[str, int, str]]:
     ]
 
 
-def hastily(path: Path, query: Query, room: int = 1000) -> tuple[int, list[tuple[str, Any, str]]]:
-    found = Search(query).file(str(path), room)
+def hastily(
+    path: Path, query: GrepQuery, room: int = 1000
+) -> tuple[int, list[tuple[str, Any, str]]]:
+    found = GrepSearch(query).file(str(path), room)
     return found.count, [(line.scope, line.turn, line.text) for line in found.lines]
 
 
@@ -120,11 +122,13 @@ def test_what_is_found_is_what_plain_reading_finds(
     text = dumps(elements, indent=2, ensure_ascii=ascii_only) + "\n"
     path = tmp_path / "events.json"
     path.write_text(text)
-    query = Query(pattern, ignore_case, frozenset(scopes))
+    query = GrepQuery(pattern, ignore_case, frozenset(scopes))
     expected = plainly(text.encode(), query)
     assert hastily(path, query) == (len(expected), expected)
     assert hastily(path, query, 1) == (len(expected), expected[:1])
-    around = Search(Query(pattern, ignore_case, frozenset(scopes), context=1)).file(str(path), 1000)
+    around = GrepSearch(GrepQuery(pattern, ignore_case, frozenset(scopes), context=1)).file(
+        str(path), 1000
+    )
     lines = [(line.scope, line.turn, line.text) for line in around.lines if line.is_match]
     assert (around.count, lines) == (len(expected), expected)
 
@@ -175,8 +179,8 @@ def test_any_piece_of_any_text_is_found(
     line = data.draw(st.sampled_from(lines))
     start = data.draw(st.integers(0, len(line) - 1))
     piece = line[start : data.draw(st.integers(start + 1, len(line)))]
-    assert hastily(path, Query(piece, ignore_case=False))[0] >= 1
-    assert hastily(path, Query(piece))[0] >= 1
+    assert hastily(path, GrepQuery(piece, ignore_case=False))[0] >= 1
+    assert hastily(path, GrepQuery(piece))[0] >= 1
 
 
 @settings(max_examples=400, deadline=None)
@@ -190,8 +194,8 @@ def test_any_piece_of_any_text_is_found(
     ignore_case=st.booleans(),
 )
 def test_the_sieve_lets_every_match_through(text: str, pattern: str, ignore_case: bool) -> None:
-    if Needle(pattern, ignore_case).spans(text):
-        sieve = Sieve(pattern, ignore_case)
+    if LinePattern(pattern, ignore_case).spans(text):
+        sieve = Prefilter(pattern, ignore_case)
         assert sieve.may_text(text)
         assert sieve.may(text.encode("utf-8", "replace"))
 
@@ -206,8 +210,8 @@ def test_the_sieve_lets_every_match_through(text: str, pattern: str, ignore_case
 def test_rare_letters_make_the_sieve_faster_not_another(pattern: str, parts: list[str]) -> None:
     """Whether it looks at rare letters or at everything, and whether it begins with the one."""
     text = "".join(parts)
-    sieve = Sieve(pattern, True)
-    matches = bool(Needle(pattern).spans(text))
+    sieve = Prefilter(pattern, True)
+    matches = bool(LinePattern(pattern).spans(text))
     if pattern.isascii():
         assert sieve.may_text(text) is matches
     else:
@@ -219,7 +223,7 @@ def test_rare_letters_make_the_sieve_faster_not_another(pattern: str, parts: lis
     [("größe", "grö"), ("ЖУЖА", "жужа"), ("kéké", "é"), ("日本語", "日本語"), ("ſ", "")],
 )
 def test_the_sieve_keeps_what_tells_other_scripts_apart(pattern: str, literal: str) -> None:
-    sieve = Sieve(pattern, True)
+    sieve = Prefilter(pattern, True)
     assert len(sieve.literal) == len(literal.encode())
     assert sieve.may_text(pattern)
     assert sieve.may_text("nothing of it") is not bool(literal)
@@ -233,19 +237,19 @@ def test_events_are_not_made_of_what_jp_writes(jp: Path, monkeypatch: pytest.Mon
     path = write(jp, stream, base=None, title=None) / "events.json"
     from kbtui.conversations.formats.jp import event_parser
 
-    def never() -> Builder:
+    def never() -> EventParser:
         raise AssertionError("events were made")
 
-    monkeypatch.setattr(event_parser, "Builder", never)
-    assert hastily(path, Query("absent")) == (0, [])
-    assert hastily(path, Query("result"))[1] == [("tool-result", 1, "some result")]
-    assert hastily(path, Query("b.rs"))[1] == [("tool-call", 1, '  "path": "a/b.rs",')]
-    assert hastily(path, Query("more"))[0] == 1
+    monkeypatch.setattr(event_parser, "EventParser", never)
+    assert hastily(path, GrepQuery("absent")) == (0, [])
+    assert hastily(path, GrepQuery("result"))[1] == [("tool-result", 1, "some result")]
+    assert hastily(path, GrepQuery("b.rs"))[1] == [("tool-call", 1, '  "path": "a/b.rs",')]
+    assert hastily(path, GrepQuery("more"))[0] == 1
 
 
 def test_a_match_over_two_pieces_of_one_message_is_found(jp: Path) -> None:
     path = write(jp, Stream().turn().say("the nee").say("dle"), base=None) / "events.json"
-    assert hastily(path, Query("needle")) == (1, [("assistant", 1, "the needle")])
+    assert hastily(path, GrepQuery("needle")) == (1, [("assistant", 1, "the needle")])
 
 
 def test_a_damaged_file_is_searched_and_named(jp: Path) -> None:
@@ -256,7 +260,7 @@ def test_a_damaged_file_is_searched_and_named(jp: Path) -> None:
         "\ufeff" + whole,
     ):
         folder = write(jp, text, title=None)
-        found = Search(Query("hit before")).file(str(folder / "events.json"))
+        found = GrepSearch(GrepQuery("hit before")).file(str(folder / "events.json"))
         assert found.count == 1
         assert found.problem
         answer = grep_answer(workspace_at(jp.parent), pattern="absent")
@@ -292,7 +296,7 @@ def not_alone(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("processes", [1, 2, 3])
 def test_the_answer_is_the_same_with_any_number_of_processes(jp: Path, processes: int) -> None:
     files = several(jp)
-    query = Query("hit", context=1, limit=100)
+    query = GrepQuery("hit", context=1, limit=100)
     assert search_all(files, query, processes) == search_all(files, query, 1)
     assert [found.count for found in search_all(files, query, processes)] == [
         2, 3, 4, 5, 6, 7, 8, 0,
@@ -313,7 +317,7 @@ def several(jp: Path) -> list[tuple[str, int]]:
 _COPIES = """
 import os, sys, json
 from kbtui.conversations import parallel_grep as helping; from kbtui.conversations import parallel_grep as workers
-from kbtui.conversations.grep import Query
+from kbtui.conversations.grep import GrepQuery as Query
 
 files, failing = json.loads(sys.argv[1]), sys.argv[2]
 assert helping.is_alone() or sys.platform != "linux"
@@ -370,7 +374,7 @@ def test_a_process_with_a_second_thread_is_not_copied() -> None:
 
 def test_a_worker_answers_what_this_process_would(jp: Path) -> None:
     folder = write(jp, Stream().turn().ask("ein Treffer für é\n" * 9))
-    query = Query("TREFFER FÜR É", scopes=frozenset({"user"}), context=1)
+    query = GrepQuery("TREFFER FÜR É", scopes=frozenset({"user"}), context=1)
     paths = [str(folder / "events.json"), str(folder / "nothing.json")]
     task = {
         "paths": paths,
@@ -384,12 +388,12 @@ def test_a_worker_answers_what_this_process_would(jp: Path) -> None:
     os.write(sink, b"\0\0\0\0" + b"\1\0\0\0")
     os.close(sink)
     program = parallel_grep._START.format(path=sys.path, module=parallel_grep.__name__, pipe=source)
-    worker = parallel_grep.Program(program, task, source)
+    worker = parallel_grep.SpawnedWorker(program, task, source)
     answer = loads(worker.answer() or b"")
     worker.end()
     os.close(source)
     found = {number: from_row(row) for number, row in answer}
-    assert found == {number: Search(query).file(path) for number, path in enumerate(paths)}
+    assert found == {number: GrepSearch(query).file(path) for number, path in enumerate(paths)}
     assert [found[0].count, found[1].problem] == [9, "there is no such file"]
 
 
@@ -399,15 +403,15 @@ def test_a_worker_that_cannot_start_or_dies_costs_nothing_but_time(
 ) -> None:
     folder = write(jp, Stream().turn().ask("hit"))
     files = [(str(folder / "events.json"), 10)] * 50
-    expected = search_all(files, Query("hit"), 1)
+    expected = search_all(files, GrepQuery("hit"), 1)
     for program in ("exit(", "import os; os.read({pipe}, 40); os._exit(1)", "import sys"):
         with monkeypatch.context() as patch:
             patch.setattr(parallel_grep, "_START", program)
-            assert search_all(files, Query("hit"), 2) == expected
+            assert search_all(files, GrepQuery("hit"), 2) == expected
     for executable in ("/nowhere/python", "/bin/false", ""):
         with monkeypatch.context() as patch:
             patch.setattr(sys, "executable", executable)
-            assert search_all(files, Query("hit"), 2) == expected
+            assert search_all(files, GrepQuery("hit"), 2) == expected
 
 
 def test_more_files_than_a_pipe_holds_numbers_for(
@@ -417,7 +421,7 @@ def test_more_files_than_a_pipe_holds_numbers_for(
     monkeypatch.setattr(parallel_grep, "is_alone", lambda: False)
     folder = write(jp, Stream().turn().ask("hit"))
     files = [(str(folder / "events.json"), number) for number in range(11)]
-    assert [found.count for found in search_all(files, Query("hit"), 2)] == [1] * 11
+    assert [found.count for found in search_all(files, GrepQuery("hit"), 2)] == [1] * 11
 
 
 @pytest.mark.parametrize(

@@ -375,7 +375,9 @@ def test_a_directory_that_vanishes_while_it_is_listed(
 
     real = locations._look
 
-    def slow(path: str, local: bool, archived: bool, parent: int | None) -> locations.Copy:
+    def slow(
+        path: str, local: bool, archived: bool, parent: int | None
+    ) -> locations.ConversationCopy:
         if path == str(folder):
             shutil.rmtree(folder)
         return real(path, local, archived, parent)
@@ -468,9 +470,9 @@ def test_no_bytes_at_all_raise(data: bytes) -> None:
 @settings(max_examples=400)
 @pytest.mark.slow
 def test_no_elements_at_all_raise(elements: list[object]) -> None:
-    from kbtui.conversations.formats.jp.event_parser import Builder
+    from kbtui.conversations.formats.jp.event_parser import EventParser
 
-    builder = Builder()
+    builder = EventParser()
     builder.add(elements)
     builder.finish()
     assert builder.count == len(elements)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jp_files import BASE, Stream, dump, events_of, load, standard, texts, url_safe, write
 
-from kbtui.conversations.formats.jp.event_parser import Builder
+from kbtui.conversations.formats.jp.event_parser import EventParser
 from kbtui.conversations.models import Event, Turn
 from kbtui.conversations.timestamps import id_time, parse_time, show_time
 
@@ -424,7 +424,7 @@ def _element(kind: str, number: int) -> dict[str, object]:
 @given(st.lists(_KINDS, max_size=30), st.integers(1, 7))
 def test_turns_are_numbered_as_jp_numbers_them(kinds: list[str], size: int) -> None:
     elements = [_element(kind, number) for number, kind in enumerate(kinds)]
-    builder = Builder()
+    builder = EventParser()
     for start in range(0, len(elements), size):
         builder.add(elements[start : start + size])
         builder.finish()
@@ -458,7 +458,7 @@ def test_each_answer_goes_to_the_oldest_request_of_its_id(moves: list[tuple[bool
             stream.result(name, "r")
             queue = waiting.get(name, [])
             expected[number] = queue.pop(0) if queue else None
-    builder = Builder()
+    builder = EventParser()
     builder.add(stream.elements)
     found = {
         event.index: event.request.index if event.request else None

@@ -14,7 +14,7 @@ from kbtui.conversations import (
     list_conversations,
     load_conversation,
 )
-from kbtui.conversations.formats.jp.locations import Place
+from kbtui.conversations.formats.jp.locations import ConversationLocation
 from kbtui.conversations.models import ConversationInfo
 
 TIME = "2026-05-01 10:00:00.0"
@@ -95,7 +95,7 @@ def test_a_list_made_again_reads_only_what_changed(
     described: list[int] = []
     describe = repository.describe
 
-    def remembered(place: Place) -> ConversationInfo:
+    def remembered(place: ConversationLocation) -> ConversationInfo:
         described.append(place.id - 17_800_000_000)
         return describe(place)
 

@@ -13,7 +13,7 @@ from support import Builder, asked, called, said, write_json
 
 from kbtui.conversations import find_conversation, load_conversation
 from kbtui.conversations.formats.jp import incremental_reader
-from kbtui.conversations.formats.jp.incremental_reader import Turns
+from kbtui.conversations.formats.jp.incremental_reader import TurnReader
 from kbtui.conversations.models import ConversationInfo, Turn
 from kbtui.errors import WorkspaceError
 
@@ -49,7 +49,7 @@ def same(info: ConversationInfo, order: random.Random) -> int:
     whole = load_conversation(info)
     numbers = list(range(len(whole.turns) + 3))
     order.shuffle(numbers)
-    in_place = Turns(info)
+    in_place = TurnReader(info)
     for number in numbers:
         assert bare(in_place.turn(number)) == bare(whole.turn(number)), number
     return len(whole.turns)
@@ -110,7 +110,7 @@ def test_what_grows_and_what_is_replaced_is_read_as_it_is_now(workspace_root: Pa
     builder = Builder(workspace_root)
     start = {"type": "turn_start"}
     path = write(builder, [start, asked("one"), start, said("two")])
-    found = Turns(told(builder))
+    found = TurnReader(told(builder))
     assert bare(found.turn(2)) == (2, [("message", "two", None, None, False)])
     write(builder, [start, asked("one, and more of it"), start, said("two"), said("!"), start])
     assert bare(found.turn(2)) == (2, [("message", "two!", None, None, False)])
@@ -133,7 +133,7 @@ def test_a_turn_of_a_long_conversation_takes_the_memory_of_a_turn(workspace_root
     assert info.size > 10_000_000
     tracemalloc.start()
     try:
-        found = Turns(info)
+        found = TurnReader(info)
         for number in (400, 3, 200):
             turn = found.turn(number)
             assert turn

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kbtui.engine.embedding_worker import LOOK_SECONDS, Conditions, is_on_battery
+from kbtui.engine.embedding_worker import LOOK_SECONDS, EmbeddingThrottle, is_on_battery
 
 
 class Machine:
@@ -13,8 +13,8 @@ class Machine:
     def __init__(self) -> None:
         self.battery, self.load, self.now = False, 0.0, 0.0
 
-    def conditions(self, pause: str) -> Conditions:
-        return Conditions(
+    def conditions(self, pause: str) -> EmbeddingThrottle:
+        return EmbeddingThrottle(
             pause,
             on_battery=lambda: self.battery,
             load=lambda: self.load,

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from support import Builder, hurt_file
 
-from kbtui.engine.embedding_worker import Semantic
+from kbtui.engine.embedding_worker import EmbeddingWorker
 from kbtui.index import Index
-from kbtui.index.file_checksums import REWRITTEN, Ledger
+from kbtui.index.file_checksums import REWRITTEN, FileChecksums
 from kbtui.index.vectors import VectorStore
 from kbtui.workspace import Settings
 
@@ -33,7 +33,7 @@ class Lettered:
         return self.encode([text])
 
 
-class Bench(Semantic):
+class Bench(EmbeddingWorker):
     """The engine's semantic side with such a model, and what it logged."""
 
     def __init__(self, builder: Builder) -> None:
@@ -106,7 +106,7 @@ def files(folder: Path) -> list[Path]:
 def test_every_flipped_bit_and_every_cut_of_a_file_is_noticed(folder: Path) -> None:
     vectors = folder / "vectors"
     random_ = random.Random(SEED)
-    assert Ledger(vectors).damage() is None
+    assert FileChecksums(vectors).damage() is None
     assert len(files(vectors)) > 5
     for path in [*files(vectors), folder / "vectors.sums"]:
         good = path.read_bytes()
@@ -114,11 +114,11 @@ def test_every_flipped_bit_and_every_cut_of_a_file_is_noticed(folder: Path) -> N
             data = bytearray(good)
             data[random_.randrange(len(data))] ^= 1 << random_.randrange(8)
             path.write_bytes(data)
-            assert Ledger(vectors).damage(), path
+            assert FileChecksums(vectors).damage(), path
         path.write_bytes(good[: random_.randrange(len(good))])
-        assert Ledger(vectors).damage(), path
+        assert FileChecksums(vectors).damage(), path
         path.write_bytes(good)
-    assert Ledger(vectors).damage() is None
+    assert FileChecksums(vectors).damage() is None
 
 
 @pytest.mark.timeout(900)
@@ -169,7 +169,7 @@ def test_what_is_lost_while_it_runs_is_made_anew_when_it_is_asked(
 def test_an_edit_leaves_the_list_complete(folder: Path) -> None:
     store = VectorStore(folder / "vectors", "m", 26)
     store.tidy(force=True)
-    ledger = Ledger(folder / "vectors")
+    ledger = FileChecksums(folder / "vectors")
     assert ledger.damage() is None
     known = {folder / "vectors" / name for name in ledger._known}
     assert set(files(folder / "vectors")) <= known

@@ -482,9 +482,9 @@ def test_the_engine_sweeps_old_searches_from_the_log(
 ) -> None:
     import sqlite3
 
-    from kbtui.userdata import Journal
+    from kbtui.userdata import UserData
 
-    journal = Journal(built.workspace)
+    journal = UserData(built.workspace)
     journal.log_search("an old one", "lexical", 0, "cli")
     with sqlite3.connect(journal.queries.path) as db:
         (table,) = db.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchone()

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kbtui.engine.embedding_worker import WAITING_MOST, Questions
+from kbtui.engine.embedding_worker import WAITING_MOST, QueryEmbedder
 
 
 class Model:
@@ -28,7 +28,7 @@ class Model:
 
 def test_it_is_embedded_when_it_is_told_of_and_not_again() -> None:
     model = Model()
-    questions = Questions(model.encode)
+    questions = QueryEmbedder(model.encode)
     questions.begin("four")
     questions.begin("four")
     assert model.begun.wait(30)
@@ -41,7 +41,7 @@ def test_it_is_embedded_when_it_is_told_of_and_not_again() -> None:
 
 def test_of_many_that_nobody_asks_the_oldest_go_and_all_can_still_be_asked() -> None:
     model = Model()
-    questions = Questions(model.encode)
+    questions = QueryEmbedder(model.encode)
     told = ["x" * length for length in range(1, 3 * WAITING_MOST)]
     for text in told:
         questions.begin(text)
@@ -54,7 +54,7 @@ def test_of_many_that_nobody_asks_the_oldest_go_and_all_can_still_be_asked() -> 
 def test_what_goes_wrong_is_told_to_who_asks() -> None:
     model = Model()
     model.go.set()
-    questions = Questions(model.encode)
+    questions = QueryEmbedder(model.encode)
     questions.begin("bad")
     with pytest.raises(ValueError, match="bad"):
         questions.vector("bad")
@@ -71,7 +71,7 @@ def test_who_asks_does_not_wait_for_questions_that_others_gave_up() -> None:
         done.append(text)
         return np.zeros((1, 4), dtype=np.float32)
 
-    questions = Questions(encode)
+    questions = QueryEmbedder(encode)
     questions.begin("given up")
     assert begun.wait(30)
     questions.begin("asked")

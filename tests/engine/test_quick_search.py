@@ -14,7 +14,7 @@ from support import Builder, asked, end_engine, said
 
 from kbtui.cli.engine_search import _quoted, quick_search
 from kbtui.engine import EngineClient, connect
-from kbtui.userdata import Journal
+from kbtui.userdata import UserData
 from kbtui.workspace import path_strings
 
 
@@ -124,7 +124,7 @@ def test_without_an_engine_and_beside_other_settings_the_command_searches(
 
 def test_a_search_is_logged_once(served: Builder) -> None:
     assert run(served, "--mode", "lexical", "aardvark")[0] == 0
-    assert Journal(served.workspace).insights().total == 1
+    assert UserData(served.workspace).insights().total == 1
 
 
 def test_what_was_just_saved_is_found(served: Builder) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from support import Builder
 
-from kbtui.engine.embedding_worker import Semantic
+from kbtui.engine.embedding_worker import EmbeddingWorker
 from kbtui.index import Index
 from kbtui.workspace import Settings
 
@@ -30,7 +30,7 @@ class Slow:
         return np.full((len(texts), 4), 0.5, dtype=np.float32)
 
 
-class Bench(Semantic):
+class Bench(EmbeddingWorker):
     """The engine's semantic side with such a model."""
 
     model = Slow()

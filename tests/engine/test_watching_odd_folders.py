@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from support import Builder, asked
 
-from kbtui.engine.file_watcher import Watcher
+from kbtui.engine.file_watcher import FileWatcher
 
 
 def loop(place: Path) -> None:
@@ -28,7 +28,7 @@ def test_a_folder_that_is_none_does_not_end_the_watching(
     folder.parent.mkdir(parents=True)
     odd(folder)
     seen, said = threading.Event(), list[str]()
-    watcher = Watcher(builder.workspace, seen.set, said.append)
+    watcher = FileWatcher(builder.workspace, seen.set, said.append)
     watcher.topics([folder])
     watcher.start()
     try:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from kbtui.search import Question
 from kbtui.search.fusion import fuse
-from kbtui.search.pipeline import Asked, respond
+from kbtui.search.pipeline import SearchRun, respond
 from tests.eval import cranfield, labelled
 from tests.eval.bed import Bed, Vectors, cache_folder, open_bed
 from tests.eval.metrics import METRICS, mean, measure
@@ -40,7 +40,7 @@ Task = tuple[str, str, "Callable[[list[Hit]], list[str]]", "Mapping[str, float]"
 """Name and text of a question, how its hits become a ranking, and its gains."""
 
 
-class Plain(Asked):
+class Plain(SearchRun):
     """The documented baseline: reciprocal rank fusion with k = 60 and equal weights, no more."""
 
     def ask(self, semantic: Semantic | None) -> None:

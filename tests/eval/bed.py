@@ -13,9 +13,9 @@ import numpy as np
 
 from kbtui.index import Index, IndexReader
 from kbtui.index.catalog import Catalog
-from kbtui.index.embedding_cache import Remembered
+from kbtui.index.embedding_cache import EmbeddingCache
 from kbtui.index.embedding_model import Embedder, find_model
-from kbtui.index.embedding_queue import Backlog
+from kbtui.index.embedding_queue import EmbeddingQueue
 from kbtui.index.ids import text_hash
 from kbtui.index.vectors import LEAN_ON, VectorStore, condition, leaning
 from kbtui.search.models import Ranking
@@ -40,7 +40,7 @@ class Vectors:
     def __init__(self) -> None:
         self.model = find_model("")
         cache_folder().mkdir(parents=True, exist_ok=True)
-        self.remembered = Remembered(cache_folder() / "embeddings.sqlite", self.model.key)
+        self.remembered = EmbeddingCache(cache_folder() / "embeddings.sqlite", self.model.key)
 
     @cached_property
     def embedder(self) -> Embedder:
@@ -105,7 +105,7 @@ def open_bed(root: Path, vectors: Vectors, settings: Settings | None = None) -> 
     reader = IndexReader(cache)
     catalog = Catalog(reader.folder / "catalog.sqlite")
     store = VectorStore(reader.folder / "vectors", vectors.model.key, 384)
-    backlog: Any = Backlog(catalog, store, vectors.remembered)
+    backlog: Any = EmbeddingQueue(catalog, store, vectors.remembered)
     left = backlog.run(lambda count: vectors.embedder)
     assert left == 0, f"{left} chunks have no vector"
     catalog.close()

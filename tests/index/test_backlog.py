@@ -12,14 +12,14 @@ from support import Builder, asked, said
 
 from kbtui.index import Index
 from kbtui.index.catalog import Catalog
-from kbtui.index.embedding_cache import Remembered
-from kbtui.index.embedding_queue import Backlog, Lacking
+from kbtui.index.embedding_cache import EmbeddingCache
+from kbtui.index.embedding_queue import EmbeddingQueue, MissingVectors
 from kbtui.index.embedding_status import nothing_lacks
 from kbtui.index.vectors import VectorStore
 from kbtui.workspace import Settings
 
 if TYPE_CHECKING:
-    from kbtui.index.indexer import Progress
+    from kbtui.index.indexer import IndexProgress
 
 
 class Counting:
@@ -46,12 +46,12 @@ class Bed:
         self.index.refresh()
         self.catalog = Catalog(self.index.folder / "catalog.sqlite")
         self.store = VectorStore(self.index.folder / "vectors", "m", 4)
-        self.remembered = Remembered(builder.workspace.cache_dir / "embeddings.sqlite", "m")
-        self.said: list[Progress] = []
+        self.remembered = EmbeddingCache(builder.workspace.cache_dir / "embeddings.sqlite", "m")
+        self.said: list[IndexProgress] = []
         self.stop = threading.Event()
 
-    def backlog(self, **more: Any) -> Backlog:
-        return Backlog(
+    def backlog(self, **more: Any) -> EmbeddingQueue:
+        return EmbeddingQueue(
             self.catalog, self.store, self.remembered, say=self.said.append, stop=self.stop, **more
         )
 
@@ -101,13 +101,13 @@ def test_whatever_is_edited_the_table_follows(bed: Bed) -> None:
 
 
 def test_following_finds_what_comparing_everything_finds(bed: Bed) -> None:
-    following = Lacking()
+    following = MissingVectors()
     following.follow(bed.catalog, bed.store)
     bed.builder.subject("guide/s3.md", "# Other\n\nNow it is said otherwise.\n")
     (bed.builder.root / "docs/guide/s4.md").unlink()
     bed.index.refresh()
     following.follow(bed.catalog, bed.store)
-    anew = Lacking()
+    anew = MissingVectors()
     anew.follow(bed.catalog, bed.store)
     assert following.numbers == anew.numbers
     assert set(following.entries) == set(anew.entries)

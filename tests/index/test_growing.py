@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from support import Builder, asked, called, content_of, said, write_json
 
 from kbtui.conversations.formats.jp import incremental_reader
-from kbtui.engine.index_worker import Refresher
+from kbtui.engine.index_worker import IndexWorker
 from kbtui.index import Index, IndexReader, ingest
 from kbtui.index import indexer as writing
 from kbtui.index.catalog import Catalog
@@ -247,7 +247,7 @@ def test_who_asked_first_is_told_when_all_is_done(
         if len(asked_) < 3:
             asked_.append(refresher.ask())
 
-    refresher = Refresher(builder.workspace, Settings(), say, refreshed, lambda _: None)
+    refresher = IndexWorker(builder.workspace, Settings(), say, refreshed, lambda _: None)
     refresher.start()
     while len(asked_) < 3 or not all(done.wait(60) for done in asked_):
         assert refresher.first.wait(60)

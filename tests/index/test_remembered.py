@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kbtui.index.embedding_cache import Remembered
+from kbtui.index.embedding_cache import EmbeddingCache
 
 MANY = {
     number.to_bytes(16, "big"): np.random.default_rng(number).random(48, dtype=np.float32)
@@ -16,7 +16,7 @@ MANY = {
 
 
 def kept(path: Path) -> dict[bytes, bytes]:
-    remembered = Remembered(path, "m")
+    remembered = EmbeddingCache(path, "m")
     found = remembered.get(MANY)
     remembered.close()
     return found
@@ -24,7 +24,7 @@ def kept(path: Path) -> dict[bytes, bytes]:
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    remembered = Remembered(tmp_path / "embeddings.sqlite", "m")
+    remembered = EmbeddingCache(tmp_path / "embeddings.sqlite", "m")
     remembered.put(MANY)
     remembered.close()
     return tmp_path / "embeddings.sqlite"
@@ -38,7 +38,7 @@ def test_no_flipped_bit_gives_another_vector_and_all_can_be_written_again(path: 
         data = bytearray(good)
         data[random_.randrange(len(data))] ^= 1 << random_.randrange(8)
         path.write_bytes(data)
-        remembered = Remembered(path, "m")
+        remembered = EmbeddingCache(path, "m")
         found = remembered.get(MANY)
         assert all(MANY[key].tobytes() == vector for key, vector in found.items())
         seen += len(found) < len(MANY)
@@ -52,7 +52,7 @@ def test_no_flipped_bit_gives_another_vector_and_all_can_be_written_again(path: 
 def test_a_file_cut_short_is_begun_anew(path: Path, length: int) -> None:
     path.write_bytes(path.read_bytes()[:length])
     assert all(MANY[key].tobytes() == vector for key, vector in kept(path).items())
-    remembered = Remembered(path, "m")
+    remembered = EmbeddingCache(path, "m")
     remembered.put(MANY)
     assert len(remembered.get(MANY)) == len(MANY)
     remembered.close()

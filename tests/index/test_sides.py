@@ -59,7 +59,7 @@ def test_opened_again_one_that_is_behind_catches_up_and_has_all_it_had(
     mark = save(built, index, 1)
     assert mark < index.catalog.seq()
     index.close()
-    index._stores = indexer.Stores(built.workspace.cache_dir, Settings(model="off"))
+    index._stores = indexer.IndexStorage(built.workspace.cache_dir, Settings(model="off"))
     assert index._stores.writers[True].watermark() == index.catalog.seq()
     built.subject("guide/.other.md", "# Other\n\nThe zebra hides too.\n")
     index.refresh()

@@ -11,8 +11,8 @@ from platform_support import indexed
 from support import Builder, asked, called, said
 
 from kbtui.errors import IndexUnavailable, UsageError
-from kbtui.index.embedding_status import StandingWriter, read_standing
-from kbtui.index.entry_query import Page, Wanted, chunks_of, entry_row, list_entries
+from kbtui.index.embedding_status import EmbeddingStatusWriter, read_standing
+from kbtui.index.entry_query import EntryFilter, EntryPage, chunks_of, entry_row, list_entries
 
 DAY = 86_400.0
 
@@ -36,12 +36,12 @@ def builder(workspace_root: Path) -> Builder:
     return builder
 
 
-def page(builder: Builder, **wanted: object) -> Page:
+def page(builder: Builder, **wanted: object) -> EntryPage:
     with indexed(builder) as reader:
-        return list_entries(builder.workspace, reader, Wanted(**wanted), vectors=False)  # type: ignore[arg-type]
+        return list_entries(builder.workspace, reader, EntryFilter(**wanted), vectors=False)  # type: ignore[arg-type]
 
 
-def refs(found: Page) -> list[str]:
+def refs(found: EntryPage) -> list[str]:
     return [row.ref for row in found.entries]
 
 
@@ -55,7 +55,7 @@ def test_a_page_that_nobody_wants_any_more_is_given_up(builder: Builder) -> None
                 list_entries(
                     builder.workspace,
                     reader,
-                    Wanted(q="ibex aardvark"),
+                    EntryFilter(q="ibex aardvark"),
                     is_given_up=lambda given_up=is_given_up: given_up,
                 )
                 looked.append(True)
@@ -108,7 +108,7 @@ def test_filters_hold_together_and_totals_follow(
 def test_a_page_goes_on_where_it_ended_whatever_was_added(builder: Builder) -> None:
     seen: list[str] = []
     cursor = None
-    wanted = Wanted()
+    wanted = EntryFilter()
     for number in range(4):
         with indexed(builder) as reader:
             found = list_entries(
@@ -124,10 +124,10 @@ def test_a_page_goes_on_where_it_ended_whatever_was_added(builder: Builder) -> N
 
 def test_a_cursor_of_another_filter_is_refused(builder: Builder) -> None:
     with indexed(builder) as reader:
-        first = list_entries(builder.workspace, reader, Wanted(), limit=1, vectors=False)
+        first = list_entries(builder.workspace, reader, EntryFilter(), limit=1, vectors=False)
         for cursor in (first.cursor, "%%%", "", "WzFd"):
             with pytest.raises(UsageError, match="cursor"):
-                list_entries(builder.workspace, reader, Wanted(q="ibex"), cursor=cursor)
+                list_entries(builder.workspace, reader, EntryFilter(q="ibex"), cursor=cursor)
 
 
 def test_an_entry_that_cannot_be_read_is_an_error_with_its_reason(builder: Builder) -> None:
@@ -141,15 +141,15 @@ def test_an_entry_that_cannot_be_read_is_an_error_with_its_reason(builder: Build
 def test_status_is_what_the_backlog_stored(builder: Builder) -> None:
     def statuses() -> dict[str, str]:
         with indexed(builder) as reader:
-            found = list_entries(builder.workspace, reader, Wanted())
+            found = list_entries(builder.workspace, reader, EntryFilter())
             return {row.ref: row.status for row in found.entries if row.kind == "subject"}
 
     # Nothing embedded yet.
     assert set(statuses().values()) == {"pending"}
     with indexed(builder) as reader:
-        rows = list_entries(builder.workspace, reader, Wanted()).entries
+        rows = list_entries(builder.workspace, reader, EntryFilter()).entries
         ids = {row.ref: row.id for row in rows}
-        writer = StandingWriter(reader.folder)
+        writer = EmbeddingStatusWriter(reader.folder)
         seq = reader._catalog.seq()
         writer.begin(seq, "model-1", list(ids.values()))
         writer.done([ids["guide/start"], ids["ops/page"]])
@@ -166,7 +166,7 @@ def test_status_is_what_the_backlog_stored(builder: Builder) -> None:
     assert statuses()["guide/start"] == "ready"
     # A failure stays one until it has been tried again.
     with indexed(builder) as reader:
-        writer = StandingWriter(reader.folder)
+        writer = EmbeddingStatusWriter(reader.folder)
         writer.begin(reader._catalog.seq(), "model-1", [ids["guide/end"]])
         assert read_standing(reader.folder).lacking == {ids["guide/end"]: "the model choked"}
         writer.done([ids["guide/end"]])
@@ -189,7 +189,7 @@ def test_cites_count_uses_of_the_last_thirty_days(
     few = {row.ref: row.cites_30d for row in page(builder).entries}
     monkeypatch.setattr("kbtui.index.entry_query.LIMIT_MOST", 0)
     with indexed(builder) as reader:
-        many = list_entries(builder.workspace, reader, Wanted(), most=500)
+        many = list_entries(builder.workspace, reader, EntryFilter(), most=500)
     assert {row.ref: row.cites_30d for row in many.entries} == few
     assert few["guide/start"] == 2
 
@@ -211,7 +211,7 @@ def test_any_text_may_be_looked_for(workspace_root: Path) -> None:
     @given(q=st.text(max_size=30))
     @example(q="\0")
     def check(q: str) -> None:
-        found = list_entries(builder.workspace, reader, Wanted(q=q), vectors=False)
+        found = list_entries(builder.workspace, reader, EntryFilter(q=q), vectors=False)
         words = q.casefold().split()
         assert found.total == all(word in "a" or word in "# a\n\nsome text\n" for word in words)
 

@@ -8,7 +8,7 @@ import pytest
 from platform_support import indexed
 from support import Builder, called
 
-from kbtui.userdata import Journal
+from kbtui.userdata import UserData
 from kbtui.userdata.chart import bar, day_chart
 from kbtui.userdata.insights import insights
 from kbtui.userdata.models import Insights
@@ -43,7 +43,7 @@ def found(workspace_root: Path) -> Insights:
         ]
         builder.conversation(created(days), [calls], title=f"{days} days ago")
     (builder.root / "docs/guide/gone.md").unlink()
-    journal = Journal(builder.workspace)
+    journal = UserData(builder.workspace)
     journal.queries.add("nothing like it", "hybrid", 0, "cli", at=NOON)
     with indexed(builder) as reader:
         return insights(builder.workspace, journal, reader, days=30, now=NOON)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kbtui.errors import WorkspaceError
-from kbtui.userdata import Journal
+from kbtui.userdata import UserData
 from kbtui.userdata.query_log import QueryLog
 from kbtui.workspace import open_root
 
@@ -19,11 +19,11 @@ DAY = 86_400.0
 
 
 @pytest.fixture
-def journal(workspace_root: Path) -> Journal:
-    return Journal(open_root(workspace_root))
+def journal(workspace_root: Path) -> UserData:
+    return UserData(open_root(workspace_root))
 
 
-def test_a_search_is_counted_with_what_it_found(journal: Journal) -> None:
+def test_a_search_is_counted_with_what_it_found(journal: UserData) -> None:
     journal.log_search("retry  Policy", "hybrid", 3, "cli", "me", 12.5)
     journal.log_search("retry policy", "lexical", 4, "dashboard")
     journal.log_search("unknown thing", "hybrid", 0, "mcp")
@@ -39,7 +39,7 @@ def test_a_search_is_counted_with_what_it_found(journal: Journal) -> None:
     assert len(found.by_day) == 30
 
 
-def test_a_gap_closes_when_the_same_query_finds_something(journal: Journal) -> None:
+def test_a_gap_closes_when_the_same_query_finds_something(journal: UserData) -> None:
     journal.log_search("deploy", "hybrid", 0, "cli")
     assert [one.query for one in journal.insights().gaps] == ["deploy"]
     time.sleep(0.01)
@@ -47,13 +47,13 @@ def test_a_gap_closes_when_the_same_query_finds_something(journal: Journal) -> N
     assert journal.insights().gaps == []
 
 
-def test_a_query_whose_results_do_not_fit_is_a_gap_too(journal: Journal) -> None:
+def test_a_query_whose_results_do_not_fit_is_a_gap_too(journal: UserData) -> None:
     journal.log_search("zymurgy", "hybrid", 20, "cli", is_gap=True)
     journal.log_search("retry", "hybrid", 20, "cli")
     assert [(one.query, one.results) for one in journal.insights().gaps] == [("zymurgy", 20)]
 
 
-def test_a_search_with_filters_neither_opens_nor_closes_a_gap(journal: Journal) -> None:
+def test_a_search_with_filters_neither_opens_nor_closes_a_gap(journal: UserData) -> None:
     journal.log_search("deploy", "hybrid", 0, "cli", filters="type:rule")
     assert journal.insights().gaps == []
     [deploy] = journal.insights().top
@@ -63,7 +63,7 @@ def test_a_search_with_filters_neither_opens_nor_closes_a_gap(journal: Journal) 
     assert [(one.query, one.times) for one in journal.insights().gaps] == [("retry", 1)]
 
 
-def test_a_log_of_version_0_1_is_kept_with_its_gaps(journal: Journal) -> None:
+def test_a_log_of_version_0_1_is_kept_with_its_gaps(journal: UserData) -> None:
     journal.directory.mkdir(parents=True)
     with contextlib.closing(sqlite3.connect(journal.queries.path, isolation_level=None)) as db:
         db.executescript(
@@ -83,7 +83,7 @@ def test_a_log_of_version_0_1_is_kept_with_its_gaps(journal: Journal) -> None:
     assert {one.query for one in journal.insights().gaps} == {"nothing", "meaning", "new"}
 
 
-def test_an_empty_journal_has_empty_insights_and_makes_no_file(journal: Journal) -> None:
+def test_an_empty_journal_has_empty_insights_and_makes_no_file(journal: UserData) -> None:
     found = journal.insights(7)
     assert (found.total, found.top, found.gaps) == (0, [], [])
     assert list(found.by_day.values()) == [0] * 7
@@ -102,7 +102,7 @@ def test_what_is_old_is_swept_and_what_a_wrong_clock_wrote(tmp_path: Path) -> No
     assert left == {"0.0 days old", "89.0 days old"}
 
 
-def test_erasing_leaves_no_byte_of_a_query(journal: Journal) -> None:
+def test_erasing_leaves_no_byte_of_a_query(journal: UserData) -> None:
     for number in range(200):
         journal.log_search(f"tell-nobody-{number}", "hybrid", 0, "cli")
     assert journal.erase() == 200
@@ -111,7 +111,7 @@ def test_erasing_leaves_no_byte_of_a_query(journal: Journal) -> None:
     assert journal.insights().total == 0
 
 
-def test_a_damaged_file_stops_no_search_and_can_be_erased(journal: Journal) -> None:
+def test_a_damaged_file_stops_no_search_and_can_be_erased(journal: UserData) -> None:
     journal.directory.mkdir(parents=True)
     journal.queries.path.write_bytes(b"not a database, " * 500)
     journal.log_search("retry", "hybrid", 1, "cli")
@@ -122,19 +122,19 @@ def test_a_damaged_file_stops_no_search_and_can_be_erased(journal: Journal) -> N
     assert journal.insights().total == 1
 
 
-def test_a_place_that_cannot_be_written_stops_no_search(journal: Journal, home: Path) -> None:
+def test_a_place_that_cannot_be_written_stops_no_search(journal: UserData, home: Path) -> None:
     (home / "data" / "kbtui").write_text("a file where the directory should be")
     journal.log_search("retry", "hybrid", 1, "cli")
     assert journal.sweep(90) == 0
 
 
-def test_an_unknown_origin_is_dropped_not_stored(journal: Journal) -> None:
+def test_an_unknown_origin_is_dropped_not_stored(journal: UserData) -> None:
     journal.log_search("retry", "hybrid", 1, "elsewhere")
     journal.log_search("retry", "hybrid", 1, "sdk")
     assert journal.insights().by_origin == {"sdk": 1}
 
 
-def test_a_search_does_not_wait_for_a_writer_that_holds_the_file(journal: Journal) -> None:
+def test_a_search_does_not_wait_for_a_writer_that_holds_the_file(journal: UserData) -> None:
     journal.log_search("first", "hybrid", 1, "cli")
     other = sqlite3.connect(journal.queries.path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
@@ -147,7 +147,7 @@ def test_a_search_does_not_wait_for_a_writer_that_holds_the_file(journal: Journa
     assert [one.query for one in journal.insights().top] == ["first"]
 
 
-def test_many_at_once_lose_nothing_that_had_room(journal: Journal) -> None:
+def test_many_at_once_lose_nothing_that_had_room(journal: UserData) -> None:
     def log() -> None:
         for _ in range(25):
             journal.log_search("together", "hybrid", 1, "sdk")
@@ -163,7 +163,7 @@ def test_many_at_once_lose_nothing_that_had_room(journal: Journal) -> None:
     check.close()
 
 
-def test_nobody_else_may_read_it(journal: Journal) -> None:
+def test_nobody_else_may_read_it(journal: UserData) -> None:
     journal.log_search("private", "hybrid", 1, "cli")
     assert journal.directory.stat().st_mode & 0o777 == 0o700
     assert journal.queries.path.stat().st_mode & 0o777 == 0o600

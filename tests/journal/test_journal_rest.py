@@ -6,24 +6,24 @@ from pathlib import Path
 import pytest
 
 from kbtui.errors import WorkspaceError
-from kbtui.userdata import Journal
+from kbtui.userdata import UserData
 from kbtui.userdata.models import Run
 from kbtui.workspace import open_root
 
 
 @pytest.fixture
-def journal(workspace_root: Path) -> Journal:
-    return Journal(open_root(workspace_root))
+def journal(workspace_root: Path) -> UserData:
+    return UserData(open_root(workspace_root))
 
 
 def test_a_bookmark_keeps_its_place_when_its_note_changes(
-    journal: Journal, workspace_root: Path
+    journal: UserData, workspace_root: Path
 ) -> None:
     journal.bookmark("guide/start", "Getting started")
     time.sleep(0.01)
     journal.bookmark("jp-c17800000001:2", "Waking order", "the ibex")
     journal.bookmark("guide/start", "Getting started", "read me\nagain")
-    marks = Journal(open_root(workspace_root)).bookmarks()
+    marks = UserData(open_root(workspace_root)).bookmarks()
     assert [(mark.ref, mark.note) for mark in marks] == [
         ("jp-c17800000001:2", "the ibex"),
         ("guide/start", "read me\nagain"),
@@ -34,16 +34,16 @@ def test_a_bookmark_keeps_its_place_when_its_note_changes(
     assert len(journal.bookmarks()) == 1
 
 
-def test_a_session_is_found_again(journal: Journal, workspace_root: Path) -> None:
+def test_a_session_is_found_again(journal: UserData, workspace_root: Path) -> None:
     assert journal.remembered("tui") is None
     journal.remember("tui", {"open": "guide/start", "line": 12})
     journal.remember("tui", {"open": "guide/end", "line": 3})
-    assert Journal(open_root(workspace_root)).remembered("tui") == {"open": "guide/end", "line": 3}
+    assert UserData(open_root(workspace_root)).remembered("tui") == {"open": "guide/end", "line": 3}
     with pytest.raises(ValueError, match="too large"):
         journal.remember("tui", {"text": "x" * 1_000_001})
 
 
-def test_approvals_are_by_hash_and_go_with_their_source(journal: Journal) -> None:
+def test_approvals_are_by_hash_and_go_with_their_source(journal: UserData) -> None:
     assert journal.approved("abc") is None
     journal.approve("docs", "abc")
     journal.approve("docs", "def")
@@ -55,7 +55,7 @@ def test_approvals_are_by_hash_and_go_with_their_source(journal: Journal) -> Non
     assert journal.approved("ghi")
 
 
-def test_the_last_run_is_kept(journal: Journal) -> None:
+def test_the_last_run_is_kept(journal: UserData) -> None:
     first = Run("docs", 100.0, 101.0, "error", "no such host")
     last = Run("docs", 200.0, 209.0, "partial", "x", 7, 1, 2, 3, 4, ("x", "y: \ud800"))
     journal.put_run(first)
@@ -64,7 +64,7 @@ def test_the_last_run_is_kept(journal: Journal) -> None:
     assert last.as_json()["last_run_at"] == "1970-01-01T00:03:20+00:00"
 
 
-def test_what_a_source_fetched_is_replaced_as_a_whole(journal: Journal) -> None:
+def test_what_a_source_fetched_is_replaced_as_a_whole(journal: UserData) -> None:
     journal.put_fetched("docs", {"https://a/": {"etag": "1"}, "https://b/": {}})
     journal.put_fetched("other", {"https://a/": {"etag": "2"}})
     journal.put_fetched("docs", {"https://a/": {"etag": "3"}})
@@ -76,11 +76,11 @@ def test_two_clones_share_nothing(tmp_path: Path) -> None:
     for name in ("one", "two"):
         (tmp_path / name / ".jp").mkdir(parents=True)
         (tmp_path / name / ".jp" / ".id").write_text("abcde\n")
-    Journal(open_root(tmp_path / "one")).approve("docs", "abc")
-    assert Journal(open_root(tmp_path / "two")).approved("abc") is None
+    UserData(open_root(tmp_path / "one")).approve("docs", "abc")
+    assert UserData(open_root(tmp_path / "two")).approved("abc") is None
 
 
-def test_what_must_not_be_lost_says_when_it_cannot_be_kept(journal: Journal, home: Path) -> None:
+def test_what_must_not_be_lost_says_when_it_cannot_be_kept(journal: UserData, home: Path) -> None:
     (home / "data" / "kbtui").write_text("a file where the directory should be")
     with pytest.raises(WorkspaceError, match="journal"):
         journal.bookmark("guide/start")

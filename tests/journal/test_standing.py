@@ -10,9 +10,9 @@ from platform_support import indexed
 from support import Builder
 
 from kbtui.index.catalog import Catalog
-from kbtui.index.embedding_cache import Remembered
-from kbtui.index.embedding_queue import Backlog
-from kbtui.index.entry_query import Wanted, list_entries
+from kbtui.index.embedding_cache import EmbeddingCache
+from kbtui.index.embedding_queue import EmbeddingQueue
+from kbtui.index.entry_query import EntryFilter, list_entries
 from kbtui.index.reader import IndexReader
 from kbtui.index.vectors import VectorStore
 
@@ -31,17 +31,17 @@ class Choking:
 
 def embed(builder: Builder, reader: IndexReader, encoder: Choking) -> int:
     catalog = Catalog(reader.folder / "catalog.sqlite")
-    remembered = Remembered(builder.workspace.cache_dir / "embeddings.sqlite", "model-1")
+    remembered = EmbeddingCache(builder.workspace.cache_dir / "embeddings.sqlite", "model-1")
     store = VectorStore(reader.folder / "vectors", "model-1", 4)
     try:
-        return Backlog(catalog, store, remembered).run(lambda left: encoder)
+        return EmbeddingQueue(catalog, store, remembered).run(lambda left: encoder)
     finally:
         catalog.close()
         remembered.close()
 
 
 def statuses(builder: Builder, reader: IndexReader) -> dict[str, tuple[str, str | None]]:
-    found = list_entries(builder.workspace, reader, Wanted())
+    found = list_entries(builder.workspace, reader, EntryFilter())
     return {row.ref: (row.status, row.error) for row in found.entries}
 
 

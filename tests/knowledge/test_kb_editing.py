@@ -11,8 +11,8 @@ from kb_support import Build, write
 
 from kbtui.errors import ConfigError, KbtuiError, NothingFound, UsageError
 from kbtui.knowledge import Knowledge, load_knowledge
-from kbtui.knowledge.editing import Change, apply, declare, propose, undo
-from kbtui.knowledge.models import Mark, Topic
+from kbtui.knowledge.editing import TomlChange, apply, declare, propose, undo
+from kbtui.knowledge.models import SubjectMark, Topic
 from kbtui.workspace import Workspace
 
 WRITTEN = """\
@@ -49,13 +49,13 @@ def text(knowledge: Knowledge) -> str:
 def test_a_file_with_a_byte_order_mark_is_edited(knowledge: Knowledge) -> None:
     path = knowledge.workspace.jp / "kb.toml"
     path.write_bytes(b"\xef\xbb\xbf" + WRITTEN.encode())
-    apply(propose(knowledge, [Mark("skills", "ast-grep", "learned")]))
+    apply(propose(knowledge, [SubjectMark("skills", "ast-grep", "learned")]))
     assert load_knowledge(knowledge.workspace).topics["skills"].learned == ("ast-grep",)
     assert "# people first" in text(knowledge)
 
 
 def test_a_change_is_shown_as_a_diff_before_anything_is_written(knowledge: Knowledge) -> None:
-    change = propose(knowledge, [Mark("skills", "ast-grep", "learned")])
+    change = propose(knowledge, [SubjectMark("skills", "ast-grep", "learned")])
     assert text(knowledge) == WRITTEN
     assert change.diff == (
         "--- .jp/kb.toml\n"
@@ -75,9 +75,9 @@ def test_applying_writes_only_what_was_marked_and_undoing_takes_it_back(
     knowledge: Knowledge,
 ) -> None:
     marks = [
-        Mark("project", "code-quality", "disabled"),
-        Mark("project", "internal-notes", "learned"),
-        Mark("skills", None, "off"),
+        SubjectMark("project", "code-quality", "disabled"),
+        SubjectMark("project", "internal-notes", "learned"),
+        SubjectMark("skills", None, "off"),
     ]
     change = propose(knowledge, marks)
     apply(change)
@@ -116,7 +116,7 @@ def test_without_a_file_one_is_made_and_undoing_removes_it(
     write(
         workspace.root, {"docs/a.md": "a", ".jp/config.toml": '[kb.topic.d]\nsubjects = "docs"\n'}
     )
-    change = propose(build(), [Mark("d", "a", "learned")])
+    change = propose(build(), [SubjectMark("d", "a", "learned")])
     assert change.old is None
     assert "--- /dev/null\n+++ .jp/kb.toml\n" in change.diff
     apply(change)
@@ -140,10 +140,10 @@ def test_a_first_topic_can_be_declared(build: Build, workspace: Workspace) -> No
 
 def test_marks_that_change_nothing_write_nothing(knowledge: Knowledge) -> None:
     marks = [
-        Mark("project", "code-quality", "learned"),
-        Mark("project", "maintainers/jean", "learned"),
-        Mark("skills", "ast-grep", "plain"),
-        Mark("skills", None, "on"),
+        SubjectMark("project", "code-quality", "learned"),
+        SubjectMark("project", "maintainers/jean", "learned"),
+        SubjectMark("skills", "ast-grep", "plain"),
+        SubjectMark("skills", None, "on"),
     ]
     change = propose(knowledge, marks)
     assert change.empty
@@ -154,7 +154,10 @@ def test_marks_that_change_nothing_write_nothing(knowledge: Knowledge) -> None:
 
 
 def test_the_preview_shows_the_prompt_as_it_would_be(knowledge: Knowledge) -> None:
-    marks = [Mark("skills", "ast-grep", "learned"), Mark("project", "code-quality", "plain")]
+    marks = [
+        SubjectMark("skills", "ast-grep", "learned"),
+        SubjectMark("project", "code-quality", "plain"),
+    ]
     preview = knowledge.with_marks(marks)
     prompt = preview.prompt() or ""
     assert '<subject "ast-grep">' in prompt
@@ -170,8 +173,8 @@ def test_the_preview_shows_the_prompt_as_it_would_be(knowledge: Knowledge) -> No
 
 def test_a_glob_that_says_otherwise_is_the_persons_to_change(knowledge: Knowledge) -> None:
     with pytest.raises(UsageError, match=r"learned by the pattern 'maintainers/\*'"):
-        propose(knowledge, [Mark("project", "maintainers/jean", "plain")])
-    change = propose(knowledge, [Mark("project", "maintainers/jean", "disabled")])
+        propose(knowledge, [SubjectMark("project", "maintainers/jean", "plain")])
+    change = propose(knowledge, [SubjectMark("project", "maintainers/jean", "disabled")])
     apply(change)
     jean = load_knowledge(knowledge.workspace).find("project", "maintainers/jean")
     assert jean is not None
@@ -179,29 +182,29 @@ def test_a_glob_that_says_otherwise_is_the_persons_to_change(knowledge: Knowledg
     write(knowledge.workspace.root, {".jp/kb.toml": WRITTEN.replace("learned", "disabled")})
     for state in ("plain", "learned"):
         with pytest.raises(UsageError, match=r"disabled by the pattern 'maintainers/\*'"):
-            propose(knowledge, [Mark("project", "maintainers/jean", state)])  # type: ignore[arg-type]
+            propose(knowledge, [SubjectMark("project", "maintainers/jean", state)])  # type: ignore[arg-type]
 
 
 def test_marks_of_unknown_things_are_refused(knowledge: Knowledge) -> None:
     with pytest.raises(NothingFound, match="no such subject"):
-        propose(knowledge, [Mark("project", "nope", "learned")])
+        propose(knowledge, [SubjectMark("project", "nope", "learned")])
     with pytest.raises(NothingFound, match="no topic 'nope'"):
-        propose(knowledge, [Mark("nope", None, "off")])
+        propose(knowledge, [SubjectMark("nope", None, "off")])
     with pytest.raises(UsageError, match="cannot be marked"):
-        propose(knowledge, [Mark("project", None, "learned")])
+        propose(knowledge, [SubjectMark("project", None, "learned")])
 
 
 def test_what_flags_added_is_not_written(rfd: Build, build: Build) -> None:
     rfd()
     knowledge = build(WRITTEN, knowledge=["skills/*"])
-    change = propose(knowledge, [Mark("project", "internal-notes", "disabled")])
+    change = propose(knowledge, [SubjectMark("project", "internal-notes", "disabled")])
     assert "skills" not in "".join(
         line for line in change.diff.splitlines() if line.startswith("+")
     )
 
 
 def test_a_file_that_changed_meanwhile_is_not_overwritten(knowledge: Knowledge) -> None:
-    change = propose(knowledge, [Mark("skills", "ast-grep", "learned")])
+    change = propose(knowledge, [SubjectMark("skills", "ast-grep", "learned")])
     path = knowledge.workspace.jp / "kb.toml"
     path.write_text(WRITTEN + "# mine\n")
     with pytest.raises(KbtuiError, match="changed meanwhile"):
@@ -217,7 +220,7 @@ def test_a_file_that_changed_meanwhile_is_not_overwritten(knowledge: Knowledge) 
 def test_a_failing_write_leaves_the_file_and_no_litter(
     knowledge: Knowledge, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    change = propose(knowledge, [Mark("skills", "ast-grep", "learned")])
+    change = propose(knowledge, [SubjectMark("skills", "ast-grep", "learned")])
 
     def full(descriptor: int) -> None:
         raise OSError(28, "No space left on device")
@@ -232,7 +235,7 @@ def test_a_failing_write_leaves_the_file_and_no_litter(
 def test_mode_is_kept_and_links_are_refused(knowledge: Knowledge, tmp_path: Path) -> None:
     path = knowledge.workspace.jp / "kb.toml"
     path.chmod(0o640)
-    marks = [Mark("skills", "ast-grep", "learned")]
+    marks = [SubjectMark("skills", "ast-grep", "learned")]
     apply(propose(knowledge, marks))
     assert path.stat().st_mode & 0o777 == 0o640
     path.rename(tmp_path / "elsewhere.toml")
@@ -245,23 +248,23 @@ def test_a_file_that_is_no_toml_is_not_touched(knowledge: Knowledge) -> None:
     path = knowledge.workspace.jp / "kb.toml"
     write(knowledge.workspace.root, {".jp/config.toml": WRITTEN, ".jp/kb.toml": "[kb\n"})
     with pytest.raises(ConfigError, match="not valid TOML"):
-        propose(knowledge, [Mark("skills", "ast-grep", "learned")])
+        propose(knowledge, [SubjectMark("skills", "ast-grep", "learned")])
     path.write_bytes(b"\xff")
     with pytest.raises(ConfigError, match="not UTF-8"):
-        propose(knowledge, [Mark("skills", "ast-grep", "learned")])
+        propose(knowledge, [SubjectMark("skills", "ast-grep", "learned")])
 
 
 def test_a_misshapen_table_is_not_touched(knowledge: Knowledge) -> None:
     for kb in ("kb = 1\n", "[kb]\ntopic = []\n"):
         write(knowledge.workspace.root, {".jp/config.toml": WRITTEN, ".jp/kb.toml": kb})
         with pytest.raises(ConfigError, match="cannot be edited safely"):
-            propose(knowledge, [Mark("skills", "ast-grep", "learned")])
+            propose(knowledge, [SubjectMark("skills", "ast-grep", "learned")])
 
 
 def test_dos_line_ends_stay(knowledge: Knowledge) -> None:
     path = knowledge.workspace.jp / "kb.toml"
     path.write_bytes(WRITTEN.replace("\n", "\r\n").encode())
-    apply(propose(knowledge, [Mark("skills", "ast-grep", "learned")]))
+    apply(propose(knowledge, [SubjectMark("skills", "ast-grep", "learned")]))
     data = path.read_bytes()
     assert data.count(b"\n") == data.count(b"\r\n") == len(WRITTEN.splitlines()) + 1
 
@@ -284,16 +287,22 @@ SHAPES = [
 ]
 marks = st.one_of(
     st.builds(
-        Mark,
+        SubjectMark,
         st.just("project"),
         st.sampled_from(["maintainers/jean", "maintainers/ryan", "code-quality", "internal-notes"]),
         st.sampled_from(["learned", "disabled", "plain"]),
     ),
     st.builds(
-        Mark, st.just("skills"), st.just("ast-grep"), st.sampled_from(["learned", "disabled"])
+        SubjectMark,
+        st.just("skills"),
+        st.just("ast-grep"),
+        st.sampled_from(["learned", "disabled"]),
     ),
     st.builds(
-        Mark, st.sampled_from(["project", "skills"]), st.none(), st.sampled_from(["on", "off"])
+        SubjectMark,
+        st.sampled_from(["project", "skills"]),
+        st.none(),
+        st.sampled_from(["on", "off"]),
     ),
 )
 
@@ -306,7 +315,7 @@ marks = st.one_of(
 )
 @given(shape=st.sampled_from(SHAPES), wanted=st.lists(marks, max_size=4))
 def test_no_comment_and_no_value_is_ever_lost(
-    knowledge: Knowledge, shape: str, wanted: list[Mark]
+    knowledge: Knowledge, shape: str, wanted: list[SubjectMark]
 ) -> None:
     path = knowledge.workspace.jp / "kb.toml"
     path.write_text(shape)
@@ -332,5 +341,5 @@ def test_no_comment_and_no_value_is_ever_lost(
 
 
 def test_a_diff_shows_a_missing_last_newline() -> None:
-    change = Change(Path("kb.toml"), "a = 1", "a = 2")
+    change = TomlChange(Path("kb.toml"), "a = 1", "a = 2")
     assert change.diff.count("\\ No newline at end of file\n") == 2

@@ -10,7 +10,7 @@ from kbtui import create_memory_client, open_workspace
 from kbtui.errors import NothingFound, WorkspaceError
 from kbtui.library import Library
 from kbtui.search import Question
-from kbtui.userdata import Journal
+from kbtui.userdata import UserData
 from kbtui.workspace import Settings
 
 
@@ -30,11 +30,11 @@ def test_a_search_is_logged_with_its_origin_and_can_be_forbidden(built: Builder)
     lib.search(Question("aardvark", mode="lexical"), origin="cli")
     lib.search(Question("xylophone", mode="lexical"), origin="mcp")
     lib.search(Question("unlogged", mode="lexical"), origin=None)
-    found = Journal(lib.workspace).insights()
+    found = UserData(lib.workspace).insights()
     assert sorted(row.query for row in found.top) == ["aardvark", "xylophone"]
     assert [row.query for row in found.gaps] == ["xylophone"]
     Library(lib.workspace, Settings(query_log=False)).search(Question("secret", mode="lexical"))
-    assert "secret" not in [row.query for row in Journal(lib.workspace).insights().top]
+    assert "secret" not in [row.query for row in UserData(lib.workspace).insights().top]
     lib.engine().request("stop")
 
 

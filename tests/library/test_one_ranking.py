@@ -168,6 +168,6 @@ async def test_the_client_of_the_documents_example(
                 await memory.knowledge.search(wrong)
         with pytest.raises(UsageError):
             await memory.knowledge.search("burrow", types="rule")
-    from kbtui.userdata import Journal
+    from kbtui.userdata import UserData
 
-    assert Journal(open_root(zoo.root)).insights().by_origin == {"sdk": 4}
+    assert UserData(open_root(zoo.root)).insights().by_origin == {"sdk": 4}

@@ -16,8 +16,8 @@ from support import Builder, asked, content_of, end_engine, said
 from kbtui.engine import index_worker
 from kbtui.index import Index, IndexReader
 from kbtui.index.catalog import Catalog
-from kbtui.index.embedding_cache import Remembered
-from kbtui.index.embedding_queue import Backlog
+from kbtui.index.embedding_cache import EmbeddingCache
+from kbtui.index.embedding_queue import EmbeddingQueue
 from kbtui.index.vectors import VectorStore, condition, leaning
 from kbtui.library import Library
 from kbtui.search import Question
@@ -73,9 +73,11 @@ class Bed:
         self._index.compact()
         folder = self._index.folder
         catalog = Catalog(folder / "catalog.sqlite")
-        remembered = Remembered(self._cache / "embeddings.sqlite", "m")
+        remembered = EmbeddingCache(self._cache / "embeddings.sqlite", "m")
         self._store = VectorStore(folder / "vectors", "m", DIMENSION)
-        assert Backlog(catalog, self._store, remembered).run(lambda count: WordVectors()) == 0
+        assert (
+            EmbeddingQueue(catalog, self._store, remembered).run(lambda count: WordVectors()) == 0
+        )
         catalog.close()
         remembered.close()
 
@@ -217,7 +219,7 @@ def test_a_large_index_is_compacted_when_nothing_changes_for_a_while(
     monkeypatch.setattr(index_worker, "COMPACT_AT_ONCE", 1)
     history = History(Builder(workspace_root), 7)
     said: list[str] = []
-    held = index_worker.Refresher(
+    held = index_worker.IndexWorker(
         history.builder.workspace, Settings(model="off"), lambda progress: None,
         lambda changes: None, said.append,
     )  # fmt: skip

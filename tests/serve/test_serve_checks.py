@@ -25,7 +25,7 @@ from support import Builder, end_engine
 from kbtui.cli.main import main
 from kbtui.errors import UsageError
 from kbtui.serve.access_control import Hosts, address
-from kbtui.serve.server import Server
+from kbtui.serve.server import BrowserServer
 from kbtui.serve.session import LARGEST, SMALLEST, size
 
 TOKEN = "the-token"
@@ -79,7 +79,7 @@ async def served(tmp_path: Path) -> AsyncIterator[Served]:
     listening = socket.create_server(("127.0.0.1", 0))
     port = listening.getsockname()[1]
     runner = web.AppRunner(
-        Server(builder.root, "127.0.0.1", port, TOKEN).application(), shutdown_timeout=0.2
+        BrowserServer(builder.root, "127.0.0.1", port, TOKEN).application(), shutdown_timeout=0.2
     )
     await runner.setup()
     await web.SockSite(runner, listening).start()

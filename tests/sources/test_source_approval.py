@@ -13,7 +13,7 @@ from kbtui.sources.approval import approve, approved_at
 from kbtui.sources.editing import edit_source
 from kbtui.sources.runner import NotApproved, run_source
 from kbtui.sources.schedule import due
-from kbtui.userdata import Journal
+from kbtui.userdata import UserData
 from kbtui.workspace import open_root
 
 
@@ -73,9 +73,9 @@ def test_an_approval_of_one_clone_is_none_of_another(tmp_path: Path, site: Site)
     shutil.copytree(first.root, tmp_path / "second")
     second = open_root(tmp_path / "second")
     source = load_sources(first).find("beacon")
-    approve(first, Journal(first), source)
-    assert approved_at(first, Journal(first), source)
-    assert approved_at(second, Journal(second), load_sources(second).find("beacon")) is None
+    approve(first, UserData(first), source)
+    assert approved_at(first, UserData(first), source)
+    assert approved_at(second, UserData(second), load_sources(second).find("beacon")) is None
 
 
 @pytest.mark.parametrize(
@@ -98,9 +98,9 @@ def test_the_block_as_it_was_is_approved_again(bench: Bench, site: Site) -> None
     bench.crawl(site.url(), depth=1)
     workspace = bench.builder.workspace
     edit_source(workspace, "docs", {"depth": 2})
-    assert approved_at(workspace, Journal(workspace), bench.source()) is None
+    assert approved_at(workspace, UserData(workspace), bench.source()) is None
     edit_source(workspace, "docs", {"depth": 1})
-    assert approved_at(workspace, Journal(workspace), bench.source())
+    assert approved_at(workspace, UserData(workspace), bench.source())
 
 
 def test_the_same_block_under_another_name_is_not_approved(bench: Bench, site: Site) -> None:
@@ -116,6 +116,6 @@ def test_a_script_that_changed_is_not_what_was_approved(bench: Bench) -> None:
     script.write_text("print('harmless')\n")
     bench.add(kind="mcp", server=f"{sys.executable} server.py")
     workspace = bench.builder.workspace
-    assert approved_at(workspace, Journal(workspace), bench.source())
+    assert approved_at(workspace, UserData(workspace), bench.source())
     script.write_text("print('something else')\n")
-    assert approved_at(workspace, Journal(workspace), bench.source()) is None
+    assert approved_at(workspace, UserData(workspace), bench.source()) is None

@@ -8,7 +8,7 @@ import pytest
 from web_support import FAST, Bench, Site, linked
 
 from kbtui.sources.http_fetcher import Limits
-from kbtui.userdata import Journal
+from kbtui.userdata import UserData
 
 
 def test_a_page_becomes_a_subject_with_front_matter_and_its_main_text(
@@ -221,7 +221,7 @@ def test_when_the_network_goes_half_way_nothing_is_lost(bench: Bench, site: Site
     run = bench.run()
     assert run.status == "error"
     assert bench.documents() == before
-    assert Journal(bench.builder.workspace).runs()["docs"] == run
+    assert UserData(bench.builder.workspace).runs()["docs"] == run
 
 
 def test_types_that_are_not_read_are_left_out_without_complaint(bench: Bench, site: Site) -> None:
@@ -257,7 +257,7 @@ def test_a_newer_reader_reads_again_what_did_not_change(bench: Bench, site: Site
     site.pages["/"] = (200, {"Content-Type": "text/html", "ETag": '"1"'}, page)
     bench.crawl(site.url())
     bench.run()
-    journal = Journal(bench.builder.workspace)
+    journal = UserData(bench.builder.workspace)
     facts = journal.fetched("docs")
     for one in facts.values():
         del one["reader"]

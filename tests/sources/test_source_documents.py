@@ -12,15 +12,15 @@ from web_support import Bench
 from kbtui.errors import KbtuiError
 from kbtui.sources.models import Source
 from kbtui.sources.runner import Busy, lock, run_source
-from kbtui.sources.source_directory import Document, Shelf, read_held
+from kbtui.sources.source_directory import FetchedDocument, SourceDirectory, read_held
 
 SOURCE = Source("docs", "file_upload", "guide", file="x")
 
 
-def shelf(root: Path) -> Shelf:
+def shelf(root: Path) -> SourceDirectory:
     folder = root / "topic"
     folder.mkdir(exist_ok=True)
-    return Shelf(root, folder, SOURCE)
+    return SourceDirectory(root, folder, SOURCE)
 
 
 @pytest.fixture
@@ -28,10 +28,10 @@ def root(tmp_path: Path) -> Path:
     return Path(os.path.realpath(tmp_path))
 
 
-def fill(root: Path, *names: str, text: str = "text") -> Shelf:
+def fill(root: Path, *names: str, text: str = "text") -> SourceDirectory:
     found = shelf(root)
     for name in names:
-        found.put(Document(f"x/{name}", name, name.title(), text))
+        found.put(FetchedDocument(f"x/{name}", name, name.title(), text))
     return found
 
 
@@ -128,7 +128,7 @@ def test_a_link_inside_leads_nothing_out(
     (root / "topic/docs/sub").symlink_to(outside)
     found = shelf(root)
     with pytest.raises(KbtuiError, match="out of the workspace"):
-        found.put(Document("x/sub/a", "sub/a", "A", "text"))
+        found.put(FetchedDocument("x/sub/a", "sub/a", "A", "text"))
     assert list(outside.iterdir()) == []
 
 
@@ -179,12 +179,12 @@ def test_what_is_written_is_recognised_as_untouched(
 ) -> None:
     root = Path(os.path.realpath(tmp_path_factory.mktemp("shelf")))
     found = shelf(root)
-    found.put(Document("https://example.org/a", "a", title, text, tuple(tags)))
+    found.put(FetchedDocument("https://example.org/a", "a", title, text, tuple(tags)))
     held = read_held(root / "topic/docs/a.md", "docs")
     assert held is not None
     assert not held.edited
     again = shelf(root)
-    again.put(Document("https://example.org/a", "a", title, text, tuple(tags)))
+    again.put(FetchedDocument("https://example.org/a", "a", title, text, tuple(tags)))
     assert again.tally.unchanged == 1
 
 

@@ -104,13 +104,13 @@ def test_a_server_that_hangs_half_way_loses_nothing(bench: Bench) -> None:
     before = bench.documents()
     from kbtui.sources.approval import approve
     from kbtui.sources.editing import edit_source
-    from kbtui.userdata import Journal
+    from kbtui.userdata import UserData
 
     workspace = bench.builder.workspace
     slower = edit_source(
         workspace, "docs", {"server": bench.source().block["server"] + " hang-read"}
     )
-    approve(workspace, Journal(workspace), slower)
+    approve(workspace, UserData(workspace), slower)
     run = bench.run(limits=Limits(seconds=2.0))
     assert run.status == "partial", run.problems
     assert run.problems[0].startswith("a://slow")
@@ -150,9 +150,9 @@ def test_a_server_gets_only_the_variables_that_are_named(
     assert "it is unset" in bench.documents()["x.md"]
     from kbtui.sources.approval import approve
     from kbtui.sources.editing import edit_source
-    from kbtui.userdata import Journal
+    from kbtui.userdata import UserData
 
     workspace = bench.builder.workspace
-    approve(workspace, Journal(workspace), edit_source(workspace, "docs", {"env": ["SECRET"]}))
+    approve(workspace, UserData(workspace), edit_source(workspace, "docs", {"env": ["SECRET"]}))
     bench.run()
     assert "it is hush" in bench.documents()["x.md"]

@@ -11,7 +11,7 @@ from kbtui.sources import Schedule
 from kbtui.sources.cron import next_time
 from kbtui.sources.runner import lock
 from kbtui.sources.schedule import due, due_at
-from kbtui.userdata import Journal
+from kbtui.userdata import UserData
 from kbtui.userdata.models import Run
 
 HOUR, DAY = 3600.0, 86_400.0
@@ -22,7 +22,7 @@ def at(text: str) -> float:
 
 
 def ran(bench: Bench, began: float) -> None:
-    Journal(bench.builder.workspace).put_run(Run("docs", began, began + 1, "ok"))
+    UserData(bench.builder.workspace).put_run(Run("docs", began, began + 1, "ok"))
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def hourly(bench: Bench) -> Bench:
 
 def first_time(bench: Bench) -> float:
     """When the source is due first: a test that reckons from the clock fails as an hour ends."""
-    found = due_at(bench.builder.workspace, Journal(bench.builder.workspace), bench.source())
+    found = due_at(bench.builder.workspace, UserData(bench.builder.workspace), bench.source())
     assert found is not None
     return found
 
@@ -67,7 +67,7 @@ def test_without_a_schedule_nothing_is_due(bench: Bench) -> None:
     bench.add(kind="file_upload", file="x.md")
     workspace = bench.builder.workspace
     assert due(workspace, time.time() + 1000 * DAY) == []
-    assert due_at(workspace, Journal(workspace), bench.source()) is None
+    assert due_at(workspace, UserData(workspace), bench.source()) is None
 
 
 def test_an_unapproved_change_is_not_due(hourly: Bench) -> None:
@@ -137,7 +137,7 @@ def test_the_engine_runs_what_is_due_in_a_process_of_its_own(hourly: Bench) -> N
     assert schedule.running == "docs"
     wait_for_end(schedule)
     assert list(hourly.documents()) == ["x.md"]
-    assert Journal(hourly.builder.workspace).runs()["docs"].status == "ok"
+    assert UserData(hourly.builder.workspace).runs()["docs"].status == "ok"
     assert lines == ["source docs: due, started", "source docs: ended with 0"]
 
 
@@ -161,7 +161,7 @@ def test_a_run_that_notes_nothing_is_not_started_again_and_again(hourly: Bench) 
     with lock(workspace, "docs"):
         schedule.tick(now)
         wait_for_end(schedule)
-    assert Journal(workspace).runs() == {}
+    assert UserData(workspace).runs() == {}
     schedule.tick(now + 60)
     assert schedule.running is None
     schedule.tick(now + HOUR)

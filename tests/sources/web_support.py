@@ -15,7 +15,7 @@ from kbtui.sources.approval import approve
 from kbtui.sources.editing import add_source
 from kbtui.sources.http_fetcher import Limits
 from kbtui.sources.runner import run_source
-from kbtui.userdata import Journal
+from kbtui.userdata import UserData
 from kbtui.userdata.models import Run
 
 Handler = BaseHTTPRequestHandler
@@ -125,7 +125,7 @@ class Bench:
     def add(self, name: str = "docs", **block: Any) -> None:
         workspace = self.builder.workspace
         source = add_source(workspace, name, {"topic": "guide", **block})
-        approve(workspace, Journal(workspace), source)
+        approve(workspace, UserData(workspace), source)
 
     def crawl(self, url: str, **options: Any) -> None:
         self.add(kind="url_crawl", url=url, **{"allow_hosts": ["127.0.0.1"], **options})

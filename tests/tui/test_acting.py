@@ -17,7 +17,7 @@ from kbtui.tui.framework.clipboard import local_command
 from kbtui.tui.jump import LETTERS, JumpScreen
 from kbtui.tui.palette import choose, command_choices
 from kbtui.tui.reader.links import Link, links_of, subject_behind
-from kbtui.userdata import Journal
+from kbtui.userdata import UserData
 
 TALK = "jp-c17800000001"
 
@@ -134,7 +134,7 @@ async def test_a_local_clipboard_gets_the_text(
 
 
 async def test_a_bookmark_is_made_changed_opened_removed_and_brought_back(book: Builder) -> None:
-    journal = Journal(book.workspace)
+    journal = UserData(book.workspace)
     async with running(book.root) as tui:
         await tui.open(f"{TALK}:2")
         await tui.press("B")

@@ -132,7 +132,7 @@ async def test_a_hit_in_one_huge_turn_is_gone_to_without_looking_for_it_here(
     import json
 
     from kbtui.refs import conversation_ref
-    from kbtui.tui.navigation import Place
+    from kbtui.tui.navigation import NavigationTarget
     from kbtui.tui.reader import document_loader
 
     builder = Builder(workspace_root)
@@ -153,7 +153,7 @@ async def test_a_hit_in_one_huge_turn_is_gone_to_without_looking_for_it_here(
         ref = conversation_ref(17_800_000_001, 1)
         passage = "Question 1777?"
         with mock.patch.object(document_loader, "beginning", remembered):
-            tui.main.open(Place(TALK, ref=ref, words=("1777",), text=passage))
+            tui.main.open(NavigationTarget(TALK, ref=ref, words=("1777",), text=passage))
             await tui.until("Question 1777?")
         assert tui.main.reader_pane.reader.port.turn == 1
         assert looked

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from kbtui.tui.framework.styled_text import (
-    Found,
+    TextMatches,
     between,
     cut_spans,
     fit,
@@ -74,7 +74,7 @@ def test_what_is_cut_to_fit_fits(left: list, width: int, right: list) -> None:  
 
 
 def test_marks_count_matches_and_name_the_one_one_is_at() -> None:
-    found = Found(re.compile("an", re.IGNORECASE), here=1)
+    found = TextMatches(re.compile("an", re.IGNORECASE), here=1)
     marked = mark([("b", ""), ("anan", "strong"), ("A", ""), ("N", "")], found)
     assert [(t, r) for t, r in marked if "found" in r] == [
         ("an", "strong found"),

@@ -11,7 +11,7 @@ from tui_support import Tui, matches_snapshot
 from kbtui.tui.framework.form import FormScreen
 from kbtui.tui.insights.page import GapBlock
 from kbtui.tui.insights.screen import InsightsScreen
-from kbtui.userdata import Journal
+from kbtui.userdata import UserData
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def asked_book(book: Builder) -> Builder:
     """The small workspace, with some searches."""
     for path in sorted(book.root.rglob("*")):
         os.utime(path, (1_760_000_000, 1_760_000_000))
-    log = Journal(book.workspace).queries
+    log = UserData(book.workspace).queries
     for back in range(3):
         log.add("clone build", "hybrid", 4, "dashboard", at=NOW - back * 86_400)
     log.add("how do I  deploy?", "hybrid", 0, "mcp", at=NOW - 3600)
@@ -82,7 +82,7 @@ async def test_enter_opens_what_is_cited(asked_book: Builder) -> None:
 
 
 async def test_erasing_asks_and_leaves_no_word(asked_book: Builder) -> None:
-    journal = Journal(asked_book.workspace)
+    journal = UserData(asked_book.workspace)
     async with paged(asked_book, "I", InsightsScreen) as (tui, screen, _):
         await read(tui, screen)
         await tui.press("x")
@@ -101,7 +101,7 @@ async def test_erasing_asks_and_leaves_no_word(asked_book: Builder) -> None:
 
 @pytest.mark.slow
 async def test_a_damaged_log_is_said(asked_book: Builder) -> None:
-    path = Journal(asked_book.workspace).queries.path
+    path = UserData(asked_book.workspace).queries.path
     for beside in path.parent.glob("queries*"):
         beside.unlink()
     path.write_bytes(b"this is no database, and never was one" * 99)

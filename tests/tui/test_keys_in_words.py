@@ -5,7 +5,7 @@ from pathlib import Path
 from support import Builder
 from tui_support import PRESENT, Tui, running, with_keys
 
-from kbtui.userdata import Journal
+from kbtui.userdata import UserData
 
 
 async def test_the_home_page_and_the_search_line_name_ones_own_keys(book: Builder) -> None:
@@ -81,7 +81,7 @@ async def test_folded_panes_and_no_bookmarks_name_ones_own_keys(book: Builder) -
 
 
 async def test_the_insights_name_ones_own_key_that_writes_an_entry(book: Builder) -> None:
-    log = Journal(book.workspace).queries
+    log = UserData(book.workspace).queries
     log.add("how do I deploy?", "hybrid", 0, "mcp", at=PRESENT.timestamp())
     library = with_keys(book, {"insights.open": ["f6", "enter"]})
     async with running(book.root, size=(140, 50), library=library) as tui:

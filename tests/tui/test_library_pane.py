@@ -11,9 +11,9 @@ from support import FIRST_ID, Builder, asked, said, stamp
 from tui_support import running
 
 from kbtui.conversations.models import ConversationInfo
-from kbtui.tui.framework.row_list import Row
+from kbtui.tui.framework.row_list import ListRow
 from kbtui.tui.library.rows import library_rows
-from kbtui.tui.library.snapshot import Contents
+from kbtui.tui.library.snapshot import LibrarySnapshot
 
 
 async def test_topics_come_first_then_conversations_pinned_by_day_archived(book: Builder) -> None:
@@ -276,14 +276,14 @@ async def test_five_thousand_conversations_are_listed_filtered_and_sorted_in_thr
     ]
     made_in = set()
 
-    def remembered(*args: Any) -> list[Row]:
+    def remembered(*args: Any) -> list[ListRow]:
         made_in.add(threading.current_thread())
         return library_rows(*args)
 
     async with running(workspace_root) as tui:
         pane = tui.main.library_pane
         with mock.patch("kbtui.tui.library.pane.library_rows", remembered):
-            pane.update(Contents([], infos))
+            pane.update(LibrarySnapshot([], infos))
             await tui.until(lambda: len(pane.list.rows) > 5_000)
             pane.list.focus()
             await tui.press("f")

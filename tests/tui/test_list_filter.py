@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbtui.conversations.formats.jp.summary import Traits
+from kbtui.conversations.formats.jp.summary import ConversationSummary
 from kbtui.conversations.models import ConversationInfo
 from kbtui.tui.library.filter import KEYS, read_filter
 
@@ -25,7 +25,9 @@ INFO = ConversationInfo(
     last_event_at=PRESENT - timedelta(days=2),
     labels={"area": "UI", "urgent": ""},
 )
-TRAITS = Traits(tools=frozenset({"fs_read_file"}), models=frozenset({"anthropic/claude-opus-4-6"}))
+TRAITS = ConversationSummary(
+    tools=frozenset({"fs_read_file"}), models=frozenset({"anthropic/claude-opus-4-6"})
+)
 
 
 @pytest.mark.parametrize(

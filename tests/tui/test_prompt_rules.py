@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 from support import Builder
 
 from kbtui.knowledge import Knowledge, load_knowledge
-from kbtui.knowledge.models import Mark
+from kbtui.knowledge.models import SubjectMark
 from kbtui.tui.workshop.costs import Cost, Costs, Sums, cost_of, growth
 from kbtui.tui.workshop.marks import Marks, read_standing, state_of, with_marks
 from kbtui.tui.workshop.pages import literal
 from kbtui.tui.workshop.pattern import attempt
-from kbtui.tui.workshop.tree import Trees, Wishes, folder_key, make_rows
+from kbtui.tui.workshop.tree import TreeOptions, Trees, folder_key, make_rows
 from kbtui.workspace import open_root
 
 FILES = settings(
@@ -90,7 +90,7 @@ def test_every_subject_is_listed_once_when_all_is_open(
         for depth in range(1, len(part))
     }
     trees = Trees(standing.written, hidden=True)
-    rows = make_rows(standing, trees, Wishes(opened))
+    rows = make_rows(standing, trees, TreeOptions(opened))
     listed = [row.key for row in rows if row.data.kind == "subject"]
     assert sorted(listed) == sorted(f"t/{slug}" for slug in found)
     folders = [row.key for row in rows if row.data.kind == "folder"]
@@ -131,7 +131,7 @@ def test_any_keys_end_in_what_the_marks_alone_would_give(
         mark = marks.of("project", slug)
         written = state_of(knowledge, "project", slug)
         now = mark.state if mark else written
-        marks.toggle(Mark("project", slug, state), now, written, "plain")  # type: ignore[arg-type]
+        marks.toggle(SubjectMark("project", slug, state), now, written, "plain")  # type: ignore[arg-type]
         standing = with_marks(standing, marks.all)
         assert not standing.refusals
         # Pressed once it is so; pressed again it is not.

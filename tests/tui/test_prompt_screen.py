@@ -9,7 +9,7 @@ from textual.widgets import Input
 from tui_support import running
 from workshop_support import knowledge_of, workshop
 
-from kbtui.knowledge.models import Mark
+from kbtui.knowledge.models import SubjectMark
 from kbtui.knowledge.prompt import estimate_tokens
 from kbtui.tui.workshop import controller as bench_module
 
@@ -122,7 +122,10 @@ async def test_a_folder_shows_what_a_glob_over_it_returns(book: Builder) -> None
 
 async def test_marks_are_previewed_counted_and_change_no_file(book: Builder, kb: Path) -> None:
     before = tree_hash(book.root)
-    marks = [Mark("project", "start", "learned"), Mark("project", "people/ada", "disabled")]
+    marks = [
+        SubjectMark("project", "start", "learned"),
+        SubjectMark("project", "people/ada", "disabled"),
+    ]
     wanted = knowledge_of(book.root).with_marks(marks)
     grown = len(wanted.prompt() or "") - len(knowledge_of(book.root).prompt() or "")
     async with workshop(book.root) as shop:

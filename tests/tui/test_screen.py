@@ -117,7 +117,7 @@ async def test_every_command_has_its_action_where_it_is_bound(book: Builder, com
     from kbtui.tui.framework.row_list import RowList
     from kbtui.tui.library.pane import LibraryPane
     from kbtui.tui.main.screen import MainScreen
-    from kbtui.tui.reader.document_view import Reader
+    from kbtui.tui.reader.document_view import DocumentView
     from kbtui.tui.reader.reader_pane import ReaderPane
     from kbtui.tui.search.pane import ResultsPane
 
@@ -126,7 +126,7 @@ async def test_every_command_has_its_action_where_it_is_bound(book: Builder, com
         "reader": [ReaderPane],
         "citations": [CitationsPane],
         "results": [ResultsPane],
-        "moving": [RowList, Reader],
+        "moving": [RowList, DocumentView],
         "everywhere": [MainScreen],
     }[command.scope]
     place, _, name = command.action.partition("(")[0].rpartition(".")

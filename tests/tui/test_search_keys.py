@@ -8,7 +8,7 @@ from support import Builder
 from textual import events
 from tui_support import Tui, WithoutEngine, running
 
-from kbtui.userdata import Journal
+from kbtui.userdata import UserData
 from kbtui.workspace import load_settings
 
 TALK = "jp-c17800000001"
@@ -26,7 +26,7 @@ def asked(tui: Tui) -> str:
 
 
 def times(book: Builder, query: str) -> int:
-    found = Journal(book.workspace).queries.read(days=7, limit=20)
+    found = UserData(book.workspace).queries.read(days=7, limit=20)
     return sum(one.times for one in found.top if one.query == query)
 
 
@@ -82,7 +82,7 @@ async def test_more_like_what_is_read_or_selected(book: Builder) -> None:
         await tui.until("only what was searched for can be explained")
         await search(tui, "make")
         await tui.until("─ Results ─")
-    assert Journal(book.workspace).recent() in (["make"], [])
+    assert UserData(book.workspace).recent() in (["make"], [])
 
 
 @pytest.mark.slow
@@ -94,7 +94,7 @@ async def test_a_topic_has_nothing_like_it(book: Builder) -> None:
 
 @pytest.mark.slow
 async def test_earlier_searches_come_back_newest_first(book: Builder) -> None:
-    journal = Journal(book.workspace)
+    journal = UserData(book.workspace)
     for query in ("first thing", "second thing", "First  Thing"):
         journal.log_search(query, "hybrid", 1, "dashboard")
     journal.log_search("from a shell", "hybrid", 1, "cli")
@@ -126,7 +126,7 @@ async def test_what_was_opened_is_an_earlier_search_though_nothing_is_logged(boo
         tui.main.query_one("#search").value = ""  # type: ignore[attr-defined]
         await tui.press("up")
         await tui.until(lambda: asked(tui) == "program")
-    assert Journal(book.workspace).recent() == []
+    assert UserData(book.workspace).recent() == []
 
 
 async def test_pasted_lines_become_one(book: Builder) -> None:

@@ -12,9 +12,9 @@ from tui_support import Tui, WithoutEngine, running
 
 from kbtui.refs import parse_ref
 from kbtui.tui.app import Start
-from kbtui.tui.navigation import Place, Trail, place_of
-from kbtui.tui.session import PLACES, Session, keep, recall
-from kbtui.userdata import Journal
+from kbtui.tui.navigation import NavigationHistory, NavigationTarget, place_of
+from kbtui.tui.session import PLACES, SavedSession, keep, recall
+from kbtui.userdata import UserData
 from kbtui.workspace import load_settings
 
 AGAIN = Start()
@@ -73,7 +73,7 @@ async def test_fresh_begins_anew_and_is_remembered_then(book: Builder) -> None:
     async with running(book.root, start=AGAIN) as tui:
         await read_something(tui)
     async with running(book.root, start=Start(fresh=True)) as tui:
-        assert tui.main.opener.shown == Place("home")
+        assert tui.main.opener.shown == NavigationTarget("home")
         await tui.open("project/start")
     async with running(book.root, start=AGAIN) as tui:
         await tui.until(
@@ -136,7 +136,7 @@ async def test_what_was_searched_for_is_not_in_the_session(book: Builder) -> Non
         await tui.press("enter")
         await tui.until(lambda: len(tui.main.opener.trail.places) > 1)
         await tui.until(lambda: tui.main.opener.shown and tui.main.opener.shown.words)
-    state = Journal(book.workspace).remembered("tui")
+    state = UserData(book.workspace).remembered("tui")
     assert state is not None
     assert "hereabouts" not in json.dumps(state)
     assert "tests" not in json.dumps(state)
@@ -156,7 +156,7 @@ def test_a_state_that_cannot_be_read_is_no_session_or_an_empty_one(
     book: Builder, state: dict[str, object]
 ) -> None:
     library = WithoutEngine(book.workspace, load_settings())
-    Journal(book.workspace).remember("tui", state)
+    UserData(book.workspace).remember("tui", state)
     found = recall(library)
     assert found is None or found.trail.here is None
 
@@ -175,9 +175,11 @@ def test_the_way_back_comes_back_around_where_one_was(
     from kbtui.workspace import open_root
 
     library = WithoutEngine(open_root(root), load_settings())
-    places = [Place("home") if name == "home" else place_of(parse_ref(name)) for name in names]
-    trail = Trail(places, at % len(places))
-    keep(library, Session(trail=trail))
+    places = [
+        NavigationTarget("home") if name == "home" else place_of(parse_ref(name)) for name in names
+    ]
+    trail = NavigationHistory(places, at % len(places))
+    keep(library, SavedSession(trail=trail))
     found = recall(library)
     assert found is not None
     assert found.trail.here == trail.here

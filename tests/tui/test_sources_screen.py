@@ -13,9 +13,9 @@ from tui_support import Tui, matches_snapshot
 
 from kbtui.sources import load_sources
 from kbtui.sources.approval import approve, approved_at
-from kbtui.tui.framework.form import Choice, FormScreen
+from kbtui.tui.framework.form import ChoiceField, FormScreen
 from kbtui.tui.sources.screen import SourcesScreen
-from kbtui.userdata import Journal
+from kbtui.userdata import UserData
 
 PAPERS = '[source.papers]\nkind = "file_upload"\ntopic = "project"\nfile = "papers"\n'
 
@@ -41,7 +41,7 @@ async def fill(tui: Tui, **values: str) -> None:
     assert isinstance(form, FormScreen)
     for name, value in values.items():
         widget = form.query_one(f"#field-{name}")
-        if isinstance(widget, Choice):
+        if isinstance(widget, ChoiceField):
             while widget.value != value:
                 widget.action_step(1)
         else:
@@ -76,10 +76,10 @@ async def test_what_somebody_else_declared_is_looked_at_before_it_runs(papers: B
         matches_snapshot("sources_approve", tui.text)
         await tui.press("escape")
         source = load_sources(papers.workspace).find("papers")
-        assert approved_at(papers.workspace, Journal(papers.workspace), source) is None
+        assert approved_at(papers.workspace, UserData(papers.workspace), source) is None
         await tui.press("a", "y")
         await tui.until("papers is approved")
-        assert approved_at(papers.workspace, Journal(papers.workspace), source) is not None
+        assert approved_at(papers.workspace, UserData(papers.workspace), source) is not None
         await tui.press("r")
         await tui.until("papers: ok, 2 documents (2 new, 0 changed, 0 removed)")
     assert documents(papers) == ["one.md", "two.md"]
@@ -95,7 +95,7 @@ async def test_what_changed_while_it_was_looked_at_is_not_approved(papers: Build
         await tui.press("y")
         await tui.until("papers is approved")
         now = load_sources(papers.workspace).find("papers")
-        assert approved_at(papers.workspace, Journal(papers.workspace), now) is None
+        assert approved_at(papers.workspace, UserData(papers.workspace), now) is None
         await tui.until("not approved: a shows")
 
 
@@ -143,7 +143,7 @@ async def test_changing_what_was_not_approved_approves_nothing(papers: Builder) 
         await fill(tui, cron="0 4 * * 1")
         await tui.until("papers is changed, and not approved yet")
         source = load_sources(papers.workspace).find("papers")
-        assert approved_at(papers.workspace, Journal(papers.workspace), source) is None
+        assert approved_at(papers.workspace, UserData(papers.workspace), source) is None
 
 
 class _Slow(BaseHTTPRequestHandler):
@@ -233,11 +233,11 @@ async def test_a_topic_that_vanished_fails_the_run_and_loses_nothing(papers: Bui
 
 def test_what_an_approval_agrees_to_is_spelt_out(tmp_path: Path) -> None:
     from kbtui.sources.config import parse_source
-    from kbtui.tui.sources.pages import Standing, _doings
+    from kbtui.tui.sources.pages import SourceState, _doings
 
     block = {"kind": "mcp", "topic": "t", "server": "npx -y 'a b'", "env": ["TOKEN"], "pattern": "docs://*",
              "cron": "* * * * *"}  # fmt: skip
-    words = "\n".join(_doings(Standing(parse_source("x", block), "docs/t/x/", None, None, None)))
+    words = "\n".join(_doings(SourceState(parse_source("x", block), "docs/t/x/", None, None, None)))
     for part in (
         "npx -y 'a b'",
         "$TOKEN",
@@ -248,7 +248,7 @@ def test_what_an_approval_agrees_to_is_spelt_out(tmp_path: Path) -> None:
         assert part in words
     block = {"kind": "url_crawl", "topic": "t", "url": "https://a.example/d/i.html", "depth": 2,
              "allow_hosts": ["in.example"]}  # fmt: skip
-    words = "\n".join(_doings(Standing(parse_source("x", block), "docs/t/x/", None, None, None)))
+    words = "\n".join(_doings(SourceState(parse_source("x", block), "docs/t/x/", None, None, None)))
     for part in (
         "https://a.example/d/i.html",
         "2 links away",
@@ -260,7 +260,7 @@ def test_what_an_approval_agrees_to_is_spelt_out(tmp_path: Path) -> None:
 
 async def test_what_a_run_skipped_and_left_alone_is_on_its_page(papers: Builder) -> None:
     (papers.root / "papers/photo.png").write_bytes(b"\x89PNG\0")
-    approve(papers.workspace, Journal(papers.workspace), load_sources(papers.workspace).find("papers"))  # fmt: skip
+    approve(papers.workspace, UserData(papers.workspace), load_sources(papers.workspace).find("papers"))  # fmt: skip
     async with paged(papers, "S", SourcesScreen) as (tui, screen, _):
         await read(tui, screen)
         await tui.press("r")

@@ -203,7 +203,7 @@ def test_no_workspace_is_said_before_the_screen_is_taken(tmp_path: Path) -> None
 GUARD = """
 import os, sys
 from pathlib import Path
-from kbtui.tui.terminal import Guard
+from kbtui.tui.terminal import StderrRedirect as Guard
 guard = Guard(Path(sys.argv[1]))
 guard.set()
 sys.__stderr__.write("drawn\\n"); sys.__stderr__.flush()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from kbtui.refs import conversation_ref, subject_ref
 from kbtui.tui.citations.pane import Sidebar
-from kbtui.tui.framework.workers import Lane
+from kbtui.tui.framework.workers import LatestOnlyWorker
 
 if TYPE_CHECKING:
     from textual.timer import Timer
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from kbtui.library import Library
     from kbtui.refs import Ref
     from kbtui.tui.citations.pane import CitationsPane
-    from kbtui.tui.navigation import Place
+    from kbtui.tui.navigation import NavigationTarget
     from kbtui.tui.reader.document import Document
-    from kbtui.tui.reader.document_view import Reader
+    from kbtui.tui.reader.document_view import DocumentView
 
 LOOKS_UP = {
     "learn",
@@ -33,20 +33,20 @@ TURNING_SECONDS = 0.06
 """From one turn to the next while a key is held."""
 
 
-class Citer:
+class CitationsController:
     """Asks for both ends of the citations of what is shown, in threads."""
 
     def __init__(
         self,
         library: Library,
         pane: CitationsPane,
-        reader: Reader,
+        reader: DocumentView,
     ) -> None:
         self._library = library
         self._pane = pane
         self._reader = reader
-        self._used_lane = Lane(pane)
-        self._using_lane = Lane(pane)
+        self._used_lane = LatestOnlyWorker(pane)
+        self._using_lane = LatestOnlyWorker(pane)
         self._conversation: Conversation | None = None
         self._used: dict[int, list[Citation]] | None = None
         self._using: list[Citation] = []
@@ -63,7 +63,7 @@ class Citer:
         unknown = self._used is None and self._conversation is not None
         return self._target is not None and (unknown or self._why_not_used == WAITING)
 
-    def opened(self, document: Document, place: Place) -> None:
+    def opened(self, document: Document, place: NavigationTarget) -> None:
         """Show the citations of a document; what is known of the same one stays until asked again."""
         before, known = self._target, self._conversation
         ref, record = place.ref, document.record

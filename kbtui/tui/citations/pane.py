@@ -14,10 +14,10 @@ from kbtui.refs import conversation_ref, parse_ref
 from kbtui.text import one_line
 from kbtui.tui.clock import day_or_time
 from kbtui.tui.commands import bindings
-from kbtui.tui.framework.partial_repaint import SparingPane
-from kbtui.tui.framework.row_list import Row, RowList
+from kbtui.tui.framework.partial_repaint import BorderOnlyPane
+from kbtui.tui.framework.row_list import ListRow, RowList
 from kbtui.tui.framework.styled_text import wrap
-from kbtui.tui.navigation import Place, place_of
+from kbtui.tui.navigation import NavigationTarget, place_of
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
@@ -52,7 +52,7 @@ class Sidebar(NamedTuple):
     ref: str = ""
 
 
-class CitationsPane(SparingPane, Vertical):
+class CitationsPane(BorderOnlyPane, Vertical):
     """Lists both ends of citations; says which one is to be opened."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("citations")]
@@ -60,7 +60,7 @@ class CitationsPane(SparingPane, Vertical):
     class Open(Message):
         """A place is to be opened."""
 
-        def __init__(self, place: Place) -> None:
+        def __init__(self, place: NavigationTarget) -> None:
             super().__init__()
             self.place = place
 
@@ -98,7 +98,7 @@ class CitationsPane(SparingPane, Vertical):
 
     def _fill(self) -> None:
         shown = self._shown
-        rows: list[Row] = []
+        rows: list[ListRow] = []
         if shown.used is not None:
             rows.append(_heading("used", f"TURN {shown.turn} USED"))
             rows += [self._used(number, cite) for number, cite in enumerate(shown.used, 1)]
@@ -106,7 +106,7 @@ class CitationsPane(SparingPane, Vertical):
                 rows += self._reason("used", shown.why_none)
         if shown.using is not None:
             if rows:
-                rows.append(Row("blank", [], selectable=False))
+                rows.append(ListRow("blank", [], selectable=False))
             turns: dict[str, list[Citation]] = {}
             for cite in shown.using:
                 turns.setdefault(cite.source, []).append(cite)
@@ -116,14 +116,14 @@ class CitationsPane(SparingPane, Vertical):
                 rows += self._reason("using", shown.why_not_used)
         self.list.set_rows(rows, [(shown.reason, "dim")])
 
-    def _reason(self, key: str, text: str) -> list[Row]:
+    def _reason(self, key: str, text: str) -> list[ListRow]:
         width = max(12, self.list.scrollable_content_region.width - 2)
         lines = wrap([(text, "dim")], width)
         return [
-            Row(f"note:{key}:{n}", line.spans, selectable=False) for n, line in enumerate(lines)
+            ListRow(f"note:{key}:{n}", line.spans, selectable=False) for n, line in enumerate(lines)
         ]
 
-    def _used(self, number: int, cite: Citation) -> Row:
+    def _used(self, number: int, cite: Citation) -> ListRow:
         # A file that is no subject is shown where it was read, in the tool call, gone or not.
         place = _target(cite)
         if cite.kind == "file" or (place is None and not cite.gone):
@@ -140,9 +140,9 @@ class CitationsPane(SparingPane, Vertical):
         if cite.title and cite.title != cite.target:
             below.append((f" · {one_line(cite.target)}", "dim"))
         key = f"used:{cite.target}:{cite.how}:{cite.call}:{cite.chunk}"
-        return Row(key, [(f"[{number}] ", "note"), *name], below=[below], data=place)
+        return ListRow(key, [(f"[{number}] ", "note"), *name], below=[below], data=place)
 
-    def _using(self, number: int, cites: list[Citation]) -> Row:
+    def _using(self, number: int, cites: list[Citation]) -> ListRow:
         """A turn that used it, in however many ways."""
         cite = cites[0]
         ref = parse_ref(cite.source)
@@ -152,7 +152,9 @@ class CitationsPane(SparingPane, Vertical):
         parts = [f"turn {cite.turn}", *([when] if when else []), how]
         below: Spans = [("  ", ""), (" · ".join(parts), "dim")]
         name = one_line(cite.source_title or cite.source)
-        return Row(f"using:{number}:{cite.source}", [(name, "")], below=[below], data=place_of(ref))
+        return ListRow(
+            f"using:{number}:{cite.source}", [(name, "")], below=[below], data=place_of(ref)
+        )
 
     @on(RowList.Opened)
     def _clicked(self, event: RowList.Opened) -> None:
@@ -174,7 +176,7 @@ class CitationsPane(SparingPane, Vertical):
     def action_open(self) -> None:
         """Open the selected end."""
         row = self.list.selected
-        if row and isinstance(row.data, Place):
+        if row and isinstance(row.data, NavigationTarget):
             self.post_message(self.Open(row.data))
 
 
@@ -188,7 +190,7 @@ def _phrase(quote: str) -> tuple[str, ...]:
     return ()
 
 
-def _target(cite: Citation) -> Place | None:
+def _target(cite: Citation) -> NavigationTarget | None:
     """Where a citation leads; None for what is gone, and for what has no place of its own."""
     if cite.gone or cite.kind == "file":
         return None
@@ -199,5 +201,5 @@ def _target(cite: Citation) -> Place | None:
     return None if ref.kind == "chunk" else place_of(ref)
 
 
-def _heading(key: str, text: str, right: str = "") -> Row:
-    return Row(f"head:{key}", [(text, "section")], [(right, "dim")], selectable=False)
+def _heading(key: str, text: str, right: str = "") -> ListRow:
+    return ListRow(f"head:{key}", [(text, "section")], [(right, "dim")], selectable=False)

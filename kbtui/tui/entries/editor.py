@@ -9,7 +9,7 @@ from textual.app import SuspendNotSupported
 from kbtui.errors import KbtuiError, UsageError
 from kbtui.tui.framework.confirm_dialog import AskScreen
 from kbtui.tui.framework.form import Field, FormScreen, Values
-from kbtui.tui.framework.workers import Lane
+from kbtui.tui.framework.workers import LatestOnlyWorker
 from kbtui.tui.workshop.layout import words_of
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kbtui.library import Library
     from kbtui.refs import Ref
     from kbtui.sources.authoring import Draft
-    from kbtui.tui.framework.styled_widget import RoleScreen
+    from kbtui.tui.framework.styled_widget import StyledScreen
 
     Planned = tuple[Knowledge, Topic, Draft]
 
@@ -35,14 +35,14 @@ class EntryWriter:
 
     def __init__(
         self,
-        screen: RoleScreen,
+        screen: StyledScreen,
         library: Library,
         say: Callable[[str, str], None],
         wrote: Callable[[str], None],
     ) -> None:
         self._screen, self._library = screen, library
         self._say, self._wrote = say, wrote
-        self._lane = Lane(screen)
+        self._lane = LatestOnlyWorker(screen)
 
     def _failed(self, error: Exception) -> None:
         self._say(self._words(error), "error")

@@ -11,7 +11,7 @@ from kbtui.index.entry_query import CITES_DAYS, chunks_of
 from kbtui.text import one_line, safe
 from kbtui.tui.clock import moment
 from kbtui.tui.entries.table import SIGNS, day
-from kbtui.tui.framework.styled_text import Found, Line, wrap
+from kbtui.tui.framework.styled_text import StyledLine, TextMatches, wrap
 from kbtui.tui.reader.blocks import FactsBlock, FoldBlock, HeadBlock, NoteBlock
 from kbtui.tui.reader.document import Document, counted
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from kbtui.citations.models import Citation
-    from kbtui.index.entry_query import Row
+    from kbtui.index.entry_query import EntryRow
     from kbtui.library import Library
     from kbtui.tui.framework.styled_text import Spans
     from kbtui.tui.reader.blocks import Block
@@ -35,7 +35,7 @@ class ChunkBlock(FoldBlock):
 
     text: str = ""
 
-    def layout(self, width: int, found: Found | None, opened: bool) -> list[Line]:
+    def layout(self, width: int, found: TextMatches | None, opened: bool) -> list[StyledLine]:
         """The head line, then the text as far as it shows."""
         lines = FoldBlock.layout(self, width, found, opened)
         text = self.text if opened or len(self.text) <= PREVIEW else f"{self.text[:PREVIEW]}…"
@@ -53,7 +53,7 @@ class ChunkBlock(FoldBlock):
         return self.text
 
 
-def entry_document(library: Library, row: Row, present: datetime) -> Document:
+def entry_document(library: Library, row: EntryRow, present: datetime) -> Document:
     """The page of an entry; called in a thread."""
     chunks = chunks_of(library.reader(), row.id)
     source, error = _source(library, row)
@@ -80,7 +80,7 @@ def entry_document(library: Library, row: Row, present: datetime) -> Document:
     return Document(f"entry:{row.id}", one_line(row.ref), blocks, ref=row.ref, record=row)
 
 
-def _facts(row: Row, source: str | None) -> list[tuple[str, Spans]]:
+def _facts(row: EntryRow, source: str | None) -> list[tuple[str, Spans]]:
     sign, role = SIGNS.get(row.status, ("?", "dim"))
     facts: dict[str, Spans] = {
         "entry": [(one_line(row.ref), ""), (f"  {row.id}" if row.id != row.ref else "", "dim")],
@@ -96,7 +96,7 @@ def _facts(row: Row, source: str | None) -> list[tuple[str, Spans]]:
     return [(name, value) for name, value in facts.items() if value]
 
 
-def _source(library: Library, row: Row) -> tuple[str | None, str | None]:
+def _source(library: Library, row: EntryRow) -> tuple[str | None, str | None]:
     """The source that fetched a subject, and why its front matter counts for nothing."""
     from kbtui.sources.authoring import front_matter_problem, source_of
 
@@ -111,7 +111,7 @@ def _source(library: Library, row: Row) -> tuple[str | None, str | None]:
     return source_of(text), f"its front matter counts for nothing: {problem}" if problem else None
 
 
-def _citations(library: Library, row: Row, present: datetime) -> list[Block]:
+def _citations(library: Library, row: EntryRow, present: datetime) -> list[Block]:
     since = present - timedelta(days=CITES_DAYS)
     cites = [
         cite

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kbtui.index.entry_query import Page, Row, Wanted, list_entries
+from kbtui.index.entry_query import EntryFilter, EntryPage, EntryRow, list_entries
 from kbtui.library.index_access import current_cancellation
-from kbtui.tui.framework.workers import Lane
+from kbtui.tui.framework.workers import LatestOnlyWorker
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,12 +24,12 @@ EVERYTHING = 10**9
 
 
 @dataclass
-class Listed:
+class LoadedEntries:
     """Rows read so far, with the totals of the newest page."""
 
-    wanted: Wanted
-    rows: list[Row]
-    page: Page
+    wanted: EntryFilter
+    rows: list[EntryRow]
+    page: EntryPage
 
     @property
     def more(self) -> bool:
@@ -37,7 +37,7 @@ class Listed:
         return self.page.cursor is not None
 
 
-class Listing:
+class EntryPager:
     """Reads pages in a thread; `show` is told what there is then."""
 
     def __init__(
@@ -45,20 +45,20 @@ class Listing:
         owner: MessagePump,
         library: Library,
         clock: Clock,
-        show: Callable[[Listed], None],
+        show: Callable[[LoadedEntries], None],
         failed: Callable[[Exception], None],
     ) -> None:
         self._clock = clock
         self._library, self._show, self._failed = library, show, failed
-        self._lane = Lane(owner, gives_up=True)
+        self._lane = LatestOnlyWorker(owner, gives_up=True)
         self._reading = False
-        self.listed: Listed | None = None
+        self.listed: LoadedEntries | None = None
 
-    def lacks(self, wanted: Wanted) -> bool:
+    def lacks(self, wanted: EntryFilter) -> bool:
         """Whether what a filter lets through is still being read."""
         return self._reading and (self.listed is None or self.listed.wanted != wanted)
 
-    def read(self, wanted: Wanted) -> None:
+    def read(self, wanted: EntryFilter) -> None:
         """Read from the beginning, as far as was read before with the same filter."""
         before = self.listed
         # A page more than before: what came in above must not push out what one looks at.
@@ -70,11 +70,13 @@ class Listing:
         if self.listed is not None and self.listed.more and not self._reading:
             self._submit(self.listed.wanted, self.listed, least)
 
-    def _submit(self, wanted: Wanted, before: Listed | None, least: int) -> None:
+    def _submit(self, wanted: EntryFilter, before: LoadedEntries | None, least: int) -> None:
         self._reading = True
         self._lane.submit(lambda: self._pages(wanted, before, least), self._took, self._refused)
 
-    def _pages(self, wanted: Wanted, before: Listed | None, least: int) -> Listed:
+    def _pages(
+        self, wanted: EntryFilter, before: LoadedEntries | None, least: int
+    ) -> LoadedEntries:
         """Called in a thread."""
         # The main screen has started the engine, which says when files are others.
         library, call = self._library, current_cancellation()
@@ -96,9 +98,9 @@ class Listing:
             rows += page.entries
             cursor = page.cursor
             if cursor is None or len(rows) >= goal:
-                return Listed(wanted, rows, page)
+                return LoadedEntries(wanted, rows, page)
 
-    def _took(self, listed: Listed) -> None:
+    def _took(self, listed: LoadedEntries) -> None:
         self._reading = False
         self.listed = listed
         self._show(listed)

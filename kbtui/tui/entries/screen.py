@@ -13,15 +13,15 @@ from kbtui.refs import parse_ref
 from kbtui.text import one_line
 from kbtui.tui.commands import bindings
 from kbtui.tui.entries.editor import EntryWriter
-from kbtui.tui.entries.pager import EVERYTHING, Listed, Listing
+from kbtui.tui.entries.pager import EVERYTHING, EntryPager, LoadedEntries
 from kbtui.tui.entries.table import EntryTable, headings
 from kbtui.tui.framework.clipboard import copy
-from kbtui.tui.framework.labeled_input import Entry as Typed
+from kbtui.tui.framework.labeled_input import LabeledInput as Typed
 from kbtui.tui.framework.labeled_input import PaneInput
-from kbtui.tui.framework.row_list import Row, RowList
-from kbtui.tui.framework.split_screen import TwoSides
-from kbtui.tui.framework.text_line import Bar
-from kbtui.tui.framework.workers import Lane
+from kbtui.tui.framework.row_list import ListRow, RowList
+from kbtui.tui.framework.split_screen import SplitScreen
+from kbtui.tui.framework.text_line import TextLine
+from kbtui.tui.framework.workers import LatestOnlyWorker
 from kbtui.tui.key_hints import bindings_of, key_of
 from kbtui.tui.open_url import open_address
 from kbtui.userdata.entry_filter import parse_filter, value_of, with_value
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from textual.timer import Timer
     from textual.widget import Widget
 
-    from kbtui.index.entry_query import Row as Entry
-    from kbtui.index.entry_query import Wanted
+    from kbtui.index.entry_query import EntryFilter
+    from kbtui.index.entry_query import EntryRow as Entry
     from kbtui.library import Library
     from kbtui.tui.clock import Clock
 
@@ -46,7 +46,7 @@ AHEAD = 100
 """Rows below the selected one that are there before one comes to them."""
 
 
-class EntriesScreen(TwoSides):
+class EntriesScreen(SplitScreen):
     """A table that is read as one goes through it; gives back the reference to be opened."""
 
     TITLE_WORDS = "Entries"
@@ -64,12 +64,12 @@ class EntriesScreen(TwoSides):
         self.table = EntryTable()
         self.filter = Typed("entry-filter", "filter")
         self.filter.display = True
-        self.listing = Listing(self, library, clock, self._listed, self._unread)
+        self.listing = EntryPager(self, library, clock, self._listed, self._unread)
         self.writer = EntryWriter(self, library, self.say, self._wrote)
         self._clock = clock
         self._flags = {"hidden": False, "archived": False}
-        self._wanted: Wanted = parse_filter("")
-        self._detail_lane = Lane(self)
+        self._wanted: EntryFilter = parse_filter("")
+        self._detail_lane = LatestOnlyWorker(self)
         self._timer: Timer | None = None
         self._filter_timer: Timer | None = None
         self._to_end = False
@@ -82,7 +82,7 @@ class EntriesScreen(TwoSides):
 
     def left_side(self) -> list[Widget]:
         """Filter, headings, table."""
-        return [self.filter, Bar(id="columns"), self.table]
+        return [self.filter, TextLine(id="columns"), self.table]
 
     def on_mount(self) -> None:
         """Begin to read, once something is on the screen."""
@@ -105,7 +105,7 @@ class EntriesScreen(TwoSides):
         width = self.table.scrollable_content_region.width
         left, right = headings(width)
         # The scroll bar's column, which the table keeps free.
-        self.query_one("#columns", Bar).say(left, [*right, ("  ", "")])
+        self.query_one("#columns", TextLine).say(left, [*right, ("  ", "")])
 
     @property
     def offers(self) -> frozenset[str]:
@@ -137,8 +137,8 @@ class EntriesScreen(TwoSides):
         """Entries are others."""
         self.action_reload()
 
-    def _listed(self, listed: Listed) -> None:
-        rows = [Row(entry.id, [], data=entry) for entry in listed.rows]
+    def _listed(self, listed: LoadedEntries) -> None:
+        rows = [ListRow(entry.id, [], data=entry) for entry in listed.rows]
         if self._select is not None:
             wanted = next((e.id for e in listed.rows if e.ref == self._select), None)
             self._select = None if wanted else self._select
@@ -160,7 +160,7 @@ class EntriesScreen(TwoSides):
             self.table.set_rows([], [("The entries cannot be read.", "error")])
         self.failed(error)
 
-    def _say_totals(self, listed: Listed) -> None:
+    def _say_totals(self, listed: LoadedEntries) -> None:
         page = listed.page
         total = f"{page.total:,} {'entry' if page.total == 1 else 'entries'}"
         states = [
@@ -170,7 +170,7 @@ class EntriesScreen(TwoSides):
         flags = [f"with {name}" for name, shown in self._flags.items() if shown]
         left = [(total, "strong"), (f"  {' · '.join([*states, *flags])}", "dim")]
         right = [(one_line(" · ".join(f"{count:,} {kind}" for kind, count in kinds[:6])), "dim")]
-        self.query_one("#totals", Bar).say(left, right)
+        self.query_one("#totals", TextLine).say(left, right)
         self._say_place()
         self.say_keys()
 

@@ -14,7 +14,7 @@ from kbtui.tui.reader.document import characters
 if TYPE_CHECKING:
     from textual.strip import Strip
 
-    from kbtui.index.entry_query import Row as Entry
+    from kbtui.index.entry_query import EntryRow as Entry
     from kbtui.tui.framework.styled_text import Spans
 
 SIGNS = {"ready": ("●", "inserted"), "pending": ("◌", "warning"), "error": ("!", "error")}

@@ -8,9 +8,9 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 
 from kbtui.text import one_line
-from kbtui.tui.framework.message_line import Note
-from kbtui.tui.framework.styled_widget import RoleScreen
-from kbtui.tui.framework.text_line import Bar
+from kbtui.tui.framework.message_line import MessageLine
+from kbtui.tui.framework.styled_widget import StyledScreen
+from kbtui.tui.framework.text_line import TextLine
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
 
 
-class AskScreen(RoleScreen, ModalScreen[str | None]):
+class AskScreen(StyledScreen, ModalScreen[str | None]):
     """Asks at the bottom of what it stands over; gives back the key, None for Esc.
 
     `answers` are keys with what each does. Enter answers nothing: what cannot be
@@ -35,19 +35,19 @@ class AskScreen(RoleScreen, ModalScreen[str | None]):
     def __init__(self, question: str, answers: Mapping[str, str]) -> None:
         super().__init__()
         self.question, self.answers = one_line(question), dict(answers)
-        self._said = Note("asked")
+        self._said = MessageLine("asked")
 
     def compose(self) -> ComposeResult:
         """The question and its answers."""
         with Vertical(id="question"):
             yield self._said
-            yield Bar(id="answers")
+            yield TextLine(id="answers")
 
     def on_mount(self) -> None:
         """Ask."""
         self.styles.background = "transparent"
         self._said.say(self.question, "strong")
-        bar = self.query_one("#answers", Bar)
+        bar = self.query_one("#answers", TextLine)
         for pressed, meaning in {**self.answers, "Esc": "leave it as it is"}.items():
             bar.left += [("  " if bar.left else "", ""), (pressed, "key"), (f" {meaning}", "dim")]
 

@@ -12,11 +12,11 @@ from textual.widgets import Input
 
 from kbtui.tui.commands import bindings
 from kbtui.tui.framework.labeled_input import SafeInput
-from kbtui.tui.framework.row_list import Row, RowList
+from kbtui.tui.framework.row_list import ListRow, RowList
 from kbtui.tui.framework.styled_text import fit, width_of
-from kbtui.tui.framework.styled_widget import RoleScreen, plain
-from kbtui.tui.framework.text_line import Bar
-from kbtui.tui.reader.document_view import Reader
+from kbtui.tui.framework.styled_widget import StyledScreen, plain
+from kbtui.tui.framework.text_line import TextLine
+from kbtui.tui.reader.document_view import DocumentView
 
 if TYPE_CHECKING:
     from textual import events
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kbtui.tui.reader.document import Document
 
 
-class LineScreen(RoleScreen):
+class LineScreen(StyledScreen):
     """Asks for a line of text; gives it back, or None when one thought better of it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss", show=False)]
@@ -54,7 +54,7 @@ class LineScreen(RoleScreen):
                 compact=True,
                 select_on_focus=self._select,
             )
-            hint = Bar()
+            hint = TextLine()
             hint.left = [("Enter", "key"), (" done  ", "dim"), ("Esc", "key"), (" leave", "dim")]
             hint.right = [(self._hint, "dim")]
             yield hint
@@ -70,7 +70,7 @@ class LineScreen(RoleScreen):
 
 
 @dataclass(frozen=True)
-class Option:
+class DialogOption:
     """Something to choose: the letter that does, its name, what is given back."""
 
     key: str
@@ -79,7 +79,7 @@ class Option:
     what: Any
 
 
-class OptionsScreen(RoleScreen):
+class OptionsScreen(StyledScreen):
     """A few things to choose from, by letter or by row; gives back the one chosen."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -87,7 +87,7 @@ class OptionsScreen(RoleScreen):
         Binding("enter", "take", show=False),
     ]
 
-    def __init__(self, title: str, options: list[Option]) -> None:
+    def __init__(self, title: str, options: list[DialogOption]) -> None:
         super().__init__()
         self._title, self._options = title, options
         self.list = RowList("options-list")
@@ -116,7 +116,7 @@ class OptionsScreen(RoleScreen):
         room = max(width - names - 8, width // 2 - 8)
         self.list.set_rows(
             [
-                Row(
+                ListRow(
                     one.key,
                     [(f"{one.key}  ", "key"), (one.name, "")],
                     fit([(one.right, "dim")], room) if room > 8 else [],
@@ -144,7 +144,7 @@ class OptionsScreen(RoleScreen):
             self.dismiss(row.data.what)
 
 
-class PageScreen(RoleScreen):
+class PageScreen(StyledScreen):
     """A page over the main screen to read; with `yes`, something that is done on `y` alone."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -156,7 +156,7 @@ class PageScreen(RoleScreen):
     def __init__(self, title: str, page: Document, yes: str = "") -> None:
         super().__init__()
         self._title, self._page, self._yes = title, page, yes
-        self.reader = Reader()
+        self.reader = DocumentView()
 
     def compose(self) -> ComposeResult:
         """The page, and what the keys do."""

@@ -11,10 +11,10 @@ from textual.widgets import Input
 
 from kbtui.text import one_line
 from kbtui.tui.framework.labeled_input import SafeInput
-from kbtui.tui.framework.message_line import Note
-from kbtui.tui.framework.styled_widget import Painted, RoleScreen, plain
-from kbtui.tui.framework.text_line import Bar
-from kbtui.tui.framework.workers import Lane
+from kbtui.tui.framework.message_line import MessageLine
+from kbtui.tui.framework.styled_widget import StyledScreen, StyledWidget, plain
+from kbtui.tui.framework.text_line import TextLine
+from kbtui.tui.framework.workers import LatestOnlyWorker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -43,7 +43,7 @@ class Field:
     when: Callable[[Values], bool] = lambda values: True
 
 
-class Choice(Painted, can_focus=True):
+class ChoiceField(StyledWidget, can_focus=True):
     """One of several words, changed with the arrow keys or by its first letter."""
 
     ALLOW_SELECT: ClassVar[bool] = False
@@ -107,7 +107,7 @@ class Choice(Painted, can_focus=True):
         )
 
 
-class FormScreen(RoleScreen):
+class FormScreen(StyledScreen):
     """Gives back what `save` made of the values, None when one left; `save` runs in a thread.
 
     What `save` raises is said in the form, with everything as it was typed.
@@ -143,8 +143,8 @@ class FormScreen(RoleScreen):
         super().__init__()
         self._title, self._save, self._words, self._done = title, save, words, done
         self._fields = {field.name: field for field in fields}
-        self._lane = Lane(self)
-        self.said = Note("form-said")
+        self._lane = LatestOnlyWorker(self)
+        self.said = MessageLine("form-said")
         self._saving = False
 
     def compose(self) -> ComposeResult:
@@ -154,16 +154,16 @@ class FormScreen(RoleScreen):
             with VerticalScroll(id="fields", can_focus=False):
                 for field in self._fields.values():
                     with Horizontal(id=f"line-{field.name}", classes="field"):
-                        label = Bar(classes="field-label")
+                        label = TextLine(classes="field-label")
                         label.left = [(field.label, "dim")]
                         yield label
                         yield (
-                            Choice(field)
+                            ChoiceField(field)
                             if field.choices
                             else SafeInput(field.value, id=f"field-{field.name}", compact=True)
                         )
             yield self.said
-            keys = Bar(id="form-keys")
+            keys = TextLine(id="form-keys")
             for pressed, meaning in (
                 ("Enter", "next"), ("^S", self._done), ("Esc", "cancel"),
             ):  # fmt: skip
@@ -189,7 +189,7 @@ class FormScreen(RoleScreen):
     def value(self, name: str) -> str:
         """What stands in a line, without spaces around it."""
         widget = self._widget(name)
-        return widget.value.strip() if isinstance(widget, Choice | Input) else ""
+        return widget.value.strip() if isinstance(widget, ChoiceField | Input) else ""
 
     def values(self) -> Values:
         """What stands in the lines that show."""

@@ -57,7 +57,7 @@ def begun() -> None:
     gc.enable()
 
 
-class Rests:
+class IdleCollector:
     """Has everything collected each second that somebody does something, as long as that is short.
 
     Otherwise it waits until nobody has touched a key or the mouse for a while. What was

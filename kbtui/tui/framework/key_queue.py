@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from textual import events
 from textual.message import Message
 
-from kbtui.tui.framework.styled_widget import RoleScreen
+from kbtui.tui.framework.styled_widget import StyledScreen
 
 if TYPE_CHECKING:
     from textual.app import App
@@ -41,7 +41,7 @@ class Done(Message):
         self.number, self.rounds, self.target = number, rounds, target
 
 
-class Ahead:
+class KeyQueue:
     """Holds the keys and pasted texts that come before the one before them is done."""
 
     def __init__(self, app: App[None]) -> None:
@@ -130,7 +130,7 @@ class Ahead:
         screen = self._app.screen
         if not (
             isinstance(event, events.Key)
-            and isinstance(screen, RoleScreen)
+            and isinstance(screen, StyledScreen)
             and screen.is_unsettled(event.key)
         ):
             self._waiting = None

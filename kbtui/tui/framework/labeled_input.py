@@ -11,7 +11,7 @@ from textual.message import Message
 from textual.widgets import Input
 
 from kbtui.text import one_line
-from kbtui.tui.framework.text_line import Bar
+from kbtui.tui.framework.text_line import TextLine
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,7 +45,7 @@ class PaneInput(SafeInput):
         self.post_message(self.Left())
 
 
-class Entry(Horizontal):
+class LabeledInput(Horizontal):
     """A word and an input; hidden until it is asked for, and made when the first screen is there."""
 
     def __init__(self, name: str, word: str, highlighter: Highlighter | None = None) -> None:
@@ -70,7 +70,7 @@ class Entry(Horizontal):
             self.mount(*self._parts())
 
     def _parts(self) -> Iterator[Widget]:
-        sign = Bar(classes="entry-word")
+        sign = TextLine(classes="entry-word")
         sign.left = [(self._word, "key")]
         yield sign
         yield self.input

@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING, ClassVar
 
 from kbtui.text import one_line
 from kbtui.tui.framework.styled_text import wrap
-from kbtui.tui.framework.styled_widget import Painted
+from kbtui.tui.framework.styled_widget import StyledWidget
 
 if TYPE_CHECKING:
     from textual.strip import Strip
 
-    from kbtui.tui.framework.styled_text import Line
+    from kbtui.tui.framework.styled_text import StyledLine
 
 LINES_MOST = 4
 
 
-class Note(Painted):
+class MessageLine(StyledWidget):
     """Words that are wrapped, because an error's hint stands at its end."""
 
     ALLOW_SELECT: ClassVar[bool] = False
@@ -26,7 +26,7 @@ class Note(Painted):
         super().__init__(id=id)
         self.text = ""
         self._role = ""
-        self._lines: list[Line] = []
+        self._lines: list[StyledLine] = []
 
     def say(self, text: str, role: str) -> None:
         """Say something else."""

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from textual.content import Content
 
 
-class SparingView(ScrollView, inherit_bindings=False):
+class StableScrollView(ScrollView, inherit_bindings=False):
     """A view that is told how much there is to scroll, again and again, while one reads in it."""
 
     def say_size(self, size: Size) -> None:
@@ -56,7 +56,7 @@ class SparingView(ScrollView, inherit_bindings=False):
         return super().refresh(*regions, repaint=repaint, layout=layout, recompose=recompose)
 
 
-class SparingPane(Widget, inherit_bindings=False):
+class BorderOnlyPane(Widget, inherit_bindings=False):
     """A pane that its children cover: only its border is to be seen, and what that says changes often."""
 
     _edge: Region | None = None

@@ -12,9 +12,9 @@ from textual.message import Message
 from textual.strip import Strip
 
 from kbtui.tui.commands import bindings
-from kbtui.tui.framework.partial_repaint import SparingView
-from kbtui.tui.framework.styled_text import Line, Spans, between, wrap
-from kbtui.tui.framework.styled_widget import Painted
+from kbtui.tui.framework.partial_repaint import StableScrollView
+from kbtui.tui.framework.styled_text import Spans, StyledLine, between, wrap
+from kbtui.tui.framework.styled_widget import StyledWidget
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -28,7 +28,7 @@ NEAR = 3
 
 
 @dataclass(slots=True)
-class Row:
+class ListRow:
     """One entry, of one line or several.
 
     `left` gives way to `right`; `below` are further lines. `data` is whatever
@@ -49,7 +49,7 @@ class Row:
         return 1 + len(self.below)
 
 
-class RowList(Painted, SparingView, can_focus=True):
+class RowList(StyledWidget, StableScrollView, can_focus=True):
     """A list of rows with one selected."""
 
     ALLOW_MAXIMIZE = False
@@ -59,23 +59,23 @@ class RowList(Painted, SparingView, can_focus=True):
     class Opened(Message):
         """A row was clicked on."""
 
-        def __init__(self, within: RowList, row: Row) -> None:
+        def __init__(self, within: RowList, row: ListRow) -> None:
             super().__init__()
             self.list, self.row = within, row
 
     class Moved(Message):
         """Another row is selected."""
 
-        def __init__(self, within: RowList, row: Row | None) -> None:
+        def __init__(self, within: RowList, row: ListRow | None) -> None:
             super().__init__()
             self.list, self.row = within, row
 
     def __init__(self, id: str) -> None:  # noqa: A002
         super().__init__(id=id)
-        self.rows: list[Row] = []
+        self.rows: list[ListRow] = []
         self.index = -1
         self.empty: Spans = []
-        self._wrapped: list[Line] = []
+        self._wrapped: list[StyledLine] = []
         self._wrapped_to = 0
         """What is said when there are no rows."""
         self._tops: list[int] = [0]
@@ -83,7 +83,7 @@ class RowList(Painted, SparingView, can_focus=True):
     # what is shown
 
     def set_rows(
-        self, rows: Sequence[Row], empty: Spans | None = None, select: str | None = None
+        self, rows: Sequence[ListRow], empty: Spans | None = None, select: str | None = None
     ) -> None:
         """Show other rows; the selected one stays selected and where it is on the screen."""
         painted = self._in_sight() if self.rows else None
@@ -111,7 +111,7 @@ class RowList(Painted, SparingView, can_focus=True):
             self.post_message(self.Moved(self, after))
 
     @property
-    def selected(self) -> Row | None:
+    def selected(self) -> ListRow | None:
         """The selected row."""
         return self.rows[self.index] if 0 <= self.index < len(self.rows) else None
 
@@ -174,9 +174,9 @@ class RowList(Painted, SparingView, can_focus=True):
         elif top < self.scroll_y:
             self._scroll(top)
 
-    def _in_sight(self) -> list[tuple[Row, int, bool] | None]:
+    def _in_sight(self) -> list[tuple[ListRow, int, bool] | None]:
         """Each line in sight: the row, which of its lines, and whether it is the selected one."""
-        lines: list[tuple[Row, int, bool] | None] = []
+        lines: list[tuple[ListRow, int, bool] | None] = []
         first = round(self.scroll_y)
         for line in range(first, first + self.scrollable_content_region.height):
             number = bisect_right(self._tops, line) - 1
@@ -187,7 +187,7 @@ class RowList(Painted, SparingView, can_focus=True):
                 lines.append(None)
         return lines
 
-    def _paint_again(self, painted: list[tuple[Row, int, bool] | None] | None) -> None:
+    def _paint_again(self, painted: list[tuple[ListRow, int, bool] | None] | None) -> None:
         """Paint the lines that are not as they were `painted`; None: all of them."""
         now = self._in_sight()
         if not now or not self.rows or painted is None or len(painted) != len(now):
@@ -195,7 +195,7 @@ class RowList(Painted, SparingView, can_focus=True):
         else:
             self.paint_lines([y for y, line in enumerate(now) if line != painted[y]])
 
-    def in_sight(self) -> Iterator[tuple[int, Row]]:
+    def in_sight(self) -> Iterator[tuple[int, ListRow]]:
         """Each selectable row whose first line is in sight, with the line where it is."""
         first = round(self.scroll_y)
         for line in range(self.scrollable_content_region.height):
@@ -230,9 +230,9 @@ class RowList(Painted, SparingView, can_focus=True):
         return self.paint([lead, *spans], width, base)
 
     @property
-    def lines(self) -> list[Line]:
+    def lines(self) -> list[StyledLine]:
         """Every row's first line, for tests."""
-        return [Line(between(row.left, row.right, 200)) for row in self.rows]
+        return [StyledLine(between(row.left, row.right, 200)) for row in self.rows]
 
     def on_resize(self) -> None:
         """Keep the selected row in sight."""

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from textual.containers import Horizontal, Vertical
 
 from kbtui.tui.framework.confirm_dialog import AskScreen
-from kbtui.tui.framework.message_line import Note
-from kbtui.tui.framework.styled_widget import RoleScreen, plain
-from kbtui.tui.framework.text_line import Bar
-from kbtui.tui.framework.workers import Lane
+from kbtui.tui.framework.message_line import MessageLine
+from kbtui.tui.framework.styled_widget import StyledScreen, plain
+from kbtui.tui.framework.text_line import TextLine
+from kbtui.tui.framework.workers import LatestOnlyWorker
 from kbtui.tui.help import HelpScreen
 from kbtui.tui.key_hints import help_of, hints_of
-from kbtui.tui.reader.document_view import Reader
+from kbtui.tui.reader.document_view import DocumentView
 from kbtui.tui.workshop.layout import words_of
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kbtui.tui.reader.document import Document
 
 
-class TwoSides(RoleScreen):
+class SplitScreen(StyledScreen):
     """A list at the left, what is selected at the right; one of them where there is little room.
 
     Gives back a reference that is to be opened, or None.
@@ -39,7 +39,7 @@ class TwoSides(RoleScreen):
     SCOPE: ClassVar[Scope]
     NOTES: ClassVar[Sequence[str]] = ()
     DEFAULT_CSS = """
-    TwoSides {
+    SplitScreen {
         #sides { height: 1fr; }
         #listed { width: 5fr; }
         #detail { width: 3fr; }
@@ -54,9 +54,9 @@ class TwoSides(RoleScreen):
     def __init__(self, library: Library) -> None:
         super().__init__()
         self.library = library
-        self.reader = Reader()
-        self.said = Note("said")
-        self.work_lane = Lane(self)
+        self.reader = DocumentView()
+        self.said = MessageLine("said")
+        self.work_lane = LatestOnlyWorker(self)
 
     @abstractmethod
     def left_side(self) -> list[Widget]:
@@ -75,9 +75,9 @@ class TwoSides(RoleScreen):
                 yield from self.left_side()
             with Vertical(id="detail", classes="pane"):
                 yield self.reader
-        yield Bar(id="totals")
+        yield TextLine(id="totals")
         yield self.said
-        yield Bar(id="keys")
+        yield TextLine(id="keys")
 
     def on_resize(self) -> None:
         """Other keys fit."""
@@ -95,7 +95,7 @@ class TwoSides(RoleScreen):
 
     def say_keys(self) -> None:
         """Show the keys that matter now."""
-        bar = self.query_one("#keys", Bar)
+        bar = self.query_one("#keys", TextLine)
         bar.say(hints_of(self.SCOPE, bar.content_size.width, self.offers, self.own_keys))
 
     def show(self, document: Document) -> None:

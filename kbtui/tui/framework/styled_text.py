@@ -20,7 +20,7 @@ Spans = list[Span]
 
 
 @dataclass(slots=True)
-class Line:
+class StyledLine:
     """One line of the screen; `source` is the 1-based line of the text it came from, 0 if none.
 
     Of code that is scrolled instead of wrapped `whole` is all of the line, "" where all is in
@@ -169,20 +169,20 @@ def wrap(
     first: Sequence[Span] = (),
     hang: Sequence[Span] = (),
     source: int = 0,
-) -> list[Line]:
+) -> list[StyledLine]:
     """Prose in lines of at most `width` cells; `first` opens the first line, `hang` the others."""
     text = "".join(part for part, _ in spans)
     width = max(width, width_of(first) + 1, width_of(hang) + 1)
     bounds = _breaks(text, width, width_of(first), width_of(hang))
     return [
-        Line([*(hang if number else first), *part], source)
+        StyledLine([*(hang if number else first), *part], source)
         for number, part in enumerate(slices(spans, bounds))
     ]
 
 
 def wrap_code(
     spans: Sequence[Span], width: int, source: int = 0, shift: int | None = None
-) -> list[Line]:
+) -> list[StyledLine]:
     """A line of code in lines of at most `width` cells, white space kept; the rest hangs by two.
 
     With a `shift` it is one line, of which so many cells lie beyond the left edge.
@@ -192,7 +192,7 @@ def wrap_code(
     if shift is not None:
         return [_shifted(spans, text, width, shift, source)]
     if (len(text) if text.isascii() else cell_len(text)) <= width:
-        return [Line(list(spans), source)]
+        return [StyledLine(list(spans), source)]
     bounds: list[tuple[int, int]] = []
     start = 0
     while start < len(text):
@@ -205,18 +205,18 @@ def wrap_code(
         bounds.append((start, end))
         start = end
     return [
-        Line([("  ", ""), *part] if number else part, source)
+        StyledLine([("  ", ""), *part] if number else part, source)
         for number, part in enumerate(slices(spans, bounds))
     ]
 
 
-def _shifted(spans: Sequence[Span], text: str, width: int, shift: int, source: int) -> Line:
+def _shifted(spans: Sequence[Span], text: str, width: int, shift: int, source: int) -> StyledLine:
     """The `width` cells of a line behind the first `shift`, with a sign where it goes on."""
     total = width_of(spans)
     if total <= width and not shift:
-        return Line(list(spans), source)
+        return StyledLine(list(spans), source)
     if not text.strip():
-        return Line([], source, text)
+        return StyledLine([], source, text)
     start = _reach(text, 0, shift) if shift else 0
     before = cell_len(text[:start])
     more = total - before > width - (shift > 0)
@@ -229,11 +229,11 @@ def _shifted(spans: Sequence[Span], text: str, width: int, shift: int, source: i
     if more:
         gap = room - cell_len(text[start:end])
         shown.append((" " * gap + "›", "marker"))
-    return Line(shown, source, text, more)
+    return StyledLine(shown, source, text, more)
 
 
 @dataclass(slots=True)
-class Found:
+class TextMatches:
     """What is looked for in a block; the match number `here`, 0-based, is the one one stands at."""
 
     pattern: re.Pattern[str]
@@ -241,7 +241,7 @@ class Found:
     seen: int = 0
 
 
-def mark(spans: Sequence[Span], found: Found | None) -> Spans:
+def mark(spans: Sequence[Span], found: TextMatches | None) -> Spans:
     """`spans` with a role added to whatever is looked for."""
     if found is None:
         return list(spans)

@@ -46,7 +46,7 @@ def keys_of(node: DOMNode) -> Mapping[str, str]:
     return found
 
 
-class RoleScreen(Screen[Any]):
+class StyledScreen(Screen[Any]):
     """A screen that knows how each role looks.
 
     Textual would work out the styles of all component classes whenever a class
@@ -117,7 +117,7 @@ class RoleScreen(Screen[Any]):
         return style
 
 
-class Painted(Widget, inherit_bindings=False):
+class StyledWidget(Widget, inherit_bindings=False):
     """A widget that draws lines with roles."""
 
     _ground: Style | None = None
@@ -137,7 +137,7 @@ class Painted(Widget, inherit_bindings=False):
     def paint(self, spans: Sequence[Span], width: int, base: str = "", indent: int = 0) -> Strip:
         """A strip of exactly `width` cells; `base` is a role for the whole of it."""
         screen = self.screen
-        if not isinstance(screen, RoleScreen):
+        if not isinstance(screen, StyledScreen):
             return Strip.blank(width)
         ground = self.ground + screen.role_style(base) if base else self.ground
         segments: list[Segment] = [Segment(" " * indent, ground)] if indent else []

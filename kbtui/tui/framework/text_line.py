@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual.widget import Widget
 
-from kbtui.tui.framework.styled_text import Line, Spans, between, wrap
-from kbtui.tui.framework.styled_widget import Painted
+from kbtui.tui.framework.styled_text import Spans, StyledLine, between, wrap
+from kbtui.tui.framework.styled_widget import StyledWidget
 
 if TYPE_CHECKING:
     from textual.geometry import Size
     from textual.strip import Strip
 
 
-class Bar(Painted):
+class TextLine(StyledWidget):
     """A line whose text its owner sets."""
 
     ALLOW_SELECT: ClassVar[bool] = False
@@ -42,7 +42,7 @@ class Bar(Painted):
         return "".join(part for part, _ in [*self.left, *self.right])
 
 
-class Says(Painted):
+class MultilineText(StyledWidget):
     """Paragraphs of its owner's, wrapped, over another widget: there with the first, hidden while there are none."""
 
     ALLOW_SELECT: ClassVar[bool] = False
@@ -74,5 +74,5 @@ class Says(Painted):
         lines = self._lines(width)
         return self.paint(lines[y].spans if y < len(lines) else [], width)
 
-    def _lines(self, width: int) -> list[Line]:
+    def _lines(self, width: int) -> list[StyledLine]:
         return [line for spans in self._said for line in wrap(spans, max(8, width))]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     Tell = Callable[[Any], None]
 
 
-class Lane:
+class LatestOnlyWorker:
     """Calls of one sort, of which only the newest matters.
 
     At most `limit` run at once; of those that wait, the newest replaces the

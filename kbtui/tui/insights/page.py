@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from kbtui.text import one_line
 from kbtui.tui.entries.table import day
-from kbtui.tui.framework.styled_text import Found, Line
+from kbtui.tui.framework.styled_text import StyledLine, TextMatches
 from kbtui.tui.reader.blocks import HeadBlock, NoteBlock
 from kbtui.tui.reader.document import Document, counted
 from kbtui.userdata.chart import day_chart
@@ -33,11 +33,11 @@ class ChartBlock(NoteBlock):
 
     insights: Insights | None = None
 
-    def layout(self, width: int, found: Found | None, opened: bool) -> list[Line]:
+    def layout(self, width: int, found: TextMatches | None, opened: bool) -> list[StyledLine]:
         """A line a day."""
         if self.insights is None:
             return []
-        return [Line([(line, "")]) for line in day_chart(self.insights, bar_cells(width))]
+        return [StyledLine([(line, "")]) for line in day_chart(self.insights, bar_cells(width))]
 
     def estimate(self, width: int) -> int:
         """A line a day."""

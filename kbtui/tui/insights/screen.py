@@ -10,17 +10,17 @@ from kbtui.refs import parse_ref
 from kbtui.tui.commands import SCREEN_COMMANDS, bindings, own_key
 from kbtui.tui.entries.editor import EntryWriter
 from kbtui.tui.framework.confirm_dialog import AskScreen
-from kbtui.tui.framework.message_line import Note
-from kbtui.tui.framework.styled_widget import LEAVING, RoleScreen
-from kbtui.tui.framework.text_line import Bar
-from kbtui.tui.framework.workers import Lane
+from kbtui.tui.framework.message_line import MessageLine
+from kbtui.tui.framework.styled_widget import LEAVING, StyledScreen
+from kbtui.tui.framework.text_line import TextLine
+from kbtui.tui.framework.workers import LatestOnlyWorker
 from kbtui.tui.help import HelpScreen
 from kbtui.tui.insights.page import GapBlock, insights_document
 from kbtui.tui.key_hints import bindings_of, help_of, hints_of
 from kbtui.tui.reader.document import Document, counted
-from kbtui.tui.reader.document_view import Reader
+from kbtui.tui.reader.document_view import DocumentView
 from kbtui.tui.workshop.layout import words_of
-from kbtui.userdata import Journal
+from kbtui.userdata import UserData
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
@@ -41,7 +41,7 @@ ASKED = {
 """Where a search came from -> how that is said."""
 
 
-class InsightsScreen(RoleScreen):
+class InsightsScreen(StyledScreen):
     """A page; gives back the reference that one chose to open."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings_of("insights"), *bindings("moving")]
@@ -55,28 +55,28 @@ class InsightsScreen(RoleScreen):
     def __init__(self, library: Library, clock: Clock) -> None:
         super().__init__()
         self.library = library
-        self.reader = Reader()
-        self.said = Note("said")
+        self.reader = DocumentView()
+        self.said = MessageLine("said")
         self.found: Insights | None = None
         self.writer = EntryWriter(self, library, self.said.say, self._wrote)
         self._clock = clock
         self._days = SPANS[0]
         self._hidden = False
-        self._lane, self._erasing = Lane(self), Lane(self)
+        self._lane, self._erasing = LatestOnlyWorker(self), LatestOnlyWorker(self)
 
     def compose(self) -> ComposeResult:
         """The page, the totals, what was said, the keys."""
         with Vertical(id="insights", classes="pane") as pane:
             pane.border_title = "Insights"
             yield self.reader
-        yield Bar(id="totals")
+        yield TextLine(id="totals")
         yield self.said
-        yield Bar(id="keys")
+        yield TextLine(id="keys")
 
     def on_mount(self) -> None:
         """Begin to read, once something is on the screen."""
         self.reader.focus()
-        self.query_one("#totals", Bar).say([("reading …", "dim")])
+        self.query_one("#totals", TextLine).say([("reading …", "dim")])
         self.call_after_refresh(self.action_reload)
 
     def on_resize(self) -> None:
@@ -84,7 +84,7 @@ class InsightsScreen(RoleScreen):
         self.call_after_refresh(self._say_keys)
 
     def _say_keys(self) -> None:
-        bar = self.query_one("#keys", Bar)
+        bar = self.query_one("#keys", TextLine)
         bar.say(hints_of("insights", bar.content_size.width, frozenset(), self.own_keys))
 
     def is_unsettled(self, key: str) -> bool:
@@ -108,7 +108,7 @@ class InsightsScreen(RoleScreen):
         library = self.library
         found = insights(
             library.workspace,
-            Journal(library.workspace),
+            UserData(library.workspace),
             library.reader(),
             days=self._days,
             limit=ROWS,
@@ -135,7 +135,7 @@ class InsightsScreen(RoleScreen):
         right = [(origins, "dim")]
         if not self.library.settings.query_log:
             right = [("searches are not logged (query_log = false)", "warning")]
-        self.query_one("#totals", Bar).say(left, right)
+        self.query_one("#totals", TextLine).say(left, right)
 
     def _failed(self, error: Exception) -> None:
         self.said.say(words_of(error, self.library.workspace.root), "error")
@@ -190,7 +190,7 @@ class InsightsScreen(RoleScreen):
 
         def answered(answer: str | None) -> None:
             if answer == "y":
-                journal = Journal(self.library.workspace)
+                journal = UserData(self.library.workspace)
                 self._erasing.submit(journal.erase, self._erased, self._failed)
 
         question = "Erase every logged search of this workspace? Citations stay: they are in the conversations."

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
 
-    from kbtui.conversations.formats.jp.summary import Traits
+    from kbtui.conversations.formats.jp.summary import ConversationSummary
     from kbtui.conversations.models import ConversationInfo
 
 KEYS: dict[str, str] = {
@@ -42,7 +42,7 @@ _PART = (
 )
 
 
-class Slip(NamedTuple):
+class FilterError(NamedTuple):
     """What is wrong with characters `start` to `end` of a filter."""
 
     start: int
@@ -51,7 +51,7 @@ class Slip(NamedTuple):
     message: str
 
 
-class Part(NamedTuple):
+class FilterCondition(NamedTuple):
     """One condition on conversations."""
 
     key: str
@@ -60,13 +60,13 @@ class Part(NamedTuple):
     moment: datetime | None = None
 
 
-class ListFilter(NamedTuple):
+class LibraryFilter(NamedTuple):
     """A filter, read. `words` must stand in a title or slug, `without` must not."""
 
     words: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
-    parts: tuple[Part, ...] = ()
-    slips: tuple[Slip, ...] = ()
+    parts: tuple[FilterCondition, ...] = ()
+    slips: tuple[FilterError, ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self.words or self.without or self.parts)
@@ -83,21 +83,21 @@ class ListFilter(NamedTuple):
             word in folded for word in self.without
         )
 
-    def passes(self, info: ConversationInfo, traits: Traits | None) -> bool:
+    def passes(self, info: ConversationInfo, traits: ConversationSummary | None) -> bool:
         """Whether a conversation is let through; without its traits, not by tool or model."""
         return self.titled(info.name) and all(
             _holds(part, info, traits) != part.excluded for part in self.parts
         )
 
 
-def read_filter(text: str, present: datetime, *, typing: bool = False) -> ListFilter:
+def read_filter(text: str, present: datetime, *, typing: bool = False) -> LibraryFilter:
     """Read a filter; while one is `typing`, its last part may be unfinished and is no slip yet."""
     from kbtui.dates import parse_moment
 
     words: list[str] = []
     without: list[str] = []
-    parts: list[Part] = []
-    slips: list[Slip] = []
+    parts: list[FilterCondition] = []
+    slips: list[FilterError] = []
     for match in re.finditer(_PART, text, re.IGNORECASE):
         unfinished = typing and match.end() == len(text)
         if match["key"]:
@@ -107,17 +107,17 @@ def read_filter(text: str, present: datetime, *, typing: bool = False) -> ListFi
             moment = parse_moment(value, present) if key in ("after", "before") else None
             if wrong := _wrong(key, value, moment):
                 if not unfinished:
-                    slips.append(Slip(match.start(), match.end(), match[0], wrong))
+                    slips.append(FilterError(match.start(), match.end(), match[0], wrong))
                 continue
-            parts.append(Part(key, value, bool(match["no"]), moment))
+            parts.append(FilterCondition(key, value, bool(match["no"]), moment))
             continue
         word = (match["phrase"] if match["phrase"] is not None else match["word"]).casefold()
         if not word.strip():
             continue
         (without if match["no"] else words).append(word)
         if match["word"] and not unfinished and (meant := _meant(word)):
-            slips.append(Slip(match.start(), match.end(), match[0], meant))
-    return ListFilter(tuple(words), tuple(without), tuple(parts), tuple(slips))
+            slips.append(FilterError(match.start(), match.end(), match[0], meant))
+    return LibraryFilter(tuple(words), tuple(without), tuple(parts), tuple(slips))
 
 
 def _wrong(key: str, value: str, moment: datetime | None) -> str | None:
@@ -142,7 +142,9 @@ def _meant(word: str) -> str | None:
     return f"was looked for in titles; did you mean {near[0]}:?" if near else None
 
 
-def _holds(part: Part, info: ConversationInfo, traits: Traits | None) -> bool:
+def _holds(
+    part: FilterCondition, info: ConversationInfo, traits: ConversationSummary | None
+) -> bool:
     if part.key == "label":
         return any(
             part.value in (key.casefold(), value.casefold(), f"{key}={value}".casefold())

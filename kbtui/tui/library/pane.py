@@ -13,11 +13,11 @@ from textual.widgets import Input
 
 from kbtui.text import one_line
 from kbtui.tui.commands import bindings
-from kbtui.tui.framework.labeled_input import Entry, PaneInput
-from kbtui.tui.framework.partial_repaint import SparingPane
+from kbtui.tui.framework.labeled_input import LabeledInput, PaneInput
+from kbtui.tui.framework.partial_repaint import BorderOnlyPane
 from kbtui.tui.framework.row_list import RowList
-from kbtui.tui.framework.text_line import Says
-from kbtui.tui.framework.workers import Lane
+from kbtui.tui.framework.text_line import MultilineText
+from kbtui.tui.framework.workers import LatestOnlyWorker
 from kbtui.tui.library.filter import read_filter
 from kbtui.tui.library.rows import (
     SORTS,
@@ -27,7 +27,7 @@ from kbtui.tui.library.rows import (
     sooner_than_a_day,
     topic_rows,
 )
-from kbtui.tui.navigation import Place
+from kbtui.tui.navigation import NavigationTarget
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
 
     from kbtui.tui.clock import Clock
-    from kbtui.tui.library.snapshot import Contents
+    from kbtui.tui.library.snapshot import LibrarySnapshot
 
 
 AT_ONCE = 1_000
@@ -46,7 +46,7 @@ TICK_SECONDS = 10.0
 """How often it is looked whether a date should be said differently."""
 
 
-class LibraryPane(SparingPane, Vertical):
+class LibraryPane(BorderOnlyPane, Vertical):
     """Lists what there is; says what is to be opened."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("library")]
@@ -54,24 +54,24 @@ class LibraryPane(SparingPane, Vertical):
     class Open(Message):
         """A place is to be opened."""
 
-        def __init__(self, place: Place) -> None:
+        def __init__(self, place: NavigationTarget) -> None:
             super().__init__()
             self.place = place
 
     def __init__(self, clock: Clock) -> None:
         super().__init__(id="library", classes="pane")
         self.border_title = "Library"
-        self.contents: Contents | None = None
+        self.contents: LibrarySnapshot | None = None
         self.state = LibraryState()
         self.list = RowList("library-list")
         self._wrong = _Wrong()
-        self.filter = Entry("filter", "filter", self._wrong)
-        self.says = Says(self.list)
+        self.filter = LabeledInput("filter", "filter", self._wrong)
+        self.says = MultilineText(self.list)
         self._ticked: datetime | None = None
         self._reopened = False
         self.list.empty = [("Reading the workspace …", "dim")]
         self._clock = clock
-        self._lane = Lane(self)
+        self._lane = LatestOnlyWorker(self)
 
     def compose(self) -> ComposeResult:
         """The filter and the list; what is wrong with the filter comes between them."""
@@ -82,7 +82,7 @@ class LibraryPane(SparingPane, Vertical):
         """Let the dates tick."""
         self.set_interval(TICK_SECONDS, self.tick)
 
-    def update(self, contents: Contents) -> None:
+    def update(self, contents: LibrarySnapshot) -> None:
         """Show other contents, keeping what is selected and expanded."""
         first = self.contents is None
         self.contents = contents
@@ -96,7 +96,7 @@ class LibraryPane(SparingPane, Vertical):
         self.state.expanded = set(expanded)
         self.refill()
 
-    def learn(self, contents: Contents) -> None:
+    def learn(self, contents: LibrarySnapshot) -> None:
         """Take in what was read of the same conversations; shown only where it is asked for."""
         self.contents = contents
         if self.waits_for_traits:
@@ -160,7 +160,7 @@ class LibraryPane(SparingPane, Vertical):
         ):
             self.refill()
 
-    def reveal(self, place: Place) -> None:
+    def reveal(self, place: NavigationTarget) -> None:
         """Select a place, expanding what it lies in."""
         if place.ref and place.ref.kind == "subject" and place.ref.slug:
             topic = place.ref.topic
@@ -184,7 +184,7 @@ class LibraryPane(SparingPane, Vertical):
             return
         if row.key.startswith("folder:"):
             self.action_expand_or_collapse()
-        elif isinstance(row.data, Place):
+        elif isinstance(row.data, NavigationTarget):
             if row.key.startswith("topic:"):
                 self._set(row.key, row.key not in self.state.expanded)
             self.post_message(self.Open(row.data))

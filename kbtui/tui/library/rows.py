@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kbtui.refs import Ref, conversation_ref, subject_ref
 from kbtui.text import one_line
 from kbtui.tui.clock import age_label
-from kbtui.tui.framework.row_list import Row
-from kbtui.tui.library.filter import ListFilter
+from kbtui.tui.framework.row_list import ListRow
+from kbtui.tui.library.filter import LibraryFilter
 from kbtui.tui.library.snapshot import activity, by_activity
-from kbtui.tui.navigation import Place
+from kbtui.tui.navigation import NavigationTarget
 from kbtui.tui.reader.document import counted
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kbtui.conversations.models import ConversationInfo
     from kbtui.knowledge.models import Subject
     from kbtui.tui.framework.styled_text import Spans
-    from kbtui.tui.library.snapshot import Contents, Shelf
+    from kbtui.tui.library.snapshot import LibrarySnapshot, TopicListing
 
 MARKS = {
     "pre-loaded": ("◆ ", "accent"),
@@ -45,37 +45,39 @@ class LibraryState:
 
     expanded: set[str] = field(default_factory=set)
     hidden: bool = False
-    filter: ListFilter = field(default_factory=ListFilter)
+    filter: LibraryFilter = field(default_factory=LibraryFilter)
     sort: str = "activity"
 
 
-def library_rows(contents: Contents, state: LibraryState, present: datetime) -> list[Row]:
+def library_rows(
+    contents: LibrarySnapshot, state: LibraryState, present: datetime
+) -> list[ListRow]:
     """All rows, in order."""
-    rows: list[Row] = []
+    rows: list[ListRow] = []
     if not state.filter.parts:
         # A subject has no labels, tools or models.
         rows += topic_rows(contents, state)
     return rows + conversation_rows(contents, state, present)
 
 
-def _heading(key: str, text: str, right: str = "") -> Row:
-    return Row(f"head:{key}", [(text, "section")], [(right, "dim")], selectable=False)
+def _heading(key: str, text: str, right: str = "") -> ListRow:
+    return ListRow(f"head:{key}", [(text, "section")], [(right, "dim")], selectable=False)
 
 
-def _blank(key: str) -> Row:
-    return Row(f"blank:{key}", [], selectable=False)
+def _blank(key: str) -> ListRow:
+    return ListRow(f"blank:{key}", [], selectable=False)
 
 
-def _note(key: str, text: str, role: str = "dim", indent: str = "") -> Row:
-    return Row(f"note:{key}", [(f"{indent}{text}", role)], selectable=False)
+def _note(key: str, text: str, role: str = "dim", indent: str = "") -> ListRow:
+    return ListRow(f"note:{key}", [(f"{indent}{text}", role)], selectable=False)
 
 
-def topic_rows(contents: Contents, state: LibraryState) -> list[Row]:
+def topic_rows(contents: LibrarySnapshot, state: LibraryState) -> list[ListRow]:
     """The rows of topics and subjects."""
     return list(_topic_section(contents, state))
 
 
-def _topic_section(contents: Contents, state: LibraryState) -> Iterator[Row]:
+def _topic_section(contents: LibrarySnapshot, state: LibraryState) -> Iterator[ListRow]:
     yield _heading("topics", "TOPICS")
     failures = [line for line in contents.failures if line.startswith("topics")]
     for number, line in enumerate(failures):
@@ -99,13 +101,13 @@ def _topic_section(contents: Contents, state: LibraryState) -> Iterator[Row]:
     yield _blank("topics")
 
 
-def _problem(key: str, text: str, indent: str = "", whole: str = "") -> Row:
+def _problem(key: str, text: str, indent: str = "", whole: str = "") -> ListRow:
     """A row that says what is wrong; opened, it says `whole`, with where and what to do."""
-    place = Place(f"problem:{key}", text=whole or text)
-    return Row(f"problem:{key}", [(f"{indent}! ", "error"), (text, "error")], data=place)
+    place = NavigationTarget(f"problem:{key}", text=whole or text)
+    return ListRow(f"problem:{key}", [(f"{indent}! ", "error"), (text, "error")], data=place)
 
 
-def _shelf(shelf: Shelf, state: LibraryState) -> Iterator[Row]:
+def _shelf(shelf: TopicListing, state: LibraryState) -> Iterator[ListRow]:
     topic = shelf.topic
     subjects = [s for s in shelf.subjects if state.hidden or not s.hidden]
     if state.filter:
@@ -119,8 +121,8 @@ def _shelf(shelf: Shelf, state: LibraryState) -> Iterator[Row]:
     count: Spans = [(f"{len(subjects):,}", "dim")] if topic.enable else [("off", "warning")]
     if shelf.problems:
         count = [("! ", "error"), *count]
-    place = Place(key, ref=Ref("topic", topic=topic.id))
-    yield Row(key, name, count, data=place)
+    place = NavigationTarget(key, ref=Ref("topic", topic=topic.id))
+    yield ListRow(key, name, count, data=place)
     for number, problem in enumerate(shelf.problems):
         message = one_line(problem.message)
         yield _problem(f"{topic.id}:{number}", message, "  ", whole=str(problem))
@@ -128,7 +130,7 @@ def _shelf(shelf: Shelf, state: LibraryState) -> Iterator[Row]:
         yield from _folder(topic.id, subjects, state)
 
 
-def _folder(topic: str, subjects: list[Subject], state: LibraryState) -> Iterator[Row]:
+def _folder(topic: str, subjects: list[Subject], state: LibraryState) -> Iterator[ListRow]:
     """Subjects, those in directories below a row for each directory."""
     shown: list[str] = []
     for subject in sorted(subjects, key=_tree_order):
@@ -144,7 +146,7 @@ def _folder(topic: str, subjects: list[Subject], state: LibraryState) -> Iterato
             if depth >= len(shown):
                 arrow = "▾ " if opened else "▸ "
                 name = one_line(parts[depth])
-                yield Row(key, [("  " * (depth + 1), ""), (arrow, "dim"), (f"{name}/", "")])
+                yield ListRow(key, [("  " * (depth + 1), ""), (arrow, "dim"), (f"{name}/", "")])
                 shown.append(parts[depth])
             if not opened:
                 closed = True
@@ -159,7 +161,7 @@ def _tree_order(subject: Subject) -> list[tuple[bool, str]]:
     return [(depth < len(parts) - 1, part) for depth, part in enumerate(parts)]
 
 
-def _subject(subject: Subject, depth: int) -> Row:
+def _subject(subject: Subject, depth: int) -> ListRow:
     mark, role = "  ", ""
     for name, is_so in (
         ("pre-loaded", subject.learned),
@@ -174,17 +176,19 @@ def _subject(subject: Subject, depth: int) -> Row:
     name = one_line(subject.slug.rsplit("/", 1)[-1])
     ref = subject_ref(subject.topic, subject.slug)
     spans: Spans = [("  " * (depth + 1), ""), (mark, role), (name, name_role)]
-    return Row(str(ref), spans, data=Place(str(ref), ref=ref))
+    return ListRow(str(ref), spans, data=NavigationTarget(str(ref), ref=ref))
 
 
-def conversation_rows(contents: Contents, state: LibraryState, present: datetime) -> list[Row]:
+def conversation_rows(
+    contents: LibrarySnapshot, state: LibraryState, present: datetime
+) -> list[ListRow]:
     """The rows of conversations: pinned, then live, then archived ones."""
     return list(_conversation_section(contents, state, present))
 
 
 def _conversation_section(
-    contents: Contents, state: LibraryState, present: datetime
-) -> Iterator[Row]:
+    contents: LibrarySnapshot, state: LibraryState, present: datetime
+) -> Iterator[ListRow]:
     traits = contents.traits
     infos = [
         info for info in contents.conversations if state.filter.passes(info, traits.get(info.id))
@@ -218,7 +222,7 @@ def _conversation_section(
         yield from dated.rows(archived)
 
 
-def _order(sort: str, contents: Contents) -> Callable[[ConversationInfo], Any]:
+def _order(sort: str, contents: LibrarySnapshot) -> Callable[[ConversationInfo], Any]:
     """The sort key of conversations; equal ones by id, the newest first."""
     if sort == "title":
         return lambda info: (info.title is None, info.name.casefold(), -info.id)
@@ -238,7 +242,7 @@ def _moment(info: ConversationInfo, sort: str) -> datetime:
     return activity(info)
 
 
-def sooner_than_a_day(contents: Contents, sort: str, present: datetime) -> bool:
+def sooner_than_a_day(contents: LibrarySnapshot, sort: str, present: datetime) -> bool:
     """Whether any conversation's label says hours or minutes, and so changes with time."""
     return any(
         abs((present - _moment(info, sort)).total_seconds()) < 86_400
@@ -249,11 +253,11 @@ def sooner_than_a_day(contents: Contents, sort: str, present: datetime) -> bool:
 class _Dated(NamedTuple):
     """Makes rows that say when: in minutes or hours today, else the day, once for all of it."""
 
-    contents: Contents
+    contents: LibrarySnapshot
     sort: str
     present: datetime
 
-    def rows(self, infos: Iterable[ConversationInfo]) -> Iterator[Row]:
+    def rows(self, infos: Iterable[ConversationInfo]) -> Iterator[ListRow]:
         before = ""
         for info in infos:
             label = self._label(info)
@@ -268,7 +272,7 @@ class _Dated(NamedTuple):
         return age_label(_moment(info, self.sort), self.present)
 
 
-def _conversation(info: ConversationInfo, day: str) -> Row:
+def _conversation(info: ConversationInfo, day: str) -> ListRow:
     mark: tuple[str, str] = ("", "")
     for name, is_so in (
         ("only on this machine", info.presence == "user_local"),
@@ -279,8 +283,8 @@ def _conversation(info: ConversationInfo, day: str) -> Row:
         if is_so:
             mark = MARKS[name]
     role = "dim" if info.archived or not info.title else ""
-    place = Place(info.ref, ref=conversation_ref(info.id))
-    row = Row(info.ref, [mark, (one_line(info.name), role)], [(day, "dim")], data=place)
+    place = NavigationTarget(info.ref, ref=conversation_ref(info.id))
+    row = ListRow(info.ref, [mark, (one_line(info.name), role)], [(day, "dim")], data=place)
     if info.problem:
         row.below = [[("  ", ""), (one_line(info.problem), "error")]]
     return row

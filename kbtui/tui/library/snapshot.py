@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
-    from kbtui.conversations.formats.jp.summary import Traits
+    from kbtui.conversations.formats.jp.summary import ConversationSummary
     from kbtui.conversations.models import ConversationInfo
     from kbtui.knowledge import Knowledge
     from kbtui.knowledge.models import Problem, Subject, Topic
@@ -33,7 +33,7 @@ def by_activity(info: ConversationInfo) -> tuple[float, int]:
     return (-activity(info).timestamp(), -info.id)
 
 
-class Shelf(NamedTuple):
+class TopicListing(NamedTuple):
     """One topic with its subjects and with what is wrong with it."""
 
     topic: Topic
@@ -47,15 +47,15 @@ class Shelf(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Contents:
+class LibrarySnapshot:
     """Topics, conversations, and what could not be read of them."""
 
-    shelves: list[Shelf] = field(default_factory=list)
+    shelves: list[TopicListing] = field(default_factory=list)
     conversations: list[ConversationInfo] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
     knowledge: Knowledge | None = None
-    traits: Mapping[int, Traits] = field(default_factory=dict)
+    traits: Mapping[int, ConversationSummary] = field(default_factory=dict)
     """What each conversation used, by id, as far as it was read."""
     unread: int = 0
     """Conversations whose events were not read yet."""
@@ -77,7 +77,7 @@ class Contents:
         return next((info for info in self.conversations if info.id == number), None)
 
 
-class ContentsReader:
+class SnapshotReader:
     """Reads the lists: what is cheap at once, what takes reading every file afterwards.
 
     Its calls are made in threads, one at a time. What was read of a conversation is
@@ -86,13 +86,13 @@ class ContentsReader:
 
     def __init__(self, library: Library) -> None:
         self._library = library
-        self._known: dict[int, tuple[str, Traits]] = {}
+        self._known: dict[int, tuple[str, ConversationSummary]] = {}
         self._infos: dict[int, ConversationInfo] = {}
 
-    def read(self) -> Contents:
+    def read(self) -> LibrarySnapshot:
         """Everything that the library lists; what fails becomes a line in `failures`."""
         failures: list[str] = []
-        shelves: list[Shelf] = []
+        shelves: list[TopicListing] = []
         problems: list[Problem] = []
         knowledge = None
         try:
@@ -100,7 +100,7 @@ class ContentsReader:
             read = [(topic, knowledge.subjects(topic.id)) for topic in knowledge.topics.values()]
             for topic, subjects in read:
                 own = [problem for problem in knowledge.problems if problem.topic == topic.id]
-                shelves.append(Shelf(topic, subjects, own))
+                shelves.append(TopicListing(topic, subjects, own))
             known = set(knowledge.topics)
             problems = [problem for problem in knowledge.problems if problem.topic not in known]
         except (KbtuiError, OSError) as error:
@@ -111,9 +111,11 @@ class ContentsReader:
             self._infos = {info.id: info for info in conversations}
         except (KbtuiError, OSError) as error:
             failures.append(f"conversations: {error}")
-        return self._completed(Contents(shelves, conversations, problems, failures, knowledge))
+        return self._completed(
+            LibrarySnapshot(shelves, conversations, problems, failures, knowledge)
+        )
 
-    def read_on(self, contents: Contents, seconds: float = READ_SECONDS) -> Contents:
+    def read_on(self, contents: LibrarySnapshot, seconds: float = READ_SECONDS) -> LibrarySnapshot:
         """The same with the traits of more conversations, as many as can be read in that time."""
         end = monotonic() + seconds
         for info in contents.conversations:
@@ -124,9 +126,9 @@ class ContentsReader:
                     break
         return self._completed(contents)
 
-    def _completed(self, contents: Contents) -> Contents:
+    def _completed(self, contents: LibrarySnapshot) -> LibrarySnapshot:
         """The contents with what is known of the conversations."""
-        traits: dict[int, Traits] = {}
+        traits: dict[int, ConversationSummary] = {}
         infos: list[ConversationInfo] = []
         for info in contents.conversations:
             held = self._known.get(info.id)

@@ -9,7 +9,7 @@ from kbtui.errors import KbtuiError
 from kbtui.refs import parse_ref
 from kbtui.text import one_line
 from kbtui.tui.commands import own_key
-from kbtui.tui.framework.workers import Lane
+from kbtui.tui.framework.workers import LatestOnlyWorker
 from kbtui.tui.main.pane_layout import PaneScreen
 from kbtui.tui.navigation import HOME
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from kbtui.search.models import Answer, Hit
     from kbtui.tui.citations.pane import CitationsPane
     from kbtui.tui.library.pane import LibraryPane
-    from kbtui.tui.main.navigator import Opener
-    from kbtui.tui.main.status_bar import Status
-    from kbtui.tui.navigation import Place
+    from kbtui.tui.main.navigator import Navigator
+    from kbtui.tui.main.status_bar import StatusBar
+    from kbtui.tui.navigation import NavigationTarget
     from kbtui.tui.reader.links import Link
     from kbtui.tui.reader.reader_pane import ReaderPane
-    from kbtui.tui.search.controller import Asker
+    from kbtui.tui.search.controller import SearchController
     from kbtui.tui.search.pane import ResultsPane
 
 
@@ -34,22 +34,22 @@ class ActingScreen(PaneScreen):
     """The main screen's commands on one thing; what it is about is the reference under the hand."""
 
     library: Library
-    status: Status
+    status: StatusBar
     library_pane: LibraryPane
     reader_pane: ReaderPane
     results_pane: ResultsPane
     citations_pane: CitationsPane
-    opener: Opener
-    asker: Asker
+    opener: Navigator
+    asker: SearchController
 
     def __init__(self) -> None:
         super().__init__()
-        self._slow = Lane(self)
+        self._slow = LatestOnlyWorker(self)
         self.asks = False
         """Whether something short is under way that the next keys build on."""
 
     @abstractmethod
-    def open(self, place: Place) -> None:
+    def open(self, place: NavigationTarget) -> None:
         """Show a place and go to the reader."""
 
     def action_home(self) -> None:
@@ -122,11 +122,11 @@ class ActingScreen(PaneScreen):
 
     def action_copy_more(self) -> None:
         """Choose what else to copy."""
-        from kbtui.tui.framework.dialogs import Option, OptionsScreen
+        from kbtui.tui.framework.dialogs import DialogOption, OptionsScreen
         from kbtui.tui.reader.copy_options import copies
 
         found = copies(self.reader_pane.reader.port, self._reference())
-        options = [Option(one.key, one.name, one.preview, one) for one in found]
+        options = [DialogOption(one.key, one.name, one.preview, one) for one in found]
 
         def chosen(one: object) -> None:
             if one is not None:
@@ -142,9 +142,9 @@ class ActingScreen(PaneScreen):
         if reference is None:
             return
         from kbtui.tui.framework.dialogs import LineScreen
-        from kbtui.userdata import Journal
+        from kbtui.userdata import UserData
 
-        journal = Journal(self.library.workspace)
+        journal = UserData(self.library.workspace)
         title = self._title_of(reference)
 
         def typed(note: str | None, known: bool) -> None:
@@ -199,7 +199,7 @@ class ActingScreen(PaneScreen):
 
     def action_link(self) -> None:
         """Open a link of the line or paragraph being read."""
-        from kbtui.tui.framework.dialogs import Option, OptionsScreen
+        from kbtui.tui.framework.dialogs import DialogOption, OptionsScreen
         from kbtui.tui.jump import LETTERS
         from kbtui.tui.reader.links import links_here
 
@@ -210,7 +210,7 @@ class ActingScreen(PaneScreen):
             self._follow(found[0])
         else:
             options = [
-                Option(letter, link.text, link.href, link)
+                DialogOption(letter, link.text, link.href, link)
                 for letter, link in zip(LETTERS, found, strict=False)
             ]
             self.app.push_screen(

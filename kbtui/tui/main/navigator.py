@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kbtui.tui.framework.workers import Lane
-from kbtui.tui.navigation import HOME, Trail
+from kbtui.tui.framework.workers import LatestOnlyWorker
+from kbtui.tui.navigation import HOME, NavigationHistory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from kbtui.library import Library
     from kbtui.tui.clock import Clock
-    from kbtui.tui.library.snapshot import Contents
-    from kbtui.tui.main.status_bar import Status
-    from kbtui.tui.navigation import Place
+    from kbtui.tui.library.snapshot import LibrarySnapshot
+    from kbtui.tui.main.status_bar import StatusBar
+    from kbtui.tui.navigation import NavigationTarget
     from kbtui.tui.reader.document import Document
     from kbtui.tui.reader.reader_pane import ReaderPane
 
 
-class Opener:
+class Navigator:
     """Decides what the reader shows; documents are made in a thread."""
 
     def __init__(
@@ -27,8 +27,8 @@ class Opener:
         library: Library,
         clock: Clock,
         pane: ReaderPane,
-        status: Status,
-        opened: Callable[[Document, Place, bool], None],
+        status: StatusBar,
+        opened: Callable[[Document, NavigationTarget, bool], None],
     ) -> None:
         self._library = library
         self._clock = clock
@@ -36,22 +36,22 @@ class Opener:
         self._status = status
         self._opened = opened
         """Called with each place that is shown, and whether only its files changed."""
-        self._lane = Lane(pane, drop=self._drop)
-        self._reload_lane = Lane(pane, drop=self._drop)
-        self._reloading: Place | None = None
+        self._lane = LatestOnlyWorker(pane, drop=self._drop)
+        self._reload_lane = LatestOnlyWorker(pane, drop=self._drop)
+        self._reloading: NavigationTarget | None = None
         self._reload_again = False
-        self.trail = Trail()
-        self.contents: Contents | None = None
+        self.trail = NavigationHistory()
+        self.contents: LibrarySnapshot | None = None
         self.notices: list[str] = []
         """What is wrong with settings, for the home page."""
         self.keymap: Mapping[str, str] = {}
         """The person's own keys, for the home page."""
         self.opening = False
         """Whether something is made ready that one wants to read, and nothing of it is shown yet."""
-        self.shown: Place | None = None
+        self.shown: NavigationTarget | None = None
         """What the reader shows; not `trail.here` while a search hit is only looked at."""
 
-    def open(self, place: Place, *, preview: bool = False) -> None:
+    def open(self, place: NavigationTarget, *, preview: bool = False) -> None:
         """Show a place; a preview leaves no trace in the history."""
         if not preview:
             self.leave()
@@ -66,7 +66,7 @@ class Opener:
         if here is not None and here.same_document(self.shown):
             self.trail.leave(self._pane.reader.port.mark())
 
-    def resume(self, place: Place) -> None:
+    def resume(self, place: NavigationTarget) -> None:
         """Show where one was, without another step on the way."""
         self._show(place)
 
@@ -85,7 +85,7 @@ class Opener:
         if here is not None and here != self.shown and not here.same_document(self.shown):
             self._show(here)
 
-    def _show(self, place: Place) -> None:
+    def _show(self, place: NavigationTarget) -> None:
         self._lane.forget()
         self.opening = False
         if place.key.startswith("problem:"):
@@ -115,8 +115,8 @@ class Opener:
 
     def _make(
         self,
-        place: Place,
-        contents: Contents | None,
+        place: NavigationTarget,
+        contents: LibrarySnapshot | None,
         tell: Callable[[Document], None] | None,
         held: Document | None = None,
     ) -> Document:
@@ -126,7 +126,7 @@ class Opener:
         home = (contents, self.notices, self.keymap)
         return make_document(self._library, place, self._clock, home, tell, held)
 
-    def _begun(self, place: Place, document: Document) -> None:
+    def _begun(self, place: NavigationTarget, document: Document) -> None:
         """The beginning of something big is there: shown, when one is to begin to read in it."""
         from kbtui.tui.reader.document_loader import within
 
@@ -134,7 +134,9 @@ class Opener:
             self._made(place, document)
         self._status.doing("open", f"reading the rest of {place.key} …")
 
-    def _made_of(self, contents: Contents | None, place: Place, document: Document) -> None:
+    def _made_of(
+        self, contents: LibrarySnapshot | None, place: NavigationTarget, document: Document
+    ) -> None:
         if self._pane.reader.document.partial and place == self.shown:
             self._status.doing("open", None)
             self._remade(place, document)
@@ -144,7 +146,7 @@ class Opener:
         if place.key == "home" and contents is not self.contents:
             self.reload()
 
-    def _made(self, place: Place, document: Document) -> None:
+    def _made(self, place: NavigationTarget, document: Document) -> None:
         self._status.doing("open", None)
         self.opening = False
         self.shown = place
@@ -181,7 +183,7 @@ class Opener:
             lambda: self._make(place, contents, None, held), made, self._failed
         )
 
-    def _remade(self, place: Place, document: Document) -> None:
+    def _remade(self, place: NavigationTarget, document: Document) -> None:
         if place.same_document(self.shown):
             self._pane.reload(document)
             self._opened(document, place, True)

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from textual.widgets import Input
 
-from kbtui.tui.framework.styled_widget import RoleScreen
-from kbtui.tui.main.status_bar import Hints
+from kbtui.tui.framework.styled_widget import StyledScreen
+from kbtui.tui.main.status_bar import KeyHints
 
 if TYPE_CHECKING:
     from textual import events
@@ -29,7 +29,7 @@ LEAST = 16
 """No pane is made narrower, and the reader not narrower than twice that."""
 
 
-class Widths:
+class PaneWidths:
     """Keeps the widths of a screen's panes; `more` are the cells that a pane has beyond the usual."""
 
     def __init__(self, screen: PaneScreen) -> None:
@@ -156,7 +156,7 @@ _PAUSE = 0.005
 """Seconds between layout and paint for a new size."""
 
 
-class PaneScreen(RoleScreen):
+class PaneScreen(StyledScreen):
     """A screen of panes; the styles file says by the classes set here which are shown."""
 
     HORIZONTAL_BREAKPOINTS = [  # noqa: RUF012
@@ -171,8 +171,8 @@ class PaneScreen(RoleScreen):
 
     def __init__(self) -> None:
         super().__init__()
-        self.hints = Hints()
-        self.widths = Widths(self)
+        self.hints = KeyHints()
+        self.widths = PaneWidths(self)
         self._fitted: Size | None = None
         self._waits = False
         """Whether what a new size looks like is still to be painted."""

@@ -7,23 +7,23 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from textual import on
 from textual.containers import Horizontal
 
-from kbtui.tui.citations.controller import NOTHING_TO_CITE, Citer
+from kbtui.tui.citations.controller import NOTHING_TO_CITE, CitationsController
 from kbtui.tui.citations.pane import CitationsPane
 from kbtui.tui.commands import Command, bindings, own_key
-from kbtui.tui.framework.styled_widget import RoleScreen
-from kbtui.tui.goto import Goer
+from kbtui.tui.framework.styled_widget import StyledScreen
+from kbtui.tui.goto import ReferenceNavigator
 from kbtui.tui.library.pane import LibraryPane
-from kbtui.tui.main.navigator import Opener
+from kbtui.tui.main.navigator import Navigator
 from kbtui.tui.main.pane_layout import SCOPES
 from kbtui.tui.main.search_actions import SearchingScreen
-from kbtui.tui.main.status_bar import Status
+from kbtui.tui.main.status_bar import StatusBar
 from kbtui.tui.navigation import HOME, PROMPT, place_of
 from kbtui.tui.reader.reader_pane import ReaderPane
-from kbtui.tui.search.completion import Completer
-from kbtui.tui.search.controller import Asker
+from kbtui.tui.search.completion import QueryCompleter
+from kbtui.tui.search.controller import SearchController
 from kbtui.tui.search.pane import ResultsPane, SearchBar
-from kbtui.tui.session_manager import Rememberer
-from kbtui.tui.workspace_sync import Keeper
+from kbtui.tui.session_manager import SessionManager
+from kbtui.tui.workspace_sync import WorkspaceSync
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
@@ -31,16 +31,16 @@ if TYPE_CHECKING:
     from textual.timer import Timer
     from textual.widget import Widget
 
-    from kbtui.knowledge.editing import Change
+    from kbtui.knowledge.editing import TomlChange
     from kbtui.library import Library
     from kbtui.refs import Ref
     from kbtui.tui.clock import Clock
-    from kbtui.tui.library.snapshot import Contents
-    from kbtui.tui.navigation import Place
+    from kbtui.tui.library.snapshot import LibrarySnapshot
+    from kbtui.tui.navigation import NavigationTarget
     from kbtui.tui.reader.document import Document
 
 
-class Beside(Horizontal):
+class PaneRow(Horizontal):
     """The panes side by side, which cover it."""
 
     BLANK = True
@@ -71,34 +71,34 @@ class MainScreen(SearchingScreen):
         if open_ref:
             # Whoever asked for something reads it at once, however narrow the terminal is.
             self.set_classes("at-reading")
-        self.status = Status(library.workspace.name)
+        self.status = StatusBar(library.workspace.name)
         self.library_pane = LibraryPane(clock)
         self.reader_pane = ReaderPane()
         self.citations_pane = CitationsPane(clock)
         self.results_pane = ResultsPane(clock)
-        self.keeper = Keeper(self)
-        self.citer = Citer(library, self.citations_pane, self.reader_pane.reader)
-        self.opener = Opener(library, clock, self.reader_pane, self.status, self._opened)
-        self.asker = Asker(
+        self.keeper = WorkspaceSync(self)
+        self.citer = CitationsController(library, self.citations_pane, self.reader_pane.reader)
+        self.opener = Navigator(library, clock, self.reader_pane, self.status, self._opened)
+        self.asker = SearchController(
             library,
             self.results_pane,
             lambda: self.library_pane.state.hidden,
             self.status.waiting,
         )
-        self.completer = Completer(
+        self.completer = QueryCompleter(
             library, self.hints, lambda: self.results_pane.answer is not None
         )
-        self.rememberer = Rememberer(self, reopen=open_ref is None and not fresh)
-        self.goer = Goer(library, self.reader_pane, self.open)
+        self.rememberer = SessionManager(self, reopen=open_ref is None and not fresh)
+        self.goer = ReferenceNavigator(library, self.reader_pane, self.open)
         self._preview: Timer | None = None
         self._before_search = "#library-list"
-        self._changes: list[Change] = []
+        self._changes: list[TomlChange] = []
         """What was written from the prompt workshop, to be taken back there."""
 
     def compose(self) -> ComposeResult:
         """Search on top, the panes, two lines below."""
         yield SearchBar(self.library.workspace.name)
-        with Beside(id="panes"):
+        with PaneRow(id="panes"):
             yield self.library_pane
             yield self.results_pane
             yield self.reader_pane
@@ -138,7 +138,7 @@ class MainScreen(SearchingScreen):
     def files_changed(self, event: dict[str, Any]) -> None:
         """Read again what is shown, where the engine's message says that it may be another."""
         for screen in self.app.screen_stack:
-            if screen is not self and isinstance(screen, RoleScreen):
+            if screen is not self and isinstance(screen, StyledScreen):
                 screen.files_changed(event)
         if self.has_class("searching"):
             self.asker.again()
@@ -158,7 +158,7 @@ class MainScreen(SearchingScreen):
         event.stop()
         self.copy(event.text, event.name)
 
-    def show_contents(self, contents: Contents) -> None:
+    def show_contents(self, contents: LibrarySnapshot) -> None:
         """Show lists that were read."""
         self.opener.contents = contents
         self.library_pane.update(contents)
@@ -174,13 +174,13 @@ class MainScreen(SearchingScreen):
         event.stop()
         self.open(event.place)
 
-    def open(self, place: Place) -> None:
+    def open(self, place: NavigationTarget) -> None:
         """Show a place and go to the reader."""
         self._leave_search()
         self.opener.open(place)
         self.go("#reader")
 
-    def _opened(self, document: Document, place: Place, again: bool) -> None:
+    def _opened(self, document: Document, place: NavigationTarget, again: bool) -> None:
         self.citer.opened(document, place)
         self.point()
         self.rememberer.changed()
@@ -260,7 +260,7 @@ class MainScreen(SearchingScreen):
 
     # commands
 
-    async def chosen(self, what: Command | Place | str | None) -> None:
+    async def chosen(self, what: Command | NavigationTarget | str | None) -> None:
         """Do or open what was chosen in the palette; a text is the name of a theme."""
         if what is None:
             return

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from textual.timer import Timer
 
     from kbtui.search.models import Answer, Mode
-    from kbtui.tui.citations.controller import Citer
-    from kbtui.tui.goto import Goer
-    from kbtui.tui.search.completion import Completer
+    from kbtui.tui.citations.controller import CitationsController
+    from kbtui.tui.goto import ReferenceNavigator
+    from kbtui.tui.search.completion import QueryCompleter
 
 PREVIEW_SECONDS = 0.12
 
@@ -32,9 +32,9 @@ OF_READING = {
 class SearchingScreen(ActingScreen):
     """The main screen's part that searches; asking itself is done by `Asker`."""
 
-    citer: Citer
-    completer: Completer
-    goer: Goer
+    citer: CitationsController
+    completer: QueryCompleter
+    goer: ReferenceNavigator
     _plain: bool
     _preview: Timer | None
     _before_search: str

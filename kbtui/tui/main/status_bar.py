@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from kbtui.text import one_line
 from kbtui.tui.commands import Command, commands_of, own_key
 from kbtui.tui.framework.styled_text import between, width_of
-from kbtui.tui.framework.styled_widget import Painted
-from kbtui.tui.framework.text_line import Bar
+from kbtui.tui.framework.styled_widget import StyledWidget
+from kbtui.tui.framework.text_line import TextLine
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,7 +23,7 @@ FLASH_SECONDS = 4.0
 PHASES = {"keywords": "indexing", "vectors": "embedding"}
 
 
-class Status(Bar):
+class StatusBar(TextLine):
     """One line: at the left what is being done, else the workspace; at the right index and search.
 
     What is said at the left comes first: the right has a long form and a short one.
@@ -182,7 +182,7 @@ def _duration(seconds: float) -> str:
     return f"{minutes} min" if minutes < 90 else f"{seconds / 3600:.1f} h"
 
 
-class Hints(Painted):
+class KeyHints(StyledWidget):
     """The keys that matter where one is, as many as fit."""
 
     ALLOW_SELECT: ClassVar[bool] = False

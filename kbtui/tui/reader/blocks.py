@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 from kbtui.text import safe
 from kbtui.tui.framework.styled_text import (
-    Found,
-    Line,
     Spans,
+    StyledLine,
+    TextMatches,
     between,
     mark,
     width_of,
@@ -42,16 +42,18 @@ class Block:
     view: str = field(default="", kw_only=True)
     shift: int | None = field(default=None, kw_only=True)
 
-    def lines(self, width: int, found: Found | None = None, opened: bool = False) -> list[Line]:
+    def lines(
+        self, width: int, found: TextMatches | None = None, opened: bool = False
+    ) -> list[StyledLine]:
         """The block in `width` cells; `found` is marked, `opened` says whether a fold is open."""
         made = self.layout(max(8, width - width_of(self.lead)), found, opened)
         if self.lead:
             for line in made:
                 line.spans = [*self.lead, *line.spans]
-        return [*(Line() for _ in range(self.above)), *made] if made else []
+        return [*(StyledLine() for _ in range(self.above)), *made] if made else []
 
     @abstractmethod
-    def layout(self, width: int, found: Found | None, opened: bool) -> list[Line]:
+    def layout(self, width: int, found: TextMatches | None, opened: bool) -> list[StyledLine]:
         """The lines without `lead` and `above`."""
 
     def estimate(self, width: int) -> int:
@@ -109,7 +111,7 @@ class MarkdownBlock(TextBlock):
     links: dict[str, dict[str, str]] | None = None
     breaks: bool = False
 
-    def layout(self, width: int, found: Found | None, opened: bool) -> list[Line]:
+    def layout(self, width: int, found: TextMatches | None, opened: bool) -> list[StyledLine]:
         """Rendered."""
         from kbtui.tui.reader.markdown_layout import markdown_lines
 
@@ -132,14 +134,14 @@ class SourceBlock(TextBlock):
     numbers: int = 0
     panel: bool = False
 
-    def layout(self, width: int, found: Found | None, opened: bool) -> list[Line]:
+    def layout(self, width: int, found: TextMatches | None, opened: bool) -> list[StyledLine]:
         """Line by line, highlighted where the language is known."""
         text = self.piece().removesuffix("\n")
         if self.panel:
             from kbtui.tui.reader.markdown_layout import code_panel
 
             return code_panel(text, self.language, width, self.first_line, found, self.shift)
-        lines: list[Line] = []
+        lines: list[StyledLine] = []
         room = width - (self.numbers + 2 if self.numbers else 0)
         for number, spans in enumerate(source_lines(text, self.language), self.first_line):
             source = number if self.first_line else 0
@@ -159,14 +161,14 @@ class HeadBlock(Block):
     right: Spans = field(default_factory=list)
     rule: bool = False
 
-    def layout(self, width: int, found: Found | None, opened: bool) -> list[Line]:
+    def layout(self, width: int, found: TextMatches | None, opened: bool) -> list[StyledLine]:
         """The line."""
         if not self.rule:
-            return [Line(between(mark(self.left, found), self.right, width))]
+            return [StyledLine(between(mark(self.left, found), self.right, width))]
         used = width_of(self.left) + width_of(self.right)
         dashes = max(0, width - used - (1 if self.right else 0))
         end: Spans = [(" ", ""), *self.right] if self.right else []
-        return [Line(between([*self.left, ("─" * dashes, "rule"), *end], [], width))]
+        return [StyledLine(between([*self.left, ("─" * dashes, "rule"), *end], [], width))]
 
     def search_text(self) -> str:
         """The text of its left side."""
@@ -180,12 +182,14 @@ class FoldBlock(HeadBlock):
     kind: str = "tool"
     note: int | None = None
 
-    def layout(self, width: int, found: Found | None, opened: bool) -> list[Line]:
+    def layout(self, width: int, found: TextMatches | None, opened: bool) -> list[StyledLine]:
         """An arrow that says whether it is open, and the summary."""
         arrow = "▾ " if opened else "▸ "
         note: Spans = [(f" [{self.note}]", "note")] if self.note else []
         return [
-            Line(between([(arrow, "dim"), *mark(self.left, found)], [*self.right, *note], width))
+            StyledLine(
+                between([(arrow, "dim"), *mark(self.left, found)], [*self.right, *note], width)
+            )
         ]
 
 
@@ -196,10 +200,10 @@ class FactsBlock(Block):
     facts: list[tuple[str, Spans]]
     names: str = "dim"
 
-    def layout(self, width: int, found: Found | None, opened: bool) -> list[Line]:
+    def layout(self, width: int, found: TextMatches | None, opened: bool) -> list[StyledLine]:
         """A line a fact, wrapped under its value."""
         column = min(max((len(name) for name, _ in self.facts), default=0), 16)
-        lines: list[Line] = []
+        lines: list[StyledLine] = []
         for name, value in self.facts:
             label: Spans = [(f"{name:<{column}}  ", self.names)]
             lines += wrap(mark(value, found), width, label, [(" " * (column + 2), "")])
@@ -220,7 +224,7 @@ class NoteBlock(Block):
 
     spans: Spans
 
-    def layout(self, width: int, found: Found | None, opened: bool) -> list[Line]:
+    def layout(self, width: int, found: TextMatches | None, opened: bool) -> list[StyledLine]:
         """Wrapped; line breaks are kept."""
         text = "".join(part for part, _ in self.spans)
         if "\n" not in text:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Left:
+class CompactedTurn:
     """What is left of a turn.
 
     `summary` stands in its place, and `first` to `last` are the turns that it stands for
@@ -27,7 +27,7 @@ class Left:
     results: bool = False
 
 
-def what_is_left(conversation: Conversation) -> dict[int, Left]:
+def what_is_left(conversation: Conversation) -> dict[int, CompactedTurn]:
     """For each turn that a compaction touches, what is left; the others are not in it.
 
     Of the compactions of a turn the latest wins, for summary, reasoning and tool calls each
@@ -48,7 +48,7 @@ def what_is_left(conversation: Conversation) -> dict[int, Left]:
                 reasoning[turn] = compaction
             if compaction.tool_calls:
                 calls[turn] = compaction
-    left: dict[int, Left] = {}
+    left: dict[int, CompactedTurn] = {}
     for turn in sorted({*summaries, *reasoning, *calls}):
         summary = summaries.get(turn)
         if summary is not None:
@@ -57,10 +57,10 @@ def what_is_left(conversation: Conversation) -> dict[int, Left]:
                 first -= 1
             while summaries.get(last + 1) is summary:
                 last += 1
-            left[turn] = Left(summary, first, last)
+            left[turn] = CompactedTurn(summary, first, last)
             continue
         policy = (calls[turn].tool_calls if turn in calls else None) or ""
-        left[turn] = Left(
+        left[turn] = CompactedTurn(
             reasoning=turn in reasoning,
             calls=policy == "omit",
             arguments=policy in ("strip", "strip-request"),

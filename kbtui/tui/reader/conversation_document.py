@@ -16,7 +16,7 @@ from kbtui.tui.reader.blocks import (
     NoteBlock,
     SourceBlock,
 )
-from kbtui.tui.reader.compaction import Left, what_is_left
+from kbtui.tui.reader.compaction import CompactedTurn, what_is_left
 from kbtui.tui.reader.conversation_facts import conversation_facts, done, span
 from kbtui.tui.reader.document import Document, length
 from kbtui.tui.reader.markdown_layout import link_definitions
@@ -160,7 +160,7 @@ class _Builder:
             self._markdown(key, compaction.summary, lead=_INSIDE, fold=key)
         self.view = ""
 
-    def _summary(self, left: Left) -> None:
+    def _summary(self, left: CompactedTurn) -> None:
         """What a model sees in place of some turns."""
         self.view = "model"
         assert left.summary is not None
@@ -192,7 +192,7 @@ class _Builder:
                 self._event(event, left)
         self.view = ""
 
-    def _event(self, event: Event, left: Left | None) -> None:
+    def _event(self, event: Event, left: CompactedTurn | None) -> None:
         before, key = self.view, f"{self.turn}.{event.index}"
         if left and not left.summary and _removed(event, left):
             self.view = "person"
@@ -211,7 +211,7 @@ class _Builder:
         if said := remark_on(text):
             self._add(NoteBlock(f"{key}:secret", [(f"! {said}", "warning")]))
 
-    def _show(self, key: str, event: Event, left: Left | None) -> None:
+    def _show(self, key: str, event: Event, left: CompactedTurn | None) -> None:
         if event.kind == "chat_request":
             self.requests.append(len(self.blocks))
             self._speaker(key, event.author or "You", "user", event.timestamp, _USER)
@@ -236,7 +236,7 @@ class _Builder:
             )
             self._markdown(key, event.text, lead=_INSIDE, fold=key)
         elif event.kind == "tool_call_request":
-            self._tool(event, left or Left())
+            self._tool(event, left or CompactedTurn())
         elif event.kind == "tool_call_response":
             self._orphan(key, event)
         elif event.kind == "unknown":
@@ -317,7 +317,7 @@ class _Builder:
             block.lead, block.fold, block.call = list(lead), fold, call
             self._add(block)
 
-    def _tool(self, event: Event, left: Left) -> None:
+    def _tool(self, event: Event, left: CompactedTurn) -> None:
         key = f"call:{self.turn}.{event.call}" if event.call else f"{self.turn}.{event.index}"
         result = event.result
         failed = bool(result and result.is_error)
@@ -384,7 +384,7 @@ class _Builder:
         self._source(key, event.text, _INSIDE, key)
 
 
-def _removed(event: Event, left: Left) -> bool:
+def _removed(event: Event, left: CompactedTurn) -> bool:
     """Whether nothing of an event is left for the model."""
     if event.kind == "reasoning":
         return left.reasoning

@@ -20,7 +20,7 @@ PREVIEW = 40
 
 
 @dataclass(frozen=True)
-class Copy:
+class CopyOption:
     """Something to copy; `text` is called in a thread, because a whole document may be long."""
 
     key: str
@@ -29,26 +29,28 @@ class Copy:
     text: Callable[[], str]
 
 
-def copies(port: Viewport, reference: str | None) -> list[Copy]:
+def copies(port: Viewport, reference: str | None) -> list[CopyOption]:
     """What there is to copy here, the smallest first."""
-    found: list[Copy] = []
+    found: list[CopyOption] = []
     document, line = port.document, port.line
     if line is not None and document.blocks:
         words = (line.whole or line.plain).strip()
-        found.append(Copy("l", "the line", cut(words, PREVIEW), lambda: words))
+        found.append(CopyOption("l", "the line", cut(words, PREVIEW), lambda: words))
         text = _block(document.blocks[port.cursor.block], line.source)
-        found.append(Copy("b", "the block", cut(one_line(text[:200]), PREVIEW), lambda: text))
+        found.append(CopyOption("b", "the block", cut(one_line(text[:200]), PREVIEW), lambda: text))
         if port.turn is not None:
             turn = port.turn
-            found.append(Copy("t", f"turn {turn}", "", lambda: "\n\n".join(_turn(document, turn))))
+            found.append(
+                CopyOption("t", f"turn {turn}", "", lambda: "\n\n".join(_turn(document, turn)))
+            )
         if document.ref is not None or document.view in ("prompt", "learn"):
-            found.append(Copy("a", "all of it", document.size, lambda: _all(document)))
+            found.append(CopyOption("a", "all of it", document.size, lambda: _all(document)))
     if reference is not None:
-        found.append(Copy("r", "the reference", reference, lambda: reference))
+        found.append(CopyOption("r", "the reference", reference, lambda: reference))
         if link := parse_ref(reference).link:
-            found.append(Copy("j", "JP's link to it", link, lambda: link))
+            found.append(CopyOption("j", "JP's link to it", link, lambda: link))
     if command := command_for(document, reference):
-        found.append(Copy("c", "the command that shows it", command, lambda: command))
+        found.append(CopyOption("c", "the command that shows it", command, lambda: command))
     return found
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from kbtui.errors import KbtuiError, NothingFound
 from kbtui.tui.framework.gc_tuning import undisturbed
-from kbtui.tui.library.snapshot import Shelf
+from kbtui.tui.library.snapshot import TopicListing
 from kbtui.tui.reader.blocks import TextBlock
 from kbtui.tui.reader.document import finder
 from kbtui.tui.reader.static_pages import home_document, problem_document, topic_document
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from kbtui.library import Library
     from kbtui.refs import Ref
     from kbtui.tui.clock import Clock
-    from kbtui.tui.library.snapshot import Contents
-    from kbtui.tui.navigation import Place
+    from kbtui.tui.library.snapshot import LibrarySnapshot
+    from kbtui.tui.navigation import NavigationTarget
     from kbtui.tui.reader.document import Document
 
-    Home = tuple[Contents | None, Sequence[str], Mapping[str, str]]
+    Home = tuple[LibrarySnapshot | None, Sequence[str], Mapping[str, str]]
     """What the home page is about: what there is, what is wrong with settings, own keys."""
 
 
@@ -35,7 +35,7 @@ WARMED = 20
 
 def make_document(
     library: Library,
-    place: Place,
+    place: NavigationTarget,
     clock: Clock,
     home: Home = (None, (), {}),
     tell: Callable[[Document], None] | None = None,
@@ -67,7 +67,7 @@ def _warm(document: Document) -> Document:
 
 def _make(
     library: Library,
-    place: Place,
+    place: NavigationTarget,
     clock: Clock,
     home: Home,
 ) -> Document:
@@ -125,7 +125,7 @@ def _topic(library: Library, name: str) -> Document:
         raise NothingFound(f"there is no topic {name!r}")
     subjects = knowledge.subjects(name)
     problems = [problem for problem in knowledge.problems if problem.topic == name]
-    return topic_document(Shelf(topic, subjects, problems), knowledge.learn(name).text)
+    return topic_document(TopicListing(topic, subjects, problems), knowledge.learn(name).text)
 
 
 def _subject(library: Library, ref: Ref, view: str) -> Document:
@@ -150,7 +150,7 @@ def _subject(library: Library, ref: Ref, view: str) -> Document:
     return document
 
 
-def beginning(document: Document, place: Place) -> tuple[int, int] | None:
+def beginning(document: Document, place: NavigationTarget) -> tuple[int, int] | None:
     """Where to begin reading: the block, and which of the marked words in it; None for the top.
 
     The second is -1 when nothing in the block is marked.
@@ -221,7 +221,7 @@ def _probe(passage: str) -> re.Pattern[str] | None:
     return re.compile(r"\W+".join(map(re.escape, words))) if len(words) > 2 else None
 
 
-def within(document: Document, place: Place) -> bool:
+def within(document: Document, place: NavigationTarget) -> bool:
     """Whether a document of which only the beginning was read has the place to begin at."""
     if place.mark is not None:
         return document.index_of(place.mark.key) is not None

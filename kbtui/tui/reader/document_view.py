@@ -9,9 +9,9 @@ from textual.message import Message
 from textual.strip import Strip
 
 from kbtui.tui.commands import bindings
-from kbtui.tui.framework.partial_repaint import SparingView
-from kbtui.tui.framework.styled_widget import Painted
-from kbtui.tui.reader.viewport import Mark, Position, Viewport
+from kbtui.tui.framework.partial_repaint import StableScrollView
+from kbtui.tui.framework.styled_widget import StyledWidget
+from kbtui.tui.reader.viewport import Position, ScrollAnchor, Viewport
 
 if TYPE_CHECKING:
     from textual import events
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from textual.geometry import Region
     from textual.selection import Selection
 
-    from kbtui.tui.framework.styled_text import Line
+    from kbtui.tui.framework.styled_text import StyledLine
     from kbtui.tui.reader.document import Document
 
 
-class Reader(Painted, SparingView, can_focus=True):
+class DocumentView(StyledWidget, StableScrollView, can_focus=True):
     """Shows one document; its owner gives it, and hears where one is reading."""
 
     ALLOW_MAXIMIZE = False
@@ -38,14 +38,14 @@ class Reader(Painted, SparingView, can_focus=True):
         self.port = Viewport()
         self._syncing = False
         self._painting = False
-        self._painted: tuple[list[tuple[Position, Line]], Position] = ([], Position())
+        self._painted: tuple[list[tuple[Position, StyledLine]], Position] = ([], Position())
 
     @property
     def document(self) -> Document:
         """What is shown."""
         return self.port.document
 
-    def show(self, document: Document, at: Mark | None = None) -> None:
+    def show(self, document: Document, at: ScrollAnchor | None = None) -> None:
         """Show a document from its top, or from a place in it."""
         self._measure()
         self.port.show(document, at)

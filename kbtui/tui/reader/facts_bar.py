@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kbtui.tui.framework.text_line import Says
+from kbtui.tui.framework.text_line import MultilineText
 from kbtui.tui.reader.document import counted
 
 if TYPE_CHECKING:
     from textual.strip import Strip
 
-    from kbtui.tui.framework.styled_text import Line, Spans
+    from kbtui.tui.framework.styled_text import Spans, StyledLine
 
 
-class Facts(Says):
+class FactsBar(MultilineText):
     """Names and values above the text, shown while they are asked for."""
 
     DEFAULT_CSS = "Facts { max-height: 75%; }"
@@ -25,7 +25,7 @@ class Facts(Says):
         self._block = FactsBlock("facts", facts)
         self.say([spans for _, spans in facts])
 
-    def _lines(self, width: int) -> list[Line]:
+    def _lines(self, width: int) -> list[StyledLine]:
         return self._block.lines(width) if self.display else []
 
     def render_line(self, y: int) -> Strip:

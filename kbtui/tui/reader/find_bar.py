@@ -10,31 +10,31 @@ from textual import on
 from textual.containers import Vertical
 from textual.widgets import Input
 
-from kbtui.tui.framework.labeled_input import Entry, PaneInput
-from kbtui.tui.framework.partial_repaint import SparingPane
-from kbtui.tui.framework.workers import Lane
+from kbtui.tui.framework.labeled_input import LabeledInput, PaneInput
+from kbtui.tui.framework.partial_repaint import BorderOnlyPane
+from kbtui.tui.framework.workers import LatestOnlyWorker
 from kbtui.tui.reader.document import finder
-from kbtui.tui.reader.document_view import Reader
+from kbtui.tui.reader.document_view import DocumentView
 
 if TYPE_CHECKING:
-    from kbtui.tui.navigation import Place
+    from kbtui.tui.navigation import NavigationTarget
 
 MATCHES_MOST = 100_000
 """Matches that are counted; nobody walks through more."""
 
 
-class FindingPane(SparingPane, Vertical):
+class FindingPane(BorderOnlyPane, Vertical):
     """A pane with a reader and a finder for it."""
 
     def __init__(self, id: str, classes: str) -> None:  # noqa: A002
         super().__init__(id=id, classes=classes)
-        self.reader = Reader()
-        self.finder = Entry("find", "find")
-        self.place: Place | None = None
+        self.reader = DocumentView()
+        self.finder = LabeledInput("find", "find")
+        self.place: NavigationTarget | None = None
         self.matches: list[tuple[int, int]] = []
         self.match = -1
         self.finding = False
-        self._finding_lane = Lane(self)
+        self._finding_lane = LatestOnlyWorker(self)
 
     @abstractmethod
     def refresh_header(self) -> None:

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 from textual.message import Message
 
 from kbtui.tui.framework.styled_text import between, width_of
-from kbtui.tui.framework.text_line import Bar
+from kbtui.tui.framework.text_line import TextLine
 
 if TYPE_CHECKING:
     from textual import events
     from textual.strip import Strip
 
 
-class Header(Bar):
+class Header(TextLine):
     """The line above the text; what is clicked on its left may mean something."""
 
     class Clicked(Message):

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 from kbtui.text import safe
 from kbtui.tui.framework.styled_text import (
-    Found,
-    Line,
     Span,
     Spans,
+    StyledLine,
+    TextMatches,
     mark,
     width_of,
     with_role,
@@ -50,12 +50,12 @@ def markdown_lines(
     text: str,
     width: int,
     *,
-    found: Found | None = None,
+    found: TextMatches | None = None,
     links: dict[str, dict[str, str]] | None = None,
     breaks: bool = False,
     first_line: int = 1,
     shift: int | None = None,
-) -> list[Line]:
+) -> list[StyledLine]:
     """`text` laid out in `width` cells.
 
     `found` is marked wherever it matches; `links` are reference definitions from
@@ -79,27 +79,29 @@ def _parser() -> Any:
 
 class _Page:
     def __init__(
-        self, found: Found | None, breaks: bool, first_line: int, shift: int | None
+        self, found: TextMatches | None, breaks: bool, first_line: int, shift: int | None
     ) -> None:
         self.found = found
         self.shift = shift
         self.breaks = breaks
         self.first_line = first_line
 
-    def blocks(self, nodes: list[SyntaxTreeNode], width: int, tight: bool = False) -> list[Line]:
+    def blocks(
+        self, nodes: list[SyntaxTreeNode], width: int, tight: bool = False
+    ) -> list[StyledLine]:
         """Blocks below each other, with a blank line between them unless the list is tight."""
-        lines: list[Line] = []
+        lines: list[StyledLine] = []
         for node in nodes:
             made = self._block(node, max(width, 8))
             if made and lines and not tight:
-                lines.append(Line(source=made[0].source))
+                lines.append(StyledLine(source=made[0].source))
             lines += made
         return lines
 
     def _source(self, node: SyntaxTreeNode) -> int:
         return self.first_line + node.map[0] if node.map else 0
 
-    def _block(self, node: SyntaxTreeNode, width: int) -> list[Line]:
+    def _block(self, node: SyntaxTreeNode, width: int) -> list[StyledLine]:
         kind = node.type
         if kind == "paragraph":
             return self._prose(self._inline(node), width, self._source(node))
@@ -112,7 +114,7 @@ class _Page:
         if kind in ("fence", "code_block"):
             return self._code(node, width)
         if kind == "hr":
-            return [Line([("─" * width, "rule")], self._source(node))]
+            return [StyledLine([("─" * width, "rule")], self._source(node))]
         if kind == "table":
             return self._table(node, width)
         return [
@@ -123,28 +125,28 @@ class _Page:
             )
         ]
 
-    def _prose(self, spans: Spans, width: int, source: int) -> list[Line]:
-        lines: list[Line] = []
+    def _prose(self, spans: Spans, width: int, source: int) -> list[StyledLine]:
+        lines: list[StyledLine] = []
         for paragraph in _at_breaks(spans):
             lines += wrap(mark(paragraph, self.found), width, source=source)
         return lines
 
-    def _heading(self, node: SyntaxTreeNode, width: int) -> list[Line]:
+    def _heading(self, node: SyntaxTreeNode, width: int) -> list[StyledLine]:
         level = int(node.tag[1])
         lines = self._prose(with_role(self._inline(node), f"h{level}"), width, self._source(node))
         if level == 1:
             lines.append(
-                Line(
+                StyledLine(
                     [("━" * min(width, max(line.width for line in lines)), "h1 rule")],
                     self._source(node),
                 )
             )
         return lines
 
-    def _list(self, node: SyntaxTreeNode, width: int) -> list[Line]:
+    def _list(self, node: SyntaxTreeNode, width: int) -> list[StyledLine]:
         number = int(node.attrs.get("start", 1)) if node.type == "ordered_list" else None
         digits = len(str(number + len(node.children) - 1)) if number is not None else 0
-        lines: list[Line] = []
+        lines: list[StyledLine] = []
         tight = all(
             child.hidden
             for item in node.children
@@ -154,18 +156,18 @@ class _Page:
         for place, item in enumerate(node.children):
             marker = "• " if number is None else f"{number + place:>{digits}}. "
             made = self.blocks(item.children, width - len(marker), tight) or [
-                Line(source=self._source(item))
+                StyledLine(source=self._source(item))
             ]
             if lines and not tight:
-                lines.append(Line())
+                lines.append(StyledLine())
             for place_of_line, line in enumerate(made):
                 lead: Span = (marker, "marker") if place_of_line == 0 else (" " * len(marker), "")
-                lines.append(Line([lead, *line.spans], line.source, line.whole, line.more))
+                lines.append(StyledLine([lead, *line.spans], line.source, line.whole, line.more))
         return lines
 
-    def _quote(self, node: SyntaxTreeNode, width: int) -> list[Line]:
+    def _quote(self, node: SyntaxTreeNode, width: int) -> list[StyledLine]:
         return [
-            Line(
+            StyledLine(
                 [("▎ ", "marker"), *with_role(line.spans, "quote")],
                 line.source,
                 line.whole,
@@ -174,13 +176,13 @@ class _Page:
             for line in self.blocks(node.children, width - 2)
         ]
 
-    def _code(self, node: SyntaxTreeNode, width: int) -> list[Line]:
+    def _code(self, node: SyntaxTreeNode, width: int) -> list[StyledLine]:
         language = (node.info.split() or [""])[0] if node.type == "fence" else ""
         start = self._source(node) + (node.type == "fence")
         text = node.content.removesuffix("\n")
         return code_panel(text, language, width, start, self.found, self.shift)
 
-    def _table(self, node: SyntaxTreeNode, width: int) -> list[Line]:
+    def _table(self, node: SyntaxTreeNode, width: int) -> list[StyledLine]:
         rows: list[list[Spans]] = []
         sources: list[int] = []
         aligns: list[str] = []
@@ -257,11 +259,11 @@ def code_panel(
     language: str,
     width: int,
     first_line: int = 0,
-    found: Found | None = None,
+    found: TextMatches | None = None,
     shift: int | None = None,
-) -> list[Line]:
+) -> list[StyledLine]:
     """Code on a panel of its own, `width` cells wide; for `shift` see `wrap_code`."""
-    lines: list[Line] = []
+    lines: list[StyledLine] = []
     for number, spans in enumerate(source_lines(text, language)):
         source = first_line + number if first_line else 0
         for line in wrap_code(mark(spans, found), width - 3, source, shift):

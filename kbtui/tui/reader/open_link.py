@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from kbtui.tui.framework.dialogs import Option, OptionsScreen
+from kbtui.tui.framework.dialogs import DialogOption, OptionsScreen
 from kbtui.tui.navigation import place_of
 from kbtui.tui.reader.links import subject_behind
 
@@ -81,7 +81,10 @@ def _ask(screen: ActingScreen, what: str, offer: str, said: str, path: Path | No
             screen.status.flash(problem or f"{said}: {what}", "warning" if problem else "strong")
 
     name = "address" if path is None else "path"
-    options = [Option("o", offer, "", "open"), Option("y", f"copy the {name}", "", "copy")]
+    options = [
+        DialogOption("o", offer, "", "open"),
+        DialogOption("y", f"copy the {name}", "", "copy"),
+    ]
     screen.app.push_screen(OptionsScreen(what, options), chosen)
 
 

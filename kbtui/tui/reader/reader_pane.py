@@ -15,12 +15,12 @@ from kbtui.text import one_line
 from kbtui.tui.commands import bindings
 from kbtui.tui.framework.gc_tuning import let_go
 from kbtui.tui.framework.styled_widget import plain
-from kbtui.tui.framework.text_line import Bar
-from kbtui.tui.framework.workers import Lane
-from kbtui.tui.main.status_bar import Status
+from kbtui.tui.framework.text_line import TextLine
+from kbtui.tui.framework.workers import LatestOnlyWorker
+from kbtui.tui.main.status_bar import StatusBar
 from kbtui.tui.navigation import place_of
 from kbtui.tui.reader.document import counted, finder
-from kbtui.tui.reader.document_view import Reader
+from kbtui.tui.reader.document_view import DocumentView
 from kbtui.tui.reader.find_bar import FindingPane
 from kbtui.tui.reader.header import Header
 
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
 
     from kbtui.tui.framework.styled_text import Spans
-    from kbtui.tui.navigation import Place
+    from kbtui.tui.navigation import NavigationTarget
     from kbtui.tui.reader.document import Document
-    from kbtui.tui.reader.facts_bar import Facts
+    from kbtui.tui.reader.facts_bar import FactsBar
 
 
 class ReaderPane(FindingPane):
@@ -45,7 +45,7 @@ class ReaderPane(FindingPane):
     class Open(Message):
         """What a line leads to is to be opened."""
 
-        def __init__(self, place: Place) -> None:
+        def __init__(self, place: NavigationTarget) -> None:
             super().__init__()
             self.place = place
 
@@ -59,17 +59,17 @@ class ReaderPane(FindingPane):
     def __init__(self) -> None:
         super().__init__(id="reading", classes="pane")
         self.border_title = "Reader"
-        self._beginning_lane = Lane(self)
+        self._beginning_lane = LatestOnlyWorker(self)
         self._requests: dict[int, str] = {}
         self._more = 0
         """Events that were written below since one was at the end."""
 
     @cached_property
-    def facts(self) -> Facts:
+    def facts(self) -> FactsBar:
         """What there is to know of what is read."""
-        from kbtui.tui.reader.facts_bar import Facts
+        from kbtui.tui.reader.facts_bar import FactsBar
 
-        return Facts(self.reader)
+        return FactsBar(self.reader)
 
     def compose(self) -> ComposeResult:
         """Header, text, finder; the facts come over the text."""
@@ -84,7 +84,7 @@ class ReaderPane(FindingPane):
 
     # what is shown
 
-    def show(self, document: Document, place: Place) -> None:
+    def show(self, document: Document, place: NavigationTarget) -> None:
         """Show a document at a place in it."""
         again = (
             self.place is not None and self.place.same_document(place) and self.reader.document.key
@@ -102,7 +102,7 @@ class ReaderPane(FindingPane):
         self._begin(document, place)
         self._titles()
 
-    def go(self, place: Place) -> None:
+    def go(self, place: NavigationTarget) -> None:
         """Go to another place in the document that is shown."""
         self.place = place
         self.stop_finding()
@@ -130,7 +130,7 @@ class ReaderPane(FindingPane):
         if document.weights or document.partial:
             let_go(document)
 
-    def _begin(self, document: Document, place: Place) -> None:
+    def _begin(self, document: Document, place: NavigationTarget) -> None:
         """Go where a place begins; in a big document that is looked for in a thread."""
         from kbtui.tui.reader.document_loader import beginning
 
@@ -145,7 +145,7 @@ class ReaderPane(FindingPane):
             lambda error: self._start(place, None),
         )
 
-    def _start(self, place: Place, start: tuple[int, int] | None) -> None:
+    def _start(self, place: NavigationTarget, start: tuple[int, int] | None) -> None:
         document = self.reader.document
         if start is not None and start[0] < len(document.blocks):
             block, count = start
@@ -163,8 +163,8 @@ class ReaderPane(FindingPane):
 
     # the header
 
-    @on(Reader.Moved)
-    def _moved(self, event: Reader.Moved) -> None:
+    @on(DocumentView.Moved)
+    def _moved(self, event: DocumentView.Moved) -> None:
         event.stop()
         self.refresh_header()
         self.post_message(self.Moved())
@@ -198,7 +198,7 @@ class ReaderPane(FindingPane):
             right = [(f"↓ {counted(self._more, 'new event')}", "found")]
         if self.finding:
             right = [(self.found_where, "found" if self.matches else "warning")]
-        self.query_one("#where", Bar).say(left, right)
+        self.query_one("#where", TextLine).say(left, right)
         reference = port.reference
         self.say_below(plain(reference) if reference else "")
 
@@ -336,7 +336,7 @@ class ReaderPane(FindingPane):
             self.look(self.finder.input.value, jump=False)
 
     def _flash(self, text: str, role: str = "warning") -> None:
-        self.screen.query_one(Status).flash(text, role)
+        self.screen.query_one(StatusBar).flash(text, role)
 
     def action_view(self) -> None:
         """Ask for the next view of what is shown."""

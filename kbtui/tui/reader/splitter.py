@@ -21,7 +21,7 @@ _LIST_ITEM = re.compile(r"(?:[-+*]|\d{1,9}[.)])(?:[ \t]|$)")
 
 
 @dataclass(slots=True)
-class Piece:
+class TextSection:
     """A stretch of a text: its characters, the number of its first line, and whether it is code.
 
     `language` is the fence's word when the piece lies inside a fenced block that
@@ -37,7 +37,7 @@ class Piece:
     continued: bool = False
 
 
-def split_source(text: str, most: int = PIECE) -> Iterator[Piece]:
+def split_source(text: str, most: int = PIECE) -> Iterator[TextSection]:
     """Pieces of a text without structure, cut between lines; a longer line at a space."""
     start, line = 0, 1
     while start < len(text):
@@ -48,19 +48,19 @@ def split_source(text: str, most: int = PIECE) -> Iterator[Piece]:
             end = newline + 1 if newline >= start else space + 1 if space > start else end
         else:
             end = len(text)
-        yield Piece(start, end, line)
+        yield TextSection(start, end, line)
         line += text.count("\n", start, end)
         start = end
 
 
-def split_markdown(text: str, most: int = PIECE) -> Iterator[Piece]:
+def split_markdown(text: str, most: int = PIECE) -> Iterator[TextSection]:
     """Pieces of a Markdown text, cut at blank lines outside fences and lists.
 
     A fence that is longer than a piece is cut into pieces of code.
     """
     if len(text) <= most:
         if text.strip():
-            yield Piece(0, len(text), 1)
+            yield TextSection(0, len(text), 1)
         return
     for piece in _at_blank_lines(text, most):
         if piece.end - piece.start <= 2 * most:
@@ -70,7 +70,7 @@ def split_markdown(text: str, most: int = PIECE) -> Iterator[Piece]:
             yield from _inside_fence(text, piece, most)
         else:
             for part in split_source(text[piece.start : piece.end], most):
-                yield Piece(
+                yield TextSection(
                     piece.start + part.start,
                     piece.start + part.end,
                     piece.first_line + part.first_line - 1,
@@ -78,7 +78,7 @@ def split_markdown(text: str, most: int = PIECE) -> Iterator[Piece]:
                 )
 
 
-def _at_blank_lines(text: str, most: int) -> Iterator[Piece]:
+def _at_blank_lines(text: str, most: int) -> Iterator[TextSection]:
     start = position = 0
     line = first_line = 1
     fence = ""
@@ -91,7 +91,7 @@ def _at_blank_lines(text: str, most: int) -> Iterator[Piece]:
             if opening and opening[1].startswith(fence) and not opening[2].strip():
                 fence = ""
                 if whole_fence:
-                    yield Piece(start, after, first_line, code=True)
+                    yield TextSection(start, after, first_line, code=True)
                     start, first_line, whole_fence = after, line + 1, False
         else:
             item = bool(_LIST_ITEM.match(row))
@@ -108,7 +108,7 @@ def _at_blank_lines(text: str, most: int) -> Iterator[Piece]:
                 and new
                 and (long_enough or (opening and _fence_size(text, after, opening[1]) > most))
             ):
-                yield Piece(start, position, first_line)
+                yield TextSection(start, position, first_line)
                 start, first_line = position, line
             if opening:
                 fence = opening[1]
@@ -119,7 +119,7 @@ def _at_blank_lines(text: str, most: int) -> Iterator[Piece]:
         position = after
         line += 1
     if start < len(text):
-        yield Piece(start, len(text), first_line, code=whole_fence)
+        yield TextSection(start, len(text), first_line, code=whole_fence)
 
 
 def _fence_size(text: str, start: int, fence: str) -> int:
@@ -127,7 +127,7 @@ def _fence_size(text: str, start: int, fence: str) -> int:
     return (end if end >= 0 else len(text)) - start
 
 
-def _inside_fence(text: str, piece: Piece, most: int) -> Iterator[Piece]:
+def _inside_fence(text: str, piece: TextSection, most: int) -> Iterator[TextSection]:
     opening = _FENCE.match(text, piece.start)
     language = (opening[2].split() or [""])[0] if opening else ""
     start = text.find("\n", piece.start) + 1
@@ -135,7 +135,7 @@ def _inside_fence(text: str, piece: Piece, most: int) -> Iterator[Piece]:
     if end <= start or not _FENCE.match(text[end : piece.end]):
         end = piece.end
     for part in split_source(text[start:end], most):
-        yield Piece(
+        yield TextSection(
             start + part.start,
             start + part.end,
             piece.first_line + part.first_line,

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from kbtui.tui.framework.styled_text import Spans
-    from kbtui.tui.library.snapshot import Contents, Shelf
+    from kbtui.tui.library.snapshot import LibrarySnapshot, TopicListing
 
 FIRST_TOPIC = """\
 ```toml
@@ -39,7 +39,7 @@ RECENT = 5
 
 def home_document(
     name: str,
-    contents: Contents | None,
+    contents: LibrarySnapshot | None,
     present: datetime,
     notices: Sequence[str] = (),
     keymap: Mapping[str, str] | None = None,
@@ -63,7 +63,7 @@ def home_document(
     return Document("home", "Home", blocks)
 
 
-def _home_topics(blocks: list[Block], contents: Contents, first: str) -> None:
+def _home_topics(blocks: list[Block], contents: LibrarySnapshot, first: str) -> None:
     total = sum(shelf.visible for shelf in contents.shelves)
     if not contents.shelves:
         _no_topics(blocks, contents, first)
@@ -80,7 +80,7 @@ def _home_topics(blocks: list[Block], contents: Contents, first: str) -> None:
         blocks.append(NoteBlock(f"topic:{topic.id}", words, lead=[("  ", "")], link=topic.id))
 
 
-def _no_topics(blocks: list[Block], contents: Contents, first: str) -> None:
+def _no_topics(blocks: list[Block], contents: LibrarySnapshot, first: str) -> None:
     if contents.problems or any(line.startswith("topics") for line in contents.failures):
         blocks.append(HeadBlock("topics", [("No topic can be read", "h2")], above=1))
         blocks.append(NoteBlock("why", [("The reason is below; kbtui reads them again when it is mended.", "dim")]))  # fmt: skip
@@ -93,7 +93,7 @@ def _no_topics(blocks: list[Block], contents: Contents, first: str) -> None:
         blocks.append(NoteBlock("offer", [(first, "key"), (what, "")], above=1))
 
 
-def _home_conversations(blocks: list[Block], contents: Contents, present: datetime) -> None:
+def _home_conversations(blocks: list[Block], contents: LibrarySnapshot, present: datetime) -> None:
     live = sorted((info for info in contents.conversations if not info.archived), key=by_activity)
     if not contents.conversations:
         blocks.append(HeadBlock("talks", [("No conversations yet", "h2")], above=1))
@@ -111,7 +111,7 @@ def _home_conversations(blocks: list[Block], contents: Contents, present: dateti
         blocks.append(HeadBlock(f"talk:{info.id}", left, right, lead=[("  ", "")], link=info.ref))
 
 
-def topic_document(shelf: Shelf, listing: str) -> Document:
+def topic_document(shelf: TopicListing, listing: str) -> Document:
     """A topic's page: its facts, then what `learn` returns for it without subjects."""
     topic = shelf.topic
     hidden = sum(subject.hidden for subject in shelf.subjects)

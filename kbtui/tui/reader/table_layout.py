@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kbtui.tui.framework.styled_text import Line, Spans, width_of, with_role, wrap
+from kbtui.tui.framework.styled_text import Spans, StyledLine, width_of, with_role, wrap
 
 _GAP = 3  # " │ "
 _LEAST = 6
@@ -25,7 +25,7 @@ def column_widths(wanted: list[int], width: int) -> list[int]:
 
 def table_lines(
     rows: list[list[Spans]], aligns: list[str], width: int, sources: list[int]
-) -> list[Line]:
+) -> list[StyledLine]:
     """A table, its first row the heading; `aligns` has "left", "right", "center" or "" each."""
     if not rows or not rows[0]:
         return []
@@ -38,19 +38,19 @@ def table_lines(
     # Where a cell takes several lines, a blank one keeps the rows apart.
     tall = any(len(cell) > 1 for cells in laid[1:] for cell in cells)
     padded = [*aligns, *[""] * (columns - len(aligns))]
-    lines: list[Line] = []
+    lines: list[StyledLine] = []
     for number, (cells, source) in enumerate(zip(laid, sources, strict=True)):
         if tall and number > 1:
-            lines.append(Line([(" │ ".join(" " * w for w in widths), "rule")], source))
-        made = [Line(spans, source) for spans in _row(cells, widths, padded)]
+            lines.append(StyledLine([(" │ ".join(" " * w for w in widths), "rule")], source))
+        made = [StyledLine(spans, source) for spans in _row(cells, widths, padded)]
         if number == 0:
-            made = [Line(with_role(line.spans, "strong"), source) for line in made]
-            made.append(Line([("─┼─".join("─" * w for w in widths), "rule")], source))
+            made = [StyledLine(with_role(line.spans, "strong"), source) for line in made]
+            made.append(StyledLine([("─┼─".join("─" * w for w in widths), "rule")], source))
         lines += made
     return lines
 
 
-def _row(cells: list[list[Line]], widths: list[int], aligns: list[str]) -> list[Spans]:
+def _row(cells: list[list[StyledLine]], widths: list[int], aligns: list[str]) -> list[Spans]:
     rows: list[Spans] = []
     for depth in range(max(len(cell) for cell in cells)):
         spans: Spans = []

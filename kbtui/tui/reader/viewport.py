@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from textual.cache import LRUCache
 
-from kbtui.tui.framework.styled_text import Found
+from kbtui.tui.framework.styled_text import TextMatches
 from kbtui.tui.reader.document import Document
 from kbtui.tui.reader.folds import Folds
 from kbtui.tui.reader.height_index import Heights
@@ -14,7 +14,7 @@ from kbtui.tui.reader.height_index import Heights
 if TYPE_CHECKING:
     import re
 
-    from kbtui.tui.framework.styled_text import Line
+    from kbtui.tui.framework.styled_text import StyledLine
 
 
 LAID_OUT_MOST = 200
@@ -29,7 +29,7 @@ class Position(NamedTuple):
     line: int = 0
 
 
-class Mark(NamedTuple):
+class ScrollAnchor(NamedTuple):
     """A position that survives another width, or a reload.
 
     The block's key and number, the line, and the letters and digits before it.
@@ -58,7 +58,7 @@ class Walker:
         self.heights = Heights()
         self.layouts = 0
         """Counts the blocks that were laid out."""
-        self._cache: LRUCache[int, list[Line]] = LRUCache(LAID_OUT_MOST)
+        self._cache: LRUCache[int, list[StyledLine]] = LRUCache(LAID_OUT_MOST)
 
     def reflow(self) -> None:
         """Begin again with estimates: width, folds or document changed."""
@@ -107,7 +107,7 @@ class Walker:
             return True
         return block.fold is not None and not self.folds.is_open(block.fold)
 
-    def lines(self, number: int) -> list[Line]:
+    def lines(self, number: int) -> list[StyledLine]:
         """The lines of a block, laid out now if need be."""
         lines = self._cache.get(number)
         if lines is None:
@@ -115,7 +115,7 @@ class Walker:
             if not self._hidden(number):
                 here = self.here[1] if self.here and self.here[0] == number else -1
                 block = self.document.blocks[number]
-                found = Found(self.pattern, here) if self.pattern else None
+                found = TextMatches(self.pattern, here) if self.pattern else None
                 block.shift = self.shift
                 lines = block.lines(self.width, found, self.folds.is_open(block.key))
                 self.layouts += 1
@@ -184,15 +184,15 @@ class Walker:
         last = len(self.lines(found)) - 1
         return Position(found, min(position.line, last) if found == number else last)
 
-    def mark_of(self, position: Position) -> Mark:
+    def mark_of(self, position: Position) -> ScrollAnchor:
         """A mark for a position."""
         block, line = position
         if block >= len(self.document.blocks):
-            return Mark("", 0, 0, 0)
+            return ScrollAnchor("", 0, 0, 0)
         letters = sum(map(_letters, self.lines(block)[:line]))
-        return Mark(self.document.blocks[block].key, block, line, letters)
+        return ScrollAnchor(self.document.blocks[block].key, block, line, letters)
 
-    def locate(self, mark: Mark) -> Position:
+    def locate(self, mark: ScrollAnchor) -> Position:
         """Where a mark is now."""
         block = self.document.index_of(mark.key)
         if block is None:
@@ -208,11 +208,11 @@ class Walker:
         return self.valid(Position(block, max(0, len(lines) - 1)))
 
 
-def _letters(line: Line) -> int:
+def _letters(line: StyledLine) -> int:
     return sum(map(str.isalnum, line.whole or line.plain))
 
 
-__all__ = ["LAID_OUT_MOST", "Mark", "Position", "Viewport"]
+__all__ = ["LAID_OUT_MOST", "Position", "ScrollAnchor", "Viewport"]
 
 
 class Viewport(Walker):
@@ -223,14 +223,14 @@ class Viewport(Walker):
         self.height = 0
         self.top = Position()
         self.cursor = Position()
-        self.rows: list[tuple[Position, Line]] = []
+        self.rows: list[tuple[Position, StyledLine]] = []
         """What is in sight, from the top."""
-        self._kept: tuple[Mark, Mark] | None = None
+        self._kept: tuple[ScrollAnchor, ScrollAnchor] | None = None
         self._kept_at = (self.top, self.cursor)
 
     # documents
 
-    def show(self, document: Document, at: Mark | None = None) -> None:
+    def show(self, document: Document, at: ScrollAnchor | None = None) -> None:
         """Show a document from its top, or from a place in it."""
         self.document = document
         self._kept = None
@@ -307,8 +307,8 @@ class Viewport(Walker):
             self.top = self.step(self.end, -(self.height - 1))
             self.rows = self._rows()
 
-    def _rows(self) -> list[tuple[Position, Line]]:
-        rows: list[tuple[Position, Line]] = []
+    def _rows(self) -> list[tuple[Position, StyledLine]]:
+        rows: list[tuple[Position, StyledLine]] = []
         block, line = self.top
         while len(rows) < self.height:
             lines = self.lines(block)
@@ -320,7 +320,7 @@ class Viewport(Walker):
             block, line = following, 0
         return rows
 
-    def mark(self, position: Position | None = None) -> Mark:
+    def mark(self, position: Position | None = None) -> ScrollAnchor:
         """A mark for a position, by default the line being read."""
         return self.mark_of(position or self.cursor)
 
@@ -441,7 +441,7 @@ class Viewport(Walker):
         if head is not None and self.document.blocks[self.cursor.block].fold == fold:
             self.cursor = Position(head, self.document.blocks[head].above)
 
-    def _refold(self, top: Mark | None, row: int = 0) -> None:
+    def _refold(self, top: ScrollAnchor | None, row: int = 0) -> None:
         cursor = self.mark()
         self.reflow()
         self.cursor = self.locate(cursor)
@@ -493,7 +493,7 @@ class Viewport(Walker):
         return blocks[min(self.cursor.block, len(blocks) - 1)].turn if blocks else None
 
     @property
-    def line(self) -> Line | None:
+    def line(self) -> StyledLine | None:
         """The line being read."""
         return next((line for at, line in self.rows if at == self.cursor), None)
 

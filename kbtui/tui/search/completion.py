@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from textual.suggester import SuggestionReady
 
 from kbtui.text import one_line
-from kbtui.tui.framework.workers import Lane
+from kbtui.tui.framework.workers import LatestOnlyWorker
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,24 +17,24 @@ if TYPE_CHECKING:
     from kbtui.library import Library
     from kbtui.search.suggestions import Suggestion
     from kbtui.tui.framework.styled_text import Spans
-    from kbtui.tui.main.status_bar import Hints
+    from kbtui.tui.main.status_bar import KeyHints
 
 SHOWN = 8
 
 
-class Completer:
+class QueryCompleter:
     """Asks what may be typed next, in a thread."""
 
-    def __init__(self, library: Library, hints: Hints, indexed: Callable[[], bool]) -> None:
+    def __init__(self, library: Library, hints: KeyHints, indexed: Callable[[], bool]) -> None:
         self._library = library
         self._hints = hints
         self._indexed = indexed
         """Whether there is an index to ask; none is made for the sake of a completion."""
-        self._lane: Lane | None = None
+        self._lane: LatestOnlyWorker | None = None
 
     def type(self, entry: Input) -> None:
         """The input holds something else now."""
-        self._lane = self._lane or Lane(entry)
+        self._lane = self._lane or LatestOnlyWorker(entry)
         text, cursor = entry.value, entry.cursor_position
         if not text.strip():
             self._lane.forget()

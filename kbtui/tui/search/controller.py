@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kbtui.text import one_line
-from kbtui.tui.framework.workers import Lane
+from kbtui.tui.framework.workers import LatestOnlyWorker
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,7 +26,7 @@ LOGGED_SECONDS = 2.0
 """A question that stands so long is one that somebody asked, not one on the way to another."""
 
 
-class Asker:
+class SearchController:
     """Asks the library, and shows the answers that were not overtaken."""
 
     def __init__(
@@ -42,13 +42,13 @@ class Asker:
         self._waits_for = waits_for
         """What keeps every search waiting, in a sentence; "" when nothing does. It is told
         whether one was answered."""
-        self._keywords = Lane(pane, gives_up=True)
-        self._whole = Lane(pane, limit=3, gives_up=True)
-        self._log = Lane(pane)
+        self._keywords = LatestOnlyWorker(pane, gives_up=True)
+        self._whole = LatestOnlyWorker(pane, limit=3, gives_up=True)
+        self._log = LatestOnlyWorker(pane)
         self._unlogged: Answer | None = None
         self._noted = False
         """Whether the question is in the query log; asked again for another index it is the same one."""
-        self._recents_lane = Lane(pane)
+        self._recents_lane = LatestOnlyWorker(pane)
         self._recents: list[str] = []
         self._recent = -1
         self._asked: Question | None = None
@@ -102,9 +102,9 @@ class Asker:
             self._recall(step, show)
 
     def _logged(self) -> list[str]:
-        from kbtui.userdata import Journal
+        from kbtui.userdata import UserData
 
-        return Journal(self._library.workspace).recent()
+        return UserData(self._library.workspace).recent()
 
     def _recall(self, step: int, show: Callable[[str], None]) -> None:
         if self._recents:

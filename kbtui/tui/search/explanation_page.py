@@ -9,7 +9,7 @@ from kbtui.tui.reader.blocks import Block, FactsBlock, HeadBlock, NoteBlock
 from kbtui.tui.reader.document import Document
 
 if TYPE_CHECKING:
-    from kbtui.search.explain import Explanation, Standing
+    from kbtui.search.explain import Explanation, LegRank
     from kbtui.tui.framework.styled_text import Spans
 
 TERMS = 20
@@ -39,7 +39,7 @@ def explanation_page(explained: Explanation, query: str) -> Document:
 def _legs(blocks: list[Block], explained: Explanation) -> None:
     facts: list[tuple[str, Spans]] = []
     for leg in ("lexical", "semantic"):
-        standing: Standing = getattr(explained, leg)
+        standing: LegRank = getattr(explained, leg)
         if standing.rank is None:
             said: Spans = [(standing.note or "not found", "dim")]
         else:

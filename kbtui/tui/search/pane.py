@@ -13,11 +13,11 @@ from textual.message import Message
 from kbtui.text import one_line, safe_marked
 from kbtui.tui.commands import bindings, own_key
 from kbtui.tui.framework.labeled_input import PaneInput
-from kbtui.tui.framework.partial_repaint import SparingPane
-from kbtui.tui.framework.row_list import Row, RowList
+from kbtui.tui.framework.partial_repaint import BorderOnlyPane
+from kbtui.tui.framework.row_list import ListRow, RowList
 from kbtui.tui.framework.styled_text import cut_spans, fit, fit_end, width_of, with_role
 from kbtui.tui.framework.styled_widget import keys_of, plain
-from kbtui.tui.framework.text_line import Bar, Says
+from kbtui.tui.framework.text_line import MultilineText, TextLine
 from kbtui.tui.reader.document import counted
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class SearchBar(Horizontal):
 
     def compose(self) -> ComposeResult:
         """Sign, input, name."""
-        sign = Bar(id="search-sign")
+        sign = TextLine(id="search-sign")
         key = own_key("search", keys_of(self)) or "/"
         sign.left = [(key, "key")]
         sign.styles.width = 3 + width_of(sign.left)
@@ -98,13 +98,13 @@ class SearchBar(Horizontal):
         yield SearchInput(
             id="search", placeholder="search subjects and conversations", compact=True
         )
-        name = Bar(id="workspace")
+        name = TextLine(id="workspace")
         name.left = [(one_line(self._workspace), "strong"), (" kbtui", "dim")]
         name.styles.width = width_of(name.left) + 2
         yield name
 
 
-class ResultsPane(SparingPane, Vertical):
+class ResultsPane(BorderOnlyPane, Vertical):
     """The hits of the last question."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("results")]
@@ -136,8 +136,8 @@ class ResultsPane(SparingPane, Vertical):
         super().__init__(id="results", classes="pane")
         self.border_title = "Results"
         self.list = RowList("results-list")
-        self._said = Bar(id="answer")
-        self._remark = Says(self.list)
+        self._said = TextLine(id="answer")
+        self._remark = MultilineText(self.list)
         self.answer: Answer | None = None
         self._clock = clock
 
@@ -236,7 +236,7 @@ class ResultsPane(SparingPane, Vertical):
             return left, fit([(one_line(answer.degraded), "warning")], max(8, room))
         return left, [(MODES[answer.mode], "dim")]
 
-    def _row(self, hit: Hit) -> Row:
+    def _row(self, hit: Hit) -> ListRow:
         if hit.kind == "subject":
             sign, role = "◆ ", "accent"
             where = hit.ref
@@ -248,7 +248,7 @@ class ResultsPane(SparingPane, Vertical):
         width = max(20, self.list.scrollable_content_region.width - 4)
         where = fit_end(one_line(where), max(18, width * 2 // 5))
         below: list[Spans] = [[("  ", ""), *line] for line in excerpt(hit, width, 2)]
-        return Row(hit.chunk_id, title, [(where, "dim")], below, data=hit)
+        return ListRow(hit.chunk_id, title, [(where, "dim")], below, data=hit)
 
     def on_resize(self) -> None:
         """Cut the excerpts for the new width."""

@@ -73,7 +73,7 @@ def declare(library: Library, values: Values) -> Source:
     from kbtui.sources.approval import approve
     from kbtui.sources.config import MAIN_KEY
     from kbtui.sources.editing import add_source, name_for
-    from kbtui.userdata import Journal
+    from kbtui.userdata import UserData
 
     kind = values["kind"]
     what = values.get(MAIN_KEY[kind], "")
@@ -82,7 +82,7 @@ def declare(library: Library, values: Values) -> Source:
     source = add_source(
         library.workspace, values["name"] or name_for(kind, what), block_of(values, kind)
     )
-    approve(library.workspace, Journal(library.workspace), source)
+    approve(library.workspace, UserData(library.workspace), source)
     return source
 
 
@@ -94,9 +94,9 @@ def change(library: Library, before: Source, values: Values) -> tuple[Source, bo
     from kbtui.sources.approval import approve, approved_at
     from kbtui.sources.config import load_sources
     from kbtui.sources.editing import edit_source
-    from kbtui.userdata import Journal
+    from kbtui.userdata import UserData
 
-    workspace, journal = library.workspace, Journal(library.workspace)
+    workspace, journal = library.workspace, UserData(library.workspace)
     now = load_sources(workspace).find(before.name)
     if now.block != before.block:
         raise UsageError("the file was changed meanwhile", where=before.name, hint="begin again")

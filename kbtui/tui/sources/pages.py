@@ -11,16 +11,16 @@ from kbtui.sources.config import load_sources
 from kbtui.sources.schedule import due_at
 from kbtui.text import one_line
 from kbtui.tui.clock import moment
-from kbtui.tui.framework.row_list import Row
-from kbtui.tui.framework.styled_text import Found, Line, Span, wrap
+from kbtui.tui.framework.row_list import ListRow
+from kbtui.tui.framework.styled_text import Span, StyledLine, TextMatches, wrap
 from kbtui.tui.reader.blocks import FactsBlock, HeadBlock, NoteBlock, SourceBlock
 from kbtui.tui.reader.document import Document, counted
-from kbtui.userdata import Journal
+from kbtui.userdata import UserData
 
 if TYPE_CHECKING:
     from kbtui.knowledge.models import Problem
     from kbtui.library import Library
-    from kbtui.sources.models import Progress, Source
+    from kbtui.sources.models import Source, SourceProgress
     from kbtui.tui.framework.styled_text import Spans
     from kbtui.tui.reader.blocks import Block
     from kbtui.userdata.models import Run
@@ -35,13 +35,13 @@ class ItemBlock(NoteBlock):
 
     sign: Span = ("• ", "")
 
-    def layout(self, width: int, found: Found | None, opened: bool) -> list[Line]:
+    def layout(self, width: int, found: TextMatches | None, opened: bool) -> list[StyledLine]:
         """Wrapped beside the sign."""
         return wrap(self.spans, width, [self.sign], [("  ", "")])
 
 
 @dataclass(frozen=True)
-class Standing:
+class SourceState:
     """A source with its last run, when it was approved and when it runs next (Unix seconds)."""
 
     source: Source
@@ -52,17 +52,17 @@ class Standing:
 
 
 @dataclass(frozen=True)
-class Standings:
+class SourceStates:
     """All sources, and what is wrong with others."""
 
-    sources: list[Standing]
+    sources: list[SourceState]
     problems: list[Problem]
 
 
-def read_standings(library: Library) -> Standings:
+def read_standings(library: Library) -> SourceStates:
     """How every source stands; called in a thread."""
     workspace = library.workspace
-    journal = Journal(workspace)
+    journal = UserData(workspace)
     found, runs = load_sources(workspace), journal.runs()
     topics = library.knowledge().topics
     standings = []
@@ -70,7 +70,7 @@ def read_standings(library: Library) -> Standings:
         topic = topics.get(source.topic)
         folder = f"{topic.subjects}/{name}/" if topic else f"(there is no topic {source.topic!r})"
         standings.append(
-            Standing(
+            SourceState(
                 source,
                 folder,
                 runs.get(name),
@@ -78,25 +78,28 @@ def read_standings(library: Library) -> Standings:
                 due_at(workspace, journal, source),
             )
         )
-    return Standings(standings, found.problems)
+    return SourceStates(standings, found.problems)
 
 
 def rows_of(
-    standings: Standings, running: dict[str, Progress | None], present: datetime, approve: str
-) -> list[Row]:
+    standings: SourceStates,
+    running: dict[str, SourceProgress | None],
+    present: datetime,
+    approve: str,
+) -> list[ListRow]:
     """Two lines a source, those that cannot be read below; `approve` is the key that shows more."""
     rows = [_row(one, one.source.name in running, running.get(one.source.name), present, approve)
             for one in standings.sources]  # fmt: skip
     for number, problem in enumerate(standings.problems):
         left: Spans = [("! ", "error"), (one_line(problem.key or problem.where or "?"), "")]
         below: Spans = [("  ", ""), (one_line(problem.message), "error")]
-        rows.append(Row(f"problem:{number}", left, below=[below], data=problem))
+        rows.append(ListRow(f"problem:{number}", left, below=[below], data=problem))
     return rows
 
 
 def _row(
-    one: Standing, runs: bool, progress: Progress | None, present: datetime, approve: str
-) -> Row:
+    one: SourceState, runs: bool, progress: SourceProgress | None, present: datetime, approve: str
+) -> ListRow:
     source = one.source
     left: Spans = [(source.name, "strong"), (f"  {one_line(source.what)}", "dim")]
     right: Spans = [(f"{source.kind} → {one_line(source.topic)}", "dim")]
@@ -113,7 +116,7 @@ def _row(
         due = datetime.fromtimestamp(one.due).astimezone()
         when = "due now" if due <= present else f"next {moment(due, present)}"
         below.append((f"  {when}", "key"))
-    return Row(source.name, left, right, [below], data=one)
+    return ListRow(source.name, left, right, [below], data=one)
 
 
 def _last(run: Run, present: datetime) -> Spans:
@@ -128,7 +131,7 @@ def _last(run: Run, present: datetime) -> Spans:
     return spans
 
 
-def _progress(progress: Progress | None) -> Spans:
+def _progress(progress: SourceProgress | None) -> Spans:
     if progress is None:
         return [("▸ starting …", "key")]
     filled = BAR * progress.done // max(1, progress.total)
@@ -149,7 +152,7 @@ def problem_page(problem: Problem) -> Document:
     return Document(f"problem:{problem.key}", problem.key or problem.where or "A problem", blocks)
 
 
-def source_page(one: Standing, present: datetime) -> Document:
+def source_page(one: SourceState, present: datetime) -> Document:
     """What a source is, how it ran, and its block."""
     source = one.source
     blocks: list[Block] = [
@@ -161,7 +164,7 @@ def source_page(one: Standing, present: datetime) -> Document:
     return Document(f"source:{source.name}", source.name, blocks)
 
 
-def _facts(one: Standing, present: datetime) -> list[tuple[str, Spans]]:
+def _facts(one: SourceState, present: datetime) -> list[tuple[str, Spans]]:
     source = one.source
 
     def when(seconds: float | None) -> str:
@@ -218,7 +221,7 @@ def _block(source: Source) -> list[Block]:
     ]
 
 
-def approval_page(one: Standing, agree: str, back: str) -> Document:
+def approval_page(one: SourceState, agree: str, back: str) -> Document:
     """Exactly what a source would do, for whoever is to agree to it, with the keys that do."""
     source = one.source
     blocks: list[Block] = [
@@ -237,7 +240,7 @@ def approval_page(one: Standing, agree: str, back: str) -> Document:
     return Document(f"approve:{source.name}", f"Approve {source.name}", blocks)
 
 
-def _doings(one: Standing) -> list[str]:
+def _doings(one: SourceState) -> list[str]:
     import shlex
 
     from kbtui.sources.urls import Bounds

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from textual.message_pump import MessagePump
 
     from kbtui.library import Library
-    from kbtui.sources.models import Progress
+    from kbtui.sources.models import SourceProgress
     from kbtui.userdata.models import Run
 
     Ended = Callable[[str, "Run | Exception"], None]
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @dataclass
 class _Job:
     stop: threading.Event = field(default_factory=threading.Event)
-    progress: Progress | None = None
+    progress: SourceProgress | None = None
 
 
 class Runs:
@@ -35,7 +35,7 @@ class Runs:
         self._jobs: dict[str, _Job] = {}
 
     @property
-    def progress(self) -> dict[str, Progress | None]:
+    def progress(self) -> dict[str, SourceProgress | None]:
         """The sources that run, and how far each is."""
         return {name: job.progress for name, job in self._jobs.items()}
 
@@ -65,7 +65,7 @@ class Runs:
     def _run(self, name: str, job: _Job) -> None:
         from kbtui.sources import run_source
 
-        def say(progress: Progress) -> None:
+        def say(progress: SourceProgress) -> None:
             job.progress = progress
             self._owner.call_later(self._moved)
 

@@ -11,16 +11,16 @@ from kbtui.text import one_line
 from kbtui.tui.commands import bindings
 from kbtui.tui.framework.form import FormScreen
 from kbtui.tui.framework.row_list import RowList
-from kbtui.tui.framework.split_screen import TwoSides
+from kbtui.tui.framework.split_screen import SplitScreen
 from kbtui.tui.framework.styled_widget import LEAVING
-from kbtui.tui.framework.text_line import Bar
-from kbtui.tui.framework.workers import Lane
+from kbtui.tui.framework.text_line import TextLine
+from kbtui.tui.framework.workers import LatestOnlyWorker
 from kbtui.tui.key_hints import bindings_of, key_of
 from kbtui.tui.reader.document import Document, counted
 from kbtui.tui.sources.form import change, declare, fields_of
 from kbtui.tui.sources.pages import (
-    Standing,
-    Standings,
+    SourceState,
+    SourceStates,
     approval_page,
     problem_page,
     read_standings,
@@ -44,7 +44,7 @@ LOOK_SECONDS = 5.0
 EMPTY = "There are no sources. {} adds one: web pages, files, or what an MCP server has."
 
 
-class SourcesScreen(TwoSides):
+class SourcesScreen(SplitScreen):
     """A list with a page for each source; nothing runs that was not approved as it is now."""
 
     TITLE_WORDS = "Sources"
@@ -62,11 +62,11 @@ class SourcesScreen(TwoSides):
         self.list = RowList("sources")
         self.list.empty = [("Reading the sources …", "dim")]
         self.runs = Runs(self, library, self._show_rows, self._ended)
-        self.standings: Standings | None = None
-        self.approving: Standing | None = None
+        self.standings: SourceStates | None = None
+        self.approving: SourceState | None = None
         """What is shown to be approved; what is agreed to is this very object."""
         self._clock = clock
-        self._read_lane = Lane(self)
+        self._read_lane = LatestOnlyWorker(self)
         self._select: str | None = None
 
     def _key(self, name: str) -> str:
@@ -86,10 +86,10 @@ class SourcesScreen(TwoSides):
         self.runs.stop_all()
 
     @property
-    def selected(self) -> Standing | None:
+    def selected(self) -> SourceState | None:
         """The selected source."""
         row = self.list.selected
-        return row.data if row is not None and isinstance(row.data, Standing) else None
+        return row.data if row is not None and isinstance(row.data, SourceState) else None
 
     @property
     def offers(self) -> frozenset[str]:
@@ -117,7 +117,7 @@ class SourcesScreen(TwoSides):
         """Topics or documents are others."""
         self.action_reload()
 
-    def _took(self, standings: Standings) -> None:
+    def _took(self, standings: SourceStates) -> None:
         if standings == self.standings and not self._select:
             return
         self.standings = standings
@@ -138,7 +138,7 @@ class SourcesScreen(TwoSides):
         broken = len(self.standings.problems)
         left += [(f"  {counted(broken, 'block')} cannot be read", "error")] if broken else []
         right = [(f"{len(self.runs.progress)} running", "key")] if self.runs.progress else []
-        self.query_one("#totals", Bar).say(left, right)
+        self.query_one("#totals", TextLine).say(left, right)
         self.say_keys()
 
     @on(RowList.Moved)
@@ -154,7 +154,7 @@ class SourcesScreen(TwoSides):
         row = self.list.selected
         if row is None:
             self.show(Document("source:", "", []))
-        elif isinstance(row.data, Standing):
+        elif isinstance(row.data, SourceState):
             self.show(source_page(row.data, self._clock()))
         else:
             self.show(problem_page(row.data))
@@ -223,11 +223,11 @@ class SourcesScreen(TwoSides):
         if one is None:
             return
         from kbtui.sources.approval import approve
-        from kbtui.userdata import Journal
+        from kbtui.userdata import UserData
 
         workspace = self.library.workspace
         self.work_lane.submit(
-            lambda: approve(workspace, Journal(workspace), one.source),
+            lambda: approve(workspace, UserData(workspace), one.source),
             lambda _: self._done(one.source.name, f"is approved: {self._key('run')} runs it"),
             self.failed,
         )

@@ -6,27 +6,27 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from kbtui.tui.framework.gc_tuning import settle
-from kbtui.tui.framework.workers import Lane
+from kbtui.tui.framework.workers import LatestOnlyWorker
 from kbtui.tui.workshop.costs import Costs, sums_of
 from kbtui.tui.workshop.marks import Marks, read_standing, with_marks
 from kbtui.tui.workshop.pages import make_page
-from kbtui.tui.workshop.pattern import Trial, attempt
-from kbtui.tui.workshop.row_format import Faces
-from kbtui.tui.workshop.tree import Trees, Wishes, make_rows, match_rows
+from kbtui.tui.workshop.pattern import PatternResult, attempt
+from kbtui.tui.workshop.row_format import RowFormatter
+from kbtui.tui.workshop.tree import TreeOptions, Trees, make_rows, match_rows
 
 if TYPE_CHECKING:
     from textual.message_pump import MessagePump
 
-    from kbtui.knowledge.models import Mark
+    from kbtui.knowledge.models import SubjectMark
     from kbtui.library import Library
-    from kbtui.tui.framework.row_list import Row
+    from kbtui.tui.framework.row_list import ListRow
     from kbtui.tui.workshop.costs import Sums
-    from kbtui.tui.workshop.marks import Standing
-    from kbtui.tui.workshop.pages import Page
-    from kbtui.tui.workshop.tree import Entry
+    from kbtui.tui.workshop.marks import PromptState
+    from kbtui.tui.workshop.pages import WorkshopPage
+    from kbtui.tui.workshop.tree import TreeEntry
 
 
-class Owner(Protocol):
+class WorkshopView(Protocol):
     """Who hears of what was done, on the event loop."""
 
     def standing_changed(self, *, anew: bool) -> None:
@@ -35,53 +35,53 @@ class Owner(Protocol):
     def refused(self, error: Exception) -> None:
         """A mark, or the reading itself, was not possible."""
 
-    def rows_made(self, rows: list[Row]) -> None:
+    def rows_made(self, rows: list[ListRow]) -> None:
         """The rows are others."""
 
-    def page_made(self, page: Page) -> None:
+    def page_made(self, page: WorkshopPage) -> None:
         """The text for what is selected is there."""
 
-    def trial_made(self, trial: Trial) -> None:
+    def trial_made(self, trial: PatternResult) -> None:
         """What was typed is understood."""
 
     def counted(self, left: int) -> None:
         """More subjects were counted."""
 
 
-class Bench:
+class WorkshopController:
     """Holds the newest of everything, and has it made anew in threads."""
 
-    def __init__(self, owner: Owner, pump: MessagePump, library: Library) -> None:
-        self.standing: Standing | None = None
+    def __init__(self, owner: WorkshopView, pump: MessagePump, library: Library) -> None:
+        self.standing: PromptState | None = None
         self.marks = Marks()
-        self.wishes = Wishes()
+        self.wishes = TreeOptions()
         self.costs = Costs()
-        self.trial = Trial("")
+        self.trial = PatternResult("")
         self.addressed: str | None = None
         """The topic that a pattern without one is meant for."""
-        self.faces = Faces(self.costs, self.marks, self.wishes)
+        self.faces = RowFormatter(self.costs, self.marks, self.wishes)
         self._owner, self._pump, self._library = owner, pump, library
         self._trees: Trees | None = None
         self._counting = 0
-        self._reading = Lane(pump)
-        self._marking = Lane(pump)
-        self._rows = Lane(pump)
+        self._reading = LatestOnlyWorker(pump)
+        self._marking = LatestOnlyWorker(pump)
+        self._rows = LatestOnlyWorker(pump)
         # Two at once: a text of megabytes must not hold up the next one that is selected.
-        self._pages = Lane(pump, limit=2)
-        self._trials = Lane(pump)
-        self._counts = Lane(pump)
+        self._pages = LatestOnlyWorker(pump, limit=2)
+        self._trials = LatestOnlyWorker(pump)
+        self._counts = LatestOnlyWorker(pump)
 
     # the standing
 
-    def read(self, written: tuple[Mark, ...] = ()) -> None:
+    def read(self, written: tuple[SubjectMark, ...] = ()) -> None:
         """Read the files again; marks stay, but for those that were written."""
         marks = tuple(mark for mark in self.marks.all if mark not in written)
 
-        def work() -> tuple[Standing, dict[str, Sums]]:
+        def work() -> tuple[PromptState, dict[str, Sums]]:
             standing = read_standing(self._library, marks)
             return standing, sums_of(standing.knowledge, self.costs)
 
-        def done(made: tuple[Standing, dict[str, Sums]]) -> None:
+        def done(made: tuple[PromptState, dict[str, Sums]]) -> None:
             for mark in written:
                 self.marks.drop(mark)
             self._took(*made, anew=True)
@@ -94,17 +94,17 @@ class Bench:
         if standing is None:
             return
 
-        def work() -> tuple[Standing, dict[str, Sums]]:
+        def work() -> tuple[PromptState, dict[str, Sums]]:
             marked = with_marks(standing, marks)
             return marked, sums_of(marked.knowledge, self.costs)
 
-        def done(made: tuple[Standing, dict[str, Sums]]) -> None:
+        def done(made: tuple[PromptState, dict[str, Sums]]) -> None:
             if self.standing is not None and made[0].written is self.standing.written:
                 self._took(*made, anew=False)
 
         self._marking.submit(work, done, self._owner.refused)
 
-    def _took(self, standing: Standing, sums: dict[str, Sums], *, anew: bool) -> None:
+    def _took(self, standing: PromptState, sums: dict[str, Sums], *, anew: bool) -> None:
         self.standing = standing
         self.faces.look_at(standing, sums)
         for refusal in standing.refusals:
@@ -148,7 +148,7 @@ class Bench:
         standing = self.standing
         if not text.strip():
             self._trials.forget()
-            self.trial = Trial("")
+            self.trial = PatternResult("")
             self._owner.trial_made(self.trial)
             self.make_rows()
             return
@@ -157,21 +157,21 @@ class Bench:
         if standing is None:  # typed ahead; tried when the files were read
             return
 
-        def work() -> tuple[Trial, list[Row]]:
+        def work() -> tuple[PatternResult, list[ListRow]]:
             trial = attempt(text, standing.knowledge, self.costs, topic)
             return trial, match_rows(trial.matches)
 
         self._rows.forget()
         self._trials.submit(work, self._tried, self._owner.refused)
 
-    def _tried(self, made: tuple[Trial, list[Row]]) -> None:
+    def _tried(self, made: tuple[PatternResult, list[ListRow]]) -> None:
         self.trial, rows = made
         self._owner.rows_made(rows)
         self._owner.trial_made(self.trial)
 
     # texts
 
-    def make_page(self, entry: Entry, view: str) -> None:
+    def make_page(self, entry: TreeEntry, view: str) -> None:
         """Make the text for an entry, or for what is tried."""
         standing = self.standing
         if standing is None:
@@ -207,7 +207,9 @@ class Bench:
 
         self._counts.submit(work, lambda _: None, self._owner.refused)
 
-    def _counted(self, number: int, standing: Standing, sums: dict[str, Sums], left: int) -> None:
+    def _counted(
+        self, number: int, standing: PromptState, sums: dict[str, Sums], left: int
+    ) -> None:
         if number == self._counting and standing is self.standing:
             self.faces.sums = sums
         if number == self._counting:
@@ -217,5 +219,5 @@ class Bench:
         """Count no more, and let go of everything: there may be much of it."""
         self._counting += 1
         self.standing = self._trees = None
-        self.trial = Trial("")
+        self.trial = PatternResult("")
         self.costs.clear()

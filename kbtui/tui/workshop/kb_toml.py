@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from kbtui.knowledge import editing
-from kbtui.tui.framework.workers import Lane
+from kbtui.tui.framework.workers import LatestOnlyWorker
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -13,49 +13,49 @@ if TYPE_CHECKING:
     from textual.message_pump import MessagePump
 
     from kbtui.knowledge import Knowledge
-    from kbtui.knowledge.editing import Change
-    from kbtui.knowledge.models import Mark
+    from kbtui.knowledge.editing import TomlChange
+    from kbtui.knowledge.models import SubjectMark
 
 
-class Owner(Protocol):
+class WriteObserver(Protocol):
     """Who hears of what was done, on the event loop."""
 
-    def proposed(self, change: Change) -> None:
+    def proposed(self, change: TomlChange) -> None:
         """This is what would be written."""
 
-    def wrote(self, change: Change) -> None:
+    def wrote(self, change: TomlChange) -> None:
         """It was written."""
 
-    def took_back(self, change: Change) -> None:
+    def took_back(self, change: TomlChange) -> None:
         """It was taken back."""
 
     def not_written(self, error: Exception) -> None:
         """Nothing was written, and why."""
 
 
-class Writer:
+class KbTomlWriter:
     """Proposes a change, and writes only the one that was shown.
 
     `written` has the changes written from here, oldest first; it outlives the
     screen, so that they can be taken back later.
     """
 
-    def __init__(self, owner: Owner, pump: MessagePump, written: list[Change]) -> None:
+    def __init__(self, owner: WriteObserver, pump: MessagePump, written: list[TomlChange]) -> None:
         self.written = written
-        self.shown: Change | None = None
+        self.shown: TomlChange | None = None
         self.writing = False
         """Whether a file is being written just now."""
         self._owner = owner
-        self._lane = Lane(pump)
+        self._lane = LatestOnlyWorker(pump)
 
-    def propose(self, knowledge: Knowledge, marks: tuple[Mark, ...]) -> None:
+    def propose(self, knowledge: Knowledge, marks: tuple[SubjectMark, ...]) -> None:
         """Work out what the marks would write."""
         if not self.writing:
             self._lane.submit(
                 lambda: editing.propose(knowledge, marks), self._propose, self._owner.not_written
             )
 
-    def _propose(self, change: Change) -> None:
+    def _propose(self, change: TomlChange) -> None:
         self.shown = None if change.empty else change
         self._owner.proposed(change)
 
@@ -71,7 +71,7 @@ class Writer:
         if change is not None:
             self._do(change, editing.apply, self._wrote)
 
-    def _wrote(self, change: Change) -> None:
+    def _wrote(self, change: TomlChange) -> None:
         self.written.append(change)
         self._owner.wrote(change)
 
@@ -80,12 +80,15 @@ class Writer:
         if self.written:
             self._do(self.written[-1], editing.undo, self._took_back)
 
-    def _took_back(self, change: Change) -> None:
+    def _took_back(self, change: TomlChange) -> None:
         self.written.remove(change)
         self._owner.took_back(change)
 
     def _do(
-        self, change: Change, act: Callable[[Change], None], tell: Callable[[Change], None]
+        self,
+        change: TomlChange,
+        act: Callable[[TomlChange], None],
+        tell: Callable[[TomlChange], None],
     ) -> None:
         if self.writing:
             return

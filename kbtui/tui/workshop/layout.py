@@ -9,15 +9,15 @@ from textual.containers import Horizontal, Vertical
 
 from kbtui.errors import KbtuiError
 from kbtui.knowledge.topic_config import shown
-from kbtui.tui.framework.labeled_input import Entry
-from kbtui.tui.framework.message_line import Note
-from kbtui.tui.framework.styled_widget import RoleScreen, plain
-from kbtui.tui.framework.text_line import Bar
+from kbtui.tui.framework.labeled_input import LabeledInput
+from kbtui.tui.framework.message_line import MessageLine
+from kbtui.tui.framework.styled_widget import StyledScreen, plain
+from kbtui.tui.framework.text_line import TextLine
 from kbtui.tui.key_hints import hints_of
-from kbtui.tui.reader.document_view import Reader
-from kbtui.tui.workshop.controller import Bench
+from kbtui.tui.reader.document_view import DocumentView
+from kbtui.tui.workshop.controller import WorkshopController
 from kbtui.tui.workshop.costs import growth
-from kbtui.tui.workshop.pattern_bar import TryBar
+from kbtui.tui.workshop.pattern_bar import PatternBar
 from kbtui.tui.workshop.row_format import particulars, totals
 from kbtui.tui.workshop.tree import WHOLE, EntryList, folder_key
 
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from textual.timer import Timer
 
     from kbtui.library import Library
-    from kbtui.tui.framework.row_list import Row
-    from kbtui.tui.workshop.pages import Page
-    from kbtui.tui.workshop.pattern import Trial
+    from kbtui.tui.framework.row_list import ListRow
+    from kbtui.tui.workshop.pages import WorkshopPage
+    from kbtui.tui.workshop.pattern import PatternResult
 
 PAGE_SECONDS = 0.06
 """How long one stays on an entry before its text is made."""
@@ -36,13 +36,13 @@ EXPAND_MOST = 40
 """Subjects up to which all topics are open in the beginning."""
 
 
-class Workshop(RoleScreen):
+class WorkshopLayout(StyledScreen):
     """List and text, the pattern, the totals, what was said, the keys; `reference` is where to begin."""
 
     HORIZONTAL_BREAKPOINTS = [(0, "-slim"), (70, "-broad")]  # noqa: RUF012
     AUTO_FOCUS = "#entries"
     DEFAULT_CSS = """
-    Workshop {
+    WorkshopLayout {
         #sides { height: 1fr; }
         #sides > .pane { width: 1fr; }
         &.-slim #sides { layout: vertical; }
@@ -60,14 +60,14 @@ class Workshop(RoleScreen):
     def __init__(self, library: Library, reference: str | None) -> None:
         super().__init__()
         self.library = library
-        self.bench = Bench(self, self, library)
+        self.bench = WorkshopController(self, self, library)
         self.list = EntryList(self.bench.faces)
-        self.reader = Reader()
-        self.trybar = TryBar()
-        self.filter = Entry("choose", "filter")
-        self.said = Note("said")
+        self.reader = DocumentView()
+        self.trybar = PatternBar()
+        self.filter = LabeledInput("choose", "filter")
+        self.said = MessageLine("said")
         self.view = "learn"
-        self.page: Page | None = None
+        self.page: WorkshopPage | None = None
         self._reference = reference
         self._select: str | None = WHOLE
         self._page_timer: Timer | None = None
@@ -81,13 +81,13 @@ class Workshop(RoleScreen):
                 pane.border_title = "Prompt workshop"
                 yield self.filter
                 yield self.list
-                yield Bar(id="particulars")
+                yield TextLine(id="particulars")
             with Vertical(id="given", classes="pane"):
                 yield self.reader
         yield self.trybar
-        yield Bar(id="totals")
+        yield TextLine(id="totals")
         yield self.said
-        yield Bar(id="keys")
+        yield TextLine(id="keys")
 
     def on_mount(self) -> None:
         """Begin to read, once something is on the screen."""
@@ -150,7 +150,7 @@ class Workshop(RoleScreen):
                 folder_key(topic, "/".join(parts[:depth]) + "/") for depth in range(1, len(parts))
             }
 
-    def rows_made(self, rows: list[Row]) -> None:
+    def rows_made(self, rows: list[ListRow]) -> None:
         """Show other rows; the selected one stays selected."""
         nothing = "Nothing matches." if self.bench.trial.text else "Nothing is here."
         if self.bench.trial.text and not self._trying and len(rows) > 1:
@@ -160,7 +160,7 @@ class Workshop(RoleScreen):
         self._select = None
         self._look()
 
-    def trial_made(self, trial: Trial) -> None:
+    def trial_made(self, trial: PatternResult) -> None:
         """Say what was understood."""
         self.query_one("#remark").display = bool(trial.text.strip())
         self.trybar.show(trial, trial.cost.long)
@@ -175,7 +175,7 @@ class Workshop(RoleScreen):
         """Say why a mark cannot be set, or what cannot be read."""
         self._say(self._words(error), "error")
 
-    def page_made(self, page: Page) -> None:
+    def page_made(self, page: WorkshopPage) -> None:
         """Show the text for what is selected."""
         if self.holding:
             return
@@ -187,7 +187,7 @@ class Workshop(RoleScreen):
                 outcome = growth(self.bench.standing.cost, page.cost) or "no change"
             self.trybar.show(trial, outcome)
 
-    def _show(self, page: Page) -> None:
+    def _show(self, page: WorkshopPage) -> None:
         same = self.page is not None and self.page.document.key == page.document.key
         before, self.page = self.page, page
         if same and before is not None and before.line == page.line:
@@ -214,7 +214,7 @@ class Workshop(RoleScreen):
         standing = self.bench.standing
         if standing is None:
             return
-        self.query_one("#particulars", Bar).say(particulars(standing, self.list.entry))
+        self.query_one("#particulars", TextLine).say(particulars(standing, self.list.entry))
         if self._page_timer is not None:
             self._page_timer.stop()
         seconds = 0.001 if at_once else PAGE_SECONDS
@@ -230,7 +230,7 @@ class Workshop(RoleScreen):
         return words_of(error, self.library.workspace.root)
 
     def _say_totals(self) -> None:
-        bar = self.query_one("#totals", Bar)
+        bar = self.query_one("#totals", TextLine)
         width = bar.content_size.width
         bar.say(*totals(self.bench.standing, len(self.bench.marks), width))
         self._say_keys()
@@ -242,7 +242,7 @@ class Workshop(RoleScreen):
 
     def _say_keys(self) -> None:
         offers = {"marks": len(self.bench.marks) > 0, "written": self.can_undo}
-        bar = self.query_one("#keys", Bar)
+        bar = self.query_one("#keys", TextLine)
         offered = frozenset(name for name, has in offers.items() if has)
         bar.say(hints_of("workshop", bar.content_size.width, offered, self.own_keys))
 

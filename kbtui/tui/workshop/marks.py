@@ -10,7 +10,7 @@ from kbtui.tui.workshop.costs import NOTHING, Cost, cost_of
 
 if TYPE_CHECKING:
     from kbtui.knowledge import Knowledge
-    from kbtui.knowledge.models import Fragment, Mark
+    from kbtui.knowledge.models import Fragment, SubjectMark
     from kbtui.library import Library
 
 State = Literal["learned", "disabled", "plain", "on", "off"]
@@ -21,21 +21,21 @@ class Marks:
     """What a person marked and did not write yet, in the order of marking."""
 
     def __init__(self) -> None:
-        self._marks: dict[tuple[str, str | None], Mark] = {}
+        self._marks: dict[tuple[str, str | None], SubjectMark] = {}
 
     def __len__(self) -> int:
         return len(self._marks)
 
     @property
-    def all(self) -> tuple[Mark, ...]:
+    def all(self) -> tuple[SubjectMark, ...]:
         """The marks, as `Knowledge.with_marks` takes them."""
         return tuple(self._marks.values())
 
-    def of(self, topic: str, slug: str | None) -> Mark | None:
+    def of(self, topic: str, slug: str | None) -> SubjectMark | None:
         """The mark on a subject, or on a topic (`slug` None)."""
         return self._marks.get((topic, slug))
 
-    def toggle(self, mark: Mark, now: State, written: State, otherwise: State) -> None:
+    def toggle(self, mark: SubjectMark, now: State, written: State, otherwise: State) -> None:
         """Set a mark; where it is so already, go back to what is `written`.
 
         `now` is the state before, marks included. Where the files themselves say
@@ -48,7 +48,7 @@ class Marks:
         if wanted != written:
             self._marks[mark.topic, mark.slug] = replace(mark, state=wanted)
 
-    def drop(self, mark: Mark) -> None:
+    def drop(self, mark: SubjectMark) -> None:
         """Take a mark back."""
         if self._marks.get((mark.topic, mark.slug)) == mark:
             del self._marks[mark.topic, mark.slug]
@@ -72,12 +72,12 @@ def state_of(knowledge: Knowledge, topic: str, slug: str | None) -> State:
 class Refusal:
     """A mark that cannot be set, and why."""
 
-    mark: Mark
+    mark: SubjectMark
     error: KbtuiError
 
 
 @dataclass(frozen=True)
-class Standing:
+class PromptState:
     """One look at everything, made in a thread and then only read.
 
     `written` is what the files say, `knowledge` the same with the marks.
@@ -87,7 +87,7 @@ class Standing:
 
     written: Knowledge
     knowledge: Knowledge
-    marks: tuple[Mark, ...] = ()
+    marks: tuple[SubjectMark, ...] = ()
     prompt: str | None = None
     cost: Cost = NOTHING
     written_cost: Cost = NOTHING
@@ -97,19 +97,19 @@ class Standing:
     fragments: tuple[Fragment, ...] = ()
 
 
-def read_standing(library: Library, marks: tuple[Mark, ...] = ()) -> Standing:
+def read_standing(library: Library, marks: tuple[SubjectMark, ...] = ()) -> PromptState:
     """Read the files anew and set the marks on what they say now."""
     written = library.knowledge()
     for topic in written.topics:
         # Walked here, once, so that nobody who draws a row ever waits for a directory.
         assert written.resolved(topic).scan.relative is not None
-    bare = Standing(written, written, fragments=tuple(written.fragments()))
+    bare = PromptState(written, written, fragments=tuple(written.fragments()))
     bare = _with(bare, written, (), ())
     bare = replace(bare, written_cost=bare.cost)
     return with_marks(bare, marks) if marks else bare
 
 
-def with_marks(standing: Standing, marks: tuple[Mark, ...]) -> Standing:
+def with_marks(standing: PromptState, marks: tuple[SubjectMark, ...]) -> PromptState:
     """The standing with other marks; those that cannot be set are refused, one by one."""
     knowledge, kept = standing.written, []
     if marks[: len(standing.marks)] == standing.marks:  # only more of them
@@ -125,8 +125,11 @@ def with_marks(standing: Standing, marks: tuple[Mark, ...]) -> Standing:
 
 
 def _with(
-    before: Standing, knowledge: Knowledge, marks: tuple[Mark, ...], refusals: tuple[Refusal, ...]
-) -> Standing:
+    before: PromptState,
+    knowledge: Knowledge,
+    marks: tuple[SubjectMark, ...],
+    refusals: tuple[Refusal, ...],
+) -> PromptState:
     """A standing with its texts measured; topics that are as before are not read again."""
     preloads, listings = {}, {}
     for topic in knowledge.topics.values():

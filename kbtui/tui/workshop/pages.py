@@ -19,19 +19,19 @@ from kbtui.tui.workshop.costs import Cost, cost_of
 
 if TYPE_CHECKING:
     from kbtui.knowledge import Knowledge
-    from kbtui.knowledge.editing import Change
+    from kbtui.knowledge.editing import TomlChange
     from kbtui.knowledge.models import Fragment
     from kbtui.tui.framework.styled_text import Spans
     from kbtui.tui.reader.blocks import Block
-    from kbtui.tui.workshop.marks import Standing
-    from kbtui.tui.workshop.pattern import Trial
-    from kbtui.tui.workshop.tree import Entry
+    from kbtui.tui.workshop.marks import PromptState
+    from kbtui.tui.workshop.pattern import PatternResult
+    from kbtui.tui.workshop.tree import TreeEntry
 
 NO_SECTION = "There is no <knowledge> section: no topic has anything to list or pre-load."
 
 
 @dataclass(frozen=True)
-class Page:
+class WorkshopPage:
     """A document with what it costs an assistant; None for what no assistant is given.
 
     `line` is the line of the text to begin reading at, 1-based, if not on top.
@@ -42,7 +42,9 @@ class Page:
     line: int | None = None
 
 
-def make_page(standing: Standing, entry: Entry, view: str, trial: Trial | None) -> Page:
+def make_page(
+    standing: PromptState, entry: TreeEntry, view: str, trial: PatternResult | None
+) -> WorkshopPage:
     """The page for what is selected or tried; called in a thread, never raises."""
     try:
         return _make(standing, entry, view, trial)
@@ -52,7 +54,9 @@ def make_page(standing: Standing, entry: Entry, view: str, trial: Trial | None) 
         return message_page("problem", f"{type(error).__name__}: {error}")
 
 
-def _make(standing: Standing, entry: Entry, view: str, trial: Trial | None) -> Page:
+def _make(
+    standing: PromptState, entry: TreeEntry, view: str, trial: PatternResult | None
+) -> WorkshopPage:
     knowledge = standing.knowledge
     if trial is not None and trial.usable:
         if trial.preloads:
@@ -66,7 +70,9 @@ def _make(standing: Standing, entry: Entry, view: str, trial: Trial | None) -> P
         return _fragment_page(standing, entry.number)
     if view == "prompt" or entry.kind == "whole":
         page = _prompt_page("prompt", standing.prompt)
-        return Page(page.document, page.cost, _spot(knowledge, standing.prompt or "", entry))
+        return WorkshopPage(
+            page.document, page.cost, _spot(knowledge, standing.prompt or "", entry)
+        )
     if entry.kind == "topic":
         return _learn_page(knowledge, entry.topic, ())
     if entry.kind == "folder":
@@ -79,27 +85,27 @@ def literal(text: str) -> str:
     return re.sub(r"[*?\[]", r"[\g<0>]", text)
 
 
-def _learn_page(knowledge: Knowledge, topic: str, patterns: tuple[str, ...]) -> Page:
+def _learn_page(knowledge: Knowledge, topic: str, patterns: tuple[str, ...]) -> WorkshopPage:
     """Exactly what `learn` returns."""
     text = knowledge.learn(topic, list(patterns), has_prompt=True).text
     call = " ".join(["learn", quote(topic), *map(quote, patterns)])
     return _text_page(f"learn:{topic}:{' '.join(patterns)}", call, text)
 
 
-def _prompt_page(title: str, text: str | None) -> Page:
+def _prompt_page(title: str, text: str | None) -> WorkshopPage:
     if text is None:
         return message_page("prompt", NO_SECTION)
     return _text_page("prompt", title, text)
 
 
-def _text_page(key: str, title: str, text: str) -> Page:
+def _text_page(key: str, title: str, text: str) -> WorkshopPage:
     document = text_document(key, one_line(title), text, view="prompt")
     cost = cost_of(text)
     document.size = cost.long
-    return Page(document, cost)
+    return WorkshopPage(document, cost)
 
 
-def _spot(knowledge: Knowledge, text: str, entry: Entry) -> int | None:
+def _spot(knowledge: Knowledge, text: str, entry: TreeEntry) -> int | None:
     """The line of the section where the selected topic or subject begins."""
     if entry.kind not in ("topic", "subject") or entry.topic not in knowledge.topics:
         return None
@@ -111,7 +117,7 @@ def _spot(knowledge: Knowledge, text: str, entry: Entry) -> int | None:
     return None if at < 0 else text.count("\n", 0, at + 1) + 1
 
 
-def _fragment_page(standing: Standing, number: int) -> Page:
+def _fragment_page(standing: PromptState, number: int) -> WorkshopPage:
     if number >= len(standing.fragments):
         return message_page("fragment", "This fragment is gone.")
     fragment = standing.fragments[number]
@@ -122,10 +128,10 @@ def _fragment_page(standing: Standing, number: int) -> Page:
     ]
     cost = cost_of(fragment.content)
     key = f"fragment:{number}:{fragment.path}"
-    return Page(Document(key, one_line(fragment.name), blocks, size=cost.long), cost)
+    return WorkshopPage(Document(key, one_line(fragment.name), blocks, size=cost.long), cost)
 
 
-def _facts(standing: Standing, fragment: Fragment) -> list[tuple[str, Spans]]:
+def _facts(standing: PromptState, fragment: Fragment) -> list[tuple[str, Spans]]:
     root = standing.written.workspace.root
     path = fragment.path.relative_to(root) if fragment.path.is_relative_to(root) else fragment.path
     facts: list[tuple[str, Spans]] = [("file", [(one_line(str(path)), "")])]
@@ -138,13 +144,17 @@ def _facts(standing: Standing, fragment: Fragment) -> list[tuple[str, Spans]]:
     return facts
 
 
-def message_page(key: str, message: str, where: str | None = None, hint: str | None = None) -> Page:
+def message_page(
+    key: str, message: str, where: str | None = None, hint: str | None = None
+) -> WorkshopPage:
     """A page of words of our own."""
     blocks = message_blocks([(one_line(message), "")], where, hint)
-    return Page(Document(f"message:{key}", "", blocks))
+    return WorkshopPage(Document(f"message:{key}", "", blocks))
 
 
-def change_page(change: Change, head: str, words: str, error: KbtuiError | None = None) -> Page:
+def change_page(
+    change: TomlChange, head: str, words: str, error: KbtuiError | None = None
+) -> WorkshopPage:
     """A change of a file as a unified diff, under what there is to say about it."""
     blocks: list[Block] = [HeadBlock("head", [(one_line(head), "h2")])]
     if error is not None:
@@ -158,4 +168,4 @@ def change_page(change: Change, head: str, words: str, error: KbtuiError | None 
         )
         for number, piece in enumerate(split_source(diff))
     ]
-    return Page(Document("change", "", blocks))
+    return WorkshopPage(Document("change", "", blocks))

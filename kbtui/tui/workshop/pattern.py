@@ -22,7 +22,7 @@ FLAGS = ("-k", "--knowledge")
 
 
 @dataclass(frozen=True)
-class Word:
+class PatternWord:
     """A word of the input, without its quotes, and where it begins."""
 
     text: str
@@ -30,7 +30,7 @@ class Word:
 
 
 @dataclass(frozen=True)
-class Remark:
+class PatternRemark:
     """Something about a place in the input; `wrong` where the input cannot be used so."""
 
     message: str
@@ -40,7 +40,7 @@ class Remark:
 
 
 @dataclass(frozen=True)
-class Trial:
+class PatternResult:
     """What one typed, understood: a call of `learn`, or what `-k` would pre-load.
 
     `matches` are pairs of topic and slug; `cost` is theirs, a guess until the
@@ -53,7 +53,7 @@ class Trial:
     preloads: tuple[str, ...] = ()
     matches: tuple[tuple[str, str], ...] = ()
     cost: Cost = NOTHING
-    remark: Remark | None = None
+    remark: PatternRemark | None = None
 
     @property
     def usable(self) -> bool:
@@ -68,24 +68,24 @@ class Trial:
         return " ".join(["learn", *map(quote, [self.topic or "", *self.patterns])])
 
 
-def attempt(text: str, knowledge: Knowledge, costs: Costs, selected: str | None) -> Trial:
+def attempt(text: str, knowledge: Knowledge, costs: Costs, selected: str | None) -> PatternResult:
     """Understand what one typed; `selected` is the topic that a bare pattern is meant for."""
     try:
         words = list(_words(text))
         if any(_is_flag(word.text) for word in words):
-            return _preload(Trial(text), words, knowledge, costs)
-        return _learn(Trial(text), words, knowledge, costs, selected)
+            return _preload(PatternResult(text), words, knowledge, costs)
+        return _learn(PatternResult(text), words, knowledge, costs, selected)
     except _Mistake as mistake:
-        return Trial(text, remark=mistake.remark)
+        return PatternResult(text, remark=mistake.remark)
 
 
 class _Mistake(Exception):
     def __init__(self, message: str, at: int, hint: str | None = None) -> None:
         super().__init__(message)
-        self.remark = Remark(message, at, hint)
+        self.remark = PatternRemark(message, at, hint)
 
 
-def _words(text: str) -> Iterator[Word]:
+def _words(text: str) -> Iterator[PatternWord]:
     """The words between spaces; quotes hold a word with spaces together."""
     position, size = 0, len(text)
     while position < size:
@@ -103,7 +103,7 @@ def _words(text: str) -> Iterator[Word]:
             else:
                 parts += text[position]
                 position += 1
-        yield Word(parts, start)
+        yield PatternWord(parts, start)
 
 
 def _is_flag(word: str) -> bool:
@@ -118,8 +118,12 @@ def _known(knowledge: Knowledge) -> list[str]:
 
 
 def _learn(
-    trial: Trial, words: list[Word], knowledge: Knowledge, costs: Costs, selected: str | None
-) -> Trial:
+    trial: PatternResult,
+    words: list[PatternWord],
+    knowledge: Knowledge,
+    costs: Costs,
+    selected: str | None,
+) -> PatternResult:
     if not words:
         return trial
     topic, patterns = _addressed(words, knowledge, selected)
@@ -136,8 +140,8 @@ def _learn(
 
 
 def _addressed(
-    words: list[Word], knowledge: Knowledge, selected: str | None
-) -> tuple[Topic, list[Word]]:
+    words: list[PatternWord], knowledge: Knowledge, selected: str | None
+) -> tuple[Topic, list[PatternWord]]:
     """The topic and its patterns: `TOPIC/GLOB` names it, else the selected one is meant."""
     name: str | None = None
     patterns = []
@@ -151,7 +155,7 @@ def _addressed(
         if own is not None:
             name = own
             if rest:
-                patterns.append(Word(rest, word.at + len(first) + 1))
+                patterns.append(PatternWord(rest, word.at + len(first) + 1))
         else:
             patterns.append(word)
     name = name or selected
@@ -164,14 +168,16 @@ def _addressed(
     return topic, patterns
 
 
-def _lone(words: list[Word], word: Word) -> bool:
+def _lone(words: list[PatternWord], word: PatternWord) -> bool:
     return len(words) == 1 and words[0] is word
 
 
 # what -k would pre-load
 
 
-def _preload(trial: Trial, words: list[Word], knowledge: Knowledge, costs: Costs) -> Trial:
+def _preload(
+    trial: PatternResult, words: list[PatternWord], knowledge: Knowledge, costs: Costs
+) -> PatternResult:
     values = list(_values(words))
     matches: dict[tuple[str, str], None] = {}
     remark, cost = None, NOTHING
@@ -188,10 +194,10 @@ def _preload(trial: Trial, words: list[Word], knowledge: Knowledge, costs: Costs
         ]
         matches.update(((name, slug), None) for slug in slugs)
         cost = cost.plus(costs.total(name, slugs))
-        word = Word(pattern, value.at + len(name) + 1)
+        word = PatternWord(pattern, value.at + len(name) + 1)
         remark = remark or _remark(knowledge, name, [word])
         if remark is None and not slugs:
-            remark = Remark("all of it is pre-loaded already", word.at, wrong=False)
+            remark = PatternRemark("all of it is pre-loaded already", word.at, wrong=False)
     return replace(
         trial,
         preloads=tuple(value.text for value in values),
@@ -201,7 +207,7 @@ def _preload(trial: Trial, words: list[Word], knowledge: Knowledge, costs: Costs
     )
 
 
-def _values(words: list[Word]) -> Iterator[Word]:
+def _values(words: list[PatternWord]) -> Iterator[PatternWord]:
     """The values of the flags, as a command line has them: apart, joined or after `=`."""
     rest = iter(words)
     for word in rest:
@@ -212,9 +218,9 @@ def _values(words: list[Word]) -> Iterator[Word]:
                 raise _Mistake(f"{text} needs a value", word.at, "write TOPIC/GLOB after it")
             yield value
         elif text.startswith("--knowledge="):
-            yield Word(text.removeprefix("--knowledge="), word.at + len("--knowledge="))
+            yield PatternWord(text.removeprefix("--knowledge="), word.at + len("--knowledge="))
         elif text.startswith("-k"):
-            yield Word(text[2:].removeprefix("="), word.at + 2)
+            yield PatternWord(text[2:].removeprefix("="), word.at + 2)
         else:
             raise _Mistake("a pattern among -k values", word.at, "write -k before it")
 
@@ -222,16 +228,16 @@ def _values(words: list[Word]) -> Iterator[Word]:
 # what is odd about a pattern
 
 
-def _remark(knowledge: Knowledge, topic: str, patterns: list[Word]) -> Remark | None:
+def _remark(knowledge: Knowledge, topic: str, patterns: list[PatternWord]) -> PatternRemark | None:
     """What to say about patterns that cannot do what they look like."""
     resolved = knowledge.resolved(topic)
     for word in patterns:
         pattern = word.text
         if len(pattern) > PATTERN_MOST:
-            return Remark(f"longer than any slug: {len(pattern):,} characters", word.at)
+            return PatternRemark(f"longer than any slug: {len(pattern):,} characters", word.at)
         open_at = word.at + max(0, pattern.find("[")) if unclosed(pattern) else word.at
         if not resolved.match([pattern]):
-            return Remark("nothing matches", open_at, why_dead(resolved, pattern))
+            return PatternRemark("nothing matches", open_at, why_dead(resolved, pattern))
         if unclosed(pattern) and not resolved.exact(pattern):
-            return Remark("this [ has no ], so it stands for itself", open_at, wrong=False)
+            return PatternRemark("this [ has no ], so it stands for itself", open_at, wrong=False)
     return None

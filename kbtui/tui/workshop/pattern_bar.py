@@ -14,7 +14,7 @@ from kbtui.text import cells, one_line
 from kbtui.tui.framework.labeled_input import PaneInput
 from kbtui.tui.framework.styled_text import fit, width_of
 from kbtui.tui.framework.styled_widget import keys_of
-from kbtui.tui.framework.text_line import Bar
+from kbtui.tui.framework.text_line import TextLine
 from kbtui.tui.key_hints import key_of
 from kbtui.tui.reader.document import counted
 
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
 
     from kbtui.tui.framework.styled_text import Spans
-    from kbtui.tui.workshop.pattern import Remark, Trial
+    from kbtui.tui.workshop.pattern import PatternRemark, PatternResult
 
 
-class TryInput(PaneInput):
+class PatternInput(PaneInput):
     """The input; arrows move in the list without leaving it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -37,7 +37,7 @@ class TryInput(PaneInput):
     ]
 
 
-class TryBar(Vertical):
+class PatternBar(Vertical):
     """Says what is typed, and shows what comes of it."""
 
     class Typed(Message):
@@ -52,19 +52,19 @@ class TryBar(Vertical):
 
     def __init__(self) -> None:
         super().__init__(id="trying")
-        self.input = TryInput(
+        self.input = PatternInput(
             id="pattern",
             placeholder="a glob, TOPIC/GLOB, or -k TOPIC/GLOB as on the command line",
             compact=True,
         )
-        self._remark = Bar(id="remark")
+        self._remark = TextLine(id="remark")
         self._label = 4
         """Columns before the input."""
 
     def compose(self) -> ComposeResult:
         """The input and the line under it."""
         with Horizontal(id="pattern-line"):
-            sign = Bar(id="pattern-sign")
+            sign = TextLine(id="pattern-sign")
             sign.left = [(key_of("workshop.try", keys_of(self)), "key")]
             self._label = 3 + width_of(sign.left)
             sign.styles.width = self._label
@@ -92,7 +92,7 @@ class TryBar(Vertical):
         self.input.value = ""
         self._remark.say([])
 
-    def show(self, trial: Trial, outcome: str) -> None:
+    def show(self, trial: PatternResult, outcome: str) -> None:
         """Say what a trial comes to, or point at where it is wrong."""
         if not trial.text.strip():
             self._remark.say([])
@@ -115,7 +115,7 @@ class TryBar(Vertical):
         return max(0, self._label + cells(text[:at]) - round(self.input.scroll_x))
 
 
-def pointing(remark: Remark, column: int, width: int) -> Spans:
+def pointing(remark: PatternRemark, column: int, width: int) -> Spans:
     """A remark with `^` in a column, its words at the side where they fit."""
     words = one_line(remark.message + (f"; {remark.hint}" if remark.hint else ""))
     role = "error" if remark.wrong else "warning"

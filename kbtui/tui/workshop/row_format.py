@@ -16,8 +16,8 @@ from kbtui.tui.workshop.tree import folder_key
 if TYPE_CHECKING:
     from kbtui.tui.framework.styled_text import Spans
     from kbtui.tui.workshop.costs import Costs, Sums
-    from kbtui.tui.workshop.marks import Marks, Standing, State
-    from kbtui.tui.workshop.tree import Entry, Wishes
+    from kbtui.tui.workshop.marks import Marks, PromptState, State
+    from kbtui.tui.workshop.tree import TreeEntry, TreeOptions
 
 UNWRITTEN = "*"
 """What stands behind the sign of whatever was marked and not written."""
@@ -25,17 +25,17 @@ UNWRITTEN = "*"
 SIGNS = {"learned": MARKS["pre-loaded"][0].strip(), "disabled": MARKS["disabled"][0].strip()}
 
 
-class Faces:
+class RowFormatter:
     """Says what an entry looks like, from the newest of everything; only for rows in sight."""
 
-    def __init__(self, costs: Costs, marks: Marks, wishes: Wishes) -> None:
-        self.standing: Standing | None = None
+    def __init__(self, costs: Costs, marks: Marks, wishes: TreeOptions) -> None:
+        self.standing: PromptState | None = None
         self.sums: dict[str, Sums] = {}
         self._costs, self._marks, self._wishes = costs, marks, wishes
         self._learned: dict[str, list[str]] = {}
         self._wide = True
 
-    def look_at(self, standing: Standing, sums: dict[str, Sums]) -> None:
+    def look_at(self, standing: PromptState, sums: dict[str, Sums]) -> None:
         """Take over a newer standing."""
         self.standing, self.sums = standing, sums
         self._learned = {
@@ -50,7 +50,7 @@ class Faces:
             return mark.state
         return state_of(self.standing.written, topic, slug) if self.standing else "plain"
 
-    def describe(self, entry: Entry, *, wide: bool = True) -> tuple[Spans, Spans]:
+    def describe(self, entry: TreeEntry, *, wide: bool = True) -> tuple[Spans, Spans]:
         """The left and the right side of a row; `wide` where there is room for whole numbers."""
         self._wide = wide
         standing = self.standing
@@ -70,7 +70,7 @@ class Faces:
             return self._subject(standing, entry)
         return self._branch(standing, entry)
 
-    def _subject(self, standing: Standing, entry: Entry) -> tuple[Spans, Spans]:
+    def _subject(self, standing: PromptState, entry: TreeEntry) -> tuple[Spans, Spans]:
         topic, slug = entry.topic, entry.name
         state = self.state(topic, slug)
         resolved = standing.written.resolved(topic)
@@ -94,7 +94,7 @@ class Faces:
         cost = self._costs.get(topic, slug)
         return left, self._cost(cost) if cost else [("…", "dim")]
 
-    def _branch(self, standing: Standing, entry: Entry) -> tuple[Spans, Spans]:
+    def _branch(self, standing: PromptState, entry: TreeEntry) -> tuple[Spans, Spans]:
         """A topic or a folder: how many of its subjects are pre-loaded, and what all would cost."""
         topic, prefix = entry.topic, entry.name
         key = folder_key(topic, prefix) if entry.kind == "folder" else f"topic:{topic}"
@@ -131,7 +131,7 @@ class Faces:
         return [(cost.short(exact=self._wide), role)]
 
 
-def totals(standing: Standing | None, marks: int, width: int) -> tuple[Spans, Spans]:
+def totals(standing: PromptState | None, marks: int, width: int) -> tuple[Spans, Spans]:
     """The line under it all: what the prompt costs, and what the marks change of that."""
     if standing is None:
         return [("reading the workspace …", "dim")], []
@@ -148,7 +148,7 @@ def totals(standing: Standing | None, marks: int, width: int) -> tuple[Spans, Sp
     return left, right
 
 
-def particulars(standing: Standing, entry: Entry) -> Spans:
+def particulars(standing: PromptState, entry: TreeEntry) -> Spans:
     """The line under the list: what there is to say about the selected entry besides."""
     if entry.kind == "whole":
         on = [topic for topic in standing.knowledge.topics.values() if topic.enable]

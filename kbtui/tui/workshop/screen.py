@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from textual import on
 from textual.widgets import Input
 
-from kbtui.knowledge.models import Mark
+from kbtui.knowledge.models import SubjectMark
 from kbtui.tui.framework.labeled_input import PaneInput
 from kbtui.tui.framework.row_list import RowList
 from kbtui.tui.framework.styled_widget import LEAVING
@@ -15,22 +15,22 @@ from kbtui.tui.help import HelpScreen
 from kbtui.tui.key_hints import bindings_of, key_of
 from kbtui.tui.workshop.costs import growth
 from kbtui.tui.workshop.help import help_page
-from kbtui.tui.workshop.kb_toml import Writer
-from kbtui.tui.workshop.layout import Workshop
+from kbtui.tui.workshop.kb_toml import KbTomlWriter
+from kbtui.tui.workshop.layout import WorkshopLayout
 from kbtui.tui.workshop.marks import state_of
 from kbtui.tui.workshop.pages import change_page
-from kbtui.tui.workshop.pattern_bar import TryBar
+from kbtui.tui.workshop.pattern_bar import PatternBar
 from kbtui.tui.workshop.tree import folder_key
 
 if TYPE_CHECKING:
     from textual.binding import BindingType
 
-    from kbtui.knowledge.editing import Change
+    from kbtui.knowledge.editing import TomlChange
     from kbtui.library import Library
-    from kbtui.tui.workshop.tree import Entry
+    from kbtui.tui.workshop.tree import TreeEntry
 
 
-class PromptScreen(Workshop):
+class PromptScreen(WorkshopLayout):
     """Topics and subjects with what they cost, the text beside them, and a line to try patterns.
 
     Gives back whether anything was written. `written` has the changes written
@@ -39,11 +39,11 @@ class PromptScreen(Workshop):
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings_of("workshop")]
 
-    def __init__(self, library: Library, reference: str | None, written: list[Change]) -> None:
+    def __init__(self, library: Library, reference: str | None, written: list[TomlChange]) -> None:
         super().__init__(library, reference)
-        self.writer = Writer(self, self, written)
+        self.writer = KbTomlWriter(self, self, written)
         self._wrote = False
-        self._writing: tuple[Mark, ...] = ()
+        self._writing: tuple[SubjectMark, ...] = ()
 
     @property
     def holding(self) -> bool:
@@ -116,7 +116,7 @@ class PromptScreen(Workshop):
             parent = folder_key(entry.topic, f"{above}/") if above else f"topic:{entry.topic}"
             self.list.select(parent)
 
-    def _branch(self, entry: Entry) -> str | None:
+    def _branch(self, entry: TreeEntry) -> str | None:
         if entry.kind == "topic":
             return f"topic:{entry.topic}"
         return folder_key(entry.topic, entry.name) if entry.kind == "folder" else None
@@ -138,7 +138,7 @@ class PromptScreen(Workshop):
             }
             self._say(words.get(entry.kind, "select a subject to mark"), "warning")
             return
-        mark = Mark(entry.topic, entry.name, "learned" if state == "learned" else "disabled")
+        mark = SubjectMark(entry.topic, entry.name, "learned" if state == "learned" else "disabled")
         self._toggle(mark, otherwise="plain")
 
     def action_switch(self) -> None:
@@ -148,9 +148,9 @@ class PromptScreen(Workshop):
             self._say("select a topic to switch", "warning")
             return
         on = self.bench.faces.state(topic, None) == "on"
-        self._toggle(Mark(topic, None, "off" if on else "on"), otherwise="on")
+        self._toggle(SubjectMark(topic, None, "off" if on else "on"), otherwise="on")
 
-    def _toggle(self, mark: Mark, otherwise: str) -> None:
+    def _toggle(self, mark: SubjectMark, otherwise: str) -> None:
         standing = self.bench.standing
         if standing is None or mark.topic not in standing.written.topics or self.writer.writing:
             return
@@ -179,14 +179,14 @@ class PromptScreen(Workshop):
         self.bench.addressed = self.list.entry.topic or self.bench.addressed
         self.set_focus(self.trybar.input)
 
-    @on(TryBar.Typed)
-    def _typed(self, event: TryBar.Typed) -> None:
+    @on(PatternBar.Typed)
+    def _typed(self, event: PatternBar.Typed) -> None:
         event.stop()
         self._withdraw()
         self.bench.attempt(event.text)
 
-    @on(TryBar.Done)
-    def _tried(self, event: TryBar.Done) -> None:
+    @on(PatternBar.Done)
+    def _tried(self, event: PatternBar.Done) -> None:
         event.stop()
         self.set_focus(self.list)
 
@@ -230,7 +230,7 @@ class PromptScreen(Workshop):
             self._say()
         self.writer.withdraw()
 
-    def proposed(self, change: Change) -> None:
+    def proposed(self, change: TomlChange) -> None:
         """Show the change before it is written."""
         if change.empty:
             self._say("the file says so already: there is nothing to write", "warning")
@@ -243,7 +243,7 @@ class PromptScreen(Workshop):
         write, enter, back = (self._key(name) for name in ("write", "open", "back"))
         self._say(f"{write} or {enter} writes this · {back} goes back without writing", "key")
 
-    def wrote(self, change: Change) -> None:
+    def wrote(self, change: TomlChange) -> None:
         """Say so, and see how things are now."""
         self._wrote = True
         self.bench.read(self._writing)
@@ -257,7 +257,7 @@ class PromptScreen(Workshop):
         self._withdraw()
         self.writer.undo()
 
-    def took_back(self, change: Change) -> None:
+    def took_back(self, change: TomlChange) -> None:
         """Say so, and see how things are now."""
         self._wrote = True
         self.bench.read()

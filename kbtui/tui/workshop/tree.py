@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from kbtui.tui.framework.row_list import Row, RowList
+from kbtui.tui.framework.row_list import ListRow, RowList
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from textual.strip import Strip
 
     from kbtui.knowledge import Knowledge
-    from kbtui.tui.workshop.marks import Standing
-    from kbtui.tui.workshop.row_format import Faces
+    from kbtui.tui.workshop.marks import PromptState
+    from kbtui.tui.workshop.row_format import RowFormatter
 
 
 Kind = Literal["whole", "topic", "folder", "subject", "problem", "fragment", "heading"]
@@ -23,7 +23,7 @@ WHOLE = "whole"
 """The key of the entry for the whole `<knowledge>` section."""
 
 
-class Entry(NamedTuple):
+class TreeEntry(NamedTuple):
     """What a row stands for.
 
     `name` is a folder's path ended by `/`, a subject's slug, or the words of
@@ -40,7 +40,7 @@ class Entry(NamedTuple):
 
 
 @dataclass
-class Wishes:
+class TreeOptions:
     """What one chose to see: open topics and folders, hidden subjects, a filter."""
 
     opened: set[str] = field(default_factory=set)
@@ -97,12 +97,12 @@ class Trees:
         return tree
 
 
-def make_rows(standing: Standing, trees: Trees, wishes: Wishes) -> list[Row]:
+def make_rows(standing: PromptState, trees: Trees, wishes: TreeOptions) -> list[ListRow]:
     """All rows, in order; their words are made when they are drawn."""
-    rows = [_row(WHOLE, Entry("whole"))]
+    rows = [_row(WHOLE, TreeEntry("whole"))]
     rows.append(_heading("topics", "TOPICS"))
     for number, problem in enumerate(standing.written.problems):
-        entry = Entry("problem", name=str(problem), number=number)
+        entry = TreeEntry("problem", name=str(problem), number=number)
         rows.append(_row(f"problem:{number}", entry))
     for topic in standing.written.topics:
         rows += _topic_rows(topic, trees, wishes)
@@ -111,33 +111,33 @@ def make_rows(standing: Standing, trees: Trees, wishes: Wishes) -> list[Row]:
     if standing.fragments:
         rows.append(_heading("fragments", "JP'S PROMPT FRAGMENTS, read-only"))
         rows += [
-            _row(f"fragment:{number}", Entry("fragment", name=fragment.name, number=number))
+            _row(f"fragment:{number}", TreeEntry("fragment", name=fragment.name, number=number))
             for number, fragment in enumerate(standing.fragments)
         ]
     return rows
 
 
-def match_rows(matches: Iterable[tuple[str, str]]) -> list[Row]:
+def match_rows(matches: Iterable[tuple[str, str]]) -> list[ListRow]:
     """The rows of subjects that a pattern matches, in its order."""
-    rows = [_row(WHOLE, Entry("whole"))]
+    rows = [_row(WHOLE, TreeEntry("whole"))]
     rows += [
-        _row(f"{topic}/{slug}", Entry("subject", topic, slug, 0, 0, True))
+        _row(f"{topic}/{slug}", TreeEntry("subject", topic, slug, 0, 0, True))
         for topic, slug in matches
     ]
     return rows
 
 
-def _topic_rows(topic: str, trees: Trees, wishes: Wishes) -> Iterator[Row]:
+def _topic_rows(topic: str, trees: Trees, wishes: TreeOptions) -> Iterator[ListRow]:
     key = f"topic:{topic}"
     if wishes.words:
         words = wishes.words.casefold().split()
         found = [slug for slug in trees.slugs(topic) if _fits(f"{topic}/{slug}", words)]
         if found or _fits(topic, words):
-            yield _row(key, Entry("topic", topic))
+            yield _row(key, TreeEntry("topic", topic))
         for slug in found:
-            yield _row(f"{topic}/{slug}", Entry("subject", topic, slug, 1, 0, True))
+            yield _row(f"{topic}/{slug}", TreeEntry("subject", topic, slug, 1, 0, True))
         return
-    yield _row(key, Entry("topic", topic))
+    yield _row(key, TreeEntry("topic", topic))
     if key in wishes.opened:
         yield from _folder_rows(topic, "", 1, trees.of(topic), wishes.opened)
 
@@ -149,18 +149,18 @@ def _fits(text: str, words: list[str]) -> bool:
 
 def _folder_rows(
     topic: str, folder: str, depth: int, tree: Tree, opened: set[str]
-) -> Iterator[Row]:
+) -> Iterator[ListRow]:
     for slug in tree.subjects.get(folder, ()):
-        yield _row(f"{topic}/{slug}", Entry("subject", topic, slug, depth))
+        yield _row(f"{topic}/{slug}", TreeEntry("subject", topic, slug, depth))
     # A stack, because a person's folders may be deeper than Python's calls.
     todo = [(below, depth) for below in sorted(tree.folders.get(folder, ()), reverse=True)]
     while todo:
         path, level = todo.pop()
         key = folder_key(topic, path)
-        yield _row(key, Entry("folder", topic, path, level))
+        yield _row(key, TreeEntry("folder", topic, path, level))
         if key in opened:
             for slug in tree.subjects.get(path, ()):
-                yield _row(f"{topic}/{slug}", Entry("subject", topic, slug, level + 1))
+                yield _row(f"{topic}/{slug}", TreeEntry("subject", topic, slug, level + 1))
             below = sorted(tree.folders.get(path, ()), reverse=True)
             todo += [(child, level + 1) for child in below]
 
@@ -174,13 +174,13 @@ _NONE: list[tuple[str, str]] = []
 _NO_LINES: list[list[tuple[str, str]]] = []
 
 
-def _row(key: str, entry: Entry) -> Row:
+def _row(key: str, entry: TreeEntry) -> ListRow:
     # Shared empty lists: there may be twenty thousand rows, and few are ever drawn.
-    return Row(key, _NONE, _NONE, _NO_LINES, True, "", entry)
+    return ListRow(key, _NONE, _NONE, _NO_LINES, True, "", entry)
 
 
-def _heading(key: str, words: str) -> Row:
-    return Row(f"head:{key}", [(words, "section")], selectable=False, data=Entry("heading"))
+def _heading(key: str, words: str) -> ListRow:
+    return ListRow(f"head:{key}", [(words, "section")], selectable=False, data=TreeEntry("heading"))
 
 
 WIDE = 52
@@ -190,16 +190,16 @@ WIDE = 52
 class EntryList(RowList):
     """Entries of the workshop; there may be tens of thousands, each of one line."""
 
-    def __init__(self, faces: Faces) -> None:
+    def __init__(self, faces: RowFormatter) -> None:
         super().__init__("entries")
         self._faces = faces
         self.empty = [("Reading the workspace …", "dim")]
 
     @property
-    def entry(self) -> Entry:
+    def entry(self) -> TreeEntry:
         """The selected entry; the whole prompt while there is none."""
         row = self.selected
-        return row.data if row is not None else Entry("whole")
+        return row.data if row is not None else TreeEntry("whole")
 
     def render_line(self, y: int) -> Strip:
         """Line `y` of what is in sight."""

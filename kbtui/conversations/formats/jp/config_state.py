@@ -7,7 +7,7 @@ all but these three facts is JP's own business.
 from typing import Any
 
 
-class Facts:
+class ConversationFacts:
     """The facts in force after the configurations applied so far."""
 
     def __init__(self) -> None:

@@ -16,7 +16,7 @@ from kbtui.conversations.formats.jp.base64_fields import (
     decode_value,
     pretty,
 )
-from kbtui.conversations.formats.jp.config_state import Facts
+from kbtui.conversations.formats.jp.config_state import ConversationFacts
 from kbtui.conversations.formats.jp.json_reader import DAMAGED
 from kbtui.conversations.models import Compaction, Event, EventKind, Turn
 from kbtui.conversations.timestamps import parse_time
@@ -35,14 +35,16 @@ PROBLEMS_MOST = 100
 """Damaged elements that are named; the others are counted."""
 
 
-class Builder:
+class EventParser:
     """Takes elements in order; `turns` and the rest are whole after `finish`.
 
     `turns` and `count` say how many turns and elements were taken before, by another.
     """
 
-    def __init__(self, facts: Facts | None = None, *, turns: int = 0, count: int = 0) -> None:
-        self.facts = facts or Facts()
+    def __init__(
+        self, facts: ConversationFacts | None = None, *, turns: int = 0, count: int = 0
+    ) -> None:
+        self.facts = facts or ConversationFacts()
         self.turns_before = turns
         self.turns: list[Turn] = []
         self.compactions: list[Compaction] = []
@@ -361,16 +363,16 @@ class Builder:
             event.call = request.call
 
 
-_TAKERS: dict[str, Callable[[Builder, int, _Element], None]] = {
-    "turn_start": Builder._turn_start,
-    "chat_request": Builder._chat_request,
-    "chat_response": Builder._chat_response,
-    "tool_call_request": Builder._tool_request,
-    "tool_call_response": Builder._tool_response,
-    "inquiry_request": Builder._inquiry_request,
-    "inquiry_response": Builder._inquiry_response,
-    "config_delta": Builder._config_delta,
-    "compaction": Builder._compaction,
+_TAKERS: dict[str, Callable[[EventParser, int, _Element], None]] = {
+    "turn_start": EventParser._turn_start,
+    "chat_request": EventParser._chat_request,
+    "chat_response": EventParser._chat_response,
+    "tool_call_request": EventParser._tool_request,
+    "tool_call_response": EventParser._tool_response,
+    "inquiry_request": EventParser._inquiry_request,
+    "inquiry_response": EventParser._inquiry_response,
+    "config_delta": EventParser._config_delta,
+    "compaction": EventParser._compaction,
 }
 
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from kbtui.conversations.formats.jp.config_state import Facts
-from kbtui.conversations.formats.jp.event_parser import Builder
+from kbtui.conversations.formats.jp.config_state import ConversationFacts
+from kbtui.conversations.formats.jp.event_parser import EventParser
 from kbtui.conversations.formats.jp.json_reader import (
     LARGEST,
     SEPARATOR,
@@ -36,7 +36,7 @@ _ANSWERS = frozenset({"tool_call_response", "inquiry_response"})
 
 
 @dataclass(frozen=True)
-class Mark:
+class TurnMark:
     """The beginning of a turn: at byte `offset`, with `digest` (SHA-256, hex) of all before it.
 
     `turns` and `elements` count what is before, `configured` says whether its first element
@@ -53,7 +53,7 @@ class Mark:
 
 
 @dataclass(frozen=True)
-class Part:
+class ConversationPart:
     """Some turns of a conversation, whose numbers are those in the whole one.
 
     `began` is the mark that it begins at, None for the beginning; `mark` the last one that
@@ -62,8 +62,8 @@ class Part:
     """
 
     conversation: Conversation
-    began: Mark | None
-    mark: Mark | None
+    began: TurnMark | None
+    mark: TurnMark | None
     last: bool
 
 
@@ -72,7 +72,7 @@ def comes_in_parts(info: ConversationInfo) -> bool:
     return info.events_path is not None and FOLLOWED_FROM <= info.size <= LARGEST
 
 
-def read_part(info: ConversationInfo, mark: Mark | None, most: int) -> Part | None:
+def read_part(info: ConversationInfo, mark: TurnMark | None, most: int) -> ConversationPart | None:
     """The turns from `mark` on, about `most` bytes of them, at least one.
 
     From the beginning where what is before the mark has changed. None where the conversation
@@ -82,7 +82,7 @@ def read_part(info: ConversationInfo, mark: Mark | None, most: int) -> Part | No
         return None
     problems: list[str] = []
     if info.base_config_path is not None:
-        read_base(str(info.base_config_path), Facts(), problems)
+        read_base(str(info.base_config_path), ConversationFacts(), problems)
     try:
         with Opened(str(info.events_path)) as (file, size):
             before = _before(file, mark)
@@ -100,7 +100,7 @@ def read_part(info: ConversationInfo, mark: Mark | None, most: int) -> Part | No
     return _built(info, mark, before, span, last, problems) if span else None
 
 
-def _before(file: int, mark: Mark | None) -> Any:
+def _before(file: int, mark: TurnMark | None) -> Any:
     """The digest so far when the file begins as it did at the mark, else None."""
     if mark is None:
         return None
@@ -173,12 +173,12 @@ def _opens(element: Any) -> bool:
 
 def _built(
     info: ConversationInfo,
-    began: Mark | None,
+    began: TurnMark | None,
     before: Any,
     span: _Span,
     last: bool,
     problems: list[str],
-) -> Part | None:
+) -> ConversationPart | None:
     waiting = set(began.waiting) if began else set()
     if waiting and any(
         type(element) is dict
@@ -188,8 +188,8 @@ def _built(
         for element in span.elements
     ):
         return None
-    builder = Builder(
-        Facts(), turns=began.turns if began else 0, count=began.elements if began else 0
+    builder = EventParser(
+        ConversationFacts(), turns=began.turns if began else 0, count=began.elements if began else 0
     )
     cut = span.cut() if last else len(span.elements)
     builder.add(span.elements[:cut])
@@ -197,7 +197,7 @@ def _built(
     if cut:
         end = span.starts[cut] if last else len(span.data)
         before.update(span.data[:end])
-        mark = Mark(
+        mark = TurnMark(
             (began.offset if began else 1) + end,
             before.hexdigest(),
             builder.turns_before + len(builder.turns),
@@ -213,7 +213,7 @@ def _built(
         problems.append("there is no base configuration: JP itself refuses this conversation")
     earlier = [began.problem] if began and began.problem else []
     problems += [f"{EVENTS}: {text}" for text in (*earlier, *builder.problems)]
-    return Part(Conversation(info, builder.turns, problems=problems), began, mark, last)
+    return ConversationPart(Conversation(info, builder.turns, problems=problems), began, mark, last)
 
 
 _BEGINS = b'\n    "type": "turn_start"'
@@ -229,7 +229,7 @@ class _NotInPlace(Exception):
     """The file is not as JP writes it, or damaged: only reading it whole can tell its turns."""
 
 
-class Turns:
+class TurnReader:
     """The turns of one conversation, each read when it is asked for.
 
     Where they lie is remembered, as far as was looked, until the file is another. Text and
@@ -280,17 +280,17 @@ class Turns:
             found = found or self._after(file, size, number)
         return next((turn for turn in found.turns if turn.number == number), None)
 
-    def _head(self, file: int, size: int) -> Builder:
+    def _head(self, file: int, size: int) -> EventParser:
         """What stands before the first turn that is said to begin: configuration, or a turn."""
         self._look(file, 1)
         end = self._start(file, self._places[0]) if self._places else size
         return _build_turn(_elements(read_bytes(file, 1, end - 1), last=end == size), 1)
 
-    def _after(self, file: int, size: int, number: int) -> Builder:
+    def _after(self, file: int, size: int, number: int) -> EventParser:
         at = number - (2 if self._headed else 1)
         self._look(file, at + 2)
         if at >= len(self._places):
-            return Builder()
+            return EventParser()
         start = self._start(file, self._places[at])
         last = at + 1 == len(self._places)
         end = size if last else self._start(file, self._places[at + 1])
@@ -331,8 +331,8 @@ def _elements(data: bytes, *, last: bool) -> list[Any]:
     ]
 
 
-def _build_turn(elements: list[Any], number: int) -> Builder:
-    builder = Builder(turns=number - 1)
+def _build_turn(elements: list[Any], number: int) -> EventParser:
+    builder = EventParser(turns=number - 1)
     builder.add(elements)
     builder.finish()
     return builder

@@ -3,8 +3,8 @@
 from collections import Counter
 from collections.abc import Callable
 
-from kbtui.conversations.formats.jp.config_state import Facts
-from kbtui.conversations.formats.jp.event_parser import Builder
+from kbtui.conversations.formats.jp.config_state import ConversationFacts
+from kbtui.conversations.formats.jp.event_parser import EventParser
 from kbtui.conversations.formats.jp.json_reader import (
     LARGEST_CONFIG,
     read_array,
@@ -34,10 +34,10 @@ def load_conversation(
     result's `info` has the count and the time of the last element.
     """
     problems: list[str] = []
-    facts = Facts()
+    facts = ConversationFacts()
     if info.base_config_path is not None:
         read_base(str(info.base_config_path), facts, problems)
-    builder = Builder(facts)
+    builder = EventParser(facts)
     conversation = Conversation(
         info,
         builder.turns,
@@ -109,8 +109,8 @@ def load_beginning(info: ConversationInfo, length: int = 1 << 20) -> Conversatio
     """
     if info.events_path is None or info.size <= length:
         return None
-    facts = Facts()
-    builder = Builder(facts)
+    facts = ConversationFacts()
+    builder = EventParser(facts)
     try:
         if info.base_config_path is not None:
             read_base(str(info.base_config_path), facts, [])
@@ -129,7 +129,7 @@ def load_beginning(info: ConversationInfo, length: int = 1 << 20) -> Conversatio
     return conversation
 
 
-def _settle(conversation: Conversation, builder: Builder) -> None:
+def _settle(conversation: Conversation, builder: EventParser) -> None:
     conversation.assistant = builder.facts.assistant
     conversation.model = builder.facts.model
     conversation.attachments = builder.facts.attachments
@@ -137,7 +137,7 @@ def _settle(conversation: Conversation, builder: Builder) -> None:
     conversation.more_problems = builder.more_problems
 
 
-def read_base(path: str, facts: Facts, problems: list[str]) -> None:
+def read_base(path: str, facts: ConversationFacts, problems: list[str]) -> None:
     """Take in a base configuration; what is wrong with it goes to `problems`."""
     found: list[str] = []
     try:

@@ -22,7 +22,7 @@ _ARCHIVE, _TRASH = ".archive", ".trash"
 
 
 @dataclass(slots=True)
-class Copy:
+class ConversationCopy:
     """One directory that holds a conversation, with the state of its files.
 
     `times` and `sizes` have the files that exist; `failure` is why they cannot be looked at.
@@ -52,7 +52,7 @@ class Copy:
 
 
 @dataclass(slots=True)
-class Place:
+class ConversationLocation:
     """All copies of one conversation in its partition; live wins over archived.
 
     `others` are copies in the archive of a conversation that is live.
@@ -60,22 +60,22 @@ class Place:
 
     id: int
     archived: bool
-    copies: list[Copy]
-    others: list[Copy]
+    copies: list[ConversationCopy]
+    others: list[ConversationCopy]
 
     @property
-    def stream(self) -> Copy:
+    def stream(self) -> ConversationCopy:
         """The copy whose events and base configuration are read."""
         copies = self.copies
-        return copies[0] if len(copies) == 1 else max(copies, key=Copy.stream_time)
+        return copies[0] if len(copies) == 1 else max(copies, key=ConversationCopy.stream_time)
 
     @property
-    def metadata(self) -> Copy:
+    def metadata(self) -> ConversationCopy:
         """The copy whose metadata is read; in the archive the workspace's comes first."""
         having = [copy for copy in self.copies if METADATA in copy.times] or self.copies
         if self.archived:
             return min(having, key=lambda copy: (copy.local, -copy.times.get(METADATA, 0)))
-        return max(having, key=Copy.metadata_time)
+        return max(having, key=ConversationCopy.metadata_time)
 
     @property
     def has_events(self) -> bool:
@@ -114,12 +114,12 @@ class Place:
 
 def find_places(
     workspace: Workspace, only: int | None = None
-) -> tuple[list[Place], list[tuple[str, str]]]:
+) -> tuple[list[ConversationLocation], list[tuple[str, str]]]:
     """Every conversation of the workspace, and the directories that are none, with the reason.
 
     With `only` the files of that conversation alone are looked at.
     """
-    copies: dict[int, list[Copy]] = {}
+    copies: dict[int, list[ConversationCopy]] = {}
     strays: list[tuple[str, str]] = []
     for root, local in _roots(workspace):
         for archived in (False, True):
@@ -140,7 +140,7 @@ def find_places(
     for number, having in copies.items():
         live = [copy for copy in having if not copy.archived]
         rest = [copy for copy in having if copy.archived]
-        places.append(Place(number, not live, live or rest, rest if live else []))
+        places.append(ConversationLocation(number, not live, live or rest, rest if live else []))
     return places, strays
 
 
@@ -248,8 +248,8 @@ def _nested(path: str) -> list[str]:
     ]
 
 
-def _look(path: str, local: bool, archived: bool, parent: int | None) -> Copy:
-    copy = Copy(path, local, archived, parent)
+def _look(path: str, local: bool, archived: bool, parent: int | None) -> ConversationCopy:
+    copy = ConversationCopy(path, local, archived, parent)
     for name in _FILES:
         file = f"{path}/{name}"
         try:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from kbtui.conversations.formats.jp.config_state import Facts
+from kbtui.conversations.formats.jp.config_state import ConversationFacts
 from kbtui.conversations.formats.jp.json_reader import (
     LARGEST_CONFIG,
     read_events,
@@ -34,7 +34,7 @@ _EVENTS = frozenset(
 
 
 @dataclass(frozen=True)
-class Traits:
+class ConversationSummary:
     """What was used in a conversation. `tools` and `models` are names, as JP writes them.
 
     A model counts when it answered; where nothing was answered, the one that would have.
@@ -47,9 +47,9 @@ class Traits:
     problem: str | None = None
 
 
-def conversation_traits(info: ConversationInfo) -> Traits:
+def conversation_traits(info: ConversationInfo) -> ConversationSummary:
     """Read a conversation's traits from its files; never raises for what is wrong with them."""
-    facts = Facts()
+    facts = ConversationFacts()
     if info.base_config_path is not None:
         # What is wrong with it, the conversation's own page tells.
         with suppress(WorkspaceError, ValueError):
@@ -64,11 +64,11 @@ def conversation_traits(info: ConversationInfo) -> Traits:
             problems.append(error.message)
     models = passed.models or ({facts.model} if facts.model else set())
     problem = f"events.json: {'; '.join(problems)}" if problems else None
-    return Traits(frozenset(passed.tools), frozenset(models), passed.turns, problem)
+    return ConversationSummary(frozenset(passed.tools), frozenset(models), passed.turns, problem)
 
 
 class _Pass:
-    def __init__(self, facts: Facts) -> None:
+    def __init__(self, facts: ConversationFacts) -> None:
         self.facts = facts
         self.tools: set[str] = set()
         self.models: set[str] = set()
