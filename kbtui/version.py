@@ -1,3 +1,3 @@
-"""The version, importable by every room at no cost."""
+"""The version, importable by every package at no cost."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
