@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pexpect
 import pytest
+import textual.containers
+import textual.widgets
 from hypothesis import given
 from hypothesis import strategies as st
 from support import Builder
@@ -252,3 +254,22 @@ async def test_what_was_typed_early_is_handed_out(book: Builder) -> None:
 
     async with running(book.root, start=Start(fresh=True, typed="/make")) as tui:
         await tui.until(lambda: tui.main.query_one("#search").value == "make")  # type: ignore[attr-defined]
+
+
+def test_every_style_rule_names_a_widget_that_exists() -> None:
+    """A rule for a class that was renamed applies to nothing, and nobody says so."""
+    sources = [path.read_text() for path in STYLES.parent.rglob("*.py")]
+    widgets = set(re.findall(r"^\s*class (\w+)", "\n".join(sources), re.M)) | {
+        *textual.widgets.__all__,
+        *vars(textual.containers),
+    }
+    sheets = [STYLES.read_text()]
+    for text in sources:
+        sheets += [
+            "".join(found) for found in re.findall(r'CSS = (?:"""(.*?)"""|"(.*?)")', text, re.S)
+        ]
+    for sheet in sheets:
+        rules = re.sub(r"/\*.*?\*/", "", sheet, flags=re.S)
+        for selector in re.findall(r"([^{};]+)\{", rules):
+            named = set(re.findall(r"(?<![\w#.$:-])[A-Z]\w+", selector))
+            assert named <= widgets, selector.strip()

@@ -51,7 +51,7 @@ class ChoiceField(StyledWidget, can_focus=True):
         Binding("left", "step(-1)", show=False),
         Binding("right,space", "step(1)", show=False),
     ]
-    DEFAULT_CSS = "Choice { height: 1; width: 1fr; background: $surface; }"
+    DEFAULT_CSS = "ChoiceField { height: 1; width: 1fr; background: $surface; }"
 
     def __init__(self, field: Field) -> None:
         super().__init__(id=f"field-{field.name}")

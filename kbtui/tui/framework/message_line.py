@@ -20,7 +20,7 @@ class MessageLine(StyledWidget):
     """Words that are wrapped, because an error's hint stands at its end."""
 
     ALLOW_SELECT: ClassVar[bool] = False
-    DEFAULT_CSS = "Note { height: 1; padding: 0 1; background: $background; }"
+    DEFAULT_CSS = "MessageLine { height: 1; padding: 0 1; background: $background; }"
 
     def __init__(self, id: str) -> None:  # noqa: A002
         super().__init__(id=id)

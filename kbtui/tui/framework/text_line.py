@@ -46,7 +46,7 @@ class MultilineText(StyledWidget):
     """Paragraphs of its owner's, wrapped, over another widget: there with the first, hidden while there are none."""
 
     ALLOW_SELECT: ClassVar[bool] = False
-    DEFAULT_CSS = "Says { height: auto; padding: 0 1; background: $surface; }"
+    DEFAULT_CSS = "MultilineText { height: auto; padding: 0 1; background: $surface; }"
 
     def __init__(self, over: Widget) -> None:
         super().__init__()

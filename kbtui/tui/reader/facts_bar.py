@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 class FactsBar(MultilineText):
     """Names and values above the text, shown while they are asked for."""
 
-    DEFAULT_CSS = "Facts { max-height: 75%; }"
+    DEFAULT_CSS = "FactsBar { max-height: 75%; }"
 
     def tell(self, facts: list[tuple[str, Spans]]) -> None:
         """Show these."""
