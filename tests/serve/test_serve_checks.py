@@ -34,8 +34,8 @@ TOKEN = "the-token"
 class Served:
     """A server in this process, asked over real sockets."""
 
-    def __init__(self, port: int) -> None:
-        self.port = port
+    def __init__(self, port: int, root: Path) -> None:
+        self.port, self.root = port, root
         self.cookie = f"Cookie: kbtui-{port}={TOKEN}"
         self.host = f"Host: 127.0.0.1:{port}"
         self.origin = f"Origin: http://127.0.0.1:{port}"
@@ -54,15 +54,14 @@ class Served:
         writer.close()
         return status, (head + body).decode("utf-8", "replace")
 
-
-def sessions() -> list[psutil.Process]:
-    """The processes of tabs; engines that other tests ended may still be among the children."""
-    found = []
-    for child in psutil.Process().children():
-        with contextlib.suppress(psutil.NoSuchProcess):
-            if "kbtui.serve.session" in child.cmdline():
-                found.append(child)
-    return found
+    def sessions(self) -> list[psutil.Process]:
+        """The running processes of this server's tabs; other tests leave children that still end."""
+        found = []
+        for child in psutil.Process().children():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                if child.cmdline()[-1:] == [str(self.root)]:
+                    found.append(child)
+        return found
 
 
 UPGRADE = (
@@ -83,7 +82,7 @@ async def served(tmp_path: Path) -> AsyncIterator[Served]:
     )
     await runner.setup()
     await web.SockSite(runner, listening).start()
-    yield Served(port)
+    yield Served(port, builder.root)
     await runner.cleanup()
 
 
@@ -166,7 +165,7 @@ async def test_a_socket_from_another_page_is_refused(served: Served, headers: li
     lines = [line.format(port=served.port) for line in headers]
     status, _ = await served.ask("/ws", served.host, served.cookie, *lines, *UPGRADE)
     assert status == 403
-    assert sessions() == []
+    assert served.sessions() == []
 
 
 async def test_a_socket_without_the_cookie_is_refused(served: Served) -> None:
@@ -216,8 +215,7 @@ async def test_a_tab_shows_the_screen_takes_keys_and_ends_with_its_process(
                         await tab.send_str(json.dumps(["stdin", "/plain"]))
                     if typed and "/ plain" in text:
                         break
-            (child,) = sessions()
-            assert child.cmdline()[-1] == str(builder.root)
+            (child,) = served.sessions()
         await asyncio.to_thread(child.wait, 30)
     finally:
         end_engine(builder)
@@ -247,7 +245,7 @@ async def test_a_tab_too_many_says_why_and_gets_in_when_another_is_closed(
 ) -> None:
     # In place of a screen, a process that stays until it hears something, which is that it should end.
     program = tmp_path / "stays"
-    program.write_text("#!/bin/sh\nexec head -c 1 > /dev/null\n")
+    program.write_text("#!/bin/sh\nhead -c 1 > /dev/null\n")
     program.chmod(0o700)
     monkeypatch.setattr("kbtui.serve.server.sys.executable", str(program))
     base = f"http://127.0.0.1:{served.port}"
@@ -269,7 +267,7 @@ async def test_a_tab_too_many_says_why_and_gets_in_when_another_is_closed(
                 break  # it stays open
         for tab in (*tabs, again):
             await tab.close()
-        while sessions():
+        while served.sessions():
             await asyncio.sleep(0.02)
 
 
