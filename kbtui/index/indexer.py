@@ -353,12 +353,12 @@ class Index:
     def compact(self, most: int | None = None) -> int:
         """Remove replaced documents from the keyword indexes, unless that writes more than `most`.
 
-        Returns how many documents are still to be written. Makes way for a refresh that somebody
-        waits for.
+        Returns how many documents are still to be written. Without `most` it takes long, and stops
+        when another refresh is requested.
         """
         stale = self._stores.stale_documents()
         if stale and (most is None or stale <= most):
-            self._stores.compact(lambda: self._stop.is_set() or self._again())
+            self._stores.compact(lambda: self._stop.is_set() or (most is None and self._again()))
             stale = self._stores.stale_documents()
         return stale
 
