@@ -63,16 +63,15 @@ def _masked_passage(library: Library, hit: Hit) -> str:
 def _sources(library: Library, hit: Hit) -> list[str]:
     """The texts that a passage may be from, as they are now."""
     if hit.kind == "subject":
-        from kbtui.refs import subject_ref
-
-        ref = subject_ref(hit.topic or "", hit.slug or "")
-        return [library.subject_text(library.subject(ref))]
-    from kbtui.conversations import find_conversation, parse_conversation_id
+        return [library.subject_text(library.subject(hit.target._replace(lines=None)))]
+    from kbtui.conversations import find_conversation
     from kbtui.conversations.formats.jp.incremental_reader import TurnReader
     from kbtui.index.chunking import call_text
 
-    number = parse_conversation_id(hit.conversation_id or "")
-    turn = TurnReader(find_conversation(library.workspace, number)).turn(hit.turn or 0)
+    ref = hit.target
+    turn = TurnReader(find_conversation(library.workspace, ref.conversation or 0)).turn(
+        ref.turn or 0
+    )
     return [
         call_text(event) if event.kind == "tool_call_request" else event.text
         for event in (turn.events if turn else ())

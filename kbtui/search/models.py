@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from kbtui.errors import UsageError
+from kbtui.refs import Ref, parse_ref
 
 if TYPE_CHECKING:
     from kbtui.search.query_parser import QueryError
@@ -112,6 +113,11 @@ class Hit:
     timestamp: datetime | None = None
     freshness: Literal["fresh", "changed"] = "fresh"
     legs: dict[str, int | None] = field(default_factory=dict)
+
+    @property
+    def target(self) -> Ref:
+        """What `ref` refers to: the lines of a subject, or a conversation's turn or tool call."""
+        return parse_ref(self.ref, lambda topic, slug: (topic, slug) == (self.topic, self.slug))
 
     def as_json(self) -> dict[str, Any]:
         """The documented shape; what does not apply to the kind is left out."""

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from kbtui.refs import Ref, conversation_ref, subject_ref
-
 if TYPE_CHECKING:
+    from kbtui.refs import Ref
     from kbtui.search.models import Hit
     from kbtui.tui.reader.viewport import ScrollAnchor
 
@@ -47,12 +46,7 @@ def place_of(ref: Ref) -> NavigationTarget:
 def place_of_hit(hit: Hit) -> NavigationTarget:
     """Where a search hit leads, with the words that matched."""
     words = tuple(dict.fromkeys(hit.text[start:end] for start, end in hit.matches))
-    if hit.kind == "subject":
-        ref = subject_ref(hit.topic or "", hit.slug or "", hit.lines)
-    else:
-        digits = (hit.conversation_id or "0").removeprefix("jp-c")
-        ref = conversation_ref(int(digits), hit.turn)
-    return place_of(ref)._replace(words=words, text=hit.text)
+    return place_of(hit.target)._replace(words=words, text=hit.text)
 
 
 class NavigationHistory:

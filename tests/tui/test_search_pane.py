@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import Builder, asked, said
+from support import Builder, asked, called, said
 from tui_support import Tui, running
 
 from kbtui.search.models import Answer, Hit, Question
@@ -58,6 +58,22 @@ async def test_enter_opens_a_conversation_at_the_turn_with_the_match_marked(book
         assert "jabberwock" in port.line.plain
         assert any("found" in role for text, role in port.line.spans if text == "jabberwock")
         assert tui.app.focused is tui.main.reader_pane.reader
+
+
+async def test_enter_opens_the_call_whose_result_has_the_match(book: Builder) -> None:
+    calls = [called(f"c{n}", "shell", "the snark was here") for n in range(2)]
+    calls.append(called("c2", "shell", "the snark was here", command="look"))
+    talk = [asked("Where is it?"), *(event for call in calls for event in call), said("Gone.")]
+    book.conversation(8, [talk], title="The hunt")
+    async with running(book.root, size=(80, 24)) as tui:
+        await search(tui, "snark arg:command=look ")
+        await tui.until(lambda: hits(tui) == ["jp-c17800000008:1.3"])
+        await tui.press("enter")
+        await tui.until(lambda: tui.main.reader_pane.reader.document.key == "jp-c17800000008")
+        reader = tui.main.reader_pane.reader
+        assert reader.port.reference == "jp-c17800000008:1.3"
+        assert reader.port.line is not None
+        assert "snark" in reader.port.line.plain
 
 
 async def test_enter_opens_a_subject_at_the_lines(book: Builder) -> None:

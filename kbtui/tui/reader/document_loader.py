@@ -162,7 +162,10 @@ def beginning(document: Document, place: NavigationTarget) -> tuple[int, int] | 
         first = document.block_of_turn(ref.turn, ref.call)
         if first is None:
             return None
-        span: Iterator[int] = _turn_blocks(document, first, ref.turn)
+        turn = _turn_blocks(document, first, ref.turn)
+        span: Iterator[int] = (
+            number for number in turn if ref.call in (None, document.blocks[number].call)
+        )
     elif ref.lines is not None:
         first = document.block_of_line(ref.lines[0])
         span = iter(range(first, document.block_of_line(ref.lines[1]) + 1))
@@ -171,7 +174,7 @@ def beginning(document: Document, place: NavigationTarget) -> tuple[int, int] | 
     else:
         first, span = 0, iter(range(len(document.blocks))) if place.words else iter(())
     pattern = finder(list(place.words))
-    if pattern is None or ref.call is not None:
+    if pattern is None:
         return first, -1
     return _densest(document, list(span), pattern, place.text) or (first, -1)
 
