@@ -21,19 +21,17 @@ from kbtui.conversations.grep import (
     cut_line,
     resolve_scopes,
 )
-from kbtui.conversations.grep_prefilter import Prefilter
 from kbtui.conversations.ids import parse_conversation_id, parse_conversation_ref
-from kbtui.conversations.parallel_grep import search_all
 from kbtui.conversations.repository import (
     activity,
     describe,
     examined,
     find_conversation,
     list_conversations,
-    title_may_match,
+    read_title,
     with_activity,
 )
-from kbtui.conversations.timestamps import parse_time, show_time
+from kbtui.conversations.timestamps import show_time
 from kbtui.errors import NothingFound, UsageError
 from kbtui.secrets import mask, mask_values
 
@@ -361,7 +359,7 @@ def grep_answer(
     archived = conversation_tools.flag("archived", archived)
     excluded = None if conversation_tools.flag("include_current", include_current) else current
     places, notes = _chosen(workspace, conversation_tools.texts("ids", ids), archived, excluded)
-    results = _results(places, needle, query)
+    results = _search(places, query, needle)
     answer: dict[str, Any] = {"total": 0, "count": 0, "omitted": 0, "hint": None, "hits": []}
     blocks = [] if blocks is None else blocks
     room = None if max_chars is None else max_chars - _ENVELOPE
@@ -369,8 +367,7 @@ def grep_answer(
     is_full = False
     for number, result in enumerate(results):
         before = answer["count"]
-        wanted = query.limit - before - len(result.titles)
-        lines = [] if is_full else [*result.titles, *result.lines(query, wanted)]
+        lines = [] if is_full else [*result.titles, *result.events.lines]
         for line in lines:
             if line.is_match and answer["count"] == query.limit:
                 is_full = True
@@ -453,68 +450,45 @@ class _Result:
 
     @property
     def info(self) -> ConversationInfo:
-        """What there is to say of it, read when somebody wants to know."""
+        """The conversation's list entry, read on first use: most results need none."""
         if self.described is None:
-            last = parse_time(self.events.last)
+            last = self.events.last_event_at
             self.described = with_activity(describe(self.place).counted(None, last))
         return self.described
 
     @property
     def order(self) -> tuple[datetime, int]:
-        """Its activity, which the last event tells without the rest."""
-        return parse_time(self.events.last) or activity(self.info), self.place.id
-
-    def lines(self, query: GrepQuery, room: int) -> list[GrepLine]:
-        """At least the first `room` matches, for which the file may have to be searched again."""
-        kept = sum(line.is_match for line in self.events.lines)
-        if kept < min(room, self.events.count) and self.info.events_path is not None:
-            again = GrepSearch(query).file(str(self.info.events_path), room)
-            # It may have vanished in between: then what there is.
-            if again.lines:
-                self.events = again
-        return self.events.lines
+        """The time of the last activity, then the id."""
+        return self.events.last_event_at or activity(self.info), self.place.id
 
     @property
     def problem(self) -> str | None:
-        """Why it could not be searched whole."""
+        """Why it could not be searched completely."""
         return self.events.problem or (None if self.place.has_events else self.info.problem)
 
 
-def _results(
-    places: list[ConversationLocation], needle: LinePattern, query: GrepQuery
+def _search(
+    places: list[ConversationLocation], query: GrepQuery, pattern: LinePattern
 ) -> list[_Result]:
-    """Those worth mentioning, newest activity first. What nobody asks for is not even described."""
-    found = _search(places, query)
-    sieve = Prefilter(query.pattern, query.ignore_case) if "title" in query.scopes else None
+    """The conversations with matches or problems, newest activity first."""
+    search = GrepSearch(query)
     results = []
-    for place, events in zip(places, found, strict=True):
-        result = _Result(place, [], events)
-        if sieve is not None and title_may_match(place, sieve):
-            result.titles = _title_lines(_title(result.info, masked=query.masked), needle)
-        if events.count or events.problem or result.titles or not place.has_events:
+    for place in places:
+        result = _Result(place, [], ConversationMatches())
+        if place.has_events and query.scopes != {"title"}:
+            result.events = search.search_file(f"{place.stream.path}/{EVENTS}")
+        if "title" in query.scopes:
+            result.titles = _title_lines(read_title(place), pattern, masked=query.masked)
+        if result.events.count or result.events.problem or result.titles or not place.has_events:
             results.append(result)
     results.sort(key=lambda result: result.order, reverse=True)
     return results
 
 
-def _search(places: list[ConversationLocation], query: GrepQuery) -> list[ConversationMatches]:
-    """What the events have; those are not opened for the title's sake."""
-    found = [ConversationMatches() for _ in places]
-    if query.scopes == {"title"}:
-        return found
-    having = [number for number, place in enumerate(places) if place.has_events]
-    files = [
-        (f"{places[number].stream.path}/{EVENTS}", places[number].stream.sizes[EVENTS])
-        for number in having
-    ]
-    for number, events in zip(having, search_all(files, query), strict=True):
-        found[number] = events
-    return found
-
-
-def _title_lines(title: str | None, needle: LinePattern) -> list[GrepLine]:
-    if not title:
+def _title_lines(title: str | None, needle: LinePattern, *, masked: bool) -> list[GrepLine]:
+    if not title or not needle.count(title):
         return []
+    title = mask(title) if masked else title
     return [
         GrepLine("title", None, None, cut_line(title[start:end], match - start), True)
         for start, end, match in needle.lines(title)

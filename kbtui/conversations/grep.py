@@ -1,26 +1,24 @@
-"""Searches all conversations line by line for a literal."""
+"""Searches conversations line by line for a literal."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from datetime import datetime
-from typing import TYPE_CHECKING, Any
-
-import orjson
+from functools import partial
+from typing import TYPE_CHECKING
 
 from kbtui.conversations.formats.jp.base64_fields import pretty
-from kbtui.conversations.formats.jp.json_reader import Mended, read_array, read_file
-from kbtui.conversations.grep_prefilter import Prefilter
-from kbtui.conversations.grep_scanner import GrepText, Unexpected, scan
+from kbtui.conversations.formats.jp.event_parser import EventParser
+from kbtui.conversations.formats.jp.json_reader import Mended, read_events
 from kbtui.conversations.models import SCOPE_OF
-from kbtui.conversations.timestamps import parse_time, show_time
+from kbtui.conversations.timestamps import show_time
 from kbtui.errors import UsageError, WorkspaceError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from datetime import datetime
 
-    from kbtui.conversations.models import Event
+    from kbtui.conversations.models import Event, Turn
 
 
 LINE_LENGTH = 400
@@ -28,11 +26,10 @@ LINE_LENGTH = 400
 
 
 class LinePattern:
-    """A pattern, literal, never spanning lines.
+    """A literal pattern that never spans lines.
 
-    Without case, letters of ASCII match letters of ASCII when the pattern has
-    no others, which is what can be searched in bytes; any other pattern follows
-    Unicode's simple folding. Raises `UsageError` for what cannot match.
+    Without regard to case, an ASCII pattern matches ASCII letters only; any other pattern
+    follows Unicode's simple case folding. Raises `UsageError` for what cannot match.
     """
 
     def __init__(self, pattern: str, ignore_case: bool = True) -> None:
@@ -46,7 +43,6 @@ class LinePattern:
             )
         self.pattern = pattern
         self.ignore_case = ignore_case
-        self._lower = pattern.lower() if ignore_case and pattern.isascii() else None
         flags, expression = 0, re.escape(pattern)
         if ignore_case and pattern.isascii():
             flags = re.IGNORECASE | re.ASCII
@@ -54,32 +50,29 @@ class LinePattern:
             flags, expression = re.IGNORECASE, "".join(map(_folding, pattern))
         self._regex = re.compile(expression, flags)
 
-    def finder(self, text: str) -> PatternFinder:
-        """Searches within one text."""
+    def _finder(self, text: str) -> Callable[[int], int]:
+        """A function that gives the first match at or after an offset, -1 where there is none."""
         if not self.ignore_case:
-            return _Exact(text, self.pattern)
-        if self._lower is not None:
-            lower = text.lower()
-            if self._lower not in lower:
-                return _NONE
+            return partial(text.find, self.pattern)
+        if self.pattern.isascii():
             if text.isascii():
-                return _Exact(lower, self._lower)
-            # One letter becomes longer in small letters; then places differ.
-            if len(lower) == len(text):
-                return _Folded(text, self._regex, lower, self._lower)
-        return _Folded(text, self._regex)
+                return partial(text.lower().find, self.pattern.lower())
+            # Bytes become small letters ten times as fast as text beyond ASCII.
+            if self.pattern.lower().encode() not in text.encode("utf-8", "replace").lower():
+                return lambda _: -1
+        return lambda start: match.start() if (match := self._regex.search(text, start)) else -1
 
     def lines(self, text: str) -> Iterator[tuple[int, int, int]]:
         """First and last offset of each line that matches, and the offset of its first match."""
-        finder = self.finder(text)
-        place = finder.find(0)
+        find = self._finder(text)
+        place = find(0)
         while place >= 0:
             start = text.rfind("\n", 0, place) + 1
             end = text.find("\n", place)
             if end < 0:
                 end = len(text)
             yield start, end, place
-            place = finder.find(end + 1)
+            place = find(end + 1)
 
     def count(self, text: str) -> int:
         """How many lines match."""
@@ -98,42 +91,6 @@ def _folding(letter: str) -> str:
     if letter in "iI":
         return "(?-i:[iI])"
     return f"(?-i:{letter})" if letter in "ıİ" else re.escape(letter)
-
-
-class PatternFinder:
-    """Finds the next place of the pattern in a text."""
-
-    def find(self, start: int) -> int:
-        """The first place at or after `start`, -1 where there is none."""
-        return -1
-
-
-_NONE = PatternFinder()
-
-
-class _Exact(PatternFinder):
-    def __init__(self, text: str, pattern: str) -> None:
-        self._text, self._pattern = text, pattern
-
-    def find(self, start: int) -> int:
-        return self._text.find(self._pattern, start)
-
-
-class _Folded(PatternFinder):
-    def __init__(
-        self, text: str, regex: re.Pattern[str], lower: str | None = None, pattern: str = ""
-    ) -> None:
-        self._text, self._regex, self._lower, self._pattern = text, regex, lower, pattern
-
-    def find(self, start: int) -> int:
-        if self._lower is None:
-            match = self._regex.search(self._text, start)
-            return match.start() if match else -1
-        place = self._lower.find(self._pattern, start)
-        # `lower` makes a K of the Kelvin sign: the expression has the last word.
-        while place >= 0 and not self._regex.match(self._text, place):
-            place = self._lower.find(self._pattern, place + 1)
-        return place
 
 
 def cut_line(line: str, match: int | None = None, length: int = LINE_LENGTH) -> str:
@@ -174,9 +131,6 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "tool": ("tool-call", "tool-result"),
 }
 SCOPES: tuple[str, ...] = ("title", *dict.fromkeys(SCOPE_OF.values()))
-_SHORT, _SHORT_MOST = 64, 1024
-FEW = 2
-"""Matches kept of a file in the first round: which are given is known when all are searched."""
 
 
 @dataclass(frozen=True)
@@ -210,13 +164,13 @@ class GrepLine:
 class ConversationMatches:
     """What one conversation has: the number of matching lines, and the first of them.
 
-    `last` is the timestamp of its last element as it is written.
+    `last_event_at` is the time of its last element.
     """
 
     count: int = 0
     lines: list[GrepLine] = field(default_factory=list)
     problem: str | None = None
-    last: Any = None
+    last_event_at: datetime | None = None
 
 
 def resolve_scopes(names: Iterable[str] | None) -> frozenset[str]:
@@ -249,107 +203,68 @@ def searched_text(event: Event) -> str:
 
 
 class GrepSearch:
-    """One query, ready to be put to file after file; made once for all of them."""
+    """One query, compiled once for all files that it is put to."""
 
     def __init__(self, query: GrepQuery) -> None:
         self.query = query
-        self.needle = LinePattern(query.pattern, query.ignore_case)
-        self._sieve = Prefilter(query.pattern, query.ignore_case)
-        self._counts: dict[str, int] = {}
+        self.pattern = LinePattern(query.pattern, query.ignore_case)
 
-    def file(self, path: str, room: int = FEW) -> ConversationMatches:
-        """Search one `events.json`; keeps the first `room` matches and counts all."""
+    def search_file(self, path: str) -> ConversationMatches:
+        """Search one `events.json`; counts all matches and keeps the first `query.limit`."""
         found = ConversationMatches()
+        problems: list[str] = []
+        parser = EventParser()
         try:
-            data = read_file(path)
+            for batch in read_events(path, problems):
+                parser.add(batch)
         except WorkspaceError as error:
             found.problem = error.message
             return found
-        problems: list[str] = []
-        try:
-            batches = read_array(data, problems)
-            around = self.query.context > 0 or self.query.masked
-            pieces, last = scan(batches, self._sieve, self.query.scopes, around)
-        except Unexpected:
-            problems.clear()
-            pieces, last = self._made(data, problems)
+        parser.finish()
         lost = [problem for problem in problems if not isinstance(problem, Mended)]
         found.problem = "; ".join(lost) or None
-        found.last = last.get("timestamp") if isinstance(last, dict) else None
-        for piece in pieces:
-            if found.count < room:
-                if self.query.masked:
-                    piece = piece._replace(text=_masked_text(piece))
-                _search_piece(piece, self.needle, self.query.context, room, found)
-            else:
-                found.count += self._count(piece.text)
+        found.last_event_at = parser.last_time
+        scopes = self.query.scopes
+        for turn in parser.turns:
+            for event in turn.events:
+                if SCOPE_OF[event.kind] in scopes and (text := searched_text(event)):
+                    self._search_event(turn, event, text, found)
         return found
 
-    def _count(self, text: str) -> int:
-        """How many lines match; names of tools come again and again."""
-        if len(text) > _SHORT:
-            return self.needle.count(text)
-        count = self._counts.get(text)
-        if count is None:
-            if len(self._counts) > _SHORT_MOST:
-                self._counts.clear()
-            count = self._counts[text] = self.needle.count(text)
-        return count
-
-    def _made(self, data: bytes, problems: list[str]) -> tuple[list[GrepText], Any]:
-        """Every piece, from the events themselves."""
-        from kbtui.conversations.formats.jp.event_parser import EventParser
-
-        builder = EventParser()
-        last = None
-        for batch in read_array(data, problems):
-            builder.add(batch)
-            last = batch[-1] if batch else last
-        builder.finish()
-        pieces = [
-            GrepText(turn.number, SCOPE_OF[event.kind], event.timestamp, searched_text(event))
-            for turn in builder.turns
-            for event in turn.events
-            if SCOPE_OF[event.kind] in self.query.scopes
-        ]
-        return pieces, last
+    def _search_event(
+        self, turn: Turn, event: Event, text: str, found: ConversationMatches
+    ) -> None:
+        if found.count >= self.query.limit:
+            found.count += self.pattern.count(text)
+            return
+        spans = list(self.pattern.lines(text))
+        if spans and self.query.masked:
+            text = _masked_text(event, text)
+            spans = list(self.pattern.lines(text))
+        if not spans:
+            return
+        kept = spans[: self.query.limit - found.count]
+        found.count += len(spans)
+        scope, time = SCOPE_OF[event.kind], show_time(event.timestamp)
+        block = found.lines[-1].block if found.lines else 0
+        for number, (line, match) in enumerate(_with_context(text, kept, self.query.context)):
+            if number == 0 or line is None:
+                block += 1
+            if line is not None:
+                shown = cut_line(line, match)
+                found.lines.append(
+                    GrepLine(scope, turn.number, time, shown, match is not None, block)
+                )
 
 
-def _masked_text(piece: GrepText) -> str:
+def _masked_text(event: Event, text: str) -> str:
     """The text without secrets: of a tool call, those in its values before JSON escapes them."""
     from kbtui.secrets import mask, mask_values
 
-    name, line_end, arguments = piece.text.partition("\n")
-    if piece.scope == "tool-call" and line_end:
-        try:
-            return mask(f"{name}\n{pretty(mask_values(orjson.loads(arguments)))}")
-        except orjson.JSONDecodeError:
-            pass
-    return str(mask_values(piece.text))
-
-
-def _search_piece(
-    piece: GrepText, needle: LinePattern, context: int, room: int, found: ConversationMatches
-) -> None:
-    kept: list[tuple[int, int, int]] = []
-    matches = 0
-    for span in needle.lines(piece.text):
-        if found.count + matches < room:
-            kept.append(span)
-        matches += 1
-    found.count += matches
-    if not kept:
-        return
-    time = piece.time if isinstance(piece.time, datetime) else parse_time(piece.time)
-    block = found.lines[-1].block if found.lines else 0
-    for number, (line, match) in enumerate(_with_context(piece.text, kept, context)):
-        if number == 0 or line is None:
-            block += 1
-        if line is not None:
-            shown = cut_line(line, match)
-            found.lines.append(
-                GrepLine(piece.scope, piece.turn, show_time(time), shown, match is not None, block)
-            )
+    if event.kind == "tool_call_request" and event.arguments and not event.text:
+        arguments = pretty(mask_values(event.arguments))
+        return mask(f"{event.name}\n{arguments}" if event.name else arguments)
+    return str(mask_values(text))
 
 
 def _with_context(
@@ -385,17 +300,3 @@ def _around(matches: Iterable[int], context: int, count: int) -> Iterator[int]:
         for near in range(max(last + 1, number - context), min(count, number + context + 1)):
             yield near
             last = near
-
-
-def as_row(found: ConversationMatches) -> list[Any]:
-    """A form that goes through JSON."""
-    lines = [
-        [line.scope, line.turn, line.timestamp, line.text, line.is_match, line.block]
-        for line in found.lines
-    ]
-    return [found.count, lines, found.problem, found.last]
-
-
-def from_row(row: list[Any]) -> ConversationMatches:
-    """The reverse of `as_row`."""
-    return ConversationMatches(row[0], [GrepLine(*line) for line in row[1]], *row[2:])

@@ -22,7 +22,6 @@ from kbtui.conversations.formats.jp.locations import (
     ConversationLocation,
     find_places,
 )
-from kbtui.conversations.grep_prefilter import Prefilter
 from kbtui.conversations.ids import parse_conversation_id
 from kbtui.conversations.models import ConversationInfo
 from kbtui.conversations.timestamps import id_time, parse_time
@@ -131,16 +130,20 @@ def examined(info: ConversationInfo) -> ConversationInfo:
     return replace(conversation.info, problem=problems_of(conversation))
 
 
-def title_may_match(place: ConversationLocation, sieve: Prefilter) -> bool:
-    """Whether the title may match: a look at the metadata's bytes, which most pass by."""
+def read_title(place: ConversationLocation) -> str | None:
+    """The title in the metadata; None where there is none or it cannot be read."""
     if METADATA not in place.metadata.times:
-        return False
+        return None
     try:
         data = read_file(f"{place.metadata.path}/{METADATA}", _LARGEST_METADATA)
-    except WorkspaceError:
-        return False
-    # What is escaped, or is no UTF-8, says something else than its bytes.
-    return b"\\" in data or not data.isascii() or sieve.may(data)
+        return _title(read_object(data, []))
+    except (WorkspaceError, ValueError):
+        return None
+
+
+def _title(metadata: dict[str, Any]) -> str | None:
+    title = metadata.get("title")
+    return title if isinstance(title, str) and title.strip() else None
 
 
 def activity(info: ConversationInfo) -> datetime:
@@ -195,11 +198,10 @@ def describe(place: ConversationLocation) -> ConversationInfo:
         only = ", only messages.json of JP before December 2025" if old else ""
         problems.append(f"there is no {EVENTS}{only}")
     directory = Path(stream.path)
-    title = metadata.get("title")
     newest = max((time for copy in place.copies for time in copy.times.values()), default=None)
     return ConversationInfo(
         id=place.id,
-        title=title if isinstance(title, str) and title.strip() else None,
+        title=_title(metadata),
         directory=directory,
         events_path=directory / EVENTS if EVENTS in stream.times else None,
         base_config_path=directory / BASE_CONFIG if BASE_CONFIG in stream.times else None,

@@ -9,7 +9,7 @@ import pytest
 from jp_files import BASE, ID, Stream, dump, load, texts, time, workspace_at, write
 
 from kbtui.assistant.conversation_tools import grep_answer, list_answer, read_answer
-from kbtui.conversations import find_conversation, list_conversations, parallel_grep
+from kbtui.conversations import find_conversation, list_conversations
 
 SOUND = Stream().turn().ask("one hit").say("two").elements
 
@@ -134,44 +134,22 @@ def test_a_conversation_that_vanishes_while_all_are_searched(
 ) -> None:
     folder = write(jp, SOUND)
     write(jp, SOUND, number=ID + 1)
-    real = parallel_grep.search_all
-
-    def late(*arguments: object) -> object:
-        shutil.rmtree(folder)
-        return real(*arguments)  # type: ignore[arg-type]
-
     from kbtui.assistant import conversation_tools
 
-    monkeypatch.setattr(conversation_tools, "search_all", late)
+    real = conversation_tools.find_places
+
+    def found(*arguments: object) -> object:
+        places = real(*arguments)  # type: ignore[arg-type]
+        shutil.rmtree(folder)
+        return places
+
+    monkeypatch.setattr(conversation_tools, "find_places", found)
     answer = grep_answer(workspace_at(jp.parent), pattern="hit")
     assert [hit["id"] for hit in answer["hits"]] == [f"jp-c{ID + 1}"]
     assert answer["hint"] == f"not searched whole: jp-c{ID}: there is no such file"
 
 
-def test_a_conversation_that_vanishes_between_the_two_rounds_of_a_search(
-    jp: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The first round keeps a few matches of each; what it kept is given."""
-    folder = write(jp, Stream().turn().ask("hit\n" * 20))
-    real = parallel_grep.search_all
-
-    def early(*arguments: object) -> object:
-        found = real(*arguments)  # type: ignore[arg-type]
-        shutil.rmtree(folder)
-        return found
-
-    from kbtui.assistant import conversation_tools
-
-    monkeypatch.setattr(conversation_tools, "search_all", early)
-    answer = grep_answer(workspace_at(jp.parent), pattern="hit")
-    assert answer["total"] == 20
-    assert 1 <= answer["count"] < 20
-    assert answer["omitted"] == 20 - answer["count"]
-
-
-def test_a_directory_whose_name_is_no_utf8_is_like_any_other(
-    jp: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_directory_whose_name_is_no_utf8_is_like_any_other(jp: Path) -> None:
     folder = write(jp, SOUND)
     name = os.fsencode(folder.parent) + b"/%d-\xff\xfe" % ID
     try:
@@ -179,7 +157,6 @@ def test_a_directory_whose_name_is_no_utf8_is_like_any_other(
     except OSError:
         return  # a file system that has no such names has no such conversations
     write(jp, SOUND, number=ID + 1)
-    monkeypatch.setattr(parallel_grep, "WORTH", 1)
     workspace = workspace_at(jp.parent)
     assert grep_answer(workspace, pattern="hit")["total"] == 2
     assert read_answer(workspace, id=str(ID))["count"] == 1

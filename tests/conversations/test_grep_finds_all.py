@@ -1,0 +1,226 @@
+"""Searching finds every matching line that a plain reading of the events finds."""
+
+from json import dumps
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from jp_files import ID, Stream, dump, standard, url_safe, workspace_at, write
+
+from kbtui.assistant.conversation_tools import grep_answer
+from kbtui.conversations.formats.jp.event_parser import EventParser
+from kbtui.conversations.formats.jp.json_reader import read_array
+from kbtui.conversations.grep import (
+    SCOPE_OF,
+    SCOPES,
+    GrepQuery,
+    GrepSearch,
+    LinePattern,
+    searched_text,
+)
+
+_WORD = st.text(st.sampled_from('abAB kKsİſ\u212aéÉ"\\/\n\t.…😀'), max_size=12)
+_ELEMENT = st.one_of(
+    st.builds(lambda t: {"type": "chat_request", "content": t}, _WORD),
+    st.builds(lambda t: {"type": "chat_response", "message": t}, _WORD),
+    st.builds(lambda t: {"type": "chat_response", "reasoning": t}, _WORD),
+    st.builds(lambda a, b: {"type": "chat_response", "data": {a: b}}, _WORD, _WORD),
+    st.builds(lambda t: {"type": "chat_response", "data": t}, _WORD),
+    st.builds(
+        lambda n, k, v: {
+            "type": "tool_call_request",
+            "id": "1",
+            "name": n,
+            "arguments": {k: standard(v), "n": [1.5, {"x": v}]},
+        },
+        _WORD, _WORD, _WORD,
+    ),
+    st.builds(
+        lambda t, e: {"type": "tool_call_response", "id": "1", "content": e(t), "is_error": False},
+        _WORD, st.sampled_from([standard, url_safe, str, lambda t: standard(url_safe(t * 5))]),
+    ),
+    st.builds(
+        lambda t: {"type": "inquiry_request", "id": "q", "source": {}, "question": {"text": t}},
+        _WORD,
+    ),
+    st.builds(lambda t: {"type": "inquiry_response", "id": "q", "answer": t}, _WORD),
+    st.builds(lambda t: {"type": "novelty", "said": t}, _WORD),
+    st.builds(
+        lambda t, u: {"type": "chat_request", "content": t, "resources": [{"uri": u, "text": t}]},
+        _WORD, _WORD,
+    ),
+    st.builds(
+        lambda t, k: {"type": "tool_call_response", "id": "1", "content": [{"type": k, "text": t}]},
+        _WORD, st.sampled_from(["text", "novelty"]),
+    ),
+    st.sampled_from(
+        [{"type": "turn_start"}, {"type": "config_delta", "delta": {}}, {"type": "novelty"}, None,
+         {"type": "chat_request"}, {"type": "tool_call_response", "content": None}]
+    ),
+)  # fmt: skip
+
+
+_PATTERN = st.text(st.sampled_from('abAB ks"\\/.éÉKİſ\u212a{:,1'), min_size=1, max_size=4)
+
+
+def plainly(data: bytes, query: GrepQuery) -> list[tuple[str, int, str]]:
+    """Every line that matches: all events are made, and every line is looked at by itself."""
+    needle = LinePattern(query.pattern, query.ignore_case)
+    builder = EventParser()
+    for batch in read_array(data, []):
+        builder.add(batch)
+    builder.finish()
+    return [
+        (SCOPE_OF[event.kind], turn.number, line.removesuffix("\r"))
+        for turn in builder.turns
+        for event in turn.events
+        if SCOPE_OF[event.kind] in query.scopes
+        for line in searched_text(event).split("\n")
+        if needle.spans(line)
+    ]
+
+
+def search(path: Path, query: GrepQuery) -> tuple[int, list[tuple[str, Any, str]]]:
+    found = GrepSearch(query).search_file(str(path))
+    return found.count, [(line.scope, line.turn, line.text) for line in found.lines]
+
+
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=500, deadline=None
+)
+@given(
+    elements=st.lists(_ELEMENT, max_size=7),
+    pattern=_PATTERN,
+    ignore_case=st.booleans(),
+    scopes=st.sets(st.sampled_from(SCOPES), min_size=1),
+    ascii_only=st.booleans(),
+)
+def test_what_is_found_is_what_plain_reading_finds(
+    tmp_path: Path,
+    elements: list[Any],
+    pattern: str,
+    ignore_case: bool,
+    scopes: set[str],
+    ascii_only: bool,
+) -> None:
+    elements = [
+        {"timestamp": "2026-01-01 00:00:00.0", **element} if element else element
+        for element in elements
+    ]
+    text = dumps(elements, indent=2, ensure_ascii=ascii_only) + "\n"
+    path = tmp_path / "events.json"
+    path.write_text(text)
+    query = GrepQuery(pattern, ignore_case, frozenset(scopes), limit=1000)
+    expected = plainly(text.encode(), query)
+    assert search(path, query) == (len(expected), expected)
+    first = GrepQuery(pattern, ignore_case, frozenset(scopes), limit=1)
+    assert search(path, first) == (len(expected), expected[:1])
+    around = GrepSearch(
+        GrepQuery(pattern, ignore_case, frozenset(scopes), context=1, limit=1000)
+    ).search_file(str(path))
+    lines = [(line.scope, line.turn, line.text) for line in around.lines if line.is_match]
+    assert (around.count, lines) == (len(expected), expected)
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "message",
+        "reasoning",
+        "content",
+        "data",
+        "question",
+        "encoded",
+        "url_safe",
+        "argument",
+        "name",
+    ],
+)
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None
+)
+@given(text=st.text(min_size=1, max_size=20), data=st.data())
+def test_any_piece_of_any_text_is_found(
+    jp: Path, where: str, text: str, data: st.DataObject
+) -> None:
+    """Whatever letters: a piece of what is there is found, in either case."""
+    stream = Stream().turn().ask("q")
+    if where in {"message", "reasoning"}:
+        stream.add("chat_response", **{where: text})
+    elif where == "content":
+        stream.ask(text)
+    elif where == "data":
+        stream.add("chat_response", data=text)
+    elif where == "question":
+        stream.add("inquiry_request", id="i", source={"source": "user"}, question={"text": text})
+    elif where == "argument":
+        text = text.translate({**dict.fromkeys(range(32)), 34: None, 92: None}) or "x"
+        stream.call("tool", "1", key=text)
+    elif where == "name":
+        stream.call(text, "1")
+    else:
+        encoded = standard(text) if where == "encoded" else url_safe(text)
+        stream.add("tool_call_response", id="1", content=encoded, is_error=False)
+    path = write(jp, stream, base=None) / "events.json"
+    lines = [line for line in text.split("\n") if line]
+    if not lines:
+        return
+    line = data.draw(st.sampled_from(lines))
+    start = data.draw(st.integers(0, len(line) - 1))
+    piece = line[start : data.draw(st.integers(start + 1, len(line)))]
+    assert search(path, GrepQuery(piece, ignore_case=False))[0] >= 1
+    assert search(path, GrepQuery(piece))[0] >= 1
+
+
+def test_a_match_over_two_pieces_of_one_message_is_found(jp: Path) -> None:
+    path = write(jp, Stream().turn().say("the nee").say("dle"), base=None) / "events.json"
+    assert search(path, GrepQuery("needle")) == (1, [("assistant", 1, "the needle")])
+
+
+def test_a_damaged_file_is_searched_and_named(jp: Path) -> None:
+    whole = dump(Stream().turn().ask("hit before").say("hit after").elements)
+    for text in (
+        whole[:-40],
+        whole.replace('"type": "turn_start"', '"type": turn_start'),
+        "\ufeff" + whole,
+    ):
+        folder = write(jp, text, title=None)
+        found = GrepSearch(GrepQuery("hit before")).search_file(str(folder / "events.json"))
+        assert found.count == 1
+        assert found.problem
+        answer = grep_answer(workspace_at(jp.parent), pattern="absent")
+        assert answer["hits"] == []
+        assert f"jp-c{ID}: {found.problem}" in answer["hint"]
+
+
+def test_many_matches_in_one_conversation_are_all_given_in_order(jp: Path) -> None:
+    stream = Stream().turn()
+    for number in range(20):
+        stream.ask(f"hit {number}").used("x", str(number), f"a hit\nhit in result {number}")
+    write(jp, stream, number=ID, title="hit")
+    write(jp, Stream().turn().ask("hit of old"), number=ID - 10_000)
+    answer = grep_answer(workspace_at(jp.parent), pattern="hit", limit=45)
+    texts = [hit["text"] for hit in answer["hits"]]
+    expected = [text for n in range(20) for text in (f"hit {n}", "a hit", f"hit in result {n}")]
+    assert texts == ["hit", *expected][:45]
+    assert (answer["total"], answer["omitted"]) == (62, 17)
+    everything = grep_answer(workspace_at(jp.parent), pattern="hit", limit=1000, context=1)
+    assert [hit["text"] for hit in everything["hits"] if hit["is_match"]] == [
+        "hit", *expected, "hit of old"
+    ]  # fmt: skip
+
+
+def test_an_entry_with_counts_is_what_dataclasses_would_make(jp: Path) -> None:
+    from dataclasses import replace
+    from datetime import UTC, datetime
+
+    from kbtui.conversations import list_conversations
+
+    write(jp, Stream().turn().ask("hit"))
+    (info,) = list_conversations(workspace_at(jp.parent), counts=False)
+    last = datetime(2026, 1, 1, tzinfo=UTC)
+    counted = info.counted(7, last)
+    assert counted == replace(info, events_count=7, last_event_at=last)
+    assert info.events_count is None
