@@ -25,7 +25,7 @@ WHAT: dict[str, list[str] | None] = {
 
 def export(app: KbApp, main: MainScreen) -> None:
     """Ask where to, and write the conversation that is being read."""
-    place = main.opener.shown
+    place = main.navigator.shown
     conversation = place.ref.conversation if place and place.ref else None
     if conversation is None:
         main.status.flash("open a conversation to export it", "warning")

@@ -35,7 +35,7 @@ class Target(NamedTuple):
 def targets(main: MainScreen) -> list[Target]:
     """All that is in sight: panes by their digits, rows and links by letters."""
     found: list[Target] = []
-    for digit, name in (("1", "library"), ("2", "reading"), ("3", "citations"), ("4", "results")):
+    for digit, name in (("1", "library"), ("2", "reader"), ("3", "citations"), ("4", "results")):
         pane = main.query_one(f"#{name}")
         if pane.region.width:
             go = lambda name=name: main.go(INSIDE[name])  # noqa: E731
@@ -81,7 +81,7 @@ def _links(main: MainScreen) -> Iterator[tuple[int, int, Callable[[], object]]]:
             continue
 
         def go(position: object = position, head: bool = bool(head)) -> None:
-            main.go("#reader")
+            main.go("#document")
             reader.port.cursor = position  # type: ignore[assignment]
             reader.changed()
             if head:

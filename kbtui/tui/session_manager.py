@@ -47,27 +47,27 @@ class SessionManager:
 
     def _begin(self, session: SavedSession | None, first: NavigationTarget) -> None:
         screen = self._screen
-        if screen.opener.trail.places:
+        if screen.navigator.trail.places:
             return  # Somebody was faster, and opened something.
         if session is not None:
             self._restore(session)
         here = session.trail.here if session else None
         if here is None:
-            screen.opener.open(first)
+            screen.navigator.open(first)
         else:
-            screen.opener.resume(here)
+            screen.navigator.resume(here)
 
     def _restore(self, session: SavedSession) -> None:
         self._reopened = True
         screen = self._screen
-        screen.opener.trail = session.trail
+        screen.navigator.trail = session.trail
         screen.library_pane.state.hidden = session.hidden
         if session.expanded is not None:
             screen.library_pane.reopen(session.expanded)
         for name in session.folded:
             screen.add_class(f"no-{name}")
         if screen.pane in session.folded and not screen.has_class("-one"):
-            screen.go("#reader")  # what is hidden cannot keep the focus
+            screen.go("#document")  # what is hidden cannot keep the focus
         screen.widths.more = dict(session.widths)
         screen.widths.apply()
         if session.theme in screen.app.available_themes and not screen.library.settings.theme:
@@ -91,7 +91,7 @@ class SessionManager:
 
     def stop(self) -> None:
         """Write down how it was left, unless there is nothing to tell."""
-        if not self._on or not self._screen.opener.trail.places:
+        if not self._on or not self._screen.navigator.trail.places:
             return
         from kbtui.tui.session import keep
 
@@ -104,16 +104,16 @@ class SessionManager:
         from kbtui.tui.session import SavedSession
 
         screen = self._screen
-        screen.opener.leave()
+        screen.navigator.leave()
         theme = screen.app.theme
         state = screen.library_pane.state
         known = screen.library_pane.contents is not None
         return SavedSession(
-            trail=screen.opener.trail,
+            trail=screen.navigator.trail,
             expanded=sorted(state.expanded) if known else None,
             hidden=state.hidden,
             folded=screen.folded,
             widths=dict(screen.widths.more),
             theme=theme if theme != self._theme_given else "",
-            mode=screen.asker.mode,
+            mode=screen.search.mode,
         )

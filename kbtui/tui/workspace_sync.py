@@ -83,11 +83,11 @@ class WorkspaceSync:
         """Take in one of the engine's messages."""
         screen = self._screen
         screen.status.hear(event)
-        screen.asker.say_waiting()
+        screen.search.say_waiting()
         answer = screen.results_pane.answer
         if event.get("event") == "ready" and event.get("semantic") and answer and answer.degraded:
             # Meaning can be searched now: what keywords found is refined.
-            screen.asker.again()
+            screen.search.again()
         if event.get("event") == "changed":
             self.read()
             screen.files_changed(event)
@@ -135,7 +135,7 @@ class WorkspaceSync:
         elif before is None or contents.conversations != before.conversations or contents.unread:
             self._show(contents)
         else:
-            self._screen.opener.contents = contents
+            self._screen.navigator.contents = contents
             self._screen.library_pane.learn(contents)
 
     def _failed(self, error: Exception) -> None:

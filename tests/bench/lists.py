@@ -90,7 +90,7 @@ async def main():
             await press("escape")
             await asyncio.sleep(0.3)
         phase = "lists again"
-        app.screen.keeper.read()
+        app.screen.sync.read()
         await asyncio.sleep(2)
         loop.cancel()
     print(json.dumps({"worst": worst, "busy": busiest, "over": over, "listed": listed, "read": read}))

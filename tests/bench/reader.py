@@ -155,13 +155,13 @@ async def main():
     said = {}
     async with app.run_test(size=(120, 40)) as pilot:
         screen = app.screen
-        opener, port = screen.opener, screen.reader_pane.reader.port
+        navigator, port = screen.navigator, screen.reader_pane.reader.port
         async def until(condition, seconds=300):
             end = time.perf_counter() + seconds
             while not condition():
                 assert time.perf_counter() < end, "never"
                 await asyncio.sleep(0.002)
-        await until(lambda: screen.library_pane.contents is not None and opener.shown is not None)
+        await until(lambda: screen.library_pane.contents is not None and navigator.shown is not None)
         await until(lambda: not screen.library_pane.contents.unread)
         await asyncio.sleep(1)
         threading.Thread(target=watch, daemon=True).start()
@@ -220,7 +220,7 @@ async def main():
         with open(sys.argv[3], "r+b") as file:
             file.seek(-3, 2)
             file.write(f",{json.dumps(more, indent=2)[1:]}\\n".encode())
-        opener.reload()
+        navigator.reload()
         old = document()
         await until(lambda: document() is not old)
         await asyncio.sleep(2)

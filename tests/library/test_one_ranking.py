@@ -100,7 +100,7 @@ async def by_tui(
             await tui.type(question)
             await tui.until(lambda: _settled(tui), 60)
             pane = tui.main.results_pane
-            assert tui.main.asker.query == question
+            assert tui.main.search.query == question
             assert pane.answer is not None
             found.append([(hit.chunk_id, round(hit.score, 4)) for hit in pane.answer.hits])
             await tui.press("escape")
@@ -109,7 +109,7 @@ async def by_tui(
 
 def _settled(tui: Tui) -> bool:
     """Whether the whole answer to what was typed is shown, meaning included."""
-    asker, answer = tui.main.asker, tui.main.results_pane.answer
+    asker, answer = tui.main.search, tui.main.results_pane.answer
     return answer is not None and answer.query == asker.query and "to come" not in tui.text
 
 

@@ -84,9 +84,9 @@ async def test_line_block_turn_all_reference_and_command_are_copied(book: Builde
 async def test_what_the_mouse_selected_is_copied_by_ctrl_c(book: Builder) -> None:
     async with running(book.root) as tui:
         await tui.open("project/style")
-        await tui.pilot.mouse_down("#reader", offset=(1, 3))
-        await tui.pilot.hover("#reader", offset=(6, 3))
-        await tui.pilot.mouse_up("#reader", offset=(6, 3))
+        await tui.pilot.mouse_down("#document", offset=(1, 3))
+        await tui.pilot.hover("#document", offset=(6, 3))
+        await tui.pilot.mouse_up("#document", offset=(6, 3))
         await tui.press("ctrl+c")
         assert "Short".startswith(tui.app.clipboard[:5])
         assert tui.app.clipboard

@@ -169,14 +169,14 @@ async def test_a_big_one_whose_files_are_as_they_were_is_not_read_again(big: Pat
         from kbtui.library import Library
 
         with mock.patch.object(Library, "conversation", side_effect=AssertionError):
-            tui.main.opener.reload()
-            await tui.until(lambda: not tui.main.opener._reload_lane.busy)
+            tui.main.navigator.reload()
+            await tui.until(lambda: not tui.main.navigator._reload_lane.busy)
             await tui.pilot.pause()
         assert reader.document is document
         (events,) = big.glob(".jp/conversations/*/events.json")
         said = events.read_text()
         events.write_text(said.replace("Question 1?", "Another question?", 1))
-        tui.main.opener.reload()
+        tui.main.navigator.reload()
         await tui.until("Another question?")
         events.write_text(said)
 
@@ -208,7 +208,7 @@ async def test_what_was_read_for_nobody_goes_without_the_collector(big: Path) ->
                 tui.main.open(place(tui, TALK))
                 await tui.until(lambda: bool(made))
                 tui.main.open(HOME)
-                await tui.until(lambda: len(made) == 2 and not tui.main.opener._lane.busy)
+                await tui.until(lambda: len(made) == 2 and not tui.main.navigator._lane.busy)
                 await tui.until(lambda: all(one() is None for one in made))
             finally:
                 gc.enable()
@@ -227,9 +227,9 @@ async def test_however_often_it_changes_nothing_is_read_for_nobody(big: Path) ->
                 for words in ("Another question?", "A third one?"):
                     events.write_text(said.replace("Question 1?", words, 1))
                     for _ in range(5):
-                        tui.main.opener.reload()
+                        tui.main.navigator.reload()
                 await tui.until("A third one?")
-                await tui.until(lambda: not tui.main.opener._reload_lane.busy)
+                await tui.until(lambda: not tui.main.navigator._reload_lane.busy)
                 assert len(made) <= 2
             finally:
                 events.write_text(said)

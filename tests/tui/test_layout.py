@@ -14,7 +14,7 @@ WIDTHS = (60, 80, 120, 160, 200)
 
 
 def shown(tui: Tui) -> list[str]:
-    names = ("library", "results", "reading", "citations")
+    names = ("library", "results", "reader", "citations")
     return [name for name in names if tui.main.query_one(f"#{name}").region.width > 0]
 
 
@@ -37,7 +37,7 @@ async def test_every_pane_folds_away_and_comes_back_by_its_key(book: Builder) ->
                 await tui.until(lambda name=name: tui.main.pane == name)
                 await tui.press(key)
                 await tui.until(lambda name=name: name not in shown(tui))
-                assert tui.main.pane == "reading"
+                assert tui.main.pane == "reader"
                 assert fills(tui)
                 await tui.press(key)
                 await tui.until(lambda name=name: name in shown(tui) and tui.main.pane == name)
@@ -119,7 +119,7 @@ async def test_a_pane_can_be_alone(book: Builder) -> None:
             await tui.press("2")
             before = shown(tui)
             await tui.press("z")
-            await tui.until(lambda: shown(tui) == ["reading"])
+            await tui.until(lambda: shown(tui) == ["reader"])
             tui.main.action_pane("library")
             await tui.until(lambda: shown(tui) == ["library"])
             assert tui.main.library_pane.outer_size.width == width
@@ -136,7 +136,7 @@ async def test_nothing_jumps_while_lists_and_documents_are_read(book: Builder) -
     async with running(book.root, size=(120, 30)) as tui:
         places = {
             name: tui.main.query_one(f"#{name}").region
-            for name in ("library", "reading", "citations", "status")
+            for name in ("library", "reader", "citations", "status")
         }
         tui.main.action_reload()
         await tui.open("project/start")
@@ -218,7 +218,7 @@ async def test_plain_draws_text_alone_and_names_the_command(book: Builder) -> No
         assert not set("╭╮╰╯│▄▆") & set(tui.text)
         await tui.open("project/start")
         await tui.until("as text: kbtui show project/start")
-        assert shown(tui) == ["reading"]
+        assert shown(tui) == ["reader"]
         assert not set("╭╮╰╯▄▆") & set(tui.text)
         await tui.press("slash")
         await tui.type("make")
@@ -229,12 +229,12 @@ async def test_plain_draws_text_alone_and_names_the_command(book: Builder) -> No
 @pytest.mark.parametrize("width", [60, 120, 200])
 async def test_what_was_asked_for_is_in_sight_and_has_the_keys(book: Builder, width: int) -> None:
     async with running(book.root, size=(width, 30), open_ref=parse_ref("guide")) as tui:
-        await tui.until(lambda: tui.main.pane == "reading")
-        assert "reading" in shown(tui)
+        await tui.until(lambda: tui.main.pane == "reader")
+        assert "reader" in shown(tui)
 
 
 async def test_a_wide_terminal_is_filled(book: Builder) -> None:
     async with running(book.root, size=(200, 30)) as tui:
         await tui.until(lambda: tui.main.query_one("#citations").region.right == 200)
         assert fills(tui)
-        assert tui.main.query_one("#reading").region.width == 110
+        assert tui.main.query_one("#reader").region.width == 110

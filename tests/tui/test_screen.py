@@ -14,16 +14,16 @@ TALK = "jp-c17800000001"
 
 
 def panes(tui: Tui) -> list[str]:
-    names = ("library", "results", "reading", "citations")
+    names = ("library", "results", "reader", "citations")
     return [name for name in names if tui.main.query_one(f"#{name}").size.width > 0]
 
 
 @pytest.mark.parametrize(
     ("size", "shown"),
     [
-        ((160, 50), ["library", "reading", "citations"]),
-        ((120, 40), ["library", "reading", "citations"]),
-        ((80, 24), ["library", "reading"]),
+        ((160, 50), ["library", "reader", "citations"]),
+        ((120, 40), ["library", "reader", "citations"]),
+        ((80, 24), ["library", "reader"]),
         ((60, 20), ["library"]),
         ((40, 10), ["library"]),
     ],
@@ -34,14 +34,14 @@ async def test_as_many_panes_show_as_there_is_room_for(
     async with running(book.root, size=size) as tui:
         assert panes(tui) == shown
         # Whatever is folded away comes back by its key.
-        for key, name in (("2", "reading"), ("3", "citations"), ("1", "library")):
+        for key, name in (("2", "reader"), ("3", "citations"), ("1", "library")):
             await tui.press(key)
             await tui.until(lambda name=name: name in panes(tui))
             assert tui.main.pane == name
         await tui.press("slash", "m", "a", "k", "e")
         await tui.until(lambda: "results" in panes(tui))
         await tui.press("enter")
-        await tui.until(lambda: panes(tui) and "reading" in panes(tui))
+        await tui.until(lambda: panes(tui) and "reader" in panes(tui))
         lines = tui.text.split("\n")
         assert len(lines) == size[1]
         assert max(map(len, lines)) <= size[0]
@@ -63,7 +63,7 @@ async def test_three_shows_and_hides_the_citations_where_room_is_short(book: Bui
     async with running(book.root, size=(80, 24)) as tui:
         await tui.open(TALK)
         await tui.press("3")
-        await tui.until(lambda: panes(tui) == ["reading", "citations"])
+        await tui.until(lambda: panes(tui) == ["reader", "citations"])
         await tui.press("3")
         await tui.until(lambda: "citations" not in panes(tui))
         assert tui.app.focused is tui.main.reader_pane.reader
@@ -75,7 +75,7 @@ async def test_tab_goes_round_the_panes(book: Builder) -> None:
         for _ in range(4):
             seen.append(tui.main.pane)
             await tui.press("tab")
-        assert seen == ["library", "reading", "citations", "library"]
+        assert seen == ["library", "reader", "citations", "library"]
         await tui.press("shift+tab")
         assert tui.main.pane == "library"
 
@@ -196,7 +196,7 @@ async def test_every_role_can_be_read_on_every_ground(book: Builder, theme: str)
         ground = {
             name: Color.from_rich_color(style.bgcolor)
             for name, style in (
-                ("plain", screen.query_one("#reader").rich_style),
+                ("plain", screen.query_one("#document").rich_style),
                 ("cursor", screen.role_style("cursor")),
                 ("cursor-off", screen.role_style("cursor-off")),
                 ("code", screen.role_style("code")),
@@ -206,7 +206,7 @@ async def test_every_role_can_be_read_on_every_ground(book: Builder, theme: str)
         assert set(ground) == {"plain", "cursor", "cursor-off", "code"}
         for role in sorted(LOOKS.keys() - quiet):
             style = screen.role_style(role)
-            color = style.color or screen.query_one("#reader").rich_style.color
+            color = style.color or screen.query_one("#document").rich_style.color
             assert color is not None
             for name, back in ground.items():
                 behind = Color.from_rich_color(style.bgcolor) if style.bgcolor else back

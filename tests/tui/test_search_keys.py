@@ -120,7 +120,7 @@ async def test_what_was_opened_is_an_earlier_search_though_nothing_is_logged(boo
     async with running(book.root, library=library) as tui:
         await search(tui, "program")
         await tui.until(lambda: bool(tui.main.results_pane.list.rows))
-        await tui.until(lambda: tui.main.asker._unlogged is not None)
+        await tui.until(lambda: tui.main.search._unlogged is not None)
         await tui.press("enter")
         await tui.press("slash")
         tui.main.query_one("#search").value = ""  # type: ignore[attr-defined]
@@ -169,26 +169,26 @@ async def test_while_the_first_index_is_made_a_search_says_so_and_how_far_it_is(
 ) -> None:
     async with running(book.root) as tui:
         await tui.until("keywords only: not in this test")
-        tui.main.keeper.stop()
+        tui.main.sync.stop()
         status: Any = tui.main.status
         status.hear({"event": "ready", "lexical": False})
-        tui.main.keeper.heard({"event": "progress", "phase": "keywords", "done": 5, "total": 80})
+        tui.main.sync.heard({"event": "progress", "phase": "keywords", "done": 5, "total": 80})
         await tui.press("slash")
         await tui.type("xyzzyplugh")
         await tui.until("indexing 5 of 80. Hits show")
-        tui.main.keeper.heard({"event": "progress", "phase": "keywords", "done": 60, "total": 80})
+        tui.main.sync.heard({"event": "progress", "phase": "keywords", "done": 60, "total": 80})
         await tui.until("indexing 60 of 80. Hits show")
         # The engine is killed: what was waited for does not come from it.
-        tui.main.keeper.heard({"event": "gone", "reason": "the engine went away"})
-        tui.main.asker.query = ""
-        tui.main.asker.type("xyzzyplug")
+        tui.main.sync.heard({"event": "gone", "reason": "the engine went away"})
+        tui.main.search.query = ""
+        tui.main.search.type("xyzzyplug")
         await tui.until("Nothing found.")
         assert "looking" not in tui.text
 
 
 async def test_a_question_asked_again_for_another_index_is_logged_once(book: Builder) -> None:
     async with running(book.root) as tui:
-        asker = tui.main.asker
+        asker = tui.main.search
 
         async def settles() -> None:
             await tui.until(lambda: not asker._timer and not asker._whole.owes and asker._shown)

@@ -237,7 +237,7 @@ async def test_all_that_is_similar_is_listed(book: Builder) -> None:
 async def test_the_same_question_ranks_as_it_does_for_the_command(book: Builder) -> None:
     async with running(book.root) as tui:
         await search(tui, "make tests")
-        await tui.until(lambda: not tui.main.asker._whole.busy)
+        await tui.until(lambda: not tui.main.search._whole.busy)
         answer = tui.app.library.search(Question("make tests"))
         assert hits(tui) == [found.ref for found in answer.hits]
         assert answer.hits

@@ -36,7 +36,7 @@ async def test_it_reopens_as_it_was_left(book: Builder) -> None:
         line = tui.main.reader_pane.reader.port.reference
     async with running(book.root, start=AGAIN) as tui:
         await tui.until(
-            lambda: tui.main.opener.shown and tui.main.opener.shown.key == "jp-c17800000001"
+            lambda: tui.main.navigator.shown and tui.main.navigator.shown.key == "jp-c17800000001"
         )
         await tui.until(lambda: tui.main.reader_pane.reader.port.reference == line)
         assert tui.app.theme == "kbtui-safe-dark"
@@ -60,7 +60,7 @@ async def test_keys_reach_the_reader_where_the_library_was_left_folded(book: Bui
         await tui.until(lambda: reader.port.turn == 1)
         assert tui.main.folded == ["library"]
         await tui.press("slash", "escape")
-        assert tui.main.pane == "reading"
+        assert tui.main.pane == "reader"
     # One pane at a time, the library is there to begin in.
     async with running(book.root, size=(60, 24), start=AGAIN) as tui:
         await tui.until(lambda: tui.main.library_pane.region.width > 0)
@@ -73,11 +73,11 @@ async def test_fresh_begins_anew_and_is_remembered_then(book: Builder) -> None:
     async with running(book.root, start=AGAIN) as tui:
         await read_something(tui)
     async with running(book.root, start=Start(fresh=True)) as tui:
-        assert tui.main.opener.shown == NavigationTarget("home")
+        assert tui.main.navigator.shown == NavigationTarget("home")
         await tui.open("project/start")
     async with running(book.root, start=AGAIN) as tui:
         await tui.until(
-            lambda: tui.main.opener.shown and tui.main.opener.shown.key == "project/start"
+            lambda: tui.main.navigator.shown and tui.main.navigator.shown.key == "project/start"
         )
 
 
@@ -86,7 +86,7 @@ async def test_a_reference_that_is_named_is_opened_instead(book: Builder) -> Non
         await read_something(tui)
     async with running(book.root, open_ref=parse_ref("project/start"), start=AGAIN) as tui:
         await tui.until("Clone, build")
-        assert len(tui.main.opener.trail.places) == 1
+        assert len(tui.main.navigator.trail.places) == 1
 
 
 @pytest.mark.slow
@@ -134,8 +134,8 @@ async def test_what_was_searched_for_is_not_in_the_session(book: Builder) -> Non
         await tui.type("hereabouts tests")
         await tui.until(lambda: bool(tui.main.results_pane.list.rows))
         await tui.press("enter")
-        await tui.until(lambda: len(tui.main.opener.trail.places) > 1)
-        await tui.until(lambda: tui.main.opener.shown and tui.main.opener.shown.words)
+        await tui.until(lambda: len(tui.main.navigator.trail.places) > 1)
+        await tui.until(lambda: tui.main.navigator.shown and tui.main.navigator.shown.words)
     state = UserData(book.workspace).remembered("tui")
     assert state is not None
     assert "hereabouts" not in json.dumps(state)

@@ -23,7 +23,7 @@ async def test_reading_on_lays_out_nothing_and_keeps_bar_and_border_right(book: 
     async with running(book.root) as tui:
         await tui.open("jp-c17800000500")
         reader = tui.main.reader_pane.reader
-        tui.main.go("#reader")
+        tui.main.go("#document")
         await tui.pilot.pause()
         seen = layouts(tui)
         for key in ("pagedown", "n", "j", "pageup", "pagedown", "k"):
@@ -58,7 +58,7 @@ async def test_what_is_painted_line_by_line_is_as_if_all_were_painted(book: Buil
         await tui.open("jp-c17800000501")
         for pane, keys in (
             ("#library-list", "j j k G k g j"),
-            ("#reader", "j k pagedown j n n t j r k p end g"),
+            ("#document", "j k pagedown j n n t j r k p end g"),
         ):
             tui.main.go(pane)
             await tui.pilot.pause()
@@ -126,7 +126,7 @@ async def test_citations_of_an_opened_hit_are_its_own(book: Builder) -> None:
 
 PANES = {
     "library": ("#library-list", "animal-aaa", "animal-bbb"),
-    "reader": ("#reader", "Wombat aaa.", "Wombat bbb."),
+    "reader": ("#document", "Wombat aaa.", "Wombat bbb."),
     "citations": ("#citations-list", "turn 1 · ", "No turn has used it."),
     "results": ("#results-list", "A quokka.", "A hippo."),
 }
@@ -168,13 +168,13 @@ async def test_what_changed_in_a_hidden_pane_shows_with_it(
             await tui.type("quokka")
             await tui.until(before)
             await tui.press("escape", "escape")
-        tui.main.go("#library-list" if pane == "reader" else "#reader")
+        tui.main.go("#library-list" if pane == "reader" else "#document")
         await tui.press("z")
         await tui.until(lambda: tui.main.query_one(selector).region.width == 0)
 
         write("bbb")
         if pane == "results":
-            tui.main.asker.type("hippo")  # as if its answer came after one had left the search
+            tui.main.search.type("hippo")  # as if its answer came after one had left the search
         if pane == "citations":
             await tui.open("project/mammal")
         tui.main.action_reload()

@@ -110,7 +110,7 @@ async def test_keys_behind_opening_are_about_what_is_opened(book: Builder) -> No
         await at_once(tui, "#", *"project/style", "enter", "y")
         await tui.until("copied project/style")
         await at_once(tui, "#", *"jp-c17800000001", "enter", "3", "enter")
-        await tui.until(lambda: tui.main.opener.shown.key == "project/start")
+        await tui.until(lambda: tui.main.navigator.shown.key == "project/start")
 
 
 async def test_a_citation_that_is_opened_right_after_another_turn_is_that_turns(
@@ -122,7 +122,7 @@ async def test_a_citation_that_is_opened_right_after_another_turn_is_that_turns(
         await tui.open("jp-c17800000001:3")
         await tui.until("It searched nothing")
         await at_once(tui, "N", "N", "3", "enter")
-        await tui.until(lambda: tui.main.opener.shown.key == "project/start")
+        await tui.until(lambda: tui.main.navigator.shown.key == "project/start")
 
 
 async def test_a_hit_is_opened_before_the_keys_that_follow(book: Builder) -> None:
@@ -147,7 +147,7 @@ async def test_the_palette_gives_what_was_typed_and_not_what_was_listed_before(
     async with running(book.root) as tui:
         await at_once(tui, ":", *"snippets/retry", "enter")
         await tui.until(lambda: tui.app.screen is tui.main)
-        await tui.until(lambda: tui.main.opener.shown.key == "snippets/retry")
+        await tui.until(lambda: tui.main.navigator.shown.key == "snippets/retry")
 
 
 async def test_a_note_typed_right_behind_its_key_is_the_bookmarks(book: Builder) -> None:
@@ -164,7 +164,7 @@ async def test_keys_typed_into_a_filter_of_entries_choose_among_what_it_leaves(
         tui.app.library.reader()
         await at_once(tui, "E", "f", *"times", "enter", "r")
         await tui.until(lambda: tui.app.screen is tui.main)
-        await tui.until(lambda: tui.main.opener.shown.key == "snippets/retry")
+        await tui.until(lambda: tui.main.navigator.shown.key == "snippets/retry")
 
 
 async def test_a_mark_set_before_the_topics_are_read_is_set(book: Builder) -> None:
@@ -189,7 +189,7 @@ async def test_after_a_search_that_failed_no_key_waits_for_its_hits(book: Builde
     async with running(book.root, library=library) as tui:
         await at_once(tui, "/", "x", "enter")
         await tui.until("The search failed: no such disk")
-        await tui.until(lambda: not tui.main.asker.opens)
+        await tui.until(lambda: not tui.main.search.opens)
         assert not tui.main.is_unsettled("y")
 
 

@@ -53,7 +53,7 @@ async def test_a_key_turns_wrapping_into_scrolling_and_back(book: Builder) -> No
     async with running(book.root, size=(80, 30)) as tui:
         await tui.open("project/wide")
         await tui.until("After.")
-        tui.main.go("#reader")
+        tui.main.go("#document")
         wrapped = len(tui.main.reader_pane.reader.port.rows)
         assert "THE_END" in tui.text
         await tui.press("x")
@@ -99,14 +99,14 @@ async def test_an_image_is_opened_by_the_systems_program_after_a_yes(
     plan.write_bytes(b"\x89PNG")
     programs, given_to = tmp_path / "bin", tmp_path / "opened"
     programs.mkdir()
-    opener = programs / ("open" if sys.platform == "darwin" else "xdg-open")
-    opener.write_text(f'#!/bin/sh\nprintf %s "$1" > {shlex.quote(str(given_to))}\n')
-    opener.chmod(0o755)
+    navigator = programs / ("open" if sys.platform == "darwin" else "xdg-open")
+    navigator.write_text(f'#!/bin/sh\nprintf %s "$1" > {shlex.quote(str(given_to))}\n')
+    navigator.chmod(0o755)
     monkeypatch.setenv("PATH", f"{programs}:/usr/bin:/bin")
     async with running(book.root) as tui:
         await tui.open("project/pictured")
         await tui.until("[image: A plan]")
-        tui.main.go("#reader")
+        tui.main.go("#document")
         await tui.press("j", "j")
         await tui.press("o")
         await tui.until("open it with the system's program")

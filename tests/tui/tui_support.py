@@ -84,7 +84,7 @@ class Tui:
 
         place = place_of(self.app.library.resolve(ref))
         self.main.open(place)
-        await self.until(lambda: self.main.opener.shown == place)
+        await self.until(lambda: self.main.navigator.shown == place)
         await self.until(lambda: self.main.reader_pane.reader.document.key == place.key)
 
     def rows(self, name: str) -> list[str]:
@@ -113,7 +113,7 @@ async def running(
         async with app.run_test(size=size) as pilot:
             tui = Tui(app, pilot)
             await tui.until(lambda: tui.main.library_pane.contents is not None)
-            await tui.until(lambda: tui.main.opener.shown is not None)
+            await tui.until(lambda: tui.main.navigator.shown is not None)
             if open_ref is None:
                 document = tui.main.reader_pane.reader
                 await tui.until(lambda: document.document.index_of("loading") is None)

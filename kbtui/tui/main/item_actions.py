@@ -39,8 +39,8 @@ class ActingScreen(PaneScreen):
     reader_pane: ReaderPane
     results_pane: ResultsPane
     citations_pane: CitationsPane
-    opener: Navigator
-    asker: SearchController
+    navigator: Navigator
+    search: SearchController
 
     def __init__(self) -> None:
         super().__init__()
@@ -174,12 +174,12 @@ class ActingScreen(PaneScreen):
     def _title_of(self, reference: str) -> str:
         if self.pane == "results" and (row := self.results_pane.list.selected):
             return str(row.data.title)
-        contents = self.opener.contents
+        contents = self.navigator.contents
         ref = parse_ref(reference)
         if contents and ref.conversation is not None:
             info = contents.conversation(ref.conversation)
             return info.name if info else ""
-        return one_line(self.reader_pane.reader.document.title) if self.pane == "reading" else ""
+        return one_line(self.reader_pane.reader.document.title) if self.pane == "reader" else ""
 
     def action_bookmarks(self) -> None:
         """Show the bookmarks."""
@@ -251,7 +251,7 @@ class ActingScreen(PaneScreen):
         from kbtui.tui.first_topic import proposal_page, propose_first
         from kbtui.tui.framework.dialogs import PageScreen
 
-        contents = self.opener.contents
+        contents = self.navigator.contents
         if contents is None or contents.shelves or contents.problems:
             said = "there are topics already" if contents and contents.shelves else "not now"
             self.status.flash(f"{said}; .jp/kb.toml declares them (guide/topics in `kbtui demo`)")
@@ -294,7 +294,7 @@ class ActingScreen(PaneScreen):
         except KbtuiError as error:
             self.status.flash(str(error), "error")
             return
-        self.opener.reload()
+        self.navigator.reload()
 
     # why, and what else
 
@@ -328,7 +328,7 @@ class ActingScreen(PaneScreen):
         """Ask for a reference, and say what keeps it out."""
         from kbtui.tui.framework.dialogs import LineScreen
 
-        here = self.opener.trail.here
+        here = self.navigator.trail.here
         known = str(here.ref) if here and here.ref and here.ref.kind != "topic" else ""
 
         def typed(text: str | None) -> None:
@@ -341,7 +341,7 @@ class ActingScreen(PaneScreen):
         self.app.push_screen(screen, typed)
 
     def _explain(self, of: Callable[[Explainer], Explanation | None]) -> None:
-        question = self.asker.question
+        question = self.search.question
         if question is None:
             self.status.flash("only what was searched for can be explained", "warning")
             return

@@ -77,7 +77,7 @@ class PaneWidths:
         """Make a pane wider by so many cells; the reader by taking them from its neighbour."""
         if self._class is None or name is None:
             return False
-        if name == "reading":
+        if name == "reader":
             name, by = ("results" if self._screen.has_class("searching") else "library"), -by
         pane = self._screen.query_one(f"#{name}")
         if not pane.display or pane.size.width == 0:
@@ -134,7 +134,7 @@ class PaneWidths:
 
 SCOPES: dict[str, Scope] = {
     "library": "library",
-    "reading": "reader",
+    "reader": "reader",
     "citations": "citations",
     "results": "results",
 }
@@ -142,7 +142,7 @@ SCOPES: dict[str, Scope] = {
 
 INSIDE = {
     "library": "#library-list",
-    "reading": "#reader",
+    "reader": "#document",
     "citations": "#citations-list",
     "results": "#results-list",
 }
@@ -232,9 +232,9 @@ class PaneScreen(StyledScreen):
 
     def _cycle(self, step: int) -> None:
         if self.has_class("searching"):
-            order = ["#search", "#results-list", "#reader"]
+            order = ["#search", "#results-list", "#document"]
         else:
-            order = ["#library-list", "#reader", "#citations-list"]
+            order = ["#library-list", "#document", "#citations-list"]
             folded = [INSIDE[name] for name in FOLDS if self.has_class(f"no-{name}")]
             order = [name for name in order if name not in folded or self._is_here(name)]
         now = next((n for n, name in enumerate(order) if self._is_here(name)), -1)
@@ -250,14 +250,14 @@ class PaneScreen(StyledScreen):
         if name not in FOLDS or self.pane != name:
             return False
         if self.has_class("-one"):
-            self.go("#reader")
+            self.go("#document")
             return True
         self.remove_class("zoomed")
         if name == "citations":
             self.remove_class("citing")
         if not (name == "citations" and self.has_class("-two")):
             self.add_class(f"no-{name}")
-        self.go("#reader")
+        self.go("#document")
         self.widths.apply()
         return True
 

@@ -70,16 +70,16 @@ class MainScreen(SearchingScreen):
         self._first = place_of(wanted) if wanted else HOME
         if open_ref:
             # Whoever asked for something reads it at once, however narrow the terminal is.
-            self.set_classes("at-reading")
+            self.set_classes("at-reader")
         self.status = StatusBar(library.workspace.name)
         self.library_pane = LibraryPane(clock)
         self.reader_pane = ReaderPane()
         self.citations_pane = CitationsPane(clock)
         self.results_pane = ResultsPane(clock)
-        self.keeper = WorkspaceSync(self)
-        self.citer = CitationsController(library, self.citations_pane, self.reader_pane.reader)
-        self.opener = Navigator(library, clock, self.reader_pane, self.status, self._opened)
-        self.asker = SearchController(
+        self.sync = WorkspaceSync(self)
+        self.citations = CitationsController(library, self.citations_pane, self.reader_pane.reader)
+        self.navigator = Navigator(library, clock, self.reader_pane, self.status, self._opened)
+        self.search = SearchController(
             library,
             self.results_pane,
             lambda: self.library_pane.state.hidden,
@@ -88,8 +88,8 @@ class MainScreen(SearchingScreen):
         self.completer = QueryCompleter(
             library, self.hints, lambda: self.results_pane.answer is not None
         )
-        self.rememberer = SessionManager(self, reopen=open_ref is None and not fresh)
-        self.goer = ReferenceNavigator(library, self.reader_pane, self.open)
+        self.session = SessionManager(self, reopen=open_ref is None and not fresh)
+        self.references = ReferenceNavigator(library, self.reader_pane, self.open)
         self._preview: Timer | None = None
         self._before_search = "#library-list"
         self._changes: list[TomlChange] = []
@@ -108,30 +108,30 @@ class MainScreen(SearchingScreen):
 
     def on_mount(self) -> None:
         """Begin to read, once something is on the screen."""
-        self.hints.keymap = self.opener.keymap = self.own_keys
+        self.hints.keymap = self.navigator.keymap = self.own_keys
         if self._plain:
             self.add_class("plain", "zoomed")
         self.widths.apply()
-        reading = self.has_class("at-reading")
+        reading = self.has_class("at-reader")
         self.set_focus(self.reader_pane.reader if reading else self.library_pane.list)
         self.citations_pane.say(NOTHING_TO_CITE)
         self.call_after_refresh(self._begin)
 
     def _begin(self) -> None:
-        notices = self.opener.notices = list(getattr(self.app, "problems", ()))
+        notices = self.navigator.notices = list(getattr(self.app, "problems", ()))
         if notices:
             # The home page has them all, and may not be what one begins on.
             home = own_key("home", self.hints.keymap)
             shown = f"; {home} shows them" if home else ""
             more = f" ({len(notices)} such{shown})" if len(notices) > 1 else ""
             self.status.flash(f"{notices[0]}{more}", "warning")
-        self.rememberer.start(self._first)
-        self.keeper.start()
+        self.session.start(self._first)
+        self.sync.start()
 
     def on_unmount(self) -> None:
         """Remember how it was left, and hear no more."""
-        self.rememberer.stop()
-        self.keeper.stop()
+        self.session.stop()
+        self.sync.stop()
 
     # what changed
 
@@ -141,17 +141,17 @@ class MainScreen(SearchingScreen):
             if screen is not self and isinstance(screen, StyledScreen):
                 screen.files_changed(event)
         if self.has_class("searching"):
-            self.asker.again()
-        self.citer.refresh_using()
-        place = self.opener.shown
-        if self.keeper.touches(place.ref if place else None, event):
-            self.opener.reload()
+            self.search.again()
+        self.citations.refresh_using()
+        place = self.navigator.shown
+        if self.sync.touches(place.ref if place else None, event):
+            self.navigator.reload()
 
     def action_reload(self) -> None:
         """Read everything again."""
-        self.keeper.read()
-        if self.opener.shown:
-            self.opener.reload()
+        self.sync.read()
+        if self.navigator.shown:
+            self.navigator.reload()
 
     @on(CitationsPane.Copy)
     def _copy_citations(self, event: CitationsPane.Copy) -> None:
@@ -160,10 +160,10 @@ class MainScreen(SearchingScreen):
 
     def show_contents(self, contents: LibrarySnapshot) -> None:
         """Show lists that were read."""
-        self.opener.contents = contents
+        self.navigator.contents = contents
         self.library_pane.update(contents)
-        if self.opener.shown and self.opener.shown.key == "home":
-            self.opener.reload()
+        if self.navigator.shown and self.navigator.shown.key == "home":
+            self.navigator.reload()
 
     # opening
 
@@ -177,31 +177,31 @@ class MainScreen(SearchingScreen):
     def open(self, place: NavigationTarget) -> None:
         """Show a place and go to the reader."""
         self._leave_search()
-        self.opener.open(place)
-        self.go("#reader")
+        self.navigator.open(place)
+        self.go("#document")
 
     def _opened(self, document: Document, place: NavigationTarget, again: bool) -> None:
-        self.citer.opened(document, place)
+        self.citations.opened(document, place)
         self.point()
-        self.rememberer.changed()
-        if not again and place.ref and place == self.opener.trail.here:
+        self.session.changed()
+        if not again and place.ref and place == self.navigator.trail.here:
             self.library_pane.reveal(place)
 
     @on(ReaderPane.Moved)
     def _moved(self, event: ReaderPane.Moved) -> None:
         event.stop()
-        self.citer.moved()
+        self.citations.moved()
         if self._plain:
             self.hints.same_as(self._as_command())
 
     @on(ReaderPane.OtherView)
     def _other_view(self, event: ReaderPane.OtherView) -> None:
         event.stop()
-        place, document = self.opener.shown, self.reader_pane.reader.document
+        place, document = self.navigator.shown, self.reader_pane.reader.document
         if place:
             views = document.views
             view = event.view or views[(views.index(document.view) + 1) % len(views)]
-            self.opener.open(place._replace(view=view, mark=None, words=()))
+            self.navigator.open(place._replace(view=view, mark=None, words=()))
 
     def action_back(self) -> None:
         """Back to what was read before."""
@@ -212,7 +212,7 @@ class MainScreen(SearchingScreen):
         self._step(1)
 
     def _step(self, by: int) -> None:
-        if not self.opener.step(by):
+        if not self.navigator.step(by):
             self.status.flash("nothing further back" if by < 0 else "nothing further on", "dim")
 
     def action_go(self) -> None:
@@ -221,7 +221,7 @@ class MainScreen(SearchingScreen):
 
         def typed(text: str | None) -> None:
             if text:
-                self.goer.go(text, lambda reason: self.status.flash(reason, "warning"))
+                self.references.go(text, lambda reason: self.status.flash(reason, "warning"))
 
         self.app.push_screen(
             LineScreen("Go to", placeholder="a turn's number, or a reference"), typed
@@ -256,7 +256,7 @@ class MainScreen(SearchingScreen):
         """Show or hide hidden subjects."""
         shown = self.library_pane.toggle_hidden()
         self.status.flash("hidden subjects are shown" if shown else "hidden subjects are not shown")
-        self.asker.again()
+        self.search.again()
 
     # commands
 
@@ -266,7 +266,7 @@ class MainScreen(SearchingScreen):
             return
         if isinstance(what, str):
             self.app.theme = what
-            self.rememberer.changed()
+            self.session.changed()
             return
         if not isinstance(what, Command):
             self.open(what)
@@ -301,18 +301,18 @@ class MainScreen(SearchingScreen):
                 self._remember_focus()
                 self.add_class("searching")
                 self.go("#results-list")
-                self.asker.again()
+                self.search.again()
             else:
                 self.action_search()
             return
         self._leave_search()
-        self.opener.end_preview()
+        self.navigator.end_preview()
         if self.fold(name):
             key = own_key(f"pane.{name}", self.own_keys)
             if key and not self.has_class("-one"):
                 self.status.flash(f"folded away; {key} brings the {name} back")
             return
-        self.go({"library": "#library-list", "reader": "#reader"}.get(name, "#citations-list"))
+        self.go({"library": "#library-list", "reader": "#document"}.get(name, "#citations-list"))
 
     def point(self) -> None:
         """Show the keys that matter where one is, or which command shows the same."""
@@ -324,7 +324,7 @@ class MainScreen(SearchingScreen):
         from kbtui.tui.reader.copy_options import command_for, search_command
 
         if self.pane == "results" or self.has_class("searching"):
-            return search_command(self.asker.query)
+            return search_command(self.search.query)
         if self.pane == "library":
             return "kbtui topics; kbtui conversation ls"
         reader = self.reader_pane.reader

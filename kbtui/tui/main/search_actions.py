@@ -32,9 +32,9 @@ OF_READING = {
 class SearchingScreen(ActingScreen):
     """The main screen's part that searches; asking itself is done by `Asker`."""
 
-    citer: CitationsController
+    citations: CitationsController
     completer: QueryCompleter
-    goer: ReferenceNavigator
+    references: ReferenceNavigator
     _plain: bool
     _preview: Timer | None
     _before_search: str
@@ -48,12 +48,12 @@ class SearchingScreen(ActingScreen):
     def _typed(self, event: Input.Changed) -> None:
         event.stop()
         self.completer.type(event.input)
-        self.asker.type(event.value)
-        self.set_class(bool(self.asker.query), "searching")
-        if self.asker.query:
+        self.search.type(event.value)
+        self.set_class(bool(self.search.query), "searching")
+        if self.search.query:
             self._show_pane("results")
         else:
-            self.opener.end_preview()
+            self.navigator.end_preview()
         if self._plain:
             self.hints.same_as(self._as_command())
 
@@ -61,8 +61,8 @@ class SearchingScreen(ActingScreen):
     def _submitted(self, event: Input.Submitted) -> None:
         event.stop()
         # A reference that was typed or pasted is opened itself.
-        if not self.goer.opens(event.value, self.asker.open):
-            self.asker.open()
+        if not self.references.opens(event.value, self.search.open):
+            self.search.open()
 
     @on(SearchInput.Left)
     def _left(self, event: SearchInput.Left) -> None:
@@ -76,7 +76,7 @@ class SearchingScreen(ActingScreen):
     @on(SearchInput.Recall)
     def _recall(self, event: SearchInput.Recall) -> None:
         event.stop()
-        self.asker.recall(event.step, self.query_one("#search", SearchInput).recall)
+        self.search.recall(event.step, self.query_one("#search", SearchInput).recall)
 
     @on(ResultsPane.Why)
     def _why(self, event: ResultsPane.Why) -> None:
@@ -89,7 +89,7 @@ class SearchingScreen(ActingScreen):
     def show_similar(self, reference: str, answer: Answer) -> None:
         """Show what is like something, as hits."""
         self._remember_focus()
-        self.asker.put_away()
+        self.search.put_away()
         self.add_class("searching")
         self.results_pane.show_similar(reference, answer)
         self.go("#results-list")
@@ -101,35 +101,35 @@ class SearchingScreen(ActingScreen):
 
     def _close_search(self) -> None:
         self._leave_search()
-        self.opener.end_preview()
+        self.navigator.end_preview()
         self.go(self._before_search)
 
     def _leave_search(self) -> None:
         if self._preview:
             self._preview.stop()
-        self.asker.left()
+        self.search.left()
         self.remove_class("searching")
 
     @on(ResultsPane.More)
     def _more(self, event: ResultsPane.More) -> None:
         event.stop()
-        self.asker.ask_for_more()
+        self.search.ask_for_more()
 
     @on(ResultsPane.OtherMode)
     def _other_mode(self, event: ResultsPane.OtherMode) -> None:
         event.stop()
-        self.search_by(self.asker.next_mode())
-        self.status.flash(f"searching by {MODES[self.asker.mode]}")
+        self.search_by(self.search.next_mode())
+        self.status.flash(f"searching by {MODES[self.search.mode]}")
 
     def search_by(self, mode: Mode) -> None:
         """Search in a mode, and say so where it is not the usual one."""
-        self.asker.mode = mode
+        self.search.mode = mode
         self.status.search_by("" if mode == "hybrid" else MODES[mode])
 
     @on(ResultsPane.Open)
     def _open_hit(self, event: ResultsPane.Open) -> None:
         event.stop()
-        self.asker.note()
+        self.search.note()
         place = place_of_hit(event.hit)
         if self._preview:
             self._preview.stop()
@@ -137,21 +137,21 @@ class SearchingScreen(ActingScreen):
             self.open(place)
         elif self.has_class("searching") and self.classes & {"-three", "-wide"}:
             self._preview = self.set_timer(
-                PREVIEW_SECONDS, lambda: self.opener.open(place, preview=True)
+                PREVIEW_SECONDS, lambda: self.navigator.open(place, preview=True)
             )
 
     def is_unsettled(self, key: str) -> bool:
         """Whether a key is about what is still being opened, found, asked or looked for."""
-        if self.asker.opens or self.goer.looks or self.asks:
+        if self.search.opens or self.references.looks or self.asks:
             # Where it leads is where the next key belongs.
             return key != "escape"
-        opening = self.opener.opening
-        asks, fills = self.citer.asks, self.library_pane.fills
+        opening = self.navigator.opening
+        asks, fills = self.citations.asks, self.library_pane.fills
         if not (opening or self.reader_pane.looks or asks or fills):
             return False
         owner, action = self._meant_by(key)
         own = owner not in (None, self, self.app)
-        if self.pane == "reading":
+        if self.pane == "reader":
             unsettled = opening or (own and self.reader_pane.looks)
             return unsettled and (own or action in OF_READING)
         if self.pane == "citations":
@@ -166,7 +166,7 @@ class SearchingScreen(ActingScreen):
             self._remember_focus()
             self.set_focus(found)
             found.action_select_all()
-        self.set_class(bool(self.asker.query), "searching")
+        self.set_class(bool(self.search.query), "searching")
 
     def _remember_focus(self) -> None:
         where = self.pane

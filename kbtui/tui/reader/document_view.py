@@ -34,7 +34,7 @@ class DocumentView(StyledWidget, StableScrollView, can_focus=True):
         """Another line is being read, or another document is shown."""
 
     def __init__(self) -> None:
-        super().__init__(id="reader")
+        super().__init__(id="document")
         self.port = Viewport()
         self._syncing = False
         self._painting = False

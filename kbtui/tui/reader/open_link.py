@@ -36,11 +36,11 @@ def follow(screen: ActingScreen, link: Link) -> None:
     if path is not None:
         _ask(screen, str(path), "open it with the system's program", "given to the system", path)
         return
-    here = screen.opener.shown.ref if screen.opener.shown else None
+    here = screen.navigator.shown.ref if screen.navigator.shown else None
     ref = None
     if here is not None and here.kind == "subject":
         ref = subject_behind(link.href, here.topic or "", here.slug or "")
-    contents = screen.opener.contents
+    contents = screen.navigator.contents
     if ref and contents and contents.subject(ref.topic or "", ref.slug or ""):
         screen.open(place_of(ref))
         return

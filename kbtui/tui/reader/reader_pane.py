@@ -57,7 +57,7 @@ class ReaderPane(FindingPane):
             self.view = view
 
     def __init__(self) -> None:
-        super().__init__(id="reading", classes="pane")
+        super().__init__(id="reader", classes="pane")
         self.border_title = "Reader"
         self._beginning_lane = LatestOnlyWorker(self)
         self._requests: dict[int, str] = {}
