@@ -322,7 +322,7 @@ def _context(chunks: list[Chunk], position: int) -> str:
     """A chunk within what stands around it: the end of what is before, the start of what follows.
 
     The chunk itself is in it, or one without neighbours would seem to say less
-    than a long entry's (CONTRIBUTING, "Search quality").
+    than a long entry's (docs/search-quality.md).
     """
     before = after = ""
     for neighbour in reversed(chunks[max(0, position - 2) : position]):

@@ -40,7 +40,7 @@ EXACT_ROWS = 10_000
 APPROXIMATE_ROWS = 100_000
 """From here the exact index takes longer than a question should. One of many partitions, of which
 some are probed, with a bit a dimension (RaBitQ), whose best are ranked by their whole vectors, finds
-.99 of the same (CONTRIBUTING, "Scale")."""
+.99 of the same (docs/performance.md)."""
 PARTITION_ROWS, PROBED = 4000, 64
 RANKED = 500
 """So many at least are ranked by their whole vectors: a bit a dimension only says which may be near."""
@@ -269,7 +269,7 @@ def remove_vectors(folder: Path) -> None:
 
 
 def leaning(vector: list[float], towards: list[float] | None) -> list[float]:
-    """A question's vector, moved by `LEAN` towards another (CONTRIBUTING, "Search quality")."""
+    """A question's vector, moved by `LEAN` towards another (docs/search-quality.md)."""
     if towards is None:
         return vector
     return [mine + LEAN * other for mine, other in zip(vector, towards, strict=True)]

@@ -16,7 +16,7 @@ from kbtui.search.models import DEPTH
 
 K = 15
 WEIGHTS = {"lexical": 1.0, "semantic": 1.0}
-"""Measured (CONTRIBUTING, "Search quality"); the documented baseline is k = 60."""
+"""Measured (docs/search-quality.md); the documented baseline is k = 60."""
 
 
 def gives(

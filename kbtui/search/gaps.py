@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 RARE = 0.05
 """A word that at most this share of all passages has is rare."""
 ALIKE = 0.4
-"""The least similarity (cosine) of a passage that is about what was asked for (CONTRIBUTING,
-"Search quality")."""
+"""The least similarity (cosine) of a passage that is about what was asked for (docs/search-quality.md)."""
 
 
 def filters_of(asked: SearchRun) -> str:

@@ -176,7 +176,7 @@ class _IndexQuery:
         """What pairs of words add to the scores of these chunks.
 
         Asked of them alone: within the whole query, pairs would keep tantivy from leaving out what
-        cannot be among the best, which is most of a large index (CONTRIBUTING, "Scale").
+        cannot be among the best, which is most of a large index (docs/performance.md).
         """
         if not numbers or not self._nearby:
             return {}
