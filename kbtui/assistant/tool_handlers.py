@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kbtui.assistant.tools import TOOLS, check
 from kbtui.errors import ConfigError, KbtuiError, NothingFound, UsageError
+from kbtui.notices import phrase
 from kbtui.secrets import mask, mask_excerpt
 
 if TYPE_CHECKING:
@@ -201,7 +202,7 @@ def _search(call: Call) -> Reply:
     )
     if not question.query.strip():
         raise UsageError("`query` is empty")
-    # Keywords now rather than a model in ten seconds; `_remark` says which it was.
+    # Keywords now rather than a model in ten seconds; a notice says which it was.
     answered = library.search(question, wait=0.0, origin="mcp")
     if answered.mistakes:
         raise UsageError("; ".join(map(str, answered.mistakes)))
@@ -216,7 +217,7 @@ def _as_json(answered: Answer) -> str:
 
     shape = answered.as_json()
     del shape["total"], shape["omitted"]
-    shape["degraded"] = _remark(answered)
+    shape["degraded"] = _word_notices(answered)
     return json.dumps(shape, indent=2, ensure_ascii=False)
 
 
@@ -224,8 +225,8 @@ def search_text(answered: Answer) -> str:
     """Blocks with citation headers (decisions C), under lines on what they are."""
     from kbtui.text import cut, one_line
 
-    remark = _remark(answered)
-    head = [remark] if remark else []
+    notices = _word_notices(answered)
+    head = [notices] if notices else []
     if not answered.hits:
         head.append(f'Nothing found for "{cut(one_line(answered.query, "strip"), 300)}".')
         return "\n".join(head)
@@ -258,31 +259,34 @@ def unforged(text: str) -> str:
     return _FORGED.sub(r"\1 ", text)
 
 
-# What may be repeated of an answer's remarks: what they say of the query itself.
-_OF_THE_QUERY = re.compile(
-    r"the query was cut at \d+ characters|no words to look for: the newest first"
-    r"|nothing to look for: add a word|\S+ has no value after it and was looked for as a word"
-    r"|\S+: is no filter; did you mean \S+:\?"
-)
+_ABOUT_THE_QUERY = frozenset({
+    "filter_without_value", "newest_first", "nothing_to_look_for", "query_cut", "unknown_filter",
+})  # fmt: skip
+"""Notices that repeat nothing but what the assistant itself wrote."""
 
 
-def _remark(answered: Answer) -> str | None:
+def _word_notices(answered: Answer) -> str | None:
     """What the answer lacks, in words that tell nothing of hidden subjects or this machine."""
-    reason = answered.degraded or ""
-    parts = []
-    if "keywords only" in reason:
-        loading = "loading" in reason or "being replaced" in reason
-        state = "the model is still loading" if loading else "semantic search is not available"
-        parts.append(f"Found by keywords only: {state}.")
-    elif "not embedded yet" in reason:
-        parts.append("Some passages can be found by keywords only, so far.")
-    if "behind" in reason:
-        parts.append("The index may be behind the files.")
-    parts += [
-        f"{said[:1].upper()}{said[1:]}{'' if said.endswith('?') else '.'}"
-        for said in _OF_THE_QUERY.findall(reason)
-    ]
-    return " ".join(parts) or None
+    parts: list[tuple[int, str]] = []
+    for notice in answered.notices:
+        if notice.code == "keywords_only":
+            is_loading = notice.values.get("cause") in {"model_loading", "index_replaced"}
+            reason = (
+                "the model is still loading" if is_loading else "semantic search is not available"
+            )
+            parts.append((0, f"Found by keywords only: {reason}."))
+        elif notice.code == "passages_pending":
+            parts.append((0, "Some passages can be found by keywords only, so far."))
+        elif notice.code == "index_behind" or (
+            notice.code == "private_index" and notice.values.get("detail")
+        ):
+            parts.append((1, "The index may be behind the files."))
+        elif notice.code in _ABOUT_THE_QUERY:
+            text = phrase(notice)
+            end = "" if text.endswith("?") else "."
+            parts.append((2, f"{text[:1].upper()}{text[1:]}{end}"))
+    parts.sort(key=lambda part: part[0])
+    return " ".join(dict.fromkeys(text for _, text in parts)) or None
 
 
 # the conversation tools: what the commands for people answer, too

@@ -26,7 +26,7 @@ def run(args: Namespace) -> int:
     from kbtui.library import open_workspace
 
     with open_workspace(args.workspace) as library, working("bringing the index up to date"):
-        found, remark = library.cites(valid(args.ref)), library.remark
+        found, remark = library.cites(valid(args.ref)), library.index_state
     if remark:
         note(remark)
     if found.gone:

@@ -56,8 +56,8 @@ def run(args: Namespace) -> int:
         limit=args.limit,
         vectors=library.settings.model != "off",
     )
-    if library.remark:
-        note(library.remark)
+    if library.index_state:
+        note(library.index_state)
     library.close()
     if args.json:
         emit_json(

@@ -182,8 +182,8 @@ def _show(library: Library, args: Namespace) -> int:
         raise UsageError("is no entry", where=args.ref, hint="write topic/slug or jp-c…")
     with working("bringing the index up to date"):
         library.current()
-    if library.remark:
-        note(library.remark)
+    if library.index_state:
+        note(library.index_state)
     reader = library.reader()
     row = entry_row(library.workspace, reader, entry_id, vectors=library.settings.model != "off")
     if row is None:

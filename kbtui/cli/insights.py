@@ -64,8 +64,8 @@ def run(args: Namespace) -> int:
             stale_days=args.stale_days,
             hidden=args.hidden,
         )
-    if library.remark:
-        note(library.remark)
+    if library.index_state:
+        note(library.index_state)
     library.close()
     if args.json:
         emit_json({**found.as_json(), "logging": library.settings.query_log})

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import IndexUnavailable, KbtuiError
 from kbtui.index.catalog import Catalog
+from kbtui.notices import Notice, keywords_only
 
 if TYPE_CHECKING:
     import subprocess
@@ -190,7 +191,7 @@ MUCH = 300
 """From so many chunks on, loading torch to embed them pays."""
 AGAIN_SECONDS = 60.0
 """How long after a failure the next question makes the engine load the model again."""
-LOADING = "the model is loading"
+LOADING = keywords_only("model_loading")
 
 
 def _be_nice() -> None:
@@ -203,7 +204,7 @@ def _be_nice() -> None:
 class EmbeddingWorker:
     """Loads the model, keeps the vectors up with the catalog, and answers questions.
 
-    `reason` says in one phrase why there is no semantic leg; None when there is.
+    `missing` is the notice that there is no semantic leg; None when there is one.
     `left` counts the chunks without a vector, None when not known yet.
     `asleep` says that the model is not loaded because nobody asked and nothing waits for it.
     """
@@ -218,7 +219,7 @@ class EmbeddingWorker:
     ) -> None:
         self._settings, self._cache_dir = settings, cache_dir
         self._say, self._changed, self._log = say, changed, log
-        self.reason: str | None = LOADING
+        self.missing: Notice | None = LOADING
         self.left: int | None = None
         self.busy = False
         self._folder: Path | None = None
@@ -286,7 +287,7 @@ class EmbeddingWorker:
         per_entry: int,
         worded: Sequence[int] = (),
     ) -> list[tuple[int, float]]:
-        """The nearest chunks; call only when `reason` is None. From any thread.
+        """The nearest chunks; call only when `missing` is None. From any thread.
 
         The question leans towards the first of the best keyword hits in `worded` that has a
         vector.
@@ -313,7 +314,7 @@ class EmbeddingWorker:
         worded: Sequence[int] = (),
     ) -> dict[str, Any]:
         """The semantic leg as clients get it: `ranked`, `left` and `total` of what the question may
-        see, and which of `worded` are `pending`; or the `reason` why there is none."""
+        see, and which of `worded` are `pending`; or the `cause` why there is none."""
         store = self._store
         try:
             ranked = self.ask(text, narrowing, limit, per_entry, worded)
@@ -322,7 +323,7 @@ class EmbeddingWorker:
             if store is self._store and self._open != self._mended:
                 self._hurt = True
                 self._wake.set()
-            return {"reason": "the vectors are being made anew"}
+            return {"cause": "vectors_replaced"}
         left, total = self._counts(hidden=bool(narrowing.get("hidden")))
         return {
             "ranked": ranked,
@@ -353,7 +354,7 @@ class EmbeddingWorker:
         """Load the model and open the vectors again, if either failed."""
         if self._failed_at is None:
             return
-        self.reason = LOADING
+        self.missing = LOADING
         self.warm.clear()
         self.settled.clear()
         self._failed_at = None
@@ -391,7 +392,9 @@ class EmbeddingWorker:
             self._catch_up(self._folder)
 
     def _fail(self, reason: str, details: str) -> None:
-        self.reason = reason
+        self.missing = keywords_only(
+            "model_off" if self._settings.model == "off" else "error", reason
+        )
         self._log(f"no semantic search: {details}")
         self._store = self._open = self._backlog = None
         self._failed_at = time.monotonic()
@@ -497,7 +500,7 @@ class EmbeddingWorker:
     def _begin_anew(self, folder: Path) -> None:
         from kbtui.index.vectors import remove_vectors
 
-        self.reason = "the vectors are being made anew"
+        self.missing = keywords_only("vectors_replaced")
         self._store = self._open = self._backlog = None
         self._hurt, self._mended = False, folder
         remove_vectors(folder / "vectors")
@@ -521,7 +524,7 @@ class EmbeddingWorker:
                 )  # fmt: skip
             else:
                 self._backlog.continue_with(catalog, remembered)
-            self.reason = None
+            self.missing = None
             self.warm.set()
             self._changed()
             while not self._stop.is_set():

@@ -11,7 +11,7 @@ import json
 import struct
 from typing import Any
 
-PROTOCOL = 2
+PROTOCOL = 3
 REQUEST_MOST = 1 << 20
 """Bytes of a frame to the engine."""
 ANSWER_MOST = 16 << 20

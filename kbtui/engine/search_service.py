@@ -75,7 +75,7 @@ class SearchService:
         from kbtui.search.pipeline import answer
 
         mode = request["mode"]
-        if mode != "lexical" and self._semantic.reason is not None:
+        if mode != "lexical" and self._semantic.missing is not None:
             return DECLINED
         began = time.perf_counter()
         question = Question(str(request["query"]), mode=mode, limit=int(request["limit"]))

@@ -17,6 +17,7 @@ from kbtui.engine.index_worker import IndexWorker
 from kbtui.engine.lifecycle import log
 from kbtui.errors import ConfigError, KbtuiError
 from kbtui.index.generations import schema_mark
+from kbtui.notices import reason_of
 from kbtui.sources.schedule import LOOK_SECONDS, Schedule
 from kbtui.userdata import UserData
 from kbtui.version import __version__
@@ -298,10 +299,11 @@ class EngineServer:
         self._tell({"event": "ready", **self._readiness()})
 
     def _readiness(self) -> dict[str, Any]:
+        missing = None if self._semantic.asleep else self._semantic.missing
         return {
             "lexical": self._refresher.first.is_set(),
-            "semantic": self._semantic.reason is None or self._semantic.asleep,
-            "reason": None if self._semantic.asleep else self._semantic.reason,
+            "semantic": missing is None,
+            "reason": reason_of(missing) if missing else None,
             "left": self._semantic.left,
             "error": self._refresher.error,
             "reading": self._reading,
@@ -484,12 +486,12 @@ class EngineServer:
         per_entry = max(1, min(1000, int(request.get("per_entry", 3))))
         worded = [int(number) for number in request.get("worded") or ()][:limit]
         self._semantic.want()
-        if self._semantic.reason is not None and wait and not self._semantic.warm.is_set():
+        if self._semantic.missing is not None and wait and not self._semantic.warm.is_set():
             await happened(self._semantic.warm, wait)
-        if self._semantic.reason is not None:
-            return {"reason": self._semantic.reason}
+        if self._semantic.missing is not None:
+            return dict(self._semantic.missing.values)
         if request.get("generation") != self._semantic.generation:
-            return {"reason": "the index is being replaced"}
+            return {"cause": "index_replaced"}
         return await self._loop.run_in_executor(
             self._pool,
             self._semantic.reply,

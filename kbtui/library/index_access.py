@@ -12,6 +12,7 @@ from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import Cancelled, EngineUnavailable, IndexUnavailable
+from kbtui.notices import Notice, keywords_only
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -95,13 +96,14 @@ class IndexAccess:
         self._silent: tuple[EngineUnavailable | None, float] = (None, 0.0)
         """What was said of an engine that did not answer, and when."""
         self._private: PrivateIndex | None = None
-        self.behind: str | None = None
+        self.behind: Notice | None = None
 
     @property
-    def remark(self) -> str | None:
-        """What is to be said of the index, None where it is as usual."""
-        private = self._private
-        return private.remark if private else self.behind
+    def notices(self) -> list[Notice]:
+        """What is to be said of the index, nothing where it is as usual."""
+        if self._private is not None:
+            return self._private.notices
+        return [self.behind] if self.behind else []
 
     @property
     def unfinished(self) -> bool:
@@ -296,12 +298,10 @@ class PrivateIndex:
         return self._reached > 0
 
     @property
-    def remark(self) -> str:
+    def notices(self) -> list[Notice]:
         """What it is, and why."""
-        state = "" if self.complete else ", still being made"
-        if self._error:
-            state = f", behind the files ({self._error})"
-        return f"a private index{state}, keywords only: {self._reason}"
+        state = Notice("private_index", {"is_complete": self.complete, "detail": self._error or ""})
+        return [state, keywords_only("engine", self._reason)]
 
     def reader(self) -> IndexReader:
         """The index, as far as it is; raises `IndexUnavailable`."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeVar, overload
 
 from kbtui.errors import EngineUnavailable, NothingFound, UsageError
 from kbtui.library.index_access import IndexAccess, current_cancellation
+from kbtui.notices import Notice, join_phrases, keywords_only
 from kbtui.search.models import LIMIT_DEFAULT, question_of
 from kbtui.workspace import Settings, Workspace, find_workspace, load_settings
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from kbtui.index import IndexReader
     from kbtui.knowledge import Knowledge
     from kbtui.knowledge.models import Subject, Topic
+    from kbtui.notices import Cause
     from kbtui.refs import Ref
     from kbtui.search.explain import Explainer
     from kbtui.search.models import Answer, Mode, Question, Ranking
@@ -56,7 +58,7 @@ class Library:
     def __init__(self, workspace: Workspace, settings: Settings) -> None:
         self.workspace = workspace
         self.settings = settings
-        self._mended: str | None = None
+        self._mended: Notice | None = None
         """What was damaged and is mended, until an answer says so."""
         self._access = IndexAccess(workspace, settings, lambda: self.engine())
 
@@ -71,9 +73,9 @@ class Library:
         self.close()
 
     @property
-    def remark(self) -> str | None:
-        """What is to be said of the index, None where it is as usual."""
-        return self._access.remark
+    def index_state(self) -> str | None:
+        """What is to be said of the index in one phrase, None where it is as usual."""
+        return join_phrases(self._access.notices)
 
     @property
     def unfinished(self) -> bool:
@@ -243,7 +245,7 @@ class Library:
                 "refresh", force=False, meaning=meaning, wait=wait, timeout=wait + 5.0
             )
         except EngineUnavailable as error:
-            self._access.behind = f"the index may be behind: {error.message}"
+            self._access.behind = _behind("engine", detail=error.message)
             self._access.follow(wait)
         else:
             self._access.behind = _lag(state)
@@ -256,7 +258,9 @@ class Library:
         """Keyword hits at once, from what is indexed; never waits for engine or model."""
         from kbtui.search.pipeline import answer
 
-        return self._remarked(self._read(lambda reader: answer(self.workspace, reader, question)))
+        return self._with_notices(
+            self._read(lambda reader: answer(self.workspace, reader, question))
+        )
 
     def _read(self, ask: Callable[[IndexReader], T]) -> T:
         """What `ask` finds in the index; one that proves damaged is built again first, once."""
@@ -282,7 +286,7 @@ class Library:
                 self._request(
                     "refresh", check=True, wait=MENDING_SECONDS, timeout=MENDING_SECONDS + 5.0
                 )
-                self._mended = f"{found}; the index was built again"
+                self._mended = Notice("index_mended", {"detail": found})
                 return
             except EngineUnavailable as unavailable:
                 reason = str(unavailable)
@@ -299,14 +303,14 @@ class Library:
         except EngineUnavailable:
             return False
         if state.get("mended"):
-            self._mended = f"{state['mended']}; the index was built again"
+            self._mended = Notice("index_mended", {"detail": state["mended"]})
         return bool(state.get("mended"))
 
-    def _remarked(self, answered: Answer) -> Answer:
-        """The answer, which says in `degraded` also what is to be said of the index."""
+    def _with_notices(self, answered: Answer) -> Answer:
+        """The answer with the notices about the index before its own."""
         mended, self._mended = self._mended, None
-        said = [mended, self.remark, answered.degraded]
-        answered.degraded = "; ".join(filter(None, said)) or None
+        of_index = [*([mended] if mended else []), *self._access.notices]
+        answered.notices = [*of_index, *answered.notices]
         return answered
 
     @overload
@@ -377,7 +381,7 @@ class Library:
             return self.lexical(question)
         from kbtui.search.pipeline import answer
 
-        return self._remarked(
+        return self._with_notices(
             self._read(lambda reader: answer(self.workspace, reader, question, self._leg(wait)))
         )
 
@@ -389,7 +393,7 @@ class Library:
         explainer = self._read(
             lambda reader: Explainer(self.workspace, reader, question, self._leg(wait))
         )
-        self._remarked(explainer.answer)
+        self._with_notices(explainer.answer)
         return explainer
 
     def related(self, ref: Ref, question: Question | None = None, wait: float = 10.0) -> Answer:
@@ -400,7 +404,7 @@ class Library:
         from kbtui.search.more_like_this import related
 
         self.current()
-        return self._remarked(
+        return self._with_notices(
             self._read(
                 lambda reader: related(self.workspace, reader, ref, self._leg(wait), question)
             )
@@ -435,10 +439,10 @@ class Library:
         from kbtui.search.models import Ranking
 
         if self._access.is_private:
-            return Ranking(None)  # `remark` says why
+            return Ranking(None)  # the notices about the private index say why
         if self.settings.model == "off":
             # Also for one command alone, whatever model the running engine has.
-            return Ranking(None, 'keywords only: the model is switched off (setting model = "off")')
+            return Ranking(None, keywords_only("model_off"))
         from kbtui.search.semantic import narrowed, ranking
 
         try:
@@ -454,8 +458,9 @@ class Library:
                 timeout=wait + 10.0,
             )
         except EngineUnavailable as error:
-            known = error.message in (self.remark or "")
-            return Ranking(None, "keywords only" if known else f"keywords only: {error.message}")
+            behind = self._access.behind
+            is_known = behind is not None and behind.values.get("detail") == error.message
+            return Ranking(None, keywords_only("engine", "" if is_known else error.message))
         return ranking(found)
 
     # citations
@@ -510,15 +515,18 @@ class Library:
         return listener.stop
 
 
-def _lag(state: dict[str, Any]) -> str | None:
+def _behind(cause: Cause, **values: Any) -> Notice:
+    return Notice("index_behind", {"cause": cause, **values})  # type: ignore[typeddict-item]
+
+
+def _lag(state: dict[str, Any]) -> Notice | None:
     """What the index lacks, by the engine's account of it; None where it is up to date."""
     if state.get("error"):
-        return f"the index is behind the files: {state['error']}"
+        return _behind("error", detail=state["error"])
     if reading := state.get("reading"):
-        done, total = reading["done"], reading["total"]
-        return f"the index is behind the files: {done:,} of {total:,} changed entries are in it"
+        return _behind("changes_pending", done=reading["done"], total=reading["total"])
     if not state.get("done"):
-        return "the index is behind the files: they are still being compared"
+        return _behind("comparing")
     return None
 
 

@@ -30,7 +30,7 @@ def remarks(answer: Answer, asked: str) -> list[str]:
     from kbtui.search.models import NOTHING
 
     said = [answer.degraded] if answer.degraded else []
-    if not answer.hits and not (said and "nothing to look for" in said[0]):
+    if not answer.hits and not answer.has_notice("nothing_to_look_for"):
         said.append(NOTHING if answer.empty else f"nothing found for {cut(asked, 60)!r}")
     return said
 

@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from kbtui.errors import UsageError
+from kbtui.notices import Notice, NoticeCode, join_phrases
 from kbtui.refs import Ref, parse_ref
 
 if TYPE_CHECKING:
@@ -78,12 +79,12 @@ def question_of(
 class Ranking(NamedTuple):
     """What the semantic leg answers: chunk numbers and scores, best first; None when it is missing.
 
-    `remark` says in one phrase what is missing. While vectors are being made `coverage` is the
+    `notice` says what is missing. While vectors are being made `coverage` is the
     share of chunks that have one, and `pending` are the keyword hits without.
     """
 
     ranked: list[tuple[int, float]] | None
-    remark: str | None = None
+    notice: Notice | None = None
     coverage: float = 1.0
     pending: frozenset[int] = frozenset()
 
@@ -149,11 +150,11 @@ NOTHING = "nothing to search: no subjects and no conversations, or none read yet
 
 @dataclass
 class Answer:
-    """The hits of a question. `degraded` says in one phrase which leg is missing, and why.
+    """The hits of a question, and `notices` of what is missing or was done differently.
 
     `total` counts all hits found before the limit, `omitted` those not served
     because their text or file is gone. With `mistakes` nothing was searched:
-    they say where the query is wrong; `degraded` then has the first of them.
+    they say where the query is wrong; a notice then has the first of them.
     `empty` says that there was nothing to search: other words would not find more.
     For the query log: `filters` are what narrowed the search, as a query spells them, and
     `is_gap` says that what was asked for seems to be missing (`search.gaps`).
@@ -164,12 +165,21 @@ class Answer:
     hits: list[Hit]
     total: int = 0
     omitted: int = 0
-    degraded: str | None = None
+    notices: list[Notice] = field(default_factory=list)
     partial: bool = False
     mistakes: "tuple[QueryError, ...]" = ()
     empty: bool = False
     filters: str = ""
     is_gap: bool = False
+
+    @property
+    def degraded(self) -> str | None:
+        """The notices in one phrase, None where there is none."""
+        return join_phrases(self.notices)
+
+    def has_notice(self, code: NoticeCode) -> bool:
+        """Whether there is a notice of this code."""
+        return any(notice.code == code for notice in self.notices)
 
     @property
     def is_by_meaning_alone(self) -> bool:

@@ -72,7 +72,7 @@ class _MoreLikeThisRun(SearchRun):
         chunks: list[Chunk],
     ) -> None:
         super().__init__(workspace, reader, question)
-        self.remarks.clear()
+        self.notices.clear()
         without = (*self.narrowing.without, ("entry", (entry.id,)))
         self.narrowing = self.narrowing._replace(without=without)
         words = telling_words(chunks, entry, self.lexical.sides[0].searcher, self.lexical.language)

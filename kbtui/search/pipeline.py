@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from kbtui.notices import Notice
 from kbtui.refs import conversation_ref, subject_ref
 from kbtui.search.filters import narrow
 from kbtui.search.freshness import Freshness
@@ -41,7 +42,7 @@ def answer(
     """Ask both legs, or the one that the mode names, and fuse them.
 
     Without `semantic`, or when it gives a reason instead of a ranking, the
-    answer has keyword hits only and says why in `degraded`. A query with a
+    answer has keyword hits only, and a notice says why. A query with a
     mistake is not asked; `mistakes` say where it is wrong.
     """
     return respond(SearchRun(workspace, reader, question), semantic)
@@ -63,7 +64,7 @@ def respond(asked: SearchRun, semantic: Semantic | None = None) -> Answer:
         result.is_gap = is_gap(asked, result.hits[0] if result.hits else None)
         # What is hidden is hidden here too: that something is must not show in what is said.
         result.empty = not asked.scores and asked.reader.is_empty(hidden=asked.question.hidden)
-    result.degraded = "; ".join(asked.remarks) or None
+    result.notices = asked.notices
     return result
 
 
@@ -71,17 +72,17 @@ class SearchRun:
     """A question read against an index, and what the legs ranked."""
 
     def __init__(self, workspace: Workspace, reader: IndexReader, question: Question) -> None:
-        self.remarks: list[str] = []
+        self.notices: list[Notice] = []
         text = question.query
         if len(text) > QUERY_CHARACTERS:
             text = text[:QUERY_CHARACTERS]
-            self.remarks.append(f"the query was cut at {QUERY_CHARACTERS} characters")
+            self.notices.append(Notice("query_cut", {"characters": QUERY_CHARACTERS}))
         self.query = parse_query(text, partial=question.partial)
         self.question, self.narrowing, self.mistakes = narrow(
             workspace, reader, self.query, question
         )
-        self.remarks += [str(mistake) for mistake in self.mistakes[:1]]
-        self.remarks += self.query.remarks
+        self.notices += [mistake.notice for mistake in self.mistakes[:1]]
+        self.notices += self.query.notices
         self.workspace, self.reader = workspace, reader
         self.legs: dict[str, Ranked] = {}
         self.coverage = 1.0
@@ -138,11 +139,8 @@ class SearchRun:
         if question.mode == "semantic" and "semantic" not in self.legs:
             self.legs["lexical"] = self.lexical.ranked(question.depth)
         if "lexical" in self.legs and not self.query.words and not self.query.phrases:
-            self.remarks.append(
-                "no words to look for: the newest first"
-                if self.lexical.sides[0].query is not None
-                else "nothing to look for: add a word"
-            )
+            has_query = self.lexical.sides[0].query is not None
+            self.notices.append(Notice("newest_first" if has_query else "nothing_to_look_for"))
         self.scores = fuse(
             {name: [number for number, _ in ranked] for name, ranked in self.legs.items()},
             depth=question.depth,
@@ -161,8 +159,8 @@ class SearchRun:
         worded = tuple(number for number, _ in self.legs.get("lexical", ()))
         found = begun(replace(self.question, worded=worded), self.reader.generation)
         ranked = found.ranked
-        if found.remark:
-            self.remarks.insert(0, found.remark)
+        if found.notice:
+            self.notices.insert(0, found.notice)
         if ranked is not None:
             self.coverage, self.pending = found.coverage, found.pending
             # What the grammar demands holds for both legs.

@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from kbtui.notices import Notice
+
 KEYS: dict[str, str] = {
     "topic": "subjects of this topic, by id or title",
     "in": "subjects or conversations",
@@ -49,6 +51,11 @@ class QueryError(NamedTuple):
     def __str__(self) -> str:
         return f"{self.message} ({self.hint})" if self.hint else self.message
 
+    @property
+    def notice(self) -> Notice:
+        """The mistake as a notice of the answer."""
+        return Notice("query_mistake", {"detail": str(self)})
+
 
 class QueryFilter(NamedTuple):
     """One `key:value,value`; `start` and `end` are its place in the text.
@@ -76,7 +83,7 @@ class ParsedQuery(NamedTuple):
     phrases: tuple[str, ...] = ()
     excluded: tuple[str, ...] = ()
     filters: tuple[QueryFilter, ...] = ()
-    remarks: tuple[str, ...] = ()
+    notices: tuple[Notice, ...] = ()
     spoken: str = ""
     open: bool = False
 
@@ -87,7 +94,7 @@ class _Reading:
         self.phrases: list[str] = []
         self.excluded: list[str] = []
         self.filters: list[QueryFilter] = []
-        self.remarks: list[str] = []
+        self.notices: list[Notice] = []
         self.spoken: list[str] = []
 
 
@@ -116,7 +123,7 @@ def parse_query(text: str, *, partial: bool = False) -> ParsedQuery:
         else:
             found.words.append(part)
             if not typing:
-                _remark(part, found)
+                _note_almost_filter(part, found)
     typed = text[-1:]
     return ParsedQuery(
         text,
@@ -124,7 +131,7 @@ def parse_query(text: str, *, partial: bool = False) -> ParsedQuery:
         tuple(found.phrases),
         tuple(found.excluded),
         tuple(found.filters),
-        tuple(found.remarks),
+        tuple(found.notices),
         spoken=" ".join(found.spoken),
         open=bool(found.words) and not typed.isspace() and typed != '"',
     )
@@ -140,14 +147,16 @@ def _filter(match: re.Match[str], typing: bool) -> QueryFilter:
     return QueryFilter(key, values, bool(match["no"]), match.start(), match.end(), typing)
 
 
-def _remark(word: str, found: _Reading) -> None:
+def _note_almost_filter(word: str, found: _Reading) -> None:
     """Say so where a word looks like a filter and is none."""
     key = word.removesuffix(":").lower()
     if word.endswith(":") and (key in KEYS or key in ALIASES):
-        found.remarks.append(f"{word} has no value after it and was looked for as a word")
+        found.notices.append(Notice("filter_without_value", {"word": word}))
     elif match := _ALMOST.match(word.lower()):
         from difflib import get_close_matches
 
         near = get_close_matches(match[1], (*KEYS, *ALIASES), n=1, cutoff=0.79)
         if near:
-            found.remarks.append(f"{match[1]}: is no filter; did you mean {near[0]}:?")
+            found.notices.append(
+                Notice("unknown_filter", {"word": match[1], "suggestion": near[0]})
+            )

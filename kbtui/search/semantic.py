@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from kbtui.notices import Notice, keywords_only
 from kbtui.search.models import Ranking
 
 if TYPE_CHECKING:
@@ -27,16 +28,16 @@ def narrowed(question: Question) -> dict[str, Any]:
 
 
 def ranking(reply: dict[str, Any]) -> Ranking:
-    """The engine's reply as a leg; its `reason` where it could not rank."""
+    """The engine's reply as a leg; its `cause` where it could not rank."""
     if "ranked" not in reply:
-        return Ranking(None, f"keywords only: {reply.get('reason')}")
+        return Ranking(None, keywords_only(reply["cause"], reply.get("detail") or ""))
     ranked = [(int(number), float(score)) for number, score in reply["ranked"]]
     left, total = int(reply.get("left") or 0), int(reply.get("total") or 0)
     if not left:
         return Ranking(ranked)
     return Ranking(
         ranked,
-        f"{left:,} passages are not embedded yet",
+        Notice("passages_pending", {"total": left}),
         max(1, total - left) / max(1, total),
         frozenset(map(int, reply.get("pending", ()))),
     )

@@ -16,6 +16,7 @@ from kbtui.citations import cite_conversation
 from kbtui.citations.extract import _HEADER
 from kbtui.conversations.models import Conversation, ConversationInfo, Event, Turn
 from kbtui.library import Library
+from kbtui.notices import Notice, keywords_only
 from kbtui.search.models import Answer, Hit
 
 
@@ -224,25 +225,28 @@ Feed it.
 
 
 @pytest.mark.parametrize(
-    ("degraded", "line"),
+    ("notices", "line"),
     [
-        ("keywords only: the model is loading", "Found by keywords only: the model is still loading."),
-        ("keywords only: the index is being replaced", "Found by keywords only: the model is still loading."),
-        ("keywords only: the engine did not start", "Found by keywords only: semantic search is not available."),
-        ("31 passages are not embedded yet", "Some passages can be found by keywords only, so far."),
-        ("the index may be behind: /home/x: [Errno 13]", "The index may be behind the files."),
+        ([keywords_only("model_loading")], "Found by keywords only: the model is still loading."),
+        ([keywords_only("index_replaced")], "Found by keywords only: the model is still loading."),
+        ([keywords_only("engine", "/home/x did not start")], "Found by keywords only: semantic search is not available."),
+        ([Notice("passages_pending", {"total": 31})], "Some passages can be found by keywords only, so far."),
         (
-            "keywords only: the model is loading; the query was cut at 1000 characters",
+            [Notice("index_behind", {"cause": "engine", "detail": "/home/x: [Errno 13]"})],
+            "The index may be behind the files.",
+        ),
+        (
+            [keywords_only("model_loading"), Notice("query_cut", {"characters": 1000})],
             "Found by keywords only: the model is still loading. The query was cut at 1000 characters.",
         ),
     ],
 )  # fmt: skip
 def test_the_first_line_says_what_is_missing_without_counts_or_paths(
-    degraded: str, line: str
+    notices: list[Notice], line: str
 ) -> None:
-    found = search_text(Answer("q", "hybrid", [HIT], degraded=degraded))
+    found = search_text(Answer("q", "hybrid", [HIT], notices=notices))
     assert found.split("\n")[0] == line
-    empty = search_text(Answer("q", "hybrid", [], degraded=degraded))
+    empty = search_text(Answer("q", "hybrid", [], notices=notices))
     assert empty == f'{line}\nNothing found for "q".'
 
 

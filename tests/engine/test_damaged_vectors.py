@@ -78,7 +78,7 @@ def held(builder: Builder, folder: Path) -> tuple[Any, Any, list[str]]:
     semantic.start()
     try:
         assert semantic.settled.wait(60)
-        assert semantic.reason is None, semantic.logged
+        assert semantic.missing is None, semantic.logged
         store = semantic._store
         assert store is not None
         table = store._table.to_arrow()
@@ -160,7 +160,7 @@ def test_what_is_lost_while_it_runs_is_made_anew_when_it_is_asked(
     semantic.settled.clear()
     # An answer from what Lance still has in memory is a right one; else it says what it does.
     answer = semantic.reply("otter kkkkkkkkk", {}, 5, 3)
-    assert answer.get("reason") or [number for number, _ in answer["ranked"]] == good[1]
+    assert answer.get("cause") or [number for number, _ in answer["ranked"]] == good[1]
     semantic.stop()
     semantic._thread.join(30)
     assert held(builder, folder)[:2] == good

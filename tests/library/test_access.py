@@ -69,7 +69,7 @@ def test_an_engine_killed_while_it_makes_the_first_index_is_replaced(built: Buil
     pid = until(lambda: announced(built.workspace))["pid"]
     os.kill(pid, signal.SIGKILL)
     assert len(call.end().hits) == 20
-    assert library.remark is None
+    assert library.index_state is None
     library.close()
 
 
@@ -132,13 +132,13 @@ def test_a_private_index_is_made_behind_and_says_what_it_is(
     library = Library(no_engine.workspace, load_settings())
     call = Call(lambda: library.search(QUESTION))
     until(lambda: library._access._private)
-    assert "still being made" in (library.remark or "")
+    assert "still being made" in (library.index_state or "")
     # Who would rather not wait does not have to.
     until(lambda: not isinstance(Call(lambda: library.reader(0.0)).end(), KbtuiError))
     may_go_on.set()
     answer = call.end()
     assert len(answer.hits) == 20
-    assert answer.degraded == "a private index, keywords only: the engine cannot be started"
+    assert answer.degraded == "a private index; keywords only: the engine cannot be started"
     folder = library._access._private.folder  # type: ignore[union-attr]
     library.close()
     assert not folder.exists()

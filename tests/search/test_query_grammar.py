@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kbtui.dates import parse_moment
+from kbtui.notices import phrase
 from kbtui.search.fusion import fuse
 from kbtui.search.query_parser import KEYS, parse_query
 
@@ -46,9 +47,9 @@ def test_every_text_is_a_query_and_filters_know_their_place(text: str, partial: 
 
 
 def test_an_almost_filter_and_one_without_a_value_are_remarked_upon() -> None:
-    assert "title:" in parse_query("titel:foo").remarks[0]
-    assert "no value" in parse_query("topic: foo").remarks[0]
-    assert parse_query("titel:fo", partial=True).remarks == ()
+    assert "title:" in phrase(parse_query("titel:foo").notices[0])
+    assert "no value" in phrase(parse_query("topic: foo").notices[0])
+    assert parse_query("titel:fo", partial=True).notices == ()
 
 
 def test_a_filter_at_the_end_of_what_is_typed_may_be_unfinished() -> None:

@@ -215,7 +215,7 @@ class SearchController:
             if not wider.hits or (answer.hits and wider.is_by_meaning_alone):
                 return answer if answer.hits or answer.mistakes else wider
             if answer.mistakes:
-                wider.degraded = str(answer.mistakes[0])
+                wider.notices = [answer.mistakes[0].notice]
             return wider
 
         self._whole.submit(ask, self._settled, self._failed)
