@@ -1,9 +1,8 @@
-"""Show what a turn used, and which turns used a subject, a conversation, a passage or a file."""
+"""The command `cites`."""
 
 from __future__ import annotations
 
-from kbtui.cli.output import emit, emit_json, note, valid
-from kbtui.cli.progress import working
+from kbtui.cli.output import emit, emit_json, note, valid, working
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -12,7 +11,7 @@ if TYPE_CHECKING:
     from kbtui.citations.models import Citation
 
 
-def configure(parser: ArgumentParser) -> None:
+def configure_cites(parser: ArgumentParser) -> None:
     """The arguments of `kbtui cites`."""
     parser.add_argument(
         "ref", metavar="REF", help="topic/slug, jp-c…, jp-c…:3, chunk:ID or a file's path"
@@ -20,8 +19,8 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="one JSON document")
 
 
-def run(args: Namespace) -> int:
-    """Print both directions; 1 when there is neither, or no such thing."""
+def run_cites(args: Namespace) -> int:
+    """Show what a turn used, and which turns used a subject, a conversation, a passage or a file."""
     from kbtui.citations.format import both_ways, turn_line
     from kbtui.library import open_workspace
 

@@ -1,9 +1,4 @@
-"""Print the script that completes kbtui's command lines in a shell.
-
-bash, in ~/.bashrc:                   eval "$(kbtui completion bash)"
-zsh, in ~/.zshrc after compinit:      eval "$(kbtui completion zsh)"
-fish, in ~/.config/fish/config.fish:  kbtui completion fish | source
-"""
+"""The command `completion`."""
 
 from __future__ import annotations
 
@@ -14,13 +9,18 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
 
-def configure(parser: ArgumentParser) -> None:
+def configure_completion(parser: ArgumentParser) -> None:
     """The argument of `kbtui completion` (decisions D)."""
     parser.add_argument("shell", choices=["bash", "zsh", "fish"], help="which one")
 
 
-def run(args: Namespace) -> int:
-    """Print it; what it completes is asked of kbtui at each TAB, so it never grows old."""
+def run_completion(args: Namespace) -> int:
+    """Print the script that completes kbtui's command lines in a shell.
+
+    bash, in ~/.bashrc:                   eval "$(kbtui completion bash)"
+    zsh, in ~/.zshrc after compinit:      eval "$(kbtui completion zsh)"
+    fish, in ~/.config/fish/config.fish:  kbtui completion fish | source
+    """
     from pathlib import Path
 
     script = Path(__file__).parent / "scripts" / f"completion.{args.shell}"

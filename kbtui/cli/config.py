@@ -1,9 +1,4 @@
-"""Show the settings: each key, its value, and where that comes from.
-
-kbtui config                 every key
-kbtui config theme           one value alone
-kbtui config --example       a commented file to begin with
-"""
+"""The command `config`."""
 
 from __future__ import annotations
 
@@ -14,15 +9,20 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
 
-def configure(parser: ArgumentParser) -> None:
+def configure_config(parser: ArgumentParser) -> None:
     """The arguments of `kbtui config`."""
     parser.add_argument("key", nargs="?", metavar="KEY", help="only this key's value")
     parser.add_argument("--example", action="store_true", help="a commented file with every key")
     parser.add_argument("--json", action="store_true", help="one JSON document")
 
 
-def run(args: Namespace) -> int:
-    """Print what holds; 2 when the file has a mistake or there is no such key."""
+def run_config(args: Namespace) -> int:
+    """Show the settings: each key, its value, and where that comes from.
+
+    kbtui config                 every key
+    kbtui config theme           one value alone
+    kbtui config --example       a commented file to begin with
+    """
     from kbtui.errors import UsageError
     from kbtui.workspace.settings import KEYS, example, explain_settings, settings_path, toml
 

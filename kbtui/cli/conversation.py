@@ -1,18 +1,11 @@
-"""List, search, read and export conversations.
-
-kbtui conversation ls --title retry      those with "retry" in their title
-kbtui conversation grep retry policy     lines that contain "retry policy"
-kbtui conversation read jp-c17457886043  one conversation, or one turn of it (…:3)
-kbtui conversation export ID -o FILE     as Markdown, with what each turn used
-"""
+"""The commands `conversation ls`, `grep`, `read` and `export`."""
 
 from __future__ import annotations
 
 import sys
 
 from kbtui.cli.option_spec import SUPPRESS
-from kbtui.cli.output import columns, emit, emit_json, is_plain, note, save
-from kbtui.cli.progress import working
+from kbtui.cli.output import columns, emit, emit_json, is_plain, note, save, working
 from kbtui.errors import KbtuiError
 
 TYPE_CHECKING = False
@@ -25,7 +18,7 @@ if TYPE_CHECKING:
     from kbtui.library import Library
 
 
-def configure(parser: ArgumentParser) -> None:
+def configure_conversation(parser: ArgumentParser) -> None:
     """The four commands and their arguments (decisions D)."""
     commands = parser.add_subparsers(dest="action", required=True, metavar="ls|grep|read|export")
     ls = commands.add_parser("ls", aliases=["list"], help="list conversations, newest first")
@@ -77,8 +70,14 @@ def _many(parser: ArgumentParser, names: list[str], dest: str, metavar: str, tex
     )
 
 
-def run(args: Namespace) -> int:
-    """Do what the inner command says; 1 when nothing is found."""
+def run_conversation(args: Namespace) -> int:
+    """List, search, read and export conversations.
+
+    kbtui conversation ls --title retry      those with "retry" in their title
+    kbtui conversation grep retry policy     lines that contain "retry policy"
+    kbtui conversation read jp-c17457886043  one conversation, or one turn of it (…:3)
+    kbtui conversation export ID -o FILE     as Markdown, with what each turn used
+    """
     from kbtui.library import open_workspace
 
     library = open_workspace(args.workspace)
@@ -247,7 +246,7 @@ def _give(
     with working("laying out"):
         shown = "".join(f"{line}\n" for line in text(writer))
     if terminal and shown:
-        from kbtui.cli.pager import page
+        from kbtui.cli.output import page
 
         page(shown)
     else:

@@ -1,23 +1,28 @@
-"""Show or stop the engine, the process that keeps the index up to date."""
+"""The commands `engine` and `index`: the process that keeps the index up to date."""
 
 from __future__ import annotations
 
-from kbtui.cli.output import emit, emit_json, note
+import sys
+import time
+
+from kbtui.cli.output import ProgressLine, emit, emit_json, left_text, note
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
     from typing import Any
 
+    from kbtui.engine.client import EngineClient
 
-def configure(parser: ArgumentParser) -> None:
+
+def configure_engine(parser: ArgumentParser) -> None:
     """The arguments of `kbtui engine`."""
     parser.add_argument("action", choices=["status", "stop"], nargs="?", default="status")
     parser.add_argument("--json", action="store_true", help="the state as JSON")
 
 
-def run(args: Namespace) -> int:
-    """Ask the running engine; never starts one. 1 when none runs, 3 when it does not answer."""
+def run_engine(args: Namespace) -> int:
+    """Show or stop the engine, the process that keeps the index up to date."""
     from kbtui.engine import NoEngine
     from kbtui.library import open_workspace
 
@@ -42,7 +47,7 @@ def run(args: Namespace) -> int:
     lines = [
         f"engine {state['pid']}, version {state['version']}, for {state['root']}",
         f"keywords: {'ready' if state['lexical'] else 'indexing'}",
-        f"vectors: {_vectors(state) if state['semantic'] else state['reason']}",
+        f"vectors: {_format_vectors(state) if state['semantic'] else state['reason']}",
     ]
     if state["error"]:
         lines.append(f"the last refresh failed: {state['error']}")
@@ -50,7 +55,7 @@ def run(args: Namespace) -> int:
     return 0
 
 
-def _vectors(state: dict[str, Any]) -> str:
+def _format_vectors(state: dict[str, Any]) -> str:
     """How far the vectors are, and when they will be done."""
     if not state["left"]:
         return "ready"
@@ -63,3 +68,93 @@ def _vectors(state: dict[str, Any]) -> str:
         if progress.get("seconds_left"):
             text += f", about {progress['seconds_left']:.0f} s"
     return text
+
+
+_PHASES = {"keywords": "indexing", "vectors": "embedding"}
+
+
+def configure_index(parser: ArgumentParser) -> None:
+    """The arguments of `kbtui index` (decisions D)."""
+    add = parser.add_argument
+    add("--rebuild", action="store_true", help="make a new index beside the old one, then use it")
+    add("--watch", action="store_true", help="go on, and say what changes, until interrupted")
+    add("--no-vectors", action="store_true", help="do not wait for the vectors")
+    add("--json", action="store_true", help="counts and times as JSON")
+
+
+def run_index(args: Namespace) -> int:
+    """Bring the index up to date with the files, and say how far it is.
+
+    Ends when the vectors are done too, unless --no-vectors.
+    """
+    from kbtui.library import open_workspace
+
+    library = open_workspace(args.workspace)
+    began = time.monotonic()
+    engine = library.engine()
+    request: dict[str, Any] = {"rebuild": True} if args.rebuild else {"retry": True, "check": True}
+    progress = ProgressLine()
+    state = engine.request("refresh", wait=0.5, **request)
+    while not state["done"]:
+        _show_progress(progress, engine)
+        # Waits for that same refresh: one more each time would never be done.
+        state = engine.request("refreshed", wait=0.5)
+    keywords = time.monotonic() - began
+    if state.get("mended"):
+        note(f"{state['mended']}; it was built again")
+    state = engine.request("status")
+    if not args.no_vectors:
+        while True:
+            state = engine.request("settle", wait=0.5)
+            if state["done"]:
+                break
+            _show_progress(progress, engine)
+    progress.clear()
+    facts = {
+        **library.reader().counts(),
+        "seconds_keywords": round(keywords, 3),
+        "seconds": round(time.monotonic() - began, 3),
+        "semantic": state["semantic"],
+        "vectors_left": state["left"],
+        "reason": state["reason"],
+    }
+    if args.json:
+        emit_json(facts)
+    else:
+        print(
+            f"{facts['subjects']} subjects, {facts['conversations']} conversations, "
+            f"{facts['chunks']} passages, {facts['citations']} citations in {facts['seconds']:.1f} s"
+        )
+        if state["reason"] and not args.no_vectors:
+            note(f"keywords only: {state['reason']}")
+    if state.get("error"):
+        note(f"the last refresh failed: {state['error']}")
+        return 3
+    if args.watch:
+        _watch_changes(engine)
+    engine.close()
+    library.close()
+    return 0
+
+
+def _watch_changes(engine: EngineClient) -> None:
+    note("watching; Ctrl+C ends")
+    for event in engine.events():
+        if event.get("event") == "changed":
+            names = [*event["subjects"], *(f"jp-c{number}" for number in event["conversations"])]
+            emit("changed: " + (", ".join(names[:10]) or "configuration") + "\n")
+            sys.stdout.flush()
+
+
+def _show_progress(progress: ProgressLine, engine: EngineClient) -> None:
+    """What the engine does, with its own estimate of what is left."""
+    if not sys.stderr.isatty():
+        return
+    found = engine.request("status").get("progress")
+    if not found:
+        progress.show("comparing the files with the index")
+        return
+    text = f"{_PHASES.get(found['phase'], found['phase'])} {found['done']:,} of {found['total']:,}"
+    if found.get("seconds_left"):
+        text += f", {left_text(found['seconds_left'])}"
+    progress.show(text + (f"; waiting, {found['waits']}" if found.get("waits") else ""))

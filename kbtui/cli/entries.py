@@ -1,26 +1,30 @@
-"""List entries, newest first: subjects and conversations with type, status, size and citations.
-
-QUERY narrows to entries with all its words in title or text. Totals are of all
-that the filters leave; a longer list goes on with --cursor.
-"""
+"""The commands `entries` and `entry`: list, create, edit, remove and inspect entries."""
 
 from __future__ import annotations
 
-from kbtui.cli.output import emit, emit_json, note, valid
-from kbtui.cli.progress import working
+import sys
+import time
+
+from kbtui.cli.option_spec import SUPPRESS
+from kbtui.cli.output import ask, emit, emit_json, note, valid, working
+from kbtui.errors import KbtuiError, UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
     from typing import Any
 
+    from kbtui.citations.models import Citation
     from kbtui.index.entry_query import EntryFilter, EntryPage, EntryRow
+    from kbtui.knowledge.models import Subject
+    from kbtui.library import Library
+
 
 _HEADINGS = ("cites 30d", "status", "type", "passages", "size", "changed", "entry", "title", "tags")
 _RIGHT = {0, 3, 4}
 
 
-def configure(parser: ArgumentParser) -> None:
+def configure_entries(parser: ArgumentParser) -> None:
     """The arguments of `kbtui entries` (decisions C, "dashboard pages")."""
     add = parser.add_argument
     add("query", nargs="*", metavar="QUERY", help="words in title or text")
@@ -36,15 +40,19 @@ def configure(parser: ArgumentParser) -> None:
     add("--json", action="store_true", help="one JSON document")
 
 
-def run(args: Namespace) -> int:
-    """Print a page; 1 when the filters leave nothing."""
+def run_entries(args: Namespace) -> int:
+    """List entries, newest first: subjects and conversations with type, status, size and citations.
+
+    QUERY narrows to entries with all its words in title or text. Totals are of all
+    that the filters leave; a longer list goes on with --cursor.
+    """
     from kbtui.errors import UsageError
     from kbtui.index.entry_query import list_entries
     from kbtui.library import open_workspace
 
     if not 1 <= args.limit <= 500:
         raise UsageError(f"it must be 1 to 500, not {args.limit}", where="--limit")
-    wanted = _wanted(args)
+    wanted = _entry_filter(args)
     library = open_workspace(args.workspace)
     with working("bringing the index up to date"):
         library.current()
@@ -66,15 +74,15 @@ def run(args: Namespace) -> int:
                 "by_status": page.by_status,
                 "by_type": page.by_type,
                 "cursor": page.cursor,
-                "entries": [as_json(row) for row in page.entries],
+                "entries": [_entry_as_json(row) for row in page.entries],
             }
         )
     else:
-        _print(page)
+        _print_page(page)
     return 0 if page.total else 1
 
 
-def _wanted(args: Namespace) -> EntryFilter:
+def _entry_filter(args: Namespace) -> EntryFilter:
     from kbtui.index.entry_query import EntryFilter
     from kbtui.userdata.entry_filter import check_statuses, moment
 
@@ -91,7 +99,7 @@ def _wanted(args: Namespace) -> EntryFilter:
     )
 
 
-def as_json(row: EntryRow) -> dict[str, Any]:
+def _entry_as_json(row: EntryRow) -> dict[str, Any]:
     """The documented shape of an entry."""
     from kbtui.userdata.models import iso
 
@@ -117,11 +125,11 @@ def as_json(row: EntryRow) -> dict[str, Any]:
     }
 
 
-def _print(page: EntryPage) -> None:
+def _print_page(page: EntryPage) -> None:
     if not page.total:
         note("no entry passes these filters")
         return
-    emit(_table([_HEADINGS, *map(_cells, page.entries)]))
+    emit(_table([_HEADINGS, *map(_row_cells, page.entries)]))
     counts = [f"{count} {status}" for status, count in page.by_status.items() if count]
     kinds = [f"{count} {kind}" for kind, count in page.by_type.items()]
     entries = "entry" if page.total == 1 else "entries"
@@ -130,7 +138,7 @@ def _print(page: EntryPage) -> None:
         note(f"more with --cursor {page.cursor}")
 
 
-def _cells(row: EntryRow) -> tuple[str, ...]:
+def _row_cells(row: EntryRow) -> tuple[str, ...]:
     from kbtui.text import cut, one_line
     from kbtui.userdata.models import iso
 
@@ -164,4 +172,237 @@ def _table(rows: list[tuple[str, ...]]) -> str:
             space = " " * (width - cells(text))
             padded.append(space + text if at in _RIGHT else text + space)
         lines.append("  ".join(padded).rstrip())
+    return "\n".join(lines) + "\n"
+
+
+PREVIEW = 200
+
+
+def configure_entry(parser: ArgumentParser) -> None:
+    """The arguments of `kbtui entry`; each action has its own."""
+    actions = parser.add_subparsers(dest="action", required=True, metavar="new|edit|rm|show")
+    new = actions.add_parser("new", help="make a subject file and edit it")
+    new.add_argument("--topic", metavar="ID", help="where it goes (default: the only topic)")
+    new.add_argument("--title", metavar="TEXT", help="its title")
+    new.add_argument("--type", default="note", metavar="T", help="note, rule, decision, … (note)")
+    new.add_argument("--tags", default="", metavar="T,…", help="its tags")
+    new.add_argument("--slug", metavar="S", help="its name (default: made of the title)")
+    new.add_argument("--text", metavar="TEXT", help="its text, - for standard input; no editor")
+    edit = actions.add_parser("edit", help="open it in $EDITOR; id and citations stay")
+    remove = actions.add_parser("rm", help="move it to the trash, after asking")
+    remove.add_argument("--yes", action="store_true", help="do not ask")
+    remove.add_argument(
+        "--permanently", action="store_true", help="delete it where there is no trash"
+    )
+    show = actions.add_parser("show", help="its passages, status and citations")
+    show.add_argument(
+        "--full", action="store_true", help=f"more than {PREVIEW} characters a passage"
+    )
+    for one in (edit, remove, show):
+        one.add_argument("ref", metavar="REF", help="topic/slug" + (", jp-c…" * (one is show)))
+    for one in (new, show):
+        one.add_argument("--json", action="store_true", help="one JSON document")
+    for one in (new, edit, remove, show):
+        one.add_argument("-w", "--workspace", metavar="PATH", default=SUPPRESS)
+
+
+def run_entry(args: Namespace) -> int:
+    """Write subject files: `new` makes one, `edit` opens one in $EDITOR, `rm` moves one to the trash.
+
+    `show` prints what the index has of an entry: its passages, status and citations.
+    """
+    from kbtui.library import open_workspace
+
+    library = open_workspace(args.workspace)
+    action = {"new": _create_entry, "edit": _edit_entry, "rm": _remove_entry, "show": _show_entry}[
+        args.action
+    ]
+    return action(library, args)
+
+
+# new
+
+
+def _create_entry(library: Library, args: Namespace) -> int:
+    from dataclasses import replace
+
+    from kbtui.index.ids import subject_id
+    from kbtui.sources import authoring
+
+    knowledge = library.knowledge()
+    topic = authoring.choose_topic(knowledge, args.topic)
+    draft = authoring.Draft(
+        title=args.title or "",
+        text=args.text or "",
+        type=args.type,
+        tags=tuple(part.strip() for part in args.tags.split(",") if part.strip()),
+        slug=args.slug,
+    )
+    if args.text is None:
+        found = authoring.edit_draft(knowledge, topic, draft)
+        if found is None:
+            note("nothing was written")
+            return 1
+    else:
+        authoring.check_draft(knowledge, topic, draft)
+        if args.text == "-":
+            draft = replace(draft, text=sys.stdin.read())
+        found = authoring.add(knowledge, topic, draft)
+    ref = f"{topic.id}/{found.slug}"
+    if args.json:
+        entry = {"ref": ref, "id": subject_id(topic.id, found.slug), "path": str(found.path)}
+        emit_json(entry)
+    else:
+        emit(f"{ref}\n")
+    return 0
+
+
+# edit
+
+
+def _edit_entry(library: Library, args: Namespace) -> int:
+    from kbtui.sources import authoring
+
+    subject = _resolve_subject(library, args.ref)
+    source = authoring.source_of(library.subject_text(subject))
+    if source:
+        note(f"the source {source!r} fetched this; it leaves what you change alone from now on")
+    changed = authoring.edit(subject)
+    if not changed:
+        note("nothing was changed")
+        return 0
+    problem = authoring.front_matter_problem(library.subject_text(subject))
+    if problem:
+        note(f"{subject.path}: the front matter counts for nothing: {problem}")
+    emit(f"{subject.topic}/{subject.slug}\n")
+    return 0
+
+
+def _resolve_subject(library: Library, text: str) -> Subject:
+    ref = library.resolve(text)
+    if ref.kind != "subject":
+        raise UsageError("only subjects are files of yours", where=text, hint="write topic/slug")
+    return library.subject(ref)
+
+
+# rm
+
+
+def _remove_entry(library: Library, args: Namespace) -> int:
+    from kbtui.sources import authoring
+
+    subject = _resolve_subject(library, args.ref)
+    if not args.yes and not ask(f"move {subject.path} to the trash?"):
+        note("nothing was removed")
+        return 1
+    try:
+        authoring.trash(subject)
+    except authoring.NoTrash as error:
+        if not args.permanently and (
+            args.yes or not ask(f"{error.message}; delete {subject.path} for good?")
+        ):
+            raise KbtuiError(
+                f"nothing was removed: {error.message}",
+                where=str(subject.path),
+                hint="--permanently deletes it",
+            ) from error
+        authoring.delete(subject)
+    return 0
+
+
+# show
+
+
+def _show_entry(library: Library, args: Namespace) -> int:
+    from kbtui.errors import NothingFound
+    from kbtui.index.entry_query import CITES_DAYS, DAY, chunks_of, entry_row
+    from kbtui.index.ids import conversation_id, subject_id
+
+    ref = library.resolve(args.ref)
+    if ref.kind == "subject":
+        subject = library.subject(ref)
+        entry_id = subject_id(subject.topic, subject.slug)
+    elif ref.kind == "conversation":
+        entry_id = conversation_id(ref.conversation or 0)
+    else:
+        raise UsageError("is no entry", where=args.ref, hint="write topic/slug or jp-c…")
+    with working("bringing the index up to date"):
+        library.current()
+    if library.index_state:
+        note(library.index_state)
+    reader = library.reader()
+    row = entry_row(library.workspace, reader, entry_id, vectors=library.settings.model != "off")
+    if row is None:
+        raise NothingFound("the index does not have it", where=str(ref), hint="`kbtui index`")
+    cites = [
+        cite
+        for cite in library.turns_citing(ref)
+        if cite.timestamp is None or cite.timestamp.timestamp() > time.time() - CITES_DAYS * DAY
+    ]
+    facts = {
+        **_entry_as_json(row),
+        "source": _source_name(library, row.topic, row.slug),
+        "chunk_list": [
+            {**chunk, "text": chunk["text"] if args.full else chunk["text"][:PREVIEW]}
+            for chunk in chunks_of(reader, entry_id)
+        ],
+        "citations_30d": [
+            {
+                "source": cite.source,
+                "source_title": cite.source_title,
+                "how": cite.how,
+                "tool": cite.tool,
+                "timestamp": _citation_time(cite),
+            }
+            for cite in cites
+        ],
+    }
+    library.close()
+    if args.json:
+        emit_json(facts)
+    else:
+        emit(_format_entry(facts, cites))
+    return 0
+
+
+def _source_name(library: Library, topic: str | None, slug: str | None) -> str | None:
+    """The name of the source that fetched a subject; says when its front matter counts for nothing."""
+    from kbtui.sources.authoring import front_matter_problem, source_of
+
+    subject = library.knowledge().find(topic or "", slug or "")
+    if subject is None:
+        return None
+    try:
+        text = library.subject_text(subject)
+    except KbtuiError:
+        return None
+    if problem := front_matter_problem(text):
+        note(f"{subject.path}: the front matter counts for nothing: {problem}")
+    return source_of(text)
+
+
+def _citation_time(cite: Citation) -> str | None:
+    return cite.timestamp.isoformat() if cite.timestamp else None
+
+
+def _format_entry(facts: dict[str, Any], cites: list[Citation]) -> str:
+    from kbtui.citations.format import turn_line
+    from kbtui.text import one_line
+
+    lines = [
+        f"{facts['ref']}  {one_line(facts['title'])}",
+        f"{facts['type']}, {facts['status']}" + (f": {facts['error']}" if facts["error"] else ""),
+        f"id {facts['id']}, created {facts['created_at']}, changed {facts['changed_at']}",
+    ]
+    if facts["tags"]:
+        lines.append("tags " + ", ".join(map(one_line, facts["tags"])))
+    if facts["source"] or facts["source_url"]:
+        lines.append(f"from {facts['source'] or 'a source'}  {facts['source_url'] or ''}".rstrip())
+    lines.append(f"\ncited in the last 30 days: {facts['cites_30d']}")
+    lines += [f"  {turn_line(cite)}" for cite in cites]
+    lines.append(f"\n{facts['chunks']} passage{'s' * (facts['chunks'] != 1)}")
+    for chunk in facts["chunk_list"]:
+        model = f", {chunk['model']}" if chunk["model"] else ""
+        lines.append(f"  chunk:{chunk['chunk_id']}  {chunk['characters']} characters{model}")
+        lines += [f"    {line}" for line in chunk["text"].split("\n")]
     return "\n".join(lines) + "\n"

@@ -1,12 +1,8 @@
-"""What was asked, found, used and missing: top queries, gaps, citations, by day.
-
-`kbtui insights erase` removes every logged search, after asking.
-"""
+"""The command `insights`."""
 
 from __future__ import annotations
 
-from kbtui.cli.output import emit, emit_json, note
-from kbtui.cli.progress import working
+from kbtui.cli.output import ask, emit, emit_json, note, working
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,7 +12,7 @@ if TYPE_CHECKING:
     from kbtui.userdata.models import AskedQuery, EntryUse, Insights
 
 
-def configure(parser: ArgumentParser) -> None:
+def configure_insights(parser: ArgumentParser) -> None:
     """The arguments of `kbtui insights`."""
     add = parser.add_argument
     add("action", choices=["show", "erase"], nargs="?", default="show", help="erase the query log")
@@ -34,8 +30,11 @@ def configure(parser: ArgumentParser) -> None:
     add("--json", action="store_true", help="one JSON document")
 
 
-def run(args: Namespace) -> int:
-    """Show or erase; 2 for numbers that make no sense."""
+def run_insights(args: Namespace) -> int:
+    """What was asked, found, used and missing: top queries, gaps, citations, by day.
+
+    `kbtui insights erase` removes every logged search, after asking.
+    """
     from kbtui.errors import UsageError
     from kbtui.library import open_workspace
     from kbtui.userdata import UserData
@@ -77,8 +76,6 @@ def run(args: Namespace) -> int:
 
 
 def _erase(journal: UserData, args: Namespace) -> int:
-    from kbtui.cli.entry import ask
-
     if not args.yes and not ask("erase every logged search of this workspace?"):
         note("nothing was erased")
         return 1

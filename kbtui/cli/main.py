@@ -2,7 +2,8 @@
 
 Importing is what a short command spends its time on, so the table below names
 modules instead of importing them, and only the invoked command builds a parser.
-Each module has `configure(parser)` and `run(args) -> int`.
+Beside `run_NAME(args) -> int`, whose docstring is what `--help` says, each module has
+`configure_NAME(parser)`, which declares the arguments.
 """
 
 import errno
@@ -17,37 +18,39 @@ from kbtui.version import __version__
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import TracebackType
+    from typing import Any
 
-# command -> (module under kbtui.cli, what it does); `tui` is what plain `kbtui` runs.
+# command -> (module and function under kbtui.cli, what it does); plain `kbtui` runs `tui`.
 COMMANDS: dict[str, tuple[str, str]] = {
-    "tui": ("tui", "browse the workspace in the terminal (the default)"),
-    "demo": ("demo", "browse a fresh copy of the bundled demo workspace"),
-    "search": ("search", "search subjects and conversations"),
-    "index": ("index", "bring the index up to date"),
-    "topics": ("topics", "list topics and their subjects"),
-    "learn": ("learn", "print exactly what `learn` returns"),
-    "prompt": ("prompt", "print exactly the <knowledge> section"),
-    "conversation": ("conversation", "list, grep and read conversations"),
-    "show": ("show", "print what a reference names"),
-    "open": ("open", "open a reference in the TUI"),
-    "cites": ("cites", "show what a reference uses, and what uses it"),
-    "entries": ("entries", "list entries: type, status, size, citations"),
-    "entry": ("entry", "make, edit, remove or inspect a subject"),
-    "insights": ("insights", "what was asked, found, used and missing"),
-    "source": ("source", "fetch pages, files and MCP resources into topics"),
-    "tools": ("tools", "the tools for assistants: schema, install, uninstall"),
-    "tool": ("tool", "answer one call of a JP local tool"),
-    "mcp": ("mcp", "serve the tools over MCP on stdio"),
-    "serve": ("serve", "show the screen in a browser on this machine"),
-    "engine": ("engine", "show or stop the engine"),
-    "doctor": ("doctor", "find and explain what is wrong"),
-    "paths": ("paths", "print the directories in use"),
-    "model": ("model", "show the embedding model"),
-    "log": ("log", "print the logs for a report, private text left out"),
-    "config": ("config", "show the settings and where they come from"),
-    "completion": ("completion", "print a completion script for a shell"),
-    "man": ("man", "print the manual page"),
+    "tui": ("tui.run_tui", "browse the workspace in the terminal (the default)"),
+    "demo": ("tui.run_demo", "browse a fresh copy of the bundled demo workspace"),
+    "search": ("search.run_search", "search subjects and conversations"),
+    "index": ("engine.run_index", "bring the index up to date"),
+    "topics": ("knowledge.run_topics", "list topics and their subjects"),
+    "learn": ("knowledge.run_learn", "print exactly what `learn` returns"),
+    "prompt": ("knowledge.run_prompt", "print exactly the <knowledge> section"),
+    "conversation": ("conversation.run_conversation", "list, grep and read conversations"),
+    "show": ("show.run_show", "print what a reference names"),
+    "open": ("show.run_open", "open a reference in the TUI"),
+    "cites": ("cites.run_cites", "show what a reference uses, and what uses it"),
+    "entries": ("entries.run_entries", "list entries: type, status, size, citations"),
+    "entry": ("entries.run_entry", "make, edit, remove or inspect a subject"),
+    "insights": ("insights.run_insights", "what was asked, found, used and missing"),
+    "source": ("source.run_source", "fetch pages, files and MCP resources into topics"),
+    "tools": ("tool.run_tools", "the tools for assistants: schema, install, uninstall"),
+    "tool": ("tool.run_tool", "answer one call of a JP local tool"),
+    "mcp": ("tool.run_mcp", "serve the tools over MCP on stdio"),
+    "serve": ("serve.run_serve", "show the screen in a browser on this machine"),
+    "engine": ("engine.run_engine", "show or stop the engine"),
+    "doctor": ("diagnostics.run_doctor", "find and explain what is wrong"),
+    "paths": ("diagnostics.run_paths", "print the directories in use"),
+    "model": ("diagnostics.run_model", "show the embedding model"),
+    "log": ("diagnostics.run_log", "print the logs for a report, private text left out"),
+    "config": ("config.run_config", "show the settings and where they come from"),
+    "completion": ("completion.run_completion", "print a completion script for a shell"),
+    "man": ("man.run_man", "print the manual page"),
 }
 ALIASES = {"c": "conversation"}
 
@@ -92,6 +95,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         note(f"{where}cannot be written: {(error.strerror or str(error)).lower()}")
         _drop_output()
         return 3
+
+
+def load_command(name: str) -> "tuple[Callable[[Any], object], Callable[[Any], int]]":
+    """Import a command; returns its `configure_NAME` and `run_NAME`. Raises `KeyError`."""
+    module_name, _, run = COMMANDS[name][0].partition(".")
+    module = import_module(f"kbtui.cli.{module_name}")
+    return getattr(module, run.replace("run_", "configure_", 1)), getattr(module, run)
+
+
+def describe(run: "Callable[[Any], int]") -> str:
+    """What `--help` and the manual page say about a command: its docstring, unindented."""
+    return (run.__doc__ or "").replace("\n    ", "\n").strip()
 
 
 def _tell_safely(
@@ -175,12 +190,12 @@ def _run(words: list[str]) -> int:
             if near
             else "`kbtui --help` lists the commands",
         )
-    module = import_module(f"kbtui.cli.{COMMANDS[name][0]}")
+    configure, run = load_command(name)
     from kbtui.cli.output import follow_settings
     from kbtui.cli.parser import Parser
 
     follow_settings()
-    parser = Parser(prog=f"kbtui {name}", description=module.__doc__)
+    parser = Parser(prog=f"kbtui {name}", description=describe(run))
     parser.add_argument(
         "-w",
         "--workspace",
@@ -188,14 +203,14 @@ def _run(words: list[str]) -> int:
         default=workspace,
         help="the workspace (default: the nearest one)",
     )
-    module.configure(parser)
+    configure(parser)
     args = parser.parse_args(words[1:])
     if args.workspace == "":
         from kbtui.errors import UsageError
 
         raise UsageError("the path is empty", where="-w", hint="write `-w PATH`, or leave it out")
     try:
-        return int(module.run(args))
+        return run(args)
     finally:
         sys.stdout.flush()
 

@@ -1,4 +1,4 @@
-"""Print the manual page, made of the same declarations as --help and the completions."""
+"""The command `man`."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ VARIABLES = {
 }
 
 
-def configure(parser: ArgumentParser) -> None:
+def configure_man(parser: ArgumentParser) -> None:
     """`kbtui man` has no arguments of its own."""
 
 
-def run(args: Namespace) -> int:
-    """Print it in roff."""
+def run_man(args: Namespace) -> int:
+    """Print the manual page, made of the same declarations as --help and the completions."""
     from kbtui.cli.output import emit
 
     emit(page())
@@ -68,13 +68,10 @@ def page() -> str:
 
 
 def _command(name: str, command: CommandSpec) -> Iterator[str]:
-    from importlib import import_module
-
-    from kbtui.cli.main import COMMANDS
+    from kbtui.cli.main import describe, load_command
 
     yield f".SS kbtui {name}"
-    text = import_module(f"kbtui.cli.{COMMANDS[name][0]}").__doc__ or command.text
-    yield from _prose(text)
+    yield from _prose(describe(load_command(name)[1]))
     common = [one for one in command.options() if command.actions and one.dest != "workspace"]
     yield from _arguments(common)
     for words, one in command.walk():

@@ -101,15 +101,12 @@ class CommandSpec:
 
 def declared(name: str) -> CommandSpec:
     """What a command of `kbtui.cli.main.COMMANDS` declares; raises `KeyError` for no command."""
-    from importlib import import_module
+    from kbtui.cli.main import COMMANDS, load_command
 
-    from kbtui.cli.main import COMMANDS
-
-    where, what = COMMANDS[name]
-    module = import_module(f"kbtui.cli.{where}")
-    command = CommandSpec(name, what)
+    configure, _ = load_command(name)
+    command = CommandSpec(name, COMMANDS[name][1])
     command.add_argument("-w", "--workspace", metavar="PATH", help=WORKSPACE_HELP)
-    module.configure(command)
+    configure(command)
     return command
 
 

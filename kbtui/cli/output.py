@@ -1,16 +1,15 @@
-"""What commands print: results on stdout, everything else on stderr (decisions D).
-
-What goes to a terminal is made safe first; a pipe gets the bytes (decisions A13).
-"""
+"""What commands print: results on stdout, everything else on stderr; progress, questions and the pager."""
 
 from __future__ import annotations
 
 import os
 import sys
+import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    import threading
+    from typing import Any, Self
 
     from kbtui.errors import KbtuiError
     from kbtui.workspace import Workspace
@@ -109,3 +108,139 @@ def report(error: KbtuiError) -> None:
         from kbtui.text import safe
 
         sys.stderr.write(safe(f"  hint: {error.hint}") + "\n")
+
+
+def ask(question: str) -> bool:
+    """Ask on the terminal; returns whether the answer is yes. Raises `UsageError` without a terminal."""
+    from kbtui.errors import UsageError
+    from kbtui.text import one_line
+
+    if not sys.stdin.isatty():
+        raise UsageError("there is no terminal to ask on", hint="add --yes to confirm")
+    sys.stderr.write(f"{one_line(question, 'visualize')} [y/N] ")
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().lower() in {"y", "yes"}
+
+
+QUIET_SECONDS = 0.5
+"""What is done sooner says nothing."""
+EVERY_SECONDS = 0.1
+
+
+class ProgressLine:
+    """A line that is written over; `with Progress() as progress` takes it away at the end."""
+
+    def __init__(self) -> None:
+        self._began = self._last = time.monotonic()
+        self._shown = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.clear()
+
+    def show(self, text: str) -> None:
+        """Say this, when it is time to."""
+        now = time.monotonic()
+        if now - self._began < QUIET_SECONDS or now - self._last < EVERY_SECONDS * self._shown:
+            return
+        if not sys.stderr.isatty():
+            return
+        from kbtui.text import cut, one_line
+
+        self._last, self._shown = now, True
+        sys.stderr.write(f"\r\x1b[K{cut(one_line(text), columns() - 1)}")
+        sys.stderr.flush()
+
+    def clear(self) -> None:
+        """Take the line away."""
+        if self._shown:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+            self._shown = False
+
+
+def left_text(seconds: float) -> str:
+    """How long it will take, as exactly as that can be known."""
+    if seconds < 10:
+        return "some seconds left"
+    if seconds < 90:
+        return f"about {round(seconds / 10) * 10} s left"
+    return f"about {round(seconds / 60)} min left"
+
+
+class working:
+    """Says on standard error what is being waited for, and for how long already.
+
+    Nothing is said in the first half second, nor where standard error is no terminal.
+    """
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._thread: threading.Thread | None = None
+
+    def __enter__(self) -> Self:
+        if sys.stderr.isatty():
+            import threading
+
+            self._ended = threading.Event()
+            self._thread = threading.Thread(target=self._tell, daemon=True)
+            self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._thread is not None:
+            self._ended.set()
+            self._thread.join()
+
+    def _tell(self) -> None:
+        began = time.monotonic()
+        with ProgressLine() as progress:
+            while not self._ended.wait(QUIET_SECONDS):
+                progress.show(f"{self._what} … {time.monotonic() - began:.0f} s")
+
+
+def page(text: str) -> None:
+    """Write text that is safe already, through `$PAGER`, else `less`, where stdout is a terminal.
+
+    An empty `PAGER`, or one that cannot be started, means straight to the terminal.
+    """
+    command = _pager_command() if sys.stdout.isatty() and sys.stdin.isatty() else None
+    if command is None or not _run_pager(command, text):
+        sys.stdout.write(text)
+        sys.stdout.flush()
+
+
+def _pager_command() -> list[str] | None:
+    if os.environ.get("TERM") == "dumb":
+        return None
+    chosen = os.environ.get("PAGER")
+    if chosen is not None:
+        import shlex
+
+        try:
+            return shlex.split(chosen) or None
+        except ValueError:
+            return None
+    import shutil
+
+    less = shutil.which("less")
+    return [less, "-R"] if less else None
+
+
+def _run_pager(command: list[str], text: str) -> bool:
+    from subprocess import PIPE, Popen
+
+    # As git does: colours pass, and what fits on the screen needs no key to leave.
+    environment = {**os.environ, "LESS": os.environ.get("LESS", "FRX")}
+    try:
+        pager = Popen(command, stdin=PIPE, env=environment)
+    except OSError:
+        return False
+    try:
+        pager.communicate(text.encode("utf-8", "replace"))
+    except KeyboardInterrupt:
+        # The key was meant for the pager, which is still on the screen.
+        pager.wait()
+    return pager.returncode != 127

@@ -1,9 +1,4 @@
-"""Search subjects and conversations.
-
-Words find what has most of them; "a phrase" must be there; -word must not. topic:, in:, type:,
-title:, role:, tool:, arg:, after: and before: narrow: topic:guide after:2w.
-A query that begins with a dash goes after `--`.
-"""
+"""The command `search`."""
 
 from __future__ import annotations
 
@@ -21,7 +16,7 @@ if TYPE_CHECKING:
     from kbtui.search.models import Answer, Question
 
 
-def configure(parser: Parser) -> None:
+def configure_search(parser: Parser) -> None:
     """The arguments of `kbtui search` (decisions D)."""
     parser.hint = "a word that begins with a dash goes after `--`; `kbtui search --help` explains"
     add = parser.add_argument
@@ -58,8 +53,13 @@ def configure(parser: Parser) -> None:
     add("--json", action="store_true", help="one JSON document")
 
 
-def run(args: Namespace) -> int:
-    """Search; 0 when something was found, 1 when nothing was."""
+def run_search(args: Namespace) -> int:
+    """Search subjects and conversations.
+
+    Words find what has most of them; "a phrase" must be there; -word must not. topic:, in:, type:,
+    title:, role:, tool:, arg:, after: and before: narrow: topic:guide after:2w.
+    A query that begins with a dash goes after `--`.
+    """
     from kbtui.library import open_workspace
 
     _check(args)
@@ -68,7 +68,7 @@ def run(args: Namespace) -> int:
         from kbtui.cli.search_explain import explain
 
         return explain(library, _question(args), args)
-    from kbtui.cli.progress import working
+    from kbtui.cli.output import working
 
     with working("searching"):
         if args.like:

@@ -1,9 +1,4 @@
-"""Show the screen in a browser, on this machine.
-
-Prints the address to open, with a token: whoever has it reads the workspace as you do.
-Only this machine is answered, unless --host names another address and --allow-network
-says that it is meant.
-"""
+"""The command `serve`."""
 
 from __future__ import annotations
 
@@ -17,7 +12,7 @@ if TYPE_CHECKING:
 PORT = 8000
 
 
-def configure(parser: ArgumentParser) -> None:
+def configure_serve(parser: ArgumentParser) -> None:
     """The arguments of `kbtui serve` (decisions D)."""
     add = parser.add_argument
     add("--port", type=int, default=PORT, metavar="N", help=f"which port ({PORT}); 0 is a free one")
@@ -26,8 +21,13 @@ def configure(parser: ArgumentParser) -> None:
     add("--font-size", type=int, default=16, metavar="N", help="in pixels, 6 to 72 (16)")
 
 
-def run(args: Namespace) -> int:
-    """Serve until Ctrl+C."""
+def run_serve(args: Namespace) -> int:
+    """Show the screen in a browser, on this machine.
+
+    Prints the address to open, with a token: whoever has it reads the workspace as you do.
+    Only this machine is answered, unless --host names another address and --allow-network
+    says that it is meant.
+    """
     import asyncio
     import secrets
     import signal

@@ -1,15 +1,11 @@
-"""Sources: web pages, files and MCP resources that are fetched into a topic.
-
-`add` declares one in .jp/kb-sources.toml and approves it; `approve` agrees to one
-that somebody else declared, or that was changed; nothing else ever runs.
-"""
+"""The commands `source add`, `ls`, `edit`, `approve`, `run` and `rm`."""
 
 from __future__ import annotations
 
 import sys
 
 from kbtui.cli.option_spec import SUPPRESS
-from kbtui.cli.output import emit, emit_json, note
+from kbtui.cli.output import ProgressLine, ask, emit, emit_json, note
 from kbtui.errors import KbtuiError, UsageError
 
 TYPE_CHECKING = False
@@ -29,7 +25,7 @@ SHOWN = 5
 _OPTIONS = ("topic", "depth", "prefixes", "pattern", "server", "allow_hosts", "env", "cron")
 
 
-def configure(parser: ArgumentParser) -> None:
+def configure_source(parser: ArgumentParser) -> None:
     """The arguments of `kbtui source`; each action has its own (decisions D)."""
     actions = parser.add_subparsers(
         dest="action", required=True, metavar="add|ls|edit|approve|run|rm"
@@ -82,8 +78,12 @@ def _configure_options(parser: ArgumentParser, *, needs_topic: bool) -> None:
     add("--cron", metavar="EXPR", help="when the engine runs it, such as '0 4 * * 1'")
 
 
-def run(args: Namespace) -> int:
-    """Do the action."""
+def run_source(args: Namespace) -> int:
+    """Sources: web pages, files and MCP resources that are fetched into a topic.
+
+    `add` declares one in .jp/kb-sources.toml and approves it; `approve` agrees to one
+    that somebody else declared, or that was changed; nothing else ever runs.
+    """
     from kbtui.library import open_workspace
     from kbtui.userdata import UserData
 
@@ -164,7 +164,6 @@ def _explain_cron(source: Source) -> None:
 
 
 def _approve(workspace: Workspace, journal: UserData, args: Namespace) -> int:
-    from kbtui.cli.entry import ask
     from kbtui.sources.approval import approve, approved_at, block_text
     from kbtui.sources.config import load_sources
     from kbtui.text import safe
@@ -186,9 +185,9 @@ def _approve(workspace: Workspace, journal: UserData, args: Namespace) -> int:
 
 
 def _run(workspace: Workspace, journal: UserData, args: Namespace) -> int:
+    from kbtui.sources import runner
     from kbtui.sources.approval import approved_at
     from kbtui.sources.config import load_sources
-    from kbtui.sources.runner import run_source
 
     if bool(args.name) == args.all:
         raise UsageError("name a source, or say --all", where="source run")
@@ -199,18 +198,20 @@ def _run(workspace: Workspace, journal: UserData, args: Namespace) -> int:
             note(f"{source.name}: not approved, left out")
         else:
             names.append(source.name)
-    shower = _Shower()
+    progress = ProgressLine()
+
+    def show(now: SourceProgress) -> None:
+        progress.show(f"{now.source} {now.done}/{now.total} {now.now}")
+
     runs = []
     for name in names:
         try:
-            runs.append(run_source(workspace, name, say=shower.show))
+            with progress:
+                runs.append(runner.run_source(workspace, name, say=show))
         except KeyboardInterrupt:
-            shower.end()
             if (run := journal.runs().get(name)) is not None:
                 _print_run(run)
             raise
-        finally:
-            shower.end()
         if not args.json:
             _print_run(runs[-1])
     if args.json:
@@ -232,28 +233,6 @@ def _print_run(run: Run) -> None:
 
 def _documents(count: int) -> str:
     return "document" if count == 1 else "documents"
-
-
-class _Shower:
-    """One line of progress on stderr, on a terminal only."""
-
-    def __init__(self) -> None:
-        self._shown = False
-
-    def show(self, progress: SourceProgress) -> None:
-        if not sys.stderr.isatty():
-            return
-        from kbtui.text import cut, one_line
-
-        text = f"{progress.source} {progress.done}/{progress.total} {one_line(progress.now)}"
-        sys.stderr.write(f"\r\x1b[K{cut(text, 78)}")
-        sys.stderr.flush()
-        self._shown = True
-
-    def end(self) -> None:
-        if self._shown:
-            sys.stderr.write("\r\x1b[K")
-            self._shown = False
 
 
 # listing
@@ -319,7 +298,6 @@ def _line(shown: dict[str, Any]) -> str:
 
 
 def _remove(workspace: Workspace, journal: UserData, args: Namespace) -> int:
-    from kbtui.cli.entry import ask
     from kbtui.sources.config import load_sources
     from kbtui.sources.runner import count_documents, remove_with_documents
 

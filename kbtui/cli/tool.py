@@ -1,28 +1,226 @@
-"""Answer one call of a JP local tool: JP runs this, with its two JSON arguments.
-
-The outcome goes to stdout as JSON; exit code 0 when the tool succeeded, 1 when not.
-"""
+"""The commands `tools`, `tool` and `mcp`: kbtui as tools for assistants."""
 
 from __future__ import annotations
 
 import json
 import sys
 
+from kbtui.cli.output import ask, emit, emit_json, note
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
+    from kbtui.assistant.install import FileChange
+    from kbtui.assistant.tools import Tool
+    from kbtui.workspace import Workspace
 
-def configure(parser: ArgumentParser) -> None:
+
+def configure_tools(parser: ArgumentParser) -> None:
+    """The arguments of `kbtui tools` (decisions D)."""
+    parser.add_argument("action", choices=["schema", "install", "uninstall"])
+    parser.add_argument("--yes", "-y", action="store_true", help="install without asking")
+    parser.add_argument("--json", action="store_true", help="one JSON document")
+
+
+def run_tools(args: Namespace) -> int:
+    """The tools for assistants: print their definitions, install them for JP, take them back.
+
+    `install` shows what it will write, and asks. It never touches a file that it
+    did not write, or that was edited since. The MCP server needs no installation.
+    """
+    from kbtui.library import open_workspace
+
+    library = open_workspace(args.workspace)
+    if args.action == "schema":
+        from kbtui.assistant.tools import offered
+
+        return _print_schema(offered(library.knowledge()), as_json=args.json)
+    if args.action == "install":
+        from kbtui.assistant.install import plan_install
+
+        changes = plan_install(library.workspace, library.knowledge())
+        return _install(library.workspace, changes, yes=args.yes, as_json=args.json)
+    return _uninstall(library.workspace, as_json=args.json)
+
+
+def _print_schema(tools: list[Tool], *, as_json: bool) -> int:
+    if as_json:
+        shapes = [
+            {"name": tool.name, "description": tool.description, "parameters": tool.schema()}
+            for tool in tools
+        ]
+        emit_json(shapes)
+        return 0
+    emit("\n\n".join(map(_format_tool, tools)) + "\n")
+    if not any(tool.name == "learn" for tool in tools):
+        note("`learn` is not offered: no topic has anything to learn")
+    return 0
+
+
+def _format_tool(tool: Tool) -> str:
+    import textwrap
+
+    paragraphs = [
+        textwrap.fill(line, 96, initial_indent="  ", subsequent_indent="  ") if line else ""
+        for line in tool.description.split("\n")
+    ]
+    lines = [tool.name, *paragraphs, ""]
+    for one in tool.parameters:
+        facts = ["/".join(one.types) + (f" of {one.items}" if one.types == ("array",) else "")]
+        if one.required:
+            facts.append("required")
+        if one.default is not None:
+            import json
+
+            facts.append(f"default {json.dumps(one.default)}")
+        if one.enum:
+            facts.append("one of " + ", ".join(one.enum))
+        lines.append(f"  {one.name} ({'; '.join(facts)})")
+        lines.append(
+            textwrap.fill(one.description, 96, initial_indent="      ", subsequent_indent="      ")
+        )
+    return "\n".join(lines)
+
+
+_ACTION_LABELS = {
+    "write": "write",
+    "update": "update",
+    "remove": "remove",
+    "keep": "as it should be",
+    "edited": "edited, left alone",
+    "taken": "not ours, left alone",
+}
+
+
+def _install(workspace: Workspace, changes: list[FileChange], *, yes: bool, as_json: bool) -> int:
+    from kbtui.assistant.install import apply
+
+    todo = [change for change in changes if change.action in ("write", "update", "remove")]
+    if not as_json:
+        emit("".join(_format_change(change) for change in changes))
+    if todo:
+        if not yes and not ask(f"Write these {len(todo)} files?"):
+            note("nothing was written")
+            return 0
+        apply(workspace, todo)
+    if as_json:
+        emit_json(_changes_as_json(changes))
+    else:
+        note(f"{len(todo)} files changed" if todo else "nothing to change")
+    _explain_activation(workspace, changes)
+    return 3 if any(change.action == "taken" for change in changes) else 0
+
+
+def _uninstall(workspace: Workspace, *, as_json: bool) -> int:
+    from kbtui.assistant.install import apply, plan_uninstall
+
+    changes = plan_uninstall(workspace)
+    apply(workspace, changes)
+    if as_json:
+        emit_json(_changes_as_json(changes))
+    else:
+        emit("".join(_format_headline(change) for change in changes))
+    removed = [change for change in changes if change.action == "remove"]
+    if not removed:
+        note("there is nothing of ours to remove")
+    return 0 if removed else 1
+
+
+def _format_headline(change: FileChange) -> str:
+    why = f": {change.why}" if change.why else ""
+    return f"{change.path}: {_ACTION_LABELS[change.action]}{why}\n"
+
+
+def _format_change(change: FileChange) -> str:
+    """A change with its text: the whole of a new file, the difference of an old one."""
+    lines: list[str] = []
+    if change.action == "write":
+        lines = change.text.splitlines()
+    elif change.action == "update":
+        from difflib import unified_diff
+
+        old, new = change.old_text.splitlines(), change.text.splitlines()
+        lines = list(unified_diff(old, new, "there", "new", lineterm="", n=1))
+    return _format_headline(change) + "".join(f"    {line}\n" if line else "\n" for line in lines)
+
+
+def _changes_as_json(changes: list[FileChange]) -> list[dict[str, object]]:
+    return [
+        {
+            "path": change.path,
+            "action": change.action,
+            "why": change.why,
+            "text": change.text if change.action in ("write", "update") else None,
+        }
+        for change in changes
+    ]
+
+
+def _explain_activation(workspace: Workspace, changes: list[FileChange]) -> None:
+    """What is missing before JP offers the tools; nobody's configuration is edited."""
+    import shutil
+
+    from kbtui.workspace.jp_config import read_layers
+
+    found = read_layers(workspace)
+    read = {layer.path.resolve() for layer in found.layers}
+    ours = [change for change in changes if "/mcp/tools/" in change.path]
+    if any(
+        (workspace.root / change.path).resolve() not in read
+        for change in ours
+        if change.action in ("write", "update", "keep", "edited")
+    ):
+        note('JP reads them once .jp/config.toml has extends = ["mcp/tools/**/*.toml"]')
+    if ".jp/config" in [path.rstrip("/") for path in found.load_paths]:
+        note("switch them on with `jp query --cfg skill/kbtui`, or in a persona's `extends`")
+    else:
+        note('a persona switches them on with extends = ["../skill/kbtui.toml"]')
+    if shutil.which("kbtui") is None:
+        note("`kbtui` is not on the PATH, where JP looks for it")
+
+
+def configure_tool(parser: ArgumentParser) -> None:
     """The arguments of `kbtui tool` (jp-format 6.1)."""
     parser.add_argument("context", metavar="CONTEXT_JSON", help="action, root, conversation_id")
     parser.add_argument("tool", metavar="TOOL_JSON", help="name, arguments")
 
 
-def run(args: Namespace) -> int:
-    """Print the outcome; the workspace is `context.root`, whatever -w says."""
+def run_tool(args: Namespace) -> int:
+    """Answer one call of a JP local tool: JP runs this, with its two JSON arguments.
+
+    The outcome goes to stdout as JSON; exit code 0 when the tool succeeded, 1 when not.
+    """
     from kbtui.assistant.jp_local_tool import outcome
 
     found = outcome(args.context, args.tool)
     sys.stdout.write(json.dumps(found) + "\n")
     return 0 if found["type"] == "success" else 1
+
+
+def configure_mcp(parser: ArgumentParser) -> None:
+    """The arguments of `kbtui mcp` (decisions B5, B6)."""
+    parser.add_argument(
+        "--current", metavar="ID", help="the conversation that asks: never searched unless asked to"
+    )
+
+
+def run_mcp(args: Namespace) -> int:
+    """Serve the tools over MCP on standard input and output, until the input ends.
+
+    Nothing but the protocol goes to stdout. A client's configuration says
+    {"command": "kbtui", "args": ["mcp", "-w", "/path/to/workspace"]}.
+    """
+    from kbtui.conversations import parse_conversation_id
+    from kbtui.library import open_workspace
+
+    current = parse_conversation_id(args.current) if args.current else None
+    library = open_workspace(args.workspace)
+    if args.current:
+        # Another workspace's conversation is not the one that asks here.
+        parse_conversation_id(args.current, library.workspace.id)
+    if sys.stdin.isatty():
+        note("serving MCP; this is for a client to start, Ctrl+D ends it")
+    from kbtui.assistant.mcp_server import serve
+
+    return serve(library, current)

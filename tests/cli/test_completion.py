@@ -18,7 +18,7 @@ from support import Builder, asked
 from kbtui.cli import option_spec
 from kbtui.cli.bash_quoting import ParsedLine
 from kbtui.cli.completion_engine import complete
-from kbtui.cli.main import COMMANDS
+from kbtui.cli.main import COMMANDS, load_command
 from kbtui.cli.parser import Parser
 
 BREAKS = " \t\n\"'@><=;|&(:"
@@ -113,8 +113,6 @@ def test_suppress_is_what_argparse_means_by_it() -> None:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_what_is_declared_is_what_the_parser_takes(name: str) -> None:
-    from importlib import import_module
-
     def names(parser: argparse.ArgumentParser) -> dict[str, set[str]]:
         found: dict[str, set[str]] = {"": set()}
         for action in parser._actions:
@@ -126,7 +124,7 @@ def test_what_is_declared_is_what_the_parser_takes(name: str) -> None:
         return found
 
     parser = Parser(prog=name)
-    import_module(f"kbtui.cli.{COMMANDS[name][0]}").configure(parser)
+    load_command(name)[0](parser)
     command = option_spec.declared(name)
     wanted = names(parser)
     for action in command.actions:

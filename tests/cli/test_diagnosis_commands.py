@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import Builder, asked
 
+from kbtui.cli.diagnostics import Redaction
 from kbtui.cli.main import COMMANDS, main
-from kbtui.cli.redaction import Redaction
 from kbtui.engine.lifecycle import log
 from kbtui.workspace.settings import KEYS, settings_path
 

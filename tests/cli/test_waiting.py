@@ -13,7 +13,7 @@ import pytest
 from support import Builder, asked, end_engine
 
 from kbtui.cli.main import main
-from kbtui.cli.progress import left_text, working
+from kbtui.cli.output import left_text, working
 from kbtui.engine.paths import announced
 
 

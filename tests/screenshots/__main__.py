@@ -132,10 +132,10 @@ def main(names: list[str]) -> None:
     os.environ["KBTUI_ENGINE_IDLE"] = "30"
     for variable in ("NO_COLOR", "KBTUI_MODEL"):
         os.environ.pop(variable, None)
-    from kbtui.cli.demo import fresh_copy
     from kbtui.cli.main import main as kbtui
+    from kbtui.cli.tui import copy_demo
 
-    root = fresh_copy()
+    root = copy_demo()
     TARGET.mkdir(parents=True, exist_ok=True)
     try:
         assert kbtui(["index", "-w", str(root)]) == 0

@@ -1,13 +1,8 @@
-"""List topics and their subjects, and JP's own prompt fragments.
-
-Hidden subjects are counted, and listed with --hidden.
-"""
+"""The commands `topics`, `learn` and `prompt`: what the assistant knows."""
 
 from __future__ import annotations
 
-from kbtui.cli.knowledge_options import configure_knowledge, open_knowledge
-from kbtui.cli.output import emit, emit_json, note
-from kbtui.cli.progress import working
+from kbtui.cli.output import emit, emit_json, note, working
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,17 +13,20 @@ if TYPE_CHECKING:
     from kbtui.knowledge.models import Fragment, Subject, Topic
 
 
-def configure(parser: ArgumentParser) -> None:
+def configure_topics(parser: ArgumentParser) -> None:
     """The arguments of `kbtui topics` (decisions D)."""
     parser.add_argument("topic", nargs="?", metavar="TOPIC", help="only this one, by id or title")
     parser.add_argument("--hidden", action="store_true", help="hidden subjects too")
     parser.add_argument("--json", action="store_true", help="one JSON document")
-    configure_knowledge(parser)
+    _configure_knowledge(parser)
 
 
-def run(args: Namespace) -> int:
-    """List them; 1 when there are none, 2 when there are none but mistakes."""
-    knowledge = open_knowledge(args)
+def run_topics(args: Namespace) -> int:
+    """List topics and their subjects, and JP's own prompt fragments.
+
+    Hidden subjects are counted, and listed with --hidden.
+    """
+    knowledge = _open_knowledge(args)
     if args.topic is None:
         topics, fragments = list(knowledge.topics.values()), knowledge.fragments()
     else:
@@ -37,11 +35,11 @@ def run(args: Namespace) -> int:
     with working("listing subjects"):
         subjects = {topic.id: knowledge.subjects(topic.id) for topic in topics}
     if args.json:
-        emit_json(_as_json(knowledge, topics, subjects, fragments, hidden=args.hidden))
+        emit_json(_topics_as_json(knowledge, topics, subjects, fragments, hidden=args.hidden))
     else:
-        blocks = [_topic(topic, subjects[topic.id], hidden=args.hidden) for topic in topics]
+        blocks = [_format_topic(topic, subjects[topic.id], hidden=args.hidden) for topic in topics]
         if fragments:
-            blocks.append(_fragments(knowledge, fragments))
+            blocks.append(_format_fragments(knowledge, fragments))
         if blocks:
             emit("\n\n".join(blocks) + "\n")
     if topics or fragments:
@@ -51,7 +49,7 @@ def run(args: Namespace) -> int:
     return 2 if knowledge.problems else 1
 
 
-def _topic(topic: Topic, subjects: list[Subject], *, hidden: bool) -> str:
+def _format_topic(topic: Topic, subjects: list[Subject], *, hidden: bool) -> str:
     from kbtui.text import one_line
 
     title = f"  {one_line(topic.title)}" if topic.title else ""
@@ -59,7 +57,7 @@ def _topic(topic: Topic, subjects: list[Subject], *, hidden: bool) -> str:
     if topic.introduction:
         lines.append(f"  {one_line(topic.introduction)}")
     lines += [
-        f"  {topic.id}/{subject.slug}{_flags(subject)}"
+        f"  {topic.id}/{subject.slug}{_format_flags(subject)}"
         for subject in subjects
         if hidden or not subject.hidden
     ]
@@ -71,31 +69,31 @@ def _topic(topic: Topic, subjects: list[Subject], *, hidden: bool) -> str:
     return "\n".join(lines)
 
 
-def _flags(subject: Subject) -> str:
+def _format_flags(subject: Subject) -> str:
     flags = [flag for flag in ("hidden", "disabled", "learned") if getattr(subject, flag)]
     if subject.shadowed:
         flags.append("its slug is another file's")
     return f"  ({', '.join(flags)})" if flags else ""
 
 
-def _fragments(knowledge: Knowledge, fragments: list[Fragment]) -> str:
+def _format_fragments(knowledge: Knowledge, fragments: list[Fragment]) -> str:
     from kbtui.text import one_line
 
     lines = ["JP's prompt fragments (read-only)"]
     for fragment in fragments:
         loaded = ", ".join(fragment.loaded_by) or "nothing"
-        lines.append(f"  {_path(knowledge, fragment)}: {one_line(fragment.name)}")
+        lines.append(f"  {_relative_path(knowledge, fragment)}: {one_line(fragment.name)}")
         lines.append(f"    loaded by {loaded}")
     return "\n".join(lines)
 
 
-def _path(knowledge: Knowledge, thing: Subject | Fragment) -> str:
+def _relative_path(knowledge: Knowledge, thing: Subject | Fragment) -> str:
     from kbtui.knowledge.topic_config import shown
 
     return shown(knowledge.workspace.root, thing.path)
 
 
-def _as_json(
+def _topics_as_json(
     knowledge: Knowledge,
     topics: list[Topic],
     subjects: dict[str, list[Subject]],
@@ -119,7 +117,7 @@ def _as_json(
                     {
                         "ref": f"{topic.id}/{subject.slug}",
                         "slug": subject.slug,
-                        "path": _path(knowledge, subject),
+                        "path": _relative_path(knowledge, subject),
                         "size": subject.size,
                         "hidden": subject.hidden,
                         "disabled": subject.disabled,
@@ -134,7 +132,7 @@ def _as_json(
         ],
         "fragments": [
             {
-                "path": _path(knowledge, fragment),
+                "path": _relative_path(knowledge, fragment),
                 "tag": fragment.tag,
                 "title": fragment.title,
                 "content": fragment.content,
@@ -153,3 +151,86 @@ def _as_json(
             for problem in knowledge.problems
         ],
     }
+
+
+def configure_learn(parser: ArgumentParser) -> None:
+    """The arguments of `kbtui learn` (decisions D)."""
+    parser.add_argument("topic", metavar="TOPIC", help="a topic's id or title")
+    parser.add_argument(
+        "subjects",
+        nargs="*",
+        default=[],
+        metavar="SUBJECT",
+        help="a slug, lines of one (SLUG:12-18), or a glob",
+    )
+    _configure_knowledge(parser)
+
+
+def run_learn(args: Namespace) -> int:
+    """Print exactly what `learn` returns for a topic, or for subjects of it.
+
+    Without SUBJECT the topic's listing; with one slug that subject's text; with a
+    glob (* one level, ** any depth) or several, each in <subject> tags. SLUG:12-18
+    prints these lines. With -k it is what `learn` returns beside the prompt that
+    `kbtui prompt -k` prints: what stands there already is named and not printed.
+    """
+    knowledge = _open_knowledge(args)
+    with working("reading subjects"):
+        learned = knowledge.learn(args.topic, args.subjects, has_prompt=bool(args.knowledge))
+    emit(learned.text)
+    return 1 if learned.is_error else 0
+
+
+def configure_prompt(parser: ArgumentParser) -> None:
+    """The arguments of `kbtui prompt` (decisions D)."""
+    _configure_knowledge(parser)
+
+
+def run_prompt(args: Namespace) -> int:
+    """Print exactly the <knowledge> section that the system prompt would have."""
+    knowledge = _open_knowledge(args)
+    with working("reading subjects"):
+        text = knowledge.prompt()
+    if text is None:
+        note("there is nothing to list or pre-load, so there is no <knowledge> section")
+        return 1
+    emit(text)
+    return 0
+
+
+def _configure_knowledge(parser: ArgumentParser) -> None:
+    """The options that change the configuration for this call (decisions A1, A12)."""
+    parser.add_argument(
+        "-k",
+        "--knowledge",
+        action="append",
+        default=[],
+        metavar="TOPIC/GLOB",
+        help="pre-load these subjects too (repeatable)",
+    )
+    parser.add_argument(
+        "--cfg",
+        action="append",
+        default=[],
+        metavar="NAME|KEY=VALUE",
+        help="a configuration by name, or kb.topic.ID.KEY=VALUE, += to add (repeatable)",
+    )
+
+
+def _open_knowledge(args: Namespace) -> Knowledge:
+    """The knowledge that the arguments ask for; says on stderr what is wrong with it."""
+    from kbtui.library import open_workspace
+
+    with working("reading the topics"):
+        knowledge = open_workspace(args.workspace).knowledge(cfg=args.cfg, knowledge=args.knowledge)
+    for problem in knowledge.problems:
+        note(str(problem))
+    for value in args.knowledge:
+        topic, _, pattern = value.partition("/")
+        resolved = knowledge.resolved(topic)
+        if not resolved.match([pattern]):
+            from kbtui.knowledge.lint import why_dead
+
+            why = why_dead(resolved, pattern)
+            note(f"-k {value}: nothing matches" + (f" ({why})" if why else ""))
+    return knowledge

@@ -1,0 +1,330 @@
+"""The commands `doctor`, `paths`, `model` and `log`: what is installed, where it is, and what is wrong."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from kbtui.cli.output import ProgressLine, emit, emit_json, note, save, working
+from kbtui.workspace import path_strings
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+    from collections.abc import Iterable, Iterator
+
+    from kbtui.library.diagnostics import Finding
+
+
+def configure_doctor(parser: ArgumentParser) -> None:
+    """The arguments of `kbtui doctor`."""
+    parser.add_argument("--json", action="store_true", help="one JSON document")
+
+
+def run_doctor(args: Namespace) -> int:
+    """Find and explain what is wrong with terminal, settings, packages, workspace, topics, sources, conversations, index, engine and model."""
+    findings = []
+    with ProgressLine() as progress:
+        for finding in _examine(args.workspace):
+            findings.append(finding)
+            progress.show(f"looking at {finding.area}")
+    if args.json:
+        emit_json([{"area": f.area, "state": f.state, "message": f.message} for f in findings])
+    else:
+        emit("".join(f"{f.state:<6} {f.area:<14} {f.message}\n" for f in findings))
+    return 1 if any(finding.state == "wrong" for finding in findings) else 0
+
+
+def _examine(path: str | None) -> Iterator[Finding]:
+    """Also where there is no workspace, or the settings have a mistake: that is what to find."""
+    from kbtui.errors import ConfigError, WorkspaceError
+    from kbtui.library import open_workspace
+    from kbtui.library.diagnostics import Finding, examine
+    from kbtui.workspace import Settings
+
+    try:
+        yield from examine(open_workspace(path))
+    except ConfigError:
+        yield from examine(open_workspace(path, Settings()))
+    except WorkspaceError as error:
+        yield from examine(None)
+        yield Finding("workspace", "wrong", str(error))
+
+
+def configure_paths(parser: ArgumentParser) -> None:
+    """The arguments of `kbtui paths`."""
+    parser.add_argument(
+        "--looked", action="store_true", help="every configuration file, also those not there"
+    )
+    parser.add_argument("--json", action="store_true", help="as a JSON object")
+
+
+def run_paths(args: Namespace) -> int:
+    """Print the directories and files that kbtui uses for this workspace."""
+    from pathlib import Path
+
+    from kbtui.workspace import find_workspace
+    from kbtui.workspace.path_strings import socket_path
+    from kbtui.workspace.settings import settings_path
+
+    workspace = find_workspace(Path(args.workspace) if args.workspace else None)
+    places = {
+        "workspace": workspace.root,
+        "user_local": workspace.user_dir,
+        "index": workspace.cache_dir,
+        "journal": workspace.data_dir,
+        "settings": settings_path(),
+        "engine_log": workspace.log_file,
+        "screen_log": workspace.log_file.with_name("tui.log"),
+        "engine_socket": Path(socket_path(str(workspace.root))),
+    }
+    if args.looked:
+        from kbtui.workspace.jp_config import read_layers
+
+        looked = [settings_path(), *dict.fromkeys(read_layers(workspace).files)]
+        if args.json:
+            emit_json([{"path": str(path), "exists": path.exists()} for path in looked])
+        else:
+            emit("".join(f"{_format_path(path)}\n" for path in looked))
+    elif args.json:
+        emit_json({name: str(path) if path else None for name, path in places.items()})
+    else:
+        emit("".join(f"{name:<14} {_format_path(path)}\n" for name, path in places.items()))
+    return 0
+
+
+def _format_path(path: Path | None) -> str:
+    """The place, and whether kbtui looked there in vain."""
+    if path is None:
+        return "-"
+    return str(path) if path.exists() else f"{path}  (not there yet)"
+
+
+def configure_model(parser: ArgumentParser) -> None:
+    """The arguments of `kbtui model`."""
+    parser.add_argument("action", choices=["show"], nargs="?", default="show")
+    parser.add_argument("--json", action="store_true", help="as a JSON object")
+
+
+def run_model(args: Namespace) -> int:
+    """Show the embedding model: which one, where it lies, and whether it is what it should be."""
+    from kbtui.index.embedding_model import ModelUnavailable, find_model, verify
+    from kbtui.workspace import load_settings
+
+    setting = load_settings().model
+    facts: dict[str, object] = {"setting": setting, "source": None, "usable": False, "reason": None}
+    try:
+        model = find_model(setting)
+        facts["source"] = model.source
+        with working("checking the model's files"):
+            verify(model)
+        facts["usable"] = True
+    except ModelUnavailable as error:
+        facts["reason"] = str(error)
+    if args.json:
+        emit_json(facts)
+    else:
+        name = setting or "all-MiniLM-L6-v2, packaged"
+        emit(f"model   {name}\nsource  {facts['source'] or '-'}\n")
+        emit(f"state   {'usable, checksums verified' if facts['usable'] else facts['reason']}\n")
+    return 0 if facts["usable"] or setting == "off" else 3
+
+
+_LOG_LINES = 200
+_LOG_BYTES = 1_000_000
+"""So much of the end of a log is looked at."""
+_PACKAGES = ("textual", "tantivy", "lancedb", "onnxruntime", "sentence-transformers", "torch")
+
+
+def configure_log(parser: ArgumentParser) -> None:
+    """The arguments of `kbtui log`."""
+    add = parser.add_argument
+    add(
+        "--lines",
+        type=int,
+        default=_LOG_LINES,
+        metavar="N",
+        help=f"the last N of each ({_LOG_LINES})",
+    )
+    add("--whole", action="store_true", help="with private text; not for a report")
+    add("-o", "--output", metavar="FILE", help="where to (default: stdout)")
+
+
+def run_log(args: Namespace) -> int:
+    """Print the logs of engine and screen for a report, with private text left out.
+
+    Left out are names of files, quoted text and what follows it in a message, ids and addresses; --whole
+    keeps everything, for your own eyes. The first lines say which versions run on what.
+    """
+    from pathlib import Path
+
+    from kbtui.errors import UsageError
+    from kbtui.workspace import find_workspace
+
+    if args.lines < 1:
+        raise UsageError("must be 1 or more", where="--lines")
+    workspace = find_workspace(Path(args.workspace) if args.workspace else None)
+    logs = {"engine": workspace.log_file, "screen": workspace.log_file.with_name("tui.log")}
+    parts = ["\n".join(_versions()) + "\n"]
+    for name, path in logs.items():
+        lines = _tail_lines(path)
+        if not args.whole:
+            # Before the last lines are taken: a line can only be judged within its record.
+            lines = Redaction(workspace.root).lines(lines)
+        lines = lines[-args.lines :]
+        parts.append(f"{name}: {len(lines)} lines\n" + "".join(f"  {line}\n" for line in lines))
+    text = "\n".join(parts)
+    if args.output is None:
+        emit(text)
+    else:
+        save(workspace, args.output, text)
+        note(f"written to {args.output}; look through it before you send it")
+    return 0
+
+
+def _versions() -> Iterator[str]:
+    """Versions and surroundings, nothing of the workspace."""
+    import os
+    import platform
+    from importlib.metadata import PackageNotFoundError, version
+
+    from kbtui.errors import ConfigError
+    from kbtui.version import __version__
+    from kbtui.workspace.settings import explain_settings
+
+    yield f"kbtui {__version__}, Python {platform.python_version()}, {platform.platform()}"
+    found = []
+    for name in _PACKAGES:
+        try:
+            found.append(f"{name} {version(name)}")
+        except PackageNotFoundError:
+            found.append(f"{name} missing")
+    yield ", ".join(found)
+    names = ("TERM", "COLORTERM", "TERM_PROGRAM", "LANG", "NO_COLOR")
+    yield ", ".join(f"{name}={os.environ[name]}" for name in names if name in os.environ)
+    try:
+        keys = [one.key.name for one in explain_settings() if one.origin != "default"]
+        yield f"settings that are not the defaults: {', '.join(keys) or 'none'}"
+    except ConfigError as error:
+        yield f"settings: {type(error).__name__}"
+
+
+def _tail_lines(path: Path) -> list[str]:
+    """The lines of a log, of a long one those at its end."""
+    try:
+        with path.open("rb") as file:
+            file.seek(0, 2)
+            file.seek(max(0, file.tell() - _LOG_BYTES))
+            text = file.read(_LOG_BYTES).decode("utf-8", "replace")
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        note(f"{path}: {(error.strerror or str(error)).lower()}")
+        return []
+    from kbtui.text import safe
+
+    return safe(text).splitlines()
+
+
+_HEADER = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \[\d+\] ")
+"""How `engine.process.log` begins a record; it indents the other lines."""
+_INDENT = "  "
+_TRACEBACK = "Traceback (most recent call last):"
+_CHAINS = (
+    "During handling of the above exception, another exception occurred:",
+    "The above exception was the direct cause of the following exception:",
+)
+_FRAME = re.compile(
+    r' *File "/(?:[^/\s\'"]+/)*?(?:site-packages|lib/python[\d.]+|kbtui)/(?P<file>[\w./<>-]+)"'
+    r", line (?P<line>\d+)(?:, in (?P<name>[\w<>.]+)$)?",
+    re.ASCII,
+)
+"""A frame in a program: what follows these directories is code, nothing of a person's."""
+_EXCEPTION = re.compile(
+    r"(?:kbtui\.[\w.]+|[\w.]*(?:Error|Exception|Exit|Group|Interrupt|Warning))(?=:|$)", re.ASCII
+)
+_QUOTE = re.compile(
+    r"\b[bBrRuUfF]{1,2}'(?=\W)|(?<!\w)'|'(?!\w)|(?<!\w)[bBrRuUfF]{1,2}'|[\"`‘“”„«»]"
+)
+"""A quotation mark, which an apostrophe between letters is not. What follows it is left out to the
+end of the record: the quoted text may itself have quotation marks."""
+_ADDRESS = re.compile(r"\b[a-z][a-z0-9+.-]*://\S+")
+_PLACE = re.compile(r"(?<![\w…])(WORKSPACE|~)?/(?!…)[^:;,)]*")
+_ID = re.compile(r"\bjp-c\d+|\b\d{10,12}\b")
+_SOURCE = re.compile(r"\bsource (?!…)[^\s:]+(?=:)")
+_REFERENCE = re.compile(r"(?<![\w/~.])(?!WORKSPACE/)[\w.-]+/[^\s:,;)]+")
+_LEFT_OUT = "…"
+
+
+class Redaction:
+    """What is left out for one workspace; kept is what says where the program went wrong."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = str(root)
+        self._home = path_strings.user_home()
+
+    def lines(self, lines: Iterable[str]) -> list[str]:
+        """The lines of a log without names of files, quoted text, ids and addresses."""
+        return list(self._lines(lines))
+
+    def _lines(self, lines: Iterable[str]) -> Iterator[str]:
+        # `frames`: in a traceback, before its exception. `text`: in somebody's text, where only
+        # a new record is trusted. `between`: after the last line of either that is kept.
+        state, indented, is_traceback = "between", False, False
+        for line in lines:
+            if header := _HEADER.match(line):
+                message = line[header.end() :]
+                indented, is_traceback = True, message.endswith(_TRACEBACK)
+                state = "frames" if is_traceback else "between"
+                yield header[0] + self._text(message)
+                continue
+            if indented and line and not line.startswith(_INDENT):
+                # Not of the record that was logged: Python wrote this to the same file.
+                indented = is_traceback = False
+                state = "between"
+            if indented:
+                line = line.removeprefix(_INDENT)
+            if state == "text":
+                continue
+            if state == "frames" and (not line or line.startswith(" ")):
+                if frame := _frame(line):
+                    yield frame
+            elif state == "frames" and _EXCEPTION.match(line):
+                state = "between"
+                yield self._text(line)
+            elif line in _CHAINS and is_traceback:
+                yield line
+            elif line == _TRACEBACK and (is_traceback or not indented):
+                state, is_traceback = "frames", True
+                yield line
+            elif line and not line.startswith("Exception in thread "):
+                state = "text"
+                yield _LEFT_OUT
+
+    def _text(self, text: str) -> str:
+        """A message up to the first quoted text, without names."""
+        quote = _QUOTE.search(text)
+        if quote:
+            text = f"{text[: quote.start()]}'…'"
+        text = text.replace(self._root, "WORKSPACE")
+        if self._home:
+            text = text.replace(self._home, "~")
+        text = _ADDRESS.sub("…://…", text)
+        text = _PLACE.sub(_place, text)
+        text = _SOURCE.sub("source …", text)
+        text = _REFERENCE.sub("…/…", text)
+        return _ID.sub("…", text)
+
+
+def _frame(line: str) -> str | None:
+    """A frame, without the path to the program; nothing of the source below it."""
+    if found := _FRAME.match(line):
+        name = f", in {found['name']}" if found["name"] else ""
+        return f'  File "…/{found["file"]}", line {found["line"]}{name}'
+    return '  File "…"' if line.lstrip().startswith('File "') else None
+
+
+def _place(match: re.Match[str]) -> str:
+    """Which kind of place, and the kind of file, but no name."""
+    ending = Path(match[0]).suffix
+    return f"{match[1] or ''}/…{ending if re.fullmatch(r'[.][a-z0-9]{1,6}', ending) else ''}"
