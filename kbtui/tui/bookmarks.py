@@ -12,7 +12,7 @@ from kbtui.errors import KbtuiError
 from kbtui.refs import parse_ref
 from kbtui.text import one_line
 from kbtui.tui.commands import own_key
-from kbtui.tui.framework.dialogs import LineScreen
+from kbtui.tui.framework.dialogs import LineDialog
 from kbtui.tui.framework.row_list import ListRow, RowList
 from kbtui.tui.framework.styled_widget import StyledScreen
 from kbtui.tui.framework.text_line import TextLine
@@ -108,7 +108,7 @@ class BookmarksScreen(StyledScreen):
                 if note is not None:
                     self._change(lambda: self._journal.bookmark(mark.ref, mark.title, note))
 
-            self.app.push_screen(LineScreen(f"Note on {mark.ref}", mark.note), typed)
+            self.app.push_screen(LineDialog(f"Note on {mark.ref}", mark.note), typed)
 
     def action_remove(self) -> None:
         """Take it away."""

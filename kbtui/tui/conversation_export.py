@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kbtui.errors import KbtuiError
-from kbtui.tui.framework.confirm_dialog import AskScreen
-from kbtui.tui.framework.form import Field, FormScreen, Values
+from kbtui.tui.framework.dialogs import ConfirmDialog, FormDialog, FormField, Values
 from kbtui.tui.framework.workers import LatestOnlyWorker
 from kbtui.tui.workshop.layout import words_of
 
@@ -48,7 +47,7 @@ def export(app: KbApp, main: MainScreen) -> None:
                 write(path, text)
 
         question = f"{path} is there already. Write over it?"
-        app.push_screen(AskScreen(question, {"y": "write over it"}), answered)
+        app.push_screen(ConfirmDialog(question, {"y": "write over it"}), answered)
 
     def write(path: Path, text: str) -> None:
         lane.submit(
@@ -58,14 +57,14 @@ def export(app: KbApp, main: MainScreen) -> None:
         )
 
     fields = (
-        Field("what", "what", "messages", "What of each turn; sources always.", tuple(WHAT)),
-        Field(
+        FormField("what", "what", "messages", "What of each turn; sources always.", tuple(WHAT)),
+        FormField(
             "path", "file", str(Path.cwd() / f"jp-c{conversation}.md"), "Where it is written to."
         ),
     )
     title = f"Export jp-c{conversation} with its sources"
     save = _Maker(app.library, conversation)
-    app.push_screen(FormScreen(title, fields, save, words, "write"), written)
+    app.push_screen(FormDialog(title, fields, save, words, "write"), written)
 
 
 class _Maker:

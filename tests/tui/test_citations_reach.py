@@ -11,7 +11,7 @@ from mcp import Client, StdioServerParameters
 from support import Builder, asked, called, end_engine, said
 from tui_support import Tui, running
 
-from kbtui.tui.framework.form import FormScreen
+from kbtui.tui.framework.dialogs import FormDialog
 
 TALK = "jp-c17800000008"
 
@@ -126,7 +126,7 @@ async def test_a_conversation_is_exported_with_its_sources(book: Builder, tmp_pa
         await tui.until("open a conversation to export it")
         await tui.open("jp-c17800000001")
         await tui.press("X")
-        await tui.until(lambda: isinstance(tui.app.screen, FormScreen))
+        await tui.until(lambda: isinstance(tui.app.screen, FormDialog))
         from textual.widgets import Input
 
         tui.app.screen.query_one("#field-path", Input).value = str(tmp_path / "no" / "where.md")

@@ -228,9 +228,9 @@ async def test_an_address_is_copied_where_nothing_can_open_it(
 async def form(tui: Tui, **values: str) -> None:
     from textual.widgets import Input
 
-    from kbtui.tui.framework.form import FormScreen
+    from kbtui.tui.framework.dialogs import FormDialog
 
-    await tui.until(lambda: isinstance(tui.app.screen, FormScreen))
+    await tui.until(lambda: isinstance(tui.app.screen, FormDialog))
     for name, value in values.items():
         tui.app.screen.query_one(f"#field-{name}", Input).value = value
     await tui.press("ctrl+s")

@@ -8,7 +8,7 @@ from platform_pages import NOW, editor, paged
 from support import Builder
 from tui_support import Tui, matches_snapshot
 
-from kbtui.tui.framework.form import FormScreen
+from kbtui.tui.framework.dialogs import FormDialog
 from kbtui.tui.insights.page import GapBlock
 from kbtui.tui.insights.screen import InsightsScreen
 from kbtui.userdata import UserData
@@ -51,7 +51,7 @@ async def test_a_gap_becomes_an_entry_with_its_words_as_title(
             assert len(gaps) == 1
             port.go_to(gaps[0])
             await tui.press("enter")
-            await tui.until(lambda: isinstance(tui.app.screen, FormScreen))
+            await tui.until(lambda: isinstance(tui.app.screen, FormDialog))
             await tui.press("ctrl+s")
             await tui.until("written: project/how-do-i-deploy")
     [path] = asked_book.root.rglob("how-do-i-deploy.md")

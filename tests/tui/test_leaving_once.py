@@ -5,7 +5,7 @@ from textual.events import Key
 from tui_support import running
 
 from kbtui.tui.doctor import DoctorScreen
-from kbtui.tui.framework.dialogs import OptionsScreen
+from kbtui.tui.framework.dialogs import OptionsDialog
 from kbtui.tui.main.screen import MainScreen
 
 
@@ -13,7 +13,7 @@ async def test_a_second_letter_before_the_options_are_gone_changes_nothing(book:
     async with running(book.root) as tui:
         await tui.open("project/start")
         await tui.press("Y")
-        await tui.until(lambda: isinstance(tui.app.screen, OptionsScreen))
+        await tui.until(lambda: isinstance(tui.app.screen, OptionsDialog))
         # Both are there before the first is looked at, as when typed fast on a slow machine.
         for _ in range(2):
             tui.app.screen.post_message(Key("c", "c"))
@@ -28,7 +28,7 @@ async def test_leaving_twice_leaves_what_is_below(book: Builder) -> None:
         await tui.until(lambda: isinstance(tui.app.screen, DoctorScreen))
         doctor = tui.app.screen
         chosen: list[object] = []
-        tui.app.push_screen(above := OptionsScreen("One of", []), chosen.append)
+        tui.app.push_screen(above := OptionsDialog("One of", []), chosen.append)
         await tui.until(lambda: tui.app.screen is above and above.is_mounted)
         above.dismiss("one")
         above.dismiss("two")

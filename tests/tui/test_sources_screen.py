@@ -13,7 +13,7 @@ from tui_support import Tui, matches_snapshot
 
 from kbtui.sources import load_sources
 from kbtui.sources.approval import approve, approved_at
-from kbtui.tui.framework.form import ChoiceField, FormScreen
+from kbtui.tui.framework.dialogs import ChoiceField, FormDialog
 from kbtui.tui.sources.screen import SourcesScreen
 from kbtui.userdata import UserData
 
@@ -36,9 +36,9 @@ async def read(tui: Tui, screen: SourcesScreen) -> None:
 
 
 async def fill(tui: Tui, **values: str) -> None:
-    await tui.until(lambda: isinstance(tui.app.screen, FormScreen))
+    await tui.until(lambda: isinstance(tui.app.screen, FormDialog))
     form = tui.app.screen
-    assert isinstance(form, FormScreen)
+    assert isinstance(form, FormDialog)
     for name, value in values.items():
         widget = form.query_one(f"#field-{name}")
         if isinstance(widget, ChoiceField):

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 from textual.app import SuspendNotSupported
 
 from kbtui.errors import KbtuiError, UsageError
-from kbtui.tui.framework.confirm_dialog import AskScreen
-from kbtui.tui.framework.form import Field, FormScreen, Values
+from kbtui.tui.framework.dialogs import ConfirmDialog, FormDialog, FormField, Values
 from kbtui.tui.framework.workers import LatestOnlyWorker
 from kbtui.tui.workshop.layout import words_of
 
@@ -65,13 +64,15 @@ class EntryWriter:
             self._failed(UsageError("there is no topic to write into", hint=hint))
             return
         fields = (
-            Field("title", "title", title, "What it is called; its file's name is made of this."),
-            Field("topic", "topic", topic or "", "Where it goes: ← and → choose.", topics),
-            Field("type", "type", "note", TYPES),
-            Field("tags", "tags", "", "Words with commas between them; may stay empty."),
-            Field("slug", "file name", "", "Empty: made of the title. Folders with /."),
+            FormField(
+                "title", "title", title, "What it is called; its file's name is made of this."
+            ),
+            FormField("topic", "topic", topic or "", "Where it goes: ← and → choose.", topics),
+            FormField("type", "type", "note", TYPES),
+            FormField("tags", "tags", "", "Words with commas between them; may stay empty."),
+            FormField("slug", "file name", "", "Empty: made of the title. Folders with /."),
         )
-        form = FormScreen("New entry", fields, self._plan, self._words, "write the text")
+        form = FormDialog("New entry", fields, self._plan, self._words, "write the text")
         self._screen.app.push_screen(form, self._planned)
 
     def _plan(self, values: Values) -> Planned:
@@ -177,7 +178,7 @@ class EntryWriter:
 
         name = f"{subject.topic}/{subject.slug}"
         question = f"Move {name} ({subject.path}) to the trash?"
-        self._screen.app.push_screen(AskScreen(question, {"y": "move it"}), answered)
+        self._screen.app.push_screen(ConfirmDialog(question, {"y": "move it"}), answered)
 
     def _no_trash(self, subject: Subject, error: Exception) -> None:
         from kbtui.sources.authoring import NoTrash, delete
@@ -195,7 +196,7 @@ class EntryWriter:
                 )
 
         question = f"{error.message}. Delete {subject.path} for good?"
-        self._screen.app.push_screen(AskScreen(question, {"D": "delete it for good"}), answered)
+        self._screen.app.push_screen(ConfirmDialog(question, {"D": "delete it for good"}), answered)
 
     def _removed(self, subject: Subject, how: str) -> None:
         name = f"{subject.topic}/{subject.slug}"

@@ -1,4 +1,4 @@
-"""Small screens over the main one: type a line, choose by a letter, say yes to what is shown."""
+"""Dialogs over a screen: a line to type, options, a question, a form."""
 
 from __future__ import annotations
 
@@ -7,26 +7,33 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import on
 from textual.binding import Binding
-from textual.containers import Vertical
+from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.screen import ModalScreen
 from textual.widgets import Input
 
+from kbtui.text import one_line
 from kbtui.tui.commands import bindings
 from kbtui.tui.framework.labeled_input import SafeInput
 from kbtui.tui.framework.row_list import ListRow, RowList
 from kbtui.tui.framework.styled_text import fit, width_of
-from kbtui.tui.framework.styled_widget import StyledScreen, plain
-from kbtui.tui.framework.text_line import TextLine
+from kbtui.tui.framework.styled_widget import StyledScreen, StyledWidget, plain
+from kbtui.tui.framework.text_line import MessageLine, TextLine
+from kbtui.tui.framework.workers import LatestOnlyWorker
 from kbtui.tui.reader.document_view import DocumentView
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
     from textual import events
     from textual.app import ComposeResult
     from textual.binding import BindingType
+    from textual.strip import Strip
+    from textual.widget import Widget
 
     from kbtui.tui.reader.document import Document
 
 
-class LineScreen(StyledScreen):
+class LineDialog(StyledScreen):
     """Asks for a line of text; gives it back, or None when one thought better of it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss", show=False)]
@@ -79,7 +86,7 @@ class DialogOption:
     what: Any
 
 
-class OptionsScreen(StyledScreen):
+class OptionsDialog(StyledScreen):
     """A few things to choose from, by letter or by row; gives back the one chosen."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -175,3 +182,267 @@ class PageScreen(StyledScreen):
         """Say yes."""
         if self._yes:
             self.dismiss(True)
+
+
+class ConfirmDialog(StyledScreen, ModalScreen[str | None]):
+    """Asks at the bottom of what it stands over; gives back the key, None for Esc.
+
+    `answers` are keys with what each does. Enter answers nothing: what cannot be
+    taken back needs its own key.
+    """
+
+    DEFAULT_CSS = """
+    ConfirmDialog { align: left bottom; background: transparent; }
+    #question { height: auto; border: round $warning; background: $background; padding: 0; }
+    #answers { height: 1; padding: 0 1; }
+    """
+
+    def __init__(self, question: str, answers: Mapping[str, str]) -> None:
+        super().__init__()
+        self.question, self.answers = one_line(question), dict(answers)
+        self._said = MessageLine("asked")
+
+    def compose(self) -> ComposeResult:
+        """The question and its answers."""
+        with Vertical(id="question"):
+            yield self._said
+            yield TextLine(id="answers")
+
+    def on_mount(self) -> None:
+        """Ask."""
+        self.styles.background = "transparent"
+        self._said.say(self.question, "strong")
+        bar = self.query_one("#answers", TextLine)
+        for pressed, meaning in {**self.answers, "Esc": "leave it as it is"}.items():
+            bar.left += [("  " if bar.left else "", ""), (pressed, "key"), (f" {meaning}", "dim")]
+
+    def on_key(self, event: events.Key) -> None:
+        """Take the answer; other keys do nothing."""
+        event.stop()
+        if event.key == "escape":
+            self.dismiss(None)
+        elif event.character in self.answers:
+            self.dismiss(event.character)
+
+
+Values = dict[str, str]
+
+
+@dataclass(frozen=True)
+class FormField:
+    """A line of a form: with `choices` one of them, else any text.
+
+    `help` is said while one is in it; `when` says for which values of the others it shows.
+    """
+
+    name: str
+    label: str
+    value: str = ""
+    help: str = ""
+    choices: tuple[str, ...] = ()
+    when: Callable[[Values], bool] = lambda values: True
+
+
+class ChoiceField(StyledWidget, can_focus=True):
+    """One of several words, changed with the arrow keys or by its first letter."""
+
+    ALLOW_SELECT: ClassVar[bool] = False
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("left", "step(-1)", show=False),
+        Binding("right,space", "step(1)", show=False),
+    ]
+    DEFAULT_CSS = "ChoiceField { height: 1; width: 1fr; background: $surface; }"
+
+    def __init__(self, field: FormField) -> None:
+        super().__init__(id=f"field-{field.name}")
+        self._choices = field.choices
+        self._at = field.choices.index(field.value) if field.value in field.choices else 0
+
+    @property
+    def value(self) -> str:
+        """What is chosen."""
+        return self._choices[self._at] if self._choices else ""
+
+    def action_step(self, by: int) -> None:
+        """Choose the next, or the one before."""
+        self._choose((self._at + by) % max(1, len(self._choices)))
+
+    def _choose(self, at: int) -> None:
+        self._at = at
+        self.refresh()
+        if isinstance(self.screen, FormDialog):
+            self.screen.show_lines()
+
+    def on_key(self, event: events.Key) -> None:
+        """A letter goes to the next choice that begins with it."""
+        letter = (event.character or "").casefold()
+        count = len(self._choices)
+        for at in range(self._at + 1, self._at + 1 + count):
+            if letter and letter != " " and self._choices[at % count].casefold().startswith(letter):
+                event.stop()
+                self._choose(at % count)
+                return
+
+    def on_click(self) -> None:
+        """A click is the next choice."""
+        self.focus()
+        self.action_step(1)
+
+    def on_focus(self) -> None:
+        """Show the arrows."""
+        self.refresh()
+
+    def on_blur(self) -> None:
+        """Hide the arrows."""
+        self.refresh()
+
+    def render_line(self, y: int) -> Strip:
+        """The chosen word between arrows."""
+        arrows = ("‹ ", " ›") if self.has_focus else ("", "")
+        many = f"  {self._at + 1} of {len(self._choices)}" if self.has_focus else ""
+        word = one_line(self.value) or "nothing to choose from"
+        return self.paint(
+            [(arrows[0], "key"), (word, ""), (arrows[1], "key"), (many, "dim")],
+            self.content_size.width,
+        )
+
+
+class FormDialog(StyledScreen):
+    """Gives back what `save` made of the values, None when one left; `save` runs in a thread.
+
+    What `save` raises is said in the form, with everything as it was typed.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "cancel", show=False),
+        Binding("down", "app.focus_next", show=False),
+        Binding("up", "app.focus_previous", show=False),
+        # At once: the keys that follow belong to the next line.
+        Binding("enter", "onward", show=False, priority=True),
+        Binding("tab", "app.focus_next", show=False, priority=True),
+        Binding("ctrl+s", "save", show=False, priority=True),
+    ]
+    DEFAULT_CSS = """
+    FormDialog { align: center top; }
+    #form { width: 96%; max-width: 100; height: auto; max-height: 90%; margin-top: 1; }
+    #fields { height: auto; }
+    .field { height: 1; margin: 0 1 1 1; }
+    .field-label { width: 16; height: 1; }
+    .field Input { width: 1fr; }
+    #form-keys { height: 1; padding: 0 1; }
+    """
+
+    def __init__(
+        self,
+        title: str,
+        fields: Sequence[FormField],
+        save: Callable[[Values], Any],
+        words: Callable[[Exception], str],
+        done: str = "save",
+    ) -> None:
+        super().__init__()
+        self._title, self._save, self._words, self._done = title, save, words, done
+        self._fields = {field.name: field for field in fields}
+        self._lane = LatestOnlyWorker(self)
+        self.said = MessageLine("form-said")
+        self._saving = False
+
+    def compose(self) -> ComposeResult:
+        """A line each, then what was said and the keys."""
+        with Vertical(id="form", classes="pane") as pane:
+            pane.border_title = plain(self._title)
+            with VerticalScroll(id="fields", can_focus=False):
+                for field in self._fields.values():
+                    with Horizontal(id=f"line-{field.name}", classes="field"):
+                        label = TextLine(classes="field-label")
+                        label.left = [(field.label, "dim")]
+                        yield label
+                        yield (
+                            ChoiceField(field)
+                            if field.choices
+                            else SafeInput(field.value, id=f"field-{field.name}", compact=True)
+                        )
+            yield self.said
+            keys = TextLine(id="form-keys")
+            for pressed, meaning in (
+                ("Enter", "next"), ("^S", self._done), ("Esc", "cancel"),
+            ):  # fmt: skip
+                keys.left += [
+                    ("  " if keys.left else "", ""),
+                    (pressed, "key"),
+                    (f" {meaning}", "dim"),
+                ]
+            yield keys
+
+    def on_mount(self) -> None:
+        """Begin in the first line that takes text."""
+        self.show_lines()
+        shown = self._shown()
+        texts = [name for name in shown if not self._fields[name].choices]
+        self.set_focus(self._widget((texts or shown)[0]))
+
+    # values
+
+    def _widget(self, name: str) -> Widget:
+        return self.query_one(f"#field-{name}")
+
+    def value(self, name: str) -> str:
+        """What stands in a line, without spaces around it."""
+        widget = self._widget(name)
+        return widget.value.strip() if isinstance(widget, ChoiceField | Input) else ""
+
+    def values(self) -> Values:
+        """What stands in the lines that show."""
+        return {name: self.value(name) for name in self._shown()}
+
+    def _shown(self) -> list[str]:
+        everything = {name: self.value(name) for name in self._fields}
+        return [name for name, field in self._fields.items() if field.when(everything)]
+
+    def show_lines(self) -> None:
+        """Show the lines that belong to what is chosen."""
+        shown = self._shown()
+        for name in self._fields:
+            self.query_one(f"#line-{name}").display = name in shown
+
+    def on_descendant_focus(self) -> None:
+        """Say what the line is for."""
+        name = (self.focused.id or "").removeprefix("field-") if self.focused else ""
+        if name in self._fields and not self._saving:
+            self.said.say(self._fields[name].help, "dim")
+
+    # leaving
+
+    def action_onward(self) -> None:
+        """To the next line; from the last one, save."""
+        shown = self._shown()
+        name = (self.focused.id or "").removeprefix("field-") if self.focused else ""
+        at = shown.index(name) if name in shown else -1
+        if at == len(shown) - 1:
+            self.action_save()
+        else:
+            self.set_focus(self._widget(shown[at + 1]))
+
+    def action_save(self) -> None:
+        """Save, and leave when that works."""
+        if self._saving:
+            return
+        self._saving = True
+        # After whatever was typed before this key, which waits in the line's own queue.
+        (self.focused or self).call_later(self._save_now)
+
+    def _save_now(self) -> None:
+        self.said.say("…", "dim")
+        values = self.values()
+        self._lane.submit(lambda: self._save(values), self._saved, self._failed)
+
+    def _saved(self, made: Any) -> None:
+        self.dismiss(made)
+
+    def _failed(self, error: Exception) -> None:
+        self._saving = False
+        self.said.say(self._words(error), "error")
+
+    def action_cancel(self) -> None:
+        """Leave without saving."""
+        self.dismiss(None)

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual.containers import Horizontal, Vertical
 
-from kbtui.tui.framework.confirm_dialog import AskScreen
-from kbtui.tui.framework.message_line import MessageLine
+from kbtui.tui.framework.dialogs import ConfirmDialog
 from kbtui.tui.framework.styled_widget import StyledScreen, plain
-from kbtui.tui.framework.text_line import TextLine
+from kbtui.tui.framework.text_line import MessageLine, TextLine
 from kbtui.tui.framework.workers import LatestOnlyWorker
 from kbtui.tui.help import HelpScreen
 from kbtui.tui.key_hints import help_of, hints_of
@@ -110,7 +109,7 @@ class SplitScreen(StyledScreen):
         self, question: str, answers: Mapping[str, str], then: Callable[[str | None], Any]
     ) -> None:
         """Ask; `then` is told the key of the answer, None for Esc."""
-        self.app.push_screen(AskScreen(question, answers), then)
+        self.app.push_screen(ConfirmDialog(question, answers), then)
 
     # sides
 

@@ -19,7 +19,7 @@ from textual.widget import Widget
 from kbtui.text import one_line, safe
 from kbtui.tui.commands import SIGNS
 from kbtui.tui.framework.styled_text import fit, width_of
-from kbtui.tui.text_styles import styled
+from kbtui.tui.framework.text_styles import styled
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

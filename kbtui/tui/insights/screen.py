@@ -9,10 +9,9 @@ from textual.containers import Vertical
 from kbtui.refs import parse_ref
 from kbtui.tui.commands import SCREEN_COMMANDS, bindings, own_key
 from kbtui.tui.entries.editor import EntryWriter
-from kbtui.tui.framework.confirm_dialog import AskScreen
-from kbtui.tui.framework.message_line import MessageLine
+from kbtui.tui.framework.dialogs import ConfirmDialog
 from kbtui.tui.framework.styled_widget import LEAVING, StyledScreen
-from kbtui.tui.framework.text_line import TextLine
+from kbtui.tui.framework.text_line import MessageLine, TextLine
 from kbtui.tui.framework.workers import LatestOnlyWorker
 from kbtui.tui.help import HelpScreen
 from kbtui.tui.insights.page import GapBlock, insights_document
@@ -194,7 +193,7 @@ class InsightsScreen(StyledScreen):
                 self._erasing.submit(journal.erase, self._erased, self._failed)
 
         question = "Erase every logged search of this workspace? Citations stay: they are in the conversations."
-        self.app.push_screen(AskScreen(question, {"y": "erase them"}), answered)
+        self.app.push_screen(ConfirmDialog(question, {"y": "erase them"}), answered)
 
     def _erased(self, count: int) -> None:
         self.said.say(

@@ -122,7 +122,7 @@ class ActingScreen(PaneScreen):
 
     def action_copy_more(self) -> None:
         """Choose what else to copy."""
-        from kbtui.tui.framework.dialogs import DialogOption, OptionsScreen
+        from kbtui.tui.framework.dialogs import DialogOption, OptionsDialog
         from kbtui.tui.reader.copy_options import copies
 
         found = copies(self.reader_pane.reader.port, self._reference())
@@ -132,7 +132,7 @@ class ActingScreen(PaneScreen):
             if one is not None:
                 self._wait("copying …", one.text, lambda text: self.copy(str(text), one.name))  # type: ignore[attr-defined]
 
-        self.app.push_screen(OptionsScreen("Copy", options), chosen)
+        self.app.push_screen(OptionsDialog("Copy", options), chosen)
 
     # bookmarks
 
@@ -141,7 +141,7 @@ class ActingScreen(PaneScreen):
         reference = self._needed()
         if reference is None:
             return
-        from kbtui.tui.framework.dialogs import LineScreen
+        from kbtui.tui.framework.dialogs import LineDialog
         from kbtui.userdata import UserData
 
         journal = UserData(self.library.workspace)
@@ -161,7 +161,7 @@ class ActingScreen(PaneScreen):
         def ask(found: object) -> None:
             known = found is not None
             note = found.note if known else ""  # type: ignore[attr-defined]
-            screen = LineScreen(f"Bookmark {reference}", note, "a note, or nothing")
+            screen = LineDialog(f"Bookmark {reference}", note, "a note, or nothing")
             self.app.push_screen(screen, lambda text: typed(text, known))
 
         self._wait(
@@ -199,7 +199,7 @@ class ActingScreen(PaneScreen):
 
     def action_link(self) -> None:
         """Open a link of the line or paragraph being read."""
-        from kbtui.tui.framework.dialogs import DialogOption, OptionsScreen
+        from kbtui.tui.framework.dialogs import DialogOption, OptionsDialog
         from kbtui.tui.jump import LETTERS
         from kbtui.tui.reader.links import links_here
 
@@ -214,7 +214,7 @@ class ActingScreen(PaneScreen):
                 for letter, link in zip(LETTERS, found, strict=False)
             ]
             self.app.push_screen(
-                OptionsScreen("Links", options), lambda link: self._follow(link) if link else None
+                OptionsDialog("Links", options), lambda link: self._follow(link) if link else None
             )
 
     def _follow(self, link: Link) -> None:
@@ -326,7 +326,7 @@ class ActingScreen(PaneScreen):
 
     def why_not(self) -> None:
         """Ask for a reference, and say what keeps it out."""
-        from kbtui.tui.framework.dialogs import LineScreen
+        from kbtui.tui.framework.dialogs import LineDialog
 
         here = self.navigator.trail.here
         known = str(here.ref) if here and here.ref and here.ref.kind != "topic" else ""
@@ -335,7 +335,7 @@ class ActingScreen(PaneScreen):
             if text:
                 self._explain(lambda explainer: explainer.why(self.library.resolve(text)))
 
-        screen = LineScreen(
+        screen = LineDialog(
             "Why was this not found?", known, "topic/slug or jp-c…:3", "a subject or turn", True
         )
         self.app.push_screen(screen, typed)

@@ -217,14 +217,14 @@ class MainScreen(SearchingScreen):
 
     def action_go(self) -> None:
         """Go to a turn by its number, or to any reference."""
-        from kbtui.tui.framework.dialogs import LineScreen
+        from kbtui.tui.framework.dialogs import LineDialog
 
         def typed(text: str | None) -> None:
             if text:
                 self.references.go(text, lambda reason: self.status.flash(reason, "warning"))
 
         self.app.push_screen(
-            LineScreen("Go to", placeholder="a turn's number, or a reference"), typed
+            LineDialog("Go to", placeholder="a turn's number, or a reference"), typed
         )
 
     def action_prompt(self) -> None:

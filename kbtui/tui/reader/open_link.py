@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from kbtui.tui.framework.dialogs import DialogOption, OptionsScreen
+from kbtui.tui.framework.dialogs import DialogOption, OptionsDialog
 from kbtui.tui.navigation import place_of
 from kbtui.tui.reader.links import subject_behind
 
@@ -85,7 +85,7 @@ def _ask(screen: ActingScreen, what: str, offer: str, said: str, path: Path | No
         DialogOption("o", offer, "", "open"),
         DialogOption("y", f"copy the {name}", "", "copy"),
     ]
-    screen.app.push_screen(OptionsScreen(what, options), chosen)
+    screen.app.push_screen(OptionsDialog(what, options), chosen)
 
 
 def open_file(path: Path) -> str:

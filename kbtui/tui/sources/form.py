@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import UsageError
-from kbtui.tui.framework.form import Field, Values
+from kbtui.tui.framework.dialogs import FormField, Values
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,7 +17,7 @@ KINDS = ("url_crawl", "file_upload", "mcp")
 _LISTS = ("prefixes", "allow_hosts", "env")
 
 
-def fields_of(topics: Sequence[str], source: Source | None = None) -> list[Field]:
+def fields_of(topics: Sequence[str], source: Source | None = None) -> list[FormField]:
     """The lines of the form; with a source, filled with what it is."""
     block: dict[str, Any] = dict(source.block) if source else {}
 
@@ -31,23 +31,23 @@ def fields_of(topics: Sequence[str], source: Source | None = None) -> list[Field
         return lambda values: values.get("kind") == wanted
 
     fields = [
-        Field("url", "address", text("url"), "Where to begin, such as https://docs.example.org/guide/.", when=kind("url_crawl")),
-        Field("file", "file", text("file"), "A file or directory: text, Markdown, HTML, PDF, Word, source code.", when=kind("file_upload")),
-        Field("server", "command", text("server"), "The MCP server's command line.", when=kind("mcp")),
-        Field("topic", "topic", text("topic"), "The topic that it feeds: ← and → choose.", tuple(topics)),
-        Field("depth", "depth", text("depth", "1"), "Follow links so many times; 0: this page alone.", when=kind("url_crawl")),
-        Field("prefixes", "only below", text("prefixes"), "Addresses with spaces between them; empty: the directory of the first.", when=kind("url_crawl")),
-        Field("allow_hosts", "private hosts", text("allow_hosts"), "Hosts that may lie in a private network; usually none.", when=kind("url_crawl")),
-        Field("pattern", "pattern", text("pattern"), "Only resources whose address matches this glob.", when=kind("mcp")),
-        Field("env", "variables", text("env"), "Names of your variables that the server gets.", when=kind("mcp")),
-        Field("cron", "cron", text("cron"), "When the engine runs it, such as 0 4 * * 1; empty: by hand only."),
+        FormField("url", "address", text("url"), "Where to begin, such as https://docs.example.org/guide/.", when=kind("url_crawl")),
+        FormField("file", "file", text("file"), "A file or directory: text, Markdown, HTML, PDF, Word, source code.", when=kind("file_upload")),
+        FormField("server", "command", text("server"), "The MCP server's command line.", when=kind("mcp")),
+        FormField("topic", "topic", text("topic"), "The topic that it feeds: ← and → choose.", tuple(topics)),
+        FormField("depth", "depth", text("depth", "1"), "Follow links so many times; 0: this page alone.", when=kind("url_crawl")),
+        FormField("prefixes", "only below", text("prefixes"), "Addresses with spaces between them; empty: the directory of the first.", when=kind("url_crawl")),
+        FormField("allow_hosts", "private hosts", text("allow_hosts"), "Hosts that may lie in a private network; usually none.", when=kind("url_crawl")),
+        FormField("pattern", "pattern", text("pattern"), "Only resources whose address matches this glob.", when=kind("mcp")),
+        FormField("env", "variables", text("env"), "Names of your variables that the server gets.", when=kind("mcp")),
+        FormField("cron", "cron", text("cron"), "When the engine runs it, such as 0 4 * * 1; empty: by hand only."),
     ]  # fmt: skip
     if source is not None:
         return fields
-    first = Field(
+    first = FormField(
         "kind", "kind", "url_crawl", "Web pages, files, or an MCP server's resources.", KINDS
     )
-    name = Field("name", "name", "", "Its name and directory; empty: made of what it fetches.")
+    name = FormField("name", "name", "", "Its name and directory; empty: made of what it fetches.")
     return [first, *fields, name]
 
 

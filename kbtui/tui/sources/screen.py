@@ -9,7 +9,7 @@ from textual import on
 from kbtui.errors import KbtuiError, UsageError
 from kbtui.text import one_line
 from kbtui.tui.commands import bindings
-from kbtui.tui.framework.form import FormScreen
+from kbtui.tui.framework.dialogs import FormDialog
 from kbtui.tui.framework.row_list import RowList
 from kbtui.tui.framework.split_screen import SplitScreen
 from kbtui.tui.framework.styled_widget import LEAVING
@@ -259,14 +259,14 @@ class SourcesScreen(SplitScreen):
             return words_of(error, self.library.workspace.root)
 
         if source is None:
-            form = FormScreen(
+            form = FormDialog(
                 "Add a source", fields_of(topics), lambda values: declare(self.library, values), words, "add"
             )  # fmt: skip
             self.app.push_screen(form, self._added)
             return
         if source.topic not in topics:
             topics = [source.topic, *topics]
-        form = FormScreen(
+        form = FormDialog(
             f"Change {source.name}",
             fields_of(topics, source),
             lambda values: change(self.library, source, values),

@@ -10,9 +10,8 @@ from textual.containers import Horizontal, Vertical
 from kbtui.errors import KbtuiError
 from kbtui.knowledge.topic_config import shown
 from kbtui.tui.framework.labeled_input import LabeledInput
-from kbtui.tui.framework.message_line import MessageLine
 from kbtui.tui.framework.styled_widget import StyledScreen, plain
-from kbtui.tui.framework.text_line import TextLine
+from kbtui.tui.framework.text_line import MessageLine, TextLine
 from kbtui.tui.key_hints import hints_of
 from kbtui.tui.reader.document_view import DocumentView
 from kbtui.tui.workshop.controller import WorkshopController
