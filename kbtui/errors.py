@@ -2,8 +2,16 @@
 
 Every error that kbtui raises on purpose is a `KbtuiError`. A face shows it as
 `message`, `where` and `hint`, and a command ends with its `exit_code`
-(decisions D: 1 nothing found, 2 usage or configuration, 3 workspace or index).
+(1 nothing found, 2 usage or configuration, 3 workspace or index).
 """
+
+from __future__ import annotations
+
+import os.path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 class KbtuiError(Exception):
@@ -70,3 +78,14 @@ class PackageUnavailable(KbtuiError):
             f"{named} cannot be imported: {' '.join(str(error).split())}",
             hint="install kbtui again; `kbtui doctor` names every package that is missing",
         )
+
+
+def describe_error(error: Exception, root: Path) -> str:
+    """An error on one line: where, seen from the workspace's root, what, and what to do."""
+    if not isinstance(error, KbtuiError):
+        return f"{type(error).__name__}: {error}"
+    where = ""
+    # The workspace's own path says nothing new and would push the words out of the line.
+    if error.where and error.where != str(root):
+        where = os.path.normpath(error.where).removeprefix(f"{str(root).rstrip('/')}/") + ": "
+    return where + error.message + (f" ({error.hint})" if error.hint else "")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
-from textual.binding import Binding
+from kbtui.tui.framework.command import MOVING, Command, bindings_for, key, rekeyed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
+
+    from textual.binding import Binding
 
 
 Scope = Literal[
@@ -23,104 +25,13 @@ SCOPES: dict[Scope, str] = {
     "moving": "Moving inside a pane",
     "everywhere": "Everywhere",
 }
-"""The main screen's scopes, in the order of its help, with headings; others: `screen_commands`."""
-
-
-class Command(NamedTuple):
-    """Something that a key does.
-
-    `id` names it in keymaps. `keys` are Textual's names, separated by commas;
-    `action` is a method `action_…` of the widget that owns the scope. `label` is
-    for hints and the palette, `help` a sentence. `hint` puts it in the bottom
-    line; a higher one is dropped later when there is little room. `needs` names what a
-    document must have for the command to be of use: "turns", "folds" or "views". `at_once`
-    is for what takes the keys that follow: it happens before they are handed out.
-    """
-
-    id: str
-    keys: str
-    action: str
-    label: str
-    help: str
-    scope: Scope
-    hint: int = 0
-    palette: bool = True
-    needs: str = ""
-    at_once: bool = False
-
-    @property
-    def shown_keys(self) -> list[str]:
-        """The keys as people write them."""
-        return [shown_key(key) for key in self.keys.split(",") if key]
-
-
-NAMED = {
-    "enter": "Enter",
-    "escape": "Esc",
-    "tab": "Tab",
-    "shift+tab": "⇧Tab",
-    "down": "↓",
-    "up": "↑",
-    "left": "←",
-    "right": "→",
-    "pagedown": "PgDn",
-    "pageup": "PgUp",
-    "home": "Home",
-    "end": "End",
-    "space": "Space",
-}
-"""Textual's names of keys, and how people write them."""
-SIGNS = {
-    "slash": "/",
-    "question_mark": "?",
-    "full_stop": ".",
-    "left_square_bracket": "[",
-    "right_square_bracket": "]",
-    "colon": ":",
-    "semicolon": ";",
-    "apostrophe": "'",
-    "quotation_mark": '"',
-    "less_than_sign": "<",
-    "greater_than_sign": ">",
-    "equals_sign": "=",
-    "exclamation_mark": "!",
-    "number_sign": "#",
-    "dollar_sign": "$",
-    "percent_sign": "%",
-    "ampersand": "&",
-    "left_parenthesis": "(",
-    "right_parenthesis": ")",
-    "asterisk": "*",
-    "plus": "+",
-    "comma": ",",
-    "minus": "-",
-    "at": "@",
-    "backslash": "\\",
-    "circumflex_accent": "^",
-    "underscore": "_",
-    "grave_accent": "`",
-    "left_curly_bracket": "{",
-    "vertical_line": "|",
-    "right_curly_bracket": "}",
-    "tilde": "~",
-}
-
-
-def shown_key(key: str) -> str:
-    """A key of Textual's as people write it."""
-    return NAMED.get(key) or SIGNS.get(key) or key.replace("ctrl+", "^")
-
-
-def key(name: str, keys: str, label: str, explained: str, hint: int = 0, **more: Any) -> Command:
-    """A command of no scope yet; `more` has other fields. Its action has its name unless given."""
-    action = more.pop("action", name)
-    return Command(name, keys, action, label, explained, "everywhere", hint, **more)
+"""The main screen's scopes, in the order of its help, with headings; others: `SCREENS`."""
 
 
 def within(scope: Scope, *commands: Command) -> list[Command]:
     """Commands as those of a scope, with ids that say so."""
-    prefix = {"everywhere": "", "moving": "move."}.get(scope, f"{scope}.")
-    palette = scope in SCOPES and scope != "moving"
+    prefix = "" if scope == "everywhere" else f"{scope}."
+    palette = scope in SCOPES
     return [
         c._replace(id=f"{prefix}{c.id}", scope=scope, palette=palette and c.palette)
         for c in commands
@@ -174,17 +85,7 @@ COMMANDS: tuple[Command, ...] = (
         key("mode", "m", "other mode", "Change between all results, keywords and meaning.", 6),
         key("close", "escape", "close", "Leave the results, back to what was being read.", 8),
     ),
-    *within(
-        "moving",
-        key("down", "j,down", "down", "One line or entry down."),
-        key("up", "k,up", "up", "One line or entry up."),
-        key("half_down", "ctrl+d", "half a page down", "Half a page down."),
-        key("half_up", "ctrl+u", "half a page up", "Half a page up."),
-        key("page_down", "pagedown", "page down", "A page down."),
-        key("page_up", "pageup,b", "page up", "A page up."),
-        key("top", "g,home", "to the top", "To the beginning."),
-        key("bottom", "G,end", "to the end", "To the end."),
-    ),
+    *MOVING,
     *within(
         "everywhere",
         key("search", "slash", "search", "Search everything; Esc leaves the input.", 10, at_once=True),
@@ -227,45 +128,6 @@ COMMANDS: tuple[Command, ...] = (
     ),
 )  # fmt: skip
 """All commands of the main screen. `key` takes name, keys, label, help and hint."""
-
-
-def bindings(*scopes: Scope) -> list[Binding]:
-    """The key bindings of the commands of some scopes, for a class's `BINDINGS`."""
-    return bindings_for(command for command in COMMANDS if command.scope in scopes)
-
-
-def bindings_for(commands: Iterable[Command]) -> list[Binding]:
-    """The key bindings of commands."""
-    return [
-        Binding(
-            command.keys,
-            command.action,
-            command.label,
-            id=command.id,
-            show=False,
-            priority=command.at_once,
-        )
-        for command in commands
-    ]
-
-
-def commands_of(*scopes: Scope, keymap: Mapping[str, str] | None = None) -> list[Command]:
-    """The commands of some scopes, in the order of declaration, with the keys of a keymap."""
-    return rekeyed((command for command in COMMANDS if command.scope in scopes), keymap)
-
-
-def own_key(name: str, keymap: Mapping[str, str], commands: Iterable[Command] = COMMANDS) -> str:
-    """The first key of the command with this id, as people write it; "" where it has none."""
-    (command,) = rekeyed((one for one in commands if one.id == name), keymap)
-    return next(iter(command.shown_keys), "")
-
-
-def rekeyed(commands: Iterable[Command], keymap: Mapping[str, str] | None) -> list[Command]:
-    """Commands with the keys that a keymap gives them."""
-    return [
-        command._replace(keys=keymap[command.id]) if keymap and command.id in keymap else command
-        for command in commands
-    ]
 
 
 SCREENS: dict[Scope, str] = {
@@ -370,6 +232,17 @@ ALL: tuple[Command, ...] = (*COMMANDS, *SCREEN_COMMANDS)
 """Every command that has an id."""
 
 
-def screen_commands(scope: Scope, keymap: Mapping[str, str] | None = None) -> list[Command]:
-    """The commands of a screen, in the order of declaration, with the keys of a keymap."""
-    return rekeyed((command for command in SCREEN_COMMANDS if command.scope == scope), keymap)
+def commands_of(*scopes: Scope, keymap: Mapping[str, str] | None = None) -> list[Command]:
+    """The commands of some scopes, in the order of declaration, with the keys of a keymap."""
+    return rekeyed((command for command in ALL if command.scope in scopes), keymap)
+
+
+def bindings(*scopes: Scope) -> list[Binding]:
+    """The key bindings of the commands of some scopes, for a class's `BINDINGS`."""
+    return bindings_for(commands_of(*scopes))
+
+
+def own_key(name: str, keymap: Mapping[str, str]) -> str:
+    """The first key of the command with this id, as people write it; "" where it has none."""
+    (command,) = rekeyed((one for one in ALL if one.id == name), keymap)
+    return next(iter(command.shown_keys), "")

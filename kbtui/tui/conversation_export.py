@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kbtui.errors import KbtuiError
+from kbtui.errors import KbtuiError, describe_error
 from kbtui.tui.framework.dialogs import ConfirmDialog, FormDialog, FormField, Values
 from kbtui.tui.framework.workers import LatestOnlyWorker
-from kbtui.tui.workshop.layout import words_of
 
 if TYPE_CHECKING:
     from kbtui.library import Library
@@ -32,7 +31,7 @@ def export(app: KbApp, main: MainScreen) -> None:
     lane = LatestOnlyWorker(main)
 
     def words(error: Exception) -> str:
-        return words_of(error, app.library.workspace.root)
+        return describe_error(error, app.library.workspace.root)
 
     def written(made: tuple[Path, str, bool] | None) -> None:
         if made is None:

@@ -6,22 +6,15 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from textual.containers import Vertical
-
 from kbtui.library.diagnostics import AREAS, Finding, examine
 from kbtui.refs import parse_ref
 from kbtui.text import one_line
 from kbtui.tui.commands import bindings
-from kbtui.tui.framework.styled_widget import StyledScreen
-from kbtui.tui.framework.text_line import TextLine
-from kbtui.tui.help import HelpScreen
-from kbtui.tui.key_hints import bindings_of, help_of, hints_of
+from kbtui.tui.feature_screen import FeatureScreen
 from kbtui.tui.reader.blocks import HeadBlock, NoteBlock
 from kbtui.tui.reader.document import Document
-from kbtui.tui.reader.document_view import DocumentView
 
 if TYPE_CHECKING:
-    from textual.app import ComposeResult
     from textual.binding import BindingType
 
     from kbtui.library import Library
@@ -77,48 +70,26 @@ def _counts(findings: list[Finding]) -> Spans:
     return [(", ".join(words), "dim")] if words else []
 
 
-class DoctorScreen(StyledScreen):
+class DoctorScreen(FeatureScreen):
     """A page that fills while it is looked; gives back the reference that one chose to open."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        *bindings_of("doctor"),
-        *bindings("moving"),
-    ]
-    DEFAULT_CSS = """
-    DoctorScreen {
-        #outcome { height: 1; padding: 0 1; background: $background; }
-        #doctor-keys { height: 1; padding: 0 1; background: $surface; }
-    }
-    """
+    TITLE_WORDS = "Doctor"
+    SCOPE = "doctor"
+    NOTES = ("✓ in order, · to be looked at, ! wrong.",)
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings("doctor", "moving")]
 
     def __init__(self, library: Library) -> None:
-        super().__init__()
-        self.reader = DocumentView()
+        super().__init__(library)
         self.findings: list[Finding] = []
         self.looking: str | None = AREAS[0]
-        self._library = library
         self._round = 0
-
-    def compose(self) -> ComposeResult:
-        """The page, what came of it, the keys."""
-        with Vertical(id="doctor", classes="pane") as pane:
-            pane.border_title = "Doctor"
-            yield self.reader
-        yield TextLine(id="outcome")
-        yield TextLine(id="doctor-keys")
+        # Whatever goes wrong is a finding.
+        self.said.display = False
 
     def on_mount(self) -> None:
         """Begin to look, once something is on the screen."""
         self.reader.focus()
         self.call_after_refresh(self.action_look)
-
-    def on_resize(self) -> None:
-        """Other keys fit."""
-        self.call_after_refresh(self._say_keys)
-
-    def _say_keys(self) -> None:
-        bar = self.query_one("#doctor-keys", TextLine)
-        bar.say(hints_of("doctor", bar.content_size.width, frozenset(), self.own_keys))
 
     def on_unmount(self) -> None:
         """Look no further."""
@@ -128,7 +99,7 @@ class DoctorScreen(StyledScreen):
         """Look at everything again."""
         self._round += 1
         self.findings, self.looking = [], AREAS[0]
-        self._show(doctor_document([], self.looking))
+        self._show_findings(doctor_document([], self.looking))
         args = (self._round,)
         threading.Thread(target=self._look, args=args, name="kbtui-doctor", daemon=True).start()
 
@@ -137,7 +108,7 @@ class DoctorScreen(StyledScreen):
         found: list[Finding] = []
         looking, next_time = AREAS[0], 1
         try:
-            for finding in examine(self._library):
+            for finding in examine(self.library):
                 if number != self._round:
                     return
                 if finding.area != looking:
@@ -161,13 +132,10 @@ class DoctorScreen(StyledScreen):
     ) -> None:
         if number == self._round:
             self.findings, self.looking = found, looking
-            self._show(document)
+            self._show_findings(document)
 
-    def _show(self, document: Document) -> None:
-        if self.reader.document.key == document.key:
-            self.reader.reload(document)
-        else:
-            self.reader.show(document)
+    def _show_findings(self, document: Document) -> None:
+        self.show(document)
         counts = [sum(f.state == state for f in self.findings) for state in ("wrong", "note")]
         left: Spans = [("! ", "error"), (f"{counts[0]:,} wrong", "strong")] if counts[0] else []
         if not counts[0] and self.looking is None:
@@ -175,21 +143,13 @@ class DoctorScreen(StyledScreen):
         if counts[1]:
             left += [("  · ", "warning"), (f"{counts[1]:,} to look at", "strong")]
         right: Spans = [(f"looking at {self.looking} …", "dim")] if self.looking else []
-        self.query_one("#outcome", TextLine).say(left, right)
+        self.show_totals(left, right)
 
     def action_next(self, step: int) -> None:
         """Go to the next finding that is wrong or to be looked at."""
-        port = self.reader.port
-        telling = [
-            number
-            for number, block in enumerate(port.document.blocks)
-            if isinstance(block, FindingBlock) and block.state != "ok"
-        ]
-        here = port.cursor.block
-        beyond = [n for n in telling if (n > here if step > 0 else n < here)]
-        if beyond:
-            port.go_to(beyond[0 if step > 0 else -1])
-            self.reader.changed()
+        self.go_to_block(
+            step, lambda block: isinstance(block, FindingBlock) and block.state != "ok"
+        )
 
     def action_open(self) -> None:
         """Open what the finding is about."""
@@ -198,12 +158,3 @@ class DoctorScreen(StyledScreen):
         if blocks and (link := blocks[port.cursor.block].link):
             # It existed when it was found; whoever opens it says if it is gone by now.
             self.dismiss(parse_ref(link, lambda topic, slug: True))
-
-    def action_help(self) -> None:
-        """Explain the keys."""
-        note = "✓ in order, · to be looked at, ! wrong."
-        self.app.push_screen(HelpScreen(page=help_of("doctor", [note], self.own_keys)))
-
-    def action_leave(self) -> None:
-        """Close the page."""
-        self.dismiss(None)

@@ -57,9 +57,9 @@ class ReferenceNavigator:
         return True
 
     def _words(self, error: Exception) -> str:
-        from kbtui.tui.workshop.layout import words_of
+        from kbtui.errors import describe_error
 
-        return words_of(error, self._library.workspace.root)
+        return describe_error(error, self._library.workspace.root)
 
     def _find(self, text: str) -> NavigationTarget:
         """Called in a thread; raises `KbtuiError` for what does not exist."""

@@ -1,24 +1,16 @@
-"""The help screen: what the keys do where one is, made from the commands themselves."""
+"""Help pages: what the keys do, made from the commands themselves."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
-from textual.binding import Binding
-from textual.containers import Vertical
-
-from kbtui.tui.commands import SCOPES, bindings, commands_of
-from kbtui.tui.framework.styled_widget import StyledScreen
+from kbtui.tui.commands import SCOPES, SCREENS, commands_of
 from kbtui.tui.library.rows import MARKS
 from kbtui.tui.reader.blocks import Block, FactsBlock, HeadBlock, NoteBlock
 from kbtui.tui.reader.document import Document
-from kbtui.tui.reader.document_view import DocumentView
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from textual.app import ComposeResult
-    from textual.binding import BindingType
+    from collections.abc import Mapping, Sequence
 
     from kbtui.tui.commands import Scope
     from kbtui.tui.framework.styled_text import Spans
@@ -45,32 +37,19 @@ def help_document(scopes: tuple[Scope, ...], keymap: Mapping[str, str] | None = 
     return Document("help", "Help", blocks)
 
 
-class HelpScreen(StyledScreen):
-    """A page over the main screen; Esc, q or ? closes it."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q,question_mark", "dismiss", "close", show=False),
-        *bindings("moving"),
+def screen_help_document(
+    scope: Scope, notes: Sequence[str], keymap: Mapping[str, str], more: Sequence[Block] = ()
+) -> Document:
+    """The help page of a screen: its keys, `more`, and remarks."""
+    facts: list[tuple[str, Spans]] = [
+        ("  ".join(command.shown_keys), [(command.help, "")])
+        for command in commands_of(scope, keymap=keymap)
     ]
-
-    def __init__(
-        self,
-        scopes: tuple[Scope, ...] = (),
-        page: Document | None = None,
-        keymap: Mapping[str, str] | None = None,
-    ) -> None:
-        super().__init__()
-        self._page = page or help_document(scopes, keymap)
-        self.reader = DocumentView()
-
-    def compose(self) -> ComposeResult:
-        """The page."""
-        with Vertical(id="help", classes="pane") as pane:
-            pane.border_title = "Help"
-            pane.border_subtitle = "Esc closes"
-            yield self.reader
-
-    def on_mount(self) -> None:
-        """Show it."""
-        self.reader.show(self._page)
-        self.reader.focus()
+    blocks: list[Block] = [
+        HeadBlock("head", [(SCREENS[scope], "h2")]),
+        FactsBlock("keys", facts, names="key"),
+        *more,
+    ]
+    for number, text in enumerate(notes):
+        blocks.append(NoteBlock(f"note:{number}", [(text, "dim")], above=1))
+    return Document("help", "Help", blocks)

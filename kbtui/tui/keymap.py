@@ -10,12 +10,13 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
-from kbtui.tui.commands import ALL, NAMED, SCOPES, SCREENS, SIGNS, shown_key
+from kbtui.tui.commands import ALL, SCOPES, SCREENS
+from kbtui.tui.framework.command import NAMED, SIGNS, shown_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from kbtui.tui.commands import Command, Scope
+    from kbtui.tui.framework.command import Command
 
 NO_KEY = "no-key"
 """What Textual is told for a command that is to have no key."""
@@ -103,9 +104,9 @@ def _key_named(text: str) -> str:
     return key
 
 
-def _uses(keymap: Keymap) -> dict[tuple[Scope, str], list[Command]]:
+def _uses(keymap: Keymap) -> dict[tuple[str, str], list[Command]]:
     """Who has a key in a scope, with the keys of the keymap."""
-    uses: dict[tuple[Scope, str], list[Command]] = {}
+    uses: dict[tuple[str, str], list[Command]] = {}
     for command in ALL:
         for key in keymap.keys.get(command.id, command.keys).split(","):
             if key:
@@ -155,7 +156,7 @@ def _shadowed(keymap: Keymap) -> list[str]:
     return found
 
 
-def _outside(scope: Scope) -> tuple[Scope, ...]:
+def _outside(scope: str) -> tuple[str, ...]:
     """The scopes that keys of this one come before; a screen over the main one has none."""
     if scope == "moving":
         return (*(one for one in SCOPES if one != scope), *SCREENS)

@@ -12,7 +12,8 @@ from textual.widgets import Input
 
 from kbtui.refs import Ref, conversation_ref, subject_ref
 from kbtui.text import one_line
-from kbtui.tui.commands import SCOPES, Command, commands_of, rekeyed
+from kbtui.tui.commands import SCOPES, commands_of
+from kbtui.tui.framework.command import Command, rekeyed
 from kbtui.tui.framework.labeled_input import SafeInput
 from kbtui.tui.framework.row_list import ListRow, RowList
 from kbtui.tui.framework.styled_widget import StyledScreen

@@ -8,7 +8,8 @@ from hostile_terminal import ESCAPE, PASTED, check
 from pty_support import Terminal
 from support import Builder
 
-from kbtui.tui.commands import COMMANDS, Command
+from kbtui.tui.commands import COMMANDS
+from kbtui.tui.framework.command import Command
 
 
 def walk(terminal: Terminal, commands: Sequence[Command], quiet: float) -> None:

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from support import Builder
 from tui_support import WithoutEngine, running, with_keys
 
-from kbtui.tui.commands import ALL, SCOPES, SCREEN_COMMANDS, SCREENS, rekeyed, shown_key
+from kbtui.tui.commands import ALL, SCOPES, SCREEN_COMMANDS, SCREENS
+from kbtui.tui.framework.command import rekeyed, shown_key
 from kbtui.tui.keymap import NO_KEY, read_keymap
 from kbtui.workspace import load_settings
 
@@ -232,10 +233,10 @@ def test_every_command_of_a_screen_has_its_action_and_is_bound_there() -> None:
     from kbtui.tui.entries.screen import EntriesScreen
     from kbtui.tui.insights.screen import InsightsScreen
     from kbtui.tui.sources.screen import SourcesScreen
-    from kbtui.tui.workshop.screen import PromptScreen
+    from kbtui.tui.workshop.screen import WorkshopScreen
 
     owners: dict[str, Any] = {
-        "workshop": PromptScreen,
+        "workshop": WorkshopScreen,
         "doctor": DoctorScreen,
         "entries": EntriesScreen,
         "sources": SourcesScreen,

@@ -165,7 +165,7 @@ async def test_a_topic_is_switched_off_and_on_again(book: Builder) -> None:
         await shop.tui.until("−")
         await shop.marked("e")
         assert "off" not in shop.entry("Project Handbook")
-        assert not shop.screen.bench.marks.all
+        assert not shop.screen.controller.marks.all
 
 
 @pytest.mark.slow
@@ -177,7 +177,7 @@ async def test_a_mark_that_a_pattern_forbids_is_refused_with_what_to_do(book: Bu
         await shop.tui.until("by the pattern 'o*'")
         assert "change that pattern in .jp/kb.toml" in " ".join(shop.screen.said.text.split())
         assert "kb.toml" in shop.tui.text
-        assert not shop.screen.bench.marks.all
+        assert not shop.screen.controller.marks.all
         assert shop.entry("old").startswith("✕ old")
 
 
@@ -188,7 +188,7 @@ async def test_folders_topics_and_fragments_say_why_they_take_no_mark(book: Buil
             await shop.select(key)
             await shop.press("space")
             assert words in shop.screen.said.text
-        assert not shop.screen.bench.marks.all
+        assert not shop.screen.controller.marks.all
 
 
 @pytest.mark.slow
@@ -196,9 +196,9 @@ async def test_all_marks_are_dropped_at_once(book: Builder) -> None:
     async with workshop(book.root) as shop:
         await shop.select("project/start")
         await shop.marked("x", "e")
-        assert len(shop.screen.bench.marks) == 2
+        assert len(shop.screen.controller.marks) == 2
         await shop.marked("U")
-        assert not shop.screen.bench.marks.all
+        assert not shop.screen.controller.marks.all
         await shop.tui.until(lambda: "to write" not in shop.tui.text)
 
 
@@ -215,7 +215,7 @@ async def test_marks_outlive_a_reload_and_one_whose_subject_is_gone_is_dropped(
         book.subject("project/start.md", "much shorter\n")
         await shop.press("ctrl+r")
         await shop.tui.until("there is no such subject")
-        assert [mark.slug for mark in shop.screen.bench.marks.all] == ["start"]
+        assert [mark.slug for mark in shop.screen.controller.marks.all] == ["start"]
         await shop.tui.until(lambda: "start 13 ≈ 4" in shop.entry("start"))
 
 
@@ -227,7 +227,7 @@ async def test_files_that_change_meanwhile_are_seen_and_marks_stay(book: Builder
         book.subject("project/new.md", "brand new\n")
         shop.screen.files_changed({"event": "changed", "knowledge": True})
         await shop.tui.until(lambda: any("new 10 ≈ 3" in entry for entry in shop.entries))
-        assert [mark.slug for mark in shop.screen.bench.marks.all] == ["start"]
+        assert [mark.slug for mark in shop.screen.controller.marks.all] == ["start"]
         # While a change is shown, what is shown stays.
         await shop.shown()
         shop.screen.files_changed({"event": "changed", "knowledge": True})
@@ -257,7 +257,7 @@ async def test_only_the_second_w_writes_exactly_what_was_shown(book: Builder, kb
         assert "# My topics. Keep this comment." in text
         assert "# always" in text
         assert text.replace('  "start",\n', "", 1).replace('disabled = ["retry"]\n', "") == WRITTEN
-        await shop.tui.until(lambda: not shop.screen.bench.marks.all)
+        await shop.tui.until(lambda: not shop.screen.controller.marks.all)
         await shop.tui.until(lambda: shop.entry("start").startswith("◆ start"))
         assert knowledge_of(book.root).topics["project"].learned == ("style", "start")
 
@@ -314,7 +314,7 @@ async def test_a_file_that_changed_meanwhile_is_left_alone_and_said(
         assert "look at the change again" in " ".join(shop.screen.said.text.split())
         assert kb.read_text() == WRITTEN + "# another hand\n"
         # Asked again, the change is shown anew, on what the file says now.
-        assert shop.screen.bench.marks.all
+        assert shop.screen.controller.marks.all
         await shop.shown()
         await shop.press("w")
         await shop.tui.until("written to .jp/kb.toml")
@@ -452,7 +452,7 @@ async def test_a_glob_lists_what_it_matches_and_what_learn_would_cost(book: Buil
         await shop.press("enter")
         assert shop.tui.app.focused is shop.screen.list
         await shop.marked("space")
-        assert [mark.slug for mark in shop.screen.bench.marks.all] == ["retry"]
+        assert [mark.slug for mark in shop.screen.controller.marks.all] == ["retry"]
 
 
 @pytest.mark.slow
@@ -496,7 +496,7 @@ async def test_mistakes_are_pointed_at_and_the_rest_goes_on(book: Builder) -> No
         await shop.select("topic:project")
         for typed, at, words in MISTAKES:
             await shop.tried(typed)
-            remark = shop.screen.bench.trial.remark
+            remark = shop.screen.controller.trial.remark
             assert remark is not None, typed
             assert (remark.at, words in f"{remark.message}; {remark.hint}") == (at, True), remark
             lines = shop.tui.text.split("\n")
@@ -544,7 +544,7 @@ async def test_jps_fragments_are_a_read_only_group_with_who_loads_them(book: Bui
         assert shop.entry("House rules").startswith("House rules 24 ≈ 6")
         await shop.press("space", "x", "e")
         assert "select a topic" in shop.screen.said.text
-        assert not shop.screen.bench.marks.all
+        assert not shop.screen.controller.marks.all
     assert tree_hash(book.root) == before
 
 
@@ -643,7 +643,7 @@ async def test_slow_work_is_done_in_threads_and_only_rows_in_sight_are_made(
     for name in names:
         noted(name)
     async with workshop(book.root, size=(100, 30)) as shop:
-        faces = shop.screen.bench.faces
+        faces = shop.screen.controller.formatter
         drawn: list[str] = []
         real = faces.describe
         monkeypatch.setattr(

@@ -7,7 +7,7 @@ from pathlib import Path
 from tui_support import Tui, running
 
 from kbtui.knowledge import Knowledge, load_knowledge
-from kbtui.tui.workshop.screen import PromptScreen
+from kbtui.tui.workshop.screen import WorkshopScreen
 from kbtui.workspace import open_root
 
 
@@ -18,13 +18,13 @@ class Shop:
         self.tui = tui
 
     @property
-    def screen(self) -> PromptScreen:
-        screen = next(s for s in self.tui.app.screen_stack if isinstance(s, PromptScreen))
+    def screen(self) -> WorkshopScreen:
+        screen = next(s for s in self.tui.app.screen_stack if isinstance(s, WorkshopScreen))
         return screen
 
     @property
     def is_open(self) -> bool:
-        return any(isinstance(screen, PromptScreen) for screen in self.tui.app.screen_stack)
+        return any(isinstance(screen, WorkshopScreen) for screen in self.tui.app.screen_stack)
 
     @property
     def entries(self) -> list[str]:
@@ -33,7 +33,7 @@ class Shop:
         for row in self.screen.list.rows:
             left, right = (row.left, row.right)
             if row.selectable:
-                left, right = self.screen.bench.faces.describe(row.data)
+                left, right = self.screen.controller.formatter.describe(row.data)
             found.append(" ".join("".join(text for text, _ in [*left, (" ", ""), *right]).split()))
         return found
 
@@ -62,8 +62,8 @@ class Shop:
         screen = self.screen
         await self.tui.until(
             lambda: (
-                screen.bench.standing is not None
-                and screen.bench.standing.marks == screen.bench.marks.all
+                screen.controller.standing is not None
+                and screen.controller.standing.marks == screen.controller.marks.all
             )
         )
 
@@ -78,11 +78,11 @@ class Shop:
         if self.tui.app.focused is not screen.trybar.input:
             await self.press("slash")
         screen.trybar.input.value = text
-        await self.tui.until(lambda: screen.bench.trial.text == text)
-        await self.tui.until(lambda: not screen.bench._trials.busy)
+        await self.tui.until(lambda: screen.controller.trial.text == text)
+        await self.tui.until(lambda: not screen.controller._trials.busy)
         await self.tui.pilot.pause()
-        if screen.bench.trial.usable:
-            title = screen.bench.trial.call
+        if screen.controller.trial.usable:
+            title = screen.controller.trial.call
             await self.tui.until(lambda: screen.page and screen.page.document.title == title)
             await self.tui.pilot.pause()
 
@@ -100,7 +100,7 @@ async def workshop(
         await tui.until(lambda: shop.is_open)
         screen = shop.screen
         await tui.until(lambda: screen.list.rows)
-        await tui.until(lambda: not screen.bench._counts.busy)
+        await tui.until(lambda: not screen.controller._counts.busy)
         await tui.until(lambda: screen.page is not None)
         yield shop
 

@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from textual.app import SuspendNotSupported
 
-from kbtui.errors import KbtuiError, UsageError
+from kbtui.errors import KbtuiError, UsageError, describe_error
 from kbtui.tui.framework.dialogs import ConfirmDialog, FormDialog, FormField, Values
 from kbtui.tui.framework.workers import LatestOnlyWorker
-from kbtui.tui.workshop.layout import words_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,7 +46,7 @@ class EntryWriter:
         self._say(self._words(error), "error")
 
     def _words(self, error: Exception) -> str:
-        return words_of(error, self._library.workspace.root)
+        return describe_error(error, self._library.workspace.root)
 
     # a new one
 

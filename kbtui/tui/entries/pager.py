@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kbtui.index.entry_query import EntryFilter, EntryPage, EntryRow, list_entries
-from kbtui.library.index_access import current_cancellation
+from kbtui.library.index_access import Cancellation, current_cancellation
 from kbtui.tui.framework.workers import LatestOnlyWorker
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class EntryPager:
     ) -> None:
         self._clock = clock
         self._library, self._show, self._failed = library, show, failed
-        self._lane = LatestOnlyWorker(owner, gives_up=True)
+        self._lane = LatestOnlyWorker(owner, cancellation=Cancellation)
         self._reading = False
         self.listed: LoadedEntries | None = None
 

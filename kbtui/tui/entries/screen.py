@@ -15,14 +15,13 @@ from kbtui.tui.commands import bindings
 from kbtui.tui.entries.editor import EntryWriter
 from kbtui.tui.entries.pager import EVERYTHING, EntryPager, LoadedEntries
 from kbtui.tui.entries.table import EntryTable, headings
+from kbtui.tui.feature_screen import SplitScreen
 from kbtui.tui.framework.clipboard import copy
 from kbtui.tui.framework.labeled_input import LabeledInput as Typed
 from kbtui.tui.framework.labeled_input import PaneInput
 from kbtui.tui.framework.row_list import ListRow, RowList
-from kbtui.tui.framework.split_screen import SplitScreen
 from kbtui.tui.framework.text_line import TextLine
 from kbtui.tui.framework.workers import LatestOnlyWorker
-from kbtui.tui.key_hints import bindings_of, key_of
 from kbtui.tui.open_url import open_address
 from kbtui.userdata.entry_filter import parse_filter, value_of, with_value
 
@@ -56,7 +55,7 @@ class EntriesScreen(SplitScreen):
         "A filter may be `deploy type:rule,decision status:pending from:2026-05 to:2026-05-31`. "
         "Words must stand in title or text; from and to bound the day of creation.",
     )
-    BINDINGS: ClassVar[list[BindingType]] = [*bindings_of("entries"), *bindings("moving")]
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings("entries", "moving")]
     AUTO_FOCUS = "#entries"
 
     def __init__(self, library: Library, clock: Clock) -> None:
@@ -76,9 +75,6 @@ class EntriesScreen(SplitScreen):
         self._types: list[str] = []
         """Types that were seen: a filter by one must not take the others away."""
         self._select: str | None = None
-
-    def _key(self, name: str) -> str:
-        return key_of(f"entries.{name}", self.own_keys)
 
     def left_side(self) -> list[Widget]:
         """Filter, headings, table."""
@@ -145,7 +141,7 @@ class EntriesScreen(SplitScreen):
         else:
             wanted = None
         passes = self.filter.input.value.strip() or any(self._flags.values())
-        none = "No entry passes the filter." if passes else NONE.format(self._key("new"))
+        none = "No entry passes the filter." if passes else NONE.format(self.key_of("new"))
         self.table.set_rows(rows, [(none, "dim")], wanted)
         if self._to_end and not listed.more:
             self._to_end = False
@@ -170,9 +166,9 @@ class EntriesScreen(SplitScreen):
         flags = [f"with {name}" for name, shown in self._flags.items() if shown]
         left = [(total, "strong"), (f"  {' · '.join([*states, *flags])}", "dim")]
         right = [(one_line(" · ".join(f"{count:,} {kind}" for kind, count in kinds[:6])), "dim")]
-        self.query_one("#totals", TextLine).say(left, right)
+        self.show_totals(left, right)
         self._say_place()
-        self.say_keys()
+        self.show_keys()
 
     def _say_place(self) -> None:
         listed = self.listing.listed
@@ -203,7 +199,7 @@ class EntriesScreen(SplitScreen):
         from kbtui.tui.reader.document import Document
 
         entry = self.table.entry
-        self.say_keys()
+        self.show_keys()
         if entry is None:
             self._detail_lane.forget()
             self.show(Document("entry:", "", []))
@@ -345,7 +341,7 @@ class EntriesScreen(SplitScreen):
     def action_retry(self) -> None:
         """Have what failed tried again."""
         self.say("trying again …", "dim")
-        self.work_lane.submit(self.library.retry, self._retried, self.failed)
+        self.worker.submit(self.library.retry, self._retried, self.failed)
 
     def _retried(self, done: None) -> None:
         self.say("tried again; what still fails stays marked")

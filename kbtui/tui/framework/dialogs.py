@@ -12,14 +12,13 @@ from textual.screen import ModalScreen
 from textual.widgets import Input
 
 from kbtui.text import one_line
-from kbtui.tui.commands import bindings
+from kbtui.tui.framework.command import hint_spans
 from kbtui.tui.framework.labeled_input import SafeInput
 from kbtui.tui.framework.row_list import ListRow, RowList
 from kbtui.tui.framework.styled_text import fit, width_of
 from kbtui.tui.framework.styled_widget import StyledScreen, StyledWidget, plain
 from kbtui.tui.framework.text_line import MessageLine, TextLine
 from kbtui.tui.framework.workers import LatestOnlyWorker
-from kbtui.tui.reader.document_view import DocumentView
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -29,8 +28,6 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
     from textual.strip import Strip
     from textual.widget import Widget
-
-    from kbtui.tui.reader.document import Document
 
 
 class LineDialog(StyledScreen):
@@ -62,7 +59,7 @@ class LineDialog(StyledScreen):
                 select_on_focus=self._select,
             )
             hint = TextLine()
-            hint.left = [("Enter", "key"), (" done  ", "dim"), ("Esc", "key"), (" leave", "dim")]
+            hint.left = hint_spans([("Enter", "done"), ("Esc", "leave")])
             hint.right = [(self._hint, "dim")]
             yield hint
 
@@ -151,39 +148,6 @@ class OptionsDialog(StyledScreen):
             self.dismiss(row.data.what)
 
 
-class PageScreen(StyledScreen):
-    """A page over the main screen to read; with `yes`, something that is done on `y` alone."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q,n", "dismiss", show=False),
-        Binding("y", "yes", show=False),
-        *bindings("moving"),
-    ]
-
-    def __init__(self, title: str, page: Document, yes: str = "") -> None:
-        super().__init__()
-        self._title, self._page, self._yes = title, page, yes
-        self.reader = DocumentView()
-
-    def compose(self) -> ComposeResult:
-        """The page, and what the keys do."""
-        with Vertical(id="help", classes="pane") as pane:
-            pane.border_title = plain(self._title)
-            leave = "Esc closes" if not self._yes else f"y: {self._yes} · n or Esc: no"
-            pane.border_subtitle = plain(leave)
-            yield self.reader
-
-    def on_mount(self) -> None:
-        """Show it."""
-        self.reader.show(self._page)
-        self.reader.focus()
-
-    def action_yes(self) -> None:
-        """Say yes."""
-        if self._yes:
-            self.dismiss(True)
-
-
 class ConfirmDialog(StyledScreen, ModalScreen[str | None]):
     """Asks at the bottom of what it stands over; gives back the key, None for Esc.
 
@@ -213,8 +177,7 @@ class ConfirmDialog(StyledScreen, ModalScreen[str | None]):
         self.styles.background = "transparent"
         self._said.say(self.question, "strong")
         bar = self.query_one("#answers", TextLine)
-        for pressed, meaning in {**self.answers, "Esc": "leave it as it is"}.items():
-            bar.left += [("  " if bar.left else "", ""), (pressed, "key"), (f" {meaning}", "dim")]
+        bar.left = hint_spans([*self.answers.items(), ("Esc", "leave it as it is")])
 
     def on_key(self, event: events.Key) -> None:
         """Take the answer; other keys do nothing."""
@@ -364,14 +327,7 @@ class FormDialog(StyledScreen):
                         )
             yield self.said
             keys = TextLine(id="form-keys")
-            for pressed, meaning in (
-                ("Enter", "next"), ("^S", self._done), ("Esc", "cancel"),
-            ):  # fmt: skip
-                keys.left += [
-                    ("  " if keys.left else "", ""),
-                    (pressed, "key"),
-                    (f" {meaning}", "dim"),
-                ]
+            keys.left = hint_spans([("Enter", "next"), ("^S", self._done), ("Esc", "cancel")])
             yield keys
 
     def on_mount(self) -> None:

@@ -12,15 +12,13 @@ import gc
 import threading
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from textual.app import App
     from textual.timer import Timer
-
-    from kbtui.tui.reader.document import Document
 
 MANY = 5_000
 """Things that are worth it."""
@@ -111,7 +109,14 @@ def undisturbed() -> Iterator[None]:
             gc.enable()
 
 
-def let_go(document: Document) -> None:
+class BigDocument(Protocol):
+    """What is shown: a record, and blocks made of its turns."""
+
+    record: Any
+    blocks: list[Any]
+
+
+def let_go(document: BigDocument) -> None:
     """Give back a big document that is shown no more, in a thread and bit by bit.
 
     Dropped at once, the event loop would stand still until all of it was given back.
@@ -119,7 +124,7 @@ def let_go(document: Document) -> None:
     threading.Thread(target=_let_go, args=(document,), name="kbtui-let-go", daemon=True).start()
 
 
-def _let_go(document: Document) -> None:
+def _let_go(document: BigDocument) -> None:
     record, document.record = document.record, None
     for pieces in (document.blocks, getattr(record, "turns", [])):
         while pieces:

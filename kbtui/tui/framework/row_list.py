@@ -11,7 +11,7 @@ from textual.geometry import Size
 from textual.message import Message
 from textual.strip import Strip
 
-from kbtui.tui.commands import bindings
+from kbtui.tui.framework.command import MOVING_BINDINGS
 from kbtui.tui.framework.partial_repaint import StableScrollView
 from kbtui.tui.framework.styled_text import Spans, StyledLine, between, wrap
 from kbtui.tui.framework.styled_widget import StyledWidget
@@ -54,7 +54,7 @@ class RowList(StyledWidget, StableScrollView, can_focus=True):
 
     ALLOW_MAXIMIZE = False
     ALLOW_SELECT: ClassVar[bool] = False
-    BINDINGS: ClassVar[list[BindingType]] = [*bindings("moving")]
+    BINDINGS: ClassVar[list[BindingType]] = [*MOVING_BINDINGS]
 
     class Opened(Message):
         """A row was clicked on."""
@@ -75,9 +75,9 @@ class RowList(StyledWidget, StableScrollView, can_focus=True):
         self.rows: list[ListRow] = []
         self.index = -1
         self.empty: Spans = []
+        """What is said when there are no rows."""
         self._wrapped: list[StyledLine] = []
         self._wrapped_to = 0
-        """What is said when there are no rows."""
         self._tops: list[int] = [0]
 
     # what is shown

@@ -17,7 +17,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from kbtui.text import one_line, safe
-from kbtui.tui.commands import SIGNS
+from kbtui.tui.framework.command import SIGNS
 from kbtui.tui.framework.styled_text import fit, width_of
 from kbtui.tui.framework.text_styles import styled
 

@@ -3,21 +3,36 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any, TypeVar
-
-from kbtui.library import Cancellation
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 T = TypeVar("T")
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractContextManager
 
     from textual.message_pump import MessagePump
 
     Job = tuple[
-        int, Cancellation, Callable[[], Any], Callable[[Any], None], Callable[[Exception], None]
+        int,
+        AbstractContextManager[object],
+        Callable[[], Any],
+        Callable[[Any], None],
+        Callable[[Exception], None],
     ]
     Tell = Callable[[Any], None]
+
+
+class Cancellable(Protocol):
+    """The context of a call that another thread can end."""
+
+    def __enter__(self) -> object: ...
+
+    def __exit__(self, *error: object) -> None: ...
+
+    def cancel(self) -> None:
+        """End the call where it waits."""
 
 
 class LatestOnlyWorker:
@@ -26,7 +41,8 @@ class LatestOnlyWorker:
     At most `limit` run at once; of those that wait, the newest replaces the
     others; an answer that was overtaken is dropped. Answers are delivered to
     `owner`'s message queue. The threads are daemons: leaving never waits for them.
-    With `gives_up` a call of the Library that was overtaken ends where it waits.
+    With `cancellation` each call runs in the context that this makes, and one that
+    was overtaken is cancelled.
     `drop` is given the answers that are dropped.
     """
 
@@ -35,13 +51,13 @@ class LatestOnlyWorker:
         owner: MessagePump,
         limit: int = 1,
         *,
-        gives_up: bool = False,
+        cancellation: Callable[[], Cancellable] | None = None,
         drop: Callable[[Any], None] = lambda answer: None,
     ) -> None:
         self._owner = owner
         self._drop = drop
-        self._limit, self._gives_up = limit, gives_up
-        self._newest = Cancellation()
+        self._limit, self._cancellation = limit, cancellation
+        self._newest = cancellation() if cancellation else None
         self._lock = threading.Lock()
         self._running = 0
         self._waiting: Job | None = None
@@ -64,7 +80,7 @@ class LatestOnlyWorker:
         with self._lock:
             self._overtake()
             self.owes = True
-            job: Job = (self._generation, self._newest, work, done, failed)
+            job: Job = (self._generation, self._newest or nullcontext(), work, done, failed)
             if self._running >= self._limit:
                 self._waiting = job
                 return
@@ -122,6 +138,6 @@ class LatestOnlyWorker:
         self._generation += 1
         self.owes = False
         self._waiting = None
-        if self._gives_up:
+        if self._newest is not None and self._cancellation is not None:
             self._newest.cancel()
-        self._newest = Cancellation()
+            self._newest = self._cancellation()

@@ -4,25 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from textual.containers import Vertical
-
 from kbtui.refs import parse_ref
-from kbtui.tui.commands import SCREEN_COMMANDS, bindings, own_key
+from kbtui.tui.commands import bindings, own_key
 from kbtui.tui.entries.editor import EntryWriter
-from kbtui.tui.framework.dialogs import ConfirmDialog
-from kbtui.tui.framework.styled_widget import LEAVING, StyledScreen
-from kbtui.tui.framework.text_line import MessageLine, TextLine
+from kbtui.tui.feature_screen import FeatureScreen
+from kbtui.tui.framework.styled_widget import LEAVING
 from kbtui.tui.framework.workers import LatestOnlyWorker
-from kbtui.tui.help import HelpScreen
 from kbtui.tui.insights.page import GapBlock, insights_document
-from kbtui.tui.key_hints import bindings_of, help_of, hints_of
 from kbtui.tui.reader.document import Document, counted
-from kbtui.tui.reader.document_view import DocumentView
-from kbtui.tui.workshop.layout import words_of
 from kbtui.userdata import UserData
 
 if TYPE_CHECKING:
-    from textual.app import ComposeResult
     from textual.binding import BindingType
 
     from kbtui.library import Library
@@ -40,51 +32,28 @@ ASKED = {
 """Where a search came from -> how that is said."""
 
 
-class InsightsScreen(StyledScreen):
+class InsightsScreen(FeatureScreen):
     """A page; gives back the reference that one chose to open."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [*bindings_of("insights"), *bindings("moving")]
-    DEFAULT_CSS = """
-    InsightsScreen {
-        #totals { height: 1; padding: 0 1; background: $background; }
-        #keys { height: 1; padding: 0 1; background: $surface; }
-    }
-    """
+    TITLE_WORDS = "Insights"
+    SCOPE = "insights"
+    NOTES = ("A gap is a query whose last search found nothing, or nothing by its words.",)
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings("insights", "moving")]
 
     def __init__(self, library: Library, clock: Clock) -> None:
-        super().__init__()
-        self.library = library
-        self.reader = DocumentView()
-        self.said = MessageLine("said")
+        super().__init__(library)
         self.found: Insights | None = None
-        self.writer = EntryWriter(self, library, self.said.say, self._wrote)
+        self.writer = EntryWriter(self, library, self.say, self._wrote)
         self._clock = clock
         self._days = SPANS[0]
         self._hidden = False
-        self._lane, self._erasing = LatestOnlyWorker(self), LatestOnlyWorker(self)
-
-    def compose(self) -> ComposeResult:
-        """The page, the totals, what was said, the keys."""
-        with Vertical(id="insights", classes="pane") as pane:
-            pane.border_title = "Insights"
-            yield self.reader
-        yield TextLine(id="totals")
-        yield self.said
-        yield TextLine(id="keys")
+        self._erasing = LatestOnlyWorker(self)
 
     def on_mount(self) -> None:
         """Begin to read, once something is on the screen."""
         self.reader.focus()
-        self.query_one("#totals", TextLine).say([("reading …", "dim")])
+        self.show_totals([("reading …", "dim")])
         self.call_after_refresh(self.action_reload)
-
-    def on_resize(self) -> None:
-        """Other keys fit."""
-        self.call_after_refresh(self._say_keys)
-
-    def _say_keys(self) -> None:
-        bar = self.query_one("#keys", TextLine)
-        bar.say(hints_of("insights", bar.content_size.width, frozenset(), self.own_keys))
 
     def is_unsettled(self, key: str) -> bool:
         """Until the page is read, there is nothing for a key to be about."""
@@ -94,7 +63,7 @@ class InsightsScreen(StyledScreen):
 
     def action_reload(self) -> None:
         """Read everything again."""
-        self._lane.submit(self._read, self._show, self._failed)
+        self.worker.submit(self._read, self._show_insights, self.failed)
 
     def files_changed(self, event: dict[str, Any]) -> None:
         """Entries or citations are others."""
@@ -114,16 +83,11 @@ class InsightsScreen(StyledScreen):
             hidden=self._hidden,
             now=self._clock().timestamp(),
         )
-        return found, insights_document(
-            found, own_key("insights.open", self.own_keys, SCREEN_COMMANDS)
-        )
+        return found, insights_document(found, own_key("insights.open", self.own_keys))
 
-    def _show(self, made: tuple[Insights, Document]) -> None:
+    def _show_insights(self, made: tuple[Insights, Document]) -> None:
         self.found, document = made
-        if self.reader.document.key == document.key:
-            self.reader.reload(document)
-        else:
-            self.reader.show(document)
+        self.show(document)
         found = self.found
         searches = "1 search" if found.searches.total == 1 else f"{found.searches.total:,} searches"
         origins = " · ".join(
@@ -134,10 +98,7 @@ class InsightsScreen(StyledScreen):
         right = [(origins, "dim")]
         if not self.library.settings.query_log:
             right = [("searches are not logged (query_log = false)", "warning")]
-        self.query_one("#totals", TextLine).say(left, right)
-
-    def _failed(self, error: Exception) -> None:
-        self.said.say(words_of(error, self.library.workspace.root), "error")
+        self.show_totals(left, right)
 
     def action_days(self) -> None:
         """Look at other days."""
@@ -147,7 +108,7 @@ class InsightsScreen(StyledScreen):
     def action_hidden(self) -> None:
         """Count hidden subjects too, or not."""
         self._hidden = not self._hidden
-        self.said.say(f"hidden subjects are {'' if self._hidden else 'not '}counted", "strong")
+        self.say(f"hidden subjects are {'' if self._hidden else 'not '}counted", "strong")
         self.action_reload()
 
     # the line one is at
@@ -169,18 +130,9 @@ class InsightsScreen(StyledScreen):
 
     def action_next(self, step: int) -> None:
         """To the next part, or the one before."""
-        port = self.reader.port
-        heads = [
-            number
-            for number, block in enumerate(port.document.blocks)
-            if block.key.startswith("head:") or block.key == "chart"
-        ]
-        here = port.cursor.block
-        beyond = [n for n in heads if (n > here if step > 0 else n < here)]
-        if beyond:
-            target = beyond[0 if step > 0 else -1]
-            port.go_to(target, port.document.blocks[target].above, lead=0)
-            self.reader.changed()
+        self.go_to_block(
+            step, lambda block: block.key.startswith("head:") or block.key == "chart", lead=0
+        )
 
     # erasing
 
@@ -190,22 +142,11 @@ class InsightsScreen(StyledScreen):
         def answered(answer: str | None) -> None:
             if answer == "y":
                 journal = UserData(self.library.workspace)
-                self._erasing.submit(journal.erase, self._erased, self._failed)
+                self._erasing.submit(journal.erase, self._erased, self.failed)
 
         question = "Erase every logged search of this workspace? Citations stay: they are in the conversations."
-        self.app.push_screen(ConfirmDialog(question, {"y": "erase them"}), answered)
+        self.ask(question, {"y": "erase them"}, answered)
 
     def _erased(self, count: int) -> None:
-        self.said.say(
-            "1 search is erased" if count == 1 else f"{count:,} searches are erased", "strong"
-        )
+        self.say("1 search is erased" if count == 1 else f"{count:,} searches are erased", "strong")
         self.action_reload()
-
-    def action_help(self) -> None:
-        """Explain the keys."""
-        note = "A gap is a query whose last search found nothing, or nothing by its words."
-        self.app.push_screen(HelpScreen(page=help_of("insights", [note], self.own_keys)))
-
-    def action_leave(self) -> None:
-        """Close the page."""
-        self.dismiss(None)

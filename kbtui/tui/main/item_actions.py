@@ -249,7 +249,7 @@ class ActingScreen(PaneScreen):
     def action_first(self) -> None:
         """Show what a first topic would be; write it when one says yes."""
         from kbtui.tui.first_topic import proposal_page, propose_first
-        from kbtui.tui.framework.dialogs import PageScreen
+        from kbtui.tui.reader.page_screen import PageScreen
 
         contents = self.navigator.contents
         if contents is None or contents.shelves or contents.problems:
@@ -350,7 +350,7 @@ class ActingScreen(PaneScreen):
             return of(self.library.explain(question))
 
         def show(found: object) -> None:
-            from kbtui.tui.framework.dialogs import PageScreen
+            from kbtui.tui.reader.page_screen import PageScreen
             from kbtui.tui.search.explanation_page import explanation_page
 
             if found is None:

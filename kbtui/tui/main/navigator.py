@@ -156,9 +156,9 @@ class Navigator:
     def _failed(self, error: Exception) -> None:
         self._status.doing("open", None)
         self.opening = False
-        from kbtui.tui.workshop.layout import words_of
+        from kbtui.errors import describe_error
 
-        words = words_of(error, self._library.workspace.root)
+        words = describe_error(error, self._library.workspace.root)
         self._status.flash(f"cannot be opened: {words}", "error")
 
     def reload(self) -> None:

@@ -9,7 +9,8 @@ from textual.containers import Horizontal
 
 from kbtui.tui.citations.controller import NOTHING_TO_CITE, CitationsController
 from kbtui.tui.citations.pane import CitationsPane
-from kbtui.tui.commands import Command, bindings, own_key
+from kbtui.tui.commands import bindings, own_key
+from kbtui.tui.framework.command import Command
 from kbtui.tui.framework.styled_widget import StyledScreen
 from kbtui.tui.goto import ReferenceNavigator
 from kbtui.tui.library.pane import LibraryPane
@@ -233,13 +234,13 @@ class MainScreen(SearchingScreen):
 
     def action_workshop(self) -> None:
         """Shape the prompt, beginning at what is selected or read."""
-        from kbtui.tui.workshop.screen import PromptScreen
+        from kbtui.tui.workshop.screen import WorkshopScreen
 
         def left(wrote: bool | None) -> None:
             if wrote:
                 self.action_reload()
 
-        screen = PromptScreen(self.library, self._reference(), self._changes)
+        screen = WorkshopScreen(self.library, self._reference(), self._changes)
         self.app.push_screen(screen, left)
 
     def action_doctor(self) -> None:
@@ -282,9 +283,11 @@ class MainScreen(SearchingScreen):
 
     def action_help(self) -> None:
         """Explain the keys of where one is."""
-        from kbtui.tui.help import HelpScreen
+        from kbtui.tui.help import help_document
+        from kbtui.tui.reader.page_screen import PageScreen
 
-        self.app.push_screen(HelpScreen(self.hints.scopes, keymap=self.hints.keymap))
+        page = help_document(self.hints.scopes, self.hints.keymap)
+        self.app.push_screen(PageScreen("Help", page))
 
     def action_palette(self) -> None:
         """Find a command, topic, subject or conversation by name."""

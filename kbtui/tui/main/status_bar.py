@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from kbtui.text import one_line
-from kbtui.tui.commands import Command, commands_of, own_key
+from kbtui.tui.commands import commands_of, own_key
+from kbtui.tui.framework.command import hint_spans, key_hints
 from kbtui.tui.framework.styled_text import between, width_of
 from kbtui.tui.framework.styled_widget import StyledWidget
 from kbtui.tui.framework.text_line import TextLine
@@ -230,20 +231,17 @@ class KeyHints(StyledWidget):
             return self.paint(self._suggested, width)
         if self.typing:
             pairs = self._typed()
-            while len(pairs) > 1 and width_of(_hints(pairs)) > width:
+            while len(pairs) > 1 and width_of(hint_spans(pairs)) > width:
                 # How to open and how to leave matter more than what is between.
                 pairs.pop(-2)
-            return self.paint(_hints(pairs), width)
-        wanted = [
-            command
-            for command in commands_of(*self.scopes, keymap=self.keymap)
-            if command.hint
-            and command.shown_keys
-            and (not command.needs or command.needs in self.offers)
-        ]
-        while wanted and width_of(_hints(self._pairs(wanted))) > width:
-            wanted.remove(min(wanted, key=lambda command: command.hint))
-        return self.paint(_hints(self._pairs(wanted)), width)
+            return self.paint(hint_spans(pairs), width)
+        commands = commands_of(*self.scopes, keymap=self.keymap)
+        if "links" in self.offers:
+            # Where there is nothing to unfold, Enter opens.
+            commands = [
+                one._replace(label="open") if one.needs == "folds" else one for one in commands
+            ]
+        return self.paint(key_hints(commands, width, self.offers), width)
 
     @property
     def _help(self) -> str:
@@ -258,14 +256,6 @@ class KeyHints(StyledWidget):
             pairs[0] = ("Enter", f"done: {' and '.join(go)} go to the matches")
         return pairs
 
-    def _pairs(self, commands: list[Command]) -> list[tuple[str, str]]:
-        """Keys and labels; where there is nothing to unfold, Enter opens."""
-        opens = "links" in self.offers
-        return [
-            (one.shown_keys[0], "open" if opens and one.needs == "folds" else one.label)
-            for one in commands
-        ]
-
 
 _TYPING = {
     "search": [
@@ -277,10 +267,3 @@ _TYPING = {
     "filter": [("Enter", "done"), ("Esc", "all titles")],
     "": [("Esc", "leave the input")],
 }
-
-
-def _hints(pairs: list[tuple[str, str]]) -> Spans:
-    spans: Spans = []
-    for key, label in pairs:
-        spans += [("  " if spans else "", ""), (key, "key"), (f" {label}", "dim")]
-    return spans

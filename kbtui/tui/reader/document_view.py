@@ -8,7 +8,7 @@ from textual.geometry import Size
 from textual.message import Message
 from textual.strip import Strip
 
-from kbtui.tui.commands import bindings
+from kbtui.tui.framework.command import MOVING_BINDINGS
 from kbtui.tui.framework.partial_repaint import StableScrollView
 from kbtui.tui.framework.styled_widget import StyledWidget
 from kbtui.tui.reader.viewport import Position, ScrollAnchor, Viewport
@@ -28,7 +28,7 @@ class DocumentView(StyledWidget, StableScrollView, can_focus=True):
 
     ALLOW_MAXIMIZE = False
     ALLOW_SELECT: ClassVar[bool] = True
-    BINDINGS: ClassVar[list[BindingType]] = [*bindings("moving")]
+    BINDINGS: ClassVar[list[BindingType]] = [*MOVING_BINDINGS]
 
     class Moved(Message):
         """Another line is being read, or another document is shown."""

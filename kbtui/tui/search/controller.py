@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kbtui.library import Cancellation
 from kbtui.text import one_line
 from kbtui.tui.framework.workers import LatestOnlyWorker
 
@@ -42,8 +43,8 @@ class SearchController:
         self._waits_for = waits_for
         """What keeps every search waiting, in a sentence; "" when nothing does. It is told
         whether one was answered."""
-        self._keywords = LatestOnlyWorker(pane, gives_up=True)
-        self._whole = LatestOnlyWorker(pane, limit=3, gives_up=True)
+        self._keywords = LatestOnlyWorker(pane, cancellation=Cancellation)
+        self._whole = LatestOnlyWorker(pane, limit=3, cancellation=Cancellation)
         self._log = LatestOnlyWorker(pane)
         self._unlogged: Answer | None = None
         self._noted = False

@@ -9,13 +9,11 @@ from textual import on
 from kbtui.errors import KbtuiError, UsageError
 from kbtui.text import one_line
 from kbtui.tui.commands import bindings
+from kbtui.tui.feature_screen import SplitScreen
 from kbtui.tui.framework.dialogs import FormDialog
 from kbtui.tui.framework.row_list import RowList
-from kbtui.tui.framework.split_screen import SplitScreen
 from kbtui.tui.framework.styled_widget import LEAVING
-from kbtui.tui.framework.text_line import TextLine
 from kbtui.tui.framework.workers import LatestOnlyWorker
-from kbtui.tui.key_hints import bindings_of, key_of
 from kbtui.tui.reader.document import Document, counted
 from kbtui.tui.sources.form import change, declare, fields_of
 from kbtui.tui.sources.pages import (
@@ -28,7 +26,6 @@ from kbtui.tui.sources.pages import (
     source_page,
 )
 from kbtui.tui.sources.runs import Runs
-from kbtui.tui.workshop.layout import words_of
 from kbtui.userdata.models import Run
 
 if TYPE_CHECKING:
@@ -54,7 +51,7 @@ class SourcesScreen(SplitScreen):
         "What one adds or changes here is approved by that. What somebody else wrote into "
         ".jp/kb-sources.toml runs only after you looked at it.",
     )
-    BINDINGS: ClassVar[list[BindingType]] = [*bindings_of("sources"), *bindings("moving")]
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings("sources", "moving")]
     AUTO_FOCUS = "#sources"
 
     def __init__(self, library: Library, clock: Clock) -> None:
@@ -68,9 +65,6 @@ class SourcesScreen(SplitScreen):
         self._clock = clock
         self._read_lane = LatestOnlyWorker(self)
         self._select: str | None = None
-
-    def _key(self, name: str) -> str:
-        return key_of(f"sources.{name}", self.own_keys)
 
     def left_side(self) -> list[Widget]:
         """The list."""
@@ -127,9 +121,9 @@ class SourcesScreen(SplitScreen):
     def _show_rows(self) -> None:
         if self.standings is None:
             return
-        rows = rows_of(self.standings, self.runs.progress, self._clock(), self._key("approve"))
+        rows = rows_of(self.standings, self.runs.progress, self._clock(), self.key_of("approve"))
         select, self._select = self._select, None
-        self.list.set_rows(rows, [(EMPTY.format(self._key("new")), "dim")], select)
+        self.list.set_rows(rows, [(EMPTY.format(self.key_of("new")), "dim")], select)
         found = self.standings.sources
         text = counted(len(found), "source")
         waiting = sum(one.approved is None for one in found)
@@ -138,8 +132,8 @@ class SourcesScreen(SplitScreen):
         broken = len(self.standings.problems)
         left += [(f"  {counted(broken, 'block')} cannot be read", "error")] if broken else []
         right = [(f"{len(self.runs.progress)} running", "key")] if self.runs.progress else []
-        self.query_one("#totals", TextLine).say(left, right)
-        self.say_keys()
+        self.show_totals(left, right)
+        self.show_keys()
 
     @on(RowList.Moved)
     def _moved(self, event: RowList.Moved) -> None:
@@ -148,7 +142,7 @@ class SourcesScreen(SplitScreen):
         self._look()
 
     def _look(self) -> None:
-        self.say_keys()
+        self.show_keys()
         if self.approving is not None:
             return
         row = self.list.selected
@@ -178,7 +172,7 @@ class SourcesScreen(SplitScreen):
             return
         if one.approved is None:
             self.say(
-                f"{one.source.name} is not approved: {self._key('approve')} shows what it would do",
+                f"{one.source.name} is not approved: {self.key_of('approve')} shows what it would do",
                 "warning",
             )
         elif self.runs.start(one.source.name):
@@ -214,7 +208,7 @@ class SourcesScreen(SplitScreen):
             self.say(f"{one.source.name} is approved already", "dim")
             return
         self.approving = one
-        self.show(approval_page(one, self._key("agree"), self._key("back")))
+        self.show(approval_page(one, self.key_of("agree"), self.key_of("back")))
         self.go_right()
 
     def action_agree(self) -> None:
@@ -226,9 +220,9 @@ class SourcesScreen(SplitScreen):
         from kbtui.userdata import UserData
 
         workspace = self.library.workspace
-        self.work_lane.submit(
+        self.worker.submit(
             lambda: approve(workspace, UserData(workspace), one.source),
-            lambda _: self._done(one.source.name, f"is approved: {self._key('run')} runs it"),
+            lambda _: self._done(one.source.name, f"is approved: {self.key_of('run')} runs it"),
             self.failed,
         )
         self.go_left(self.list)
@@ -238,12 +232,12 @@ class SourcesScreen(SplitScreen):
 
     def action_new(self) -> None:
         """Add a source."""
-        self.work_lane.submit(self._topics, lambda topics: self._form(topics, None), self.failed)
+        self.worker.submit(self._topics, lambda topics: self._form(topics, None), self.failed)
 
     def action_edit(self) -> None:
         """Change the selected one."""
         if (one := self.selected) is not None:
-            self.work_lane.submit(
+            self.worker.submit(
                 self._topics, lambda topics: self._form(topics, one.source), self.failed
             )
 
@@ -255,12 +249,9 @@ class SourcesScreen(SplitScreen):
         return topics
 
     def _form(self, topics: list[str], source: Source | None) -> None:
-        def words(error: Exception) -> str:
-            return words_of(error, self.library.workspace.root)
-
         if source is None:
             form = FormDialog(
-                "Add a source", fields_of(topics), lambda values: declare(self.library, values), words, "add"
+                "Add a source", fields_of(topics), lambda values: declare(self.library, values), self.describe_error, "add"
             )  # fmt: skip
             self.app.push_screen(form, self._added)
             return
@@ -270,13 +261,13 @@ class SourcesScreen(SplitScreen):
             f"Change {source.name}",
             fields_of(topics, source),
             lambda values: change(self.library, source, values),
-            words,
+            self.describe_error,
         )
         self.app.push_screen(form, self._changed)
 
     def _added(self, source: Source | None) -> None:
         if source is not None:
-            self._done(source.name, f"is added: {self._key('run')} runs it")
+            self._done(source.name, f"is added: {self.key_of('run')} runs it")
 
     def _changed(self, made: tuple[Source, bool] | None) -> None:
         if made is not None:
@@ -296,7 +287,7 @@ class SourcesScreen(SplitScreen):
         """Ask whether its documents stay, and remove it."""
         one = self.selected
         if one is not None:
-            self.work_lane.submit(
+            self.worker.submit(
                 lambda: self._count(one.source),
                 lambda count: self._ask(one.source, count),
                 self.failed,
@@ -315,7 +306,7 @@ class SourcesScreen(SplitScreen):
 
         def answered(answer: str | None) -> None:
             if answer is not None:
-                self.work_lane.submit(
+                self.worker.submit(
                     lambda: remove_with_documents(
                         self.library.workspace, source.name, keep=answer in "ky"
                     ),

@@ -59,7 +59,7 @@ class WorkshopController:
         self.trial = PatternResult("")
         self.addressed: str | None = None
         """The topic that a pattern without one is meant for."""
-        self.faces = RowFormatter(self.costs, self.marks, self.wishes)
+        self.formatter = RowFormatter(self.costs, self.marks, self.wishes)
         self._owner, self._pump, self._library = owner, pump, library
         self._trees: Trees | None = None
         self._counting = 0
@@ -106,7 +106,7 @@ class WorkshopController:
 
     def _took(self, standing: PromptState, sums: dict[str, Sums], *, anew: bool) -> None:
         self.standing = standing
-        self.faces.look_at(standing, sums)
+        self.formatter.look_at(standing, sums)
         for refusal in standing.refusals:
             self.marks.drop(refusal.mark)
         self._owner.standing_changed(anew=anew)
@@ -211,7 +211,7 @@ class WorkshopController:
         self, number: int, standing: PromptState, sums: dict[str, Sums], left: int
     ) -> None:
         if number == self._counting and standing is self.standing:
-            self.faces.sums = sums
+            self.formatter.sums = sums
         if number == self._counting:
             self._owner.counted(left)
 

@@ -11,11 +11,11 @@ from textual.message import Message
 from textual.widgets import Input
 
 from kbtui.text import cells, one_line
+from kbtui.tui.commands import own_key
 from kbtui.tui.framework.labeled_input import PaneInput
 from kbtui.tui.framework.styled_text import fit, width_of
 from kbtui.tui.framework.styled_widget import keys_of
 from kbtui.tui.framework.text_line import TextLine
-from kbtui.tui.key_hints import key_of
 from kbtui.tui.reader.document import counted
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class PatternBar(Vertical):
         """The input and the line under it."""
         with Horizontal(id="pattern-line"):
             sign = TextLine(id="pattern-sign")
-            sign.left = [(key_of("workshop.try", keys_of(self)), "key")]
+            sign.left = [(own_key("workshop.try", keys_of(self)) or "no key", "key")]
             self._label = 3 + width_of(sign.left)
             sign.styles.width = self._label
             yield sign

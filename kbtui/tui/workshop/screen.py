@@ -5,64 +5,246 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import on
+from textual.containers import Vertical
 from textual.widgets import Input
 
 from kbtui.knowledge.models import SubjectMark
-from kbtui.tui.framework.labeled_input import PaneInput
+from kbtui.tui.commands import bindings
+from kbtui.tui.feature_screen import SplitScreen
+from kbtui.tui.framework.labeled_input import LabeledInput, PaneInput
 from kbtui.tui.framework.row_list import RowList
-from kbtui.tui.framework.styled_widget import LEAVING
-from kbtui.tui.help import HelpScreen
-from kbtui.tui.key_hints import bindings_of, key_of
+from kbtui.tui.framework.styled_widget import LEAVING, plain
+from kbtui.tui.framework.text_line import TextLine
+from kbtui.tui.library.rows import MARKS
+from kbtui.tui.reader.blocks import FactsBlock, HeadBlock
+from kbtui.tui.workshop.controller import WorkshopController
 from kbtui.tui.workshop.costs import growth
-from kbtui.tui.workshop.help import help_page
 from kbtui.tui.workshop.kb_toml import KbTomlWriter
-from kbtui.tui.workshop.layout import WorkshopLayout
 from kbtui.tui.workshop.marks import state_of
 from kbtui.tui.workshop.pages import change_page
 from kbtui.tui.workshop.pattern_bar import PatternBar
-from kbtui.tui.workshop.tree import folder_key
+from kbtui.tui.workshop.row_format import UNWRITTEN, particulars, totals
+from kbtui.tui.workshop.tree import WHOLE, EntryList, folder_key
 
 if TYPE_CHECKING:
     from textual.binding import BindingType
+    from textual.timer import Timer
+    from textual.widget import Widget
 
     from kbtui.knowledge.editing import TomlChange
     from kbtui.library import Library
+    from kbtui.tui.framework.row_list import ListRow
+    from kbtui.tui.framework.styled_text import Spans
+    from kbtui.tui.reader.blocks import Block
+    from kbtui.tui.workshop.pages import WorkshopPage
+    from kbtui.tui.workshop.pattern import PatternResult
     from kbtui.tui.workshop.tree import TreeEntry
 
+PAGE_SECONDS = 0.06
+"""How long one stays on an entry before its text is made."""
+EXPAND_MOST = 40
+"""Subjects up to which all topics are open in the beginning."""
 
-class PromptScreen(WorkshopLayout):
+
+class WorkshopScreen(SplitScreen):
     """Topics and subjects with what they cost, the text beside them, and a line to try patterns.
 
-    Gives back whether anything was written. `written` has the changes written
-    from here before, and takes further ones.
+    Gives back whether anything was written. `reference` is selected at first; `written`
+    has the changes written from here before, and takes further ones.
     """
 
-    BINDINGS: ClassVar[list[BindingType]] = [*bindings_of("workshop")]
+    TITLE_WORDS = "Prompt workshop"
+    SCOPE = "workshop"
+    HORIZONTAL_BREAKPOINTS = [(0, "-stacked"), (70, "-beside")]  # noqa: RUF012
+    AUTO_FOCUS = "#entries"
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings("workshop")]
+    DEFAULT_CSS = """
+    WorkshopScreen {
+        #listed, #detail { width: 1fr; }
+        &.-stacked #panes { layout: vertical; }
+        #particulars, #remark { height: 1; padding: 0 1; background: $background; }
+        #trying { height: auto; }
+        #pattern-line { height: 1; background: $surface; }
+        #pattern-sign { width: 4; height: 1; padding: 0 0 0 2; background: $surface; }
+        #pattern { width: 1fr; background: $surface; color: $foreground; }
+        #remark { padding: 0; display: none; }
+    }
+    """
 
     def __init__(self, library: Library, reference: str | None, written: list[TomlChange]) -> None:
-        super().__init__(library, reference)
+        super().__init__(library)
+        self.controller = WorkshopController(self, self, library)
+        self.list = EntryList(self.controller.formatter)
+        self.trybar = PatternBar()
+        self.filter = LabeledInput("choose", "filter")
         self.writer = KbTomlWriter(self, self, written)
+        self.view = "learn"
+        self.page: WorkshopPage | None = None
+        self._reference = reference
+        self._select: str | None = WHOLE
+        self._page_timer: Timer | None = None
+        self._asking = False
+        self._trying = False
         self._wrote = False
         self._writing: tuple[SubjectMark, ...] = ()
 
+    def left_side(self) -> list[Widget]:
+        """The filter, the list, and a line about the selected entry."""
+        return [self.filter, self.list, TextLine(id="particulars")]
+
+    def below_panes(self) -> list[Widget]:
+        """The line to try patterns."""
+        return [self.trybar]
+
+    def on_mount(self) -> None:
+        """Begin to read, once something is on the screen."""
+        self._show_totals()
+        self.call_after_refresh(self.controller.read)
+
+    def on_unmount(self) -> None:
+        """Count no more, and keep nothing."""
+        self.controller.stop()
+        self.list.rows = []
+
+    def on_resize(self) -> None:
+        """Show totals and keys that fit the new width."""
+        self.call_after_refresh(self._show_totals)
+
+    def _show_totals(self) -> None:
+        width = self.query_one("#totals", TextLine).content_size.width
+        self.show_totals(*totals(self.controller.standing, len(self.controller.marks), width))
+        self.show_keys()
+
+    def say(self, text: str = "", role: str = "strong") -> None:
+        """Show a message until there is another one; a question that was asked is over."""
+        self._asking = False
+        super().say(text, role)
+
+    @property
+    def offers(self) -> frozenset[str]:
+        """Whether there are marks to drop, and changes to take back."""
+        found = {"marks": len(self.controller.marks) > 0, "written": bool(self.writer.written)}
+        return frozenset(name for name, has in found.items() if has)
+
     @property
     def holding(self) -> bool:
-        """Whether a change is shown, which is to stay."""
+        """Whether a change is shown before it is written, which is to stay."""
         return self.writer.shown is not None
-
-    @property
-    def can_undo(self) -> bool:
-        """Whether something was written from here."""
-        return bool(self.writer.written)
-
-    def _key(self, name: str) -> str:
-        return key_of(f"workshop.{name}", self.own_keys)
 
     def is_unsettled(self, key: str) -> bool:
         """Until the topics are read, there is nothing for a key to be about."""
-        return self.bench.standing is None and self._meant_by(key)[1] not in LEAVING
+        return self.controller.standing is None and self._meant_by(key)[1] not in LEAVING
+
+    # what the controller reports
+
+    def standing_changed(self, *, anew: bool) -> None:
+        """Show the newest standing."""
+        if anew and self._reference is not None:
+            self._begin(self._reference)
+            self._reference = None
+        elif anew and not self.list.rows:
+            self._begin("")
+        self._show_totals()
+        self.list.refresh()
+        self._look()
+
+    def _begin(self, reference: str) -> None:
+        """Select what the screen was opened for, with everything open that it lies in."""
+        standing = self.controller.standing
+        if standing is None:
+            return
+        knowledge, wishes = standing.written, self.controller.wishes
+        counts = {topic: len(knowledge.resolved(topic).visible) for topic in knowledge.topics}
+        if sum(counts.values()) <= EXPAND_MOST:
+            wishes.opened |= {f"topic:{topic}" for topic in counts}
+        topic, _, slug = reference.partition("/")
+        if topic not in knowledge.topics:
+            return
+        self._select = f"topic:{topic}"
+        wishes.opened.add(self._select)
+        scan = knowledge.resolved(topic).scan
+        slug = slug if slug in scan else slug.rpartition(":")[0]  # lines may follow
+        if slug and slug in scan:
+            wishes.hidden = wishes.hidden or slug in scan.hidden
+            self._select = f"{topic}/{slug}"
+            parts = slug.split("/")
+            wishes.opened |= {
+                folder_key(topic, "/".join(parts[:depth]) + "/") for depth in range(1, len(parts))
+            }
+
+    def rows_made(self, rows: list[ListRow]) -> None:
+        """Show other rows; the selected one stays selected."""
+        nothing = "Nothing matches." if self.controller.trial.text else "Nothing is here."
+        if self.controller.trial.text and not self._trying and len(rows) > 1:
+            self._select = rows[1].key  # the first match
+        self._trying = bool(self.controller.trial.text)
+        self.list.set_rows(rows, [(nothing, "dim")], select=self._select)
+        self._select = None
+        self._look()
+
+    def trial_made(self, trial: PatternResult) -> None:
+        """Say what was understood."""
+        self.query_one("#remark").display = bool(trial.text.strip())
+        self.trybar.show(trial, trial.cost.long)
+        self._look(at_once=False)
+
+    def counted(self, left: int) -> None:
+        """More subjects were counted."""
+        self.query_one("#listed", Vertical).border_subtitle = f"counting {left:,}" if left else ""
+        self.list.refresh()
+
+    def refused(self, error: Exception) -> None:
+        """Say why a mark cannot be set, or what cannot be read."""
+        self.failed(error)
+
+    def page_made(self, page: WorkshopPage) -> None:
+        """Show the text for what is selected."""
+        if self.holding:
+            return
+        self._show_page(page)
+        trial = self.controller.trial
+        if trial.usable and page.cost is not None:
+            outcome = page.cost.long
+            if trial.preloads and self.controller.standing is not None:
+                outcome = growth(self.controller.standing.cost, page.cost) or "no change"
+            self.trybar.show(trial, outcome)
+
+    def _show_page(self, page: WorkshopPage) -> None:
+        same = self.page is not None and self.page.document.key == page.document.key
+        before, self.page = self.page, page
+        if same and before is not None and before.line == page.line:
+            self.reader.reload(page.document)
+        else:
+            self.reader.show(page.document)
+            if page.line is not None:
+                self._go_to(page.line)
+        pane = self.query_one("#detail", Vertical)
+        pane.border_title = plain(page.document.title)
+        pane.border_subtitle = plain(page.cost.long if page.cost else page.document.size)
+
+    def _go_to(self, line: int) -> None:
+        port = self.reader.port
+        block = port.document.block_of_line(line)
+        lines = port.lines(block)
+        port.go_to(block, next((n for n, drawn in enumerate(lines) if drawn.source == line), 0), 0)
+        self.reader.changed()
 
     # what is selected
+
+    def _look(self, *, at_once: bool = True) -> None:
+        """Have the text made for what is selected, and say what there is to say about it."""
+        standing = self.controller.standing
+        if standing is None:
+            return
+        self.query_one("#particulars", TextLine).say(particulars(standing, self.list.entry))
+        if self._page_timer is not None:
+            self._page_timer.stop()
+        seconds = 0.001 if at_once else PAGE_SECONDS
+        self._page_timer = self.set_timer(seconds, self._make_page)
+
+    def _make_page(self) -> None:
+        if not self.holding:
+            self.controller.make_page(self.list.entry, self.view)
 
     @on(RowList.Moved)
     def _moved(self, event: RowList.Moved) -> None:
@@ -95,22 +277,22 @@ class PromptScreen(WorkshopLayout):
         if key is None:
             self.set_focus(self.reader)
         else:
-            self.bench.wishes.opened ^= {key}
-            self.bench.make_rows()
+            self.controller.wishes.opened ^= {key}
+            self.controller.make_rows()
 
     def action_expand(self) -> None:
         """Open the selected topic or folder."""
         if (key := self._branch(self.list.entry)) is not None:
-            self.bench.wishes.opened.add(key)
-            self.bench.make_rows()
+            self.controller.wishes.opened.add(key)
+            self.controller.make_rows()
 
     def action_collapse(self) -> None:
         """Close the selected topic or folder, else go to what the entry lies in."""
-        entry, opened = self.list.entry, self.bench.wishes.opened
+        entry, opened = self.list.entry, self.controller.wishes.opened
         key = self._branch(entry)
         if key in opened:
             opened.discard(key or "")
-            self.bench.make_rows()
+            self.controller.make_rows()
         elif entry.topic:
             above = entry.name.rstrip("/").rpartition("/")[0]
             parent = folder_key(entry.topic, f"{above}/") if above else f"topic:{entry.topic}"
@@ -133,10 +315,10 @@ class PromptScreen(WorkshopLayout):
         if entry.kind != "subject":
             words = {
                 "folder": "a folder has no mark of its own: mark its subjects",
-                "topic": f"a topic is switched with {self._key('switch')}; mark its subjects",
+                "topic": f"a topic is switched with {self.key_of('switch')}; mark its subjects",
                 "fragment": "JP's fragments are read-only here",
             }
-            self._say(words.get(entry.kind, "select a subject to mark"), "warning")
+            self.say(words.get(entry.kind, "select a subject to mark"), "warning")
             return
         mark = SubjectMark(entry.topic, entry.name, "learned" if state == "learned" else "disabled")
         self._toggle(mark, otherwise="plain")
@@ -145,45 +327,45 @@ class PromptScreen(WorkshopLayout):
         """Switch the selected entry's topic off, or on again."""
         topic = self.list.entry.topic
         if not topic:
-            self._say("select a topic to switch", "warning")
+            self.say("select a topic to switch", "warning")
             return
-        on = self.bench.faces.state(topic, None) == "on"
+        on = self.controller.formatter.state(topic, None) == "on"
         self._toggle(SubjectMark(topic, None, "off" if on else "on"), otherwise="on")
 
     def _toggle(self, mark: SubjectMark, otherwise: str) -> None:
-        standing = self.bench.standing
+        standing = self.controller.standing
         if standing is None or mark.topic not in standing.written.topics or self.writer.writing:
             return
-        now = self.bench.faces.state(mark.topic, mark.slug)
+        now = self.controller.formatter.state(mark.topic, mark.slug)
         before = state_of(standing.written, mark.topic, mark.slug)
-        self.bench.marks.toggle(mark, now, before, "on" if otherwise == "on" else "plain")
+        self.controller.marks.toggle(mark, now, before, "on" if otherwise == "on" else "plain")
         self._marks_changed()
 
     def _marks_changed(self) -> None:
         self.writer.withdraw()
-        self._say()
-        self._say_totals()
+        self.say()
+        self._show_totals()
         self.list.refresh()
-        self.bench.mark()
+        self.controller.mark()
 
     def action_drop(self) -> None:
         """Take all marks back."""
-        if len(self.bench.marks):
-            self.bench.marks.clear()
+        if len(self.controller.marks):
+            self.controller.marks.clear()
             self._marks_changed()
 
     # patterns, filter, hidden
 
     def action_try(self) -> None:
         """Type a pattern."""
-        self.bench.addressed = self.list.entry.topic or self.bench.addressed
+        self.controller.addressed = self.list.entry.topic or self.controller.addressed
         self.set_focus(self.trybar.input)
 
     @on(PatternBar.Typed)
     def _typed(self, event: PatternBar.Typed) -> None:
         event.stop()
         self._withdraw()
-        self.bench.attempt(event.text)
+        self.controller.attempt(event.text)
 
     @on(PatternBar.Done)
     def _tried(self, event: PatternBar.Done) -> None:
@@ -197,8 +379,8 @@ class PromptScreen(WorkshopLayout):
     @on(Input.Changed, "#choose")
     def _chosen(self, event: Input.Changed) -> None:
         event.stop()
-        self.bench.wishes.words = event.value
-        self.bench.make_rows()
+        self.controller.wishes.words = event.value
+        self.controller.make_rows()
 
     @on(Input.Submitted, "#choose")
     def _choice_done(self, event: Input.Submitted) -> None:
@@ -207,52 +389,52 @@ class PromptScreen(WorkshopLayout):
 
     def action_hidden(self) -> None:
         """Show or hide hidden subjects."""
-        self.bench.show_hidden(not self.bench.wishes.hidden)
-        shown = self.bench.wishes.hidden
-        self._say("hidden subjects are shown" if shown else "hidden subjects are not shown")
+        self.controller.show_hidden(not self.controller.wishes.hidden)
+        shown = self.controller.wishes.hidden
+        self.say("hidden subjects are shown" if shown else "hidden subjects are not shown")
 
     # writing
 
     def action_write(self) -> None:
         """Show what would be written; when that is shown, write it."""
-        standing, marks = self.bench.standing, self.bench.marks.all
+        standing, marks = self.controller.standing, self.controller.marks.all
         if self.writer.shown is not None:
             self._writing = marks
             self.writer.write()
         elif not marks:
-            self._say("nothing is marked, so there is nothing to write", "warning")
+            self.say("nothing is marked, so there is nothing to write", "warning")
         elif standing is not None:
             self.writer.propose(standing.written, marks)
 
     def _withdraw(self) -> None:
         """The change that is shown will not be written."""
         if self.holding:
-            self._say()
+            self.say()
         self.writer.withdraw()
 
     def proposed(self, change: TomlChange) -> None:
         """Show the change before it is written."""
         if change.empty:
-            self._say("the file says so already: there is nothing to write", "warning")
+            self.say("the file says so already: there is nothing to write", "warning")
             return
-        self.bench.forget_pages()
-        standing = self.bench.standing
+        self.controller.forget_pages()
+        standing = self.controller.standing
         grown = growth(standing.written_cost, standing.cost) if standing else ""
         words = f"The prompt: {grown or 'as long as before'}. Nothing is written yet."
-        self._show(change_page(change, "This would be written to .jp/kb.toml", words))
-        write, enter, back = (self._key(name) for name in ("write", "open", "back"))
-        self._say(f"{write} or {enter} writes this · {back} goes back without writing", "key")
+        self._show_page(change_page(change, "This would be written to .jp/kb.toml", words))
+        write, enter, back = (self.key_of(name) for name in ("write", "open", "back"))
+        self.say(f"{write} or {enter} writes this · {back} goes back without writing", "key")
 
     def wrote(self, change: TomlChange) -> None:
         """Say so, and see how things are now."""
         self._wrote = True
-        self.bench.read(self._writing)
-        self._say(f"written to .jp/kb.toml · {self._key('undo')} takes it back", "inserted")
+        self.controller.read(self._writing)
+        self.say(f"written to .jp/kb.toml · {self.key_of('undo')} takes it back", "inserted")
 
     def action_undo(self) -> None:
         """Take back what was last written from here."""
         if not self.writer.written:
-            self._say("nothing was written from here", "warning")
+            self.say("nothing was written from here", "warning")
             return
         self._withdraw()
         self.writer.undo()
@@ -260,13 +442,13 @@ class PromptScreen(WorkshopLayout):
     def took_back(self, change: TomlChange) -> None:
         """Say so, and see how things are now."""
         self._wrote = True
-        self.bench.read()
-        self._say("taken back: .jp/kb.toml is as it was before", "inserted")
+        self.controller.read()
+        self.say("taken back: .jp/kb.toml is as it was before", "inserted")
 
     def not_written(self, error: Exception) -> None:
         """Say why, and go back to the texts."""
-        self._say(f"Not written. {self._words(error)}", "error")
-        self.bench.read()
+        self.say(f"Not written. {self.describe_error(error)}", "error")
+        self.controller.read()
 
     # leaving
 
@@ -278,7 +460,7 @@ class PromptScreen(WorkshopLayout):
     def action_back(self) -> None:
         """One step back."""
         if self._asking:
-            self._say()
+            self.say()
         elif self.holding:
             self._withdraw()
             self._look()
@@ -301,15 +483,15 @@ class PromptScreen(WorkshopLayout):
     def may_leave(self) -> bool:
         """Whether nothing would be lost, or one was asked already; asks otherwise."""
         if self.writer.writing:
-            self._say("a file is being written", "warning")
+            self.say("a file is being written", "warning")
             return False
-        count = len(self.bench.marks)
+        count = len(self.controller.marks)
         if not count or self._asking:
             return True
         marks = "1 mark is" if count == 1 else f"{count:,} marks are"
-        leave, write, back = (self._key(name) for name in ("leave", "write", "back"))
+        leave, write, back = (self.key_of(name) for name in ("leave", "write", "back"))
         ways = f"{leave} leaves without · {write} shows them · {back} stays"
-        self._say(f"{marks} not written · {ways}", "warning")
+        self.say(f"{marks} not written · {ways}", "warning")
         self._asking = True
         return False
 
@@ -317,14 +499,30 @@ class PromptScreen(WorkshopLayout):
 
     def action_reload(self) -> None:
         """Read everything again."""
-        self.bench.read()
+        self.controller.read()
 
     def files_changed(self, event: dict[str, Any]) -> None:
         """Topics or subjects are others: read them again, with the marks that are not written."""
         touched = event.get("knowledge") or event.get("subjects")
         if touched and not self.holding and not self.writer.writing:
-            self.bench.read()
+            self.controller.read()
 
-    def action_help(self) -> None:
-        """Explain the keys."""
-        self.app.push_screen(HelpScreen(page=help_page(self.own_keys)))
+    # help
+
+    def help_blocks(self) -> list[Block]:
+        """The signs of the list."""
+        names = ("pre-loaded", "disabled", "hidden")
+        signs: list[tuple[str, Spans]] = [(MARKS[name][0], [(name, "")]) for name in names]
+        signs.append((UNWRITTEN, [("marked, and not written yet", "")]))
+        signs.append(("~", [("guessed from the file's size; the text is not counted yet", "")]))
+        signs.append(("≈", [("characters at its left, estimated tokens at its right", "")]))
+        return [HeadBlock("head:signs", [("Signs", "h2")], above=1), FactsBlock("signs", signs)]
+
+    def help_notes(self) -> tuple[str]:
+        """How marks are written, with the keys that do."""
+        write, enter = self.key_of("write"), self.key_of("open")
+        return (
+            f"Marks change nothing until they are written: {write} shows the change of "
+            f".jp/kb.toml, {write} or {enter} then writes it. In an input letters are text: "
+            "Esc leaves it.",
+        )

@@ -190,9 +190,9 @@ WIDE = 52
 class EntryList(RowList):
     """Entries of the workshop; there may be tens of thousands, each of one line."""
 
-    def __init__(self, faces: RowFormatter) -> None:
+    def __init__(self, formatter: RowFormatter) -> None:
         super().__init__("entries")
-        self._faces = faces
+        self._formatter = formatter
         self.empty = [("Reading the workspace …", "dim")]
 
     @property
@@ -208,5 +208,5 @@ class EntryList(RowList):
             row = self.rows[number]
             if row.selectable:
                 wide = self.scrollable_content_region.width >= WIDE
-                row.left, row.right = self._faces.describe(row.data, wide=wide)
+                row.left, row.right = self._formatter.describe(row.data, wide=wide)
         return super().render_line(y)

@@ -1,0 +1,167 @@
+"""A command: what a key does, with its hint, help and keymap id."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from textual.binding import Binding
+
+from kbtui.tui.framework.styled_text import width_of
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
+    from kbtui.tui.framework.styled_text import Spans
+
+
+NAMED = {
+    "enter": "Enter",
+    "escape": "Esc",
+    "tab": "Tab",
+    "shift+tab": "⇧Tab",
+    "down": "↓",
+    "up": "↑",
+    "left": "←",
+    "right": "→",
+    "pagedown": "PgDn",
+    "pageup": "PgUp",
+    "home": "Home",
+    "end": "End",
+    "space": "Space",
+}
+"""Textual's names of keys, and how people write them."""
+SIGNS = {
+    "slash": "/",
+    "question_mark": "?",
+    "full_stop": ".",
+    "left_square_bracket": "[",
+    "right_square_bracket": "]",
+    "colon": ":",
+    "semicolon": ";",
+    "apostrophe": "'",
+    "quotation_mark": '"',
+    "less_than_sign": "<",
+    "greater_than_sign": ">",
+    "equals_sign": "=",
+    "exclamation_mark": "!",
+    "number_sign": "#",
+    "dollar_sign": "$",
+    "percent_sign": "%",
+    "ampersand": "&",
+    "left_parenthesis": "(",
+    "right_parenthesis": ")",
+    "asterisk": "*",
+    "plus": "+",
+    "comma": ",",
+    "minus": "-",
+    "at": "@",
+    "backslash": "\\",
+    "circumflex_accent": "^",
+    "underscore": "_",
+    "grave_accent": "`",
+    "left_curly_bracket": "{",
+    "vertical_line": "|",
+    "right_curly_bracket": "}",
+    "tilde": "~",
+}
+
+
+def shown_key(key: str) -> str:
+    """A key of Textual's as people write it."""
+    return NAMED.get(key) or SIGNS.get(key) or key.replace("ctrl+", "^")
+
+
+class Command(NamedTuple):
+    """Something that a key does.
+
+    `id` names it in keymaps. `keys` are Textual's names, separated by commas;
+    `action` is a method `action_…` of the widget that owns the scope. `label` is
+    for hints and the palette, `help` a sentence. `hint` puts it in the bottom
+    line; a higher one is dropped later when there is little room. `needs` names what a
+    document must have for the command to be of use: "turns", "folds" or "views". `at_once`
+    is for what takes the keys that follow: it happens before they are handed out.
+    """
+
+    id: str
+    keys: str
+    action: str
+    label: str
+    help: str
+    scope: str = ""
+    hint: int = 0
+    palette: bool = True
+    needs: str = ""
+    at_once: bool = False
+
+    @property
+    def shown_keys(self) -> list[str]:
+        """The keys as people write them."""
+        return [shown_key(key) for key in self.keys.split(",") if key]
+
+
+def key(name: str, keys: str, label: str, explained: str, hint: int = 0, **more: Any) -> Command:
+    """A command of no scope yet; `more` has other fields. Its action has its name unless given."""
+    action = more.pop("action", name)
+    return Command(name, keys, action, label, explained, hint=hint, **more)
+
+
+def rekeyed(commands: Iterable[Command], keymap: Mapping[str, str] | None) -> list[Command]:
+    """Commands with the keys that a keymap gives them."""
+    return [
+        command._replace(keys=keymap[command.id]) if keymap and command.id in keymap else command
+        for command in commands
+    ]
+
+
+def bindings_for(commands: Iterable[Command]) -> list[Binding]:
+    """The key bindings of commands."""
+    return [
+        Binding(
+            command.keys,
+            command.action,
+            command.label,
+            id=command.id,
+            show=False,
+            priority=command.at_once,
+        )
+        for command in commands
+    ]
+
+
+def key_hints(
+    commands: Iterable[Command], width: int, offers: Collection[str] = frozenset()
+) -> Spans:
+    """The keys of commands that have a hint and what they need, as many as fit into `width` cells."""
+    wanted = [
+        command
+        for command in commands
+        if command.hint and command.shown_keys and (not command.needs or command.needs in offers)
+    ]
+    while True:
+        spans = hint_spans((command.shown_keys[0], command.label) for command in wanted)
+        if not wanted or width_of(spans) <= width:
+            return spans
+        wanted.remove(min(wanted, key=lambda command: command.hint))
+
+
+def hint_spans(pairs: Iterable[tuple[str, str]]) -> Spans:
+    """Keys, each with what it does."""
+    spans: Spans = []
+    for pressed, meaning in pairs:
+        spans += [("  " if spans else "", ""), (pressed, "key"), (f" {meaning}", "dim")]
+    return spans
+
+
+MOVING: tuple[Command, ...] = (
+    key("move.down", "j,down", "down", "One line or entry down.", scope="moving", action="down", palette=False),
+    key("move.up", "k,up", "up", "One line or entry up.", scope="moving", action="up", palette=False),
+    key("move.half_down", "ctrl+d", "half a page down", "Half a page down.", scope="moving", action="half_down", palette=False),
+    key("move.half_up", "ctrl+u", "half a page up", "Half a page up.", scope="moving", action="half_up", palette=False),
+    key("move.page_down", "pagedown", "page down", "A page down.", scope="moving", action="page_down", palette=False),
+    key("move.page_up", "pageup,b", "page up", "A page up.", scope="moving", action="page_up", palette=False),
+    key("move.top", "g,home", "to the top", "To the beginning.", scope="moving", action="top", palette=False),
+    key("move.bottom", "G,end", "to the end", "To the end.", scope="moving", action="bottom", palette=False),
+)  # fmt: skip
+"""Moving in a list or a page: whatever scrolls has these keys and their actions."""
+
+MOVING_BINDINGS = bindings_for(MOVING)
