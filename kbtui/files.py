@@ -1,8 +1,12 @@
-"""Reads small files that somebody else wrote, without waiting for a pipe or reading without end."""
+"""Reads files that other programs wrote within limits, and writes files in one step."""
 
+import errno
 import os
 import re
+import secrets
 import stat
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 FILE_MOST = 500_000
@@ -23,6 +27,58 @@ def read_regular(path: str | os.PathLike[str], most: int = FILE_MOST) -> bytes:
         if status.st_size > most:
             raise OSError(f"larger than {most:,} bytes")
         return file.read(status.st_size + 1)
+
+
+def write_file(path: Path, data: bytes, *, is_new: bool = False) -> None:
+    """Write a whole file in one step: a reader sees the old content or the new, never a part.
+
+    With `is_new` the file must not exist. Raises `OSError`; the file is as it was then.
+    """
+    staged = stage_file(path, data)
+    try:
+        if is_new:
+            place_new_file(staged, path)
+        else:
+            staged.replace(path)
+    finally:
+        with suppress(OSError):
+            staged.unlink(missing_ok=True)
+
+
+def stage_file(path: Path, data: bytes) -> Path:
+    """Write `data` to a hidden file beside `path`, with the permissions of `path` if it exists.
+
+    The caller replaces `path` with it. Raises `OSError` when there is no space or no permission.
+    """
+    staged = path.with_name(f".{path.name[:50]}.{secrets.token_hex(4)}.tmp")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+    try:
+        with os.fdopen(os.open(staged, flags, 0o666), "wb") as file:
+            file.write(data)
+            file.flush()
+            with suppress(FileNotFoundError):
+                os.fchmod(file.fileno(), stat.S_IMODE(path.stat().st_mode))
+            os.fsync(file.fileno())
+    except BaseException:
+        with suppress(OSError):
+            staged.unlink(missing_ok=True)
+        raise
+    return staged
+
+
+def place_new_file(staged: Path, path: Path) -> None:
+    """Give a staged file its name; raises `FileExistsError` where something has that name."""
+    try:
+        # Unlike a rename, a link never replaces a file that another program has just made.
+        os.link(staged, path)
+        staged.unlink()
+    except OSError as error:
+        if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP):
+            raise
+        # The file system has no hard links.
+        if os.path.lexists(path):
+            raise FileExistsError(errno.EEXIST, "file exists") from error
+        staged.rename(path)
 
 
 PARTS_MOST = 100

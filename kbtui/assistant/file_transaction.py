@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import errno
-import os
-import secrets
 from functools import partial
 from typing import TYPE_CHECKING
 
 from kbtui.errors import WorkspaceError
+from kbtui.files import place_new_file, stage_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,9 +58,9 @@ class Transaction:
                 place = str(target)
                 self._make_folders(target.parent)
                 staged.append((self._stage(target, new), target, old))
-            for fresh, target, old in staged:
+            for path, target, old in staged:
                 place = str(target)
-                self._put(fresh, target, old)
+                self._put(path, target, old)
             for target, old in self._removals:
                 place = str(target)
                 self._check(target, old)
@@ -81,9 +79,9 @@ class Transaction:
             self._clean()
 
     def _clean(self) -> None:
-        for fresh in self._staged:
+        for staged in self._staged:
             with contextlib.suppress(OSError):
-                fresh.unlink()
+                staged.unlink()
 
     def _make_folders(self, folder: Path) -> None:
         missing = []
@@ -95,32 +93,17 @@ class Transaction:
             self._undo.append(folder.rmdir)
 
     def _stage(self, target: Path, data: bytes) -> Path:
-        fresh = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
-        # The rights that any new file of this user gets.
-        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666)
-        self._staged.append(fresh)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        return fresh
+        staged = stage_file(target, data)
+        self._staged.append(staged)
+        return staged
 
-    def _put(self, fresh: Path, target: Path, old: bytes | None) -> None:
+    def _put(self, staged: Path, target: Path, old: bytes | None) -> None:
         if old is None:
-            # A link is refused where something is already: nothing that appeared meanwhile is lost.
-            try:
-                os.link(fresh, target)
-            except OSError as error:
-                if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP):
-                    raise
-                # A file system without links.
-                if os.path.lexists(target):
-                    raise FileExistsError(errno.EEXIST, "file exists") from error
-                fresh.replace(target)
+            place_new_file(staged, target)
             self._undo.append(target.unlink)
         else:
             self._check(target, old)
-            fresh.replace(target)
+            staged.replace(target)
             self._undo.append(partial(self._restore, target, old))
 
     def _check(self, target: Path, old: bytes) -> None:

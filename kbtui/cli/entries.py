@@ -227,7 +227,7 @@ def _create_entry(library: Library, args: Namespace) -> int:
     from dataclasses import replace
 
     from kbtui.index.ids import subject_id
-    from kbtui.sources import authoring
+    from kbtui.knowledge import authoring
 
     knowledge = library.knowledge()
     topic = authoring.choose_topic(knowledge, args.topic)
@@ -261,17 +261,18 @@ def _create_entry(library: Library, args: Namespace) -> int:
 
 
 def _edit_entry(library: Library, args: Namespace) -> int:
-    from kbtui.sources import authoring
+    from kbtui.knowledge import authoring
+    from kbtui.knowledge.front_matter import split_front_matter
 
     subject = _resolve_subject(library, args.ref)
-    source = authoring.source_of(library.subject_text(subject))
+    source = split_front_matter(library.subject_text(subject)).source
     if source:
         note(f"the source {source!r} fetched this; it leaves what you change alone from now on")
     changed = authoring.edit(subject)
     if not changed:
         note("nothing was changed")
         return 0
-    problem = authoring.front_matter_problem(library.subject_text(subject))
+    problem = split_front_matter(library.subject_text(subject)).problem
     if problem:
         note(f"{subject.path}: the front matter counts for nothing: {problem}")
     emit(f"{subject.topic}/{subject.slug}\n")
@@ -289,7 +290,7 @@ def _resolve_subject(library: Library, text: str) -> Subject:
 
 
 def _remove_entry(library: Library, args: Namespace) -> int:
-    from kbtui.sources import authoring
+    from kbtui.knowledge import authoring
 
     subject = _resolve_subject(library, args.ref)
     if not args.yes and not ask(f"move {subject.path} to the trash?"):
@@ -367,18 +368,18 @@ def _show_entry(library: Library, args: Namespace) -> int:
 
 def _source_name(library: Library, topic: str | None, slug: str | None) -> str | None:
     """The name of the source that fetched a subject; says when its front matter counts for nothing."""
-    from kbtui.sources.authoring import front_matter_problem, source_of
+    from kbtui.knowledge.front_matter import split_front_matter
 
     subject = library.knowledge().find(topic or "", slug or "")
     if subject is None:
         return None
     try:
-        text = library.subject_text(subject)
+        text = split_front_matter(library.subject_text(subject))
     except KbtuiError:
         return None
-    if problem := front_matter_problem(text):
-        note(f"{subject.path}: the front matter counts for nothing: {problem}")
-    return source_of(text)
+    if text.problem:
+        note(f"{subject.path}: the front matter counts for nothing: {text.problem}")
+    return text.source
 
 
 def _citation_time(cite: Citation) -> str | None:

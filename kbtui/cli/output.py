@@ -86,7 +86,7 @@ def save(workspace: Workspace, target: str, text: str) -> None:
     from pathlib import Path
 
     from kbtui.errors import KbtuiError, UsageError
-    from kbtui.sources.atomic_write import write_export
+    from kbtui.workspace.export import write_export
 
     try:
         write_export(workspace, Path(target), text)

@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from kbtui.conversations.models import Conversation, Event
+    from kbtui.knowledge.front_matter import SubjectText
 
-VERSION = 7
+VERSION = 8
 """Part of the generation's fingerprint: change it when the same text is cut differently."""
 
 LEAST, MOST = 450, 1200
@@ -204,27 +205,16 @@ def number_chunks(
     return result
 
 
-def chunk_subject(entry: str, text: str) -> list[Chunk]:
-    """The chunks of a subject file; front matter is not part of them."""
-    body, skipped = without_front_matter(text)
+def chunk_subject(entry: str, text: SubjectText) -> list[Chunk]:
+    """Return the chunks of a subject's body."""
+    above = text.lines
     return number_chunks(
         entry,
         (
-            Chunk("", piece.text, 0, lines=(piece.first + skipped, piece.last + skipped))
-            for piece in pieces(body)
+            Chunk("", piece.text, 0, lines=(piece.first + above, piece.last + above))
+            for piece in pieces(text.body)
         ),
     )
-
-
-def without_front_matter(text: str) -> tuple[str, int]:
-    """The text after a YAML front matter, and how many lines that took."""
-    if not text.startswith(("---\n", "---\r\n")):
-        return text, 0
-    lines = text.split("\n")
-    for number, line in enumerate(lines[1:200], 2):
-        if line.rstrip() in {"---", "..."}:
-            return "\n".join(lines[number:]), number
-    return text, 0
 
 
 def chunk_conversation(

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections import Counter
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, date, datetime
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kbtui.errors import KbtuiError
 from kbtui.index.catalog import AROUND
@@ -19,10 +18,10 @@ from kbtui.index.chunking import (
     chunk_subject,
     number_chunks,
     spoken,
-    without_front_matter,
 )
 from kbtui.index.ids import chunk_id, conversation_id, subject_id
 from kbtui.index.models import Chunk, Entry, stat_text
+from kbtui.knowledge.front_matter import split_front_matter
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -30,17 +29,12 @@ if TYPE_CHECKING:
     from kbtui.conversations.formats.jp.incremental_reader import ConversationPart, TurnMark
     from kbtui.conversations.models import Conversation, ConversationInfo
     from kbtui.index.catalog import Catalog
+    from kbtui.knowledge.front_matter import SubjectText
     from kbtui.knowledge.models import Subject
 
 
 SUBJECT_MOST = 20_000_000
 """A subject over this many bytes is listed and read, but not indexed."""
-
-FRONT_MATTER_MOST = 20_000
-"""A longer one (characters) is not read: YAML's reader takes seconds for what is nested in it."""
-
-_HEADING = re.compile(r"^#{1,6}[ \t]+(.+?)[ \t]*#*$", re.MULTILINE)
-_SETEXT = re.compile(r"^(\S[^\n]*)\n=+[ \t]*$", re.MULTILINE)
 
 
 def subject_signature(subject: Subject) -> str:
@@ -83,15 +77,15 @@ def read_subject_entry(subject: Subject) -> tuple[Entry, list[Chunk]]:
     except OSError as error:
         entry.error = error.strerror or str(error)
         return entry, []
-    _describe(entry, text)
-    return entry, with_vector_hashes(entry, chunk_subject(entry.id, text))
+    split = split_front_matter(text)
+    _describe(entry, split)
+    return entry, with_vector_hashes(entry, chunk_subject(entry.id, split))
 
 
-def _describe(entry: Entry, text: str) -> None:
+def _describe(entry: Entry, text: SubjectText) -> None:
     """Title, type, tags and dates: from front matter, else from the text."""
-    body, lines = without_front_matter(text)
-    facts = front_matter(text) if lines else {}
-    entry.title = _title(facts, body) or entry.title
+    facts = text.facts
+    entry.title = text.title or entry.title
     if isinstance(facts.get("type"), str) and facts["type"].strip():
         entry.type = facts["type"].strip()
     tags = facts.get("tags")
@@ -103,55 +97,6 @@ def _describe(entry: Entry, text: str) -> None:
         entry.source_url = facts["source_url"]
     if (created := _seconds(facts.get("created"))) is not None:
         entry.created = created
-
-
-def title_of(text: str) -> str | None:
-    """What a subject's text is called: the title of its front matter, else its first heading."""
-    body, lines = without_front_matter(text)
-    return _title(front_matter(text) if lines else {}, body)
-
-
-def _title(facts: dict[str, Any], body: str) -> str | None:
-    title = facts.get("title")
-    if isinstance(title, str) and title.strip():
-        return " ".join(title.split())
-    start = body[:4000]
-    heading = _HEADING.search(start) or _SETEXT.search(start)
-    return " ".join(heading[1].split())[:300] if heading else None
-
-
-def front_matter(text: str) -> dict[str, Any]:
-    """The YAML front matter of a subject; {} where there is none or it is not a mapping."""
-    lines = without_front_matter(text)[1]
-    if not lines:
-        return {}
-    try:
-        facts = plain_yaml("\n".join(text.split("\n")[1 : lines - 1]))
-    except ValueError:
-        return {}
-    return {str(key): value for key, value in facts.items()} if isinstance(facts, dict) else {}
-
-
-def plain_yaml(source: str) -> Any:
-    """A front matter's YAML, without aliases and of at most `FRONT_MATTER_MOST` characters.
-
-    Raises `ValueError`. A few lines of aliases stand for gigabytes, and YAML's reader takes
-    seconds for what is long and nested.
-    """
-    import yaml
-
-    class Plain(yaml.SafeLoader):
-        def compose_node(self, parent: Any, index: Any) -> Any:
-            if self.check_event(yaml.AliasEvent):
-                raise ValueError("it has an alias, which is not followed")
-            return super().compose_node(parent, index)
-
-    if len(source) > FRONT_MATTER_MOST:
-        raise ValueError(f"it has more than {FRONT_MATTER_MOST:,} characters")
-    try:
-        return yaml.load(source, Plain)
-    except (yaml.YAMLError, RecursionError) as error:
-        raise ValueError(str(error)) from error
 
 
 def _seconds(value: object) -> float | None:

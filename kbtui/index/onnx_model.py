@@ -15,6 +15,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kbtui.files import write_file
 from kbtui.index.embedding_model import CHECKSUMS, Embedder, Model, ModelUnavailable
 from kbtui.workspace.paths import cache_home, make_private
 
@@ -140,8 +141,7 @@ def export(model: Model) -> Path:
     finally:
         fresh.unlink(missing_ok=True)
     note: dict[str, Any] = {"sha256": found, "weights": CHECKSUMS["model.safetensors"]}
-    fresh.write_text(json.dumps(note), "utf-8")
-    fresh.replace(_note_path(path))
+    write_file(_note_path(path), json.dumps(note).encode())
     near = (FastEmbedder(model).encode(_SAMPLE) * original.encode(_SAMPLE)).sum(axis=1).min()
     if near < AGREEMENT:
         _note_path(path).unlink()

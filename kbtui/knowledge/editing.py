@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
-import stat
 from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import ConfigError, KbtuiError, NothingFound, UsageError
-from kbtui.files import parse_toml, read_regular
+from kbtui.files import parse_toml, read_regular, write_file
 from kbtui.knowledge.loader import Knowledge, load_knowledge
 
 if TYPE_CHECKING:
@@ -309,7 +307,7 @@ def apply(change: TomlChange) -> None:
         if change.new is None:
             change.path.unlink()
         else:
-            _replace(change.path, change.new.encode("utf-8"))
+            write_file(change.path, change.new.encode("utf-8"))
     except OSError as error:
         reason = error.strerror or str(error)
         raise KbtuiError(f"cannot be written: {reason}", where=str(change.path)) from error
@@ -318,23 +316,6 @@ def apply(change: TomlChange) -> None:
 def undo(change: TomlChange) -> None:
     """Take an applied change back; raises `KbtuiError` as `apply` does."""
     apply(TomlChange(change.path, change.new, change.old))
-
-
-def _replace(path: Path, data: bytes) -> None:
-    mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else None
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-    try:
-        with os.fdopen(os.open(temporary, flags, 0o666), "wb") as file:
-            file.write(data)
-            file.flush()
-            if mode is not None:
-                os.fchmod(file.fileno(), mode)
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
 
 
 def _read(path: Path) -> str | None:

@@ -53,11 +53,11 @@ def _state(library: Library, cite: Citation, shelf: CitationTargets) -> tuple[st
 
 def _title_of(subject: Subject) -> str:
     """What its entry is called: as its text says, else by its slug."""
-    from kbtui.index.ingest import title_of
     from kbtui.knowledge import subject_text
+    from kbtui.knowledge.front_matter import split_front_matter
 
     try:
-        title = title_of(subject_text(subject))
+        title = split_front_matter(subject_text(subject)).title
     except KbtuiError:
         title = None
     return title or subject.slug.rpartition("/")[2]

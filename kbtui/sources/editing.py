@@ -48,7 +48,7 @@ def name_for(kind: str, what: str) -> str:
     from pathlib import PurePath
     from urllib.parse import urlsplit
 
-    from kbtui.sources.atomic_write import name_of
+    from kbtui.knowledge.subject_files import name_of
 
     if kind == "url_crawl":
         with suppress(ValueError):  # what is wrong with the address is said where it is parsed

@@ -126,11 +126,10 @@ def _docx(content: bytes) -> dict[str, Any]:
 
 
 def _plain(text: str, *, markdown: bool) -> dict[str, Any]:
-    from kbtui.index.chunking import without_front_matter
-    from kbtui.index.ingest import front_matter
+    from kbtui.knowledge.front_matter import split_front_matter
 
-    facts = front_matter(text)
-    body = without_front_matter(text)[0] if facts else text
+    split = split_front_matter(text)
+    facts, body = split.facts, split.body
     title = facts.get("title")
     tags = facts.get("tags")
     if not isinstance(title, str):

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import KbtuiError
+from kbtui.knowledge.subject_files import name_of
 from kbtui.knowledge.subject_text import BINARY_BYTES, present
-from kbtui.sources.atomic_write import name_of
 from kbtui.sources.extraction import CODE, DOCX, HTML, MARKDOWN, PDF, PLAIN
 from kbtui.sources.extraction_process import ExtractError
 from kbtui.sources.http_fetcher import too_large

@@ -16,7 +16,7 @@ from mcp import ClientSession, StdioServerParameters, stdio_client
 from mcp.shared.exceptions import MCPError
 
 from kbtui.errors import KbtuiError
-from kbtui.sources.atomic_write import name_of
+from kbtui.knowledge.subject_files import name_of
 from kbtui.sources.extraction import HTML, MARKDOWN, PDF, PLAIN
 from kbtui.sources.extraction_process import ExtractError
 from kbtui.sources.http_fetcher import too_large

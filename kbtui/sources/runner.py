@@ -162,7 +162,7 @@ def _run(
 def open_shelf(workspace: Workspace, source: Source) -> SourceDirectory:
     """The documents of a source; raises `KbtuiError` where its topic is gone or leads elsewhere."""
     from kbtui.knowledge import load_knowledge
-    from kbtui.sources.atomic_write import topic_folder
+    from kbtui.knowledge.subject_files import topic_folder
 
     knowledge = load_knowledge(workspace)
     topic = knowledge.resolve_topic(source.topic)

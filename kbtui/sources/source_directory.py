@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import KbtuiError
 from kbtui.files import read_regular
-from kbtui.sources.atomic_write import folder_inside, replace_file, with_front_matter, write_new
+from kbtui.knowledge.front_matter import join_front_matter, split_front_matter
+from kbtui.knowledge.subject_files import folder_inside, replace_file, write_new
 from kbtui.sources.urls import free_name
 
 if TYPE_CHECKING:
@@ -141,7 +142,7 @@ class SourceDirectory:
             self._left(held, "changed at its source")
             return
         stamps = {"fetched_at": datetime.now(UTC).replace(microsecond=0), "digest": digest}
-        content = with_front_matter({**facts, **stamps}, text)
+        content = join_front_matter({**facts, **stamps}, text)
         if held is not None:
             replace_file(held.path, content)
             held.digest = digest
@@ -204,7 +205,7 @@ class SourceDirectory:
             facts = {key: value for key, value in facts.items() if key not in ("source", "digest")}
             if facts.get("type") == self._source.kind:
                 facts["type"] = "reference"
-            replace_file(held.path, with_front_matter(facts, text))
+            replace_file(held.path, join_front_matter(facts, text))
             count += 1
         return count
 
@@ -239,14 +240,12 @@ def read_held(path: Path, source: str) -> StoredDocument | None:
 
 
 def _read(path: Path) -> tuple[dict[str, Any], str] | None:
-    from kbtui.index.chunking import without_front_matter
-    from kbtui.index.ingest import front_matter
-
     try:
         content = read_regular(path, FILE_MOST).decode("utf-8").replace("\r\n", "\n")
     except (OSError, ValueError):
         return None
-    return front_matter(content), without_front_matter(content)[0].strip("\n")
+    split = split_front_matter(content)
+    return split.facts, split.body.strip("\n")
 
 
 def digest_of(facts: dict[str, Any], text: str) -> str:

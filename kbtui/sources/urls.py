@@ -6,7 +6,7 @@ import hashlib
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit, urlunsplit
 
-from kbtui.sources.atomic_write import name_of
+from kbtui.knowledge.subject_files import name_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable

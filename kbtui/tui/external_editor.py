@@ -34,7 +34,7 @@ def edit(app: App[None], path: Path, line: int) -> None:
     """Have the editor open a file, and wait until it ends; raises `KbtuiError`."""
     from textual.app import SuspendNotSupported
 
-    from kbtui.sources.authoring import editor, run_editor
+    from kbtui.knowledge.authoring import editor, run_editor
 
     command = editor_command(editor(), path, line)
     # Textual takes it out of the environment; the editor is not ours to colour.

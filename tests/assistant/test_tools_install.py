@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import Builder
 
-from kbtui.assistant import file_transaction, install
+from kbtui.assistant import install
 from kbtui.assistant.install import skill_toml, tool_toml
 from kbtui.assistant.tools import TOOLS, Parameter, Tool
 from kbtui.cli.main import main
@@ -340,7 +340,7 @@ def test_what_fails_half_way_is_undone(
             raise OSError(errno.ENOSPC, "No space left on device")
         real(descriptor)
 
-    monkeypatch.setattr(file_transaction.os, "fsync", full)
+    monkeypatch.setattr(os, "fsync", full)
     changes = install.plan_install(built.workspace, load_knowledge(built.workspace))
     assert sum(change.action in ("write", "update") for change in changes) == 2
     with pytest.raises(WorkspaceError, match="no space left on device; nothing was changed"):
@@ -362,7 +362,7 @@ def test_a_failure_while_putting_files_in_place_is_undone_too(
             raise OSError(errno.EIO, "Input/output error")
         real(source, target)
 
-    monkeypatch.setattr(file_transaction.os, "link", failing)
+    monkeypatch.setattr(os, "link", failing)
     with pytest.raises(WorkspaceError, match="input/output error; nothing was changed"):
         install.apply(built.workspace, changes)
     assert tree(built.root) == before

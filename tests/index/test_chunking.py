@@ -3,6 +3,7 @@
 import random
 from collections import Counter
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,9 +15,12 @@ from kbtui.index.chunking import (
     measure,
     number_chunks,
     pieces,
-    without_front_matter,
 )
 from kbtui.index.models import Chunk
+from kbtui.knowledge.front_matter import split_front_matter
+from kbtui.knowledge.models import Subject
+from kbtui.tui.reader.blocks import MarkdownBlock, SourceBlock
+from kbtui.tui.reader.subject_document import subject_document
 
 WORDS = st.text(
     alphabet=st.sampled_from("abcdefgh.!?。 \t#`~-\\é日本語\u3000\r\x0b"), min_size=0, max_size=60
@@ -121,14 +125,43 @@ def test_text_without_spaces_is_cut_after_its_full_stops_and_counts_for_more() -
 
 def test_front_matter_is_left_out_and_lines_still_count_from_the_top() -> None:
     text = "---\ntitle: Words\ntags: [a]\n---\n\n# Heading\n\nBody.\n"
-    (chunk,) = chunk_subject("s1", text)
+    (chunk,) = chunk_subject("s1", split_front_matter(text))
     assert chunk.text == "# Heading\n\nBody."
     assert chunk.lines == (6, 8)
 
 
-def test_a_rule_at_the_top_that_never_ends_is_text() -> None:
-    text = "---\nno front matter at all\n" + "line\n" * 300
-    assert without_front_matter(text) == (text, 0)
+@pytest.mark.parametrize(
+    "text",
+    [
+        "---\nno front matter at all\n" + "line\n" * 300,
+        "---\ntitle: [never closed\n---\n\nBody.\n",
+        "---\nA paragraph between two rules.\n---\n\nBody.\n",
+    ],
+    ids=["no end", "no YAML", "no table"],
+)
+def test_what_only_looks_like_front_matter_is_found_as_text(text: str) -> None:
+    chunks = chunk_subject("s1", split_front_matter(text))
+    assert " ".join(text.split()) == " ".join(" ".join(chunk.text for chunk in chunks).split())
+    assert chunks[0].lines
+    assert chunks[0].lines[0] == 1
+
+
+@pytest.mark.parametrize(
+    "head",
+    ["---\ntitle: T\n---\n", "---\ntitle: T\n...\n", "---\r\ntitle: T\r\n---\r\n", "---\n---\n",
+     "---\ntitle: T\n--- \n", "---\ntitle: T\n----\n", "---\ntitle: [x\n---\n", "---\ntitle: T\n"],
+)  # fmt: skip
+def test_the_reader_shows_as_text_what_the_index_finds(head: str) -> None:
+    text = f"{head}\nA body.\n\nMore of it.\n"
+    subject = Subject("guide", "s", "s.md", "s.md")
+    blocks = [
+        block
+        for block in subject_document(subject, text).blocks
+        if isinstance(block, MarkdownBlock | SourceBlock)
+    ]
+    shown = " ".join(text[block.start : block.end] for block in blocks)
+    found = " ".join(chunk.text for chunk in chunk_subject("s", split_front_matter(text)))
+    assert shown.split() == found.split()
 
 
 def test_an_id_is_made_from_entry_text_and_its_place_among_equal_texts() -> None:

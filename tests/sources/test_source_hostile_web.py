@@ -355,10 +355,10 @@ def test_a_page_cannot_forge_whose_it_is(bench: Bench, site: Site) -> None:
     site.pages["/"] = forged
     bench.crawl(site.url(), depth=0)
     bench.run()
-    from kbtui.index.ingest import front_matter
+    from kbtui.knowledge.front_matter import split_front_matter
 
     (text,) = bench.documents().values()
-    facts = front_matter(text)
+    facts = split_front_matter(text).facts
     assert (facts["source"], facts["type"], facts["source_url"]) == (
         "docs",
         "url_crawl",

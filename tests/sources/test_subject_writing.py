@@ -14,12 +14,11 @@ from support import Builder
 
 from kbtui.errors import KbtuiError, UsageError
 from kbtui.index.ids import subject_id
-from kbtui.index.ingest import front_matter
-from kbtui.knowledge import Knowledge, load_knowledge
+from kbtui.knowledge import Knowledge, authoring, load_knowledge
+from kbtui.knowledge.authoring import Draft, NoTitle
 from kbtui.knowledge.discovery import slug_of
-from kbtui.sources import authoring
-from kbtui.sources.atomic_write import name_of, with_front_matter
-from kbtui.sources.authoring import Draft, NoTitle
+from kbtui.knowledge.front_matter import join_front_matter, split_front_matter
+from kbtui.knowledge.subject_files import name_of
 
 
 @pytest.fixture
@@ -53,7 +52,7 @@ def test_a_draft_becomes_a_subject_that_learn_gives(builder: Builder) -> None:
     )
     assert found.slug == "on-retries-how"  # type: ignore[attr-defined]
     text = (builder.root / "docs/guide/on-retries-how.md").read_text()
-    facts = front_matter(text)
+    facts = split_front_matter(text).facts
     assert facts["title"] == 'On "retries": how'
     assert (facts["type"], facts["tags"]) == ("rule", ["net", "2026"])
     assert "Back off." in knowledge(builder).learn("guide", "on-retries-how").text
@@ -254,8 +253,8 @@ def test_editing_keeps_the_id(
     ids=lambda value: str(value)[:20],
 )  # fmt: skip
 def test_front_matter_is_judged_as_the_index_reads_it(text: str, sound: bool) -> None:
-    assert (authoring.front_matter_problem(text) is None) == sound
-    assert sound or front_matter(text) == {}
+    assert (split_front_matter(text).problem is None) == sound
+    assert sound or split_front_matter(text).facts == {}
 
 
 @given(st.text(max_size=200))
@@ -275,9 +274,9 @@ VALUES = st.one_of(st.text(max_size=40), st.lists(st.text(max_size=10), max_size
 
 @given(st.dictionaries(st.sampled_from(["title", "type", "tags", "source", "created"]), VALUES))
 def test_front_matter_is_read_as_it_was_written(facts: dict[str, object]) -> None:
-    text = with_front_matter(facts, "# Body\n\n---\nnot: front matter\n")
+    text = join_front_matter(facts, "# Body\n\n---\nnot: front matter\n")
     kept = {key: value for key, value in facts.items() if value not in ("", [])}
-    read = front_matter(text)
+    read = split_front_matter(text).facts
     assert set(read) == set(kept)
     for key, value in kept.items():
         # What YAML cannot hold (lone surrogates) and what it folds is not asked for.
@@ -300,7 +299,7 @@ def test_a_file_system_without_hard_links_still_writes_nothing_over(
     add(builder, title="First", text="one")
     path = builder.root / "docs/guide/second.md"
     path.write_text("mine")
-    from kbtui.sources.atomic_write import write_new
+    from kbtui.knowledge.subject_files import write_new
 
     with pytest.raises(KbtuiError, match="already"):
         write_new(path, "theirs")

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kbtui.knowledge import Knowledge
+    from kbtui.knowledge.authoring import Draft
     from kbtui.knowledge.models import Subject, Topic
     from kbtui.library import Library
     from kbtui.refs import Ref
-    from kbtui.sources.authoring import Draft
     from kbtui.tui.framework.styled_widget import StyledScreen
 
     Planned = tuple[Knowledge, Topic, Draft]
@@ -76,8 +76,8 @@ class EntryWriter:
 
     def _plan(self, values: Values) -> Planned:
         """In a thread: see that what would be edited could be written."""
-        from kbtui.sources import authoring
-        from kbtui.sources.atomic_write import name_of
+        from kbtui.knowledge import authoring
+        from kbtui.knowledge.subject_files import name_of
 
         if not values["title"]:
             raise authoring.NoTitle("an entry needs a title")
@@ -94,7 +94,7 @@ class EntryWriter:
     def _planned(self, planned: Planned | None) -> None:
         if planned is None:
             return
-        from kbtui.sources.authoring import edit_draft
+        from kbtui.knowledge.authoring import edit_draft
 
         found = self._lend(lambda: edit_draft(*planned))
         if found is not None and found[0] is None:
@@ -111,17 +111,19 @@ class EntryWriter:
         self._lane.submit(lambda: self._to_edit(ref), self._edit, self._failed)
 
     def _to_edit(self, ref: Ref) -> tuple[Subject, str | None]:
-        from kbtui.sources import authoring
+        from kbtui.knowledge import authoring
+        from kbtui.knowledge.front_matter import split_front_matter
 
         authoring.editor()
         subject = self._library.subject(ref)
         try:
-            return subject, authoring.source_of(self._library.subject_text(subject))
+            return subject, split_front_matter(self._library.subject_text(subject)).source
         except KbtuiError:
             return subject, None  # it may be edited to be readable again
 
     def _edit(self, found: tuple[Subject, str | None]) -> None:
-        from kbtui.sources import authoring
+        from kbtui.knowledge import authoring
+        from kbtui.knowledge.front_matter import split_front_matter
 
         subject, source = found
         name = f"{subject.topic}/{subject.slug}"
@@ -132,7 +134,7 @@ class EntryWriter:
             self._say(f"{name} was left as it was", "dim")
             return
         try:
-            problem = authoring.front_matter_problem(self._library.subject_text(subject))
+            problem = split_front_matter(self._library.subject_text(subject)).problem
         except KbtuiError as error:
             problem = error.message
         if problem:
@@ -167,7 +169,7 @@ class EntryWriter:
     def _ask_remove(self, subject: Subject) -> None:
         def answered(answer: str | None) -> None:
             if answer == "y":
-                from kbtui.sources.authoring import trash
+                from kbtui.knowledge.authoring import trash
 
                 self._lane.submit(
                     lambda: trash(subject),
@@ -180,7 +182,7 @@ class EntryWriter:
         self._screen.app.push_screen(ConfirmDialog(question, {"y": "move it"}), answered)
 
     def _no_trash(self, subject: Subject, error: Exception) -> None:
-        from kbtui.sources.authoring import NoTrash, delete
+        from kbtui.knowledge.authoring import NoTrash, delete
 
         if not isinstance(error, NoTrash):
             self._failed(error)

@@ -98,17 +98,17 @@ def _facts(row: EntryRow, source: str | None) -> list[tuple[str, Spans]]:
 
 def _source(library: Library, row: EntryRow) -> tuple[str | None, str | None]:
     """The source that fetched a subject, and why its front matter counts for nothing."""
-    from kbtui.sources.authoring import front_matter_problem, source_of
+    from kbtui.knowledge.front_matter import split_front_matter
 
     subject = library.knowledge().find(row.topic or "", row.slug or "")
     if subject is None:
         return None, None
     try:
-        text = library.subject_text(subject)
+        text = split_front_matter(library.subject_text(subject))
     except KbtuiError as error:
         return None, error.message
-    problem = front_matter_problem(text)
-    return source_of(text), f"its front matter counts for nothing: {problem}" if problem else None
+    problem = text.problem and f"its front matter counts for nothing: {text.problem}"
+    return text.source, problem
 
 
 def _citations(library: Library, row: EntryRow, present: datetime) -> list[Block]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from kbtui.knowledge.front_matter import split_front_matter
 from kbtui.secrets import remark_on
 from kbtui.text import one_line
 from kbtui.tui.reader.blocks import Block, FactsBlock, MarkdownBlock, NoteBlock, SourceBlock
@@ -105,9 +106,12 @@ def _read(subject: Subject, text: str) -> list[Block]:
     suffix = subject.path.suffix.lower()
     if suffix not in _MARKDOWN:
         return _source(text, _language(subject))
-    facts, start, line = _front_matter(text)
+    split = split_front_matter(text)
+    body, start, line = split.body, len(text) - len(split.body), split.lines
+    facts: list[tuple[str, Spans]] = [
+        (one_line(name), [(_value(value), "")]) for name, value in split.facts.items()
+    ]
     blocks: list[Block] = [FactsBlock("front", facts)] if facts else []
-    body = text[start:]
     links = link_definitions(body)
     for number, piece in enumerate(split_markdown(body)):
         begin, end, first = piece.start + start, piece.end + start, piece.first_line + line
@@ -121,29 +125,6 @@ def _read(subject: Subject, text: str) -> list[Block]:
         block.above = above
         blocks.append(block)
     return blocks
-
-
-def _front_matter(text: str) -> tuple[list[tuple[str, Spans]], int, int]:
-    """The facts of YAML front matter, where it ends, and how many lines it has."""
-    if not text.startswith(("---\n", "---\r\n")):
-        return [], 0, 0
-    end = text.find("\n---", 3)
-    if end < 0 or end > 20_000:
-        return [], 0, 0
-    after = text.find("\n", end + 1) + 1 or len(text)
-    try:
-        from kbtui.index.ingest import plain_yaml
-
-        data = plain_yaml(text[4:end])
-    except ValueError:
-        return [], 0, 0
-    if not isinstance(data, dict):
-        return [], 0, 0
-    return (
-        [(one_line(str(name)), [(_value(value), "")]) for name, value in data.items()],
-        after,
-        text.count("\n", 0, after),
-    )
 
 
 def _value(value: Any) -> str:

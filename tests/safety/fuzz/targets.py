@@ -85,18 +85,19 @@ def metadata(data: bytes) -> None:
 def front_matter(data: bytes) -> None:
     """A subject: its front matter, title and chunks, and the document on the screen."""
     from kbtui.index.chunking import chunk_subject
-    from kbtui.index.ingest import front_matter as parsed
-    from kbtui.index.ingest import title_of
-    from kbtui.tui.reader.subject_document import _front_matter
+    from kbtui.knowledge.front_matter import split_front_matter
+    from kbtui.knowledge.models import Subject
+    from kbtui.tui.reader.subject_document import subject_document
 
     text = _text(data)
+    subject = Subject("t", "s", "s.md", "s.md")
     for given in (text, f"---\n{text}\n---\n\n# Title\n"):
-        parsed(given)
-        title_of(given)
-        for chunk in chunk_subject("s", given):
+        split = split_front_matter(given)
+        assert split.title != ""
+        for chunk in chunk_subject("s", split):
             assert chunk.text
-        _front_matter(given)
-        for value in parsed(given).values():
+        subject_document(subject, given)
+        for value in split.facts.values():
             assert len(str(value)) < 1 << 20
 
 

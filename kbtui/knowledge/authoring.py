@@ -14,19 +14,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kbtui.errors import KbtuiError, NothingFound, UsageError
-from kbtui.sources.atomic_write import (
+from kbtui.knowledge.front_matter import join_front_matter, split_front_matter
+from kbtui.knowledge.subject_files import (
     check_slug,
     folder_inside,
     name_of,
     topic_folder,
-    with_front_matter,
     write_new,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from kbtui.knowledge import Knowledge
+    from kbtui.knowledge.loader import Knowledge
     from kbtui.knowledge.models import Subject, Topic
 
 UNTITLED = "Untitled"
@@ -66,7 +66,7 @@ class Draft:
             # With the time: a day alone begins at midnight, before all that was made since.
             "created": datetime.now().astimezone().replace(microsecond=0),
         }
-        return with_front_matter(facts, self.text)
+        return join_front_matter(facts, self.text)
 
 
 def choose_topic(knowledge: Knowledge, name: str | None) -> Topic:
@@ -119,7 +119,7 @@ def edit_draft(knowledge: Knowledge, topic: Topic, draft: Draft) -> Subject | No
         if text == draft.document or not text.strip():
             is_settled = True
             return None
-        if problem := front_matter_problem(text):
+        if problem := split_front_matter(text).problem:
             raise UsageError(f"the front matter would count for nothing: {problem}")
         title = _title(text, draft.title)
         found = _add(knowledge, topic, draft.slug or name_of(title), text)
@@ -155,22 +155,12 @@ def _keeping(error: Exception, path: Path) -> KbtuiError:
 
 def _title(text: str, otherwise: str) -> str:
     """What an edited draft is called: by its front matter, its first heading, or as it was before."""
-    from kbtui.index.ingest import front_matter, title_of
-
-    facts = front_matter(text)
-    emptied = "title" in facts and not str(facts["title"] or "").strip()
-    title = None if emptied else title_of(text) or otherwise.strip()
+    split = split_front_matter(text)
+    is_emptied = "title" in split.facts and not str(split.facts["title"] or "").strip()
+    title = None if is_emptied else split.title or otherwise.strip()
     if not title or title == UNTITLED:
         raise NoTitle("an entry needs a title")
     return title
-
-
-def source_of(text: str) -> str | None:
-    """The name of the source that fetched a subject with this text; None for one's own."""
-    from kbtui.index.ingest import front_matter
-
-    name = front_matter(text).get("source")
-    return name if isinstance(name, str) and name else None
 
 
 def check_free(knowledge: Knowledge, topic: Topic, slug: str) -> str:
@@ -192,7 +182,7 @@ def _add(knowledge: Knowledge, topic: Topic, slug: str, text: str) -> Subject:
     *folders, name = slug.split("/")
     path = folder_inside(root, base.joinpath(*folders)) / f"{name}.md"
     write_new(path, text)
-    from kbtui.knowledge import load_knowledge
+    from kbtui.knowledge.loader import load_knowledge
 
     known = load_knowledge(knowledge.workspace)
     for subject in known.subjects(topic.id):
@@ -277,21 +267,6 @@ def _check_terminal(program: str) -> None:
         raise UsageError(
             f"there is no terminal for {program}", hint="`kbtui entry new --text` needs no editor"
         )
-
-
-def front_matter_problem(text: str) -> str | None:
-    """Why a text's front matter counts for nothing; None when it is sound or there is none."""
-    from kbtui.index.chunking import without_front_matter
-    from kbtui.index.ingest import plain_yaml
-
-    lines = without_front_matter(text)[1]
-    if not lines:
-        return "it is never closed" if text.startswith(("---\n", "---\r\n")) else None
-    try:
-        facts = plain_yaml("\n".join(text.split("\n")[1 : lines - 1]))
-    except ValueError as error:
-        return " ".join(str(error).split())[:200]
-    return None if facts is None or isinstance(facts, dict) else "it is no table of keys and values"
 
 
 def trash(subject: Subject) -> None:

@@ -1,0 +1,113 @@
+"""YAML front matter of subject files: the one rule for where it ends and what counts."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+LINES_MOST = 200
+"""Front matter that is not closed within this many lines is text."""
+CHARACTERS_MOST = 20_000
+"""Longer front matter is not parsed: YAML's parser takes seconds for deeply nested text."""
+
+_HEADING = re.compile(r"^#{1,6}[ \t]+(.+?)[ \t]*#*$", re.MULTILINE)
+_SETEXT = re.compile(r"^(\S[^\n]*)\n=+[ \t]*$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class SubjectText:
+    """A subject's text in two parts: front matter and body.
+
+    Front matter that is not a YAML mapping does not count: `facts` is empty, `problem` says why,
+    and the body is the whole text. `lines` is the number of lines before the body.
+    """
+
+    body: str
+    facts: dict[str, Any] = field(default_factory=dict)
+    lines: int = 0
+    problem: str | None = None
+
+    @property
+    def title(self) -> str | None:
+        """The title in the front matter, else the first heading."""
+        title = self.facts.get("title")
+        if isinstance(title, str) and title.strip():
+            return " ".join(title.split())
+        start = self.body[:4000]
+        heading = _HEADING.search(start) or _SETEXT.search(start)
+        return " ".join(heading[1].split())[:300] if heading else None
+
+    @property
+    def source(self) -> str | None:
+        """The name of the source that fetched the subject; None for a subject written by hand."""
+        name = self.facts.get("source")
+        return name if isinstance(name, str) and name else None
+
+
+def split_front_matter(text: str) -> SubjectText:
+    """Split a subject's text into front matter and body.
+
+    Front matter starts in the first line with `---` and ends with a line `---` or `...`.
+    """
+    if not text.startswith(("---\n", "---\r\n")):
+        return SubjectText(text)
+    head = text.split("\n", LINES_MOST)[:LINES_MOST]
+    end = next((at for at, line in enumerate(head[1:], 1) if line.rstrip() in {"---", "..."}), None)
+    if end is None:
+        return SubjectText(text, problem="it is never closed")
+    try:
+        facts = _parse_yaml("\n".join(head[1:end]))
+    except ValueError as error:
+        return SubjectText(text, problem=" ".join(str(error).split())[:200])
+    if facts is not None and not isinstance(facts, dict):
+        return SubjectText(text, problem="it is not a table of keys and values")
+    start = sum(len(line) + 1 for line in head[: end + 1])
+    named = {str(key): value for key, value in (facts or {}).items()}
+    return SubjectText(text[start:], named, end + 1)
+
+
+def _parse_yaml(source: str) -> Any:
+    """Parse YAML without aliases; raises `ValueError`.
+
+    Aliases are refused because a few lines of them can expand to gigabytes.
+    """
+    import yaml
+
+    class Loader(yaml.SafeLoader):
+        def compose_node(self, parent: Any, index: Any) -> Any:
+            if self.check_event(yaml.AliasEvent):
+                raise ValueError("it has an alias, which is not followed")
+            return super().compose_node(parent, index)
+
+    if len(source) > CHARACTERS_MOST:
+        raise ValueError(f"it has more than {CHARACTERS_MOST:,} characters")
+    try:
+        return yaml.load(source, Loader)
+    except (yaml.YAMLError, RecursionError) as error:
+        raise ValueError(str(error)) from error
+
+
+def join_front_matter(facts: dict[str, Any], body: str) -> str:
+    """Return a subject file's text: YAML front matter in the order of `facts`, a blank line, the body.
+
+    Values are strings, dates and lists of strings; empty ones are left out.
+    """
+    import yaml
+
+    lines = []
+    for key, value in facts.items():
+        if value in (None, "", [], ()):
+            continue
+        flow = isinstance(value, list | tuple)
+        shown = {key: list(value) if flow else value}
+        text = yaml.safe_dump(shown, allow_unicode=True, default_flow_style=False, width=100_000)
+        if flow:
+            listed = yaml.safe_dump(
+                list(value), allow_unicode=True, default_flow_style=True, width=100_000
+            )
+            text = f"{key}: {listed}"
+        lines.append(text.rstrip("\n"))
+    head = "\n".join(lines)
+    body = body.strip("\n")
+    return f"---\n{head}\n---\n\n{body}\n" if body else f"---\n{head}\n---\n"
