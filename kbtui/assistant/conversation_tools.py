@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from kbtui.assistant import conversation_tools
 from kbtui.assistant.xml import entry_xml, escape, event_xml, hit_xml, read_envelope, turn_xml
+from kbtui.conversations.event_kinds import EVENT_KINDS, include_groups
 from kbtui.conversations.formats.jp.base64_fields import pretty
 from kbtui.conversations.formats.jp.loader import load_conversation, name_extras
 from kbtui.conversations.formats.jp.locations import EVENTS, ConversationLocation, find_places
@@ -531,15 +532,8 @@ READ_LIMIT = 60_000
 """Characters of the XML envelope that an assistant is given at most (decisions B4)."""
 _HINT_ROOM = 400
 
-INCLUDED: dict[str, tuple[str, ...]] = {
-    "chat": ("chat_request", "message", "structured"),
-    "reasoning": ("reasoning",),
-    "tool_calls": ("tool_call_request", "inquiry_request"),
-    "tool_results": ("tool_call_response", "inquiry_response"),
-}
+INCLUDED = include_groups()
 """The kinds of event behind each word of `include`; by default all, those not known among them."""
-
-_ALL_KINDS = frozenset(kind for kinds in INCLUDED.values() for kind in kinds)
 
 
 def read_answer(
@@ -599,8 +593,9 @@ def included_kinds(include: list[str] | None) -> frozenset[str]:
         for word in words
         for kind in INCLUDED[conversation_tools.one_of("include", word, tuple(INCLUDED))]
     }
-    # Events of unknown kinds come unless something is left out: they may be of any kind.
-    return frozenset({*kinds, "unknown"} if kinds.issuperset(_ALL_KINDS) else kinds)
+    # Events that no word names come with all others: those of unknown kinds may be of any kind.
+    is_all = kinds.issuperset(kind for group in INCLUDED.values() for kind in group)
+    return frozenset(EVENT_KINDS if is_all else kinds)
 
 
 def choose_turns(conversation: Conversation, turn: int | None, last: int | None) -> list[Turn]:

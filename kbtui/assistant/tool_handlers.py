@@ -67,16 +67,13 @@ def _sources(library: Library, hit: Hit) -> list[str]:
         return [library.subject_text(library.subject(hit.target._replace(lines=None)))]
     from kbtui.conversations import find_conversation
     from kbtui.conversations.formats.jp.incremental_reader import TurnReader
-    from kbtui.index.chunking import call_text
+    from kbtui.index.chunking import event_text
 
     ref = hit.target
     turn = TurnReader(find_conversation(library.workspace, ref.conversation or 0)).turn(
         ref.turn or 0
     )
-    return [
-        call_text(event) if event.kind == "tool_call_request" else event.text
-        for event in (turn.events if turn else ())
-    ]
+    return [event_text(event) for event in (turn.events if turn else ())]
 
 
 ANSWER_LIMIT = 60_000

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from kbtui.conversations.event_kinds import EVENT_KINDS
 from kbtui.conversations.formats.jp.base64_fields import pretty
 from kbtui.conversations.timestamps import show_time
 
@@ -70,33 +71,28 @@ def _facts(conversation: Conversation) -> str:
 
 
 def _event(event: Event) -> Iterator[str]:
+    """The heading of an event, and what it says."""
     text = event.text.strip("\n")
-    if event.kind == "chat_request":
-        yield f"### {plain(event.author or 'You')}"
-        yield text
-    elif event.kind == "message":
-        yield "### Assistant"
-        yield text
-    elif event.kind == "reasoning":
-        yield "### Reasoning"
-        yield "\n".join(f"> {line}".rstrip() for line in text.split("\n")) if text else ""
-    elif event.kind == "structured":
-        yield "### Structured answer"
-        yield _fence(text, "json" if not isinstance(event.data, str) else "")
-    elif event.kind == "tool_call_request":
-        yield f"### Call {event.call}: {_code(event.name or '?')}"
+    label = EVENT_KINDS[event.kind].label
+    if event.kind == "tool_call_request":
+        yield f"### {label} {event.call}: {_code(event.name or '?')}"
         yield _fence(text or pretty(event.arguments or {}), "json")
     elif event.kind == "tool_call_response":
-        state = "Error" if event.is_error else "Result"
         number = f" {event.call}" if event.call else ""
-        yield f"### {state}{number}{f': {_code(event.name)}' if event.name else ''}"
+        name = f": {_code(event.name)}" if event.name else ""
+        yield f"### {'Error' if event.is_error else label}{number}{name}"
         yield _fence(text, "")
     elif event.kind == "unknown":
-        yield f"### Unknown event: {_code(event.name or '?')}"
+        yield f"### {label}: {_code(event.name or '?')}"
         yield _fence(text, "json")
     else:
-        yield "### Question" if event.kind == "inquiry_request" else "### Answer"
-        yield text
+        yield f"### {plain(event.author or label)}"
+        if event.kind == "reasoning":
+            yield "\n".join(f"> {line}".rstrip() for line in text.split("\n")) if text else ""
+        elif event.kind == "structured":
+            yield _fence(text, "json" if not isinstance(event.data, str) else "")
+        else:
+            yield text
 
 
 def source_line(citation: Citation) -> str:

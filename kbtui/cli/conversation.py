@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 
 def configure_conversation(parser: ArgumentParser) -> None:
-    """The four commands and their arguments (decisions D)."""
+    """The four commands and their arguments."""
+    from kbtui.conversations.event_kinds import include_groups
+
     commands = parser.add_subparsers(dest="action", required=True, metavar="ls|grep|read|export")
     ls = commands.add_parser("ls", aliases=["list"], help="list conversations, newest first")
     ls.add_argument("--limit", type=int, default=20, metavar="N", help="how many (20)")
@@ -46,7 +48,7 @@ def configure_conversation(parser: ArgumentParser) -> None:
         command.add_argument("id", metavar="ID", help="jp-c17457886043, its digits, or jp-c…:TURN")
         command.add_argument("--turn", type=int, metavar="N", help="this turn alone")
         command.add_argument("--last", type=int, metavar="N", help="the last N turns")
-        words = "chat, reasoning, tool_calls, tool_results"
+        words = ", ".join(include_groups())
         _many(command, ["--include"], "include", "KIND", words)
     for command in (ls, grep, read):
         command.add_argument("--format", choices=["text", "xml", "json"], default="text")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime
 
+from kbtui.conversations.event_kinds import EVENT_KINDS
 from kbtui.text import cells, cut, one_line, safe
 
 TYPE_CHECKING = False
@@ -14,17 +15,14 @@ if TYPE_CHECKING:
 
 BOLD, DIM, RED, GREEN, YELLOW, BLUE, CYAN = "1", "2", "31", "32", "33", "34", "36"
 
-_WHO = {
-    "chat_request": ("You", GREEN),
-    "message": ("Assistant", BLUE),
-    "reasoning": ("Reasoning", DIM),
-    "structured": ("Structured answer", BLUE),
-    "tool_call_request": ("Call", YELLOW),
-    "tool_call_response": ("Result", CYAN),
-    "inquiry_request": ("Question", YELLOW),
-    "inquiry_response": ("Answer", CYAN),
-    "unknown": ("Unknown event", YELLOW),
+_COLOURS = {
+    "user": GREEN,
+    "assistant": BLUE,
+    "reasoning": DIM,
+    "structured": BLUE,
+    "tool-result": CYAN,
 }
+"""The colour of a heading by the event's role, where it is not yellow."""
 
 
 class ConversationWriter:
@@ -164,7 +162,8 @@ class ConversationWriter:
                     yield self.paint(text, DIM) if event["event_kind"] == "reasoning" else text
 
     def _head(self, event: dict[str, Any]) -> str:
-        who, colour = _WHO[event["event_kind"]]
+        kind = EVENT_KINDS[event["event_kind"]]
+        who, colour = kind.label, _COLOURS.get(kind.role, YELLOW)
         if event.get("author"):
             who = self.line(event["author"])
         parts = [who]

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
+from kbtui.conversations import event_kinds
 from kbtui.conversations.formats.jp.base64_fields import pretty
 from kbtui.conversations.formats.jp.event_parser import EventParser
 from kbtui.conversations.formats.jp.json_reader import Mended, read_events
-from kbtui.conversations.models import SCOPE_OF
 from kbtui.conversations.timestamps import show_time
 from kbtui.errors import UsageError, WorkspaceError
 
@@ -126,11 +126,8 @@ def _boundary(line: str, place: int, step: int) -> int:
     return place
 
 
-GROUPS: dict[str, tuple[str, ...]] = {
-    "chat": ("user", "assistant", "reasoning", "structured"),
-    "tool": ("tool-call", "tool-result"),
-}
-SCOPES: tuple[str, ...] = ("title", *dict.fromkeys(SCOPE_OF.values()))
+GROUPS = event_kinds.scope_groups()
+SCOPES = event_kinds.scopes()
 
 
 @dataclass(frozen=True)
@@ -227,7 +224,7 @@ class GrepSearch:
         scopes = self.query.scopes
         for turn in parser.turns:
             for event in turn.events:
-                if SCOPE_OF[event.kind] in scopes and (text := searched_text(event)):
+                if event_kinds.role_of(event.kind) in scopes and (text := searched_text(event)):
                     self._search_event(turn, event, text, found)
         return found
 
@@ -245,7 +242,7 @@ class GrepSearch:
             return
         kept = spans[: self.query.limit - found.count]
         found.count += len(spans)
-        scope, time = SCOPE_OF[event.kind], show_time(event.timestamp)
+        scope, time = event_kinds.role_of(event.kind), show_time(event.timestamp)
         block = found.lines[-1].block if found.lines else 0
         for number, (line, match) in enumerate(_with_context(text, kept, self.query.context)):
             if number == 0 or line is None:

@@ -8,31 +8,6 @@ from typing import Any, Literal
 Presence = Literal["projected", "user_local", "external"]
 """Both roots, JP's user-local one, or the workspace alone (jp-format 1.4)."""
 
-EventKind = Literal[
-    "chat_request",
-    "message",
-    "reasoning",
-    "structured",
-    "tool_call_request",
-    "tool_call_response",
-    "inquiry_request",
-    "inquiry_response",
-    "unknown",
-]
-
-SCOPE_OF: dict[str, str] = {
-    "chat_request": "user",
-    "message": "assistant",
-    "reasoning": "reasoning",
-    "structured": "structured",
-    "tool_call_request": "tool-call",
-    "tool_call_response": "tool-result",
-    "inquiry_request": "inquiry",
-    "inquiry_response": "inquiry",
-    "unknown": "unknown",
-}
-"""The scope that each kind of event belongs to (jp-format 2.4); the last one is kbtui's own."""
-
 
 @dataclass(frozen=True)
 class ConversationInfo:
@@ -87,7 +62,8 @@ class ConversationInfo:
 class Event:
     """One thing said or done in a turn, decoded.
 
-    An event of a kind that is not known has its `type` as `name`, and all of it as JSON in `text`.
+    `kind` names a row of `event_kinds.EVENT_KINDS`. An event of a kind that is not known has its
+    `type` as `name`, and all of it as JSON in `text`.
     `text` is what it says: the message, the result, the question. `name`,
     `arguments` and `call_id` belong to tool calls; a request knows its `result`
     and a result its `request` once paired. `call` is the 1-based number of the
@@ -95,7 +71,7 @@ class Event:
     first array element that it was made from.
     """
 
-    kind: EventKind
+    kind: str
     timestamp: datetime | None
     text: str
     index: int

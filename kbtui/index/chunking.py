@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
-from kbtui.conversations.models import SCOPE_OF
+from kbtui.conversations.event_kinds import EVENT_KINDS
 from kbtui.index.ids import chunk_id
 from kbtui.index.models import Chunk
 from kbtui.text import without_sequences
@@ -232,31 +232,25 @@ def spoken(conversation: Conversation, embed_tool_results: bool) -> Iterator[Chu
     """The chunks of a conversation's turns, without ids and ordinals."""
     for turn in conversation.turns:
         for event in turn.events:
-            # An inquiry's answer is a word or two, which mean nothing without the question; what
-            # an unknown kind of event means nobody can tell.
-            if event.kind in ("inquiry_response", "unknown"):
+            kind = EVENT_KINDS[event.kind]
+            if not kind.is_indexed:
                 continue
-            role = SCOPE_OF[event.kind]
             tool = event.name or (event.request.name if event.request else None)
-            text, most = event.text, MOST
-            embed = role not in {"tool-call", "tool-result"} or embed_tool_results
-            if role == "tool-call":
-                text = call_text(event)
-            if role in {"tool-call", "tool-result"} and not embed_tool_results:
-                most = TOOL_MOST
+            embed = kind.is_embedded or (embed_tool_results and kind.role_group == "tool")
+            most = MOST if embed else TOOL_MOST
             when = event.timestamp.timestamp() if event.timestamp else None
+            request = event if event.kind == "tool_call_request" else event.request
             call, args = event.call, None
-            if role in {"tool-call", "tool-result"}:
-                request = event if role == "tool-call" else event.request
+            if event.kind in ("tool_call_request", "tool_call_response"):
                 call = event.call or (request.call if request else None)
                 args = short_arguments(request)
-            for piece in pieces(without_sequences(text), most):
+            for piece in pieces(without_sequences(event_text(event)), most):
                 yield Chunk(
                     "",
                     piece.text,
                     0,
                     turn=turn.number,
-                    role=role,
+                    role=kind.role,
                     tool=tool,
                     timestamp=when,
                     embed=embed,
@@ -277,8 +271,10 @@ def short_arguments(request: Event | None) -> dict[str, str] | None:
     return found or None
 
 
-def call_text(event: Event) -> str:
-    """What a tool call says: its name, then each argument on lines of its own."""
+def event_text(event: Event) -> str:
+    """What an event says: of a tool call its name, then each argument on lines of its own."""
+    if event.kind != "tool_call_request":
+        return event.text
     lines = [event.name or ""]
     for key, value in (event.arguments or {}).items():
         lines.append(f"{key}: {value}" if isinstance(value, str) else f"{key}: {_json(value)}")

@@ -4,11 +4,6 @@ import os
 from dataclasses import dataclass, field
 from typing import Literal
 
-Role = Literal[
-    "user", "assistant", "reasoning", "structured", "tool-call", "tool-result", "inquiry"
-]
-"""JP's concrete scopes (jp-format 2.4), for chunks of conversations."""
-
 
 @dataclass(slots=True)
 class Chunk:

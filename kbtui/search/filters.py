@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kbtui.conversations import event_kinds
 from kbtui.search.query_parser import KEYS, QueryError, QueryFilter
 
 if TYPE_CHECKING:
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
     from kbtui.search.query_parser import ParsedQuery
     from kbtui.workspace import Workspace
 
-ROLES = ("user", "assistant", "reasoning", "structured", "tool-call", "tool-result", "inquiry")
-ROLE_GROUPS = {"chat": ("user", "assistant"), "tool": ("tool-call", "tool-result")}
+ROLES = event_kinds.search_roles()
+ROLE_GROUPS = event_kinds.search_role_groups()
 KINDS = {
     "subjects": "subject",
     "subject": "subject",

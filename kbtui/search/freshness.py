@@ -129,7 +129,7 @@ class Freshness:
         from kbtui.conversations import find_conversation
         from kbtui.conversations.formats.jp.incremental_reader import TurnReader
         from kbtui.errors import KbtuiError
-        from kbtui.index.chunking import call_text
+        from kbtui.index.chunking import event_text
 
         try:
             if entry.id not in self._turns:
@@ -140,10 +140,7 @@ class Freshness:
             turn = turns.turn(number) if turns else None
         except (KbtuiError, OSError):
             return []
-        return [
-            _squeezed(call_text(event) if event.kind == "tool_call_request" else event.text)
-            for event in (turn.events if turn else ())
-        ]
+        return [_squeezed(event_text(event)) for event in (turn.events if turn else ())]
 
 
 def _squeezed(text: str) -> str:

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from jp_files import ID, Stream, dump, standard, url_safe, workspace_at, write
 
 from kbtui.assistant.conversation_tools import grep_answer
+from kbtui.conversations.event_kinds import role_of
 from kbtui.conversations.formats.jp.event_parser import EventParser
 from kbtui.conversations.formats.jp.json_reader import read_array
 from kbtui.conversations.grep import (
-    SCOPE_OF,
     SCOPES,
     GrepQuery,
     GrepSearch,
@@ -73,10 +73,10 @@ def plainly(data: bytes, query: GrepQuery) -> list[tuple[str, int, str]]:
         builder.add(batch)
     builder.finish()
     return [
-        (SCOPE_OF[event.kind], turn.number, line.removesuffix("\r"))
+        (role_of(event.kind), turn.number, line.removesuffix("\r"))
         for turn in builder.turns
         for event in turn.events
-        if SCOPE_OF[event.kind] in query.scopes
+        if role_of(event.kind) in query.scopes
         for line in searched_text(event).split("\n")
         if needle.spans(line)
     ]

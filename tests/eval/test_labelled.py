@@ -6,7 +6,7 @@ import pytest
 
 from eval.labelled import DEMO, Labelled, read, squeezed
 from kbtui.conversations import find_conversation, load_conversation
-from kbtui.index.chunking import call_text
+from kbtui.index.chunking import event_text
 from kbtui.knowledge import load_knowledge, subject_text
 from kbtui.workspace import open_root
 
@@ -26,10 +26,7 @@ def text_of(ref: str) -> str:
     if match := re.fullmatch(r"jp-c(\d+):(\d+)", ref):
         turn = load_conversation(find_conversation(workspace, int(match[1]))).turn(int(match[2]))
         assert turn, ref
-        return "\n".join(
-            call_text(event) if event.kind == "tool_call_request" else event.text
-            for event in turn.events
-        )
+        return "\n".join(event_text(event) for event in turn.events)
     topic, _, slug = ref.partition("/")
     subject = load_knowledge(workspace).find(topic, slug)
     assert subject is not None, ref

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from kbtui.conversations.models import Event
 from kbtui.index.chunking import (
     MOST,
-    call_text,
     chunk_subject,
+    event_text,
     measure,
     number_chunks,
     pieces,
@@ -176,4 +176,4 @@ def test_the_text_of_a_call_is_its_name_and_its_arguments_by_line() -> None:
     event = Event(
         "tool_call_request", None, "", 0, name="fs_read_file", arguments={"path": "a.md", "n": [1]}
     )
-    assert call_text(event) == "fs_read_file\npath: a.md\nn: [1]"
+    assert event_text(event) == "fs_read_file\npath: a.md\nn: [1]"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kbtui.conversations.event_kinds import EVENT_KINDS
 from kbtui.secrets import remark_on
 from kbtui.text import before_cutting, one_line
 from kbtui.tui.clock import moment
@@ -24,6 +25,7 @@ from kbtui.tui.reader.splitter import split_markdown, split_source
 from kbtui.tui.reader.tool_calls import main_argument, readable
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from datetime import datetime
 
     from kbtui.conversations.models import Compaction, Conversation, ConversationInfo, Event, Turn
@@ -212,37 +214,29 @@ class _Builder:
             self._add(NoteBlock(f"{key}:secret", [(f"! {said}", "warning")]))
 
     def _show(self, key: str, event: Event, left: CompactedTurn | None) -> None:
-        if event.kind == "chat_request":
-            self.requests.append(len(self.blocks))
-            self._speaker(key, event.author or "You", "user", event.timestamp, _USER)
-            self._markdown(key, event.text, lead=_USER, breaks=True)
-        elif event.kind == "message":
-            self._speaker(
-                key, self.conversation.assistant or "Assistant", "assistant", event.timestamp, []
-            )
-            self._markdown(key, event.text)
-        elif event.kind == "structured":
-            self._speaker(
-                key, self.conversation.assistant or "Assistant", "assistant", event.timestamp, []
-            )
-            self._source(key, event.text, language="json", panel=True, lead=[], fold=None)
-        elif event.kind == "reasoning":
-            first = one_line(event.text[:400]) or "(not shown by the provider)"
-            self._fold(
-                key,
-                "reasoning",
-                [("thinking ", "emph"), (first, "dim")],
-                [(length(event.text), "dim")],
-            )
-            self._markdown(key, event.text, lead=_INSIDE, fold=key)
-        elif event.kind == "tool_call_request":
-            self._tool(event, left or CompactedTurn())
-        elif event.kind == "tool_call_response":
-            self._orphan(key, event)
-        elif event.kind == "unknown":
-            self._unknown(key, event)
-        else:
-            self._inquiry(key, event)
+        render = _RENDERERS.get(event.kind, _Builder._folded)
+        render(self, key, event, left or CompactedTurn())
+
+    def _request(self, key: str, event: Event, _: CompactedTurn) -> None:
+        self.requests.append(len(self.blocks))
+        self._speaker(key, event.author or "You", "user", event.timestamp, _USER)
+        self._markdown(key, event.text, lead=_USER, breaks=True)
+
+    def _message(self, key: str, event: Event, _: CompactedTurn) -> None:
+        name = self.conversation.assistant or "Assistant"
+        self._speaker(key, name, "assistant", event.timestamp, [])
+        self._markdown(key, event.text)
+
+    def _structured(self, key: str, event: Event, _: CompactedTurn) -> None:
+        name = self.conversation.assistant or "Assistant"
+        self._speaker(key, name, "assistant", event.timestamp, [])
+        self._source(key, event.text, language="json", panel=True, lead=[], fold=None)
+
+    def _reasoning(self, key: str, event: Event, _: CompactedTurn) -> None:
+        first = one_line(event.text[:400]) or "(not shown by the provider)"
+        words: Spans = [("thinking ", "emph"), (first, "dim")]
+        self._fold(key, "reasoning", words, [(length(event.text), "dim")])
+        self._markdown(key, event.text, lead=_INSIDE, fold=key)
 
     def _add(self, block: Block) -> None:
         block.turn, block.view = self.turn or None, self.view
@@ -317,7 +311,7 @@ class _Builder:
             block.lead, block.fold, block.call = list(lead), fold, call
             self._add(block)
 
-    def _tool(self, event: Event, left: CompactedTurn) -> None:
+    def _tool(self, _: str, event: Event, left: CompactedTurn) -> None:
         key = f"call:{self.turn}.{event.call}" if event.call else f"{self.turn}.{event.index}"
         result = event.result
         failed = bool(result and result.is_error)
@@ -355,33 +349,40 @@ class _Builder:
             problem: Spans = [(f"! {one_line(result.problem)}", "error")]
             self._add(NoteBlock(f"{key}:problem", problem, fold=key, lead=list(_INSIDE)))
 
-    def _orphan(self, key: str, event: Event) -> None:
-        self._fold(
-            key,
-            "tool",
-            [("a result without its call  ", "warning"), (one_line(event.text[:200]), "dim")],
-            [(length(event.text), "dim")],
-        )
+    def _orphan(self, key: str, event: Event, _: CompactedTurn) -> None:
+        words: Spans = [("a result without its call  ", "warning")]
+        words.append((one_line(event.text[:200]), "dim"))
+        self._fold(key, "tool", words, [(length(event.text), "dim")])
         self._source(key, event.text, _INSIDE, key)
 
-    def _unknown(self, key: str, event: Event) -> None:
+    def _unknown(self, key: str, event: Event, _: CompactedTurn) -> None:
         """An event of a kind that only a later JP knows, as it stands in the file."""
-        self._fold(
-            key,
-            "tool",
-            [("unknown event  ", "warning"), (one_line(event.name or ""), "dim")],
-            [(length(event.text), "dim")],
-        )
+        words: Spans = [("unknown event  ", "warning"), (one_line(event.name or ""), "dim")]
+        self._fold(key, "tool", words, [(length(event.text), "dim")])
         self._source(key, event.text, _INSIDE, key, language="json")
 
-    def _inquiry(self, key: str, event: Event) -> None:
-        asks = event.kind == "inquiry_request"
-        left: Spans = [
-            ("asks  " if asks else "answer  ", "tool"),
-            (one_line(event.text[:400]), "dim"),
-        ]
+    def _asks(self, key: str, event: Event, left: CompactedTurn) -> None:
+        self._folded(key, event, left, "asks")
+
+    def _folded(self, key: str, event: Event, _: CompactedTurn, word: str | None = None) -> None:
+        """One line that unfolds to the text."""
+        word = word or EVENT_KINDS[event.kind].label.lower()
+        left: Spans = [(f"{word}  ", "tool"), (one_line(event.text[:400]), "dim")]
         self._fold(key, "tool", left, [])
         self._source(key, event.text, _INSIDE, key)
+
+
+_RENDERERS: dict[str, Callable[[_Builder, str, Event, CompactedTurn], None]] = {
+    "chat_request": _Builder._request,
+    "message": _Builder._message,
+    "structured": _Builder._structured,
+    "reasoning": _Builder._reasoning,
+    "tool_call_request": _Builder._tool,
+    "tool_call_response": _Builder._orphan,
+    "inquiry_request": _Builder._asks,
+    "unknown": _Builder._unknown,
+}
+"""How each kind of event is shown; the others are folded under their label."""
 
 
 def _removed(event: Event, left: CompactedTurn) -> bool:

@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from kbtui.conversations.blocks import content_text, resources_text
+from kbtui.conversations.event_kinds import EVENT_KINDS
 from kbtui.conversations.formats.jp.base64_fields import (
     decode_content,
     decode_metadata,
@@ -18,7 +19,7 @@ from kbtui.conversations.formats.jp.base64_fields import (
 )
 from kbtui.conversations.formats.jp.config_state import ConversationFacts
 from kbtui.conversations.formats.jp.json_reader import DAMAGED
-from kbtui.conversations.models import Compaction, Event, EventKind, Turn
+from kbtui.conversations.models import Compaction, Event, Turn
 from kbtui.conversations.timestamps import parse_time
 
 if TYPE_CHECKING:
@@ -94,7 +95,9 @@ class EventParser:
             return
         if type(element) is not dict:
             self._note(f"element {index} is not an object")
-        elif type(kind := element.get("type")) is str:
+        elif (kind := element.get("type")) in EVENT_KINDS and kind != "unknown":
+            self._simple_event(index, element, kind)
+        elif type(kind) is str:
             # Of a later JP: shown as it is. It opens no turn, and ends no run of pieces.
             self._timed(index, kind, element)
             time = parse_time(element.get("timestamp"))
@@ -104,6 +107,10 @@ class EventParser:
             self._note(f"element {index} has no type")
 
     # one taker an event type
+
+    def _simple_event(self, index: int, element: _Element, kind: str) -> None:
+        """An event of a kind that needs no more than a row in the table: its content is its text."""
+        self._event(kind, index, element, element.get("content"), "content")
 
     def _turn_start(self, index: int, element: _Element) -> None:
         self.finish()
@@ -136,7 +143,6 @@ class EventParser:
 
     def _chat_response(self, index: int, element: _Element) -> None:
         """`message`, `reasoning` or `data`, whichever comes first in this order."""
-        kind: EventKind
         if "message" in element:
             kind = "message"
         elif "reasoning" in element:
@@ -251,9 +257,7 @@ class EventParser:
 
     # what they share
 
-    def _event(
-        self, kind: EventKind, index: int, element: _Element, text: Any, field: str
-    ) -> Event:
+    def _event(self, kind: str, index: int, element: _Element, text: Any, field: str) -> Event:
         """A new event at the end of the turn; every one ends a run of pieces."""
         if self._run is not None:
             if self._pieces:
@@ -374,6 +378,16 @@ _TAKERS: dict[str, Callable[[EventParser, int, _Element], None]] = {
     "config_delta": EventParser._config_delta,
     "compaction": EventParser._compaction,
 }
+
+
+_NO_EVENTS = frozenset({"turn_start", "config_delta", "compaction"})
+
+
+def is_event(element_type: str) -> bool:
+    """Whether elements of this type are events of a known kind."""
+    if element_type in _TAKERS:
+        return element_type not in _NO_EVENTS
+    return element_type in EVENT_KINDS and element_type != "unknown"
 
 
 def _tool_policy(value: Any) -> str | None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kbtui.conversations.formats.jp.config_state import ConversationFacts
+from kbtui.conversations.formats.jp.event_parser import is_event
 from kbtui.conversations.formats.jp.json_reader import (
     LARGEST_CONFIG,
     read_events,
@@ -20,17 +21,6 @@ from kbtui.errors import WorkspaceError
 
 if TYPE_CHECKING:
     from kbtui.conversations.models import ConversationInfo
-
-_EVENTS = frozenset(
-    {
-        "chat_request",
-        "chat_response",
-        "tool_call_request",
-        "tool_call_response",
-        "inquiry_request",
-        "inquiry_response",
-    }
-)
 
 
 @dataclass(frozen=True)
@@ -85,7 +75,7 @@ class _Pass:
                 self._seen = True
             elif kind == "config_delta":
                 self.facts.apply(element.get("delta", element))
-            elif type(kind) is str and kind in _EVENTS:
+            elif type(kind) is str and is_event(kind):
                 self._event(kind, element)
 
     def _event(self, kind: str, element: dict[str, Any]) -> None:

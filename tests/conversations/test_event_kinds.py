@@ -1,0 +1,104 @@
+"""One row in the table of event kinds is enough for a new kind to work everywhere."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from jp_files import ID, Stream, write
+
+# A process of its own: the table is read when modules are imported.
+_NEW_KIND = """
+import sys
+from kbtui.conversations.event_kinds import EVENT_KINDS, EventKind
+
+EVENT_KINDS["decision"] = EventKind("decision", "verdict", "decisions", "Decision", "chat")
+"""
+_CLI = "from kbtui.cli.main import main; sys.exit(main(sys.argv[1:]))"
+_READER = """
+from datetime import UTC, datetime
+from pathlib import Path
+from kbtui.conversations import find_conversation, load_conversation
+from kbtui.tui.reader.conversation_document import conversation_document
+from kbtui.workspace import open_root
+
+conversation = load_conversation(find_conversation(open_root(Path(sys.argv[1])), int(sys.argv[2])))
+assert not conversation.problems, conversation.problems
+document = conversation_document(conversation, datetime.now(UTC))
+print("\\n".join(block.search_text() for block in document.blocks))
+"""
+_SEARCH = """
+import json
+from pathlib import Path
+from kbtui.index import Index, IndexReader
+from kbtui.search.models import Question
+from kbtui.search.pipeline import answer
+from kbtui.workspace import Settings, open_root
+
+workspace = open_root(Path(sys.argv[1]))
+index = Index(workspace, Settings())
+index.refresh()
+index.close()
+found = answer(workspace, IndexReader(workspace.cache_dir), Question(sys.argv[2]))
+print(json.dumps([(hit.role, hit.turn) for hit in found.hits]))
+"""
+_TOOLS = """
+import json
+from pathlib import Path
+from kbtui.assistant.tools import TOOLS
+
+print(json.dumps({name: tool.schema() for name, tool in TOOLS.items()}))
+"""
+
+
+def run(program: str, *words: str, table: str = _NEW_KIND) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", table + program, *words],
+        capture_output=True, text=True, check=False, env={**os.environ, "NO_COLOR": "1"},
+    )  # fmt: skip
+    assert done.returncode in (0, 1), done.stderr
+    return done.stdout
+
+
+def test_a_row_in_the_table_adds_a_kind_everywhere(jp: Path) -> None:
+    stream = (
+        Stream().turn().ask("Which store?").add("decision", content="We take the turquoise one.")
+    )
+    write(jp, stream.say("Noted."))
+    root = ["-w", str(jp.parent)]
+
+    read = json.loads(run(_CLI, *root, "conversation", "read", str(ID), "--json"))
+    kinds = [event["event_kind"] for event in read["turns"][0]["events"]]
+    assert kinds == ["chat_request", "decision", "message"]
+    assert read["hint"] is None
+    only = run(_CLI, *root, "conversation", "read", str(ID), "--include", "decisions")
+    assert "Decision" in only
+    assert "turquoise" in only
+    assert "Noted." not in only
+
+    for scope in ("verdict", "chat", "all"):
+        found = run(_CLI, *root, "conversation", "grep", "turquoise", "--scope", scope)
+        assert found == f"jp-c{ID}:1:verdict:m:We take the turquoise one.\n"
+    assert run(_CLI, *root, "conversation", "grep", "turquoise", "--scope", "user") == ""
+
+    exported = run(_CLI, *root, "conversation", "export", str(ID))
+    assert "### Decision\n\nWe take the turquoise one." in exported
+
+    assert json.loads(run(_SEARCH, str(jp.parent), "turquoise role:verdict")) == [["verdict", 1]]
+
+    assert "We take the turquoise one." in run(_READER, str(jp.parent), str(ID))
+
+    tools = json.loads(run(_TOOLS))
+    scopes = tools["conversation_grep"]["properties"]["scopes"]["items"]["enum"]
+    include = tools["conversation_read"]["properties"]["include"]["items"]["enum"]
+    assert "verdict" in scopes
+    assert "decisions" in include
+
+
+def test_without_the_row_the_same_event_is_unknown(jp: Path) -> None:
+    write(jp, Stream().turn().ask("Which?").add("decision", content="turquoise"))
+    found = run(
+        _CLI, "-w", str(jp.parent), "conversation", "grep", "turquoise", table="import sys\n"
+    )
+    assert found.startswith(f"jp-c{ID}:1:unknown:m:")
