@@ -57,6 +57,7 @@ class EntriesScreen(SplitScreen):
     )
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("entries", "moving")]
     AUTO_FOCUS = "#entries"
+    DEFAULT_CSS = "EntriesScreen #columns { height: 1; padding: 0 1; background: $background; }"
 
     def __init__(self, library: Library, clock: Clock) -> None:
         super().__init__(library)
