@@ -65,3 +65,11 @@ def moment(when: datetime, present: datetime) -> str:
         if local.date() == present.date()
         else f"{short_date(local.date(), present.date())} {time}"
     )
+
+
+def iso_day(seconds: float) -> str:
+    """The local day of a time stamp, `2026-05-13`; `?` where there is no such day."""
+    try:
+        return datetime.fromtimestamp(seconds).date().isoformat()
+    except (ValueError, OverflowError, OSError):
+        return "?"

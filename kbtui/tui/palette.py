@@ -21,7 +21,7 @@ from kbtui.tui.framework.workers import LatestOnlyWorker
 from kbtui.tui.navigation import place_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from textual.app import ComposeResult
     from textual.binding import BindingType
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from kbtui.knowledge.models import Subject
     from kbtui.tui.framework.styled_text import Spans
     from kbtui.tui.library.snapshot import LibrarySnapshot
-    from kbtui.tui.main.screen import MainScreen
 
 SHOWN_MOST = 100
 
@@ -152,7 +151,7 @@ def choose(
 
 
 class PaletteScreen(StyledScreen):
-    """An input with a list; gives back what was chosen."""
+    """An input with a list; gives back what was chosen. `find_places` is called in a thread."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "dismiss", show=False),
@@ -162,13 +161,15 @@ class PaletteScreen(StyledScreen):
         Binding("pageup", "rows('page_up')", show=False, priority=True),
     ]
 
-    def __init__(self, main: MainScreen) -> None:
+    def __init__(
+        self,
+        commands: list[PaletteItem],
+        themes: list[PaletteItem],
+        find_places: Callable[[], list[PaletteItem]],
+    ) -> None:
         super().__init__()
-        pane = main.library_pane
-        contents, hidden = pane.contents, pane.state.hidden
-        self._choices = command_choices(main.hints.scopes, main.hints.keymap)
-        self._choices += theme_choices(main.app.available_themes)
-        self._places = lambda: place_choices(contents, hidden)
+        self._choices = [*commands, *themes]
+        self._find_places = find_places
         self._places_lane = LatestOnlyWorker(self)
         self._lane = LatestOnlyWorker(self)
         self.list = RowList("palette-list")
@@ -188,7 +189,7 @@ class PaletteScreen(StyledScreen):
         """Show everything."""
         self.query_one("#palette-input").focus()
         self._fill(choose(self._choices, ""))
-        self._places_lane.submit(self._places, self._know, lambda error: None)
+        self._places_lane.submit(self._find_places, self._know, lambda error: None)
 
     def _know(self, places: list[PaletteItem]) -> None:
         """What can be opened is known now."""

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from kbtui.errors import KbtuiError
 from kbtui.index.entry_query import CITES_DAYS, chunks_of
 from kbtui.text import one_line, safe
-from kbtui.tui.clock import moment
-from kbtui.tui.entries.table import SIGNS, day
+from kbtui.tui.clock import iso_day, moment
+from kbtui.tui.entries.table import SIGNS
 from kbtui.tui.framework.styled_text import StyledLine, TextMatches, wrap
 from kbtui.tui.reader.blocks import FactsBlock, FoldBlock, HeadBlock, NoteBlock
 from kbtui.tui.reader.document import Document, counted
@@ -89,8 +89,8 @@ def _facts(row: EntryRow, source: str | None) -> list[tuple[str, Spans]]:
         "tags": [(one_line(", ".join(row.tags)), "")] if row.tags else [],
         "source": [(one_line(source), "")] if source else [],
         "address": [(one_line(row.source_url), "link")] if row.source_url else [],
-        "created": [(day(row.created), "")],
-        "changed": [(day(row.changed), "")],
+        "created": [(iso_day(row.created), "")],
+        "changed": [(iso_day(row.changed), "")],
         "size": [(f"{row.size:,} bytes", "")],
     }
     return [(name, value) for name, value in facts.items() if value]

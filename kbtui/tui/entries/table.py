@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import TYPE_CHECKING
 
 from textual.message import Message
 
 from kbtui.text import cells, cut, one_line
+from kbtui.tui.clock import iso_day
 from kbtui.tui.framework.row_list import RowList
 from kbtui.tui.reader.document import characters
 
@@ -86,7 +86,7 @@ def _left(entry: Entry) -> Spans:
 def _right(entry: Entry, width: int) -> Spans:
     values = {
         "type": entry.type,
-        "changed": day(entry.changed),
+        "changed": iso_day(entry.changed),
         "passages": f"{entry.chunks:,}",
         "size": characters(entry.size),
         "cites 30d": f"{entry.cites_30d:,}",
@@ -103,11 +103,3 @@ def _fitted(name: str, text: str, size: int, right: bool) -> str:
     text = cut(one_line(text), size)
     space = " " * (size - cells(text))
     return space + text if right else text + space
-
-
-def day(seconds: float) -> str:
-    """A local day."""
-    try:
-        return datetime.fromtimestamp(seconds).date().isoformat()
-    except (ValueError, OverflowError, OSError):
-        return "?"

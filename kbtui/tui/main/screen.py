@@ -291,9 +291,15 @@ class MainScreen(SearchingScreen):
 
     def action_palette(self) -> None:
         """Find a command, topic, subject or conversation by name."""
-        from kbtui.tui.palette import PaletteScreen
+        from kbtui.tui.palette import PaletteScreen, command_choices, place_choices, theme_choices
 
-        self.app.push_screen(PaletteScreen(self), self.chosen)
+        contents, hidden = self.library_pane.contents, self.library_pane.state.hidden
+        palette = PaletteScreen(
+            command_choices(self.hints.scopes, self.hints.keymap),
+            theme_choices(self.app.available_themes),
+            lambda: place_choices(contents, hidden),
+        )
+        self.app.push_screen(palette, self.chosen)
 
     # panes
 

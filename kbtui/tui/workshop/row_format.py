@@ -1,4 +1,4 @@
-"""What the workshop's rows and bars say: names with signs, costs, growth."""
+"""The workshop's list and bars: names with signs, costs, growth."""
 
 from __future__ import annotations
 
@@ -6,18 +6,21 @@ from bisect import bisect_left
 from typing import TYPE_CHECKING
 
 from kbtui.text import one_line
+from kbtui.tui.framework.row_list import RowList
 from kbtui.tui.framework.styled_text import width_of
 from kbtui.tui.library.rows import MARKS
 from kbtui.tui.reader.document import counted
 from kbtui.tui.workshop.costs import Cost, cost_of, growth
 from kbtui.tui.workshop.marks import state_of
-from kbtui.tui.workshop.tree import folder_key
+from kbtui.tui.workshop.tree import TreeEntry, folder_key
 
 if TYPE_CHECKING:
+    from textual.strip import Strip
+
     from kbtui.tui.framework.styled_text import Spans
     from kbtui.tui.workshop.costs import Costs, Sums
     from kbtui.tui.workshop.marks import Marks, PromptState, State
-    from kbtui.tui.workshop.tree import TreeEntry, TreeOptions
+    from kbtui.tui.workshop.tree import TreeOptions
 
 UNWRITTEN = "*"
 """What stands behind the sign of whatever was marked and not written."""
@@ -171,3 +174,32 @@ def particulars(standing: PromptState, entry: TreeEntry) -> Spans:
         loaded_by = ", ".join(found[0].loaded_by) if found else ""
         return [(one_line(f"loaded by {loaded_by or 'nothing'}"), "dim")]
     return []
+
+
+WIDE = 52
+"""Columns from which there is room for whole numbers."""
+
+
+class TreeList(RowList):
+    """Entries of the workshop; there may be tens of thousands, each of one line."""
+
+    def __init__(self, formatter: RowFormatter) -> None:
+        super().__init__("entries")
+        self._formatter = formatter
+        self.empty = [("Reading the workspace …", "dim")]
+
+    @property
+    def entry(self) -> TreeEntry:
+        """The selected entry; the whole prompt while there is none."""
+        row = self.selected
+        return row.data if row is not None else TreeEntry("whole")
+
+    def render_line(self, y: int) -> Strip:
+        """Line `y` of what is in sight."""
+        number = y + round(self.scroll_y)
+        if 0 <= number < len(self.rows):
+            row = self.rows[number]
+            if row.selectable:
+                wide = self.scrollable_content_region.width >= WIDE
+                row.left, row.right = self._formatter.describe(row.data, wide=wide)
+        return super().render_line(y)

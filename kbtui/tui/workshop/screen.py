@@ -23,8 +23,8 @@ from kbtui.tui.workshop.kb_toml import KbTomlWriter
 from kbtui.tui.workshop.marks import state_of
 from kbtui.tui.workshop.pages import change_page
 from kbtui.tui.workshop.pattern_bar import PatternBar
-from kbtui.tui.workshop.row_format import UNWRITTEN, particulars, totals
-from kbtui.tui.workshop.tree import WHOLE, EntryList, folder_key
+from kbtui.tui.workshop.row_format import UNWRITTEN, TreeList, particulars, totals
+from kbtui.tui.workshop.tree import WHOLE, folder_key
 
 if TYPE_CHECKING:
     from textual.binding import BindingType
@@ -74,7 +74,7 @@ class WorkshopScreen(SplitScreen):
     def __init__(self, library: Library, reference: str | None, written: list[TomlChange]) -> None:
         super().__init__(library)
         self.controller = WorkshopController(self, self, library)
-        self.list = EntryList(self.controller.formatter)
+        self.list = TreeList(self.controller.formatter)
         self.trybar = PatternBar()
         self.filter = LabeledInput("choose", "filter")
         self.writer = KbTomlWriter(self, self, written)

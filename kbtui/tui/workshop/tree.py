@@ -5,16 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from kbtui.tui.framework.row_list import ListRow, RowList
+from kbtui.tui.framework.row_list import ListRow
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from textual.strip import Strip
-
     from kbtui.knowledge import Knowledge
     from kbtui.tui.workshop.marks import PromptState
-    from kbtui.tui.workshop.row_format import RowFormatter
 
 
 Kind = Literal["whole", "topic", "folder", "subject", "problem", "fragment", "heading"]
@@ -181,32 +178,3 @@ def _row(key: str, entry: TreeEntry) -> ListRow:
 
 def _heading(key: str, words: str) -> ListRow:
     return ListRow(f"head:{key}", [(words, "section")], selectable=False, data=TreeEntry("heading"))
-
-
-WIDE = 52
-"""Columns from which there is room for whole numbers."""
-
-
-class EntryList(RowList):
-    """Entries of the workshop; there may be tens of thousands, each of one line."""
-
-    def __init__(self, formatter: RowFormatter) -> None:
-        super().__init__("entries")
-        self._formatter = formatter
-        self.empty = [("Reading the workspace …", "dim")]
-
-    @property
-    def entry(self) -> TreeEntry:
-        """The selected entry; the whole prompt while there is none."""
-        row = self.selected
-        return row.data if row is not None else TreeEntry("whole")
-
-    def render_line(self, y: int) -> Strip:
-        """Line `y` of what is in sight."""
-        number = y + round(self.scroll_y)
-        if 0 <= number < len(self.rows):
-            row = self.rows[number]
-            if row.selectable:
-                wide = self.scrollable_content_region.width >= WIDE
-                row.left, row.right = self._formatter.describe(row.data, wide=wide)
-        return super().render_line(y)
