@@ -316,7 +316,7 @@ async def test_esc_leaves_an_input_also_where_the_panes_command_has_another_key(
         for number, key in enumerate(ways):
             await tui.type(key)
             if number == 0 and len(ways) > 1:
-                wanted = {"2": "reader", "P": "entries", "E": "entries"}[key]
+                wanted = {"2": "document", "P": "entries", "E": "entries"}[key]
                 await tui.until(lambda wanted=wanted: focused(tui) == wanted)
         await tui.until(lambda: focused(tui) == named)
         await tui.press("escape")
