@@ -1,11 +1,13 @@
-"""Copying: to the terminal (OSC 52), which may be far away, and to the clipboard of this machine."""
+"""Copying to the terminal (OSC 52), which may be remote, and to the clipboard of this machine."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
 import sys
+import threading
 from typing import TYPE_CHECKING
 
 from kbtui.text import safe
@@ -19,23 +21,19 @@ SECONDS = 2.0
 
 
 def copy(app: App[None], text: str) -> str | None:
-    """Copy a text both ways; gives a warning where neither can be expected to have all of it.
+    """Copy a text to the terminal and to this machine; returns a warning if neither can take it.
 
-    It may be pasted into a shell: what hides or commands is taken out, whatever is shown here.
+    The text may be pasted into a shell, so control sequences and hidden characters are removed.
     """
     text = safe(text, "strip")
-    whole = len(text.encode("utf-8", "replace")) <= TERMINAL_MOST
-    if whole:
+    fits = len(text.encode("utf-8", "replace")) <= TERMINAL_MOST
+    if fits:
         app.copy_to_clipboard(text)
-    else:
-        app._clipboard = text
     command = local_command()
     if command is not None:
-        # A program that goes on to offer what was copied must not hold the screen.
-        import threading
-
-        threading.Thread(target=_give, args=(command, text), daemon=True).start()
-    elif not whole:
+        # In a thread: a program that stays to serve the clipboard would block the screen.
+        threading.Thread(target=_run, args=(command, text), daemon=True).start()
+    elif not fits:
         return "too much for the terminal's clipboard"
     return None
 
@@ -54,10 +52,7 @@ def local_command() -> list[str] | None:
     return next((command for command in candidates if shutil.which(command[0])), None)
 
 
-def _give(command: list[str], text: str) -> None:
-    """Called in a thread."""
-    import contextlib
-
+def _run(command: list[str], text: str) -> None:
     with contextlib.suppress(OSError, subprocess.SubprocessError):
         subprocess.run(
             command,
