@@ -10,15 +10,29 @@ HINT = "write 2026-11-01, 2026-11, today, yesterday, monday or an age such as 12
 _AGE = re.compile(r"(\d{1,6})([hdwmy])")
 _HOURS = {"h": 1, "d": 24, "w": 168, "m": 730, "y": 8766}
 _DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+_DAY = re.compile(rf"\d{{4}}-\d\d-\d\d|today|yesterday|{'|'.join(_DAYS)}")
 _MONTH = re.compile(r"(\d{4})(?:-(\d{1,2}))?")
 
 
-def parse_moment(text: str, now: datetime | None = None) -> datetime | None:
+def parse_moment(
+    text: str, now: datetime | None = None, *, to_end_of_day: bool = False
+) -> datetime | None:
     """A moment in UTC, None when `text` is none.
 
-    A day begins at midnight, local time, where no zone is named; an age is
-    counted back from `now` (aware); a weekday is the last one before today.
+    A day begins at midnight, local time, where no zone is named; `to_end_of_day`
+    gives the midnight after it. An age is counted back from `now` (aware); a weekday is
+    the last one before today.
     """
+    moment = _parse_moment(text, now)
+    if moment is None or not to_end_of_day or not _DAY.fullmatch(text.strip().lower()):
+        return moment
+    try:
+        return _utc(moment.astimezone().replace(tzinfo=None) + timedelta(days=1))
+    except OverflowError:
+        return None
+
+
+def _parse_moment(text: str, now: datetime | None) -> datetime | None:
     now = now or datetime.now(UTC)
     text = text.strip().lower()
     try:

@@ -74,7 +74,7 @@ def phrase(notice: Notice) -> str:
     values: Any = notice.values
     match notice.code:
         case "filter_without_value":
-            return f"{values['word']} has no value after it and was looked for as a word"
+            return f"{values['word']} needs a value; searched as a word"
         case "index_behind":
             return _phrase_behind(values)
         case "index_mended":
@@ -98,7 +98,7 @@ def phrase(notice: Notice) -> str:
         case "query_mistake":
             return str(values["detail"])
         case "unknown_filter":
-            return f"{values['word']}: is no filter; did you mean {values['suggestion']}:?"
+            return f"unknown filter {values['word']}:; did you mean {values['suggestion']}:?"
 
 
 def _phrase_behind(values: Any) -> str:

@@ -165,6 +165,12 @@ def _values(
 ) -> tuple[str, Iterable[tuple[str, str]]]:
     if argument.choices:
         return "words", [(choice, "") for choice in argument.choices]
+    if argument.dest.startswith("filter_"):
+        from kbtui.search.filters import FILTERS
+
+        row = next(row for row in FILTERS if set(row.options) & set(argument.names))
+        if row.kind == "choice":
+            return "words", [(choice, "") for choice in row.shown_choices]
     if argument.metavar == "PATH":
         return "directories", []
     if argument.metavar in {"FILE", "WHAT"}:

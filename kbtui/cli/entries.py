@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 
+from kbtui.cli.filter_options import add_filter_options, iter_filter_options
 from kbtui.cli.option_spec import SUPPRESS
 from kbtui.cli.output import ask, emit, emit_json, note, valid, working
 from kbtui.errors import KbtuiError, UsageError
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from kbtui.citations.models import Citation
+    from kbtui.cli.parser import Parser
     from kbtui.index.entry_query import EntryFilter, EntryPage, EntryRow
     from kbtui.knowledge.models import Subject
     from kbtui.library import Library
@@ -24,15 +26,11 @@ _HEADINGS = ("cites 30d", "status", "type", "passages", "size", "changed", "entr
 _RIGHT = {0, 3, 4}
 
 
-def configure_entries(parser: ArgumentParser) -> None:
-    """The arguments of `kbtui entries` (decisions C, "dashboard pages")."""
+def configure_entries(parser: Parser) -> None:
+    """Declare the arguments of `kbtui entries`."""
     add = parser.add_argument
-    add("query", nargs="*", metavar="QUERY", help="words in title or text")
-    add("--type", dest="types", metavar="T,…", help="entry types, source kinds, conversation")
-    add("--status", metavar="S,…", help="ready, pending, error")
-    add("--topic", dest="topics", action="append", default=[], metavar="ID", help="only this topic")
-    add("--from", dest="since", metavar="DATE", help="created on this day or time or later")
-    add("--to", dest="until", metavar="DATE", help="created on this day or before")
+    add("query", nargs="*", metavar="QUERY", help="words in title or text, and filters")
+    add_filter_options(parser, "entries")
     add("--hidden", action="store_true", help="hidden subjects too")
     add("--archived", action="store_true", help="archived conversations too")
     add("--limit", type=int, default=50, metavar="N", help="so many a page, 1 to 500 (50)")
@@ -43,7 +41,8 @@ def configure_entries(parser: ArgumentParser) -> None:
 def run_entries(args: Namespace) -> int:
     """List entries, newest first: subjects and conversations with type, status, size and citations.
 
-    QUERY narrows to entries with all its words in title or text. Totals are of all
+    QUERY narrows to entries with all its words in title or text. -word leaves out; type:, topic:,
+    is:, after: and before: narrow as the options do. Totals are of all
     that the filters leave; a longer list goes on with --cursor.
     """
     from kbtui.errors import UsageError
@@ -83,20 +82,11 @@ def run_entries(args: Namespace) -> int:
 
 
 def _entry_filter(args: Namespace) -> EntryFilter:
-    from kbtui.index.entry_query import EntryFilter
-    from kbtui.userdata.entry_filter import check_statuses, moment
+    from kbtui.userdata.entry_filter import parse_entry_filter
 
-    statuses = tuple(part for part in (args.status or "").split(",") if part)
-    return EntryFilter(
-        q=valid(" ".join(args.query)),
-        types=tuple(part for part in (args.types or "").split(",") if part),
-        statuses=check_statuses(statuses, "--status"),
-        topics=tuple(args.topics),
-        since=moment(args.since, "--from"),
-        until=moment(args.until, "--to", ends=True),
-        hidden=args.hidden,
-        archived=args.archived,
-    )
+    options = {row.options[0]: values for row, values in iter_filter_options(args, "entries")}
+    query = valid(" ".join(args.query))
+    return parse_entry_filter(query, options, hidden=args.hidden, archived=args.archived)
 
 
 def _entry_as_json(row: EntryRow) -> dict[str, Any]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 
+from kbtui.cli.filter_options import add_filter_options, question_fields
 from kbtui.cli.output import is_plain, note
 from kbtui.errors import UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import Namespace
-    from datetime import datetime
 
     from kbtui.cli.parser import Parser
     from kbtui.search.models import Answer, Question
@@ -22,27 +22,7 @@ def configure_search(parser: Parser) -> None:
     add = parser.add_argument
     add("query", nargs="*", metavar="QUERY", help="what to look for")
     add("--mode", choices=["hybrid", "lexical", "semantic"], default="hybrid")
-    add("--in", dest="kinds", choices=["subjects", "conversations"], help="only these")
-    add("--type", dest="types", metavar="T,…", help="only entries of these types")
-    add("--topic", dest="topics", action="append", default=[], metavar="ID", help="only this topic")
-    add("--since", metavar="DATE", help="from this day or time on (2026-11-01, 3d, 2w)")
-    add("--until", metavar="DATE", help="before this day or time")
-    add(
-        "--role",
-        dest="roles",
-        action="append",
-        default=[],
-        metavar="ROLE",
-        help="only what this role said",
-    )
-    add(
-        "--tool",
-        dest="tools",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="only calls of this tool",
-    )
+    add_filter_options(parser, "search")
     add("--archived", action="store_true", help="archived conversations too")
     add("--hidden", action="store_true", help="hidden subjects too")
     add("--limit", type=int, default=20, metavar="N", help="how many hits, 1 to 100 (20)")
@@ -93,9 +73,6 @@ def _check(args: Namespace) -> None:
         raise UsageError("--like stands alone: it takes the place of a query", where="--like")
     if not 1 <= args.limit <= 100:
         raise UsageError(f"it must be 1 to 100, not {args.limit}", where="--limit")
-    if args.types is not None and not args.types.strip(", "):
-        # An empty variable of a script must not mean all.
-        raise UsageError(f"{args.types!r} names no type", where="--type")
     if not args.wait >= 0:
         raise UsageError(f"it must be 0 or more seconds, not {args.wait:g}", where="--wait")
 
@@ -103,33 +80,14 @@ def _check(args: Namespace) -> None:
 def _question(args: Namespace) -> Question:
     from kbtui.search.models import Question
 
-    kinds = {"subjects": ("subject",), "conversations": ("conversation",)}
     return Question(
         query=" ".join(args.query),
         mode=args.mode,
-        kinds=kinds.get(args.kinds, ("subject", "conversation")),  # type: ignore[arg-type]
-        types=tuple(part for part in (args.types or "").split(",") if part),
-        topics=tuple(args.topics),
-        roles=tuple(args.roles),
-        tools=tuple(args.tools),
-        since=_moment(args.since, "--since"),
-        until=_moment(args.until, "--until"),
         archived=args.archived,
         hidden=args.hidden,
         limit=args.limit,
+        **question_fields(args),
     )
-
-
-def _moment(text: str | None, option: str) -> datetime | None:
-    """A day, a time or an age such as `3d`; local time where no zone is named."""
-    if text is None:
-        return None
-    from kbtui.dates import HINT, parse_moment
-
-    moment = parse_moment(text)
-    if moment is None:
-        raise UsageError(f"{text!r} is not a date", where=option, hint=HINT)
-    return moment
 
 
 def _print(answer: Answer, asked: str) -> None:

@@ -158,14 +158,16 @@ LIMIT_DEFAULT, LIMIT_MOST = 50, 500
 
 @dataclass(frozen=True)
 class EntryFilter:
-    """Which entries: every given condition must hold (PLATFORM, "the entries browser").
+    """Which entries: every given condition must hold.
 
-    `q` are words that must all stand in the title or the text, without regard to
-    case. `types` are entry types, source kinds or `conversation`. `since` and
+    `q` are words that must all be in the title or the text, in any case, as must `phrases`;
+    what is in `without` must not be. `types` are entry types, source kinds or `conversation`. `since` and
     `until` bound the time of creation in Unix seconds, `until` exclusively.
     """
 
     q: str = ""
+    phrases: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
     types: tuple[str, ...] = ()
     statuses: tuple[str, ...] = ()
     topics: tuple[str, ...] = ()
@@ -361,7 +363,8 @@ def _conditions(wanted: EntryFilter) -> tuple[list[str], list[Any]]:
     if wanted.until is not None:
         conditions.append("e.created < ?")
         values.append(wanted.until)
-    for word in wanted.q.split():
+    terms = [(word, False) for word in (*wanted.q.split(), *wanted.phrases)]
+    for word, excluded in [*terms, *((word, True) for word in wanted.without)]:
         if word.isascii() and "\0" not in word:
             # SQLite's own LIKE knows case in ASCII only and ends at a NUL, but is much faster.
             escaped = "".join(f"\\{sign}" if sign in "\\%_" else sign for sign in word)
@@ -369,7 +372,7 @@ def _conditions(wanted: EntryFilter) -> tuple[list[str], list[Any]]:
         else:
             test, value = "instr(folded({}), ?)", word.casefold()
         conditions.append(
-            f"({test.format('e.title')} OR EXISTS "
+            f"{'NOT ' * excluded}({test.format('e.title')} OR EXISTS "
             f"(SELECT 1 FROM chunks c WHERE c.entry_id = e.id AND {test.format('c.text')}))"
         )
         values += [value, value]

@@ -1,316 +1,211 @@
-"""What a query's filters leave of the workspace, and what is wrong with them.
+"""The filters: one row for each `key:value` of a search, the library's filter, or the entries'.
 
-Filters and the options of a `Question` hold together: a query can narrow what
-it was allowed to see, never widen it.
+The query parser, the completion of queries and the options of `kbtui search` and
+`kbtui entries` all read `FILTERS`: a new filter is a new row.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from kbtui.conversations import event_kinds
-from kbtui.search.query_parser import KEYS, QueryError, QueryFilter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from datetime import datetime
 
-    from kbtui.index import IndexReader
-    from kbtui.index.models import Chunk, Entry
-    from kbtui.search.models import Question
-    from kbtui.search.query_parser import ParsedQuery
-    from kbtui.workspace import Workspace
+    from kbtui.conversations.formats.jp.summary import ConversationSummary
+    from kbtui.conversations.models import ConversationInfo
 
-ROLES = event_kinds.search_roles()
-ROLE_GROUPS = event_kinds.search_role_groups()
-KINDS = {
-    "subjects": "subject",
-    "subject": "subject",
-    "conversations": "conversation",
-    "conversation": "conversation",
-}
-ENTRIES_MOST = 2000
-"""So many entries a title may name; the rest is left out."""
+    LibraryCondition = Callable[[ConversationInfo, ConversationSummary, Any], bool]
+    """Whether a conversation has a value: folded text, or a moment for a date."""
+
+Surface = Literal["search", "library", "entries"]
+ValueKind = Literal["topic", "choice", "term", "title", "argument", "date", "text"]
 
 
-class ExtraFilters(NamedTuple):
-    """What no field of a `Question` holds: arguments of calls, and what is left out.
-
-    `args` has for each `arg:` the terms of which one must be there; `without`
-    has fields of the lexical index with values that must not.
-    """
-
-    args: tuple[tuple[str, ...], ...] = ()
-    without: tuple[tuple[str, tuple[str, ...]], ...] = ()
-
-    def allows(self, entry: Entry, chunk: Chunk) -> bool:
-        """Whether a chunk passes; for the leg whose store cannot be asked."""
-        return all(set(terms) & _argument_terms(chunk) for terms in self.args) and not any(
-            set(values) & _values(name, entry, chunk) for name, values in self.without
-        )
-
-
-def _values(name: str, entry: Entry, chunk: Chunk) -> set[str | None]:
-    if name == "arg":
-        return {*_argument_terms(chunk)}
-    return {
-        {
-            "topic": entry.topic,
-            "kind": entry.kind,
-            "type": entry.type or entry.kind,
-            "role": chunk.role,
-            "tool": chunk.tool,
-            "entry": entry.id,
-        }[name]
-    }
-
-
-def _argument_terms(chunk: Chunk) -> set[str]:
-    from kbtui.index.keyword_index import argument_terms
-
-    return {
-        term for key, value in (chunk.args or {}).items() for term in argument_terms(key, value)
-    }
-
-
-def narrow(
-    workspace: Workspace,
-    reader: IndexReader,
-    query: ParsedQuery,
-    question: Question,
-    now: datetime | None = None,
-) -> tuple[Question, ExtraFilters, list[QueryError]]:
-    """The question with the query's filters in it; a mistake for each that cannot be obeyed."""
-    if not (query.filters or question.topics or question.roles or question.types):
-        return question, ExtraFilters(), []
-    return _Narrower(workspace, reader, question, now).narrow(query)
-
-
-class _Wrong(Exception):
-    """Says what is wrong with a value, and what to do."""
+class FilterError(Exception):
+    """A filter's value that cannot be used: what is wrong, and what to write instead."""
 
     def __init__(self, message: str, hint: str) -> None:
         super().__init__(message)
         self.message, self.hint = message, hint
 
 
-class _Narrower:
-    def __init__(
-        self,
-        workspace: Workspace,
-        reader: IndexReader,
-        question: Question,
-        now: datetime | None,
-    ) -> None:
-        self._workspace, self._reader, self._now = workspace, reader, now
-        self._question = question
-        self._mistakes: list[QueryError] = []
-        self._wanted: dict[str, list[str]] = {}
-        self._places: dict[str, QueryFilter] = {}
-        self._args: list[tuple[str, ...]] = []
-        self._without: list[tuple[str, tuple[str, ...]]] = []
-        self._entries: set[str] | None = None
+class Filter(NamedTuple):
+    """One filter. It applies to each surface for which it has a field or a condition."""
 
-    def narrow(self, query: ParsedQuery) -> tuple[Question, ExtraFilters, list[QueryError]]:
-        self._options()
-        for part in query.filters:
-            try:
-                self._take(part)
-            except _Wrong as wrong:
-                if not part.unfinished:
-                    self._mistakes.append(
-                        QueryError(part.start, part.end, f"{part.key}: {wrong.message}", wrong.hint)
-                    )
-        for field in ("topics", "kinds", "types", "roles", "tools"):
-            self._merge(field)
-        if self._entries is not None:
-            held = self._question.entries
-            entries = self._entries & set(held) if held else self._entries
-            self._question = replace(self._question, entries=tuple(sorted(entries)) or ("",))
-        return (
-            self._question,
-            ExtraFilters(tuple(self._args), tuple(self._without)),
-            self._mistakes,
-        )
+    key: str
+    about: str
+    """What it lets through; also the help of its option."""
+    kind: ValueKind
+    aliases: tuple[str, ...] = ()
+    search: str = ""
+    """The field of a `Question` that holds its values; its own key where none does."""
+    term: str = ""
+    """The field of the keyword index that has its values."""
+    entries: str = ""
+    """The field of an `EntryFilter` that holds its values."""
+    library: LibraryCondition | None = None
+    needs_summary: bool = False
+    """Whether the library has to read the conversations for it."""
+    choices: Mapping[str, tuple[str, ...]] = {}
+    """The values that may be written, and what each of them means."""
+    offered: tuple[str, ...] = ()
+    """The choices that completion and help name; empty for all of them."""
+    noun: str = ""
+    """What one of its values is called; the key where that says it."""
+    options: tuple[str, ...] = ()
+    """Its options on the command line."""
+    metavar: str = "TEXT"
+    includes_day: bool = False
+    """Whether a bound on time includes the day that it names."""
 
-    def _options(self) -> None:
-        """Topics of the question may be named by title; unknown values are mistakes too."""
-        readers = (
-            ("topics", self._topic),
-            ("roles", self._role),
-            ("types", lambda value: self._indexed("type", value)),
-        )
-        for field, read in readers:
-            values: list[str] = []
-            mistakes: list[QueryError] = []
-            for value in getattr(self._question, field):
-                try:
-                    values += read(value)
-                except _Wrong as wrong:
-                    mistakes.append(QueryError(-1, -1, wrong.message, wrong.hint))
-            # Types are open: a program may ask for some that only other workspaces have.
-            if field != "types" or not values:
-                self._mistakes += mistakes
-            self._set(field, tuple(dict.fromkeys(values)))
+    def applies_to(self, surface: Surface) -> bool:
+        """Whether it is one of a surface's filters."""
+        return bool(getattr(self, surface))
 
-    def _set(self, field: str, values: tuple[str, ...]) -> None:
-        changed: dict[str, Any] = {field: values}
-        self._question = replace(self._question, **changed)
+    @property
+    def option_names(self) -> str:
+        """Its options as an error names them."""
+        return "/".join(self.options)
 
-    def _take(self, part: QueryFilter) -> None:
-        values = [value for value in part.values if value]
-        if not values:
-            raise _Wrong("has no value", f"it takes {KEYS[part.key]}")
-        if part.key in {"after", "before"}:
-            for value in values:
-                self._date(part, value)
-        elif part.key == "title":
-            found = set().union(*(self._titled(value) for value in values))
-            if part.excluded:
-                self._without.append(("entry", tuple(sorted(found))))
-            else:
-                self._entries = found if self._entries is None else self._entries & found
-        elif part.key == "arg":
-            terms = tuple(_argument(value) for value in values)
-            if part.excluded:
-                self._without.append(("arg", terms))
-            else:
-                self._args.append(terms)
-        else:
-            self._attribute(part, values)
+    @property
+    def shown_choices(self) -> tuple[str, ...]:
+        """The choices as completion and help name them."""
+        return self.offered or tuple(self.choices)
 
-    def _attribute(self, part: QueryFilter, values: list[str]) -> None:
-        field, name, read = {
-            "topic": ("topics", "topic", self._topic),
-            "in": ("kinds", "kind", self._kind),
-            "type": ("types", "type", lambda value: self._indexed("type", value)),
-            "role": ("roles", "role", self._role),
-            "tool": ("tools", "tool", lambda value: self._indexed("tool", value)),
-        }[part.key]
-        found = [one for value in values for one in read(value)]
-        if part.excluded:
-            self._without.append((name, tuple(found)))
-        else:
-            self._wanted.setdefault(field, []).extend(found)
-            self._places[field] = part
+    def read_choice(self, value: str) -> tuple[str, ...]:
+        """What a choice means; raises `FilterError` for an unknown one."""
+        if value.lower() not in self.choices:
+            raise self.unknown(value, self.shown_choices)
+        return self.choices[value.lower()]
 
-    def _merge(self, field: str) -> None:
-        """Hold what was typed together with the question's own options."""
-        if field not in self._wanted:
-            return
-        wanted = tuple(dict.fromkeys(self._wanted[field]))
-        held: Sequence[str] = getattr(self._question, field)
-        if held:
-            both = tuple(value for value in wanted if value in held)
-            if not both:
-                part = self._places[field]
-                self._mistakes.append(
-                    QueryError(
-                        part.start,
-                        part.end,
-                        f"{part.key}: {', '.join(wanted)} is outside of what is searched",
-                        f"searched is {', '.join(held)}",
-                    )
-                )
-            wanted = both
-        self._set(field, wanted)
-
-    # one value each
-
-    def _date(self, part: QueryFilter, value: str) -> None:
+    def read_date(self, value: str, now: datetime | None = None) -> datetime:
+        """The moment that a date means as this bound; raises `FilterError`."""
         from kbtui.dates import HINT, parse_moment
 
-        moment = parse_moment(value, self._now)
+        moment = parse_moment(value, now, to_end_of_day=self.includes_day)
         if moment is None:
-            raise _Wrong(f"{value!r} is not a date", HINT)
-        question = self._question
-        # Not before a day is after it.
-        if (part.key == "after") != part.excluded:
-            since = max(moment, question.since) if question.since else moment
-            self._question = replace(question, since=since)
-        else:
-            until = min(moment, question.until) if question.until else moment
-            self._question = replace(question, until=until)
+            raise FilterError(f"{value!r} is not a date", HINT)
+        return moment
 
-    def _topic(self, value: str) -> list[str]:
-        if self._known("topic", value):
-            return [value]
-        from kbtui.errors import NothingFound
-        from kbtui.knowledge import load_knowledge
+    def unknown(self, value: str, known: Sequence[str]) -> FilterError:
+        """The error for a value that is none of the known ones."""
+        from difflib import get_close_matches
 
-        knowledge = load_knowledge(self._workspace)
-        try:
-            return [knowledge.resolve_topic(value).id]
-        except NothingFound:
-            topics = [topic.id for topic in knowledge.topics.values() if topic.enable]
-            raise _Wrong(f"there is no topic {value!r}", _choice(value, topics)) from None
-
-    def _kind(self, value: str) -> list[str]:
-        if value.lower() not in KINDS:
-            raise _Wrong(f"{value!r} is neither subjects nor conversations", _QUOTE)
-        return [KINDS[value.lower()]]
-
-    def _role(self, value: str) -> list[str]:
-        name = value.lower()
-        if name in ROLE_GROUPS:
-            return list(ROLE_GROUPS[name])
-        if name not in ROLES:
-            raise _Wrong(f"there is no role {value!r}", _choice(value, [*ROLES, *ROLE_GROUPS]))
-        return [name]
-
-    def _indexed(self, field: str, value: str) -> list[str]:
-        """A value that the index has; otherwise the nearest are named."""
-        if self._known(field, value):
-            return [value]
-        known = self._terms(field)
-        for term in known:
-            if term.lower() == value.lower():
-                return [term]
-        what = "entry of type" if field == "type" else "call of the tool"
-        raise _Wrong(f"there is no {what} {value!r}", _choice(value, known))
-
-    def _known(self, field: str, value: str) -> bool:
-        return any(searcher.doc_freq(field, value) for searcher in self._searchers() if value)
-
-    def _terms(self, field: str) -> list[str]:
-        found: dict[str, int] = {}
-        for searcher in self._searchers():
-            for term, count in searcher.terms_with_prefix(field, "", limit=200):
-                found[term] = found.get(term, 0) + count
-        return sorted(found, key=lambda term: (-found[term], term))
-
-    def _searchers(self) -> Iterable[Any]:
-        for hidden in (False, True) if self._question.hidden else (False,):
-            yield self._reader.lexical(hidden=hidden).searcher()
-
-    def _titled(self, value: str) -> set[str]:
-        """The entries whose title has all words of `value`."""
-        from kbtui.search.lexical import titled
-
-        return titled(self._reader, value, hidden=self._question.hidden, most=ENTRIES_MOST)
+        near = get_close_matches(value.lower(), known, n=3, cutoff=0.6)
+        more = ", …" if len(known) > 12 else ""
+        hint = f"known: {', '.join(known[:12])}{more}" if known else "there are none yet"
+        if near:
+            hint = f"did you mean {' or '.join(near)}?"
+        return FilterError(f"unknown {self.noun or self.key} {value!r}", hint)
 
 
-_QUOTE = "write in:subjects or in:conversations; in quotation marks it is looked for as text"
+def _is_active_since(info: ConversationInfo, _: ConversationSummary, moment: datetime) -> bool:
+    return (info.last_event_at or info.created_at) >= moment
 
 
-def _argument(value: str) -> str:
-    from kbtui.index.tokenizer import plain
-
-    key, sign, wanted = plain(value).partition("=")
-    wanted = " ".join(wanted.lower().split())
-    if len(wanted) > 1:
-        wanted = wanted.rstrip("/")
-    return f"{key.lower()}={wanted}" if sign and wanted else key.lower()
+def _is_inactive_since(info: ConversationInfo, _: ConversationSummary, moment: datetime) -> bool:
+    return (info.last_event_at or info.created_at) < moment
 
 
-def _choice(value: str, known: Sequence[str]) -> str:
-    from difflib import get_close_matches
+def _has_label(info: ConversationInfo, _: ConversationSummary, wanted: str) -> bool:
+    return any(
+        wanted in (key.casefold(), value.casefold(), f"{key}={value}".casefold())
+        for key, value in info.labels.items()
+    )
 
-    near = get_close_matches(value.lower(), known, n=3, cutoff=0.6)
-    if near:
-        return f"did you mean {' or '.join(near)}?"
-    if not known:
-        return "there is none yet"
-    more = ", …" if len(known) > 12 else ""
-    return f"there is {', '.join(known[:12])}{more}"
+
+def _has_state(info: ConversationInfo, _: ConversationSummary, state: str) -> bool:
+    return {
+        "pinned": info.pinned_at is not None,
+        "archived": info.archived,
+        "live": not info.archived,
+        "local": info.presence == "user_local",
+        "external": info.presence == "external",
+        "damaged": info.problem is not None,
+    }[state]
+
+
+STATES = ("pinned", "archived", "live", "local", "external", "damaged")
+STATUSES = ("ready", "pending", "error")
+
+
+def _themselves(*names: str) -> dict[str, tuple[str, ...]]:
+    return {name: (name,) for name in names}
+
+
+FILTERS: tuple[Filter, ...] = (
+    Filter(
+        "topic", "only this topic, by id or title", "topic", ("topics",),
+        search="topics", term="topic", entries="topics", options=("--topic",), metavar="ID",
+    ),
+    Filter(
+        "in", "only subjects or only conversations", "choice", ("kind",),
+        search="kinds", term="kind", noun="kind", options=("--in",), metavar="KIND", offered=("subjects", "conversations"),
+        choices={
+            "subjects": ("subject",), "subject": ("subject",),
+            "conversations": ("conversation",), "conversation": ("conversation",),
+        },
+    ),
+    Filter(
+        "type", "only entries of these types: note, rule, …, conversation", "term",
+        search="types", term="type", entries="types", options=("--type",), metavar="T,…",
+    ),
+    Filter("title", "only entries with this in their title", "title", search="title", term="entry"),
+    Filter(
+        "role", "only what this role said: user, assistant, reasoning, tool, …", "choice",
+        search="roles", term="role", options=("--role",), metavar="ROLE",
+        choices=_themselves(*event_kinds.search_roles()) | event_kinds.search_role_groups(),
+    ),
+    Filter(
+        "tool", "only calls of this tool and their results", "term", ("tools",),
+        search="tools", term="tool", options=("--tool",), metavar="NAME",
+        library=lambda _, summary, name: any(name in tool.casefold() for tool in summary.tools),
+        needs_summary=True,
+    ),
+    Filter("arg", "only calls with this argument: arg:path=a.md", "argument", search="arg", term="arg"),
+    Filter(
+        "after", "from this day or time on: 2026-11-01, 3d, 2w", "date", ("since",),
+        search="since", entries="since", library=_is_active_since,
+        options=("--after", "--since"), metavar="DATE",
+    ),
+    Filter(
+        "before", "before this day or time: 2026-11-01, yesterday", "date", ("until",),
+        search="until", entries="until", library=_is_inactive_since,
+        options=("--before", "--until"), metavar="DATE",
+    ),
+    Filter("from", "the same as after", "date", entries="since", options=("--from",), metavar="DATE"),
+    Filter(
+        "to", "up to the end of this day, or to this time", "date",
+        entries="until", options=("--to",), metavar="DATE", includes_day=True,
+    ),
+    Filter(
+        "label", "conversations with this label: label:area, label:area=ui", "text", ("labels",),
+        library=_has_label,
+    ),
+    Filter(
+        "model", "conversations that a model with this in its name answered", "text", ("models",),
+        library=lambda _, summary, name: any(name in model.casefold() for model in summary.models),
+        needs_summary=True,
+    ),
+    Filter(
+        "is", f"conversations that are {', '.join(STATES[:-1])} or {STATES[-1]}", "choice",
+        ("status",), library=_has_state, noun="state", choices=_themselves(*STATES),
+    ),
+    Filter(
+        "is", f"only entries with this status: {', '.join(STATUSES)}", "choice", ("status",),
+        entries="statuses", choices=_themselves(*STATUSES), noun="status", options=("--status",), metavar="S,…",
+    ),
+)  # fmt: skip
+
+
+def list_filters(surface: Surface) -> list[Filter]:
+    """The filters of a surface."""
+    return [row for row in FILTERS if row.applies_to(surface)]
+
+
+def filters_for(surface: Surface) -> dict[str, Filter]:
+    """The filters of a surface by key and alias."""
+    return {name: row for row in list_filters(surface) for name in (row.key, *row.aliases)}

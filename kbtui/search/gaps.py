@@ -6,8 +6,10 @@ of the question. So an answer fits when its best hit has one of the rare words, 
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from kbtui.search.filters import list_filters
 from kbtui.search.highlight import Highlighter
 
 if TYPE_CHECKING:
@@ -30,20 +32,14 @@ def filters_of(asked: SearchRun) -> str:
 
 def _filters(asked: SearchRun) -> Iterator[str]:
     question, query = asked.question, asked.query
-    fields = {
-        "in": question.kinds if len(question.kinds) == 1 else (),
-        "topic": question.topics,
-        "type": question.types,
-        "role": question.roles,
-        "tool": question.tools,
-        "after": (question.since.isoformat(),) if question.since else (),
-        "before": (question.until.isoformat(),) if question.until else (),
-    }
-    for key, values in fields.items():
-        if values:
-            yield f"{key}:{','.join(map(_quoted, values))}"
+    fields = {row.key: getattr(question, row.search, None) for row in list_filters("search")}
+    for key, value in fields.items():
+        if isinstance(value, datetime):
+            yield f"{key}:{value.isoformat()}"
+        elif value and not (key == "in" and len(value) > 1):
+            yield f"{key}:{','.join(map(_quoted, value))}"
     for part in query.filters:
-        if part.excluded or part.key not in fields:
+        if part.excluded or fields.get(part.key) is None:
             yield query.text[part.start : part.end]
     yield from (f"-{_quoted(text)}" for text in query.excluded)
 

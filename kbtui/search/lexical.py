@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from kbtui.index import IndexReader
-    from kbtui.search.filters import ExtraFilters
     from kbtui.search.models import Question
+    from kbtui.search.narrowing import ExtraFilters
     from kbtui.search.query_parser import ParsedQuery
 
 OVERFETCH = 5

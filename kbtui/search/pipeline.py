@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 from kbtui.notices import Notice
 from kbtui.refs import conversation_ref, subject_ref
-from kbtui.search.filters import narrow
 from kbtui.search.freshness import Freshness
 from kbtui.search.fusion import fuse
 from kbtui.search.gaps import filters_of, is_gap
 from kbtui.search.highlight import Highlighter
 from kbtui.search.models import QUERY_CHARACTERS, REACH, Answer, Hit, Ranking
+from kbtui.search.narrowing import narrow
 from kbtui.search.query_parser import parse_query
 
 if TYPE_CHECKING:

@@ -1,42 +1,27 @@
 """The query grammar: words, "phrases", -not, key:value. No text reaches an engine's own parser.
 
 A quotation mark that is never closed opens a phrase that runs to the end, a lone
-`-` is nothing, `--flag` is a word, and a key that is not known is text: every
-text is a query. What is wrong with a filter is a `Mistake` that says where.
+`-` is nothing, `--flag` is a word, and an unknown key is text: every text is a
+query. What may stand before a colon is in `kbtui.search.filters`.
 """
 
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kbtui.notices import Notice
+from kbtui.search.filters import filters_for
 
-KEYS: dict[str, str] = {
-    "topic": "subjects of this topic, by id or title",
-    "in": "subjects or conversations",
-    "type": "entries of this type",
-    "title": "entries with this in their title",
-    "role": "what this role said",
-    "tool": "calls of this tool and their results",
-    "arg": "calls with this argument: arg:path=a.md",
-    "after": "from this day on: after:2026-11-01, after:2w",
-    "before": "before this day: before:yesterday",
-}
-"""What may stand before a colon, and what it asks for."""
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
-ALIASES = {"since": "after", "until": "before", "kind": "in", "topics": "topic"}
+    from kbtui.search.filters import Surface
 
 _VALUE = r'(?:"[^"]*(?:"|$)|[^\s",]+)'
 _SURROGATES = re.compile(r"[\ud800-\udfff]")
-_PART = re.compile(
-    r"(?P<no>(?<!\S)-(?=[^\s-]))?"
-    rf"(?:(?P<key>(?<![^\s-])(?:{'|'.join((*KEYS, *ALIASES))})):(?P<values>{_VALUE}(?:,{_VALUE})*)"
-    r'|"(?P<phrase>[^"]*)(?:"|$)|(?P<word>[^\s"]+))',
-    re.IGNORECASE,
-)
 _ONE_VALUE = re.compile(r'"([^"]*)(?:"|$)|([^\s",]+)')
-_ALMOST = re.compile(r"([a-z]{3,8}):(?![:/\\])\S")
+_ALMOST = re.compile(r"([a-z]{2,8}):(?![:/\\])\S")
 
 
 class QueryError(NamedTuple):
@@ -71,6 +56,14 @@ class QueryFilter(NamedTuple):
     unfinished: bool = False
 
 
+class AlmostFilter(NamedTuple):
+    """A word that looks like a filter and is none, at `start` to `end` of the text."""
+
+    start: int
+    end: int
+    notice: Notice
+
+
 class ParsedQuery(NamedTuple):
     """A query, read: what should be there, what must, what must not, and what narrows.
 
@@ -83,9 +76,14 @@ class ParsedQuery(NamedTuple):
     phrases: tuple[str, ...] = ()
     excluded: tuple[str, ...] = ()
     filters: tuple[QueryFilter, ...] = ()
-    notices: tuple[Notice, ...] = ()
+    almost_filters: tuple[AlmostFilter, ...] = ()
     spoken: str = ""
     open: bool = False
+
+    @property
+    def notices(self) -> tuple[Notice, ...]:
+        """What to say of the words that look like filters."""
+        return tuple(word.notice for word in self.almost_filters)
 
 
 class _Reading:
@@ -94,22 +92,37 @@ class _Reading:
         self.phrases: list[str] = []
         self.excluded: list[str] = []
         self.filters: list[QueryFilter] = []
-        self.notices: list[Notice] = []
+        self.almost_filters: list[AlmostFilter] = []
         self.spoken: list[str] = []
 
 
-def parse_query(text: str, *, partial: bool = False) -> ParsedQuery:
-    """Read a query; every text is one.
+def _part(names: Iterable[str]) -> re.Pattern[str]:
+    """The pattern of one part of a query; `re` keeps it compiled."""
+    return re.compile(
+        r"(?P<no>(?<!\S)-(?=[^\s-]))?"
+        rf"(?:(?P<key>(?<![^\s-])(?:{'|'.join(names)})):(?P<values>{_VALUE}(?:,{_VALUE})*)"
+        r'|"(?P<phrase>[^"]*)(?:"|$)|(?P<word>[^\s"]+))',
+        re.IGNORECASE,
+    )
+
+
+def parse_query(text: str, *, partial: bool = False, surface: Surface = "search") -> ParsedQuery:
+    """Read a query, with a surface's filters; every text is one.
 
     `partial` says that it is being typed: a filter that ends it may be unfinished.
     """
     found = _Reading()
+    known = filters_for(surface)
     # What is no Unicode text could be in no document, and tantivy does not take it.
     text = _SURROGATES.sub("\ufffd", text)
-    for match in _PART.finditer(text):
+    for match in _part(known).finditer(text):
         typing = partial and match.end() == len(text)
         if match["key"]:
-            found.filters.append(_filter(match, typing))
+            key = known[match["key"].lower()].key
+            values = split_values(match["values"])
+            found.filters.append(
+                QueryFilter(key, values, bool(match["no"]), match.start(), match.end(), typing)
+            )
             continue
         part = match["phrase"] if match["phrase"] is not None else match["word"]
         if not part.strip() or part == "-":
@@ -121,9 +134,12 @@ def parse_query(text: str, *, partial: bool = False) -> ParsedQuery:
         if match["phrase"] is not None:
             found.phrases.append(part)
         else:
-            found.words.append(part)
-            if not typing:
-                _note_almost_filter(part, found)
+            is_bare = part.endswith(":") and part[:-1].lower() in known
+            # A search looks for every word; a filter line ignores a key that waits for its value.
+            if surface == "search" or not is_bare:
+                found.words.append(part)
+            if not typing and (notice := _notice_almost_filter(part, known)):
+                found.almost_filters.append(AlmostFilter(match.start(), match.end(), notice))
     typed = text[-1:]
     return ParsedQuery(
         text,
@@ -131,32 +147,27 @@ def parse_query(text: str, *, partial: bool = False) -> ParsedQuery:
         tuple(found.phrases),
         tuple(found.excluded),
         tuple(found.filters),
-        tuple(found.notices),
+        tuple(found.almost_filters),
         spoken=" ".join(found.spoken),
         open=bool(found.words) and not typed.isspace() and typed != '"',
     )
 
 
-def _filter(match: re.Match[str], typing: bool) -> QueryFilter:
-    key = match["key"].lower()
-    values = tuple(
+def split_values(text: str) -> tuple[str, ...]:
+    """The values of `value,"another value"`."""
+    return tuple(
         " ".join((one[1] if one[1] is not None else one[2]).split())
-        for one in _ONE_VALUE.finditer(match["values"])
+        for one in _ONE_VALUE.finditer(text)
     )
-    key = ALIASES.get(key, key)
-    return QueryFilter(key, values, bool(match["no"]), match.start(), match.end(), typing)
 
 
-def _note_almost_filter(word: str, found: _Reading) -> None:
-    """Say so where a word looks like a filter and is none."""
-    key = word.removesuffix(":").lower()
-    if word.endswith(":") and (key in KEYS or key in ALIASES):
-        found.notices.append(Notice("filter_without_value", {"word": word}))
-    elif match := _ALMOST.match(word.lower()):
+def _notice_almost_filter(word: str, known: Iterable[str]) -> Notice | None:
+    """What to say of a word that looks like a filter and is none."""
+    if word.endswith(":") and word[:-1].lower() in known:
+        return Notice("filter_without_value", {"word": word})
+    if match := _ALMOST.match(word.lower()):
         from difflib import get_close_matches
 
-        near = get_close_matches(match[1], (*KEYS, *ALIASES), n=1, cutoff=0.79)
-        if near:
-            found.notices.append(
-                Notice("unknown_filter", {"word": match[1], "suggestion": near[0]})
-            )
+        if near := get_close_matches(match[1], known, n=1, cutoff=0.79):
+            return Notice("unknown_filter", {"word": match[1], "suggestion": near[0]})
+    return None

@@ -6,8 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kbtui.search.filters import KINDS, ROLE_GROUPS, ROLES
-from kbtui.search.query_parser import ALIASES, KEYS
+from kbtui.search.filters import Filter, filters_for, list_filters
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -25,10 +24,9 @@ DATES = {
     "1y": "a year",
 }
 
-_TYPED = re.compile(
-    rf"(?:^|(?<=\s))-?(?:(?P<key>{'|'.join((*KEYS, *ALIASES))}):(?P<done>(?:[^\s\",]*,)*))?"
-    r'(?P<part>"[^"]*|[^\s",]*)$',
-    re.IGNORECASE,
+_TYPED = (
+    r"(?:^|(?<=\s))-?(?:(?P<key>{}):(?P<done>(?:[^\s\",]*,)*))?"
+    r'(?P<part>"[^"]*|[^\s",]*)$'
 )
 
 
@@ -50,21 +48,23 @@ def complete(
     Types, tools and arguments come from the index, where there is one. Nothing
     hidden or disabled is suggested.
     """
-    match = _TYPED.search(text[:cursor])
+    known = filters_for("search")
+    match = re.search(_TYPED.format("|".join(known)), text[:cursor], re.IGNORECASE)
     if match is None:
         return []
     start, part = match.start("part"), match["part"].lstrip('"').lower()
     if match["key"] is None:
         if match["part"].startswith('"') or not (part or not text.strip()):
             return []
-        found: Iterable[tuple[str, str]] = ((f"{key}:", note) for key, note in KEYS.items())
+        found: Iterable[tuple[str, str]] = (
+            (f"{row.key}:", row.about) for row in list_filters("search")
+        )
         return [
             Suggestion(start, cursor, value, note)
             for value, note in found
             if value.startswith(part) and value != part
         ]
-    key = ALIASES.get(match["key"].lower(), match["key"].lower())
-    values = _values(key, part, knowledge, reader)
+    values = _values(known[match["key"].lower()], part, knowledge, reader)
     begun = [pair for pair in values if pair[0].lower().startswith(part)]
     other = [
         pair for pair in values if pair not in begun and part in f"{pair[0]} {pair[1]}".lower()
@@ -81,19 +81,18 @@ def _quoted(value: str) -> str:
 
 
 def _values(
-    key: str, part: str, knowledge: Knowledge, reader: IndexReader | None
+    row: Filter, part: str, knowledge: Knowledge, reader: IndexReader | None
 ) -> list[tuple[str, str]]:
-    if key == "topic":
+    if row.kind == "topic":
         return [(topic.id, topic.name) for topic in knowledge.topics.values() if topic.enable]
-    if key == "in":
-        return [(name, "") for name in KINDS if name.endswith("s")]
-    if key == "role":
-        groups = {name: " and ".join(roles) for name, roles in ROLE_GROUPS.items()}
-        return [*((role, "") for role in ROLES), *groups.items()]
-    if key in {"after", "before"}:
+    if row.kind == "choice":
+        groups = {name: " and ".join(row.choices[name]) for name in row.shown_choices}
+        return [(name, "" if " " not in text else text) for name, text in groups.items()]
+    if row.kind == "date":
         return list(DATES.items())
-    if key in {"type", "tool", "arg"} and reader is not None:
+    if row.kind in {"term", "argument"} and reader is not None:
         searcher = reader.lexical().searcher()
-        terms = searcher.terms_with_prefix(key, part if key == "arg" else "", limit=200)
+        begun = part if row.kind == "argument" else ""
+        terms = searcher.terms_with_prefix(row.term, begun, limit=200)
         return [(term, f"{count} passages") for term, count in terms]
     return []

@@ -1,81 +1,80 @@
-"""The entries' filter as people type it: words, and `type:`, `status:`, `topic:`, `from:`, `to:`."""
+"""The entries' filter as it is typed and as options give it: words and filters."""
 
 from __future__ import annotations
 
-import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import UsageError
+from kbtui.search.filters import FilterError, filters_for
+from kbtui.search.query_parser import parse_query
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from kbtui.index.entry_query import EntryFilter
-
-KEYS = ("type", "status", "topic", "from", "to")
-_PART = re.compile(rf'(?:^|(?<=\s))({"|".join(KEYS)}):("[^"]*"?|\S*)', re.IGNORECASE)
-_DAY = re.compile(r"\d{4}-\d\d-\d\d")
+    from kbtui.search.filters import Filter
 
 
-def moment(text: str | None, where: str, *, ends: bool = False) -> float | None:
-    """A day or a time as Unix seconds; with `ends`, a day is meant to its end.
+def parse_entry_filter(
+    text: str,
+    options: Mapping[str, Sequence[str]] | None = None,
+    *,
+    hidden: bool = False,
+    archived: bool = False,
+) -> EntryFilter:
+    """What a typed filter means; raises `UsageError`.
 
-    Raises `UsageError` that names `where`.
+    `options` has more values by option, such as `--type`.
     """
-    if not text:
-        return None
-    from datetime import date, timedelta
-
-    from kbtui.dates import HINT, parse_moment
-
-    wanted = text.strip()
-    if ends and _DAY.fullmatch(wanted):
-        try:
-            wanted = (date.fromisoformat(wanted) + timedelta(days=1)).isoformat()
-        except (ValueError, OverflowError):
-            wanted = ""
-    found = parse_moment(wanted)
-    if found is None:
-        raise UsageError(f"{text!r} is not a date", where=where, hint=HINT)
-    return found.timestamp()
-
-
-def check_statuses(statuses: tuple[str, ...], where: str) -> tuple[str, ...]:
-    """The statuses themselves; raises `UsageError` for a word that is none."""
-    from kbtui.index.entry_query import STATUSES
-
-    for status in statuses:
-        if status not in STATUSES:
-            raise UsageError(f"{status!r} is no status", where=where, hint=", ".join(STATUSES))
-    return statuses
-
-
-def parse_filter(text: str, *, hidden: bool = False, archived: bool = False) -> EntryFilter:
-    """What a typed filter means; raises `UsageError`. Several values stand with commas between."""
     from kbtui.index.entry_query import EntryFilter
 
-    values: dict[str, list[str]] = {key: [] for key in KEYS}
-    for name, value in _PART.findall(text):
-        values[name.lower()] += [part for part in value.strip('"').split(",") if part]
-
-    def last(key: str) -> str | None:
-        return values[key][-1] if values[key] else None
-
+    query = parse_query(text, surface="entries")
+    known = filters_for("entries")
+    fields: dict[str, Any] = {}
+    for part in query.filters:
+        where = f"{part.key}:"
+        if part.excluded:
+            raise UsageError(
+                f"-{where} is not supported for entries",
+                where=text[part.start : part.end],
+                hint=f"write {where} without the -, and the values to keep",
+            )
+        _add(fields, known[part.key], part.values, where)
+    for name, values in (options or {}).items():
+        row = next(row for row in known.values() if name in row.options)
+        _add(fields, row, values, name)
     return EntryFilter(
-        q=" ".join(_PART.sub(" ", text).split()),
-        types=tuple(values["type"]),
-        statuses=check_statuses(tuple(values["status"]), "status:"),
-        topics=tuple(values["topic"]),
-        since=moment(last("from"), "from:"),
-        until=moment(last("to"), "to:", ends=True),
+        q=" ".join(query.words),
+        phrases=query.phrases,
+        without=query.excluded,
         hidden=hidden,
         archived=archived,
+        **fields,
     )
+
+
+def _add(fields: dict[str, Any], row: Filter, values: Sequence[str], where: str) -> None:
+    """Narrow the fields of an `EntryFilter` by a filter's values."""
+    try:
+        for value in filter(None, values):
+            if row.kind == "date":
+                moment = row.read_date(value).timestamp()
+                narrower = max if row.entries == "since" else min
+                fields[row.entries] = narrower(fields.get(row.entries, moment), moment)
+            else:
+                meant = row.read_choice(value) if row.kind == "choice" else (value,)
+                fields[row.entries] = (*fields.get(row.entries, ()), *meant)
+    except FilterError as error:
+        raise UsageError(error.message, where=where, hint=error.hint) from error
 
 
 def with_value(text: str, key: str, value: str | None) -> str:
-    """The filter with another value for `key`; None takes it away."""
-    rest = " ".join(
-        _PART.sub(lambda match: "" if match[1].lower() == key else match[0], text).split()
-    )
+    """The filter with another value for `key`; None removes it."""
+    rest = text
+    for part in reversed(parse_query(text, surface="entries").filters):
+        if part.key == key:
+            rest = rest[: part.start] + rest[part.end :]
+    rest = " ".join(rest.split())
     if value is None:
         return rest
     shown = f'"{value}"' if " " in value else value
@@ -83,6 +82,8 @@ def with_value(text: str, key: str, value: str | None) -> str:
 
 
 def value_of(text: str, key: str) -> str | None:
-    """The value of `key` in a typed filter; None where there is none."""
-    found = [value.strip('"') for name, value in _PART.findall(text) if name.lower() == key]
+    """The last value of `key` in a typed filter; None where there is none."""
+    found = [
+        part.values[-1] for part in parse_query(text, surface="entries").filters if part.key == key
+    ]
     return (found[-1] if found else None) or None

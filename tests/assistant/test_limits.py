@@ -154,7 +154,7 @@ def test_a_wrong_type_is_answered_with_the_types_that_there_are(
 ) -> None:
     reply = answer("knowledge_search", {"query": "badger", "types": ["subject"]}, library)
     assert reply.is_error
-    assert "there is no entry of type 'subject'" in reply.text
+    assert "unknown type 'subject'" in reply.text
     assert "note" in reply.text
     assert "conversation" in reply.text
     right = answer("knowledge_search", {"query": "badger", "types": ["conversation"]}, library)
@@ -162,7 +162,7 @@ def test_a_wrong_type_is_answered_with_the_types_that_there_are(
     one = {"query": "badger", "types": ["conversation", "recipe"]}
     assert answer("knowledge_search", one, library).text == right.text, "types are open"
     assert main(["-w", str(built.root), "search", "badger", "--type", "subject"]) == 2
-    assert "there is no entry of type 'subject'" in capfd.readouterr().err
+    assert "unknown type 'subject'" in capfd.readouterr().err
 
 
 def test_a_hint_for_an_assistant_names_the_tool(library: Library) -> None:

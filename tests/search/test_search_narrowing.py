@@ -146,13 +146,13 @@ def test_exclusions_alone_are_neither_everything_nor_silent(
 @pytest.mark.parametrize(
     ("query", "place", "words", "hint"),
     [
-        ("engine topic:gude", "topic:gude", "no topic 'gude'", "guide"),
-        ("in:notes engine", "in:notes", "neither subjects nor conversations", "in:subjects"),
-        ("engine type:decison", "type:decison", "no entry of type", "decision"),
-        ("tool:lern engine", "tool:lern", "no call of the tool", "learn"),
-        ("role:bot engine", "role:bot", "no role 'bot'", "user"),
+        ("engine topic:gude", "topic:gude", "unknown topic 'gude'", "guide"),
+        ("in:notes engine", "in:notes", "unknown kind 'notes'", "subjects"),
+        ("engine type:decison", "type:decison", "unknown type 'decison'", "decision"),
+        ("tool:lern engine", "tool:lern", "unknown tool 'lern'", "learn"),
+        ("role:bot engine", "role:bot", "unknown role 'bot'", "user"),
         ("engine before:soon", "before:soon", "not a date", "yesterday"),
-        ('engine title:""', 'title:""', "has no value", ""),
+        ('engine title:""', 'title:""', "needs a value", ""),
     ],
 )
 def test_a_mistake_is_pointed_at(

@@ -14,7 +14,7 @@ from tui_support import Tui, matches_snapshot, running
 from kbtui.errors import UsageError
 from kbtui.index.ids import subject_id
 from kbtui.tui.entries.screen import EntriesScreen
-from kbtui.userdata.entry_filter import parse_filter, value_of, with_value
+from kbtui.userdata.entry_filter import parse_entry_filter, value_of, with_value
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ async def read(tui: Tui, screen: EntriesScreen) -> None:
 async def filtered(tui: Tui, screen: EntriesScreen, text: str) -> list[str]:
     await tui.press("f")
     screen.filter.input.value = text
-    await tui.until(lambda: screen.listing.listed.wanted == parse_filter(text))  # type: ignore[union-attr]
+    await tui.until(lambda: screen.listing.listed.wanted == parse_entry_filter(text))  # type: ignore[union-attr]
     await tui.press("enter")
     return refs(screen)
 
@@ -89,7 +89,7 @@ async def test_letters_of_a_filter_do_not_wait_for_the_list(
         try:
             await tui.press("f")
             await tui.press("c")
-            await tui.until(lambda: screen.listing.lacks(parse_filter("c")))
+            await tui.until(lambda: screen.listing.lacks(parse_entry_filter("c")))
             for key in "lone":
                 tui.app.simulate_key(key)
             await tui.until(lambda: screen.filter.input.value == "clone", 10)
@@ -116,7 +116,7 @@ async def test_a_mistake_in_a_filter_is_said_and_what_was_shown_stays(shelf: Bui
         before = refs(screen)
         await tui.press("f")
         for text, words in (
-            ("status:red", "'red' is no status"),
+            ("status:red", "unknown status 'red'"),
             ("from:soonish", "is not a date"),
         ):
             screen.filter.input.value = text
@@ -141,7 +141,7 @@ async def test_keys_go_through_types_and_status_and_show_hidden_and_archived(
         await tui.until(lambda: "project/secret" in refs(screen))
         assert "project/old" not in refs(screen), "disabled subjects are in no index"
         await tui.press("s", "s", "s")
-        await tui.until(lambda: screen.filter.input.value == "status:error")
+        await tui.until(lambda: screen.filter.input.value == "is:error")
         await tui.until(lambda: refs(screen) == ["jp-c17800000005"])
 
 
@@ -409,7 +409,7 @@ async def test_hostile_titles_are_only_text(book: Builder) -> None:
 def test_a_filter_is_read_as_it_is_typed(
     text: str, q: str, types: tuple[str, ...], statuses: tuple[str, ...]
 ) -> None:
-    wanted = parse_filter(text)
+    wanted = parse_entry_filter(text)
     assert (wanted.q, wanted.types, wanted.statuses) == (q, types, statuses)
 
 
@@ -417,10 +417,10 @@ def test_a_key_changes_its_part_of_the_filter_alone() -> None:
     text = with_value("deploy type:rule from:2026", "type", "two words")
     assert text == 'deploy from:2026 type:"two words"'
     assert value_of(text, "type") == "two words"
-    assert parse_filter(text).types == ("two words",)
+    assert parse_entry_filter(text).types == ("two words",)
     assert with_value(text, "type", None) == "deploy from:2026"
     with pytest.raises(UsageError, match="to:"):
-        parse_filter("to:2026-99-99")
+        parse_entry_filter("to:2026-99-99")
 
 
 async def test_without_any_entry_it_says_how_there_comes_to_be_one(

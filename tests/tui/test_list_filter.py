@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from kbtui.conversations.formats.jp.summary import ConversationSummary
 from kbtui.conversations.models import ConversationInfo
-from kbtui.tui.library.filter import KEYS, read_filter
+from kbtui.search.filters import filters_for
+from kbtui.tui.library.filter import parse_library_filter
 
 PRESENT = datetime(2026, 5, 20, 12, tzinfo=UTC)
 INFO = ConversationInfo(
@@ -60,52 +61,53 @@ TRAITS = ConversationSummary(
     ],
 )
 def test_each_kind_of_part_lets_through_what_it_says(text: str, through: bool) -> None:
-    found = read_filter(text, PRESENT)
-    assert found.slips == ()
-    assert found.passes(INFO, TRAITS) is through
+    found = parse_library_filter(text, PRESENT)
+    assert found.errors == ()
+    assert found.matches(INFO, TRAITS) is through
 
 
 def test_what_was_not_read_yet_is_let_through_by_no_tool_and_no_model() -> None:
     for text in ("tool:read", "-tool:shell", "model:opus", "-model:haiku"):
-        found = read_filter(text, PRESENT)
-        assert found.needs_traits
-        assert not found.passes(INFO, None)
+        found = parse_library_filter(text, PRESENT)
+        assert found.needs_summaries
+        assert not found.matches(INFO, None)
 
 
 @pytest.mark.parametrize(
     ("text", "part", "word"),
     [
         ("engine after:someday x", "after:someday", "2026-11-01"),
-        ("is:blue", "is:blue", "is:pinned"),
-        ("tool: engine", "tool:", "no value"),
+        ("is:blue", "is:blue", "pinned"),
+        ("tool: engine", "tool:", "needs a value"),
         ("modle:opus", "modle:opus", "did you mean model:?"),
     ],
 )
 def test_a_mistake_is_pointed_at_and_the_rest_still_filters(
     text: str, part: str, word: str
 ) -> None:
-    found = read_filter(text, PRESENT)
-    assert [text[slip.start : slip.end] for slip in found.slips] == [part]
-    assert word in found.slips[0].message
+    found = parse_library_filter(text, PRESENT)
+    assert [text[slip.start : slip.end] for slip in found.errors] == [part]
+    assert word in str(found.errors[0])
     assert found.words == tuple(w for w in text.split() if w not in (part, "")) or "modle" in part
 
 
 def test_what_is_still_being_typed_is_no_mistake_yet() -> None:
-    assert read_filter("after:20", PRESENT, typing=True).slips == ()
-    assert read_filter("after:20 x", PRESENT, typing=True).slips != ()
+    assert parse_library_filter("after:20", PRESENT, partial=True).errors == ()
+    assert parse_library_filter("after:20 x", PRESENT, partial=True).errors != ()
 
 
-@given(st.lists(st.sampled_from([*'ab:"- =\n', *KEYS, "after:", "3d"]), max_size=12))
+@given(
+    st.lists(st.sampled_from([*'ab:"- =\n', *filters_for("library"), "after:", "3d"]), max_size=12)
+)
 def test_every_text_is_a_filter_and_a_slip_lies_inside_it(pieces: list[str]) -> None:
     text = "".join(pieces)
-    found = read_filter(text, PRESENT)
-    assert isinstance(found.passes(INFO, TRAITS), bool)
-    for slip in found.slips:
-        assert text[slip.start : slip.end] == slip.part
+    found = parse_library_filter(text, PRESENT)
+    assert isinstance(found.matches(INFO, TRAITS), bool)
+    assert all(0 <= error.start < error.end <= len(text) for error in found.errors)
 
 
 @given(st.text(max_size=20))
 def test_a_title_passes_through_its_own_words(title: str) -> None:
     words = [word for word in title.split() if word.isalnum()]
-    found = read_filter(" ".join(words), PRESENT)
-    assert found.passes(replace(INFO, title=" ".join(words) or None), None)
+    found = parse_library_filter(" ".join(words), PRESENT)
+    assert found.matches(replace(INFO, title=" ".join(words) or None), None)

@@ -23,7 +23,7 @@ from kbtui.tui.framework.row_list import ListRow, RowList
 from kbtui.tui.framework.text_line import TextLine
 from kbtui.tui.framework.workers import LatestOnlyWorker
 from kbtui.tui.open_url import open_address
-from kbtui.userdata.entry_filter import parse_filter, value_of, with_value
+from kbtui.userdata.entry_filter import parse_entry_filter, value_of, with_value
 
 if TYPE_CHECKING:
     from textual.binding import BindingType
@@ -52,8 +52,8 @@ class EntriesScreen(SplitScreen):
     SCOPE = "entries"
     NOTES = (
         "● ready, ◌ waiting to be embedded, ! could not be read or embedded.",
-        "A filter may be `deploy type:rule,decision status:pending from:2026-05 to:2026-05-31`. "
-        "Words must stand in title or text; from and to bound the day of creation.",
+        "Example of a filter: `deploy type:rule,decision is:pending after:2026-05 before:2026-06`. "
+        "Words must be in the title or text; after and before bound the day of creation.",
     )
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("entries", "moving")]
     AUTO_FOCUS = "#entries"
@@ -68,7 +68,7 @@ class EntriesScreen(SplitScreen):
         self.writer = EntryWriter(self, library, self.say, self._wrote)
         self._clock = clock
         self._flags = {"hidden": False, "archived": False}
-        self._wanted: EntryFilter = parse_filter("")
+        self._wanted: EntryFilter = parse_entry_filter("")
         self._detail_lane = LatestOnlyWorker(self)
         self._timer: Timer | None = None
         self._filter_timer: Timer | None = None
@@ -83,7 +83,7 @@ class EntriesScreen(SplitScreen):
 
     def on_mount(self) -> None:
         """Begin to read, once something is on the screen."""
-        self.filter.input.placeholder = "words, type:, status:, topic:, from:, to:"
+        self.filter.input.placeholder = "words, type:, is:, topic:, after:, before:"
         self.call_after_refresh(self.action_reload)
         self.set_interval(PENDING_SECONDS, self._watch_pending)
 
@@ -280,7 +280,11 @@ class EntriesScreen(SplitScreen):
     def _apply(self) -> None:
         self._filter_timer = None
         try:
-            wanted = parse_filter(self.filter.input.value, **self._flags)
+            wanted = parse_entry_filter(
+                self.filter.input.value,
+                hidden=self._flags["hidden"],
+                archived=self._flags["archived"],
+            )
         except UsageError as error:
             self.failed(error)
             return

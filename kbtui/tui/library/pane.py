@@ -18,7 +18,7 @@ from kbtui.tui.framework.partial_repaint import BorderOnlyPane
 from kbtui.tui.framework.row_list import RowList
 from kbtui.tui.framework.text_line import MultilineText
 from kbtui.tui.framework.workers import LatestOnlyWorker
-from kbtui.tui.library.filter import read_filter
+from kbtui.tui.library.filter import parse_library_filter
 from kbtui.tui.library.rows import (
     SORTS,
     LibraryState,
@@ -110,7 +110,7 @@ class LibraryPane(BorderOnlyPane, Vertical):
     @property
     def waits_for_traits(self) -> bool:
         """Whether what is shown depends on what conversations used."""
-        return self.state.filter.needs_traits or self.state.sort == "turns"
+        return self.state.filter.needs_summaries or self.state.sort == "turns"
 
     def _expand_what_fits(self) -> None:
         """Expand topics as long as everything still fits into the pane."""
@@ -243,18 +243,21 @@ class LibraryPane(BorderOnlyPane, Vertical):
     def _filtered(self, event: Input.Submitted) -> None:
         event.stop()
         self._narrow(event.value, typing=False)
-        if not self.state.filter.slips:
+        if not self.state.filter.errors:
             self.screen.set_focus(self.list)
 
     def _narrow(self, text: str, *, typing: bool) -> None:
         """Show what a filter lets through; what is wrong with it is pointed at."""
-        found = read_filter(text, self._clock(), typing=typing)
-        self._wrong.spans = [(slip.start, slip.end) for slip in found.slips]
+        found = parse_library_filter(text, self._clock(), partial=typing)
+        self._wrong.spans = [(error.start, error.end) for error in found.errors]
         self.filter.input.refresh()
         self.says.say(
             [
-                [(f"{one_line(slip.part)} ", "error strong"), (one_line(slip.message), "")]
-                for slip in found.slips
+                [
+                    (f"{one_line(text[error.start : error.end])} ", "error strong"),
+                    (one_line(str(error)), ""),
+                ]
+                for error in found.errors
             ]
         )
         if found != self.state.filter:

@@ -111,8 +111,8 @@ def _shelf(shelf: TopicListing, state: LibraryState) -> Iterator[ListRow]:
     topic = shelf.topic
     subjects = [s for s in shelf.subjects if state.hidden or not s.hidden]
     if state.filter:
-        subjects = [s for s in subjects if state.filter.titled(f"{topic.name} {s.slug}")]
-        if not subjects and not state.filter.titled(topic.name):
+        subjects = [s for s in subjects if state.filter.matches_title(f"{topic.name} {s.slug}")]
+        if not subjects and not state.filter.matches_title(topic.name):
             return
     key = f"topic:{topic.id}"
     opened = key in state.expanded or bool(state.filter)
@@ -191,7 +191,7 @@ def _conversation_section(
 ) -> Iterator[ListRow]:
     traits = contents.traits
     infos = [
-        info for info in contents.conversations if state.filter.passes(info, traits.get(info.id))
+        info for info in contents.conversations if state.filter.matches(info, traits.get(info.id))
     ]
     infos.sort(key=_order(state.sort, contents))
     yield _heading("conversations", "CONVERSATIONS", f"by {state.sort}")
@@ -200,7 +200,7 @@ def _conversation_section(
             yield _problem(f"conversations:{number}", one_line(line))
     if not contents.conversations:
         yield _note("no-talks", "none yet")
-    if (state.filter.needs_traits or state.sort == "turns") and (left := contents.unread):
+    if (state.filter.needs_summaries or state.sort == "turns") and (left := contents.unread):
         yield _note("unread", f"{left:,} are still to be read …")
     elif contents.conversations and not infos:
         yield _note("no-talk", "nothing matches")

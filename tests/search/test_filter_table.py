@@ -1,0 +1,121 @@
+"""One table of filters: a row is enough for a filter to work everywhere it applies to."""
+
+import json
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from support import Builder, asked, said
+
+from kbtui.cli import search
+from kbtui.cli.completion_engine import complete
+from kbtui.cli.filter_options import question_fields
+from kbtui.cli.main import main
+from kbtui.cli.parser import Parser
+from kbtui.conversations import list_conversations
+from kbtui.conversations.formats.jp.summary import ConversationSummary
+from kbtui.index import Index, IndexReader
+from kbtui.knowledge import load_knowledge
+from kbtui.search import Question, filters, suggestions
+from kbtui.search.filters import Filter
+from kbtui.search.pipeline import answer
+from kbtui.tui.library.filter import parse_library_filter
+from kbtui.workspace import Settings
+
+AREA = Filter(
+    "area",
+    "only this area",
+    "term",
+    ("zone",),
+    search="topics",
+    term="topic",
+    entries="topics",
+    library=lambda info, _, value: value in info.name.casefold(),
+    options=("--area",),
+    metavar="AREA",
+)
+
+
+@pytest.fixture
+def built(tmp_path: Path) -> Builder:
+    builder = Builder(tmp_path / "ws")
+    builder.topics(guide={}, notes={})
+    builder.subject("guide/start.md", "# Start\n\nThe engine starts.\n")
+    builder.subject("notes/end.md", "# End\n\nThe engine ends.\n")
+    builder.conversation(1, [[asked("Which engine?"), said("The guide's.")]], title="Guide talk")
+    builder.conversation(2, [[asked("Why?"), said("So.")]], title="Other talk")
+    return builder
+
+
+@pytest.fixture
+def reader(built: Builder, tmp_path: Path) -> Iterator[IndexReader]:
+    index = Index(built.workspace, Settings(), cache_dir=tmp_path / "index")
+    index.refresh()
+    index.close()
+    with closing(IndexReader(tmp_path / "index")) as reader:
+        yield reader
+
+
+def test_a_new_row_is_a_filter_of_search_library_entries_options_and_completion(
+    built: Builder,
+    reader: IndexReader,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    def searched(*words: str) -> set[str]:
+        parser = Parser(prog="kbtui search")
+        search.configure_search(parser)
+        args = parser.parse_args(words)
+        question = Question(" ".join(args.query), mode="lexical", **question_fields(args))
+        return {hit.ref.split(":")[0] for hit in answer(built.workspace, reader, question).hits}
+
+    def listed(*words: str) -> set[str]:
+        assert main(["-w", str(built.root), "entries", "--json", *words]) == 0
+        return {row["ref"] for row in json.loads(capfd.readouterr().out)["entries"]}
+
+    monkeypatch.setattr(filters, "FILTERS", (*filters.FILTERS, AREA))
+    for words in (["engine area:guide"], ["engine zone:guide"], ["engine", "--area", "guide"]):
+        assert searched(*words) == {"guide/start"}
+    for words in (["area:guide"], ["zone:guide"], ["--area", "guide"]):
+        assert listed(*words) == {"guide/start"}
+    shown = parse_library_filter("area:guide", datetime.now(UTC))
+    summary = ConversationSummary(tools=frozenset(), models=frozenset())
+    infos = list_conversations(built.workspace)
+    assert [info.title for info in infos if shown.matches(info, summary)] == ["Guide talk"]
+
+    for command in ("search", "entries"):
+        with pytest.raises(SystemExit):
+            main([command, "--help"])
+        assert "--area AREA" in capfd.readouterr().out
+        assert ("--area", "only this area") in complete([command], "--a")[1]
+    offered = suggestions.complete("ar", 2, load_knowledge(built.workspace))
+    assert ("area:", "only this area") in [(one.text, one.note) for one in offered]
+
+
+def test_search_and_entries_know_the_same_words_for_dates(
+    built: Builder, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for command in (["entries"], ["search", "--mode", "lexical", "engine"]):
+        for past in (["before:2020"], ["until:2020"], ["--before", "2020"], ["--until=2020"]):
+            assert main(["-w", str(built.root), *command, *past]) == 1, past
+        for since in (["after:2020"], ["since:2020"], ["--after", "2020"], ["--since=2020"]):
+            assert main(["-w", str(built.root), *command, *since]) == 0, since
+        assert main(["-w", str(built.root), *command, "after:soonish"]) == 2
+        assert "'soonish' is not a date" in capfd.readouterr().err
+
+
+def test_entries_leave_out_words_and_keep_phrases(
+    built: Builder, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for query, refs in (
+        ("engine -ends", {"guide/start", "jp-c17800000001"}),
+        ('"engine starts"', {"guide/start"}),
+        ("type:conversation engine status:ready,pending", {"jp-c17800000001"}),
+    ):
+        assert main(["-w", str(built.root), "entries", "--json", "--", query]) == 0
+        rows = json.loads(capfd.readouterr().out)["entries"]
+        assert {row["ref"] for row in rows} == refs
+    assert main(["-w", str(built.root), "entries", "is:red"]) == 2
+    assert "unknown status 'red'" in capfd.readouterr().err
