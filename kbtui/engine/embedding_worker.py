@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
-import gc
 import os
 import sqlite3
 import sys
@@ -12,8 +10,6 @@ import threading
 import time
 import traceback
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +19,7 @@ from kbtui.notices import Notice, keywords_only
 
 if TYPE_CHECKING:
     import subprocess
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
     from concurrent.futures import Future
 
     from kbtui.index.embedding_model import Embedder, Matrix, Model
@@ -103,59 +99,9 @@ def _fact(place: Path, name: str) -> str:
         return ""
 
 
-_lock = threading.Lock()
-_loading = 0
-
-
-@contextmanager
-def unhindered() -> Iterator[None]:
-    """Keep the collector away while modules are imported, from whichever threads.
-
-    What was loaded it never looks at afterwards: modules are not garbage.
-    """
-    global _loading
-    with _lock:
-        _loading += 1
-        gc.disable()
-    try:
-        yield
-    finally:
-        with _lock:
-            _loading -= 1
-            if not _loading:
-                gc.freeze()
-                gc.enable()
-
-
 def import_lance() -> None:
     """Import what the vectors are kept with: a second or two."""
     import kbtui.index.vectors  # noqa: F401
-
-
-def load_whole(model: Model) -> Embedder:
-    """The model under torch, in several seconds; raises `ModelUnavailable`."""
-    with unhindered():
-        load_torch_aside()
-        from kbtui.index.embedding_model import Embedder
-
-        return Embedder(model)
-
-
-def load_torch_aside() -> None:
-    """Have torch's libraries, hundreds of megabytes, in the process before torch is imported.
-
-    A foreign function is called without Python's lock. What cannot be loaded so is left
-    for the import, which says what is wrong with it.
-    """
-    spec = find_spec("torch") if sys.platform == "linux" else None
-    if spec is None or spec.origin is None:
-        return
-    dlopen = getattr(ctypes.CDLL(None), "dlopen", None)
-    if dlopen is None:
-        return
-    dlopen.argtypes, dlopen.restype = (ctypes.c_char_p, ctypes.c_int), ctypes.c_void_p
-    for name in ("libc10.so", "libtorch_cpu.so"):
-        dlopen(os.fsencode(Path(spec.origin).parent / "lib" / name), sys.getdlopenflags())
 
 
 WAITING_MOST = 8
@@ -187,8 +133,8 @@ class QueryEmbedder:
         return self._encode(text) if begun is None or begun.cancel() else begun.result()
 
 
-MUCH = 300
-"""From so many chunks on, loading torch to embed them pays."""
+MANY_CHUNKS = 300
+"""From this many chunks on they are embedded on all cores, by a second session of the model."""
 AGAIN_SECONDS = 60.0
 """How long after a failure the next question makes the engine load the model again."""
 LOADING = keywords_only("model_loading")
@@ -226,7 +172,7 @@ class EmbeddingWorker:
         self._store: VectorStore | None = None
         self._embedder: Embedder | FastEmbedder | None = None
         self._questions = QueryEmbedder(self._encode_query)
-        self._torch: Embedder | None = None
+        self._bulk_embedder: FastEmbedder | None = None
         self._exporting: subprocess.Popen[bytes] | None = None
         self._wake = threading.Event()
         self._stop = threading.Event()
@@ -238,11 +184,7 @@ class EmbeddingWorker:
         self.asleep = False
         self._conditions = EmbeddingThrottle(settings.embed_pause)
         self._thread = threading.Thread(target=self._run, name="semantic", daemon=True)
-        # The backlog has a thread of lowest priority. Loading has one of its own, which must
-        # exist before: a thread that a niced one starts is niced too.
         self._niced = ThreadPoolExecutor(1, thread_name_prefix="backlog", initializer=_be_nice)
-        self._loader = ThreadPoolExecutor(1, thread_name_prefix="loader")
-        self._loader.submit(threading.get_ident)
 
     def start(self) -> None:
         """Begin loading."""
@@ -257,7 +199,6 @@ class EmbeddingWorker:
         self._stop.set()
         self._wake.set()
         self._niced.shutdown(wait=False, cancel_futures=True)
-        self._loader.shutdown(wait=False, cancel_futures=True)
 
     def follow(self, folder: Path) -> None:
         """The catalog of the generation at `folder` has moved on."""
@@ -386,8 +327,7 @@ class EmbeddingWorker:
         if self._stop.is_set() or self._may_rest():
             return
         if self._embedder is None:
-            with unhindered():
-                self._load()
+            self._load()
         if self._folder is not None and not self._stop.is_set():
             self._catch_up(self._folder)
 
@@ -423,9 +363,9 @@ class EmbeddingWorker:
         return self.asleep
 
     def _load(self) -> None:
-        """Load the model: from its export in a second, else whole, in several."""
-        from kbtui.index.embedding_model import ModelUnavailable
-        from kbtui.index.onnx_model import FastEmbedder
+        """Load the model: from its ONNX export in a second, without one under torch in several."""
+        from kbtui.index.embedding_model import Embedder, ModelUnavailable
+        from kbtui.index.onnx_model import FastEmbedder, export_in_background
 
         began = time.monotonic()
         # Both sides import numpy, which fails in either thread when they do so at the same time.
@@ -440,32 +380,36 @@ class EmbeddingWorker:
             self._embedder = FastEmbedder(self._model)
             self._log(f"model loaded from its export in {time.monotonic() - began:.1f} s")
         except ModelUnavailable:
-            self._embedder = self._whole()
+            self._embedder = Embedder(self._model)
             self._log(f"model loaded in {time.monotonic() - began:.1f} s")
+            self._exporting = export_in_background(self._model)
         finally:
             lance.join()
 
-    def _whole(self) -> Embedder:
-        """The model under torch."""
-        if self._torch is None:
-            self._torch = self._loader.submit(load_whole, self._model).result()
-        return self._torch
+    def _take_export(self) -> None:
+        """Replace torch by the export as soon as that is made."""
+        from kbtui.index.embedding_model import ModelUnavailable
+        from kbtui.index.onnx_model import FastEmbedder
+
+        if self._exporting is None or self._exporting.poll() is None:
+            return
+        self._exporting = None
+        with contextlib.suppress(ModelUnavailable):
+            self._embedder = FastEmbedder(self._model)
+            self._log("the model's export is made and used from now on")
 
     def _encoder(self, missing: int) -> Encoder:
-        """Who embeds so many chunks: torch is quicker where there is much to do."""
-        if self._torch is not None or (missing >= MUCH and self._model.packaged):
-            return self._whole()
+        """The model that embeds the next of `missing` chunks. Called in the niced thread."""
+        from kbtui.index.onnx_model import FastEmbedder
+
+        self._take_export()
         assert self._embedder is not None
-        return self._embedder
-
-    def _export(self) -> None:
-        """Have the export made, once, when everything else is done."""
-        if self._exporting is None and self._torch is not None:
-            from kbtui.index.onnx_model import export_in_background
-
-            self._exporting = export_in_background(self._model)
-        elif self._exporting is not None:
-            self._exporting.poll()
+        if missing < MANY_CHUNKS or not isinstance(self._embedder, FastEmbedder):
+            return self._embedder
+        if self._bulk_embedder is None:
+            # Its threads are niced, because the thread that starts them is.
+            self._bulk_embedder = FastEmbedder(self._model, threads=os.cpu_count() or 1)
+        return self._bulk_embedder
 
     def _catch_up(self, folder: Path) -> None:
         """Bring the vectors up to date; those that cannot be read or written are made anew, once."""
@@ -494,7 +438,8 @@ class EmbeddingWorker:
         self.busy = False
         if not self._moved:
             self.settled.set()
-            self._export()
+            self._bulk_embedder = None
+            self._take_export()
         self._changed()
 
     def _begin_anew(self, folder: Path) -> None:

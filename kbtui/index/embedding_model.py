@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import time
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -104,11 +103,8 @@ def _key(source: str) -> str:
 class Embedder:
     """A loaded model. `encode` may be called from several threads at once."""
 
-    def __init__(self, model: Model, *, half: bool | None = None) -> None:
-        """Verify and load; seconds, and hundreds of megabytes. Raises `ModelUnavailable`.
-
-        `half` says whether the weights are bf16; None asks the processor, and tries.
-        """
+    def __init__(self, model: Model) -> None:
+        """Verify and load; seconds, and hundreds of megabytes. Raises `ModelUnavailable`."""
         verify(model)
         # Set before the import: nothing here may ever ask a model hub.
         os.environ["HF_HUB_OFFLINE"] = "1"
@@ -119,14 +115,11 @@ class Embedder:
             import torch
             from sentence_transformers import SentenceTransformer
 
-            half = _has_bf16() and _half_pays(torch) if half is None else half
-            options: dict[str, Any] = {"torch_dtype": torch.bfloat16} if half else {}
             self._model = SentenceTransformer(
                 model.source,
                 device="cpu",
                 local_files_only=True,
                 trust_remote_code=False,
-                model_kwargs=options,
             )
             self._torch = torch
         except Exception as error:  # a broken model can raise anything
@@ -195,28 +188,3 @@ class Embedder:
                 opset_version=17,
                 dynamo=False,
             )
-
-
-def _has_bf16() -> bool:
-    """Whether the processor has bf16 instructions; without, bf16 is three times slower (design)."""
-    try:
-        flags = Path("/proc/cpuinfo").read_text("ascii", errors="replace")
-    except OSError:
-        return False
-    return "avx512_bf16" in flags or "amx_bf16" in flags
-
-
-def _half_pays(torch: Any) -> bool:
-    """Whether a product in bf16 is quicker than in fp32: some processors have the instructions, and
-    are slower with them. Takes less than a tenth of a second."""
-    took = {}
-    with torch.inference_mode():
-        for kind in (torch.float32, torch.bfloat16):
-            left, right = (torch.ones(shape, dtype=kind) for shape in ((512, 384), (1536, 384)))
-            tries = []
-            for _ in range(7):
-                began = time.perf_counter()
-                torch.nn.functional.linear(left, right)
-                tries.append(time.perf_counter() - began)
-            took[kind] = min(tries)
-    return bool(took[torch.bfloat16] < took[torch.float32])

@@ -49,10 +49,11 @@ def _note_path(path: Path) -> Path:
 class FastEmbedder:
     """The packaged model, loaded from its export. `encode` may be called from several threads.
 
-    It computes in the thread that calls, so that a niced thread stays niced.
+    With one thread it computes in the thread that calls, so that a niced thread stays niced. Further
+    threads have the priority of the one that loads the model.
     """
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: Model, *, threads: int = 1) -> None:
         """Check and load; raises `ModelUnavailable` when there is no export, or not a sound one."""
         path = export_path(model)
         self._check(model, path)
@@ -63,7 +64,7 @@ class FastEmbedder:
         self._tokenizer.enable_truncation(TOKENS_MOST)
         self._tokenizer.enable_padding()
         options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = 1
+        options.intra_op_num_threads = threads
         options.inter_op_num_threads = 1
         options.log_severity_level = 4
         try:
@@ -131,7 +132,7 @@ def export(model: Model) -> Path:
     """Make the export and its note; raises `ModelUnavailable` when its vectors are not the same."""
     path = export_path(model)
     make_private(path.parent)
-    original = Embedder(model, half=False)
+    original = Embedder(model)
     fresh = path.with_suffix(f".{os.getpid()}.new")
     try:
         original.write_onnx(fresh)

@@ -354,6 +354,36 @@ def test_without_a_sound_model_there_are_keywords_and_a_reason(
     lib.engine().request("stop")
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_the_first_engine_makes_the_export_and_works_on_with_it(
+    workspace_root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KBTUI_ENGINE_IDLE", "60")
+    monkeypatch.delenv("KBTUI_EXPORT")
+    builder = Builder(workspace_root)
+    builder.topics(notes={})
+    builder.subject("notes/cat.md", "# Pets\n\nThe kitten sleeps on the sofa.\n")
+    lib = Library(builder.workspace, load_settings())
+    try:
+        assert ask(lib, "a feline naps", "semantic")[0].startswith("notes/cat")
+        while not export_path(find_model("")).with_suffix(".json").exists():
+            time.sleep(0.5)
+        time.sleep(1.0)
+        for number in range(400):
+            builder.subject(f"notes/n{number}.md", f"# Note {number}\n\nTrain {number} leaves.\n")
+        engine = lib.engine()
+        assert engine.request("refresh", wait=60, timeout=90)["done"]
+        while not engine.request("settle", wait=1.0)["done"]:
+            pass
+        assert ask(lib, "a feline naps", "semantic")[0].startswith("notes/cat")
+        assert ask(lib, "railway departure 77", "semantic")[0].startswith("notes/n")
+        assert "export is made and used" in builder.workspace.log_file.read_text()
+    finally:
+        lib.close()
+        end_engine(builder)
+
+
 def test_without_an_export_the_quick_embedder_says_so() -> None:
     with pytest.raises(ModelUnavailable, match="no export"):
         FastEmbedder(find_model(""))
@@ -363,9 +393,7 @@ def test_an_export_gives_the_same_vectors_and_a_changed_one_is_refused(with_expo
     model = find_model("")
     path = with_export
     texts = ["a short one", "The quick brown fox. " * 60, "日本語のテキスト", ""]
-    near = (FastEmbedder(model).encode(texts) * Embedder(model, half=False).encode(texts)).sum(
-        axis=1
-    )
+    near = (FastEmbedder(model).encode(texts) * Embedder(model).encode(texts)).sum(axis=1)
     assert near.min() > 0.9999
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
