@@ -12,13 +12,11 @@ import fcntl
 import json
 import os
 import socket
-import sys
-import time
 from typing import TYPE_CHECKING, Any
 
+from kbtui.engine.log import log
 from kbtui.engine.paths import lock_path, socket_path
 from kbtui.errors import KbtuiError
-from kbtui.text import safe
 from kbtui.version import __version__
 from kbtui.workspace import load_settings, open_root
 from kbtui.workspace.paths import make_private
@@ -27,18 +25,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kbtui.workspace import Workspace
-
-
-def log(text: str) -> None:
-    """Write a record to the engine's log, safe to be looked at in a terminal.
-
-    All lines but the first are indented, so that no message looks like another record
-    (`cli.redaction` relies on it). A full disk must not end who wanted to say something.
-    """
-    stamp = time.strftime("%Y-%m-%d %H:%M:%S")
-    record = "\n  ".join(safe(text, "strip").splitlines())
-    with contextlib.suppress(OSError):
-        print(f"{stamp} [{os.getpid()}] {record}", file=sys.stderr, flush=True)
 
 
 def run_engine(root: Path) -> int:

@@ -14,7 +14,7 @@ from kbtui.engine import protocol, search_service
 from kbtui.engine.embedding_worker import EmbeddingWorker
 from kbtui.engine.file_watcher import FileWatcher
 from kbtui.engine.index_worker import IndexWorker
-from kbtui.engine.lifecycle import log
+from kbtui.engine.log import log
 from kbtui.errors import ConfigError, KbtuiError
 from kbtui.index.generations import schema_mark
 from kbtui.notices import reason_of

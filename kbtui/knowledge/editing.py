@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from kbtui.errors import ConfigError, KbtuiError, NothingFound, UsageError
+from kbtui.errors import ConfigError, KbtuiError, UsageError
 from kbtui.files import parse_toml, read_regular, write_file
 from kbtui.knowledge.loader import Knowledge, load_knowledge
 
@@ -193,58 +193,6 @@ class TomlChange:
             line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
             for line in lines
         )
-
-
-def marked(knowledge: Knowledge, topic: Topic, mark: SubjectMark) -> Topic:
-    """A topic with a mark set.
-
-    Raises `NothingFound` for an unknown subject, `UsageError` where a glob
-    already says otherwise: only the person who wrote it knows what it is for.
-    """
-    if mark.state in ("on", "off"):
-        return replace(topic, enable=mark.state == "on")
-    slug = mark.slug
-    if slug is None:
-        raise UsageError(f"a topic cannot be marked {mark.state}", where=topic.id)
-    if slug not in knowledge.resolved(topic.id).scan:
-        raise NothingFound("there is no such subject", where=f"{topic.id}/{slug}")
-    learned = tuple(pattern for pattern in topic.learned if pattern != slug)
-    disabled = tuple(pattern for pattern in topic.disabled if pattern != slug)
-    bare = replace(topic, learned=learned, disabled=disabled)
-    by_learned = _globs(knowledge, bare, "learned", slug)
-    by_disabled = _globs(knowledge, bare, "disabled", slug)
-    if mark.state == "disabled":
-        return bare if by_disabled else replace(bare, disabled=(*disabled, slug))
-    if by_disabled:
-        raise _by_glob(topic, slug, "disabled", by_disabled)
-    if mark.state == "learned":
-        # In its old place, if it had one: the order of `learned` is that of the prompt.
-        if slug in topic.learned:
-            return replace(bare, learned=topic.learned)
-        return bare if by_learned else replace(bare, learned=(*learned, slug))
-    if by_learned:
-        raise _by_glob(topic, slug, "learned", by_learned)
-    return bare
-
-
-def _globs(knowledge: Knowledge, topic: Topic, field: str, slug: str) -> str | None:
-    """The pattern of a field that reaches a slug, None where none does."""
-    resolved = knowledge.resolved(topic.id)
-    for pattern in getattr(topic, field):
-        alone = replace(topic, learned=(), disabled=(pattern,) if field == "disabled" else ())
-        other = type(resolved)(alone, resolved.scan, resolved.folder)
-        reached = other.disabled if field == "disabled" else other.match([pattern])
-        if slug in reached:
-            return str(pattern)
-    return None
-
-
-def _by_glob(topic: Topic, slug: str, field: str, pattern: str) -> UsageError:
-    return UsageError(
-        f"{slug} is {field} by the pattern {pattern!r}",
-        where=f"kb.topic.{topic.id}.{field}",
-        hint="change that pattern in .jp/kb.toml",
-    )
 
 
 def propose(knowledge: Knowledge, marks: Iterable[SubjectMark]) -> TomlChange:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from kbtui.errors import NothingFound
 from kbtui.knowledge import learn, prompt, topic_config
 from kbtui.knowledge.models import Learned, Problem, Subject, Topic
-from kbtui.knowledge.visibility import Resolved, directory, resolve
+from kbtui.knowledge.visibility import Resolved, directory, mark_topic, resolve
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -206,13 +206,11 @@ class Knowledge:
 
         Raises `NothingFound` or `UsageError` for a mark that cannot be set.
         """
-        from kbtui.knowledge.editing import marked
-
         other = self._copy()
         for mark in marks:
             if mark.topic not in other.topics:
                 raise NothingFound(f"there is no topic {mark.topic!r}", hint=self._known())
-            other._put(marked(other, other.topics[mark.topic], mark))
+            other._put(mark_topic(other.topics[mark.topic], other.resolved(mark.topic), mark))
         return other
 
     def with_preloaded(self, values: Iterable[str]) -> Knowledge:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kbtui.errors import NothingFound, UsageError
 from kbtui.knowledge.discovery import Scan, inside, scan
 from kbtui.knowledge.models import Problem
 from kbtui.knowledge.slug_patterns import matcher
@@ -14,7 +16,7 @@ from kbtui.knowledge.topic_config import shown
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from kbtui.knowledge.models import Topic
+    from kbtui.knowledge.models import SubjectMark, Topic
 
 
 class Resolved:
@@ -116,6 +118,57 @@ def resolve(root: str, topic: Topic) -> tuple[Resolved, list[Problem]]:
         for message, path in found.mistakes
     ]
     return Resolved(topic, found, folder), mistakes
+
+
+def mark_topic(topic: Topic, resolved: Resolved, mark: SubjectMark) -> Topic:
+    """Return a topic with a mark set.
+
+    Raises `NothingFound` for an unknown subject, `UsageError` where a glob
+    already says otherwise: only the person who wrote it knows what it is for.
+    """
+    if mark.state in ("on", "off"):
+        return replace(topic, enable=mark.state == "on")
+    slug = mark.slug
+    if slug is None:
+        raise UsageError(f"a topic cannot be marked {mark.state}", where=topic.id)
+    if slug not in resolved.scan:
+        raise NothingFound("there is no such subject", where=f"{topic.id}/{slug}")
+    learned = tuple(pattern for pattern in topic.learned if pattern != slug)
+    disabled = tuple(pattern for pattern in topic.disabled if pattern != slug)
+    bare = replace(topic, learned=learned, disabled=disabled)
+    by_learned = _find_pattern(resolved, bare, "learned", slug)
+    by_disabled = _find_pattern(resolved, bare, "disabled", slug)
+    if mark.state == "disabled":
+        return bare if by_disabled else replace(bare, disabled=(*disabled, slug))
+    if by_disabled:
+        raise _pattern_error(topic, slug, "disabled", by_disabled)
+    if mark.state == "learned":
+        # In its old place, if it had one: the order of `learned` is that of the prompt.
+        if slug in topic.learned:
+            return replace(bare, learned=topic.learned)
+        return bare if by_learned else replace(bare, learned=(*learned, slug))
+    if by_learned:
+        raise _pattern_error(topic, slug, "learned", by_learned)
+    return bare
+
+
+def _find_pattern(resolved: Resolved, topic: Topic, field: str, slug: str) -> str | None:
+    """The pattern of a field that reaches a slug, None where none does."""
+    for pattern in getattr(topic, field):
+        alone = replace(topic, learned=(), disabled=(pattern,) if field == "disabled" else ())
+        other = Resolved(alone, resolved.scan, resolved.folder)
+        reached = other.disabled if field == "disabled" else other.match([pattern])
+        if slug in reached:
+            return str(pattern)
+    return None
+
+
+def _pattern_error(topic: Topic, slug: str, field: str, pattern: str) -> UsageError:
+    return UsageError(
+        f"{slug} is {field} by the pattern {pattern!r}",
+        where=f"kb.topic.{topic.id}.{field}",
+        hint="change that pattern in .jp/kb.toml",
+    )
 
 
 def ascii_name(path: str) -> str:

@@ -365,14 +365,16 @@ def test_the_first_engine_makes_the_export_and_works_on_with_it(
     builder.topics(notes={})
     builder.subject("notes/cat.md", "# Pets\n\nThe kitten sleeps on the sofa.\n")
     lib = Library(builder.workspace, load_settings())
+    engine = lib.engine()
     try:
+        while not engine.request("settle", wait=1.0)["done"]:
+            pass
         assert ask(lib, "a feline naps", "semantic")[0].startswith("notes/cat")
         while not export_path(find_model("")).with_suffix(".json").exists():
             time.sleep(0.5)
         time.sleep(1.0)
         for number in range(400):
             builder.subject(f"notes/n{number}.md", f"# Note {number}\n\nTrain {number} leaves.\n")
-        engine = lib.engine()
         assert engine.request("refresh", wait=60, timeout=90)["done"]
         while not engine.request("settle", wait=1.0)["done"]:
             pass

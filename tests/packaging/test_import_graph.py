@@ -6,13 +6,11 @@ import grimp
 import pytest
 
 EXPECTED: list[set[str]] = [
-    {"kbtui.knowledge.editing", "kbtui.knowledge.loader"},
     {"kbtui.search.filters", "kbtui.search.lexical"},
     {"kbtui.search.gaps", "kbtui.search.pipeline"},
     {"kbtui.library.citing", "kbtui.library.library", "kbtui.library.reading"},
     {"kbtui.cli.completion_engine", "kbtui.cli.main", "kbtui.cli.option_spec"},
     {"kbtui.cli.search", "kbtui.cli.search_explain"},
-    {"kbtui.engine.lifecycle", "kbtui.engine.server"},
     {"kbtui.tui.app", "kbtui.tui.conversation_export", "kbtui.tui.main.screen_switcher"},
     {
         "kbtui.tui.jump",
