@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import psutil
 import pytest
 from assistant_support import LIVE
 from mcp import Client, StdioServerParameters
@@ -437,7 +438,8 @@ async def test_after_a_rest_the_index_and_the_engine_are_let_go(
 
     first = await calls.call_tool(None, Parameters)  # type: ignore[arg-type]
     await asyncio.wait_for(closed.wait(), 20)
-    assert library._access._reader is None
+    cache = str(library.workspace.cache_dir)
+    assert not [file for file in psutil.Process().open_files() if file.path.startswith(cache)]
     again = await calls.call_tool(None, Parameters)  # type: ignore[arg-type]
     assert text_of(again) == text_of(first)
 

@@ -135,8 +135,7 @@ async def same_everywhere(builder: Builder, questions: list[str]) -> None:
         library.close()
 
 
-@pytest.mark.slow
-async def test_every_face_gives_the_same_ranking_by_keywords(
+async def test_every_front_end_gives_the_same_ranking_by_keywords(
     zoo: Builder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KBTUI_MODEL", "off")
@@ -144,7 +143,7 @@ async def test_every_face_gives_the_same_ranking_by_keywords(
 
 
 @pytest.mark.slow
-async def test_every_face_gives_the_same_ranking_with_meaning(zoo: Builder) -> None:
+async def test_every_front_end_gives_the_same_ranking_with_meaning(zoo: Builder) -> None:
     await same_everywhere(zoo, QUESTIONS)
 
 

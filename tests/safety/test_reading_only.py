@@ -49,31 +49,53 @@ def copied(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
     end_engine(Builder(root))
 
 
-def run_all(root: Path, *, screens: bool = True) -> list[str]:
-    """Every reading command, and every screen; gives what went wrong."""
+QUICK = ["topics", "conversation", "show", "cites", "entries", "search", "index", "doctor"]
+"""Commands whose first form is run in the quick test."""
+
+
+def run_commands(root: Path, commands: list[list[str]]) -> list[str]:
+    """Run reading commands; gives what went wrong."""
     failed = []
     talk = f"jp-c{min(path.name for path in (root / '.jp/conversations').glob('1*'))[:11]}"
-    for words in READING:
+    for words in commands:
         given = [word.replace("TALK", talk).replace("ROOT", str(root)) for word in words]
         _, err, code = on_pipe(["-w", str(root), *given])
         # `kbtui model` says by its code that the model is switched off.
         if code not in {0, 1, 2, 3 * (words == ["model"])} or b"Traceback" in err:
             failed.append(f"{given}: {code} {err.decode()[-500:]}")
+    return failed
+
+
+def run_all(root: Path) -> list[str]:
+    """Run every reading command, and open every screen; gives what went wrong."""
+    failed = run_commands(root, READING)
     raw, code = on_terminal(["-w", str(root), "search", "retry"])
     if code:
         failed.append(raw.decode())
-    if screens:
-        terminal = Terminal(["-w", str(root)], 140, 40)
-        terminal.until("index ready")
-        for keys in SCREENS:
-            terminal.keys(keys)
-            terminal.settle(0.1)
-            terminal.keys(ESCAPE * 2)
-        terminal.keys("\x11")
-        if terminal.leave():
-            failed.append("the TUI")
+    terminal = Terminal(["-w", str(root)], 140, 40)
+    terminal.until("index ready")
+    for keys in SCREENS:
+        terminal.keys(keys)
+        terminal.settle(0.1)
+        terminal.keys(ESCAPE * 2)
+    terminal.keys("\x11")
+    if terminal.leave():
+        failed.append("the TUI")
     on_pipe(["-w", str(root), "engine", "stop"])
     return failed
+
+
+def test_the_commands_for_reading_leave_the_files_and_the_network_alone(
+    copied: Path, home: Path
+) -> None:
+    before = tree_hash(copied), tree_hash(home / "jp")
+    commands = [next(words for words in READING if words[0] == name) for name in QUICK]
+    with watched(copied, home / "jp") as watch:
+        failed, attempts = without_network(lambda: run_commands(copied, commands))
+        assert not failed
+        assert watch.events() == []
+    assert attempts == {}
+    assert (tree_hash(copied), tree_hash(home / "jp")) == before
 
 
 @pytest.mark.slow

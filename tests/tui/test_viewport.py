@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from kbtui.tui.reader.blocks import Block, FoldBlock, HeadBlock, MarkdownBlock, SourceBlock
 from kbtui.tui.reader.document import Document, finder
-from kbtui.tui.reader.viewport import LAID_OUT_MOST, Position, Viewport
+from kbtui.tui.reader.viewport import Position, Viewport
 
 
 def document(sizes: list[int], folds: bool = False, prefix: str = "w") -> Document:
@@ -95,10 +95,6 @@ def test_ten_thousand_messages_lay_out_only_what_is_in_sight() -> None:
     assert port.layouts < 180
     port.resize(60, 40)
     assert port.layouts < 260
-    for _ in range(LAID_OUT_MOST):
-        port.turn_page(-30)
-    # What lies far behind is forgotten again.
-    assert len(port._cache) <= LAID_OUT_MOST
 
 
 def test_unfolding_keeps_the_line_and_folding_returns_to_the_head() -> None:

@@ -102,12 +102,13 @@ async def running(
     open_ref: Ref | None = None,
     library: Library | None = None,
     start: Start | None = None,
+    now: Callable[[], datetime] = clock,
 ) -> AsyncIterator[Tui]:
     """The application on a workspace; ready when its lists were read."""
     from kbtui.workspace import open_root
 
     library = library or WithoutEngine(open_root(root), load_settings())
-    app = KbApp(library, open_ref, clock, start=start or Start(fresh=True))
+    app = KbApp(library, open_ref, now, start=start or Start(fresh=True))
     app.animation_level = "none"
     try:
         async with app.run_test(size=size) as pilot:
