@@ -108,8 +108,9 @@ def look_at_packages(library: Library | None) -> Iterator[Finding]:
             if fresh:
                 problems.append(_package(wanted.name, "wrong", "is not installed", by, exact))
             continue
-        needs = [Requirement(text) for text in found.requires or []]
-        waiting += [(one, each, wanted.name) for one in needs for each in sorted(fresh)]
+        if fresh:
+            needs = [Requirement(text) for text in found.requires or []]
+            waiting += [(one, each, wanted.name) for one in needs for each in sorted(fresh)]
         if not wanted.specifier.contains(found.version, prereleases=True):
             text = f"has version {found.version}, not {wanted.specifier}"
             problems.append(_package(wanted.name, "note", text, by, exact))
@@ -127,12 +128,17 @@ def _package(name: str, state: State, problem: str, by: str, how: str) -> Findin
 
 
 def _missing_module(found: Distribution) -> str | None:
-    """The first module of a distribution whose file is gone."""
-    for file in found.files or ():
-        is_package = len(file.parts) == 2 and file.name == "__init__.py"
-        is_module = len(file.parts) == 1 and file.suffix in (".py", ".so")
-        if (is_package or is_module) and not Path(file.locate()).exists():
-            return str(file)
+    """The first module of a distribution whose file is gone.
+
+    The list of files is read as text: as `Distribution.files`, torch's takes a third of a second.
+    """
+    for line in (found.read_text("RECORD") or "").splitlines():
+        name = line.partition(",")[0]
+        folder, _, file = name.rpartition("/")
+        is_package = folder and "/" not in folder and file == "__init__.py"
+        is_module = not folder and file.endswith((".py", ".so"))
+        if (is_package or is_module) and not Path(str(found.locate_file(name))).exists():
+            return name
     return None
 
 
