@@ -104,7 +104,7 @@ class DoctorScreen(FeatureScreen):
         threading.Thread(target=self._look, args=args, name="kbtui-doctor", daemon=True).start()
 
     def _look(self, number: int) -> None:
-        """In a thread: look, and tell of what is found as it is found, ever more at a time."""
+        """Collect findings in a thread and show them in growing batches."""
         found: list[Finding] = []
         looking, next_time = AREAS[0], 1
         try:
@@ -156,5 +156,5 @@ class DoctorScreen(FeatureScreen):
         port = self.reader.port
         blocks = port.document.blocks
         if blocks and (link := blocks[port.cursor.block].link):
-            # It existed when it was found; whoever opens it says if it is gone by now.
+            # It existed when it was found; opening it reports if it is gone by now.
             self.dismiss(parse_ref(link, lambda topic, slug: True))

@@ -10,7 +10,7 @@ from support import Builder
 from kbtui.knowledge import Knowledge, load_knowledge
 from kbtui.knowledge.models import SubjectMark
 from kbtui.tui.workshop.costs import Cost, Costs, Sums, cost_of, growth
-from kbtui.tui.workshop.marks import Marks, read_standing, state_of, with_marks
+from kbtui.tui.workshop.marks import Marks, read_prompt_state, state_of, with_marks
 from kbtui.tui.workshop.pages import literal
 from kbtui.tui.workshop.pattern import attempt
 from kbtui.tui.workshop.tree import TreeOptions, Trees, folder_key, make_rows
@@ -82,15 +82,15 @@ def test_every_subject_is_listed_once_when_all_is_open(
         def knowledge(self) -> Knowledge:
             return load_knowledge(open_root(book.root))
 
-    standing = read_standing(Files())  # type: ignore[arg-type]
+    prompt_state = read_prompt_state(Files())  # type: ignore[arg-type]
     parts = [slug.split("/") for slug in found]
     opened = {"topic:t"} | {
         folder_key("t", "/".join(part[:depth]) + "/")
         for part in parts
         for depth in range(1, len(part))
     }
-    trees = Trees(standing.written, hidden=True)
-    rows = make_rows(standing, trees, TreeOptions(opened))
+    trees = Trees(prompt_state.written, hidden=True)
+    rows = make_rows(prompt_state, trees, TreeOptions(opened))
     listed = [row.key for row in rows if row.data.kind == "subject"]
     assert sorted(listed) == sorted(f"t/{slug}" for slug in found)
     folders = [row.key for row in rows if row.data.kind == "folder"]
@@ -101,7 +101,7 @@ def test_every_subject_is_listed_once_when_all_is_open(
         # A slug that is written like that glob wins over it (decisions A4).
         pattern = f"{literal(row.data.name)}**"
         if row.data.kind == "folder" and pattern not in found:
-            reached = standing.written.slugs("t", [pattern])
+            reached = prompt_state.written.slugs("t", [pattern])
             assert reached == [slug for slug in found if slug.startswith(row.data.name)]
 
 
@@ -126,21 +126,21 @@ def test_any_keys_end_in_what_the_marks_alone_would_give(
         def knowledge(self) -> Knowledge:
             return knowledge
 
-    standing = read_standing(Files())  # type: ignore[arg-type]
+    prompt_state = read_prompt_state(Files())  # type: ignore[arg-type]
     for slug, state in presses:
         mark = marks.of("project", slug)
         written = state_of(knowledge, "project", slug)
         now = mark.state if mark else written
         marks.toggle(SubjectMark("project", slug, state), now, written, "plain")  # type: ignore[arg-type]
-        standing = with_marks(standing, marks.all)
-        assert not standing.refusals
+        prompt_state = with_marks(prompt_state, marks.all)
+        assert not prompt_state.refusals
         # Pressed once it is so; pressed again it is not.
-        after = state_of(standing.knowledge, "project", slug)
+        after = state_of(prompt_state.knowledge, "project", slug)
         assert (after == state) == (now != state)
-    assert standing.prompt == knowledge.with_marks(marks.all).prompt()
-    assert standing.cost == cost_of(standing.prompt)
+    assert prompt_state.prompt == knowledge.with_marks(marks.all).prompt()
+    assert prompt_state.cost == cost_of(prompt_state.prompt)
     for topic in knowledge.topics:
-        assert standing.preloads[topic] == cost_of(standing.knowledge.preloaded(topic))
+        assert prompt_state.preloads[topic] == cost_of(prompt_state.knowledge.preloaded(topic))
 
 
 @FILES

@@ -627,7 +627,7 @@ async def test_slow_work_is_done_in_threads_and_only_rows_in_sight_are_made(
         folder = book.root / "docs" / "bulk" / f"d{number % 120:03}"
         folder.mkdir(parents=True, exist_ok=True)
         (folder / f"s{number:04}.md").write_text(f"# Subject {number}\n")
-    names = ("read_standing", "with_marks", "make_rows", "attempt", "make_page", "sums_of")
+    names = ("read_prompt_state", "with_marks", "make_rows", "attempt", "make_page", "sums_of")
     called: dict[str, set[bool]] = {name: set() for name in names}
     main = threading.get_ident()
 

@@ -31,7 +31,7 @@ def papers(book: Builder) -> Builder:
 
 
 async def read(tui: Tui, screen: SourcesScreen) -> None:
-    await tui.until(lambda: screen.standings is not None)
+    await tui.until(lambda: screen.states is not None)
     await tui.pilot.pause()
 
 

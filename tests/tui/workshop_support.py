@@ -62,8 +62,8 @@ class Shop:
         screen = self.screen
         await self.tui.until(
             lambda: (
-                screen.controller.standing is not None
-                and screen.controller.standing.marks == screen.controller.marks.all
+                screen.controller.prompt_state is not None
+                and screen.controller.prompt_state.marks == screen.controller.marks.all
             )
         )
 
@@ -75,9 +75,9 @@ class Shop:
     async def tried(self, text: str) -> None:
         """Type a pattern as one would paste it, and wait until it is understood."""
         screen = self.screen
-        if self.tui.app.focused is not screen.trybar.input:
+        if self.tui.app.focused is not screen.pattern_bar.input:
             await self.press("slash")
-        screen.trybar.input.value = text
+        screen.pattern_bar.input.value = text
         await self.tui.until(lambda: screen.controller.trial.text == text)
         await self.tui.until(lambda: not screen.controller._trials.busy)
         await self.tui.pilot.pause()

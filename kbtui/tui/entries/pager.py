@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 PAGE = 200
 PAGE_MOST = 5000
-"""Each page costs a walk over all entries: whoever wants many takes few pages."""
+"""Each page costs a walk over all entries, so a long way takes few large pages."""
 EVERYTHING = 10**9
 
 
@@ -66,7 +66,7 @@ class EntryPager:
         self._submit(wanted, None, PAGE + (len(before.rows) if before and same else 0))
 
     def more(self, least: int = PAGE) -> None:
-        """Read on, at least so many rows where there are as many."""
+        """Read the next page, of at least so many rows if there are as many."""
         if self.listed is not None and self.listed.more and not self._reading:
             self._submit(self.listed.wanted, self.listed, least)
 

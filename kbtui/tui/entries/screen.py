@@ -94,7 +94,7 @@ class EntriesScreen(SplitScreen):
             self.action_reload()
 
     def on_resize(self) -> None:
-        """Other columns fit."""
+        """Show the columns that fit the new width."""
         super().on_resize()
         self.call_after_refresh(self._say_columns)
 
@@ -131,7 +131,7 @@ class EntriesScreen(SplitScreen):
         self.listing.read(self._wanted)
 
     def files_changed(self, event: dict[str, Any]) -> None:
-        """Entries are others."""
+        """Reload when files change."""
         self.action_reload()
 
     def _listed(self, listed: LoadedEntries) -> None:

@@ -1,9 +1,9 @@
-"""Keeps memory work from being noticed: the collector's, and giving back what was big.
+"""Keeps garbage collection, and freeing large documents, from delaying keys.
 
-A full collection looks at every object there is, with all threads stopped: with
-twenty thousand subjects it takes a fifth of a second, which a person who is
-typing notices. What was read and stays is therefore set aside, and of the rest the
-full collections come between keys while they are short, else when nobody touches a key.
+A full collection stops all threads and visits every object: with twenty thousand subjects
+that takes a fifth of a second, which is noticed while typing. What was read and stays is
+therefore frozen; full collections of the rest run between keys while they are short,
+and otherwise while no key is pressed.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     from textual.timer import Timer
 
 MANY = 5_000
-"""Things that are worth it."""
+"""Objects from which freezing is worth it."""
 YOUNG = 2_000
-"""Things made before the youngest are looked at; Python's own number is 700, and a paint makes 20,000."""
+"""Allocations before a collection of the youngest; Python's default is 700, and a paint makes 20,000."""
 SELDOM = 500
-"""Collections of what is newer that come before one of everything; Python's own number is 10."""
+"""Younger collections before a full one; Python's default is 10."""
 REST_SECONDS = 1.0
-"""Without a key for so long, nobody notices a collection of everything."""
+"""After this long without a key a full collection is not noticed."""
 SHORT = 0.008
-"""Seconds of a collection of everything that nobody notices even between two keys."""
+"""Seconds that a full collection may take between two keys."""
 
 _settled = 0
 

@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from textual.widget import Widget
 
 ROUNDS = 3
-"""So often a message follows the key's way up: the key, what it set off, and what that set off."""
+"""How many messages follow a key up: behind the key, what it caused, and what that caused."""
 GIVE_UP_SECONDS = 0.5
-"""A key after which nothing is heard (its widget may be gone) holds the next ones no longer."""
+"""After this long without a message (the widget may be gone) the next key is handed out."""
 WAIT_SECONDS = 3.0
-"""So long a key waits for what is under way; then it means what is there."""
+"""How long a key waits for what is being read."""
 LOOK_SECONDS = 0.01
 NEVER_HELD = {"ctrl+c", "ctrl+q"}
 

@@ -1,4 +1,4 @@
-"""Changes that Textual would lay out or paint more for than is to be seen of them."""
+"""Views that repaint only the lines that changed, where Textual would lay out or paint all."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ class StableScrollView(ScrollView, inherit_bindings=False):
     ) -> Self:
         """Paint again: only the regions, unless the view is hidden.
 
-        A hidden view has no size, so nobody knows which of its lines changed, and Textual would
-        show it again with the lines that it last painted.
+        A hidden view has no size, so the changed lines are unknown, and Textual would show it
+        again with the lines that it painted last.
         """
         if not self.region:
             regions = ()

@@ -1,4 +1,4 @@
-"""A list of rows, drawn where it is in sight; what is selected stays selected by its key."""
+"""A list that draws only rows in sight and keeps its selection by key."""
 
 from __future__ import annotations
 

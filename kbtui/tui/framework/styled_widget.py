@@ -1,7 +1,7 @@
-"""From lines with roles to strips with colours: the one place where text meets the terminal.
+"""Screens and widgets that draw spans with roles: the one place where text meets the terminal.
 
-Whatever reaches a strip is made safe here once more, so that nothing in a file
-can be obeyed by a terminal, even if a builder forgot.
+Text is made safe here once more, so that a terminal never obeys a file's contents, even
+where the code that built the spans forgot to.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ if TYPE_CHECKING:
 
 
 LEAVING = {"leave", "back", "help"}
-"""Commands that are of use before anything is read."""
+"""Actions that are of use before anything is read."""
 
 
 def plain(text: str) -> Content:
-    """Somebody else's text for a title or a label: safe, on one line, never read as markup."""
+    """Foreign text for a title or a label: safe, on one line, never parsed as markup."""
     return Content(one_line(text))
 
 
 def keys_of(node: DOMNode) -> Mapping[str, str]:
-    """The keys that the configuration gives: command id -> Textual's names of keys."""
+    """The keys set in the configuration: command id -> Textual's key names."""
     found: Mapping[str, str] = getattr(node.app, "keys", {})
     return found
 
@@ -59,7 +59,7 @@ class StyledScreen(Screen[Any]):
 
     @property
     def own_keys(self) -> Mapping[str, str]:
-        """The keys that the configuration gives: command id -> Textual's names of keys."""
+        """The keys set in the configuration: command id -> Textual's key names."""
         return keys_of(self)
 
     @property
@@ -87,22 +87,22 @@ class StyledScreen(Screen[Any]):
         return chain
 
     def dismiss(self, result: Any = None) -> AwaitComplete:
-        """Leave, and give back a result: once, for a second key may come before the screen is gone."""
+        """Leave with a result, once: a second key may come before the screen is gone."""
         return super().dismiss(result) if self.is_current else AwaitComplete()
 
     def is_unsettled(self, key: str) -> bool:
-        """Whether a key is about something that is still under way, and so waits for it."""
+        """Whether a key has to wait for something that is still being read."""
         return False
 
     def _meant_by(self, key: str) -> tuple[DOMNode | None, str]:
-        """Who does what at a key, where the focus is; nobody where it is no command's."""
+        """The node and the action that a key is bound to from the focus outwards; None if unbound."""
         for node, bindings in self._binding_chain:
             for binding in bindings.key_to_bindings.get(key, ()):
                 return node, binding.action
         return None, ""
 
     def files_changed(self, event: dict[str, Any]) -> None:
-        """Called on the screen on top with the engine's `changed`: files are others."""
+        """Called on the top screen with the engine's `changed` event."""
 
     def may_leave(self) -> bool:
         """Whether nothing would be lost by leaving; a screen that says no asks."""

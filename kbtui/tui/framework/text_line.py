@@ -83,7 +83,7 @@ LINES_MOST = 4
 
 
 class MessageLine(StyledWidget):
-    """Words that are wrapped, because an error's hint stands at its end."""
+    """A message, wrapped because an error's hint is at its end."""
 
     ALLOW_SELECT: ClassVar[bool] = False
     DEFAULT_CSS = "MessageLine { height: 1; padding: 0 1; background: $background; }"
@@ -100,7 +100,7 @@ class MessageLine(StyledWidget):
         self._lay_out()
 
     def on_resize(self) -> None:
-        """Wrap anew."""
+        """Wrap for the new width."""
         self._lay_out()
 
     def _lay_out(self) -> None:

@@ -1,4 +1,4 @@
-"""Slow calls in threads of their own, so that the screen never waits for them."""
+"""Slow calls in threads, so that the screen never waits for them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Cancellable(Protocol):
 
 
 class LatestOnlyWorker:
-    """Calls of one sort, of which only the newest matters.
+    """Runs calls of one kind, of which only the newest matters.
 
     At most `limit` run at once; of those that wait, the newest replaces the
     others; an answer that was overtaken is dropped. Answers are delivered to

@@ -172,7 +172,7 @@ class InsightsScreen(FeatureScreen):
         self.worker.submit(self._read, self._show_insights, self.failed)
 
     def files_changed(self, event: dict[str, Any]) -> None:
-        """Entries or citations are others."""
+        """Reload when files change."""
         self.action_reload()
 
     def _read(self) -> tuple[Insights, Document]:

@@ -69,7 +69,7 @@ def block_of(values: Values, kind: str) -> dict[str, Any]:
 
 
 def declare(library: Library, values: Values) -> Source:
-    """Write a new source, approved by whoever filled the form; raises `KbtuiError`."""
+    """Write a new source, approved by filling in the form; raises `KbtuiError`."""
     from kbtui.sources.approval import approve
     from kbtui.sources.config import MAIN_KEY
     from kbtui.sources.editing import add_source, name_for

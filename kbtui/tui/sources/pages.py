@@ -59,17 +59,17 @@ class SourceStates:
     problems: list[Problem]
 
 
-def read_standings(library: Library) -> SourceStates:
+def read_source_states(library: Library) -> SourceStates:
     """How every source stands; called in a thread."""
     workspace = library.workspace
     journal = UserData(workspace)
     found, runs = load_sources(workspace), journal.runs()
     topics = library.knowledge().topics
-    standings = []
+    states = []
     for name, source in found.sources.items():
         topic = topics.get(source.topic)
         folder = f"{topic.subjects}/{name}/" if topic else f"(there is no topic {source.topic!r})"
-        standings.append(
+        states.append(
             SourceState(
                 source,
                 folder,
@@ -78,19 +78,19 @@ def read_standings(library: Library) -> SourceStates:
                 due_at(workspace, journal, source),
             )
         )
-    return SourceStates(standings, found.problems)
+    return SourceStates(states, found.problems)
 
 
 def rows_of(
-    standings: SourceStates,
+    states: SourceStates,
     running: dict[str, SourceProgress | None],
     present: datetime,
     approve: str,
 ) -> list[ListRow]:
     """Two lines a source, those that cannot be read below; `approve` is the key that shows more."""
     rows = [_row(one, one.source.name in running, running.get(one.source.name), present, approve)
-            for one in standings.sources]  # fmt: skip
-    for number, problem in enumerate(standings.problems):
+            for one in states.sources]  # fmt: skip
+    for number, problem in enumerate(states.problems):
         left: Spans = [("! ", "error"), (one_line(problem.key or problem.where or "?"), "")]
         below: Spans = [("  ", ""), (one_line(problem.message), "error")]
         rows.append(ListRow(f"problem:{number}", left, below=[below], data=problem))
@@ -222,7 +222,7 @@ def _block(source: Source) -> list[Block]:
 
 
 def approval_page(one: SourceState, agree: str, back: str) -> Document:
-    """Exactly what a source would do, for whoever is to agree to it, with the keys that do."""
+    """Exactly what a source would do, and the keys that approve it or go back."""
     source = one.source
     blocks: list[Block] = [
         NoteBlock("ask", [(f"Approve {source.name}?", "h1")]),

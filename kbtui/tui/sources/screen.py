@@ -21,7 +21,7 @@ from kbtui.tui.sources.pages import (
     SourceStates,
     approval_page,
     problem_page,
-    read_standings,
+    read_source_states,
     rows_of,
     source_page,
 )
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from kbtui.tui.clock import Clock
 
 LOOK_SECONDS = 5.0
-"""How often the screen looks whether a source was run by somebody else."""
+"""How often the screen checks for runs started elsewhere."""
 EMPTY = "There are no sources. {} adds one: web pages, files, or what an MCP server has."
 
 
@@ -59,7 +59,7 @@ class SourcesScreen(SplitScreen):
         self.list = RowList("sources")
         self.list.empty = [("Reading the sources …", "dim")]
         self.runs = Runs(self, library, self._show_rows, self._ended)
-        self.standings: SourceStates | None = None
+        self.states: SourceStates | None = None
         self.approving: SourceState | None = None
         """What is shown to be approved; what is agreed to is this very object."""
         self._clock = clock
@@ -99,37 +99,39 @@ class SourcesScreen(SplitScreen):
 
     def is_unsettled(self, key: str) -> bool:
         """Until the sources are read, there is nothing for a key to be about."""
-        return self.standings is None and self._meant_by(key)[1] not in LEAVING
+        return self.states is None and self._meant_by(key)[1] not in LEAVING
 
     # reading
 
     def action_reload(self) -> None:
         """Read everything again."""
-        self._read_lane.submit(lambda: read_standings(self.library), self._took, self.failed)
+        self._read_lane.submit(
+            lambda: read_source_states(self.library), self._set_states, self.failed
+        )
 
     def files_changed(self, event: dict[str, Any]) -> None:
-        """Topics or documents are others."""
+        """Reload when files change."""
         self.action_reload()
 
-    def _took(self, standings: SourceStates) -> None:
-        if standings == self.standings and not self._select:
+    def _set_states(self, states: SourceStates) -> None:
+        if states == self.states and not self._select:
             return
-        self.standings = standings
+        self.states = states
         self._show_rows()
         self._look()
 
     def _show_rows(self) -> None:
-        if self.standings is None:
+        if self.states is None:
             return
-        rows = rows_of(self.standings, self.runs.progress, self._clock(), self.key_of("approve"))
+        rows = rows_of(self.states, self.runs.progress, self._clock(), self.key_of("approve"))
         select, self._select = self._select, None
         self.list.set_rows(rows, [(EMPTY.format(self.key_of("new")), "dim")], select)
-        found = self.standings.sources
+        found = self.states.sources
         text = counted(len(found), "source")
         waiting = sum(one.approved is None for one in found)
         left = [(text, "strong")]
         left += [(f"  {waiting:,} not approved", "warning")] if waiting else []
-        broken = len(self.standings.problems)
+        broken = len(self.states.problems)
         left += [(f"  {counted(broken, 'block')} cannot be read", "error")] if broken else []
         right = [(f"{len(self.runs.progress)} running", "key")] if self.runs.progress else []
         self.show_totals(left, right)

@@ -1,4 +1,4 @@
-"""The workshop's slow work, each sort in a lane of its own: reading, marking, rows, pages, counting."""
+"""The workshop's slow work, each kind with a worker of its own: reading, marking, rows, pages, counting."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from kbtui.tui.framework.gc_tuning import settle
 from kbtui.tui.framework.workers import LatestOnlyWorker
 from kbtui.tui.workshop.costs import Costs, sums_of
-from kbtui.tui.workshop.marks import Marks, read_standing, with_marks
+from kbtui.tui.workshop.marks import Marks, read_prompt_state, with_marks
 from kbtui.tui.workshop.pages import make_page
 from kbtui.tui.workshop.pattern import PatternResult, attempt
 from kbtui.tui.workshop.row_format import RowFormatter
@@ -27,39 +27,39 @@ if TYPE_CHECKING:
 
 
 class WorkshopView(Protocol):
-    """Who hears of what was done, on the event loop."""
+    """What the controller calls on the event loop when something is done."""
 
-    def standing_changed(self, *, anew: bool) -> None:
-        """The standing is another one; `anew` when the files were read."""
+    def prompt_state_changed(self, *, reread: bool) -> None:
+        """There is a new state of the prompt; `reread` when the files were read for it."""
 
-    def refused(self, error: Exception) -> None:
-        """A mark, or the reading itself, was not possible."""
+    def report_error(self, error: Exception) -> None:
+        """A mark cannot be set, or the files cannot be read."""
 
     def rows_made(self, rows: list[ListRow]) -> None:
-        """The rows are others."""
+        """There are new rows."""
 
     def page_made(self, page: WorkshopPage) -> None:
-        """The text for what is selected is there."""
+        """The page of the selected entry is ready."""
 
     def trial_made(self, trial: PatternResult) -> None:
-        """What was typed is understood."""
+        """The pattern was parsed and tried."""
 
     def counted(self, left: int) -> None:
         """More subjects were counted."""
 
 
 class WorkshopController:
-    """Holds the newest of everything, and has it made anew in threads."""
+    """Holds the newest state, rows and pages, and makes new ones in threads."""
 
     def __init__(self, owner: WorkshopView, pump: MessagePump, library: Library) -> None:
-        self.standing: PromptState | None = None
+        self.prompt_state: PromptState | None = None
         self.marks = Marks()
-        self.wishes = TreeOptions()
+        self.options = TreeOptions()
         self.costs = Costs()
         self.trial = PatternResult("")
         self.addressed: str | None = None
         """The topic that a pattern without one is meant for."""
-        self.formatter = RowFormatter(self.costs, self.marks, self.wishes)
+        self.formatter = RowFormatter(self.costs, self.marks, self.options)
         self._owner, self._pump, self._library = owner, pump, library
         self._trees: Trees | None = None
         self._counting = 0
@@ -71,81 +71,85 @@ class WorkshopController:
         self._trials = LatestOnlyWorker(pump)
         self._counts = LatestOnlyWorker(pump)
 
-    # the standing
+    # the state of the prompt
 
     def read(self, written: tuple[SubjectMark, ...] = ()) -> None:
         """Read the files again; marks stay, but for those that were written."""
         marks = tuple(mark for mark in self.marks.all if mark not in written)
 
         def work() -> tuple[PromptState, dict[str, Sums]]:
-            standing = read_standing(self._library, marks)
-            return standing, sums_of(standing.knowledge, self.costs)
+            prompt_state = read_prompt_state(self._library, marks)
+            return prompt_state, sums_of(prompt_state.knowledge, self.costs)
 
         def done(made: tuple[PromptState, dict[str, Sums]]) -> None:
             for mark in written:
                 self.marks.drop(mark)
-            self._took(*made, anew=True)
+            self._set_prompt_state(*made, reread=True)
 
-        self._reading.submit(work, done, self._owner.refused)
+        self._reading.submit(work, done, self._owner.report_error)
 
     def mark(self) -> None:
-        """See what the marks make of it."""
-        standing, marks = self.standing, self.marks.all
-        if standing is None:
+        """Apply the marks."""
+        prompt_state, marks = self.prompt_state, self.marks.all
+        if prompt_state is None:
             return
 
         def work() -> tuple[PromptState, dict[str, Sums]]:
-            marked = with_marks(standing, marks)
+            marked = with_marks(prompt_state, marks)
             return marked, sums_of(marked.knowledge, self.costs)
 
         def done(made: tuple[PromptState, dict[str, Sums]]) -> None:
-            if self.standing is not None and made[0].written is self.standing.written:
-                self._took(*made, anew=False)
+            if self.prompt_state is not None and made[0].written is self.prompt_state.written:
+                self._set_prompt_state(*made, reread=False)
 
-        self._marking.submit(work, done, self._owner.refused)
+        self._marking.submit(work, done, self._owner.report_error)
 
-    def _took(self, standing: PromptState, sums: dict[str, Sums], *, anew: bool) -> None:
-        self.standing = standing
-        self.formatter.look_at(standing, sums)
-        for refusal in standing.refusals:
+    def _set_prompt_state(
+        self, prompt_state: PromptState, sums: dict[str, Sums], *, reread: bool
+    ) -> None:
+        self.prompt_state = prompt_state
+        self.formatter.update(prompt_state, sums)
+        for refusal in prompt_state.refusals:
             self.marks.drop(refusal.mark)
-        self._owner.standing_changed(anew=anew)
-        if self.marks.all != standing.marks:  # marked further meanwhile
+        self._owner.prompt_state_changed(reread=reread)
+        if self.marks.all != prompt_state.marks:  # marked further meanwhile
             self.mark()
-        if anew:
-            self._trees = Trees(standing.written, hidden=self.wishes.hidden)
-            knowledge = standing.written
+        if reread:
+            self._trees = Trees(prompt_state.written, hidden=self.options.hidden)
+            knowledge = prompt_state.written
             settle(sum(len(knowledge.resolved(topic).scan.slugs) for topic in knowledge.topics))
             self._count()
         self.make_rows()
-        for refusal in standing.refusals:
-            self._owner.refused(refusal.error)
+        for refusal in prompt_state.refusals:
+            self._owner.report_error(refusal.error)
 
     # rows and trials
 
     def make_rows(self) -> None:
-        """Make the rows for what one wishes to see; while a pattern is tried, try it again."""
+        """Make the rows for the options; while a pattern is tried, try it again."""
         if self.trial.text.strip():
             self.attempt(self.trial.text)
             return
-        standing, trees = self.standing, self._trees
-        if standing is None or trees is None:
+        prompt_state, trees = self.prompt_state, self._trees
+        if prompt_state is None or trees is None:
             return
-        wishes = replace(self.wishes, opened=set(self.wishes.opened))
+        options = replace(self.options, opened=set(self.options.opened))
         self._rows.submit(
-            lambda: make_rows(standing, trees, wishes), self._owner.rows_made, self._owner.refused
+            lambda: make_rows(prompt_state, trees, options),
+            self._owner.rows_made,
+            self._owner.report_error,
         )
 
     def show_hidden(self, shown: bool) -> None:
         """Show hidden subjects, or do not."""
-        self.wishes.hidden = shown
-        if self.standing is not None:
-            self._trees = Trees(self.standing.written, hidden=shown)
+        self.options.hidden = shown
+        if self.prompt_state is not None:
+            self._trees = Trees(self.prompt_state.written, hidden=shown)
         self.make_rows()
 
     def attempt(self, text: str) -> None:
-        """Understand what was typed, and list what it matches; empty text brings the trees back."""
-        standing = self.standing
+        """Parse a pattern and list what it matches; an empty one brings the trees back."""
+        prompt_state = self.prompt_state
         if not text.strip():
             self._trials.forget()
             self.trial = PatternResult("")
@@ -154,15 +158,15 @@ class WorkshopController:
             return
         topic = self.addressed
         self.trial = replace(self.trial, text=text)
-        if standing is None:  # typed ahead; tried when the files were read
+        if prompt_state is None:  # typed ahead; tried when the files were read
             return
 
         def work() -> tuple[PatternResult, list[ListRow]]:
-            trial = attempt(text, standing.knowledge, self.costs, topic)
+            trial = attempt(text, prompt_state.knowledge, self.costs, topic)
             return trial, match_rows(trial.matches)
 
         self._rows.forget()
-        self._trials.submit(work, self._tried, self._owner.refused)
+        self._trials.submit(work, self._tried, self._owner.report_error)
 
     def _tried(self, made: tuple[PatternResult, list[ListRow]]) -> None:
         self.trial, rows = made
@@ -173,14 +177,14 @@ class WorkshopController:
 
     def make_page(self, entry: TreeEntry, view: str) -> None:
         """Make the text for an entry, or for what is tried."""
-        standing = self.standing
-        if standing is None:
+        prompt_state = self.prompt_state
+        if prompt_state is None:
             return
         trial = self.trial if self.trial.text.strip() else None
         self._pages.submit(
-            lambda: make_page(standing, entry, view, trial),
+            lambda: make_page(prompt_state, entry, view, trial),
             self._owner.page_made,
-            self._owner.refused,
+            self._owner.report_error,
         )
 
     def forget_pages(self) -> None:
@@ -192,32 +196,32 @@ class WorkshopController:
     def _count(self) -> None:
         """Count the characters of every subject, little by little."""
         self._counting += 1
-        number, standing = self._counting, self.standing
-        if standing is None:
+        number, prompt_state = self._counting, self.prompt_state
+        if prompt_state is None:
             return
 
         def wanted() -> bool:
             return number == self._counting
 
         def work() -> None:
-            for left in self.costs.measure(standing.written, wanted):
-                newest = self.standing or standing
+            for left in self.costs.measure(prompt_state.written, wanted):
+                newest = self.prompt_state or prompt_state
                 sums = sums_of(newest.knowledge, self.costs)
                 self._pump.call_later(self._counted, number, newest, sums, left)
 
-        self._counts.submit(work, lambda _: None, self._owner.refused)
+        self._counts.submit(work, lambda _: None, self._owner.report_error)
 
     def _counted(
-        self, number: int, standing: PromptState, sums: dict[str, Sums], left: int
+        self, number: int, prompt_state: PromptState, sums: dict[str, Sums], left: int
     ) -> None:
-        if number == self._counting and standing is self.standing:
+        if number == self._counting and prompt_state is self.prompt_state:
             self.formatter.sums = sums
         if number == self._counting:
             self._owner.counted(left)
 
     def stop(self) -> None:
-        """Count no more, and let go of everything: there may be much of it."""
+        """Stop counting, and drop what is held, which may be large."""
         self._counting += 1
-        self.standing = self._trees = None
+        self.prompt_state = self._trees = None
         self.trial = PatternResult("")
         self.costs.clear()

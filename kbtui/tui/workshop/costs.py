@@ -22,7 +22,7 @@ READ_MOST = 1_000_000
 READ_ALL_MOST = 256 * 1024 * 1024
 """Bytes that are read for counting in all; sizes tell about the rest."""
 TELL_EVERY = 400
-"""Subjects that are counted between two tellings."""
+"""Subjects counted between two progress reports."""
 
 
 class Cost(NamedTuple):
@@ -96,7 +96,7 @@ class Costs:
         self._known, self._versions, self.unreadable = {}, {}, {}
 
     def get(self, topic: str, slug: str) -> Cost | None:
-        """What a subject costs; None while nobody knows."""
+        """What a subject costs; None while it is not known."""
         return self._known.get((topic, slug))
 
     def total(self, topic: str, slugs: Iterable[str]) -> Cost:

@@ -1,4 +1,4 @@
-"""How things stand: what is written, what a person marked, and what the marks would make of it."""
+"""The state of the prompt: what the files say, what is marked, and what the marks would change."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Refusal:
 
 @dataclass(frozen=True)
 class PromptState:
-    """One look at everything, made in a thread and then only read.
+    """What the prompt is and would be; made in a thread and never changed.
 
     `written` is what the files say, `knowledge` the same with the marks.
     `prompt` is the `<knowledge>` section with them; `preloads` has what each
@@ -97,11 +97,11 @@ class PromptState:
     fragments: tuple[Fragment, ...] = ()
 
 
-def read_standing(library: Library, marks: tuple[SubjectMark, ...] = ()) -> PromptState:
-    """Read the files anew and set the marks on what they say now."""
+def read_prompt_state(library: Library, marks: tuple[SubjectMark, ...] = ()) -> PromptState:
+    """Read the files and apply the marks to what they say now."""
     written = library.knowledge()
     for topic in written.topics:
-        # Walked here, once, so that nobody who draws a row ever waits for a directory.
+        # Read directories here, in the thread, so that drawing a row never waits for one.
         assert written.resolved(topic).scan.relative is not None
     bare = PromptState(written, written, fragments=tuple(written.fragments()))
     bare = _with(bare, written, (), ())
@@ -109,11 +109,11 @@ def read_standing(library: Library, marks: tuple[SubjectMark, ...] = ()) -> Prom
     return with_marks(bare, marks) if marks else bare
 
 
-def with_marks(standing: PromptState, marks: tuple[SubjectMark, ...]) -> PromptState:
-    """The standing with other marks; those that cannot be set are refused, one by one."""
-    knowledge, kept = standing.written, []
-    if marks[: len(standing.marks)] == standing.marks:  # only more of them
-        knowledge, kept = standing.knowledge, list(standing.marks)
+def with_marks(prompt_state: PromptState, marks: tuple[SubjectMark, ...]) -> PromptState:
+    """The same state with other marks; those that cannot be set become `refusals`."""
+    knowledge, kept = prompt_state.written, []
+    if marks[: len(prompt_state.marks)] == prompt_state.marks:  # only more of them
+        knowledge, kept = prompt_state.knowledge, list(prompt_state.marks)
     refusals = []
     for mark in marks[len(kept) :]:
         try:
@@ -121,7 +121,7 @@ def with_marks(standing: PromptState, marks: tuple[SubjectMark, ...]) -> PromptS
             kept.append(mark)
         except (NothingFound, UsageError) as error:
             refusals.append(Refusal(mark, error))
-    return _with(standing, knowledge, tuple(kept), tuple(refusals))
+    return _with(prompt_state, knowledge, tuple(kept), tuple(refusals))
 
 
 def _with(
@@ -130,7 +130,7 @@ def _with(
     marks: tuple[SubjectMark, ...],
     refusals: tuple[Refusal, ...],
 ) -> PromptState:
-    """A standing with its texts measured; topics that are as before are not read again."""
+    """The state with its texts measured; unchanged topics are not read again."""
     preloads, listings = {}, {}
     for topic in knowledge.topics.values():
         name = topic.id

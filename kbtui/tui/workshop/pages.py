@@ -43,11 +43,11 @@ class WorkshopPage:
 
 
 def make_page(
-    standing: PromptState, entry: TreeEntry, view: str, trial: PatternResult | None
+    prompt_state: PromptState, entry: TreeEntry, view: str, trial: PatternResult | None
 ) -> WorkshopPage:
     """The page for what is selected or tried; called in a thread, never raises."""
     try:
-        return _make(standing, entry, view, trial)
+        return _make(prompt_state, entry, view, trial)
     except KbtuiError as error:
         return message_page("problem", error.message, error.where, error.hint)
     except (OSError, ValueError, RecursionError, MemoryError) as error:
@@ -55,9 +55,9 @@ def make_page(
 
 
 def _make(
-    standing: PromptState, entry: TreeEntry, view: str, trial: PatternResult | None
+    prompt_state: PromptState, entry: TreeEntry, view: str, trial: PatternResult | None
 ) -> WorkshopPage:
-    knowledge = standing.knowledge
+    knowledge = prompt_state.knowledge
     if trial is not None and trial.usable:
         if trial.preloads:
             tried = knowledge.with_preloaded(trial.preloads)
@@ -67,11 +67,11 @@ def _make(
     if entry.kind == "problem":
         return message_page("problem", entry.name)
     if entry.kind == "fragment":
-        return _fragment_page(standing, entry.number)
+        return _fragment_page(prompt_state, entry.number)
     if view == "prompt" or entry.kind == "whole":
-        page = _prompt_page("prompt", standing.prompt)
+        page = _prompt_page("prompt", prompt_state.prompt)
         return WorkshopPage(
-            page.document, page.cost, _spot(knowledge, standing.prompt or "", entry)
+            page.document, page.cost, _spot(knowledge, prompt_state.prompt or "", entry)
         )
     if entry.kind == "topic":
         return _learn_page(knowledge, entry.topic, ())
@@ -117,11 +117,11 @@ def _spot(knowledge: Knowledge, text: str, entry: TreeEntry) -> int | None:
     return None if at < 0 else text.count("\n", 0, at + 1) + 1
 
 
-def _fragment_page(standing: PromptState, number: int) -> WorkshopPage:
-    if number >= len(standing.fragments):
+def _fragment_page(prompt_state: PromptState, number: int) -> WorkshopPage:
+    if number >= len(prompt_state.fragments):
         return message_page("fragment", "This fragment is gone.")
-    fragment = standing.fragments[number]
-    blocks: list[Block] = [FactsBlock("facts", _facts(standing, fragment))]
+    fragment = prompt_state.fragments[number]
+    blocks: list[Block] = [FactsBlock("facts", _facts(prompt_state, fragment))]
     blocks += [
         SourceBlock(f"text:{count}", fragment.content, piece.start, piece.end, above=int(not count))
         for count, piece in enumerate(split_source(fragment.content))
@@ -131,8 +131,8 @@ def _fragment_page(standing: PromptState, number: int) -> WorkshopPage:
     return WorkshopPage(Document(key, one_line(fragment.name), blocks, size=cost.long), cost)
 
 
-def _facts(standing: PromptState, fragment: Fragment) -> list[tuple[str, Spans]]:
-    root = standing.written.workspace.root
+def _facts(prompt_state: PromptState, fragment: Fragment) -> list[tuple[str, Spans]]:
+    root = prompt_state.written.workspace.root
     path = fragment.path.relative_to(root) if fragment.path.is_relative_to(root) else fragment.path
     facts: list[tuple[str, Spans]] = [("file", [(one_line(str(path)), "")])]
     if fragment.tag:

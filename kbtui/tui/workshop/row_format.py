@@ -29,54 +29,56 @@ SIGNS = {"learned": MARKS["pre-loaded"][0].strip(), "disabled": MARKS["disabled"
 
 
 class RowFormatter:
-    """Says what an entry looks like, from the newest of everything; only for rows in sight."""
+    """Makes the two sides of a row when it comes into sight, from the newest state, marks and costs."""
 
-    def __init__(self, costs: Costs, marks: Marks, wishes: TreeOptions) -> None:
-        self.standing: PromptState | None = None
+    def __init__(self, costs: Costs, marks: Marks, options: TreeOptions) -> None:
+        self.prompt_state: PromptState | None = None
         self.sums: dict[str, Sums] = {}
-        self._costs, self._marks, self._wishes = costs, marks, wishes
+        self._costs, self._marks, self._options = costs, marks, options
         self._learned: dict[str, list[str]] = {}
         self._wide = True
 
-    def look_at(self, standing: PromptState, sums: dict[str, Sums]) -> None:
-        """Take over a newer standing."""
-        self.standing, self.sums = standing, sums
+    def update(self, prompt_state: PromptState, sums: dict[str, Sums]) -> None:
+        """Use a newer state of the prompt."""
+        self.prompt_state, self.sums = prompt_state, sums
         self._learned = {
-            topic.id: sorted(standing.knowledge.resolved(topic.id).learned) if topic.enable else []
-            for topic in standing.knowledge.topics.values()
+            topic.id: sorted(prompt_state.knowledge.resolved(topic.id).learned)
+            if topic.enable
+            else []
+            for topic in prompt_state.knowledge.topics.values()
         }
 
     def state(self, topic: str, slug: str | None) -> State:
-        """What a subject or topic is to be, marks included; the files' word is in the standing."""
+        """The state of a subject or topic with the marks; `prompt_state.written` has it without."""
         mark = self._marks.of(topic, slug)
         if mark is not None:
             return mark.state
-        return state_of(self.standing.written, topic, slug) if self.standing else "plain"
+        return state_of(self.prompt_state.written, topic, slug) if self.prompt_state else "plain"
 
     def describe(self, entry: TreeEntry, *, wide: bool = True) -> tuple[Spans, Spans]:
         """The left and the right side of a row; `wide` where there is room for whole numbers."""
         self._wide = wide
-        standing = self.standing
-        if standing is None:
+        prompt_state = self.prompt_state
+        if prompt_state is None:
             return [], []
         if entry.kind == "whole":
-            return [("<knowledge>", "strong")], self._cost(standing.cost, "strong")
+            return [("<knowledge>", "strong")], self._cost(prompt_state.cost, "strong")
         if entry.kind == "problem":
             return [("! ", "error"), (one_line(entry.name), "error")], []
         if entry.kind == "fragment":
-            fragment = standing.fragments[entry.number : entry.number + 1]
+            fragment = prompt_state.fragments[entry.number : entry.number + 1]
             cost = cost_of(fragment[0].content) if fragment else Cost()
             return [("  ", ""), (one_line(entry.name), "")], self._cost(cost)
-        if entry.topic not in standing.written.topics:
+        if entry.topic not in prompt_state.written.topics:
             return [("  ", ""), (one_line(entry.name or entry.topic), "dim")], [("gone", "dim")]
         if entry.kind == "subject":
-            return self._subject(standing, entry)
-        return self._branch(standing, entry)
+            return self._subject(prompt_state, entry)
+        return self._branch(prompt_state, entry)
 
-    def _subject(self, standing: PromptState, entry: TreeEntry) -> tuple[Spans, Spans]:
+    def _subject(self, prompt_state: PromptState, entry: TreeEntry) -> tuple[Spans, Spans]:
         topic, slug = entry.topic, entry.name
         state = self.state(topic, slug)
-        resolved = standing.written.resolved(topic)
+        resolved = prompt_state.written.resolved(topic)
         hidden = slug in resolved.scan.hidden
         sign, role = "  ", ""
         if state == "learned":
@@ -97,18 +99,18 @@ class RowFormatter:
         cost = self._costs.get(topic, slug)
         return left, self._cost(cost) if cost else [("…", "dim")]
 
-    def _branch(self, standing: PromptState, entry: TreeEntry) -> tuple[Spans, Spans]:
+    def _branch(self, prompt_state: PromptState, entry: TreeEntry) -> tuple[Spans, Spans]:
         """A topic or a folder: how many of its subjects are pre-loaded, and what all would cost."""
         topic, prefix = entry.topic, entry.name
         key = folder_key(topic, prefix) if entry.kind == "folder" else f"topic:{topic}"
-        opened = key in self._wishes.opened or bool(self._wishes.words)
+        opened = key in self._options.opened or bool(self._options.words)
         left: Spans = [("  " * entry.depth, ""), ("▾ " if opened else "▸ ", "dim")]
         right: Spans = []
         if entry.kind == "folder":
             left.append((f"{one_line(prefix[:-1].rsplit('/', 1)[-1])}/", ""))
         else:
             on = self.state(topic, None) == "on"
-            name = one_line(standing.written.topics[topic].name)
+            name = one_line(prompt_state.written.topics[topic].name)
             left.append((name, "" if on else "dim struck"))
             changed = self._marks.of(topic, None) is not None
             if changed or not on:
@@ -134,12 +136,12 @@ class RowFormatter:
         return [(cost.short(exact=self._wide), role)]
 
 
-def totals(standing: PromptState | None, marks: int, width: int) -> tuple[Spans, Spans]:
+def totals(prompt_state: PromptState | None, marks: int, width: int) -> tuple[Spans, Spans]:
     """The line under it all: what the prompt costs, and what the marks change of that."""
-    if standing is None:
+    if prompt_state is None:
         return [("reading the workspace …", "dim")], []
     right: Spans = [(f"{marks:,} to write", "warning")] if marks else []
-    before, after = standing.written_cost, standing.cost
+    before, after = prompt_state.written_cost, prompt_state.cost
     role = "warning" if after.characters >= before.characters else "inserted"
     left: Spans = []
     for words in (True, False):
@@ -151,26 +153,26 @@ def totals(standing: PromptState | None, marks: int, width: int) -> tuple[Spans,
     return left, right
 
 
-def particulars(standing: PromptState, entry: TreeEntry) -> Spans:
+def particulars(prompt_state: PromptState, entry: TreeEntry) -> Spans:
     """The line under the list: what there is to say about the selected entry besides."""
     if entry.kind == "whole":
-        on = [topic for topic in standing.knowledge.topics.values() if topic.enable]
-        learned = sum(len(standing.knowledge.resolved(topic.id).learned) for topic in on)
+        on = [topic for topic in prompt_state.knowledge.topics.values() if topic.enable]
+        learned = sum(len(prompt_state.knowledge.resolved(topic.id).learned) for topic in on)
         words = f"{counted(len(on), 'topic')} on, {counted(learned, 'subject')} pre-loaded"
         return [(words, "dim")]
-    if entry.kind == "topic" and entry.topic in standing.preloads:
-        loaded = standing.preloads[entry.topic]
-        words = f"listing {standing.listings[entry.topic].short()}"
+    if entry.kind == "topic" and entry.topic in prompt_state.preloads:
+        loaded = prompt_state.preloads[entry.topic]
+        words = f"listing {prompt_state.listings[entry.topic].short()}"
         if loaded.characters:
             words = f"in the prompt {loaded.short()} · {words}"
         return [(words, "dim")]
-    if entry.kind == "subject" and entry.topic in standing.written.topics:
-        resolved = standing.written.resolved(entry.topic)
+    if entry.kind == "subject" and entry.topic in prompt_state.written.topics:
+        resolved = prompt_state.written.resolved(entry.topic)
         if entry.name in resolved.scan:
             path = f"{resolved.topic.subjects}/{resolved.scan.relative[entry.name]}"
             return [(one_line(path), "dim")]
     if entry.kind == "fragment":
-        found = standing.fragments[entry.number : entry.number + 1]
+        found = prompt_state.fragments[entry.number : entry.number + 1]
         loaded_by = ", ".join(found[0].loaded_by) if found else ""
         return [(one_line(f"loaded by {loaded_by or 'nothing'}"), "dim")]
     return []

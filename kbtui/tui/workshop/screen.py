@@ -75,7 +75,7 @@ class WorkshopScreen(SplitScreen):
         super().__init__(library)
         self.controller = WorkshopController(self, self, library)
         self.list = TreeList(self.controller.formatter)
-        self.trybar = PatternBar()
+        self.pattern_bar = PatternBar()
         self.filter = LabeledInput("choose", "filter")
         self.writer = KbTomlWriter(self, self, written)
         self.view = "learn"
@@ -94,7 +94,7 @@ class WorkshopScreen(SplitScreen):
 
     def below_panes(self) -> list[Widget]:
         """The line to try patterns."""
-        return [self.trybar]
+        return [self.pattern_bar]
 
     def on_mount(self) -> None:
         """Begin to read, once something is on the screen."""
@@ -112,7 +112,7 @@ class WorkshopScreen(SplitScreen):
 
     def _show_totals(self) -> None:
         width = self.query_one("#totals", TextLine).content_size.width
-        self.show_totals(*totals(self.controller.standing, len(self.controller.marks), width))
+        self.show_totals(*totals(self.controller.prompt_state, len(self.controller.marks), width))
         self.show_keys()
 
     def say(self, text: str = "", role: str = "strong") -> None:
@@ -133,16 +133,16 @@ class WorkshopScreen(SplitScreen):
 
     def is_unsettled(self, key: str) -> bool:
         """Until the topics are read, there is nothing for a key to be about."""
-        return self.controller.standing is None and self._meant_by(key)[1] not in LEAVING
+        return self.controller.prompt_state is None and self._meant_by(key)[1] not in LEAVING
 
     # what the controller reports
 
-    def standing_changed(self, *, anew: bool) -> None:
-        """Show the newest standing."""
-        if anew and self._reference is not None:
+    def prompt_state_changed(self, *, reread: bool) -> None:
+        """Show the new state of the prompt."""
+        if reread and self._reference is not None:
             self._begin(self._reference)
             self._reference = None
-        elif anew and not self.list.rows:
+        elif reread and not self.list.rows:
             self._begin("")
         self._show_totals()
         self.list.refresh()
@@ -150,25 +150,25 @@ class WorkshopScreen(SplitScreen):
 
     def _begin(self, reference: str) -> None:
         """Select what the screen was opened for, with everything open that it lies in."""
-        standing = self.controller.standing
-        if standing is None:
+        prompt_state = self.controller.prompt_state
+        if prompt_state is None:
             return
-        knowledge, wishes = standing.written, self.controller.wishes
+        knowledge, options = prompt_state.written, self.controller.options
         counts = {topic: len(knowledge.resolved(topic).visible) for topic in knowledge.topics}
         if sum(counts.values()) <= EXPAND_MOST:
-            wishes.opened |= {f"topic:{topic}" for topic in counts}
+            options.opened |= {f"topic:{topic}" for topic in counts}
         topic, _, slug = reference.partition("/")
         if topic not in knowledge.topics:
             return
         self._select = f"topic:{topic}"
-        wishes.opened.add(self._select)
+        options.opened.add(self._select)
         scan = knowledge.resolved(topic).scan
         slug = slug if slug in scan else slug.rpartition(":")[0]  # lines may follow
         if slug and slug in scan:
-            wishes.hidden = wishes.hidden or slug in scan.hidden
+            options.hidden = options.hidden or slug in scan.hidden
             self._select = f"{topic}/{slug}"
             parts = slug.split("/")
-            wishes.opened |= {
+            options.opened |= {
                 folder_key(topic, "/".join(parts[:depth]) + "/") for depth in range(1, len(parts))
             }
 
@@ -185,7 +185,7 @@ class WorkshopScreen(SplitScreen):
     def trial_made(self, trial: PatternResult) -> None:
         """Say what was understood."""
         self.query_one("#remark").display = bool(trial.text.strip())
-        self.trybar.show(trial, trial.cost.long)
+        self.pattern_bar.show(trial, trial.cost.long)
         self._look(at_once=False)
 
     def counted(self, left: int) -> None:
@@ -193,7 +193,7 @@ class WorkshopScreen(SplitScreen):
         self.query_one("#listed", Vertical).border_subtitle = f"counting {left:,}" if left else ""
         self.list.refresh()
 
-    def refused(self, error: Exception) -> None:
+    def report_error(self, error: Exception) -> None:
         """Say why a mark cannot be set, or what cannot be read."""
         self.failed(error)
 
@@ -205,9 +205,9 @@ class WorkshopScreen(SplitScreen):
         trial = self.controller.trial
         if trial.usable and page.cost is not None:
             outcome = page.cost.long
-            if trial.preloads and self.controller.standing is not None:
-                outcome = growth(self.controller.standing.cost, page.cost) or "no change"
-            self.trybar.show(trial, outcome)
+            if trial.preloads and self.controller.prompt_state is not None:
+                outcome = growth(self.controller.prompt_state.cost, page.cost) or "no change"
+            self.pattern_bar.show(trial, outcome)
 
     def _show_page(self, page: WorkshopPage) -> None:
         same = self.page is not None and self.page.document.key == page.document.key
@@ -233,10 +233,10 @@ class WorkshopScreen(SplitScreen):
 
     def _look(self, *, at_once: bool = True) -> None:
         """Have the text made for what is selected, and say what there is to say about it."""
-        standing = self.controller.standing
-        if standing is None:
+        prompt_state = self.controller.prompt_state
+        if prompt_state is None:
             return
-        self.query_one("#particulars", TextLine).say(particulars(standing, self.list.entry))
+        self.query_one("#particulars", TextLine).say(particulars(prompt_state, self.list.entry))
         if self._page_timer is not None:
             self._page_timer.stop()
         seconds = 0.001 if at_once else PAGE_SECONDS
@@ -277,18 +277,18 @@ class WorkshopScreen(SplitScreen):
         if key is None:
             self.set_focus(self.reader)
         else:
-            self.controller.wishes.opened ^= {key}
+            self.controller.options.opened ^= {key}
             self.controller.make_rows()
 
     def action_expand(self) -> None:
         """Open the selected topic or folder."""
         if (key := self._branch(self.list.entry)) is not None:
-            self.controller.wishes.opened.add(key)
+            self.controller.options.opened.add(key)
             self.controller.make_rows()
 
     def action_collapse(self) -> None:
         """Close the selected topic or folder, else go to what the entry lies in."""
-        entry, opened = self.list.entry, self.controller.wishes.opened
+        entry, opened = self.list.entry, self.controller.options.opened
         key = self._branch(entry)
         if key in opened:
             opened.discard(key or "")
@@ -333,11 +333,15 @@ class WorkshopScreen(SplitScreen):
         self._toggle(SubjectMark(topic, None, "off" if on else "on"), otherwise="on")
 
     def _toggle(self, mark: SubjectMark, otherwise: str) -> None:
-        standing = self.controller.standing
-        if standing is None or mark.topic not in standing.written.topics or self.writer.writing:
+        prompt_state = self.controller.prompt_state
+        if (
+            prompt_state is None
+            or mark.topic not in prompt_state.written.topics
+            or self.writer.writing
+        ):
             return
         now = self.controller.formatter.state(mark.topic, mark.slug)
-        before = state_of(standing.written, mark.topic, mark.slug)
+        before = state_of(prompt_state.written, mark.topic, mark.slug)
         self.controller.marks.toggle(mark, now, before, "on" if otherwise == "on" else "plain")
         self._marks_changed()
 
@@ -359,7 +363,7 @@ class WorkshopScreen(SplitScreen):
     def action_try(self) -> None:
         """Type a pattern."""
         self.controller.addressed = self.list.entry.topic or self.controller.addressed
-        self.set_focus(self.trybar.input)
+        self.set_focus(self.pattern_bar.input)
 
     @on(PatternBar.Typed)
     def _typed(self, event: PatternBar.Typed) -> None:
@@ -379,7 +383,7 @@ class WorkshopScreen(SplitScreen):
     @on(Input.Changed, "#choose")
     def _chosen(self, event: Input.Changed) -> None:
         event.stop()
-        self.controller.wishes.words = event.value
+        self.controller.options.words = event.value
         self.controller.make_rows()
 
     @on(Input.Submitted, "#choose")
@@ -389,22 +393,22 @@ class WorkshopScreen(SplitScreen):
 
     def action_hidden(self) -> None:
         """Show or hide hidden subjects."""
-        self.controller.show_hidden(not self.controller.wishes.hidden)
-        shown = self.controller.wishes.hidden
+        self.controller.show_hidden(not self.controller.options.hidden)
+        shown = self.controller.options.hidden
         self.say("hidden subjects are shown" if shown else "hidden subjects are not shown")
 
     # writing
 
     def action_write(self) -> None:
         """Show what would be written; when that is shown, write it."""
-        standing, marks = self.controller.standing, self.controller.marks.all
+        prompt_state, marks = self.controller.prompt_state, self.controller.marks.all
         if self.writer.shown is not None:
             self._writing = marks
             self.writer.write()
         elif not marks:
             self.say("nothing is marked, so there is nothing to write", "warning")
-        elif standing is not None:
-            self.writer.propose(standing.written, marks)
+        elif prompt_state is not None:
+            self.writer.propose(prompt_state.written, marks)
 
     def _withdraw(self) -> None:
         """The change that is shown will not be written."""
@@ -418,8 +422,8 @@ class WorkshopScreen(SplitScreen):
             self.say("the file says so already: there is nothing to write", "warning")
             return
         self.controller.forget_pages()
-        standing = self.controller.standing
-        grown = growth(standing.written_cost, standing.cost) if standing else ""
+        prompt_state = self.controller.prompt_state
+        grown = growth(prompt_state.written_cost, prompt_state.cost) if prompt_state else ""
         words = f"The prompt: {grown or 'as long as before'}. Nothing is written yet."
         self._show_page(change_page(change, "This would be written to .jp/kb.toml", words))
         write, enter, back = (self.key_of(name) for name in ("write", "open", "back"))
@@ -464,8 +468,8 @@ class WorkshopScreen(SplitScreen):
         elif self.holding:
             self._withdraw()
             self._look()
-        elif self.trybar.input.value or self.focused is self.trybar.input:
-            self.trybar.clear()
+        elif self.pattern_bar.input.value or self.focused is self.pattern_bar.input:
+            self.pattern_bar.clear()
             self.set_focus(self.list)
         elif self.filter.display:
             self.set_focus(self.list)
@@ -502,7 +506,7 @@ class WorkshopScreen(SplitScreen):
         self.controller.read()
 
     def files_changed(self, event: dict[str, Any]) -> None:
-        """Topics or subjects are others: read them again, with the marks that are not written."""
+        """Read again when topics or subjects change; marks that are not written stay."""
         touched = event.get("knowledge") or event.get("subjects")
         if touched and not self.holding and not self.writer.writing:
             self.controller.read()

@@ -94,22 +94,22 @@ class Trees:
         return tree
 
 
-def make_rows(standing: PromptState, trees: Trees, wishes: TreeOptions) -> list[ListRow]:
+def make_rows(prompt_state: PromptState, trees: Trees, options: TreeOptions) -> list[ListRow]:
     """All rows, in order; their words are made when they are drawn."""
     rows = [_row(WHOLE, TreeEntry("whole"))]
     rows.append(_heading("topics", "TOPICS"))
-    for number, problem in enumerate(standing.written.problems):
+    for number, problem in enumerate(prompt_state.written.problems):
         entry = TreeEntry("problem", name=str(problem), number=number)
         rows.append(_row(f"problem:{number}", entry))
-    for topic in standing.written.topics:
-        rows += _topic_rows(topic, trees, wishes)
-    if not standing.written.topics:
+    for topic in prompt_state.written.topics:
+        rows += _topic_rows(topic, trees, options)
+    if not prompt_state.written.topics:
         rows.append(_heading("none", "none yet; declare one in .jp/kb.toml as [kb.topic.ID]"))
-    if standing.fragments:
+    if prompt_state.fragments:
         rows.append(_heading("fragments", "JP'S PROMPT FRAGMENTS, read-only"))
         rows += [
             _row(f"fragment:{number}", TreeEntry("fragment", name=fragment.name, number=number))
-            for number, fragment in enumerate(standing.fragments)
+            for number, fragment in enumerate(prompt_state.fragments)
         ]
     return rows
 
@@ -124,10 +124,10 @@ def match_rows(matches: Iterable[tuple[str, str]]) -> list[ListRow]:
     return rows
 
 
-def _topic_rows(topic: str, trees: Trees, wishes: TreeOptions) -> Iterator[ListRow]:
+def _topic_rows(topic: str, trees: Trees, options: TreeOptions) -> Iterator[ListRow]:
     key = f"topic:{topic}"
-    if wishes.words:
-        words = wishes.words.casefold().split()
+    if options.words:
+        words = options.words.casefold().split()
         found = [slug for slug in trees.slugs(topic) if _fits(f"{topic}/{slug}", words)]
         if found or _fits(topic, words):
             yield _row(key, TreeEntry("topic", topic))
@@ -135,8 +135,8 @@ def _topic_rows(topic: str, trees: Trees, wishes: TreeOptions) -> Iterator[ListR
             yield _row(f"{topic}/{slug}", TreeEntry("subject", topic, slug, 1, 0, True))
         return
     yield _row(key, TreeEntry("topic", topic))
-    if key in wishes.opened:
-        yield from _folder_rows(topic, "", 1, trees.of(topic), wishes.opened)
+    if key in options.opened:
+        yield from _folder_rows(topic, "", 1, trees.of(topic), options.opened)
 
 
 def _fits(text: str, words: list[str]) -> bool:
