@@ -22,6 +22,27 @@ def stamp(moment: datetime) -> str:
     return moment.strftime("%Y-%m-%d %H:%M:%S.0")
 
 
+def list_answer(*arguments: Any, **options: Any) -> dict[str, Any]:
+    """What `conversation_list` answers, as JSON."""
+    from kbtui.assistant import conversation_tools
+
+    return conversation_tools.list_answer(*arguments, **options).as_json()
+
+
+def grep_answer(*arguments: Any, **options: Any) -> dict[str, Any]:
+    """What `conversation_grep` answers, as JSON."""
+    from kbtui.assistant import conversation_tools
+
+    return conversation_tools.grep_answer(*arguments, **options).as_json()
+
+
+def read_answer(*arguments: Any, **options: Any) -> dict[str, Any]:
+    """What `conversation_read` answers, as JSON."""
+    from kbtui.assistant import conversation_tools
+
+    return conversation_tools.read_answer(*arguments, **options).as_json()
+
+
 def end_engine(builder: "Builder") -> None:
     """End this workspace's engine by its id, and see that it is gone."""
     import psutil

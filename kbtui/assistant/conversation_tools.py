@@ -3,11 +3,34 @@
 from __future__ import annotations
 
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Required, TypedDict
 
-from kbtui.assistant import conversation_tools
+from kbtui.assistant.conversation_notices import (
+    AnswerFull,
+    ArchivedOtherwise,
+    ConversationNotice,
+    CurrentConversation,
+    CurrentLeftOut,
+    Damaged,
+    EarlierTurns,
+    Extras,
+    MoreConversations,
+    MoreMatches,
+    NotSearched,
+    NoTurns,
+    OffsetTooLarge,
+    OtherTurns,
+    RefusedMissing,
+    RefusedUsage,
+    TooLong,
+    TurnAndLast,
+    TurnNamedTwice,
+    TurnShortened,
+    UnknownConversation,
+    word_notice,
+)
 from kbtui.assistant.xml import entry_xml, escape, event_xml, hit_xml, read_envelope, turn_xml
 from kbtui.conversations.event_kinds import EVENT_KINDS, include_groups
 from kbtui.conversations.formats.jp.base64_fields import pretty
@@ -45,7 +68,7 @@ if TYPE_CHECKING:
     from kbtui.workspace import Workspace
 
 
-def whole(name: str, value: Any, least: int) -> int:
+def check_number(name: str, value: Any, least: int) -> int:
     """A whole number of at least `least`; raises `UsageError`."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
@@ -56,26 +79,26 @@ def whole(name: str, value: Any, least: int) -> int:
     return value
 
 
-def optional_whole(name: str, value: Any, least: int) -> int | None:
+def check_optional_number(name: str, value: Any, least: int) -> int | None:
     """The same, or None."""
-    return None if value is None else whole(name, value, least)
+    return None if value is None else check_number(name, value, least)
 
 
-def flag(name: str, value: Any) -> bool:
+def check_flag(name: str, value: Any) -> bool:
     """True or false; raises `UsageError`."""
     if not isinstance(value, bool):
         raise UsageError(f"it must be true or false, not {_shown(value)}", where=name)
     return value
 
 
-def text(name: str, value: Any) -> str:
+def check_text(name: str, value: Any) -> str:
     """A string; raises `UsageError`."""
     if not isinstance(value, str):
         raise UsageError(f"it must be a string, not {_shown(value)}", where=name)
     return value
 
 
-def texts(name: str, value: Any) -> list[str] | None:
+def check_texts(name: str, value: Any) -> list[str] | None:
     """A list of strings; a single string is a list of one, an empty list is None."""
     if value is None or value == []:
         return None
@@ -86,7 +109,7 @@ def texts(name: str, value: Any) -> list[str] | None:
     return list(value)
 
 
-def one_of(name: str, value: Any, known: Sequence[str]) -> str:
+def check_choice(name: str, value: Any, known: Sequence[str]) -> str:
     """One of some words; raises `UsageError` that lists them."""
     if value not in known:
         raise UsageError(f"it must be one of {', '.join(known)}, not {_shown(value)}", where=name)
@@ -130,25 +153,22 @@ class _ShortenableText:
         self.put(_cut_middle(self.text, max(0, keep)))
 
 
-def fit_turn(turn: dict[str, Any], room: int) -> tuple[list[dict[str, Any]], str]:
-    """The turn in at most `room` characters of XML, as a list of one, and what to say of it.
+def fit_turn(turn: TurnValue, room: int) -> tuple[TurnValue, TurnShortened]:
+    """The turn in at most `room` characters of XML, and what was left out of it.
 
     Long texts lose their middle, the longest the most. Where even that does not
     do, events in the middle of the turn are left out.
     """
     events = turn["events"]
     kept = _events_that_fit(events, room)
-    shortened = {**turn, "events": deepcopy(kept)}
+    shortened: TurnValue = {"turn": turn["turn"], "events": deepcopy(kept)}
     texts = [text for event in shortened["events"] for text in _texts(event)]
     fixed = len(turn_xml(shortened)) + 1 - sum(text.size for text in texts)
     level = _level([text.size for text in texts], room - fixed)
     for text in texts:
         text.shorten(level)
-    said = f"turn {turn['turn']} is shortened: ask with include for fewer kinds of event"
-    if len(kept) < len(events):
-        left = len(events) - len(kept)
-        said = f"{left} of its {len(events)} events are left out in the middle; {said}"
-    return [shortened], said
+    left_out = len(events) - len(kept)
+    return shortened, TurnShortened(turn["turn"], left_out, len(events))
 
 
 def _cut_middle(text: str, keep: int) -> str:
@@ -172,7 +192,7 @@ def _level(sizes: list[int], room: int) -> int:
     return max(sizes, default=0)
 
 
-def _events_that_fit(events: list[dict[str, Any]], room: int) -> list[dict[str, Any]]:
+def _events_that_fit(events: list[EventValue], room: int) -> list[EventValue]:
     """As many from both ends as fit when each text keeps little."""
     sizes = []
     for event in events:
@@ -191,7 +211,7 @@ def _events_that_fit(events: list[dict[str, Any]], room: int) -> list[dict[str, 
     return events
 
 
-def _texts(event: dict[str, Any]) -> Iterator[_ShortenableText]:
+def _texts(event: EventValue) -> Iterator[_ShortenableText]:
     if isinstance(content := event["content"], str):
         yield _ShortenableText(content, _setter(event, "content"), json=False)
     if "arguments" in event:
@@ -227,6 +247,55 @@ _HIT_LEAST = 100
 """Characters of XML that no hit goes below."""
 
 
+class ConversationEntry(TypedDict):
+    """One conversation of a list. Times are RFC 3339."""
+
+    id: str
+    title: str | None
+    events_count: int | None
+    created_at: str
+    last_event_at: str | None
+    archived_at: str | None
+    expires_at: str | None
+    updated_at: str | None
+    pinned_at: str | None
+    parent_id: str | None
+    labels: dict[str, str]
+    problem: str | None
+
+
+@dataclass
+class ConversationPage:
+    """A part of the list: `total` have passed the filter, `omitted` come after this part."""
+
+    total: int
+    offset: int
+    conversations: list[ConversationEntry]
+    omitted: int = 0
+    notices: list[ConversationNotice] = field(default_factory=list)
+
+    @property
+    def count(self) -> int:
+        """How many conversations this part has."""
+        return len(self.conversations)
+
+    def as_json(self) -> dict[str, Any]:
+        """The documented shape."""
+        return {
+            "total": self.total,
+            "offset": self.offset,
+            "count": self.count,
+            "omitted": self.omitted,
+            "hint": _hint(self.notices),
+            "conversations": self.conversations,
+        }
+
+
+def _hint(notices: list[ConversationNotice], most: int | None = None) -> str | None:
+    """What an assistant is told beside a result, in at most `most` characters."""
+    return "; ".join(map(word_notice, notices))[:most] or None
+
+
 def list_answer(
     workspace: Workspace,
     *,
@@ -238,51 +307,44 @@ def list_answer(
     title_contains: str | None = None,
     max_chars: int | None = None,
     masked: bool = False,
-) -> dict[str, Any]:
+) -> ConversationPage:
     """Answer `conversation_list`.
 
-    `total` counts what the filter leaves, `omitted` what comes after this page, which ends early
-    where its envelope would have more than `max_chars` characters. `masked` replaces secrets.
+    The page ends early where its envelope would have more than `max_chars` characters. `masked` replaces secrets.
     Raises `UsageError` for an argument that is not of its form.
     """
-    limit = conversation_tools.whole("limit", limit, 1)
-    offset = conversation_tools.whole("offset", offset, 0)
-    sort = conversation_tools.one_of("sort", sort, SORTS)
-    descending = conversation_tools.flag("descending", descending)
-    archived = conversation_tools.flag("archived", archived)
+    limit = check_number("limit", limit, 1)
+    offset = check_number("offset", offset, 0)
+    sort = check_choice("sort", sort, SORTS)
+    descending = check_flag("descending", descending)
+    archived = check_flag("archived", archived)
     infos = list_conversations(workspace, archived, counts=False)
-    if title_contains is not None and conversation_tools.text("title_contains", title_contains):
+    if title_contains is not None and check_text("title_contains", title_contains):
         wanted = title_contains.casefold()
         titles = ((info, _title(info, masked=masked)) for info in infos)
         infos = [info for info, title in titles if title and wanted in title.casefold()]
     if sort == "activity":
         infos = [with_activity(info) for info in infos]
     infos.sort(key=lambda info: (_sort_time(info, sort), info.id), reverse=descending)
-    page: list[dict[str, Any]] = []
+    page = ConversationPage(len(infos), offset, [])
     room = None if max_chars is None else max_chars - _ENVELOPE
     for info in infos[offset : offset + limit]:
         entry = _entry(examined(info), masked=masked, short=room is not None)
         if room is not None:
             room -= len(entry_xml(entry)) + 1
-            if room < 0 and page:
+            if room < 0 and page.conversations:
                 break
-        page.append(entry)
-    rest = max(0, len(infos) - offset - len(page))
-    hint = f"{rest} more: ask with offset={offset + len(page)}" if rest else None
-    if not page and infos:
-        hint = f"there are only {len(infos)}: ask with a smaller offset"
-    return {
-        "total": len(infos),
-        "offset": offset,
-        "count": len(page),
-        "omitted": rest,
-        "hint": hint,
-        "conversations": page,
-    }
+        page.conversations.append(entry)
+    page.omitted = max(0, len(infos) - offset - page.count)
+    if page.omitted:
+        page.notices.append(MoreConversations(page.omitted, offset + page.count))
+    elif infos and not page.count:
+        page.notices.append(OffsetTooLarge(len(infos)))
+    return page
 
 
 def _sort_time(info: ConversationInfo, sort: str) -> datetime:
-    """What "created", "activity" and "updated" mean (decisions B3)."""
+    """What "created", "activity" and "updated" mean."""
     if sort == "updated":
         return info.updated_at or info.created_at
     return activity(info) if sort == "activity" else info.created_at
@@ -292,9 +354,9 @@ def _title(info: ConversationInfo, *, masked: bool) -> str | None:
     return mask(info.title) if masked and info.title else info.title
 
 
-def _entry(info: ConversationInfo, *, masked: bool, short: bool) -> dict[str, Any]:
+def _entry(info: ConversationInfo, *, masked: bool, short: bool) -> ConversationEntry:
     """One conversation as plain values; `short` leaves out what no list needs whole."""
-    entry = {
+    entry: Any = {
         "id": info.ref,
         "title": info.title,
         "events_count": info.events_count,
@@ -310,7 +372,8 @@ def _entry(info: ConversationInfo, *, masked: bool, short: bool) -> dict[str, An
     }
     if masked:
         entry = mask_values(entry)
-    return _shortened(entry) if short else entry
+    found: ConversationEntry = _shortened(entry) if short else entry
+    return found
 
 
 def _shortened(value: Any) -> Any:
@@ -320,6 +383,54 @@ def _shortened(value: Any) -> Any:
         first = islice(value.items(), _LABELS_MOST)
         return {_shortened(key): _shortened(item) for key, item in first}
     return value
+
+
+@dataclass
+class ConversationHit:
+    """One line that matches, or beside one; `block` numbers the runs of adjoining lines."""
+
+    id: str
+    title: str | None
+    line: GrepLine
+    block: int
+
+    def as_json(self) -> dict[str, Any]:
+        """The documented shape."""
+        return {
+            "id": self.id,
+            "title": self.title,
+            "scope": self.line.scope,
+            "turn": self.line.turn,
+            "timestamp": self.line.timestamp,
+            "text": self.line.text,
+            "is_match": self.line.is_match,
+        }
+
+
+@dataclass
+class GrepAnswer:
+    """Lines that match: `total` counts all, `count` those given; context is not counted."""
+
+    total: int = 0
+    count: int = 0
+    hits: list[ConversationHit] = field(default_factory=list)
+    notices: list[ConversationNotice] = field(default_factory=list)
+    is_bounded: bool = False
+
+    @property
+    def omitted(self) -> int:
+        """How many matches are not given."""
+        return self.total - self.count
+
+    def as_json(self) -> dict[str, Any]:
+        """The documented shape."""
+        return {
+            "total": self.total,
+            "count": self.count,
+            "omitted": self.omitted,
+            "hint": _hint(self.notices, _HINT_MOST if self.is_bounded else None),
+            "hits": [hit.as_json() for hit in self.hits],
+        }
 
 
 def grep_answer(
@@ -336,108 +447,89 @@ def grep_answer(
     current: int | None = None,
     max_chars: int | None = None,
     masked: bool = False,
-    blocks: list[int] | None = None,
-) -> dict[str, Any]:
+) -> GrepAnswer:
     """Answer `conversation_grep`: newest activity first, in a conversation its title and then its order.
 
-    `total` counts all lines that match, `count` those given, without their
-    context. Its envelope has at most `max_chars` characters. `masked` replaces
+    Its envelope has at most `max_chars` characters. `masked` replaces
     secrets before anything is searched. Raises `UsageError` for an argument that is not of its form, and
     `NothingFound` for an id that does not exist. No match is an empty answer.
-    `blocks` gets for each hit the number of its run of adjoining lines.
     """
     query = GrepQuery(
-        conversation_tools.text("pattern", pattern),
-        conversation_tools.flag("ignore_case", ignore_case),
-        resolve_scopes(conversation_tools.texts("scopes", scopes)),
-        conversation_tools.whole("context", context, 0),
-        conversation_tools.whole("limit", limit, 1),
+        check_text("pattern", pattern),
+        check_flag("ignore_case", ignore_case),
+        resolve_scopes(check_texts("scopes", scopes)),
+        check_number("context", context, 0),
+        check_number("limit", limit, 1),
         masked=masked,
     )
     if max_chars is not None:
         query = replace(query, limit=min(query.limit, max_chars // _HIT_LEAST))
-    needle = LinePattern(query.pattern, query.ignore_case)
-    archived = conversation_tools.flag("archived", archived)
-    excluded = None if conversation_tools.flag("include_current", include_current) else current
-    places, notes = _chosen(workspace, conversation_tools.texts("ids", ids), archived, excluded)
-    results = _search(places, query, needle)
-    answer: dict[str, Any] = {"total": 0, "count": 0, "omitted": 0, "hint": None, "hits": []}
-    blocks = [] if blocks is None else blocks
+    pattern_of_lines = LinePattern(query.pattern, query.ignore_case)
+    archived = check_flag("archived", archived)
+    excluded = None if check_flag("include_current", include_current) else current
+    answer = GrepAnswer(is_bounded=max_chars is not None)
+    places, left_out = _chosen(workspace, check_texts("ids", ids), archived, excluded)
+    results = _search(places, query, pattern_of_lines)
     room = None if max_chars is None else max_chars - _ENVELOPE
-    unfinished: list[_Result] = []
+    unfinished: list[str] = []
     is_full = False
     for number, result in enumerate(results):
-        before = answer["count"]
+        before = answer.count
         lines = [] if is_full else [*result.titles, *result.events.lines]
         for line in lines:
-            if line.is_match and answer["count"] == query.limit:
+            if line.is_match and answer.count == query.limit:
                 is_full = True
                 break
-            hit = _hit(result.info, line, masked=masked)
-            if room is not None and (room := room - len(hit_xml(hit)) - 1) < 0:
+            title = _title(result.info, masked=masked)
+            block = (number << 32) + line.block
+            hit = ConversationHit(result.info.ref, cut_line(title) if title else title, line, block)
+            if room is not None and (room := room - len(hit_xml(hit.as_json())) - 1) < 0:
                 is_full = True
                 break
-            answer["count"] += line.is_match
-            answer["hits"].append(hit)
-            blocks.append((number << 32) + line.block)
+            answer.count += line.is_match
+            answer.hits.append(hit)
         found = result.events.count + len(result.titles)
-        answer["total"] += found
-        if answer["count"] - before < found:
-            unfinished.append(result)
-    _drop_loose_context(answer["hits"], blocks)
-    answer["omitted"] = answer["total"] - answer["count"]
-    if answer["omitted"]:
-        matches = "match" if answer["omitted"] == 1 else "matches"
-        narrower = "a longer pattern, ids or scopes, or a larger limit"
-        if room is not None and (room < 0 or query.limit < limit):
-            narrower = _going_on(unfinished, answer["hits"])
-        notes.insert(0, f"{answer['omitted']} more {matches}: ask with {narrower}")
-    notes += _unread(results, masked=masked)
-    hint = "; ".join(notes)
-    answer["hint"] = (hint if max_chars is None else hint[:_HINT_MOST]) or None
+        answer.total += found
+        if answer.count - before < found:
+            unfinished.append(result.info.ref)
+    # Context whose match fell behind the limit is of no use.
+    matching = {hit.block for hit in answer.hits if hit.line.is_match}
+    answer.hits = [hit for hit in answer.hits if hit.block in matching]
+    if answer.omitted and room is not None and (room < 0 or query.limit < limit):
+        answer.notices.append(_full(answer, unfinished))
+    elif answer.omitted:
+        answer.notices.append(MoreMatches(answer.omitted))
+    if left_out is not None:
+        answer.notices.append(CurrentLeftOut(f"jp-c{left_out}"))
+    answer.notices += _unread(results, masked=masked)
     return answer
 
 
-def _going_on(unfinished: list[_Result], hits: list[dict[str, Any]]) -> str:
-    """What to ask for after an answer that is full."""
-    narrower = "a longer pattern or scopes"
+def _full(answer: GrepAnswer, unfinished: list[str]) -> AnswerFull:
+    """Which conversations to ask for after an answer that is full."""
     # Asked for alone, a conversation that fills an answer would fill the next one, too.
-    if hits and unfinished[0].info.ref == hits[0]["id"]:
+    if answer.hits and unfinished[0] == answer.hits[0].id:
         unfinished = unfinished[1:]
-    if not unfinished:
-        return f"{narrower}, or read it with `conversation_read`"
-    names = [f'"{result.info.ref}"' for result in unfinished[:_NAMED_IDS]]
-    more = f" and {len(unfinished) - _NAMED_IDS} more" if len(unfinished) > _NAMED_IDS else ""
-    return f"{narrower}, or go on with ids=[{', '.join(names)}]{more}"
+    named = tuple(unfinished[:_NAMED_IDS])
+    return AnswerFull(answer.omitted, named, len(unfinished) - len(named))
 
 
 def _chosen(
     workspace: Workspace, ids: list[str] | None, archived: bool, excluded: int | None
-) -> tuple[list[ConversationLocation], list[str]]:
-    """The conversations to search, and what to say about the choice."""
+) -> tuple[list[ConversationLocation], int | None]:
+    """The conversations to search, and the current one where it is asked for and left out."""
     known = {place.id: place for place in find_places(workspace)[0]}
-    notes: list[str] = []
     if ids is None:
         places = [place for place in known.values() if place.archived is archived]
-        return [place for place in places if place.id != excluded], notes
+        return [place for place in places if place.id != excluded], None
     wanted = dict.fromkeys(parse_conversation_id(name, workspace.id) for name in ids)
     for number in wanted:
         if number not in known:
-            raise NothingFound(
-                f"there is no conversation jp-c{number}",
-                where="ids",
-                hint="`conversation_list` gives the ids",
-            )
-        if known[number].archived is not archived:
-            state = "archived" if known[number].archived else "not archived"
-            raise NothingFound(
-                f"jp-c{number} is {state}",
-                where="ids",
-                hint=f"ask with archived={str(known[number].archived).lower()}",
-            )
-    if excluded in wanted:
-        notes.append(f"jp-c{excluded} is the current conversation: ask with include_current=true")
-    return [known[number] for number in wanted if number != excluded], notes
+            raise RefusedMissing(UnknownConversation(f"jp-c{number}"), where="ids")
+        if (is_archived := known[number].archived) is not archived:
+            raise RefusedMissing(ArchivedOtherwise(f"jp-c{number}", is_archived), where="ids")
+    chosen = [known[number] for number in wanted if number != excluded]
+    return chosen, excluded if excluded in wanted else None
 
 
 @dataclass(slots=True)
@@ -496,36 +588,15 @@ def _title_lines(title: str | None, needle: LinePattern, *, masked: bool) -> lis
     ]
 
 
-def _hit(info: ConversationInfo, line: GrepLine, *, masked: bool) -> dict[str, Any]:
-    title = _title(info, masked=masked)
-    return {
-        "id": info.ref,
-        "title": cut_line(title) if title else title,
-        "scope": line.scope,
-        "turn": line.turn,
-        "timestamp": line.timestamp,
-        "text": line.text,
-        "is_match": line.is_match,
-    }
-
-
-def _drop_loose_context(hits: list[dict[str, Any]], blocks: list[int]) -> None:
-    """Take away context whose match fell behind the limit."""
-    having = {block for hit, block in zip(hits, blocks, strict=True) if hit["is_match"]}
-    kept = [number for number, block in enumerate(blocks) if block in having]
-    hits[:] = [hits[number] for number in kept]
-    blocks[:] = [blocks[number] for number in kept]
-
-
-def _unread(results: list[_Result], *, masked: bool) -> list[str]:
-    """Says which conversations could not be searched whole, and why."""
-    broken = [f"{result.info.ref}: {result.problem}" for result in results if result.problem]
+def _unread(results: list[_Result], *, masked: bool) -> list[ConversationNotice]:
+    """Says which conversations could not be searched completely, and why."""
+    broken = [(result.info.ref, result.problem) for result in results if result.problem]
     if not broken:
         return []
-    shown = "; ".join(broken[:_NAMED_PROBLEMS])
-    shown = mask(shown) if masked else shown
-    more = f"; and {len(broken) - _NAMED_PROBLEMS} more" if len(broken) > _NAMED_PROBLEMS else ""
-    return [f"not searched whole: {shown}{more}"]
+    shown = tuple(
+        (ref, mask(problem) if masked else problem) for ref, problem in broken[:_NAMED_PROBLEMS]
+    )
+    return [NotSearched(shown, len(broken) - len(shown))]
 
 
 READ_LIMIT = 60_000
@@ -534,6 +605,55 @@ _HINT_ROOM = 400
 
 INCLUDED = include_groups()
 """The kinds of event behind each word of `include`; by default all, those not known among them."""
+
+
+class EventValue(TypedDict, total=False):
+    """An event as plain values; `event_kind`, `timestamp` and `content` are always there."""
+
+    event_kind: Required[str]
+    timestamp: Required[str | None]
+    author: str
+    name: str
+    call: int
+    is_error: bool
+    arguments: dict[str, Any]
+    problem: str
+    content: Required[str | None]
+
+
+class TurnValue(TypedDict):
+    """A turn as plain values."""
+
+    turn: int
+    events: list[EventValue]
+
+
+@dataclass
+class ReadAnswer:
+    """Turns of one conversation, of which it has `turns_total`."""
+
+    id: str
+    title: str | None
+    turns_total: int
+    turns: list[TurnValue]
+    notices: list[ConversationNotice] = field(default_factory=list)
+
+    @property
+    def count(self) -> int:
+        """How many turns are given."""
+        return len(self.turns)
+
+    def as_json(self) -> dict[str, Any]:
+        """The documented shape."""
+        return {
+            "id": self.id,
+            "title": self.title,
+            "turns_total": self.turns_total,
+            "count": self.count,
+            "omitted": self.turns_total - self.count,
+            "hint": _hint(self.notices, _HINT_ROOM),
+            "turns": self.turns,
+        }
 
 
 def read_answer(
@@ -547,7 +667,7 @@ def read_answer(
     current: int | None = None,
     max_chars: int | None = READ_LIMIT,
     masked: bool = False,
-) -> dict[str, Any]:
+) -> ReadAnswer:
     """Answer `conversation_read`; `id` may name a turn as well (`jp-c17457886043:3`).
 
     The size is that of the XML envelope, whatever format is printed. Over
@@ -555,18 +675,15 @@ def read_answer(
     no limit. `masked` replaces secrets. Raises `UsageError` for that and for bad
     arguments, `NothingFound` for a conversation or turn that does not exist.
     """
-    name = str(id) if isinstance(id, int) else conversation_tools.text("id", id)
+    name = str(id) if isinstance(id, int) else check_text("id", id)
     ref = parse_conversation_ref(name, workspace.id)
     turn = named_turn(ref, turn, last)
-    kinds = included_kinds(conversation_tools.texts("include", include))
-    limit = conversation_tools.optional_whole("max_chars", max_chars, 1000)
+    kinds = included_kinds(check_texts("include", include))
+    limit = check_optional_number("max_chars", max_chars, 1000)
     number = ref.conversation
     assert number is not None
-    if number == current and not conversation_tools.flag("include_current", include_current):
-        raise UsageError(
-            f"jp-c{number} is the current conversation, which you can see already",
-            hint="ask with include_current=true",
-        )
+    if number == current and not check_flag("include_current", include_current):
+        raise RefusedUsage(CurrentConversation(f"jp-c{number}"))
     conversation = load_conversation(find_conversation(workspace, number))
     chosen = choose_turns(conversation, turn, last)
     return _answer(conversation, chosen, kinds, limit, single=turn is not None, masked=masked)
@@ -576,12 +693,10 @@ def named_turn(ref: Ref, turn: int | None, last: int | None) -> int | None:
     """The turn that an id with a turn and the arguments name together; raises `UsageError`."""
     if ref.turn is None:
         return turn
-    if last is not None or (turn is not None and turn != ref.turn):
-        other = f"turn={turn}" if last is None else f"last={last}"
-        raise UsageError(
-            f"the id names turn {ref.turn} already, and {other} names others",
-            hint="give one of them",
-        )
+    if last is not None:
+        raise RefusedUsage(TurnNamedTwice(ref.turn, "last", last))
+    if turn is not None and turn != ref.turn:
+        raise RefusedUsage(TurnNamedTwice(ref.turn, "turn", turn))
     return ref.turn
 
 
@@ -589,9 +704,7 @@ def included_kinds(include: list[str] | None) -> frozenset[str]:
     """The kinds of event that words of `include` name, by default all. Raises `UsageError`."""
     words = INCLUDED if include is None else include
     kinds = {
-        kind
-        for word in words
-        for kind in INCLUDED[conversation_tools.one_of("include", word, tuple(INCLUDED))]
+        kind for word in words for kind in INCLUDED[check_choice("include", word, tuple(INCLUDED))]
     }
     # Events that no word names come with all others: those of unknown kinds may be of any kind.
     is_all = kinds.issuperset(kind for group in INCLUDED.values() for kind in group)
@@ -601,9 +714,9 @@ def included_kinds(include: list[str] | None) -> frozenset[str]:
 def choose_turns(conversation: Conversation, turn: int | None, last: int | None) -> list[Turn]:
     """One turn, the last ones, or all; raises `UsageError` for both, `NothingFound`."""
     if turn is not None and last is not None:
-        raise UsageError("turn and last exclude each other", hint="give one of them")
-    turn = conversation_tools.optional_whole("turn", turn, 1)
-    last = conversation_tools.optional_whole("last", last, 1)
+        raise RefusedUsage(TurnAndLast())
+    turn = check_optional_number("turn", turn, 1)
+    last = check_optional_number("last", last, 1)
     if turn is None:
         return conversation.turns if last is None else conversation.turns[-last:]
     found = conversation.turn(turn)
@@ -624,91 +737,65 @@ def _answer(
     *,
     single: bool,
     masked: bool,
-) -> dict[str, Any]:
+) -> ReadAnswer:
     total = len(conversation.turns)
     title, turns = conversation.info.title, [turn_value(turn, kinds) for turn in chosen]
     if masked:
         title, turns = mask_values(title), mask_values(turns)
-    answer: dict[str, Any] = {
-        "id": conversation.info.ref,
-        "title": cut_line(title) if title and limit is not None else title,
-        "turns_total": total,
-        "count": len(chosen),
-        "omitted": total - len(chosen),
-        "hint": None,
-        "turns": turns,
-    }
-    hints = [_rest(chosen, total)] if answer["omitted"] else []
-    hints += [mask(hint) if masked else hint for hint in _remarks(conversation)]
-    answer["hint"] = "; ".join(hints)[:_HINT_ROOM] or None
+    title = cut_line(title) if title and limit is not None else title
+    answer = ReadAnswer(conversation.info.ref, title, total, turns)
+    if len(chosen) < total:
+        first, final = chosen[0].number, chosen[-1].number
+        is_last = final == total
+        answer.notices.append(EarlierTurns(first - 1) if is_last else OtherTurns(first, total))
+    answer.notices += _remarks(conversation, masked=masked)
     if limit is None:
         return answer
     shown = [turn_xml(turn) for turn in turns]
-    size = len(read_envelope(answer, shown))
+    values = answer.as_json()
+    size = len(read_envelope(values, shown))
     if size > limit:
-        room = limit - len(read_envelope({**answer, "hint": None}, [])) - _HINT_ROOM
+        room = limit - len(read_envelope({**values, "hint": None}, [])) - _HINT_ROOM
         if not single:
-            raise _refusal(answer, [len(turn) + 1 for turn in shown], size, room, limit)
-        answer["turns"], said = fit_turn(turns[0], max(0, room))
-        answer["hint"] = "; ".join([said, *hints])[:_HINT_ROOM]
+            fitting = _count_fitting([len(turn) + 1 for turn in shown], room)
+            raise RefusedUsage(TooLong(answer.id, total, size, limit, fitting))
+        answer.turns[0], shortened = fit_turn(turns[0], max(0, room))
+        answer.notices.insert(0, shortened)
     return answer
 
 
-def _rest(chosen: list[Turn], total: int) -> str:
-    first, final = chosen[0].number, chosen[-1].number
-    if final < total:
-        return f"turn {first} of {total}: ask with another turn, or with last"
-    return f"turns 1 to {first - 1} are left out: ask with turn, or a larger last"
-
-
-def _remarks(conversation: Conversation) -> list[str]:
+def _remarks(conversation: Conversation, *, masked: bool) -> list[ConversationNotice]:
     """What is wrong with the conversation, and what it has besides JP's kinds of event."""
-    remarks = []
+    remarks: list[ConversationNotice] = []
     if problems := conversation.problems:
-        more = f" (and {len(problems) - 1} more problems)" if len(problems) > 1 else ""
-        remarks.append(f"damaged: {problems[0]}{more}")
+        problem = mask(problems[0]) if masked else problems[0]
+        remarks.append(Damaged(problem, len(problems) - 1))
     elif not conversation.turns:
-        remarks.append("it has no turns yet")
+        remarks.append(NoTurns())
     if extras := name_extras(conversation):
-        remarks.append(f"it also has {' and '.join(extras)}")
+        remarks.append(Extras(tuple(mask(one) if masked else one for one in extras)))
     return remarks
 
 
-def _refusal(
-    answer: dict[str, Any], sizes: list[int], size: int, room: int, limit: int
-) -> UsageError:
-    """Says how many turns there are, and which `last` would fit (decisions B4)."""
-    fitting = used = 0
-    for one in reversed(sizes):
-        used += one
-        if used > room:
-            break
-        fitting += 1
-    total = answer["turns_total"]
-    if fitting:
-        hint = f"last={fitting} fits; or ask for one turn with turn=1 to turn={total}"
-    else:
-        hint = f"not even the last turn fits whole; turn={total} gives it shortened"
-    turns = "1 turn" if total == 1 else f"{total} turns"
-    return UsageError(
-        f"{answer['id']} has {turns}; this answer would have {size:,} characters, "
-        f"and {limit:,} are allowed",
-        hint=f"{hint}; fewer kinds of event with include",
-    )
+def _count_fitting(sizes: list[int], room: int) -> int:
+    """How many of the last turns fit together."""
+    for fitting, size in enumerate(reversed(sizes)):
+        room -= size
+        if room < 0:
+            return fitting
+    return len(sizes)
 
 
-def turn_value(turn: Turn, kinds: frozenset[str]) -> dict[str, Any]:
+def turn_value(turn: Turn, kinds: frozenset[str]) -> TurnValue:
     """A turn as plain values, with the events of these kinds."""
     events = [event_value(event) for event in turn.events if event.kind in kinds]
     return {"turn": turn.number, "events": events}
 
 
-def event_value(event: Event) -> dict[str, Any]:
+def event_value(event: Event) -> EventValue:
     """An event as plain values; which keys it has depends on its kind."""
-    value: dict[str, Any] = {
-        "event_kind": event.kind,
-        "timestamp": show_time(event.timestamp),
-    }
+    is_call = event.kind == "tool_call_request"
+    value: Any = {"event_kind": event.kind, "timestamp": show_time(event.timestamp)}
     if event.author is not None:
         value["author"] = event.author
     if event.name is not None:
@@ -717,9 +804,10 @@ def event_value(event: Event) -> dict[str, Any]:
         value["call"] = event.call
     if event.kind == "tool_call_response":
         value["is_error"] = event.is_error
-    if event.kind == "tool_call_request":
+    if is_call:
         value["arguments"] = event.arguments or {}
     if event.problem is not None:
         value["problem"] = event.problem
-    value["content"] = event.text or None if event.kind == "tool_call_request" else event.text
-    return value
+    value["content"] = event.text or None if is_call else event.text
+    found: EventValue = value
+    return found

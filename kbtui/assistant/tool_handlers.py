@@ -153,12 +153,19 @@ def _words(error: KbtuiError, tool: Tool) -> str:
     """
     named = any(one.name == error.where for one in tool.parameters)
     text = f"`{error.where}`: {error.message}" if named else error.message
-    return f"{text} ({_for_assistants(error.hint)})" if error.hint else text
+    hint = _for_assistants(error)
+    return f"{text} ({hint})" if hint else text
 
 
-def _for_assistants(hint: str) -> str:
-    """A hint with the tool in place of the command; other commands are the user's to run."""
-    hint = hint.replace("`kbtui conversation ls` lists them", "`conversation_list` gives the ids")
+def _for_assistants(error: KbtuiError) -> str | None:
+    """The hint of an error; commands are the user's to run."""
+    from kbtui.conversations.repository import ConversationNotFound
+
+    hint = error.hint
+    if isinstance(error, ConversationNotFound) and error.nearest is None:
+        return "`conversation_list` gives the ids"
+    if hint is None:
+        return None
     return f"for the user: {hint}" if "`kbtui " in hint or " -w " in hint else hint
 
 
@@ -295,7 +302,7 @@ def _list(call: Call) -> Reply:
     answered = list_answer(
         call.library.workspace, max_chars=ANSWER_LIMIT, masked=call.masked, **call.arguments
     )
-    return _envelope("list", answered, call.format)
+    return _envelope("list", answered.as_json(), call.format)
 
 
 def _grep(call: Call) -> Reply:
@@ -308,7 +315,7 @@ def _grep(call: Call) -> Reply:
         masked=call.masked,
         **call.arguments,
     )
-    return _envelope("grep", answered, call.format)
+    return _envelope("grep", answered.as_json(), call.format)
 
 
 def _read(call: Call) -> Reply:
@@ -321,7 +328,7 @@ def _read(call: Call) -> Reply:
         masked=call.masked,
         **call.arguments,
     )
-    return _envelope("read", answered, call.format)
+    return _envelope("read", answered.as_json(), call.format)
 
 
 def _envelope(kind: str, answered: dict[str, Any], form: Format) -> Reply:

@@ -1,16 +1,22 @@
-"""The XML envelopes of D39: two spaces of indentation, one element a field (decisions B2).
+"""The XML envelopes of the conversation tools: two spaces of indentation, one element a field.
 
 A field that is null has no element. Text stands as it is, lines and all, with
 the three signs of XML escaped and control characters removed, so that any
 content parses and none can close an element of ours.
 """
 
+from __future__ import annotations
+
 import re
-from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kbtui.conversations.formats.jp.base64_fields import pretty
 from kbtui.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kbtui.assistant.conversation_tools import ConversationEntry, EventValue, TurnValue
 
 # What XML 1.0 cannot say, and the controls that it can but nobody should read.
 _FORBIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ufffe\uffff]")
@@ -39,15 +45,15 @@ def read_envelope(answer: dict[str, Any], turns: list[str]) -> str:
     return "\n".join([*lines, "</conversation_read>"])
 
 
-def entry_xml(entry: dict[str, Any]) -> str:
+def entry_xml(entry: ConversationEntry) -> str:
     """One conversation, indented as it stands in the list."""
     lines = ["    <conversation>"]
     for name, value in entry.items():
         if name != "labels":
             lines += _field(name, value, 6)
-        elif value:
+        elif entry["labels"]:
             lines.append("      <labels>")
-            for key, text in value.items():
+            for key, text in entry["labels"].items():
                 lines += _field("label", f"{key}={text}" if text else key, 8)
             lines.append("      </labels>")
     return "\n".join([*lines, "    </conversation>"])
@@ -61,7 +67,7 @@ def hit_xml(hit: dict[str, Any]) -> str:
     return "\n".join([*lines, "    </hit>"])
 
 
-def turn_xml(turn: dict[str, Any]) -> str:
+def turn_xml(turn: TurnValue) -> str:
     """One turn, indented as it stands in its envelope."""
     lines = ["    <turn>", *_field("turn", turn["turn"], 6)]
     events = turn["events"]
@@ -72,7 +78,7 @@ def turn_xml(turn: dict[str, Any]) -> str:
     return "\n".join([*lines, "      </events>", "    </turn>"])
 
 
-def event_xml(event: dict[str, Any]) -> str:
+def event_xml(event: EventValue) -> str:
     """One event, indented as it stands in its turn."""
     lines = ["        <event>"]
     for name, value in event.items():

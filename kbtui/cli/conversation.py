@@ -12,8 +12,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
     from collections.abc import Callable, Iterable
-    from typing import Any
 
+    from kbtui.assistant.conversation_tools import ConversationPage, GrepAnswer, ReadAnswer
     from kbtui.cli.conversation_format import ConversationWriter
     from kbtui.library import Library
 
@@ -86,9 +86,10 @@ def run_conversation(args: Namespace) -> int:
     try:
         return _ACTIONS[args.action](library, args)
     except KbtuiError as error:
-        from kbtui.cli.conversation_words import reworded
+        from kbtui.cli.conversation_format import for_people
 
-        raise reworded(error) from error
+        shown = for_people(error)
+        raise shown from (None if shown is error else error)
     finally:
         library.close()
 
@@ -110,12 +111,9 @@ def _ls(library: Library, args: Namespace) -> int:
     for path, reason in strays(library.workspace):
         note(f"{path}: left out: {reason}")
     _give("list", answer, args.format, lambda writer: writer.listing(answer))
-    if args.format == "text":
-        if answer["omitted"]:
-            note(f"{answer['omitted']} more: --offset {answer['offset'] + answer['count']}")
-        if not answer["count"]:
-            _remark(answer["hint"] or "no conversation matches")
-    return 0 if answer["count"] else 1
+    if args.format == "text" and not (answer.conversations or answer.notices):
+        note("no conversation matches")
+    return 0 if answer.conversations else 1
 
 
 def _grep(library: Library, args: Namespace) -> int:
@@ -126,7 +124,6 @@ def _grep(library: Library, args: Namespace) -> int:
     context = args.context
     if context is None:
         context = 1 if args.format == "text" and sys.stdout.isatty() else 0
-    blocks: list[int] = []
     with working("searching conversations"):
         answer = grep_answer(
             library.workspace,
@@ -137,21 +134,18 @@ def _grep(library: Library, args: Namespace) -> int:
             context=context,
             limit=args.limit,
             archived=args.archived,
-            blocks=blocks,
         )
     spans = LinePattern(pattern, not args.case_sensitive).spans
     _give(
         "grep",
         answer,
         args.format,
-        lambda writer: writer.hits(answer, blocks, spans, separate=context > 0),
+        lambda writer: writer.hits(answer, spans, separate=context > 0),
     )
-    if args.format == "text":
-        if answer["hint"]:
-            _remark(answer["hint"])
-        elif not answer["count"] and sys.stdout.isatty():
-            note("no line contains it" if args.archived else "no line contains it; see --archived")
-    return 0 if answer["count"] else 1
+    is_empty = not (answer.count or answer.notices)
+    if args.format == "text" and is_empty and sys.stdout.isatty():
+        note("no line contains it" if args.archived else "no line contains it; see --archived")
+    return 0 if answer.count else 1
 
 
 def _read(library: Library, args: Namespace) -> int:
@@ -167,15 +161,7 @@ def _read(library: Library, args: Namespace) -> int:
             max_chars=args.max_chars,
         )
     _give("read", answer, args.format, lambda writer: writer.reading(answer))
-    if args.format == "text" and answer["hint"]:
-        _remark(answer["hint"])
-    return 0 if answer["count"] else 1
-
-
-def _remark(text: str) -> None:
-    from kbtui.cli.conversation_words import for_people
-
-    note(for_people(text))
+    return 0 if answer.turns else 1
 
 
 def _export(library: Library, args: Namespace) -> int:
@@ -221,22 +207,25 @@ def _words(values: list[str] | None) -> list[str] | None:
 
 def _give(
     kind: str,
-    answer: dict[str, Any],
+    answer: ConversationPage | GrepAnswer | ReadAnswer,
     form: str,
     text: Callable[[ConversationWriter], Iterable[str]],
 ) -> None:
-    """Print an answer in the form asked for, through a pager where that helps."""
+    """Print an answer in the form asked for, through a pager where that helps.
+
+    What there is to say beside it is part of the two forms for programs.
+    """
     if form == "json":
-        emit_json(answer)
+        emit_json(answer.as_json())
         return
     if form == "xml":
         from kbtui.assistant.xml import to_xml
 
-        emit(to_xml(kind, answer) + "\n")
+        emit(to_xml(kind, answer.as_json()) + "\n")
         return
     from datetime import UTC, datetime
 
-    from kbtui.cli.conversation_format import ConversationWriter
+    from kbtui.cli.conversation_format import ConversationWriter, word_notice
 
     terminal = sys.stdout.isatty()
     writer = ConversationWriter(
@@ -253,3 +242,5 @@ def _give(
         page(shown)
     else:
         emit(shown)
+    if said := "; ".join(map(word_notice, answer.notices)):
+        note(said)

@@ -5,13 +5,23 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime
 
+from kbtui.assistant import conversation_notices as notices
 from kbtui.conversations.event_kinds import EVENT_KINDS
+from kbtui.errors import KbtuiError, NothingFound, UsageError
 from kbtui.text import cells, cut, one_line, safe
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from typing import Any
+
+    from kbtui.assistant.conversation_tools import (
+        ConversationEntry,
+        ConversationHit,
+        ConversationPage,
+        EventValue,
+        GrepAnswer,
+        ReadAnswer,
+    )
 
 BOLD, DIM, RED, GREEN, YELLOW, BLUE, CYAN = "1", "2", "31", "32", "33", "34", "36"
 
@@ -48,12 +58,12 @@ class ConversationWriter:
 
     # lists
 
-    def listing(self, answer: dict[str, Any]) -> Iterator[str]:
+    def listing(self, answer: ConversationPage) -> Iterator[str]:
         """One line a conversation: id, elements, last activity, title, marks.
 
         On a terminal under a head with JP's names for them.
         """
-        entries = answer["conversations"]
+        entries = answer.conversations
         counts = ["?" if e["events_count"] is None else str(e["events_count"]) for e in entries]
         times = [self._when(e["last_event_at"] or e["created_at"]) for e in entries]
         wide, late = max(map(len, counts), default=0), max(map(len, times), default=0)
@@ -79,49 +89,49 @@ class ConversationWriter:
     def _when(self, text: str) -> str:
         return ago(datetime.fromisoformat(text), self.now) if self.terminal else text
 
-    def _heading(self, value: dict[str, Any]) -> str:
-        title = self.line(value["title"] or "Untitled")
+    def _heading(self, ref: str, title: str | None) -> str:
+        title = self.line(title or "Untitled")
         if self.terminal:
-            title = cut(title, max(20, self.width - len(value["id"]) - 2))
-        return f"{self.paint(value['id'], CYAN)}  {self.paint(title, BOLD)}"
+            title = cut(title, max(20, self.width - len(ref) - 2))
+        return f"{self.paint(ref, CYAN)}  {self.paint(title, BOLD)}"
 
     # matches
 
     def hits(
         self,
-        answer: dict[str, Any],
-        blocks: list[int],
+        answer: GrepAnswer,
         spans: Callable[[str], list[tuple[int, int]]],
         *,
         separate: bool,
     ) -> Iterator[str]:
         """Matches under their conversations on a terminal, else `ID:TURN:SCOPE:m|c:TEXT` as in JP."""
         conversation, previous = None, None
-        for hit, block in zip(answer["hits"], blocks, strict=True):
-            opens = hit["id"] != conversation
+        for hit in answer.hits:
+            opens = hit.id != conversation
             if (
                 separate
                 and previous is not None
-                and block != previous
+                and hit.block != previous
                 and not (opens and self.terminal)
             ):
                 yield self.paint("--", DIM)
             if self.terminal and opens:
                 if conversation is not None:
                     yield ""
-                yield self._heading(hit)
-            conversation, previous = hit["id"], block
+                yield self._heading(hit.id, hit.title)
+            conversation, previous = hit.id, hit.block
             yield self._hit(hit, spans)
 
-    def _hit(self, hit: dict[str, Any], spans: Callable[[str], list[tuple[int, int]]]) -> str:
-        turn = ".." if hit["turn"] is None else str(hit["turn"])
+    def _hit(self, hit: ConversationHit, spans: Callable[[str], list[tuple[int, int]]]) -> str:
+        line = hit.line
+        turn = ".." if line.turn is None else str(line.turn)
         if not self.terminal:
-            kind = "m" if hit["is_match"] else "c"
-            return f"{hit['id']}:{turn}:{hit['scope']}:{kind}:{hit['text']}"
+            kind = "m" if line.is_match else "c"
+            return f"{hit.id}:{turn}:{line.scope}:{kind}:{line.text}"
         # The colon says how to name it: the id above, and this.
-        head = f" {turn if turn == '..' else f':{turn}':>4} {hit['scope']:<11} "
-        text = safe(hit["text"]).expandtabs(4)
-        found = spans(text) if hit["is_match"] else []
+        head = f" {turn if turn == '..' else f':{turn}':>4} {line.scope:<11} "
+        text = safe(line.text).expandtabs(4)
+        found = spans(text) if line.is_match else []
         if cells(head) + cells(text) > self.width and found:
             # Keep the match in sight.
             start = max(0, found[0][0] - (self.width - cells(head)) // 3)
@@ -129,7 +139,7 @@ class ConversationWriter:
                 text = "…" + text[start:]
                 found = spans(text)
         text = cut(text, max(20, self.width - cells(head)))
-        if hit["is_match"]:
+        if line.is_match:
             text = self._highlight(text, [span for span in found if span[1] <= len(text)])
         else:
             text = self.paint(text, DIM)
@@ -144,12 +154,12 @@ class ConversationWriter:
 
     # turns
 
-    def reading(self, answer: dict[str, Any]) -> Iterator[str]:
+    def reading(self, answer: ReadAnswer) -> Iterator[str]:
         """A conversation's turns: who, when, and what, each event under its head."""
-        yield self._heading(answer)
-        for turn in answer["turns"]:
+        yield self._heading(answer.id, answer.title)
+        for turn in answer.turns:
             yield ""
-            yield self.paint(f"── {answer['id']}:{turn['turn']} ──", BOLD)
+            yield self.paint(f"── {answer.id}:{turn['turn']} ──", BOLD)
             for event in turn["events"]:
                 yield ""
                 yield self._head(event)
@@ -161,7 +171,7 @@ class ConversationWriter:
                     text = self.clean(event["content"]).rstrip("\n")
                     yield self.paint(text, DIM) if event["event_kind"] == "reasoning" else text
 
-    def _head(self, event: dict[str, Any]) -> str:
+    def _head(self, event: EventValue) -> str:
         kind = EVENT_KINDS[event["event_kind"]]
         who, colour = kind.label, _COLOURS.get(kind.role, YELLOW)
         if event.get("author"):
@@ -179,7 +189,7 @@ class ConversationWriter:
         return self.paint(" ".join(parts), BOLD, colour) + shown
 
 
-def _marks(entry: dict[str, Any]) -> Iterator[str]:
+def _marks(entry: ConversationEntry) -> Iterator[str]:
     if entry["pinned_at"]:
         yield "pinned"
     if entry["archived_at"]:
@@ -200,3 +210,71 @@ def ago(time: datetime, now: datetime) -> str:
         if count < most:
             return f"{count} {unit}{'s' if count > 1 else ''} ago"
     return time.astimezone(UTC).strftime("%Y-%m-%d")
+
+
+_OPTIONS = {
+    "ids": "--id",
+    "scopes": "--scope",
+    "include": "--include",
+    "max_chars": "--max-chars",
+    "pattern": "PATTERN",
+    "id": "ID",
+    **{name: f"--{name}" for name in ("limit", "offset", "sort", "context", "turn", "last")},
+}
+"""The option behind each argument of the tools."""
+
+
+def word_notice(notice: notices.ConversationNotice) -> str:
+    """A notice in terms of the command's options."""
+    match notice:
+        case notices.MoreConversations():
+            return f"{notice.number} more: --offset {notice.offset}"
+        case notices.OffsetTooLarge():
+            return f"there are only {notice.total}: give a smaller --offset"
+        case notices.MoreMatches() | notices.AnswerFull():
+            more = notices.count_matches(notice.number)
+            return f"{more}: a longer pattern, -i or -s narrows, --limit gives more"
+        case notices.CurrentLeftOut():
+            return f"{notice.id} is the current conversation"
+        case notices.OtherTurns():
+            others = "--turn N gives another, --last N the last ones"
+            return f"turn {notice.turn} of {notice.total}: {others}"
+        case notices.EarlierTurns():
+            return f"{notices.name_turns(notice)}: --turn N gives one, a larger --last more"
+        case notices.TurnShortened():
+            return f"{notices.name_shortened(notice)}: --include gives fewer kinds of event"
+        case _:
+            return notices.word_finding(notice)
+
+
+def for_people(error: KbtuiError) -> KbtuiError:
+    """The same error, of the same kind, in terms of the command's options."""
+    refusal = notices.refusal_of(error)
+    where = _OPTIONS.get(error.where or "")
+    if refusal is None and where is None:
+        return error
+    message, hint = error.message, error.hint
+    match refusal:
+        case notices.UnknownConversation():
+            hint = "`kbtui conversation ls` lists them"
+        case notices.ArchivedOtherwise():
+            hint = "add --archived" if refusal.is_archived else "leave out --archived"
+        case notices.TurnNamedTwice():
+            other = f"--{refusal.argument} {refusal.value}"
+            message = f"the id names turn {refusal.turn} already, and {other} names others"
+        case notices.TurnAndLast():
+            message = "--turn and --last exclude each other"
+        case notices.TooLong():
+            hint = f"not even the last turn fits whole; --turn {refusal.turns} gives it shortened"
+            if refusal.fitting:
+                one = f"give one turn with --turn 1 to --turn {refusal.turns}"
+                hint = f"--last {refusal.fitting} fits; or {one}"
+            hint += "; fewer kinds of event with --include"
+        case _:
+            pass
+    kind = type(error)
+    if isinstance(error, notices.RefusedUsage):
+        kind = UsageError
+    elif isinstance(error, notices.RefusedMissing):
+        kind = NothingFound
+    return kind(message, where=where, hint=hint)

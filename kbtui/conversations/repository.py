@@ -77,11 +77,20 @@ def find_conversation(
     if places:
         info = describe(places[0])
         return with_counts(info) if counts else info
-    raise NothingFound(
-        f"there is no conversation jp-c{id}",
-        where=str(workspace.root),
-        hint=_nearest(id, [place.id for place in find_places(workspace)[0]]),
-    )
+    raise ConversationNotFound(workspace, id)
+
+
+class ConversationNotFound(NothingFound):
+    """There is no conversation with this id; `nearest` is the id most like it, if any is."""
+
+    def __init__(self, workspace: Workspace, id: int) -> None:  # noqa: A002
+        from difflib import get_close_matches
+
+        known = [str(place.id) for place in find_places(workspace)[0]]
+        near = get_close_matches(str(id), known, n=1, cutoff=0.7)
+        self.nearest = f"jp-c{near[0]}" if near else None
+        hint = f"did you mean {self.nearest}?" if near else "`kbtui conversation ls` lists them"
+        super().__init__(f"there is no conversation jp-c{id}", where=str(workspace.root), hint=hint)
 
 
 def strays(workspace: Workspace) -> list[tuple[Path, str]]:
@@ -153,15 +162,6 @@ def activity(info: ConversationInfo) -> datetime:
 
 def _newest(info: ConversationInfo) -> tuple[datetime, int]:
     return (info.last_event_at or info.last_activated_at or info.created_at, info.id)
-
-
-def _nearest(wanted: int, ids: list[int]) -> str:
-    from difflib import get_close_matches
-
-    near = get_close_matches(str(wanted), map(str, ids), n=1, cutoff=0.7)
-    if near:
-        return f"did you mean jp-c{near[0]}?"
-    return "`kbtui conversation ls` lists them"
 
 
 def _blamed(info: ConversationInfo, problem: str) -> ConversationInfo:

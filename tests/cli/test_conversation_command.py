@@ -13,8 +13,9 @@ from typing import Any
 
 import pexpect
 import pytest
+from support import grep_answer, list_answer, read_answer
 
-from kbtui.assistant.conversation_tools import grep_answer, list_answer, read_answer
+from kbtui.assistant.conversation_tools import ConversationEntry, ConversationPage
 from kbtui.assistant.xml import to_xml
 from kbtui.cli.conversation_format import ConversationWriter, ago
 from kbtui.cli.main import main
@@ -675,7 +676,7 @@ def test_how_long_ago(before: timedelta, expected: str) -> None:
 
 
 def test_marks_of_a_conversation_are_words(root: Path) -> None:
-    entry = {
+    entry: ConversationEntry = {
         "id": "jp-c1",
         "title": None,
         "events_count": None,
@@ -690,6 +691,6 @@ def test_marks_of_a_conversation_are_words(root: Path) -> None:
         "problem": None,
     }
     writer = ConversationWriter(terminal=False, colours=False, width=80, now=datetime.now(UTC))
-    assert list(writer.listing({"conversations": [entry]})) == [
+    assert list(writer.listing(ConversationPage(1, 0, [entry]))) == [
         "jp-c1  ?  2026-05-29T10:00:00.000Z  Untitled  pinned archived in jp-c7 [area=search] [draft]"
     ]

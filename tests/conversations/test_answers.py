@@ -9,8 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from jp_files import ID, Stream, workspace_at, write
+from support import list_answer, read_answer
 
-from kbtui.assistant.conversation_tools import READ_LIMIT, list_answer, read_answer
+from kbtui.assistant.conversation_tools import READ_LIMIT
 from kbtui.assistant.xml import to_xml
 from kbtui.errors import NothingFound, UsageError
 

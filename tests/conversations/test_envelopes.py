@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from jp_files import ID, Stream, dump, workspace_at, write
+from support import grep_answer, list_answer, read_answer
 
-from kbtui.assistant.conversation_tools import grep_answer, list_answer, read_answer
 from kbtui.assistant.xml import to_xml
 from kbtui.errors import UsageError
 from kbtui.workspace import Workspace

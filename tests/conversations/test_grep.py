@@ -8,8 +8,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from jp_files import BASE, ID, Stream, dump, standard, url_safe, workspace_at, write
+from support import grep_answer
 
-from kbtui.assistant.conversation_tools import grep_answer
+from kbtui.assistant import conversation_tools
 from kbtui.conversations.grep import SCOPES, cut_line
 from kbtui.errors import NothingFound, UsageError
 
@@ -152,12 +153,8 @@ def test_a_pattern_that_cannot_match_is_refused(rich: Path, pattern: str) -> Non
 def test_context_shows_lines_around_without_crossing_events(jp: Path) -> None:
     text = "\n".join(["one", "two hit", "three", "four", "five", "six hit", "seven hit", ""])
     write(jp, Stream().turn().ask(text).say("hit\r\nafter"), title=None)
-    blocks: list[int] = []
-    answer = grep_answer(workspace_at(jp.parent), pattern="hit", context=1, blocks=blocks)
-    shown = [
-        (hit["text"], hit["is_match"], block)
-        for hit, block in zip(answer["hits"], blocks, strict=True)
-    ]
+    answer = conversation_tools.grep_answer(workspace_at(jp.parent), pattern="hit", context=1)
+    shown = [(hit.line.text, hit.line.is_match, hit.block) for hit in answer.hits]
     assert [line[:2] for line in shown] == [
         ("one", False),
         ("two hit", True),
@@ -172,7 +169,7 @@ def test_context_shows_lines_around_without_crossing_events(jp: Path) -> None:
     assert numbers == sorted(numbers)
     assert len(set(numbers[:3])) == len(set(numbers[3:6])) == len(set(numbers[6:])) == 1
     assert len(set(numbers)) == 3
-    assert answer["total"] == answer["count"] == 4, "context lines are not counted"
+    assert answer.total == answer.count == 4, "context lines are not counted"
 
 
 def test_the_limit_counts_matches_and_the_rest_is_named(jp: Path) -> None:

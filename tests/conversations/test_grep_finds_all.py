@@ -8,8 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from jp_files import ID, Stream, dump, standard, url_safe, workspace_at, write
+from support import grep_answer
 
-from kbtui.assistant.conversation_tools import grep_answer
 from kbtui.conversations.event_kinds import role_of
 from kbtui.conversations.formats.jp.event_parser import EventParser
 from kbtui.conversations.formats.jp.json_reader import read_array

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jp_files import BASE, ID, Stream, dump, events_of, load, standard, texts, workspace_at, write
+from support import grep_answer
 
-from kbtui.assistant.conversation_tools import grep_answer
 from kbtui.conversations import list_conversations, load_conversation
 from kbtui.conversations.formats.jp import json_reader
 from kbtui.conversations.formats.jp.json_reader import DAMAGED, read_array

@@ -310,7 +310,7 @@ def test_what_is_no_id_is_refused_with_the_forms(text: str) -> None:
 
 
 def test_nothing_under_either_root_is_written_by_reading(jp: Path, silo: Path) -> None:
-    from kbtui.assistant.conversation_tools import grep_answer, list_answer, read_answer
+    from support import grep_answer, list_answer, read_answer
 
     write(jp, hello())
     write(silo, Stream().turn().ask("half").elements[:1] and '[\n  {"a": ', number=ID + 1)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from jp_files import BASE, ID, Stream, dump, load, texts, time, workspace_at, write
+from support import grep_answer, list_answer, read_answer
 
-from kbtui.assistant.conversation_tools import grep_answer, list_answer, read_answer
 from kbtui.conversations import find_conversation, list_conversations
 
 SOUND = Stream().turn().ask("one hit").say("two").elements

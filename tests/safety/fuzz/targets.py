@@ -57,9 +57,9 @@ def _read_conversation() -> None:
     read_conversation_entry(info, embed_tool_results=True)
     assert conversation.turns is not None
     with contextlib.suppress(KbtuiError):
-        to_xml("read", read_answer(workspace(), id=str(ID)))
-    to_xml("list", list_answer(workspace()))
-    to_xml("grep", grep_answer(workspace(), pattern="a", current=None))
+        to_xml("read", read_answer(workspace(), id=str(ID)).as_json())
+    to_xml("list", list_answer(workspace()).as_json())
+    to_xml("grep", grep_answer(workspace(), pattern="a", current=None).as_json())
 
 
 def events(data: bytes) -> None:
