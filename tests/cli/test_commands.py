@@ -1,13 +1,13 @@
 """The commands for search, index, references and care, as a person or a script runs them."""
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from running import run_command
 from support import Builder, asked, called, end_engine, said, tree_hash
 
 
@@ -42,15 +42,7 @@ def built(workspace_root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bui
 def run(
     builder: Builder, *words: str, inside: Path | None = None
 ) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "kbtui.cli.main", *words],
-        cwd=inside or builder.root,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=30,
-        env=os.environ.copy(),
-    )
+    return run_command(*words, cwd=inside or builder.root)
 
 
 def test_search_finds_from_any_folder_below_and_writes_nothing_there(built: Builder) -> None:

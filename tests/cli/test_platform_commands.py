@@ -14,6 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from running import run_command
 from support import Builder, asked, called, end_engine, said, tree_hash
 
 DAY = 86_400.0
@@ -38,16 +39,7 @@ def built(workspace_root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bui
 
 
 def run(builder: Builder, *words: str, text: str | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "kbtui.cli.main", *words],
-        cwd=builder.root,
-        input=text if text is not None else "",
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-        env=os.environ.copy(),
-    )
+    return run_command(*words, cwd=builder.root, typed=text or "")
 
 
 def found(done: subprocess.CompletedProcess[str]) -> dict:  # type: ignore[type-arg]

@@ -6,13 +6,13 @@ import re
 import shlex
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from demo_files import DEMO, subject_files
+from running import run_command
 
 from kbtui.cli.main import ALIASES
 from kbtui.cli.main import COMMANDS as KNOWN
@@ -96,16 +96,7 @@ def run(base: Path, words: list[str]) -> subprocess.CompletedProcess[str]:
         "KBTUI_MODEL": "off",
         "KBTUI_ENGINE_IDLE": "60",
     }
-    return subprocess.run(
-        [sys.executable, "-m", "kbtui.cli.main", *words],
-        cwd=base / "demo",
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-        env=environment,
-    )
+    return run_command(*words, cwd=base / "demo", environment=environment)
 
 
 def test_many_commands_are_shown_and_what_is_set_apart_is_shown_too() -> None:

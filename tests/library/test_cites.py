@@ -1,13 +1,12 @@
 """Both ends of citations: what a reference or a path names, its title, and whether it is gone."""
 
-import os
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from running import run_command
 from support import FIRST_ID, Builder, asked, called, end_engine, said
 
 from kbtui import Library, open_workspace
@@ -66,15 +65,7 @@ def until(is_so: Callable[[], bool]) -> None:
 
 
 def run(builder: Builder, *words: str, inside: str = ".") -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "kbtui.cli.main", *words],
-        cwd=builder.root / inside,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-        env=os.environ.copy(),
-    )
+    return run_command(*words, cwd=builder.root / inside)
 
 
 def test_what_a_turn_used_has_titles_and_says_what_is_gone(library: Library) -> None:

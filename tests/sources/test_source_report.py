@@ -8,6 +8,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from running import run_command
 from web_support import FAST, Bench, Site, linked
 
 from kbtui.sources.http_fetcher import Limits
@@ -20,13 +21,7 @@ def skips(run: object) -> dict[str, str]:
 
 
 def command(bench: Bench, *words: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [sys.executable, "-m", "kbtui.cli.main", "source", *words, "-w", str(bench.root)],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
+    return run_command("source", *words, "-w", str(bench.root))
 
 
 def test_what_a_crawl_skips_is_named_and_no_failure(bench: Bench, site: Site) -> None:

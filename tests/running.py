@@ -1,12 +1,15 @@
-"""Commands run as the shell runs them, in a process and on a terminal of their own, without importing anew."""
+"""Runs commands as a shell does, each in a process of its own, but a forked one: nothing is imported again."""
 
 import contextlib
 import os
 import pty
 import select
+import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import NoReturn
 
 SECONDS = 600.0
@@ -23,20 +26,43 @@ def on_terminal(words: Sequence[str], typed: bytes = b"") -> tuple[bytes, int]:
     return raw, _code(pid)
 
 
-def on_pipe(words: Sequence[str]) -> tuple[bytes, bytes, int]:
+def on_pipe(
+    words: Sequence[str],
+    typed: bytes = b"",
+    cwd: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> tuple[bytes, bytes, int]:
     """What a command sends to standard output and standard error, and its exit code."""
     out, out_write = os.pipe()
     err, err_write = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        null = os.open(os.devnull, os.O_RDONLY)
-        for descriptor, target in ((null, 0), (out_write, 1), (err_write, 2)):
-            os.dup2(descriptor, target)
-        _become(words)
+    with tempfile.TemporaryFile() as given:
+        given.write(typed)
+        given.seek(0)
+        pid = os.fork()
+        if pid == 0:
+            for descriptor, target in ((given.fileno(), 0), (out_write, 1), (err_write, 2)):
+                os.dup2(descriptor, target)
+            if cwd is not None:
+                os.chdir(cwd)
+            if environment is not None:
+                os.environ.clear()
+                os.environ.update(environment)
+            _become(words)
     os.close(out_write)
     os.close(err_write)
     found = _until_the_end([out, err])
     return found[out], found[err], _code(pid)
+
+
+def run_command(
+    *words: str,
+    cwd: Path | None = None,
+    typed: str = "",
+    environment: Mapping[str, str] | None = None,
+) -> "subprocess.CompletedProcess[str]":
+    """Run `kbtui WORDS`; the result is that of `subprocess.run`."""
+    out, err, code = on_pipe(words, typed.encode(), cwd, environment)
+    return subprocess.CompletedProcess(words, code, out.decode(), err.decode())
 
 
 def _become(words: Sequence[str]) -> NoReturn:
