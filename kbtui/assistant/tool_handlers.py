@@ -65,14 +65,10 @@ def _sources(library: Library, hit: Hit) -> list[str]:
     """The texts that a passage may be from, as they are now."""
     if hit.kind == "subject":
         return [library.subject_text(library.subject(hit.target._replace(lines=None)))]
-    from kbtui.conversations import find_conversation
-    from kbtui.conversations.formats.jp.incremental_reader import TurnReader
     from kbtui.index.chunking import event_text
 
     ref = hit.target
-    turn = TurnReader(find_conversation(library.workspace, ref.conversation or 0)).turn(
-        ref.turn or 0
-    )
+    turn = library.conversation(ref.conversation or 0).turn(ref.turn or 0)
     return [event_text(event) for event in (turn.events if turn else ())]
 
 

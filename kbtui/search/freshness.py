@@ -14,7 +14,7 @@ from kbtui.index.models import stat_text
 from kbtui.text import without_sequences
 
 if TYPE_CHECKING:
-    from kbtui.conversations.formats.jp.incremental_reader import TurnReader
+    from kbtui.conversations.models import Conversation
     from kbtui.index import IndexReader
     from kbtui.index.models import Chunk, Entry
     from kbtui.knowledge import Knowledge
@@ -34,7 +34,7 @@ class Freshness:
         self._reader = reader
         self._stats: dict[str, str | None] = {}
         self._texts: dict[str, str | None] = {}
-        self._turns: dict[str, TurnReader | None] = {}
+        self._conversations: dict[str, Conversation | None] = {}
         self._said: dict[tuple[str, int], list[str]] = {}
         self._knowledge: Knowledge | None = None
         self._moved = self._configuration_moved()
@@ -126,18 +126,17 @@ class Freshness:
         return self._said[entry.id, number]
 
     def _read_turn(self, entry: Entry, number: int) -> list[str]:
-        from kbtui.conversations import find_conversation
-        from kbtui.conversations.formats.jp.incremental_reader import TurnReader
+        from kbtui.conversations import find_conversation, load_conversation
         from kbtui.errors import KbtuiError
         from kbtui.index.chunking import event_text
 
         try:
-            if entry.id not in self._turns:
-                self._turns[entry.id] = None
+            if entry.id not in self._conversations:
+                self._conversations[entry.id] = None
                 info = find_conversation(self._workspace, entry.conversation or 0)
-                self._turns[entry.id] = TurnReader(info)
-            turns = self._turns[entry.id]
-            turn = turns.turn(number) if turns else None
+                self._conversations[entry.id] = load_conversation(info)
+            conversation = self._conversations[entry.id]
+            turn = conversation.turn(number) if conversation else None
         except (KbtuiError, OSError):
             return []
         return [_squeezed(event_text(event)) for event in (turn.events if turn else ())]

@@ -1,13 +1,11 @@
-"""A hit in a conversation that is ahead of the index is checked in its turn, and there alone."""
+"""A hit in a conversation that is ahead of the index is checked in its turn."""
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from support import Builder, asked, called, said
 
-from kbtui.conversations.formats.jp import incremental_reader
 from kbtui.index import Index, IndexReader
 from kbtui.search import Answer, Question
 from kbtui.search.pipeline import answer
@@ -21,18 +19,12 @@ TURNS = [
 
 
 @pytest.fixture
-def built(workspace_root: Path, monkeypatch: pytest.MonkeyPatch) -> Builder:
+def built(workspace_root: Path) -> Builder:
     builder = Builder(workspace_root)
     builder.conversation(1, TURNS, title="Sleep")
     index = Index(builder.workspace, Settings(model="off"))
     index.refresh()
     index.close()
-    monkeypatch.setattr(incremental_reader, "FOLLOWED_FROM", 0)
-
-    def whole(*_: Any) -> None:
-        raise AssertionError("it was read whole")
-
-    monkeypatch.setattr(incremental_reader, "load_conversation", whole)
     return builder
 
 
