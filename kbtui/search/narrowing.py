@@ -239,9 +239,50 @@ class _Narrower:
 
     def _titled(self, value: str) -> set[str]:
         """The entries whose title has all words of `value`."""
-        from kbtui.search.lexical import titled
+        return _find_titles(self._reader, value, hidden=self._question.hidden, most=ENTRIES_MOST)
 
-        return titled(self._reader, value, hidden=self._question.hidden, most=ENTRIES_MOST)
+
+def _find_titles(reader: IndexReader, text: str, *, hidden: bool, most: int) -> set[str]:
+    """Return the ids of the entries whose title has all words of `text`."""
+    import tantivy
+
+    from kbtui.index.tokenizer import cjk_pairs, is_unspaced, plain
+    from kbtui.search.analysis import Language
+
+    text = plain(text)
+    language = Language(reader.language)
+    unspaced = is_unspaced(text)
+    terms = [("title", stem) for stem in language.stems(text) if not is_unspaced(stem)]
+    terms += [("code", pair) for pair in cjk_pairs(text)]
+    found: dict[object, int] = {}
+    for side in (False, True) if hidden else (False,):
+        index = reader.lexical(hidden=side)
+        searcher = index.searcher()
+        if not terms or not searcher.num_docs:
+            continue
+        query = tantivy.Query.boolean_query(
+            [
+                (tantivy.Occur.Must, tantivy.Query.term_query(index.schema, field, term, "basic"))
+                for field, term in terms
+            ]
+        )
+        hits = searcher.search(query, limit=searcher.num_docs, count=False).hits
+        addresses = [address for _, address in hits]
+        numbers = searcher.fast_field_values("chunk", addresses)
+        owners = searcher.fast_field_values("owner", addresses)
+        for number, owner in zip(numbers, owners, strict=True):
+            if number is not None and len(found) < most:
+                found.setdefault(owner, int(number))
+    owned = {entry_id for _, entry_id in reader.chunks(list(found.values())).values()}
+    if not unspaced:
+        return owned
+    # Pairs are of the text as well: look at the titles themselves.
+    wanted = "".join(text.lower().split())
+    return {
+        entry.id
+        for entry in reader.entries(owned).values()
+        if wanted in "".join(plain(entry.title).lower().split())
+    }
 
 
 def _argument(value: str) -> str:

@@ -6,7 +6,6 @@ import grimp
 import pytest
 
 EXPECTED: list[set[str]] = [
-    {"kbtui.search.filters", "kbtui.search.lexical"},
     {"kbtui.search.gaps", "kbtui.search.pipeline"},
     {"kbtui.library.citing", "kbtui.library.library", "kbtui.library.reading"},
     {"kbtui.cli.completion_engine", "kbtui.cli.main", "kbtui.cli.option_spec"},
