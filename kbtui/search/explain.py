@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from kbtui.index import IndexReader
     from kbtui.index.models import Chunk, Entry
     from kbtui.refs import Ref
-    from kbtui.search.lexical import Ranked
-    from kbtui.search.lexical_query import QueryTerm
+    from kbtui.search.lexical import QueryTerm, Ranked
     from kbtui.search.models import Answer, Question
     from kbtui.search.pipeline import Semantic
     from kbtui.workspace import Workspace

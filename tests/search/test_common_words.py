@@ -7,7 +7,7 @@ import pytest
 from support import Builder
 
 from kbtui.index import Index, IndexReader
-from kbtui.search import Question, lexical_query
+from kbtui.search import Question, lexical
 from kbtui.search.pipeline import answer
 from kbtui.workspace import Settings
 
@@ -36,7 +36,7 @@ def reader(built: Builder) -> Iterator[IndexReader]:
 
 @pytest.fixture
 def large(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lexical_query, "LARGE", SUBJECTS)
+    monkeypatch.setattr(lexical, "LARGE", SUBJECTS)
 
 
 def ask(builder: Builder, reader: IndexReader, query: str) -> list[str | None]:
