@@ -219,12 +219,6 @@ class KbApp(App[None]):
         if main is not None:
             main.status.flash("nothing is selected to copy; ctrl+c again leaves kbtui, as q does")
 
-    def action_platform(self, name: str) -> None:
-        """Open entries, sources or insights, write a new entry, export a conversation."""
-        from kbtui.tui.main.screen_switcher import open_platform
-
-        open_platform(self, name)
-
     def action_theme(self) -> None:
         """Change between the dark and the light theme."""
         self.theme = partner(self.theme, self.current_theme.dark)

@@ -41,7 +41,7 @@ def within(scope: Scope, *commands: Command) -> list[Command]:
 COMMANDS: tuple[Command, ...] = (
     *within(
         "library",
-        key("open", "enter", "open", "Open what is selected.", 9),
+        key("open", "enter", "open", "Open what is selected.", 9, about="item"),
         key("expand", "l,right", "expand", "Show what a topic or folder holds."),
         key("collapse", "h,left", "collapse", "Hide what a topic or folder holds, or go to what it lies in."),
         key("toggle", "space", "expand or collapse", "Expand or collapse.", action="expand_or_collapse", palette=False),
@@ -66,9 +66,9 @@ COMMANDS: tuple[Command, ...] = (
         key("facts", "a", "facts", "About the conversation: model, labels, attachments, turns, place, size.", 2, needs="turns"),
         key("view", "v", "other view", "Change between rendered, source and what `learn` gives.", 5, needs="views"),
         key("link", "o", "open link", "Open a link or image of the line being read; another program only after showing what it gets.", action="screen.link"),
-        key("wrap", "x", "wrap or scroll code", "Wrap lines of code that are too wide, or cut them to be scrolled.", action="screen.wrap"),
-        key("code_right", "l,right", "code to the right", "Show more of wide code at its right.", action="screen.sideways(1)", palette=False),
-        key("code_left", "h,left", "code to the left", "Show more of wide code at its left.", action="screen.sideways(-1)", palette=False),
+        key("wrap", "x", "wrap or scroll code", "Wrap lines of code that are too wide, or cut them to be scrolled.", action="wrap"),
+        key("code_right", "l,right", "code to the right", "Show more of wide code at its right.", action="sideways(1)", palette=False),
+        key("code_left", "h,left", "code to the left", "Show more of wide code at its left.", action="sideways(-1)", palette=False),
         key("clear", "escape", "clear marks", "End finding and clear the marks.", palette=False),
     ),
     *within(
@@ -90,25 +90,25 @@ COMMANDS: tuple[Command, ...] = (
         "everywhere",
         key("search", "slash", "search", "Search everything; Esc leaves the input.", 10, at_once=True),
         key("palette", "ctrl+p,colon", "palette", "Find a command, topic, subject or conversation by name.", 2),
-        key("go", "number_sign,ctrl+g", "go to", "Go to a turn by its number, or to any reference."),
-        key("jump", "semicolon", "jump", "Jump to a pane, row or link by the letter shown on it."),
+        key("go", "number_sign,ctrl+g", "go to", "Go to a turn by its number, or to any reference.", about="item"),
+        key("jump", "semicolon", "jump", "Jump to a pane, row or link by the letter shown on it.", about="item"),
         key("back", "left_square_bracket", "back", "Back to what was read before."),
         key("forward", "right_square_bracket", "forward", "Forward again, to what one went back from."),
-        key("similar", "s", "more like this", "Show more like what is selected or being read."),
-        key("bookmark", "B", "bookmark", "Bookmark what is selected or being read, with a note."),
+        key("similar", "s", "more like this", "Show more like what is selected or being read.", about="item"),
+        key("bookmark", "B", "bookmark", "Bookmark what is selected or being read, with a note.", about="item"),
         key("bookmarks", "apostrophe", "bookmarks", "Show the bookmarks, to open, change or remove one."),
-        key("copy", "y", "copy reference", "Copy the reference of what is selected or being read.", 1),
-        key("copy_more", "Y", "copy text", "Copy the line, block, turn or document, or the command that shows it."),
-        key("edit", "e", "edit", "Open the subject in $EDITOR at the line being read."),
+        key("copy", "y", "copy reference", "Copy the reference of what is selected or being read.", 1, about="item"),
+        key("copy_more", "Y", "copy text", "Copy the line, block, turn or document, or the command that shows it.", about="item"),
+        key("edit", "e", "edit", "Open the subject in $EDITOR at the line being read.", about="item"),
         key("prompt", "p", "prompt", "Show the whole <knowledge> prompt and what it costs."),
         key("workshop", "P", "prompt workshop", "Shape the prompt: mark subjects, try patterns, see what it costs."),
         key("doctor", "D", "doctor", "See what is wrong with topics, conversations, index, engine and model."),
         key("hidden", "full_stop", "hidden subjects", "Show or hide hidden subjects."),
-        key("entries", "E", "entries", "See all entries as a table; filter, write, edit, delete them.", action="app.platform('entries')"),
-        key("sources", "S", "sources", "See what fetches documents; run, approve, add, change, remove it.", action="app.platform('sources')"),
-        key("insights", "I", "insights", "See what was asked, found, used and missing.", action="app.platform('insights')"),
-        key("new", "plus", "new entry", "Write a new entry.", action="app.platform('new')"),
-        key("export", "X", "export", "Write the conversation with its sources to a Markdown file.", action="app.platform('export')"),
+        key("entries", "E", "entries", "See all entries as a table; filter, write, edit, delete them."),
+        key("sources", "S", "sources", "See what fetches documents; run, approve, add, change, remove it."),
+        key("insights", "I", "insights", "See what was asked, found, used and missing."),
+        key("new", "plus", "new entry", "Write a new entry."),
+        key("export", "X", "export", "Write the conversation with its sources to a Markdown file.", about="item"),
         key("first", "i", "first topic", "Show what a first .jp/kb.toml could be, and write it on yes."),
         key("home", "H", "home", "Show the home page."),
         key("pane.library", "1", "library", "Go to the library; from there: fold it away.", action="pane('library')"),
@@ -230,6 +230,12 @@ SCREEN_COMMANDS: tuple[Command, ...] = (
 
 ALL: tuple[Command, ...] = (*COMMANDS, *SCREEN_COMMANDS)
 """Every command that has an id."""
+_BY_ID = {command.id: command for command in ALL}
+
+
+def command_by_id(command_id: str) -> Command | None:
+    """The command with this id."""
+    return _BY_ID.get(command_id)
 
 
 def commands_of(*scopes: Scope, keymap: Mapping[str, str] | None = None) -> list[Command]:

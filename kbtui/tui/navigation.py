@@ -7,7 +7,18 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from kbtui.refs import Ref
     from kbtui.search.models import Hit
-    from kbtui.tui.reader.viewport import ScrollAnchor
+
+
+class ScrollAnchor(NamedTuple):
+    """A position that survives another width, or a reload.
+
+    The block's key and number, the line, and the letters and digits before it.
+    """
+
+    key: str
+    block: int
+    line: int
+    letters: int
 
 
 class NavigationTarget(NamedTuple):

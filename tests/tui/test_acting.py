@@ -14,7 +14,7 @@ from tui_support import Tui, running
 from kbtui.tui.commands import SCOPES, commands_of
 from kbtui.tui.external_editor import editor_command
 from kbtui.tui.framework.clipboard import local_command
-from kbtui.tui.jump import LETTERS, JumpScreen
+from kbtui.tui.main.jump import LETTERS, JumpScreen
 from kbtui.tui.palette import choose, command_choices
 from kbtui.tui.reader.links import Link, links_of, subject_behind
 from kbtui.userdata import UserData
@@ -188,7 +188,7 @@ async def test_a_letter_leads_to_the_row_or_line_it_stands_on(book: Builder) -> 
         await tui.press("semicolon")
         await tui.until(lambda: isinstance(tui.app.screen, JumpScreen))
         await tui.press("3")
-        await tui.until(lambda: tui.main.pane == "citations")
+        await tui.until(lambda: tui.main.panes.focused == "citations")
         await tui.press("semicolon")
         await tui.until(lambda: isinstance(tui.app.screen, JumpScreen))
         await tui.press("escape")

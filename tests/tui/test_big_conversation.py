@@ -132,8 +132,8 @@ async def test_a_hit_in_one_huge_turn_is_gone_to_without_looking_for_it_here(
     import json
 
     from kbtui.refs import conversation_ref
+    from kbtui.tui.main import document_loader
     from kbtui.tui.navigation import NavigationTarget
-    from kbtui.tui.reader import document_loader
 
     builder = Builder(workspace_root)
     words = "Some words that fill a line of text.\n" * 20

@@ -34,13 +34,15 @@ async def test_every_pane_folds_away_and_comes_back_by_its_key(book: Builder) ->
             await tui.pilot.resize_terminal(width, 30)
             for key, name in (("1", "library"), ("3", "citations")):
                 await tui.press("2", key)
-                await tui.until(lambda name=name: tui.main.pane == name)
+                await tui.until(lambda name=name: tui.main.panes.focused == name)
                 await tui.press(key)
                 await tui.until(lambda name=name: name not in shown(tui))
-                assert tui.main.pane == "reader"
+                assert tui.main.panes.focused == "reader"
                 assert fills(tui)
                 await tui.press(key)
-                await tui.until(lambda name=name: name in shown(tui) and tui.main.pane == name)
+                await tui.until(
+                    lambda name=name: name in shown(tui) and tui.main.panes.focused == name
+                )
                 assert fills(tui)
 
 
@@ -50,7 +52,7 @@ async def test_panes_are_made_wider_and_narrower_within_bounds(book: Builder) ->
         pane = tui.main.library_pane
         for width, usual in ((80, 30), (120, 34), (200, 42)):
             await tui.pilot.resize_terminal(width, 30)
-            tui.main.go("#library-list")
+            tui.main.panes.go("#library-list")
             await tui.until(lambda usual=usual: pane.outer_size.width == usual)
             await tui.press("greater_than_sign")
             await tui.until(lambda usual=usual: pane.outer_size.width == usual + 2)
@@ -60,7 +62,7 @@ async def test_panes_are_made_wider_and_narrower_within_bounds(book: Builder) ->
             # The way back is as long as the way was within the bounds.
             await tui.press("greater_than_sign")
             await tui.until(lambda: pane.outer_size.width == 18)
-            tui.main.widths.change("library", 300)
+            tui.main.panes.widen("library", 300)
             await tui.pilot.pause()
             assert tui.main.reader_pane.outer_size.width >= 16
             assert fills(tui)
@@ -229,7 +231,7 @@ async def test_plain_draws_text_alone_and_names_the_command(book: Builder) -> No
 @pytest.mark.parametrize("width", [60, 120, 200])
 async def test_what_was_asked_for_is_in_sight_and_has_the_keys(book: Builder, width: int) -> None:
     async with running(book.root, size=(width, 30), open_ref=parse_ref("guide")) as tui:
-        await tui.until(lambda: tui.main.pane == "reader")
+        await tui.until(lambda: tui.main.panes.focused == "reader")
         assert "reader" in shown(tui)
 
 

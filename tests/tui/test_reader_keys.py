@@ -88,7 +88,7 @@ async def test_a_reference_is_gone_to_from_the_prompt_and_from_the_search_input(
             tui.main.query_one("#search", Input).value = text
             await tui.press("enter")
             await tui.until(lambda key=key: pane.reader.document.key == key)
-            await tui.until(lambda: tui.main.pane == "reader")
+            await tui.until(lambda: tui.main.panes.focused == "reader")
         assert pane.reader.port.reference is not None
 
 

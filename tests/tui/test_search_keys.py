@@ -38,7 +38,7 @@ async def test_a_hit_is_explained(book: Builder) -> None:
         for wanted in ("stands at 1", "keywords  rank 1", "Words", "What its vector is made of"):
             assert wanted in tui.text
         await tui.press("escape")
-        await tui.until(lambda: tui.main.pane == "results")
+        await tui.until(lambda: tui.main.panes.focused == "results")
 
 
 @pytest.mark.slow
@@ -152,7 +152,7 @@ async def test_filters_and_their_values_are_completed(book: Builder) -> None:
         # With nothing to complete it goes to the next pane.
         await tui.until(lambda: "Tab completes" not in tui.text)
         await tui.press("tab")
-        await tui.until(lambda: tui.main.pane == "results")
+        await tui.until(lambda: tui.main.panes.focused == "results")
 
 
 async def test_a_wrong_filter_is_pointed_at(book: Builder) -> None:

@@ -12,8 +12,8 @@ from tui_support import Tui, WithoutEngine, running
 
 from kbtui.refs import parse_ref
 from kbtui.tui.app import Start
+from kbtui.tui.main.session import PLACES, SavedSession, load_session, save_session
 from kbtui.tui.navigation import NavigationHistory, NavigationTarget, place_of
-from kbtui.tui.session import PLACES, SavedSession, keep, recall
 from kbtui.userdata import UserData
 from kbtui.workspace import load_settings
 
@@ -43,7 +43,7 @@ async def test_it_reopens_as_it_was_left(book: Builder) -> None:
         assert tui.main.library_pane.state.expanded == expanded
         assert tui.main.library_pane.state.hidden
         await tui.until(lambda: tui.main.library_pane.outer_size.width == wide)
-        assert tui.main.folded == ["citations"]
+        assert tui.main.panes.folded == ["citations"]
         await tui.press("left_square_bracket")
         await tui.until("Short sentences. No tabs.")
 
@@ -52,20 +52,20 @@ async def test_keys_reach_the_reader_where_the_library_was_left_folded(book: Bui
     async with running(book.root, start=AGAIN) as tui:
         await tui.open("jp-c17800000001")
         await tui.press("1", "1")
-        assert tui.main.folded == ["library"]
+        assert tui.main.panes.folded == ["library"]
     async with running(book.root, start=AGAIN) as tui:
         reader = tui.main.reader_pane.reader
         await tui.until(lambda: reader.document.key == "jp-c17800000001")
         await tui.press("n")
         await tui.until(lambda: reader.port.turn == 1)
-        assert tui.main.folded == ["library"]
+        assert tui.main.panes.folded == ["library"]
         await tui.press("slash", "escape")
-        assert tui.main.pane == "reader"
+        assert tui.main.panes.focused == "reader"
     # One pane at a time, the library is there to begin in.
     async with running(book.root, size=(60, 24), start=AGAIN) as tui:
         await tui.until(lambda: tui.main.library_pane.region.width > 0)
         await tui.press("j")
-        assert tui.main.pane == "library"
+        assert tui.main.panes.focused == "library"
 
 
 @pytest.mark.slow
@@ -104,14 +104,14 @@ async def test_the_setting_forbids_it(book: Builder) -> None:
     library = WithoutEngine(book.workspace, replace(load_settings(), session=False))
     async with running(book.root, library=library, start=AGAIN) as tui:
         await read_something(tui)
-    assert recall(library) is None
+    assert load_session(library) is None
 
 
 @pytest.mark.slow
 async def test_who_only_looked_at_the_home_page_leaves_nothing(book: Builder) -> None:
     async with running(book.root, start=AGAIN) as tui:
         await tui.press("j")
-    assert recall(tui.app.library) is None
+    assert load_session(tui.app.library) is None
 
 
 @pytest.mark.slow
@@ -157,7 +157,7 @@ def test_a_state_that_cannot_be_read_is_no_session_or_an_empty_one(
 ) -> None:
     library = WithoutEngine(book.workspace, load_settings())
     UserData(book.workspace).remember("tui", state)
-    found = recall(library)
+    found = load_session(library)
     assert found is None or found.trail.here is None
 
 
@@ -179,8 +179,8 @@ def test_the_way_back_comes_back_around_where_one_was(
         NavigationTarget("home") if name == "home" else place_of(parse_ref(name)) for name in names
     ]
     trail = NavigationHistory(places, at % len(places))
-    keep(library, SavedSession(trail=trail))
-    found = recall(library)
+    save_session(library, SavedSession(trail=trail))
+    found = load_session(library)
     assert found is not None
     assert found.trail.here == trail.here
     assert len(found.trail.places) == min(len(places), PLACES)

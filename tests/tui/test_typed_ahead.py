@@ -189,7 +189,7 @@ async def test_after_a_search_that_failed_no_key_waits_for_its_hits(book: Builde
     async with running(book.root, library=library) as tui:
         await at_once(tui, "/", "x", "enter")
         await tui.until("The search failed: no such disk")
-        await tui.until(lambda: not tui.main.search.opens)
+        await tui.until(lambda: not tui.main.search.is_opening)
         assert not tui.main.is_unsettled("y")
 
 
@@ -197,7 +197,7 @@ async def test_enter_that_was_typed_before_the_screen_was_there_opens(book: Buil
     # Until then the terminal turns Enter into a line feed.
     start = Start(fresh=True, typed="/program\n")
     async with running(book.root, size=(120, 40), start=start) as tui:
-        await tui.until(lambda: getattr(tui.app.focused, "id", "") == "reader")
+        await tui.until(lambda: getattr(tui.app.focused, "id", "") == "document")
         assert "Wrote the first program." in tui.text
 
 

@@ -12,7 +12,7 @@ from support import Builder
 from tui_support import running
 
 from kbtui.tui.framework.styled_text import wrap_code
-from kbtui.tui.reader.open_link import file_behind
+from kbtui.tui.reader.links import file_behind
 
 LONG = "value = " + " + ".join(f"part_{number}" for number in range(40)) + " + THE_END"
 PAGE = f"# Code\n\nBefore.\n\n```python\n{LONG}\nshort = 1\n```\n\nAfter.\n"
@@ -53,7 +53,7 @@ async def test_a_key_turns_wrapping_into_scrolling_and_back(book: Builder) -> No
     async with running(book.root, size=(80, 30)) as tui:
         await tui.open("project/wide")
         await tui.until("After.")
-        tui.main.go("#document")
+        tui.main.panes.go("#document")
         wrapped = len(tui.main.reader_pane.reader.port.rows)
         assert "THE_END" in tui.text
         await tui.press("x")
@@ -106,7 +106,7 @@ async def test_an_image_is_opened_by_the_systems_program_after_a_yes(
     async with running(book.root) as tui:
         await tui.open("project/pictured")
         await tui.until("[image: A plan]")
-        tui.main.go("#document")
+        tui.main.panes.go("#document")
         await tui.press("j", "j")
         await tui.press("o")
         await tui.until("open it with the system's program")

@@ -56,7 +56,7 @@ class CitationsController:
         self._turning: Timer | None = None
 
     @property
-    def asks(self) -> bool:
+    def is_asking(self) -> bool:
         """Whether nothing is known yet of one end of what is shown, or it is another turn's."""
         if self._turning is not None:
             return True

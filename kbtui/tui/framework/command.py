@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from textual.binding import Binding
 
@@ -79,7 +79,9 @@ class Command(NamedTuple):
     for hints and the palette, `help` a sentence. `hint` puts it in the bottom
     line; a higher one is dropped later when there is little room. `needs` names what a
     document must have for the command to be of use: "turns", "folds" or "views". `at_once`
-    is for what takes the keys that follow: it happens before they are handed out.
+    is for what takes the keys that follow: it happens before they are handed out. `about` is
+    "item" for a command of a list or of "everywhere" that acts on what is selected or being
+    read: typed while that is still loading, it waits.
     """
 
     id: str
@@ -92,6 +94,7 @@ class Command(NamedTuple):
     palette: bool = True
     needs: str = ""
     at_once: bool = False
+    about: Literal["", "item"] = ""
 
     @property
     def shown_keys(self) -> list[str]:

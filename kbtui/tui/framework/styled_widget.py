@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from rich.style import Style
-    from textual.binding import BindingsMap
+    from textual.binding import Binding, BindingsMap
     from textual.dom import DOMNode
 
     from kbtui.tui.framework.styled_text import Span
@@ -94,12 +94,17 @@ class StyledScreen(Screen[Any]):
         """Whether a key has to wait for something that is still being read."""
         return False
 
-    def _meant_by(self, key: str) -> tuple[DOMNode | None, str]:
-        """The node and the action that a key is bound to from the focus outwards; None if unbound."""
+    def _binding_at(self, key: str) -> tuple[DOMNode | None, Binding | None]:
+        """The node that a key is bound to from the focus outwards, and the binding; None if unbound."""
         for node, bindings in self._binding_chain:
             for binding in bindings.key_to_bindings.get(key, ()):
-                return node, binding.action
-        return None, ""
+                return node, binding
+        return None, None
+
+    def _meant_by(self, key: str) -> tuple[DOMNode | None, str]:
+        """The node and the action that a key is bound to from the focus outwards; None if unbound."""
+        node, binding = self._binding_at(key)
+        return node, binding.action if binding else ""
 
     def files_changed(self, event: dict[str, Any]) -> None:
         """Called on the top screen with the engine's `changed` event."""

@@ -103,7 +103,7 @@ class LibraryPane(BorderOnlyPane, Vertical):
             self.refill()
 
     @property
-    def fills(self) -> bool:
+    def is_filling(self) -> bool:
         """Whether other rows are still being made."""
         return self._lane.owes
 

@@ -1,8 +1,7 @@
-"""What can be done with what is selected or being read: copy, mark, edit, follow, explain, compare."""
+"""What can be done with the selected item or what is being read: copy, bookmark, follow, edit."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from typing import TYPE_CHECKING
 
 from kbtui.errors import KbtuiError
@@ -10,149 +9,136 @@ from kbtui.refs import parse_ref
 from kbtui.text import one_line
 from kbtui.tui.commands import own_key
 from kbtui.tui.framework.workers import LatestOnlyWorker
-from kbtui.tui.main.pane_layout import PaneScreen
-from kbtui.tui.navigation import HOME
+from kbtui.tui.navigation import place_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from kbtui.library import Library
-    from kbtui.search.explain import Explainer, Explanation
-    from kbtui.search.models import Answer, Hit
-    from kbtui.tui.citations.pane import CitationsPane
-    from kbtui.tui.library.pane import LibraryPane
+    from kbtui.tui.framework.styled_widget import StyledScreen
     from kbtui.tui.main.navigator import Navigator
+    from kbtui.tui.main.pane_layout import PaneLayout
     from kbtui.tui.main.status_bar import StatusBar
     from kbtui.tui.navigation import NavigationTarget
     from kbtui.tui.reader.links import Link
-    from kbtui.tui.reader.reader_pane import ReaderPane
-    from kbtui.tui.search.controller import SearchController
-    from kbtui.tui.search.pane import ResultsPane
 
 
-class ActingScreen(PaneScreen):
-    """The main screen's commands on one thing; what it is about is the reference under the hand."""
+class ItemActions:
+    """Acts on the item that has the focus: a row of a list, or the line being read."""
 
-    library: Library
-    status: StatusBar
-    library_pane: LibraryPane
-    reader_pane: ReaderPane
-    results_pane: ResultsPane
-    citations_pane: CitationsPane
-    navigator: Navigator
-    search: SearchController
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._slow = LatestOnlyWorker(self)
-        self.asks = False
+    def __init__(
+        self,
+        screen: StyledScreen,
+        library: Library,
+        panes: PaneLayout,
+        navigator: Navigator,
+        status: StatusBar,
+        open_place: Callable[[NavigationTarget], None],
+    ) -> None:
+        self._screen = screen
+        self._library = library
+        self._panes = panes
+        self._navigator = navigator
+        self._status = status
+        self._open_place = open_place
+        self._worker = LatestOnlyWorker(screen)
+        self.is_asking = False
         """Whether something short is under way that the next keys build on."""
 
-    @abstractmethod
-    def open(self, place: NavigationTarget) -> None:
-        """Show a place and go to the reader."""
+    # the item
 
-    def action_home(self) -> None:
-        """Show the home page."""
-        self.open(HOME)
-
-    def _reference(self) -> str | None:
+    def reference(self) -> str | None:
         """The reference of what is selected or read."""
-        where = self.pane
-        if where == "results" and (row := self.results_pane.list.selected):
-            return str(row.data.ref)
-        lists = {"library": self.library_pane.list, "citations": self.citations_pane.list}
-        if (found := lists.get(where or "")) and (row := found.selected):
+        panes = self._panes
+        lists = {
+            "results": panes.results.list,
+            "library": panes.library.list,
+            "citations": panes.citations.list,
+        }
+        rows = lists.get(panes.focused or "")
+        if rows is not None and (row := rows.selected):
             return str(row.data.ref) if row.data is not None and row.data.ref else None
-        return self.reader_pane.reader.port.reference
+        return panes.reader.reader.port.reference
 
-    def _needed(self) -> str | None:
-        """The same; says so where there is none."""
-        reference = self._reference()
+    def require_reference(self) -> str | None:
+        """The same; the status line says so where there is none."""
+        reference = self.reference()
         if reference is None:
-            self.status.flash("nothing here has a reference", "warning")
+            self._status.flash("nothing here has a reference", "warning")
         return reference
 
-    def _wait(
+    def run_slow(
         self,
         name: str,
         work: Callable[[], object],
         done: Callable[[object], None],
         asks: bool = False,
     ) -> None:
-        """Do something slow in a thread, with its name in the status line."""
-        self.status.doing("slow", name)
-        self.asks = asks
+        """Run `work` in a thread with its name in the status line; `asks` holds keys until then."""
+        self._status.doing("slow", name)
+        self.is_asking = asks
 
         def finished(found: object) -> None:
-            self.asks = False
-            self.status.doing("slow", None)
+            self.is_asking = False
+            self._status.doing("slow", None)
             done(found)
 
         def failed(error: Exception) -> None:
-            self.asks = False
-            self.status.doing("slow", None)
-            self.status.flash(one_line(str(error)), "error")
+            self.is_asking = False
+            self._status.doing("slow", None)
+            self._status.flash(one_line(str(error)), "error")
 
-        self._slow.submit(work, finished, failed)
+        self._worker.submit(work, finished, failed)
 
     # copying
 
-    def action_copy(self) -> None:
-        """Copy the reference of what is selected or read."""
-        if reference := self._needed():
+    def copy_reference(self) -> None:
+        """Copy the item's reference."""
+        if reference := self.require_reference():
             self.copy(reference, reference)
 
     def copy(self, text: str, name: str) -> None:
         """Copy a text, and say what was copied."""
         from kbtui.tui.framework.clipboard import copy, size_of
 
-        warning = copy(self.app, text)
+        warning = copy(self._screen.app, text)
         size = "" if name == text else f" ({size_of(text)})"
-        self.status.flash(warning or f"copied {name}{size}", "warning" if warning else "strong")
+        self._status.flash(warning or f"copied {name}{size}", "warning" if warning else "strong")
 
-    def action_copy_text(self) -> None:
-        """Copy what the mouse selected, and say so."""
-        from textual.actions import SkipAction
-
-        text = self.get_selected_text()
-        if not text:
-            raise SkipAction
-        self.copy(text, "the selection")
-
-    def action_copy_more(self) -> None:
-        """Choose what else to copy."""
+    def choose_copy(self) -> None:
+        """Ask what else to copy."""
         from kbtui.tui.framework.dialogs import DialogOption, OptionsDialog
         from kbtui.tui.reader.copy_options import copies
 
-        found = copies(self.reader_pane.reader.port, self._reference())
+        found = copies(self._panes.reader.reader.port, self.reference())
         options = [DialogOption(one.key, one.name, one.preview, one) for one in found]
 
         def chosen(one: object) -> None:
             if one is not None:
-                self._wait("copying …", one.text, lambda text: self.copy(str(text), one.name))  # type: ignore[attr-defined]
+                self.run_slow("copying …", one.text, lambda text: self.copy(str(text), one.name))  # type: ignore[attr-defined]
 
-        self.app.push_screen(OptionsDialog("Copy", options), chosen)
+        self._screen.app.push_screen(OptionsDialog("Copy", options), chosen)
 
     # bookmarks
 
-    def action_bookmark(self) -> None:
-        """Bookmark what is selected or read, with a note."""
-        reference = self._needed()
+    def bookmark(self) -> None:
+        """Bookmark the item, with a note."""
+        reference = self.require_reference()
         if reference is None:
             return
         from kbtui.tui.framework.dialogs import LineDialog
         from kbtui.userdata import UserData
 
-        journal = UserData(self.library.workspace)
+        journal = UserData(self._library.workspace)
         title = self._title_of(reference)
 
         def typed(note: str | None, known: bool) -> None:
             if note is not None:
-                self._wait(
+                self.run_slow(
                     "bookmarking …",
                     lambda: journal.bookmark(reference, title, note),
-                    lambda _: self.status.flash(
+                    lambda _: self._status.flash(
                         f"{'changed the' if known else 'made a'} bookmark: {reference}"
                     ),
                     asks=True,
@@ -162,9 +148,9 @@ class ActingScreen(PaneScreen):
             known = found is not None
             note = found.note if known else ""  # type: ignore[attr-defined]
             screen = LineDialog(f"Bookmark {reference}", note, "a note, or nothing")
-            self.app.push_screen(screen, lambda text: typed(text, known))
+            self._screen.app.push_screen(screen, lambda text: typed(text, known))
 
-        self._wait(
+        self.run_slow(
             "looking for the bookmark …",
             lambda: next((mark for mark in journal.bookmarks() if mark.ref == reference), None),
             ask,
@@ -172,40 +158,27 @@ class ActingScreen(PaneScreen):
         )
 
     def _title_of(self, reference: str) -> str:
-        if self.pane == "results" and (row := self.results_pane.list.selected):
+        panes = self._panes
+        if panes.focused == "results" and (row := panes.results.list.selected):
             return str(row.data.title)
-        contents = self.navigator.contents
+        contents = self._navigator.contents
         ref = parse_ref(reference)
         if contents and ref.conversation is not None:
             info = contents.conversation(ref.conversation)
             return info.name if info else ""
-        return one_line(self.reader_pane.reader.document.title) if self.pane == "reader" else ""
+        return one_line(panes.reader.reader.document.title) if panes.focused == "reader" else ""
 
-    def action_bookmarks(self) -> None:
-        """Show the bookmarks."""
-        from kbtui.tui.bookmarks import BookmarksScreen
+    # links
 
-        self.app.push_screen(
-            BookmarksScreen(self.library), lambda place: self.open(place) if place else None
-        )
-
-    # following
-
-    def action_jump(self) -> None:
-        """Put letters on what is in sight, and go where the one typed leads."""
-        from kbtui.tui.jump import JumpScreen
-
-        self.app.push_screen(JumpScreen(self), lambda go: go() if go else None)  # type: ignore[arg-type]
-
-    def action_link(self) -> None:
-        """Open a link of the line or paragraph being read."""
+    def choose_link(self) -> None:
+        """Open the link of the line or paragraph being read; ask which where there are several."""
         from kbtui.tui.framework.dialogs import DialogOption, OptionsDialog
-        from kbtui.tui.jump import LETTERS
+        from kbtui.tui.main.jump import LETTERS
         from kbtui.tui.reader.links import links_here
 
-        found = links_here(self.reader_pane.reader.port)[: len(LETTERS)]
+        found = links_here(self._panes.reader.reader.port)[: len(LETTERS)]
         if not found:
-            self.status.flash("there is no link here", "warning")
+            self._status.flash("there is no link here", "warning")
         elif len(found) == 1:
             self._follow(found[0])
         else:
@@ -213,159 +186,111 @@ class ActingScreen(PaneScreen):
                 DialogOption(letter, link.text, link.href, link)
                 for letter, link in zip(LETTERS, found, strict=False)
             ]
-            self.app.push_screen(
+            self._screen.app.push_screen(
                 OptionsDialog("Links", options), lambda link: self._follow(link) if link else None
             )
 
     def _follow(self, link: Link) -> None:
-        from kbtui.tui.reader.open_link import follow
+        """Open the subject that a link names; anything else after showing where it leads."""
+        from kbtui.tui.reader.links import file_behind, subject_behind
 
-        follow(self, link)
-
-    def action_wrap(self) -> None:
-        """Wrap wide code, or cut it to be scrolled."""
-        reader = self.reader_pane.reader
-        wrapped = reader.port.shift is None
-        reader.port.move_code(0 if wrapped else None)
-        reader.changed()
-        said = "wide code is cut; → and ← scroll it" if wrapped else "wide code is wrapped"
-        self.status.flash(said)
-
-    def action_sideways(self, way: int) -> None:
-        """Scroll wide code by a third of the reader's width."""
-        reader = self.reader_pane.reader
-        port = reader.port
-        step = max(8, port.width // 3)
-        if way > 0 and port.shift is not None and not any(line.more for _, line in port.rows):
-            self.status.flash("no code goes on at the right", "dim")
+        if link.is_web:
+            self._offer_to_open(link.href)
             return
-        if way < 0 and not port.shift:
+        root = self._library.workspace.root
+        # A picture beside a topic's subjects looks like one of them, and cannot be read.
+        path = file_behind(link.href, self._folder() or root, root)
+        if path is not None:
+            self._offer_to_open(str(path), path)
             return
-        port.move_code(max(0, (port.shift or 0) + way * step) if port.shift is not None else 0)
-        reader.changed()
+        here = self._navigator.shown.ref if self._navigator.shown else None
+        ref = None
+        if here is not None and here.kind == "subject":
+            ref = subject_behind(link.href, here.topic or "", here.slug or "")
+        contents = self._navigator.contents
+        if ref and contents and contents.subject(ref.topic or "", ref.slug or ""):
+            self._open_place(place_of(ref))
+            return
+        self._status.flash(
+            f"{link.href} is no subject, no page on the web, and no image or PDF of this workspace",
+            "warning",
+        )
+
+    def _folder(self) -> Path | None:
+        """The directory that relative links of what is being read start from."""
+        path: Path | None = getattr(self._panes.reader.reader.document.record, "path", None)
+        return path.parent if path is not None else None
+
+    def _offer_to_open(self, what: str, path: Path | None = None) -> None:
+        """Show an address or a file, and give it to another program on request only."""
+        from kbtui.tui.framework.dialogs import DialogOption, OptionsDialog
+        from kbtui.tui.reader.links import open_file
+
+        def chosen(choice: str | None) -> None:
+            if choice == "copy":
+                self.copy(what, what)
+            elif choice == "open" and path is None:
+                self._screen.app.open_url(what)
+                self._status.flash(f"given to the browser: {what}")
+            elif choice == "open" and path is not None:
+                problem = open_file(path)
+                self._status.flash(
+                    problem or f"given to the system: {what}", "warning" if problem else "strong"
+                )
+
+        offer = "open it in the browser" if path is None else "open it with the system's program"
+        options = [
+            DialogOption("o", offer, "", "open"),
+            DialogOption("y", f"copy the {'address' if path is None else 'path'}", "", "copy"),
+        ]
+        self._screen.app.push_screen(OptionsDialog(what, options), chosen)
 
     # editing
 
-    def action_first(self) -> None:
-        """Show what a first topic would be; write it when one says yes."""
-        from kbtui.tui.first_topic import proposal_page, propose_first
-        from kbtui.tui.reader.page_screen import PageScreen
-
-        contents = self.navigator.contents
-        if contents is None or contents.shelves or contents.problems:
-            said = "there are topics already" if contents and contents.shelves else "not now"
-            self.status.flash(f"{said}; .jp/kb.toml declares them (guide/topics in `kbtui demo`)")
-            return
-
-        def show(proposal: object) -> None:
-            def answered(yes: bool | None) -> None:
-                if yes:
-                    self._wait("writing …", proposal.write, lambda _: self._first_written())  # type: ignore[attr-defined]
-
-            page = proposal_page(proposal, self.library.workspace.root)  # type: ignore[arg-type]
-            self.app.push_screen(PageScreen("A first topic", page, yes="write it"), answered)
-
-        self._wait("looking for texts …", lambda: propose_first(self.library), show)
-
-    def _first_written(self) -> None:
-        workshop = own_key("workshop", self.own_keys)
-        more = f"; {workshop} shapes what assistants get" if workshop else ""
-        self.status.flash(f"written: .jp/kb.toml declares a topic{more}")
-        self.action_reload()
-
-    @abstractmethod
-    def action_reload(self) -> None:
-        """Read everything again."""
-
-    def action_edit(self) -> None:
+    def edit(self) -> None:
         """Open the subject in the person's editor, at the line being read."""
         from kbtui.tui.external_editor import edit
 
-        reference = self._needed()
+        reference = self.require_reference()
         if reference is None:
             return
         try:
             ref = parse_ref(reference)
             if ref.kind != "subject":
-                self.status.flash("only subjects are edited; copying takes the rest", "warning")
+                self._status.flash("only subjects are edited; copying takes the rest", "warning")
                 return
-            subject = self.library.subject(ref)
-            edit(self.app, subject.path, ref.lines[0] if ref.lines else 0)
+            subject = self._library.subject(ref)
+            edit(self._screen.app, subject.path, ref.lines[0] if ref.lines else 0)
         except KbtuiError as error:
-            self.status.flash(str(error), "error")
+            self._status.flash(str(error), "error")
             return
-        self.navigator.reload()
+        self._navigator.reload()
 
-    # why, and what else
+    def propose_first_topic(self, written: Callable[[], None]) -> None:
+        """Show what a first topic would be; write it on yes."""
+        from kbtui.tui.first_topic import proposal_page, propose_first
+        from kbtui.tui.reader.page_screen import PageScreen
 
-    def action_similar(self) -> None:
-        """Show more like what is selected or read."""
-        reference = self._needed()
-        if reference is None:
-            return
-        ref = parse_ref(reference)
-        if ref.kind == "topic":
-            self.status.flash("a topic is compared subject by subject: select one", "warning")
-            return
-        from kbtui.search.models import REACH, Question
-
-        everything = Question("", per_entry=1, limit=REACH)
-        self._wait(
-            f"looking for more like {reference} …",
-            lambda: self.library.related(ref, everything),
-            lambda answer: self.show_similar(reference, answer),  # type: ignore[arg-type]
-        )
-
-    @abstractmethod
-    def show_similar(self, reference: str, answer: Answer) -> None:
-        """Show what is like something."""
-
-    def explain(self, hit: Hit) -> None:
-        """Say why a hit stands where it stands."""
-        self._explain(lambda explainer: _of_hit(explainer, hit))
-
-    def why_not(self) -> None:
-        """Ask for a reference, and say what keeps it out."""
-        from kbtui.tui.framework.dialogs import LineDialog
-
-        here = self.navigator.trail.here
-        known = str(here.ref) if here and here.ref and here.ref.kind != "topic" else ""
-
-        def typed(text: str | None) -> None:
-            if text:
-                self._explain(lambda explainer: explainer.why(self.library.resolve(text)))
-
-        screen = LineDialog(
-            "Why was this not found?", known, "topic/slug or jp-c…:3", "a subject or turn", True
-        )
-        self.app.push_screen(screen, typed)
-
-    def _explain(self, of: Callable[[Explainer], Explanation | None]) -> None:
-        question = self.search.question
-        if question is None:
-            self.status.flash("only what was searched for can be explained", "warning")
+        contents = self._navigator.contents
+        if contents is None or contents.shelves or contents.problems:
+            said = "there are topics already" if contents and contents.shelves else "not now"
+            self._status.flash(f"{said}; .jp/kb.toml declares them (guide/topics in `kbtui demo`)")
             return
 
-        def work() -> Explanation | None:
-            return of(self.library.explain(question))
+        def show(proposal: object) -> None:
+            def answered(yes: bool | None) -> None:
+                if yes:
+                    self.run_slow("writing …", proposal.write, lambda _: finished())  # type: ignore[attr-defined]
 
-        def show(found: object) -> None:
-            from kbtui.tui.reader.page_screen import PageScreen
-            from kbtui.tui.search.explanation_page import explanation_page
+            page = proposal_page(proposal, self._library.workspace.root)  # type: ignore[arg-type]
+            self._screen.app.push_screen(
+                PageScreen("A first topic", page, yes="write it"), answered
+            )
 
-            if found is None:
-                self.status.flash(
-                    "it is no hit any more: the files or the index changed", "warning"
-                )
-                return
-            page = explanation_page(found, question.query)  # type: ignore[arg-type]
-            self.app.push_screen(PageScreen("Why", page))
+        def finished() -> None:
+            workshop = own_key("workshop", self._screen.own_keys)
+            more = f"; {workshop} shapes what assistants get" if workshop else ""
+            self._status.flash(f"written: .jp/kb.toml declares a topic{more}")
+            written()
 
-        self._wait("working out why …", work, show)
-
-
-def _of_hit(explainer: Explainer, hit: Hit) -> Explanation | None:
-    for found, explained in zip(explainer.answer.hits, explainer.hits(), strict=False):
-        if found.chunk_id == hit.chunk_id:
-            return explained
-    return None
+        self.run_slow("looking for texts …", lambda: propose_first(self._library), show)

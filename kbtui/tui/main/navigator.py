@@ -1,11 +1,13 @@
-"""Opening places in the reader, and going back and forward through them."""
+"""Opening places and references in the reader, and the way back and forward through them."""
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
+from kbtui.text import one_line
 from kbtui.tui.framework.workers import LatestOnlyWorker
-from kbtui.tui.navigation import HOME, NavigationHistory
+from kbtui.tui.navigation import HOME, NavigationHistory, place_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -17,6 +19,10 @@ if TYPE_CHECKING:
     from kbtui.tui.navigation import NavigationTarget
     from kbtui.tui.reader.document import Document
     from kbtui.tui.reader.reader_pane import ReaderPane
+
+
+_CERTAIN = re.compile(r"jp-c\d+(?:-[0-9a-z]+)?(?::\d+(?:\.\d+)?)?|jp://\S+|chunk:\S+")
+_POSSIBLE = re.compile(r"[^\s/]+/\S+")
 
 
 class Navigator:
@@ -46,7 +52,7 @@ class Navigator:
         """What is wrong with settings, for the home page."""
         self.keymap: Mapping[str, str] = {}
         """The person's own keys, for the home page."""
-        self.opening = False
+        self.is_opening = False
         """Whether something is made ready that one wants to read, and nothing of it is shown yet."""
         self.shown: NavigationTarget | None = None
         """What the reader shows; not `trail.here` while a search hit is only looked at."""
@@ -58,7 +64,7 @@ class Navigator:
             if not (self.trail.here and self.trail.here.same_document(place) and place.ref is None):
                 self.trail.go(place)
         self._show(place)
-        self.opening = self.opening and not preview
+        self.is_opening = self.is_opening and not preview
 
     def leave(self) -> None:
         """Remember where one was reading, unless what is shown is only a preview."""
@@ -87,9 +93,9 @@ class Navigator:
 
     def _show(self, place: NavigationTarget) -> None:
         self._lane.forget()
-        self.opening = False
+        self.is_opening = False
         if place.key.startswith("problem:"):
-            from kbtui.tui.reader.static_pages import problem_document
+            from kbtui.tui.main.static_pages import problem_document
 
             self._made(place, problem_document(place.key, "A problem", place.text))
             return
@@ -105,7 +111,7 @@ class Navigator:
             return
         self._status.doing("open", f"opening {place.key} …")
         contents = self.contents
-        self.opening = True
+        self.is_opening = True
         self._lane.submit_in_parts(
             lambda tell: self._make(place, contents, tell),
             lambda document: self._begun(place, document),
@@ -121,16 +127,16 @@ class Navigator:
         held: Document | None = None,
     ) -> Document:
         """Called in a thread."""
-        from kbtui.tui.reader.document_loader import make_document
+        from kbtui.tui.main.document_loader import make_document
 
         home = (contents, self.notices, self.keymap)
         return make_document(self._library, place, self._clock, home, tell, held)
 
     def _begun(self, place: NavigationTarget, document: Document) -> None:
         """The beginning of something big is there: shown, when one is to begin to read in it."""
-        from kbtui.tui.reader.document_loader import within
+        from kbtui.tui.reader.starting_point import has_start
 
-        if within(document, place):
+        if has_start(document, place):
             self._made(place, document)
         self._status.doing("open", f"reading the rest of {place.key} …")
 
@@ -148,14 +154,14 @@ class Navigator:
 
     def _made(self, place: NavigationTarget, document: Document) -> None:
         self._status.doing("open", None)
-        self.opening = False
+        self.is_opening = False
         self.shown = place
         self._pane.show(document, place)
         self._opened(document, place, False)
 
     def _failed(self, error: Exception) -> None:
         self._status.doing("open", None)
-        self.opening = False
+        self.is_opening = False
         from kbtui.errors import describe_error
 
         words = describe_error(error, self._library.workspace.root)
@@ -194,3 +200,51 @@ class Navigator:
         """What was made is not wanted any more."""
         if not isinstance(made, Exception):
             self._pane.let_go(made)
+
+
+class ReferenceNavigator:
+    """Opens what a reference names; it is looked up in a thread."""
+
+    def __init__(
+        self, library: Library, pane: ReaderPane, open_: Callable[[NavigationTarget], None]
+    ) -> None:
+        self._library = library
+        self._pane = pane
+        self._open = open_
+        self._lane = LatestOnlyWorker(pane)
+
+    @property
+    def is_looking_up(self) -> bool:
+        """Whether it is still looked up where a reference leads."""
+        return self._lane.owes
+
+    def go(self, text: str, failed: Callable[[str], None]) -> None:
+        """Go where `text` says; what is wrong with it goes to `failed`."""
+        if self._pane.go_to_turn(text):
+            return
+        self._lane.submit(
+            lambda: self._find(text),
+            self._open,
+            lambda error: failed(one_line(self._describe(error))),
+        )
+
+    def open_reference(self, text: str, otherwise: Callable[[], None]) -> bool:
+        """Open a text that is a reference and nothing else; False where it cannot be one.
+
+        One that looks like a subject's is opened where there is such a subject; where there
+        is none, `otherwise` is done.
+        """
+        text = text.strip()
+        if not _CERTAIN.fullmatch(text) and not _POSSIBLE.fullmatch(text):
+            return False
+        self._lane.submit(lambda: self._find(text), self._open, lambda error: otherwise())
+        return True
+
+    def _describe(self, error: Exception) -> str:
+        from kbtui.errors import describe_error
+
+        return describe_error(error, self._library.workspace.root)
+
+    def _find(self, text: str) -> NavigationTarget:
+        """Called in a thread; raises `KbtuiError` for what does not exist."""
+        return place_of(self._library.located(text))

@@ -1,4 +1,4 @@
-"""The main screen: library, reader, citations, and the search above them."""
+"""The main screen: library, search results, reader and citations, composed of controllers."""
 
 from __future__ import annotations
 
@@ -6,37 +6,39 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import on
 from textual.containers import Horizontal
+from textual.widgets import Input
 
 from kbtui.tui.citations.controller import NOTHING_TO_CITE, CitationsController
 from kbtui.tui.citations.pane import CitationsPane
-from kbtui.tui.commands import bindings, own_key
+from kbtui.tui.commands import bindings, command_by_id, own_key
 from kbtui.tui.framework.command import Command
 from kbtui.tui.framework.styled_widget import StyledScreen
-from kbtui.tui.goto import ReferenceNavigator
 from kbtui.tui.library.pane import LibraryPane
-from kbtui.tui.main.navigator import Navigator
-from kbtui.tui.main.pane_layout import SCOPES
-from kbtui.tui.main.search_actions import SearchingScreen
-from kbtui.tui.main.status_bar import StatusBar
+from kbtui.tui.main.item_actions import ItemActions
+from kbtui.tui.main.navigator import Navigator, ReferenceNavigator
+from kbtui.tui.main.pane_layout import FOCUS_TARGETS, HEIGHT_CLASSES, WIDTH_CLASSES, PaneLayout
+from kbtui.tui.main.search_view import SearchView
+from kbtui.tui.main.session import SessionManager
+from kbtui.tui.main.status_bar import KeyHints, StatusBar
+from kbtui.tui.main.workspace_sync import WorkspaceSync
 from kbtui.tui.navigation import HOME, PROMPT, place_of
 from kbtui.tui.reader.reader_pane import ReaderPane
 from kbtui.tui.search.completion import QueryCompleter
 from kbtui.tui.search.controller import SearchController
-from kbtui.tui.search.pane import ResultsPane, SearchBar
-from kbtui.tui.session_manager import SessionManager
-from kbtui.tui.workspace_sync import WorkspaceSync
+from kbtui.tui.search.pane import ResultsPane, SearchBar, SearchInput
 
 if TYPE_CHECKING:
+    from textual import events
     from textual.app import ComposeResult
     from textual.binding import BindingType
-    from textual.timer import Timer
+    from textual.geometry import Size
     from textual.widget import Widget
 
     from kbtui.knowledge.editing import TomlChange
     from kbtui.library import Library
     from kbtui.refs import Ref
     from kbtui.tui.clock import Clock
-    from kbtui.tui.library.snapshot import LibrarySnapshot
+    from kbtui.tui.commands import Scope
     from kbtui.tui.navigation import NavigationTarget
     from kbtui.tui.reader.document import Document
 
@@ -47,13 +49,26 @@ class PaneRow(Horizontal):
     BLANK = True
 
 
-class MainScreen(SearchingScreen):
-    """Everything one sees; opening, searching and citations are done by their own objects."""
+class MainScreen(StyledScreen):
+    """Hands keys and the panes' messages to the controllers:
+
+    * `panes` shows, folds, resizes and focuses the panes;
+    * `navigator` and `references` open places in the reader;
+    * `items` acts on what is selected or read;
+    * `search` asks the library, `search_view` enters, leaves and previews the results;
+    * `citations` follows what is being read;
+    * `sync` follows the files and the engine;
+    * `session` reopens and saves how the screen was left.
+    """
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("everywhere")]
     AUTO_FOCUS = ""
     # Its panes and bars cover it: nothing of its own is drawn.
     BLANK = True
+    HORIZONTAL_BREAKPOINTS = WIDTH_CLASSES
+    VERTICAL_BREAKPOINTS = HEIGHT_CLASSES
+    # The pane to show where there is room for one only.
+    DEFAULT_CLASSES = "at-library"
 
     def __init__(
         self,
@@ -66,20 +81,26 @@ class MainScreen(SearchingScreen):
     ) -> None:
         super().__init__()
         self.library = library
+        self._clock = clock
         self._plain = plain
         wanted = open_ref or first
         self._first = place_of(wanted) if wanted else HOME
         if open_ref:
-            # Whoever asked for something reads it at once, however narrow the terminal is.
+            # Show what was asked for at once, however narrow the terminal is.
             self.set_classes("at-reader")
         self.status = StatusBar(library.workspace.name)
+        self.hints = KeyHints()
         self.library_pane = LibraryPane(clock)
         self.reader_pane = ReaderPane()
         self.citations_pane = CitationsPane(clock)
         self.results_pane = ResultsPane(clock)
-        self.sync = WorkspaceSync(self)
+        self.panes = PaneLayout(
+            self, self.library_pane, self.results_pane, self.reader_pane, self.citations_pane
+        )
         self.citations = CitationsController(library, self.citations_pane, self.reader_pane.reader)
-        self.navigator = Navigator(library, clock, self.reader_pane, self.status, self._opened)
+        self.navigator = Navigator(library, clock, self.reader_pane, self.status, self._show_opened)
+        self.references = ReferenceNavigator(library, self.reader_pane, self.open)
+        self.items = ItemActions(self, library, self.panes, self.navigator, self.status, self.open)
         self.search = SearchController(
             library,
             self.results_pane,
@@ -87,14 +108,33 @@ class MainScreen(SearchingScreen):
             self.status.waiting,
         )
         self.completer = QueryCompleter(
-            library, self.hints, lambda: self.results_pane.answer is not None
+            library, self.hints.suggest, lambda: self.results_pane.answer is not None
         )
-        self.session = SessionManager(self, reopen=open_ref is None and not fresh)
-        self.references = ReferenceNavigator(library, self.reader_pane, self.open)
-        self._preview: Timer | None = None
-        self._before_search = "#library-list"
+        self.search_view = SearchView(
+            self,
+            library,
+            self.panes,
+            self.navigator,
+            self.references,
+            self.search,
+            self.items,
+            self.status,
+            self.open,
+        )
+        self.sync = WorkspaceSync(
+            self, library, self.panes, self.navigator, self.search, self.status
+        )
+        self.session = SessionManager(
+            self,
+            library,
+            self.panes,
+            self.navigator,
+            self.search,
+            self.search_view,
+            reopen=open_ref is None and not fresh,
+        )
         self._changes: list[TomlChange] = []
-        """What was written from the prompt workshop, to be taken back there."""
+        """What the prompt workshop wrote, to be undone there."""
 
     def compose(self) -> ComposeResult:
         """Search on top, the panes, two lines below."""
@@ -112,7 +152,7 @@ class MainScreen(SearchingScreen):
         self.hints.keymap = self.navigator.keymap = self.own_keys
         if self._plain:
             self.add_class("plain", "zoomed")
-        self.widths.apply()
+        self.panes.apply_widths()
         reading = self.has_class("at-reader")
         self.set_focus(self.reader_pane.reader if reading else self.library_pane.list)
         self.citations_pane.say(NOTHING_TO_CITE)
@@ -121,7 +161,7 @@ class MainScreen(SearchingScreen):
     def _begin(self) -> None:
         notices = self.navigator.notices = list(getattr(self.app, "problems", ()))
         if notices:
-            # The home page has them all, and may not be what one begins on.
+            # The home page lists all of them, but may not be the first page.
             home = own_key("home", self.hints.keymap)
             shown = f"; {home} shows them" if home else ""
             more = f" ({len(notices)} such{shown})" if len(notices) > 1 else ""
@@ -130,22 +170,99 @@ class MainScreen(SearchingScreen):
         self.sync.start()
 
     def on_unmount(self) -> None:
-        """Remember how it was left, and hear no more."""
+        """Save the session, and stop listening."""
         self.session.stop()
         self.sync.stop()
+
+    # size, focus and the borders between panes
+
+    def fit(self, size: Size) -> None:
+        """Set the classes of a size before the first layout."""
+        self.update_classes(self.panes.classes_for(size), update=False)
+
+    def on_resize(self) -> None:
+        """Lay the panes out for the new size."""
+        self.panes.resized()
+
+    def on_mouse_down(self, event: events.MouseDown) -> None:
+        """Take hold of a border between panes."""
+        if self.panes.grab(event.screen_x, event.screen_y):
+            event.stop()
+            self.capture_mouse()
+
+    def on_mouse_move(self, event: events.MouseMove) -> None:
+        """Move the border that was grabbed."""
+        self.panes.drag(event.screen_x)
+
+    def on_mouse_up(self) -> None:
+        """Let go of the border."""
+        if self.panes.release():
+            self.release_mouse()
+
+    def on_descendant_focus(self) -> None:
+        """Show the pane that has the focus, and its keys."""
+        self._show_hints()
+
+    def _show_hints(self) -> None:
+        name = self.panes.focused
+        self.panes.show(name)
+        typing = (self.focused.id or "input") if isinstance(self.focused, Input) else ""
+        scopes: tuple[Scope, ...] = (name, "everywhere") if name else ("everywhere",)  # type: ignore[assignment]
+        offers = self.reader_pane.reader.document.offers
+        self.hints.point(*scopes, typing=typing, offers=offers)
+        self._show_command()
+
+    def _show_command(self) -> None:
+        """For a screen reader: which command prints what is shown."""
+        if not self._plain:
+            return
+        from kbtui.tui.reader.copy_options import command_for, search_command
+
+        name, reader = self.panes.focused, self.reader_pane.reader
+        if name == "results" or self.search_view.is_open:
+            command = search_command(self.search.query)
+        elif name == "library":
+            command = "kbtui topics; kbtui conversation ls"
+        elif name == "citations" and reader.port.reference:
+            command = f"kbtui cites {reader.port.reference}"
+        else:
+            command = command_for(reader.document, reader.port.reference) or "kbtui --help"
+        self.hints.same_as(command)
+
+    def is_unsettled(self, key: str) -> bool:
+        """Whether a key is about something that is still being opened, found, asked or listed."""
+        if self.search.is_opening or self.references.is_looking_up or self.items.is_asking:
+            # Where it leads is where the next key belongs.
+            return key != "escape"
+        opening = self.navigator.is_opening
+        reader = opening or self.reader_pane.is_looking
+        citations = opening or self.citations.is_asking
+        library = self.library_pane.is_filling
+        if not (reader or citations or library):
+            return False
+        owner, binding = self._binding_at(key)
+        command = command_by_id(binding.id or "") if binding else None
+        about_item = command is not None and command.about == "item"
+        in_pane = owner not in (None, self, self.app)
+        name = self.panes.focused
+        if name == "reader":
+            return (reader and in_pane) or (opening and about_item)
+        if name == "citations":
+            return citations and (in_pane or about_item)
+        return name == "library" and library and about_item
 
     # what changed
 
     def files_changed(self, event: dict[str, Any]) -> None:
-        """Read again what is shown, where the engine's message says that it may be another."""
+        """Read again whatever the engine's message says may have changed."""
         for screen in self.app.screen_stack:
             if screen is not self and isinstance(screen, StyledScreen):
                 screen.files_changed(event)
-        if self.has_class("searching"):
+        if self.search_view.is_open:
             self.search.again()
         self.citations.refresh_using()
         place = self.navigator.shown
-        if self.sync.touches(place.ref if place else None, event):
+        if self.sync.may_have_changed(place.ref if place else None, event):
             self.navigator.reload()
 
     def action_reload(self) -> None:
@@ -154,49 +271,47 @@ class MainScreen(SearchingScreen):
         if self.navigator.shown:
             self.navigator.reload()
 
-    @on(CitationsPane.Copy)
-    def _copy_citations(self, event: CitationsPane.Copy) -> None:
-        event.stop()
-        self.copy(event.text, event.name)
-
-    def show_contents(self, contents: LibrarySnapshot) -> None:
-        """Show lists that were read."""
-        self.navigator.contents = contents
-        self.library_pane.update(contents)
-        if self.navigator.shown and self.navigator.shown.key == "home":
-            self.navigator.reload()
+    def action_hidden(self) -> None:
+        """Show or hide hidden subjects."""
+        shown = self.library_pane.toggle_hidden()
+        self.status.flash("hidden subjects are shown" if shown else "hidden subjects are not shown")
+        self.search.again()
 
     # opening
 
     @on(LibraryPane.Open)
     @on(CitationsPane.Open)
     @on(ReaderPane.Open)
-    def _open(self, event: LibraryPane.Open | CitationsPane.Open | ReaderPane.Open) -> None:
+    def _open_place(self, event: LibraryPane.Open | CitationsPane.Open | ReaderPane.Open) -> None:
         event.stop()
         self.open(event.place)
 
     def open(self, place: NavigationTarget) -> None:
         """Show a place and go to the reader."""
-        self._leave_search()
+        self.search_view.leave()
         self.navigator.open(place)
-        self.go("#document")
+        self.panes.go("#document")
 
-    def _opened(self, document: Document, place: NavigationTarget, again: bool) -> None:
+    def open_ref(self, ref: Ref | None) -> None:
+        """Open what another screen gave back; None opens nothing."""
+        if ref is not None:
+            self.open(place_of(ref))
+
+    def _show_opened(self, document: Document, place: NavigationTarget, again: bool) -> None:
         self.citations.opened(document, place)
-        self.point()
+        self._show_hints()
         self.session.changed()
         if not again and place.ref and place == self.navigator.trail.here:
             self.library_pane.reveal(place)
 
     @on(ReaderPane.Moved)
-    def _moved(self, event: ReaderPane.Moved) -> None:
+    def _follow_reader(self, event: ReaderPane.Moved) -> None:
         event.stop()
         self.citations.moved()
-        if self._plain:
-            self.hints.same_as(self._as_command())
+        self._show_command()
 
     @on(ReaderPane.OtherView)
-    def _other_view(self, event: ReaderPane.OtherView) -> None:
+    def _change_view(self, event: ReaderPane.OtherView) -> None:
         event.stop()
         place, document = self.navigator.shown, self.reader_pane.reader.document
         if place:
@@ -204,17 +319,20 @@ class MainScreen(SearchingScreen):
             view = event.view or views[(views.index(document.view) + 1) % len(views)]
             self.navigator.open(place._replace(view=view, mark=None, words=()))
 
+    @on(ReaderPane.Remark)
+    def _show_remark(self, event: ReaderPane.Remark) -> None:
+        event.stop()
+        self.status.flash(event.text, event.role)
+
     def action_back(self) -> None:
         """Back to what was read before."""
-        self._step(-1)
+        if not self.navigator.step(-1):
+            self.status.flash("nothing further back", "dim")
 
     def action_forward(self) -> None:
         """Forward again."""
-        self._step(1)
-
-    def _step(self, by: int) -> None:
-        if not self.navigator.step(by):
-            self.status.flash("nothing further back" if by < 0 else "nothing further on", "dim")
+        if not self.navigator.step(1):
+            self.status.flash("nothing further on", "dim")
 
     def action_go(self) -> None:
         """Go to a turn by its number, or to any reference."""
@@ -228,58 +346,154 @@ class MainScreen(SearchingScreen):
             LineDialog("Go to", placeholder="a turn's number, or a reference"), typed
         )
 
+    def action_home(self) -> None:
+        """Show the home page."""
+        self.open(HOME)
+
     def action_prompt(self) -> None:
         """Show the whole prompt."""
         self.open(PROMPT)
 
-    def action_workshop(self) -> None:
-        """Shape the prompt, beginning at what is selected or read."""
-        from kbtui.tui.workshop.screen import WorkshopScreen
+    # the selected item
 
-        def left(wrote: bool | None) -> None:
-            if wrote:
-                self.action_reload()
+    def action_copy(self) -> None:
+        """Copy the reference of what is selected or read."""
+        self.items.copy_reference()
 
-        screen = WorkshopScreen(self.library, self._reference(), self._changes)
-        self.app.push_screen(screen, left)
+    def action_copy_more(self) -> None:
+        """Choose what else to copy."""
+        self.items.choose_copy()
 
-    def action_doctor(self) -> None:
-        """See what is wrong; what one chooses there is opened."""
-        from kbtui.tui.doctor import DoctorScreen
+    def action_copy_text(self) -> None:
+        """Copy what the mouse selected, and say so."""
+        from textual.actions import SkipAction
 
-        def left(ref: Ref | None) -> None:
-            if ref is not None:
-                self.open(place_of(ref))
+        text = self.get_selected_text()
+        if not text:
+            raise SkipAction
+        self.items.copy(text, "the selection")
 
-        self.app.push_screen(DoctorScreen(self.library), left)
+    @on(CitationsPane.Copy)
+    def _copy_citations(self, event: CitationsPane.Copy) -> None:
+        event.stop()
+        self.items.copy(event.text, event.name)
 
-    def action_hidden(self) -> None:
-        """Show or hide hidden subjects."""
-        shown = self.library_pane.toggle_hidden()
-        self.status.flash("hidden subjects are shown" if shown else "hidden subjects are not shown")
-        self.search.again()
+    def action_bookmark(self) -> None:
+        """Bookmark what is selected or read."""
+        self.items.bookmark()
 
-    # commands
+    def action_link(self) -> None:
+        """Open a link of the line or paragraph being read."""
+        self.items.choose_link()
 
-    async def chosen(self, what: Command | NavigationTarget | str | None) -> None:
-        """Do or open what was chosen in the palette; a text is the name of a theme."""
-        if what is None:
+    def action_edit(self) -> None:
+        """Open the subject in the person's editor."""
+        self.items.edit()
+
+    def action_first(self) -> None:
+        """Propose a first topic."""
+        self.items.propose_first_topic(self.action_reload)
+
+    def action_export(self) -> None:
+        """Write the conversation with its sources to a Markdown file."""
+        from kbtui.tui.main.conversation_export import export_conversation
+
+        export_conversation(self, self.library, self.status, self.navigator.shown)
+
+    # searching
+
+    @on(Input.Changed, "#search")
+    def _search_typed(self, event: Input.Changed) -> None:
+        event.stop()
+        self.completer.type(event.input)
+        self.search_view.query_changed(event.value)
+        self._show_command()
+
+    @on(Input.Submitted, "#search")
+    def _submit_search(self, event: Input.Submitted) -> None:
+        event.stop()
+        self.search_view.submit(event.value)
+
+    @on(SearchInput.Left)
+    def _leave_search_input(self, event: SearchInput.Left) -> None:
+        event.stop()
+        self.search_view.leave_input()
+
+    @on(SearchInput.Recall)
+    def _recall_search(self, event: SearchInput.Recall) -> None:
+        event.stop()
+        self.search_view.recall(event.step)
+
+    @on(ResultsPane.Open)
+    def _open_hit(self, event: ResultsPane.Open) -> None:
+        event.stop()
+        self.search_view.open_hit(event.hit, event.preview)
+
+    @on(ResultsPane.Close)
+    def _close_results(self, event: ResultsPane.Close) -> None:
+        event.stop()
+        self.search_view.close()
+
+    @on(ResultsPane.More)
+    def _find_more(self, event: ResultsPane.More) -> None:
+        event.stop()
+        self.search.ask_for_more()
+
+    @on(ResultsPane.OtherMode)
+    def _change_search_mode(self, event: ResultsPane.OtherMode) -> None:
+        event.stop()
+        self.search_view.change_mode()
+
+    @on(ResultsPane.Why)
+    def _explain_hit(self, event: ResultsPane.Why) -> None:
+        event.stop()
+        self.search_view.explain(event.hit)
+
+    def action_search(self) -> None:
+        """Type a query."""
+        self.search_view.focus_input()
+
+    def action_similar(self) -> None:
+        """Show more like what is selected or read."""
+        self.search_view.find_similar()
+
+    # panes
+
+    def action_pane(self, name: str) -> None:
+        """Go to a pane by name; from there: fold it away."""
+        if name == "search":
+            self.search_view.focus_results()
             return
-        if isinstance(what, str):
-            self.app.theme = what
-            self.session.changed()
+        self.search_view.leave()
+        self.navigator.end_preview()
+        if self.panes.fold(name):
+            key = own_key(f"pane.{name}", self.own_keys)
+            if key and not self.has_class("-one"):
+                self.status.flash(f"folded away; {key} brings the {name} back")
             return
-        if not isinstance(what, Command):
-            self.open(what)
-            return
-        owners: dict[str, Widget] = {
-            scope: self.query_one(f"#{name}") for name, scope in SCOPES.items()
-        }
-        if what.scope not in {*owners, "everywhere"}:
-            keys = " ".join(what.shown_keys) or "without a key"
-            self.status.flash(f"{what.id} is {keys}, where it is of use", "dim")
-            return
-        await self.app.run_action(what.action, owners.get(what.scope, self))
+        self.panes.go(FOCUS_TARGETS[name])
+
+    def action_next_pane(self) -> None:
+        """Go to the next pane."""
+        self.panes.cycle(1)
+
+    def action_previous_pane(self) -> None:
+        """Go to the previous pane."""
+        self.panes.cycle(-1)
+
+    def action_zoom(self) -> None:
+        """Show this pane alone, or all of them again."""
+        self.panes.toggle_zoom()
+
+    def action_widen(self, by: int) -> None:
+        """Make the pane wider, or narrower."""
+        self.panes.widen(self.panes.focused, by)
+
+    def action_usual_widths(self) -> None:
+        """Give all panes their default widths, and unfold them."""
+        self.panes.reset()
+
+    # other screens
 
     def action_help(self) -> None:
         """Explain the keys of where one is."""
@@ -301,46 +515,80 @@ class MainScreen(SearchingScreen):
         )
         self.app.push_screen(palette, self.chosen)
 
-    # panes
-
-    def action_pane(self, name: str) -> None:
-        """Go to a pane by name."""
-        if name == "search":
-            if self.results_pane.list.rows:
-                self._remember_focus()
-                self.add_class("searching")
-                self.go("#results-list")
-                self.search.again()
-            else:
-                self.action_search()
+    async def chosen(self, what: Command | NavigationTarget | str | None) -> None:
+        """Do or open what was chosen in the palette; a text is the name of a theme."""
+        if what is None:
             return
-        self._leave_search()
-        self.navigator.end_preview()
-        if self.fold(name):
-            key = own_key(f"pane.{name}", self.own_keys)
-            if key and not self.has_class("-one"):
-                self.status.flash(f"folded away; {key} brings the {name} back")
+        if isinstance(what, str):
+            self.app.theme = what
+            self.session.changed()
             return
-        self.go({"library": "#library-list", "reader": "#document"}.get(name, "#citations-list"))
+        if not isinstance(what, Command):
+            self.open(what)
+            return
+        owners: dict[str, Widget] = {name: self.query_one(f"#{name}") for name in FOCUS_TARGETS}
+        if what.scope not in {*owners, "everywhere"}:
+            keys = " ".join(what.shown_keys) or "without a key"
+            self.status.flash(f"{what.id} is {keys}, where it is of use", "dim")
+            return
+        await self.app.run_action(what.action, owners.get(what.scope, self))
 
-    def point(self) -> None:
-        """Show the keys that matter where one is, or which command shows the same."""
-        super().point()
-        if self._plain:
-            self.hints.same_as(self._as_command())
+    def action_jump(self) -> None:
+        """Put letters on what is in sight, and go where the one typed leads."""
+        from kbtui.tui.main.jump import JumpScreen
 
-    def _as_command(self) -> str:
-        from kbtui.tui.reader.copy_options import command_for, search_command
+        jump = JumpScreen(self, self.panes, self.items.choose_link)
+        self.app.push_screen(jump, lambda go: go() if go else None)
 
-        if self.pane == "results" or self.has_class("searching"):
-            return search_command(self.search.query)
-        if self.pane == "library":
-            return "kbtui topics; kbtui conversation ls"
-        reader = self.reader_pane.reader
-        if self.pane == "citations" and reader.port.reference:
-            return f"kbtui cites {reader.port.reference}"
-        return command_for(reader.document, reader.port.reference) or "kbtui --help"
+    def action_bookmarks(self) -> None:
+        """Show the bookmarks."""
+        from kbtui.tui.bookmarks import BookmarksScreen
 
-    def offers(self) -> frozenset[str]:
-        """What the document has that commands can need."""
-        return self.reader_pane.reader.document.offers
+        self.app.push_screen(
+            BookmarksScreen(self.library), lambda place: self.open(place) if place else None
+        )
+
+    def action_workshop(self) -> None:
+        """Shape the prompt, beginning at what is selected or read."""
+        from kbtui.tui.workshop.screen import WorkshopScreen
+
+        def left(wrote: bool | None) -> None:
+            if wrote:
+                self.action_reload()
+
+        screen = WorkshopScreen(self.library, self.items.reference(), self._changes)
+        self.app.push_screen(screen, left)
+
+    def action_doctor(self) -> None:
+        """See what is wrong; what one chooses there is opened."""
+        from kbtui.tui.doctor import DoctorScreen
+
+        self.app.push_screen(DoctorScreen(self.library), self.open_ref)
+
+    def action_entries(self) -> None:
+        """See all entries as a table."""
+        from kbtui.tui.entries.screen import EntriesScreen
+
+        self.app.push_screen(EntriesScreen(self.library, self._clock), self.open_ref)
+
+    def action_sources(self) -> None:
+        """See what fetches documents."""
+        from kbtui.tui.sources.screen import SourcesScreen
+
+        self.app.push_screen(SourcesScreen(self.library, self._clock), self.open_ref)
+
+    def action_insights(self) -> None:
+        """See what was asked, found, used and missing."""
+        from kbtui.tui.insights.screen import InsightsScreen
+
+        self.app.push_screen(InsightsScreen(self.library, self._clock), self.open_ref)
+
+    def action_new(self) -> None:
+        """Write a new entry."""
+        from kbtui.refs import parse_ref
+        from kbtui.tui.entries.editor import EntryWriter
+
+        def wrote(ref: str) -> None:
+            self.open_ref(parse_ref(ref, lambda topic, slug: f"{topic}/{slug}" == ref))
+
+        EntryWriter(self, self.library, self.status.flash, wrote).new()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from dataclasses import dataclass, field
 
-from kbtui.text import safe
+from kbtui.text import one_line, safe
 from kbtui.tui.framework.styled_text import (
     Spans,
     StyledLine,
@@ -239,3 +239,13 @@ class NoteBlock(Block):
     def search_text(self) -> str:
         """The words."""
         return "".join(part for part, _ in self.spans)
+
+
+def message_blocks(said: Spans, where: str | None, hint: str | None) -> list[Block]:
+    """A message, with where it happened and what to do as far as that is known."""
+    known = [("where", where), ("hint", hint)]
+    facts: list[tuple[str, Spans]] = [
+        (name, [(one_line(text), "")]) for name, text in known if text
+    ]
+    blocks: list[Block] = [NoteBlock("message", said)]
+    return [*blocks, FactsBlock("facts", facts, above=1)] if facts else blocks

@@ -11,7 +11,7 @@ from textual.strip import Strip
 from kbtui.tui.framework.command import MOVING_BINDINGS
 from kbtui.tui.framework.partial_repaint import StableScrollView
 from kbtui.tui.framework.styled_widget import StyledWidget
-from kbtui.tui.reader.viewport import Position, ScrollAnchor, Viewport
+from kbtui.tui.reader.viewport import Position, Viewport
 
 if TYPE_CHECKING:
     from textual import events
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from textual.selection import Selection
 
     from kbtui.tui.framework.styled_text import StyledLine
+    from kbtui.tui.navigation import ScrollAnchor
     from kbtui.tui.reader.document import Document
 
 

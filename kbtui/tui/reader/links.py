@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
+import contextlib
 import posixpath
 import re
+import shutil
+import subprocess
+import sys
+import threading
 from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import unquote
 
 from kbtui.refs import subject_ref
 from kbtui.text import one_line, without_sequences
 from kbtui.tui.reader.blocks import TextBlock
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from kbtui.refs import Ref
     from kbtui.tui.reader.viewport import Viewport
 
 _BARE = re.compile(r"https?://[^\s<>\"'`)\]}]+")
 _TRAILING = ".,;:!?"
+OPENABLE = {
+    ".png", ".jpg", ".jpeg", ".gif", ".webp", ".svg", ".bmp", ".avif", ".tif", ".tiff", ".pdf",
+}  # fmt: skip
+"""Endings of files that the system's own program may show; it might run others."""
 
 
 class Link(NamedTuple):
@@ -89,3 +101,38 @@ def subject_behind(href: str, topic: str, slug: str) -> Ref | None:
     stem = path.rpartition(".")[0] if "." in posixpath.basename(path) else path
     found = posixpath.normpath(posixpath.join(posixpath.dirname(slug), stem))
     return None if found.startswith("..") else subject_ref(topic, found)
+
+
+def file_behind(href: str, folder: Path, root: Path) -> Path | None:
+    """The image or PDF within `root` that an address names; None for everything else."""
+    written = unquote(href.removeprefix("file://").partition("#")[0].partition("?")[0])
+    if not written or "\0" in written:
+        return None
+    try:
+        path = (folder / written).resolve()
+        inside = path.is_relative_to(root.resolve())
+        return path if inside and path.suffix.lower() in OPENABLE and path.is_file() else None
+    except (OSError, ValueError, RuntimeError):
+        return None
+
+
+def open_file(path: Path) -> str:
+    """Have the system's own program show a file; gives what was wrong, "" when nothing was."""
+    program = shutil.which("open" if sys.platform == "darwin" else "xdg-open")
+    if program is None:
+        return "there is no xdg-open here to open it with"
+    # It may stay until the file is closed.
+    threading.Thread(target=_run_program, args=([program, str(path)],), daemon=True).start()
+    return ""
+
+
+def _run_program(command: list[str]) -> None:
+    with contextlib.suppress(OSError):
+        subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            check=False,
+        )

@@ -1,40 +1,100 @@
-"""The reader pane: the reader with its pinned header and its finder."""
+"""The reader pane: the document, with a header above it, its facts, and a bar to find words."""
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from functools import cached_property
+from itertools import islice
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
+from textual.containers import Vertical
 from textual.message import Message
+from textual.widgets import Input
 
 from kbtui.refs import parse_ref
 from kbtui.text import one_line
 from kbtui.tui.commands import bindings
 from kbtui.tui.framework.gc_tuning import let_go
+from kbtui.tui.framework.labeled_input import LabeledInput, PaneInput
+from kbtui.tui.framework.partial_repaint import BorderOnlyPane
+from kbtui.tui.framework.styled_text import between, width_of
 from kbtui.tui.framework.styled_widget import plain
-from kbtui.tui.framework.text_line import TextLine
+from kbtui.tui.framework.text_line import MultilineText, TextLine
 from kbtui.tui.framework.workers import LatestOnlyWorker
-from kbtui.tui.main.status_bar import StatusBar
 from kbtui.tui.navigation import place_of
 from kbtui.tui.reader.document import counted, finder
 from kbtui.tui.reader.document_view import DocumentView
-from kbtui.tui.reader.find_bar import FindingPane
-from kbtui.tui.reader.header import Header
 
 if TYPE_CHECKING:
+    from textual import events
     from textual.app import ComposeResult
     from textual.binding import BindingType
+    from textual.strip import Strip
 
-    from kbtui.tui.framework.styled_text import Spans
+    from kbtui.tui.framework.styled_text import Spans, StyledLine
     from kbtui.tui.navigation import NavigationTarget
     from kbtui.tui.reader.document import Document
-    from kbtui.tui.reader.facts_bar import FactsBar
 
 
-class ReaderPane(FindingPane):
+MATCHES_MOST = 100_000
+"""Matches that are counted; nobody walks through more."""
+
+
+class Header(TextLine):
+    """The line above the text; what is clicked on its left may mean something."""
+
+    class Clicked(Message):
+        """A part of it was clicked on."""
+
+        def __init__(self, text: str) -> None:
+            super().__init__()
+            self.text = text
+
+    def render_line(self, y: int) -> Strip:
+        """The line; where there is little room, of the size only the tokens."""
+        width, right = self.content_size.width, self.right
+        if width_of(self.left) + width_of(right) >= width:
+            right = [
+                (text[text.find("≈") :] if "≈" in text else text, role) for text, role in right
+            ]
+        return self.paint(between(self.left, right, width) if y == 0 else [], width)
+
+    def on_click(self, event: events.Click) -> None:
+        """Find the part."""
+        edge = self.gutter.left
+        for text, _ in self.left:
+            edge += width_of([(text, "")])
+            if event.x < edge:
+                self.post_message(self.Clicked(text))
+                return
+
+
+class FactsBar(MultilineText):
+    """Names and values above the text, shown while they are asked for."""
+
+    DEFAULT_CSS = "FactsBar { max-height: 75%; }"
+
+    def tell(self, facts: list[tuple[str, Spans]]) -> None:
+        """Show these."""
+        from kbtui.tui.reader.blocks import FactsBlock
+
+        self._block = FactsBlock("facts", facts)
+        self.say([spans for _, spans in facts])
+
+    def _lines(self, width: int) -> list[StyledLine]:
+        return self._block.lines(width) if self.display else []
+
+    def render_line(self, y: int) -> Strip:
+        """A line; the last one says how many there is no room for."""
+        width, height = self.content_size
+        left = len(self._lines(width)) - height
+        if y == height - 1 and left > 0:
+            return self.paint([(f"… {counted(left + 1, 'more line')}", "dim")], width)
+        return super().render_line(y)
+
+
+class ReaderPane(BorderOnlyPane, Vertical):
     """Shows what is open, and where in it one is."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("reader")]
@@ -49,6 +109,13 @@ class ReaderPane(FindingPane):
             super().__init__()
             self.place = place
 
+    class Remark(Message):
+        """Something to say in the status line."""
+
+        def __init__(self, text: str, role: str) -> None:
+            super().__init__()
+            self.text, self.role = text, role
+
     class OtherView(Message):
         """The same thing is to be shown in another view; "" is the next."""
 
@@ -59,17 +126,18 @@ class ReaderPane(FindingPane):
     def __init__(self) -> None:
         super().__init__(id="reader", classes="pane")
         self.border_title = "Reader"
+        self.reader = DocumentView()
+        self.finder = LabeledInput("find", "find")
+        self.place: NavigationTarget | None = None
+        self.matches: list[tuple[int, int]] = []
+        self.match = -1
+        self.finding = False
+        self._finding_lane = LatestOnlyWorker(self)
+        self.facts = FactsBar(self.reader)
         self._beginning_lane = LatestOnlyWorker(self)
         self._requests: dict[int, str] = {}
         self._more = 0
         """Events that were written below since one was at the end."""
-
-    @cached_property
-    def facts(self) -> FactsBar:
-        """What there is to know of what is read."""
-        from kbtui.tui.reader.facts_bar import FactsBar
-
-        return FactsBar(self.reader)
 
     def compose(self) -> ComposeResult:
         """Header, text, finder; the facts come over the text."""
@@ -78,7 +146,7 @@ class ReaderPane(FindingPane):
         yield self.finder
 
     @property
-    def looks(self) -> bool:
+    def is_looking(self) -> bool:
         """Whether it is still looked for where to begin to read, or what to find."""
         return self._beginning_lane.owes or self._finding_lane.owes
 
@@ -132,15 +200,15 @@ class ReaderPane(FindingPane):
 
     def _begin(self, document: Document, place: NavigationTarget) -> None:
         """Go where a place begins; in a big document that is looked for in a thread."""
-        from kbtui.tui.reader.document_loader import beginning
+        from kbtui.tui.reader.starting_point import find_start
 
         self._beginning_lane.forget()
         if place.mark or not (document.weights and place.words):
-            self._start(place, None if place.mark else beginning(document, place))
+            self._start(place, None if place.mark else find_start(document, place))
             return
         self.reader.changed()
         self._beginning_lane.submit(
-            lambda: beginning(document, place),
+            lambda: find_start(document, place),
             lambda start: self._start(place, start),
             lambda error: self._start(place, None),
         )
@@ -336,7 +404,116 @@ class ReaderPane(FindingPane):
             self.look(self.finder.input.value, jump=False)
 
     def _flash(self, text: str, role: str = "warning") -> None:
-        self.screen.query_one(StatusBar).flash(text, role)
+        self.post_message(self.Remark(text, role))
+
+    # wide code
+
+    def action_wrap(self) -> None:
+        """Wrap wide code, or cut it to be scrolled."""
+        wrapped = self.reader.port.shift is None
+        self.reader.port.move_code(0 if wrapped else None)
+        self.reader.changed()
+        said = "wide code is cut; → and ← scroll it" if wrapped else "wide code is wrapped"
+        self._flash(said, "strong")
+
+    def action_sideways(self, way: int) -> None:
+        """Scroll wide code by a third of the reader's width."""
+        port = self.reader.port
+        step = max(8, port.width // 3)
+        if way > 0 and port.shift is not None and not any(line.more for _, line in port.rows):
+            self._flash("no code goes on at the right", "dim")
+            return
+        if way < 0 and not port.shift:
+            return
+        port.move_code(max(0, (port.shift or 0) + way * step) if port.shift is not None else 0)
+        self.reader.changed()
+
+    # finding words
+
+    @property
+    def found_where(self) -> str:
+        """Which match one stands at, of how many."""
+        more = "+" if len(self.matches) >= MATCHES_MOST else ""
+        return f"{self.match + 1:,} of {len(self.matches):,}{more}" if self.matches else "no match"
+
+    def action_find(self) -> None:
+        """Type what to find."""
+        entry = self.finder.input
+        if not self.finding and self.place and self.place.words:
+            entry.value = self.place.words[0]
+        self.finding = True
+        self.finder.ask()
+        self.look(entry.value, jump=False)
+
+    @on(Input.Changed, "#find")
+    def _find_changed(self, event: Input.Changed) -> None:
+        event.stop()
+        if self.finding:
+            self.look(event.value, jump=True)
+
+    @on(Input.Submitted, "#find")
+    def _find_submitted(self, event: Input.Submitted) -> None:
+        event.stop()
+        self.screen.set_focus(self.reader)
+
+    def look(self, words: str, *, jump: bool) -> None:
+        """Look for words; `jump` goes to the first match from where one reads."""
+        pattern = finder([words])
+        document, as_model = self.reader.document, self.reader.port.as_model
+        self.reader.port.look_for(pattern)
+        self.reader.changed()
+        if pattern is None:
+            self._show_matches([], jump=False)
+            return
+        self._finding_lane.submit(
+            lambda: list(islice(document.search(pattern, as_model), MATCHES_MOST)),
+            lambda found: self._show_matches(found, jump=jump),
+            self._fail_to_find,
+        )
+
+    def _fail_to_find(self, error: Exception) -> None:
+        self._show_matches([], jump=False)
+
+    def _show_matches(self, matches: list[tuple[int, int]], *, jump: bool) -> None:
+        self.matches = matches
+        self.match = -1
+        if matches:
+            here = self.reader.port.cursor.block
+            at = next((n for n, (block, _) in enumerate(matches) if block >= here), 0)
+            if jump:
+                self.go_to_match(at)
+                return
+            self.match = at
+        self.refresh_header()
+
+    def go_to_match(self, match: int) -> None:
+        """Read match number `match`; after the last one comes the first."""
+        if self.matches:
+            self.match = match % len(self.matches)
+            self.reader.port.go_to_match(*self.matches[self.match])
+            self.reader.changed()
+
+    @on(PaneInput.Left)
+    def _leave_find(self, event: PaneInput.Left) -> None:
+        event.stop()
+        self.action_clear()
+
+    def action_clear(self) -> None:
+        """End finding; clear the marks."""
+        self.stop_finding()
+        self.reader.port.look_for(None)
+        if self.place:
+            self.place = self.place._replace(words=())
+        self.screen.clear_selection()
+        self.screen.set_focus(self.reader)
+        self.reader.changed()
+
+    def stop_finding(self) -> None:
+        """End finding; marks stay."""
+        self.finding = False
+        self.matches, self.match = [], -1
+        self.finder.put_away()
+        self._finding_lane.forget()
 
     def action_view(self) -> None:
         """Ask for the next view of what is shown."""

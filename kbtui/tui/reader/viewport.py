@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from textual.cache import LRUCache
 
 from kbtui.tui.framework.styled_text import TextMatches
+from kbtui.tui.navigation import ScrollAnchor
 from kbtui.tui.reader.document import Document
-from kbtui.tui.reader.folds import Folds
 from kbtui.tui.reader.height_index import Heights
 
 if TYPE_CHECKING:
     import re
+    from collections.abc import Mapping
 
     from kbtui.tui.framework.styled_text import StyledLine
 
@@ -29,16 +31,32 @@ class Position(NamedTuple):
     line: int = 0
 
 
-class ScrollAnchor(NamedTuple):
-    """A position that survives another width, or a reload.
+@dataclass
+class Folds:
+    """Which folds are open: one by one, or all of a kind."""
 
-    The block's key and number, the line, and the letters and digits before it.
-    """
+    kinds: Mapping[str, str] = field(default_factory=dict)
+    opened: set[str] = field(default_factory=set)
+    opened_kinds: set[str] = field(default_factory=set)
 
-    key: str
-    block: int
-    line: int
-    letters: int
+    def is_open(self, key: str) -> bool:
+        """Whether the fold with this key is open."""
+        # Both together mean: opened with its kind, then closed by itself.
+        return (key in self.opened) != (self.kinds.get(key) in self.opened_kinds)
+
+    def toggle(self, key: str) -> None:
+        """Open or close one."""
+        self.opened ^= {key}
+
+    def toggle_kind(self, kind: str) -> None:
+        """Open or close all of a kind."""
+        self.opened = {key for key in self.opened if self.kinds.get(key) != kind}
+        self.opened_kinds ^= {kind}
+
+    def adopt(self, document: Document) -> None:
+        """Know the folds of a document; those that it no longer has are forgotten."""
+        self.kinds = document.fold_kinds
+        self.opened = {key for key in self.opened if key in self.kinds}
 
 
 class Walker:
@@ -210,9 +228,6 @@ class Walker:
 
 def _letters(line: StyledLine) -> int:
     return sum(map(str.isalnum, line.whole or line.plain))
-
-
-__all__ = ["LAID_OUT_MOST", "Position", "ScrollAnchor", "Viewport"]
 
 
 class Viewport(Walker):

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from kbtui.library import Library
     from kbtui.search.suggestions import Suggestion
     from kbtui.tui.framework.styled_text import Spans
-    from kbtui.tui.main.status_bar import KeyHints
 
 SHOWN = 8
 
@@ -25,9 +24,11 @@ SHOWN = 8
 class QueryCompleter:
     """Asks what may be typed next, in a thread."""
 
-    def __init__(self, library: Library, hints: KeyHints, indexed: Callable[[], bool]) -> None:
+    def __init__(
+        self, library: Library, suggest: Callable[[Spans], None], indexed: Callable[[], bool]
+    ) -> None:
         self._library = library
-        self._hints = hints
+        self._suggest = suggest
         self._indexed = indexed
         """Whether there is an index to ask; none is made for the sake of a completion."""
         self._lane: LatestOnlyWorker | None = None
@@ -38,12 +39,12 @@ class QueryCompleter:
         text, cursor = entry.value, entry.cursor_position
         if not text.strip():
             self._lane.forget()
-            self._hints.suggest([])
+            self._suggest([])
             return
         self._lane.submit(
             lambda: self._complete(text, cursor),
             lambda found: self._show(entry, text, cursor, found),
-            lambda error: self._hints.suggest([]),
+            lambda error: self._suggest([]),
         )
 
     def _complete(self, text: str, cursor: int) -> list[Suggestion]:
@@ -56,7 +57,7 @@ class QueryCompleter:
     def _show(self, entry: Input, text: str, cursor: int, found: list[Suggestion]) -> None:
         if entry.value != text:
             return
-        self._hints.suggest([] if not found else _spans(found))
+        self._suggest([] if not found else _spans(found))
         if cursor != len(text):
             return
         for one in found:

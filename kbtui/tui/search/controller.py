@@ -76,7 +76,7 @@ class SearchController:
         self._start()
 
     @property
-    def opens(self) -> bool:
+    def is_opening(self) -> bool:
         """Whether a hit is being opened, or will be once what is under way has found one."""
         seeks = self._timer is not None or self._keywords.owes or self._whole.owes
         return self._opening or (self._opens_first and seeks)

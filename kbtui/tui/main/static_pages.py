@@ -8,7 +8,14 @@ from kbtui.text import one_line, safe
 from kbtui.tui.clock import day_label
 from kbtui.tui.commands import own_key
 from kbtui.tui.library.snapshot import activity, by_activity
-from kbtui.tui.reader.blocks import Block, FactsBlock, HeadBlock, MarkdownBlock, NoteBlock
+from kbtui.tui.reader.blocks import (
+    Block,
+    FactsBlock,
+    HeadBlock,
+    MarkdownBlock,
+    NoteBlock,
+    message_blocks,
+)
 from kbtui.tui.reader.document import Document, cost, counted
 
 if TYPE_CHECKING:
@@ -153,13 +160,3 @@ def problem_document(
     """What is shown in place of something that cannot be read."""
     said: Spans = [(f"! {safe(message)}", "error")]
     return Document(key, one_line(title), message_blocks(said, where, hint))
-
-
-def message_blocks(said: Spans, where: str | None, hint: str | None) -> list[Block]:
-    """A message, with where it happened and what to do as far as that is known."""
-    known = [("where", where), ("hint", hint)]
-    facts: list[tuple[str, Spans]] = [
-        (name, [(one_line(text), "")]) for name, text in known if text
-    ]
-    blocks: list[Block] = [NoteBlock("message", said)]
-    return [*blocks, FactsBlock("facts", facts, above=1)] if facts else blocks

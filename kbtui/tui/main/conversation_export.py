@@ -11,8 +11,9 @@ from kbtui.tui.framework.workers import LatestOnlyWorker
 
 if TYPE_CHECKING:
     from kbtui.library import Library
-    from kbtui.tui.app import KbApp
-    from kbtui.tui.main.screen import MainScreen
+    from kbtui.tui.framework.styled_widget import StyledScreen
+    from kbtui.tui.main.status_bar import StatusBar
+    from kbtui.tui.navigation import NavigationTarget
 
 WHAT: dict[str, list[str] | None] = {
     "messages": ["chat"],
@@ -21,17 +22,18 @@ WHAT: dict[str, list[str] | None] = {
 """What a choice leaves in; None: everything."""
 
 
-def export(app: KbApp, main: MainScreen) -> None:
+def export_conversation(
+    screen: StyledScreen, library: Library, status: StatusBar, place: NavigationTarget | None
+) -> None:
     """Ask where to, and write the conversation that is being read."""
-    place = main.navigator.shown
     conversation = place.ref.conversation if place and place.ref else None
     if conversation is None:
-        main.status.flash("open a conversation to export it", "warning")
+        status.flash("open a conversation to export it", "warning")
         return
-    lane = LatestOnlyWorker(main)
+    lane = LatestOnlyWorker(screen)
 
     def words(error: Exception) -> str:
-        return describe_error(error, app.library.workspace.root)
+        return describe_error(error, library.workspace.root)
 
     def written(made: tuple[Path, str, bool] | None) -> None:
         if made is None:
@@ -46,13 +48,13 @@ def export(app: KbApp, main: MainScreen) -> None:
                 write(path, text)
 
         question = f"{path} is there already. Write over it?"
-        app.push_screen(ConfirmDialog(question, {"y": "write over it"}), answered)
+        screen.app.push_screen(ConfirmDialog(question, {"y": "write over it"}), answered)
 
     def write(path: Path, text: str) -> None:
         lane.submit(
-            lambda: _write(app.library, path, text),
-            lambda _: main.status.flash(f"written: {path}"),
-            lambda error: main.status.flash(words(error), "error"),
+            lambda: _write(library, path, text),
+            lambda _: status.flash(f"written: {path}"),
+            lambda error: status.flash(words(error), "error"),
         )
 
     fields = (
@@ -62,8 +64,8 @@ def export(app: KbApp, main: MainScreen) -> None:
         ),
     )
     title = f"Export jp-c{conversation} with its sources"
-    save = _Maker(app.library, conversation)
-    app.push_screen(FormDialog(title, fields, save, words, "write"), written)
+    save = _Maker(library, conversation)
+    screen.app.push_screen(FormDialog(title, fields, save, words, "write"), written)
 
 
 class _Maker:

@@ -8,7 +8,7 @@ from rich.segment import Segment
 from textual.strip import Strip
 
 from kbtui.tui.framework.styled_widget import StyledScreen, StyledWidget
-from kbtui.tui.main.pane_layout import INSIDE
+from kbtui.tui.main.pane_layout import FOCUS_TARGETS
 from kbtui.tui.reader.blocks import FoldBlock
 
 if TYPE_CHECKING:
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
 
     from kbtui.tui.framework.row_list import RowList
-    from kbtui.tui.main.screen import MainScreen
+    from kbtui.tui.main.pane_layout import PaneLayout
+    from kbtui.tui.reader.viewport import Position
 
 LETTERS = "asdfghjklqwertyuiopzxcvbnm"
 
@@ -32,15 +33,15 @@ class Target(NamedTuple):
     go: Callable[[], object]
 
 
-def targets(main: MainScreen) -> list[Target]:
+def targets(panes: PaneLayout, open_link: Callable[[], object]) -> list[Target]:
     """All that is in sight: panes by their digits, rows and links by letters."""
     found: list[Target] = []
-    for digit, name in (("1", "library"), ("2", "reader"), ("3", "citations"), ("4", "results")):
-        pane = main.query_one(f"#{name}")
+    shown = (panes.library, panes.reader, panes.citations, panes.results)
+    for digit, pane in zip("1234", shown, strict=True):
         if pane.region.width:
-            go = lambda name=name: main.go(INSIDE[name])  # noqa: E731
+            go = lambda name=pane.id: panes.go(FOCUS_TARGETS[name])  # noqa: E731
             found.append(Target(pane.region.right - 3, pane.region.y, digit, go))
-    spots = [*_rows(main), *_links(main)]
+    spots = [*_rows(panes), *_links(panes, open_link)]
     return found + [
         Target(x, y, label, go)
         for (x, y, go), label in zip(spots, _labels(len(spots)), strict=False)
@@ -53,24 +54,26 @@ def _labels(count: int) -> list[str]:
     return [one + other for one in LETTERS for other in LETTERS]
 
 
-def _rows(main: MainScreen) -> Iterator[tuple[int, int, Callable[[], object]]]:
-    for widget in (main.library_pane, main.results_pane, main.citations_pane):
-        found: RowList = widget.list
+def _rows(panes: PaneLayout) -> Iterator[tuple[int, int, Callable[[], object]]]:
+    for pane in (panes.library, panes.results, panes.citations):
+        found: RowList = pane.list
         if not found.region.width:
             continue
         for line, row in found.in_sight():
 
-            def go(found: RowList = found, key: str = row.key, owner: object = widget) -> None:
-                main.go(f"#{found.id}")
+            def go(found: RowList = found, key: str = row.key, owner: object = pane) -> None:
+                panes.go(f"#{found.id}")
                 found.select(key)
                 owner.action_open()  # type: ignore[attr-defined]
 
             yield found.region.x, found.region.y + line, go
 
 
-def _links(main: MainScreen) -> Iterator[tuple[int, int, Callable[[], object]]]:
+def _links(
+    panes: PaneLayout, open_link: Callable[[], object]
+) -> Iterator[tuple[int, int, Callable[[], object]]]:
     """Lines of the reader that Enter does something at, and lines with links."""
-    reader, pane = main.reader_pane.reader, main.reader_pane
+    reader = panes.reader.reader
     if not reader.region.width:
         return
     for y, (position, line) in enumerate(reader.port.rows):
@@ -80,14 +83,14 @@ def _links(main: MainScreen) -> Iterator[tuple[int, int, Callable[[], object]]]:
         if not (head or link):
             continue
 
-        def go(position: object = position, head: bool = bool(head)) -> None:
-            main.go("#document")
-            reader.port.cursor = position  # type: ignore[assignment]
+        def go(position: Position = position, head: bool = bool(head)) -> None:
+            panes.go("#document")
+            reader.port.cursor = position
             reader.changed()
             if head:
-                pane.action_fold()
+                panes.reader.action_fold()
             else:
-                main.action_link()
+                open_link()
 
         yield reader.region.x, reader.region.y + y, go
 
@@ -119,10 +122,12 @@ class JumpScreen(StyledScreen):
 
     INHERIT_BINDINGS: ClassVar[bool] = False
 
-    def __init__(self, main: MainScreen) -> None:
+    def __init__(
+        self, below: StyledScreen, panes: PaneLayout, open_link: Callable[[], object]
+    ) -> None:
         super().__init__()
-        self.targets = targets(main)
-        self._shown = _Labelled(list(main._compositor.render_strips()), self.targets)
+        self.targets = targets(panes, open_link)
+        self._shown = _Labelled(list(below._compositor.render_strips()), self.targets)
 
     def compose(self) -> ComposeResult:
         """The picture of the screen below."""
