@@ -65,6 +65,28 @@ def run_command(
     return subprocess.CompletedProcess(words, code, out.decode(), err.decode())
 
 
+def completion_environment(line: str, shell: str, breaks: str = "") -> dict[str, str]:
+    """The environment by which a shell asks what TAB offers at the end of a line."""
+    return os.environ | {
+        "_ARGCOMPLETE": "1",
+        "_ARGCOMPLETE_STDOUT_FILENAME": "/dev/stdout",
+        "_ARGCOMPLETE_SHELL": shell,
+        "_ARGCOMPLETE_IFS": "\n",
+        "_ARGCOMPLETE_DFS": "\t",
+        "_ARGCOMPLETE_SUPPRESS_SPACE": "1",
+        "_ARGCOMPLETE_COMP_WORDBREAKS": breaks,
+        "COMP_LINE": line,
+        "COMP_POINT": str(len(line)),
+    }
+
+
+def complete_line(line: str, shell: str = "fish", breaks: str = "", cwd: Path | None = None) -> str:
+    """What one TAB offers: a word a line, with a tab and its description; fish quotes by itself."""
+    done = run_command(cwd=cwd, environment=completion_environment(line, shell, breaks))
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
 def _become(words: Sequence[str]) -> NoReturn:
     code = 70
     try:

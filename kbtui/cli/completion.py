@@ -1,16 +1,32 @@
-"""The command `completion`."""
+"""The command `completion`, and what TAB offers.
+
+The shell's script is argcomplete's, which runs kbtui with the command line in the environment and
+asks the parser what may follow. The values are here: what a listing leaves out is not offered,
+which is disabled topics and subjects, and hidden ones, which only their exact name reaches.
+"""
 
 from __future__ import annotations
+
+import os
+import sys
 
 from kbtui.cli.output import emit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
+    from argparse import Action, ArgumentParser, Namespace
+    from collections.abc import Callable, Iterable
+
+    from kbtui.cli.parser import Parser
+    from kbtui.knowledge import Knowledge
+    from kbtui.knowledge.models import Topic
+    from kbtui.workspace import Workspace
+
+    Pairs = Iterable[tuple[str, str]]
 
 
 def configure_completion(parser: ArgumentParser) -> None:
-    """The argument of `kbtui completion` (decisions D)."""
+    """The argument of `kbtui completion`."""
     parser.add_argument("shell", choices=["bash", "zsh", "fish"], help="which one")
 
 
@@ -21,8 +37,184 @@ def run_completion(args: Namespace) -> int:
     zsh, in ~/.zshrc after compinit:      eval "$(kbtui completion zsh)"
     fish, in ~/.config/fish/config.fish:  kbtui completion fish | source
     """
+    from argcomplete.shell_integration import shellcode
+
+    # Without a script of its own, argcomplete would run the word that is completed.
+    options = ["-o", "nospace"]
+    emit(
+        shellcode(
+            ["kbtui"], shell=args.shell, complete_arguments=options, argcomplete_script="kbtui"
+        )
+    )
+    return 0
+
+
+def complete(find_parser: Callable[[list[str]], tuple[Parser, int]]) -> int:
+    """Answer one TAB; the shell's script puts the line and the place of the cursor in the environment.
+
+    `find_parser` gets the words before the cursor, and returns the parser of the command among
+    them with the number of words that it does not read.
+    """
+    from argcomplete.finders import ExclusiveCompletionFinder
+    from argcomplete.lexers import split_line
+
+    words = split_line(os.environ["COMP_LINE"], int(os.environ["COMP_POINT"]))[3]
+    parser, skipped = find_parser(words[1:])
+    # argcomplete reads it as the number of the word that the parser takes for the program's name.
+    os.environ["_ARGCOMPLETE"] = str(1 + skipped)
+    ExclusiveCompletionFinder()(
+        parser,
+        always_complete_options=False,
+        exit_method=sys.exit,
+        validator=_is_offered,
+        default_completer=_list_values,  # type: ignore[arg-type]
+    )
+    return 0
+
+
+def _is_offered(word: str, prefix: str) -> bool:
+    """Whether a word fits, and a terminal shows it as it is typed."""
+    from kbtui.text import safe
+
+    return word.startswith(prefix) and word.isprintable() and safe(word, "strip") == word
+
+
+def _list_values(
+    *, prefix: str, action: Action, parser: ArgumentParser, parsed_args: Namespace
+) -> Iterable[str] | dict[str, str]:
+    """The values of an argument, each with its description."""
+    from argcomplete.completers import DirectoriesCompleter, FilesCompleter
+
+    from kbtui.errors import KbtuiError
+    from kbtui.text import one_line
+
+    if action.dest.startswith("filter_"):
+        from kbtui.search.filters import FILTERS
+
+        row = next(row for row in FILTERS if set(row.options) & set(action.option_strings))
+        if row.kind == "choice":
+            return row.shown_choices
+    if action.metavar == "PATH":
+        return DirectoriesCompleter()(prefix)
+    if action.metavar in {"FILE", "WHAT"}:
+        return FilesCompleter()(prefix)
+    kind = "TOPIC" if "--topic" in action.option_strings else str(action.metavar)
+    if kind == "NAME" and action.option_strings:
+        return {}  # a tool's name
+    path = parsed_args.workspace
+    given = [parsed_args.topic] if kind == "SUBJECT" else []
+    try:
+        look = KINDS.get(kind)
+        return (
+            {word: one_line(text, "strip") for word, text in look(path, given, prefix)}
+            if look
+            else {}
+        )
+    except (KbtuiError, OSError, ValueError, LookupError):
+        return {}
+
+
+MOST = 20
+"""So many conversations are offered before a digit is typed."""
+
+
+def _workspace(path: str | None) -> Workspace:
     from pathlib import Path
 
-    script = Path(__file__).parent / "scripts" / f"completion.{args.shell}"
-    emit(script.read_text("utf-8"))
-    return 0
+    from kbtui.workspace.workspace import find_workspace
+
+    return find_workspace(Path(path) if path is not None else None)
+
+
+def _knowledge(path: str | None) -> Knowledge:
+    from kbtui.knowledge import load_knowledge
+
+    return load_knowledge(_workspace(path))
+
+
+def topics(path: str | None, given: list[str], current: str) -> Pairs:
+    """The ids of the enabled topics."""
+    return [(topic.id, topic.title or "") for topic in _enabled(_knowledge(path))]
+
+
+def _enabled(knowledge: Knowledge) -> list[Topic]:
+    return [topic for topic in knowledge.topics.values() if topic.enable]
+
+
+def subjects(path: str | None, given: list[str], current: str) -> Pairs:
+    """The slugs of the topic that was named first, a step at a time."""
+    knowledge = _knowledge(path)
+    topic = knowledge.resolve_topic(given[0])
+    return _steps(knowledge.resolved(topic.id).visible, current)
+
+
+def globs(path: str | None, given: list[str], current: str) -> Pairs:
+    """`TOPIC/` first, then its slugs."""
+    knowledge = _knowledge(path)
+    topic, sign, rest = current.partition("/")
+    if not sign:
+        return [(f"{topic.id}/", topic.title or "") for topic in _enabled(knowledge)]
+    if not any(one.id == topic for one in _enabled(knowledge)):
+        return []
+    steps = _steps(knowledge.resolved(topic).visible, rest)
+    return [(f"{topic}/{slug}", text) for slug, text in steps]
+
+
+def references(path: str | None, given: list[str], current: str) -> Pairs:
+    """Subjects and conversations."""
+    if current and (current.isdigit() or "jp-c".startswith(current[:4])):
+        found = list(conversations(path, given, current))
+        if current[0] != "j" or current.startswith("jp-c"):
+            return found
+        return [*found, *globs(path, given, current)]
+    if current:
+        return globs(path, given, current)
+    return [*globs(path, given, current), *conversations(path, given, current)]
+
+
+def conversations(path: str | None, given: list[str], current: str) -> Pairs:
+    """The ids of the live conversations, newest first."""
+    from kbtui.conversations.formats.jp.locations import live_names
+
+    form = "" if current.isdigit() else "jp-c"
+    found = sorted(live_names(path).items(), reverse=True)
+    named = [(f"{form}{number}", name.replace("-", " ")) for number, name in found]
+    return named if len(current) > len("jp-c") or current.isdigit() else named[:MOST]
+
+
+def sources(path: str | None, given: list[str], current: str) -> Pairs:
+    """The names of the declared sources."""
+    from kbtui.workspace.jp_config import parse_config
+
+    file = _workspace(path).jp / "kb-sources.toml"
+    found = parse_config(file).get("source") if file.exists() else None
+    return [(name, "") for name in found] if isinstance(found, dict) else []
+
+
+def keys(path: str | None, given: list[str], current: str) -> Pairs:
+    """The keys of the settings."""
+    from kbtui.workspace.settings import KEYS
+
+    return [(key.name, key.text) for key in KEYS]
+
+
+def _steps(slugs: list[str], current: str) -> Pairs:
+    """Slugs below a directory as its name alone, until it was typed."""
+    found: dict[str, None] = {}
+    for slug in slugs:
+        if slug.startswith(current):
+            head, sign, _ = slug[len(current) :].partition("/")
+            found[current + head + sign] = None
+    return [(step, "") for step in found]
+
+
+KINDS: dict[str, Callable[[str | None, list[str], str], Pairs]] = {
+    "TOPIC": topics,
+    "SUBJECT": subjects,
+    "TOPIC/GLOB": globs,
+    "REF": references,
+    "ID": conversations,
+    "NAME": sources,
+    "KEY": keys,
+}
+"""By what stands for the value in the help."""

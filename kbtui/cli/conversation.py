@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 
-from kbtui.cli.option_spec import SUPPRESS
 from kbtui.cli.output import columns, emit, emit_json, is_plain, note, save, working
 from kbtui.errors import KbtuiError
 
@@ -54,11 +53,6 @@ def configure_conversation(parser: ArgumentParser) -> None:
         command.add_argument("--format", choices=["text", "xml", "json"], default="text")
         command.add_argument(
             "--json", dest="format", action="store_const", const="json", help="as --format json"
-        )
-    for command in (ls, grep, read, export):
-        # Also after the inner command; the outer one has the default.
-        command.add_argument(
-            "-w", "--workspace", metavar="PATH", default=SUPPRESS, help="the workspace"
         )
 
 

@@ -6,7 +6,6 @@ import sys
 import time
 
 from kbtui.cli.filter_options import add_filter_options, iter_filter_options
-from kbtui.cli.option_spec import SUPPRESS
 from kbtui.cli.output import ask, emit, emit_json, note, valid, working
 from kbtui.errors import KbtuiError, UsageError
 
@@ -192,8 +191,6 @@ def configure_entry(parser: ArgumentParser) -> None:
         one.add_argument("ref", metavar="REF", help="topic/slug" + (", jp-c…" * (one is show)))
     for one in (new, show):
         one.add_argument("--json", action="store_true", help="one JSON document")
-    for one in (new, edit, remove, show):
-        one.add_argument("-w", "--workspace", metavar="PATH", default=SUPPRESS)
 
 
 def run_entry(args: Namespace) -> int:

@@ -10,7 +10,6 @@ import errno
 import io
 import os
 import sys
-from collections.abc import Sequence
 from importlib import import_module
 
 from kbtui.errors import KbtuiError
@@ -18,9 +17,11 @@ from kbtui.version import __version__
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from argparse import Namespace
+    from collections.abc import Callable, Sequence
     from types import TracebackType
-    from typing import Any
+
+    from kbtui.cli.parser import Parser
 
 # command -> (module and function under kbtui.cli, what it does); plain `kbtui` runs `tui`.
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -55,7 +56,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
 ALIASES = {"c": "conversation"}
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def main(argv: "Sequence[str] | None" = None) -> int:
     """Run a command; returns its exit code (decisions D)."""
     if sys.platform == "win32":
         print("kbtui: Windows is not supported yet; Linux and macOS are", file=sys.stderr)
@@ -97,16 +98,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 3
 
 
-def load_command(name: str) -> "tuple[Callable[[Any], object], Callable[[Any], int]]":
-    """Import a command; returns its `configure_NAME` and `run_NAME`. Raises `KeyError`."""
-    module_name, _, run = COMMANDS[name][0].partition(".")
+def load_command(name: str) -> "tuple[Parser, Callable[[Namespace], int]]":
+    """Import a command; returns its parser and its `run_NAME`. Raises `KeyError`."""
+    from kbtui.cli.parser import Parser
+
+    module_name, _, function = COMMANDS[name][0].partition(".")
     module = import_module(f"kbtui.cli.{module_name}")
-    return getattr(module, run.replace("run_", "configure_", 1)), getattr(module, run)
-
-
-def describe(run: "Callable[[Any], int]") -> str:
-    """What `--help` and the manual page say about a command: its docstring, unindented."""
-    return (run.__doc__ or "").replace("\n    ", "\n").strip()
+    run = getattr(module, function)
+    description = (run.__doc__ or "").replace("\n    ", "\n").strip()
+    parser = Parser(prog=f"kbtui {name}", description=description)
+    getattr(module, function.replace("run_", "configure_", 1))(parser)
+    return parser, run
 
 
 def _tell_safely(
@@ -144,10 +146,10 @@ def _drop_output() -> None:
 
 
 def _run(words: list[str]) -> int:
-    if words and words[0] == "__complete":
-        from kbtui.cli.completion_engine import answer
+    if "_ARGCOMPLETE" in os.environ:
+        from kbtui.cli.completion import complete
 
-        return answer(words[1:])
+        return complete(_find_parser)
     workspace, words = _take_workspace(words)
     if words and words[0] in {"-h", "--help", "help"}:
         print(_help(), end="")
@@ -190,20 +192,11 @@ def _run(words: list[str]) -> int:
             if near
             else "`kbtui --help` lists the commands",
         )
-    configure, run = load_command(name)
     from kbtui.cli.output import follow_settings
-    from kbtui.cli.parser import Parser
 
     follow_settings()
-    parser = Parser(prog=f"kbtui {name}", description=describe(run))
-    parser.add_argument(
-        "-w",
-        "--workspace",
-        metavar="PATH",
-        default=workspace,
-        help="the workspace (default: the nearest one)",
-    )
-    configure(parser)
+    parser, run = load_command(name)
+    parser.set_defaults(workspace=workspace)
     args = parser.parse_args(words[1:])
     if args.workspace == "":
         from kbtui.errors import UsageError
@@ -222,6 +215,23 @@ def _take_workspace(words: list[str]) -> tuple[str | None, list[str]]:
     if words and words[0].startswith("--workspace="):
         return words[0].partition("=")[2], words[1:]
     return None, words
+
+
+def _find_parser(words: list[str]) -> "tuple[Parser, int]":
+    """The parser that completes a line, and how many of its words stand before what it reads."""
+    from kbtui.cli.parser import Parser
+
+    workspace, rest = _take_workspace(words)
+    name = ALIASES.get(rest[0], rest[0]) if rest else ""
+    if name in COMMANDS:
+        parser, skipped = load_command(name)[0], 1 + len(words) - len(rest)
+    else:
+        parser, skipped = Parser(prog="kbtui"), 0
+        parser.add_argument("-V", "--version", action="store_true", help="print the version")
+        texts = {name: text for name, (_, text) in COMMANDS.items()}
+        parser.add_argument("command").completer = lambda **_: texts  # type: ignore[attr-defined]
+    parser.set_defaults(workspace=workspace)
+    return parser, skipped
 
 
 def _help() -> str:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from argparse import _SubParsersAction
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
+    from argparse import Action, ArgumentParser, Namespace
     from collections.abc import Iterator
-
-    from kbtui.cli.option_spec import Argument, CommandSpec
 
 EXIT_CODES = {
     "0": "done",
@@ -40,7 +40,6 @@ def run_man(args: Namespace) -> int:
 def page() -> str:
     """The whole page; the same for the same version."""
     from kbtui.cli.main import COMMANDS
-    from kbtui.cli.option_spec import declared
     from kbtui.version import __version__
 
     lines = [
@@ -61,46 +60,67 @@ def page() -> str:
         ".SH COMMANDS",
     ]
     for name in COMMANDS:
-        lines += _command(name, declared(name))
+        lines += _command(name)
     lines += [".SH CONFIGURATION", *_settings(), ".SH EXIT STATUS", *_table(EXIT_CODES)]
     lines += [".SH ENVIRONMENT", *_table(VARIABLES)]
     return "\n".join(lines) + "\n"
 
 
-def _command(name: str, command: CommandSpec) -> Iterator[str]:
-    from kbtui.cli.main import describe, load_command
+def _command(name: str) -> Iterator[str]:
+    from kbtui.cli.main import load_command
 
+    parser, _ = load_command(name)
     yield f".SS kbtui {name}"
-    yield from _prose(describe(load_command(name)[1]))
-    common = [one for one in command.options() if command.actions and one.dest != "workspace"]
-    yield from _arguments(common)
-    for words, one in command.walk():
-        yield ".PP"
-        yield _usage(words, one)
-        if one is not command:
-            yield from _prose(f"{one.text[:1].upper()}{one.text[1:]}.")
-        yield from _arguments([arg for arg in one.arguments if arg.dest != "workspace"])
+    yield from _prose(parser.description or "")
+    actions = [one for one in parser._actions if isinstance(one, _SubParsersAction)]
+    if not actions:
+        yield from _usage(parser)
+        return
+    yield from _arguments(parser)
+    for one in actions[0]._get_subactions():
+        yield from _usage(
+            actions[0].choices[one.dest], f"{(one.help or '')[:1].upper()}{(one.help or '')[1:]}."
+        )
 
 
-def _usage(words: str, command: CommandSpec) -> str:
-    parts = [f"\\fBkbtui {_escaped(words)}\\fR"]
-    if any(one.dest != "workspace" for one in command.options()):
+def _usage(parser: ArgumentParser, text: str = "") -> Iterator[str]:
+    arguments = _shown(parser)
+    parts = [f"\\fB{_escaped(parser.prog)}\\fR"]
+    if any(one.option_strings for one in arguments):
         parts.append("[\\fIOPTION\\fR]...")
-    for one in command.positionals():
-        text = f"\\fI{_escaped(one.value)}\\fR" + ("..." if one.repeats else "")
-        parts.append(f"[{text}]" if one.nargs in {"?", "*"} else text)
-    return " ".join(parts)
-
-
-def _arguments(arguments: list[Argument]) -> Iterator[str]:
     for one in arguments:
-        value = f" \\fI{_escaped(one.value)}\\fR" if one.takes_value else ""
-        names = ", ".join(f"\\fB{_escaped(name)}\\fR" for name in one.names) or value.strip()
-        text = one.help
+        if not one.option_strings:
+            value = f"\\fI{_escaped(_value(one))}\\fR" + ("..." if one.nargs in {"*", "+"} else "")
+            parts.append(f"[{value}]" if one.nargs in {"?", "*"} else value)
+    yield ".PP"
+    yield " ".join(parts)
+    if text:
+        yield from _prose(text)
+    yield from _arguments(parser)
+
+
+def _shown(parser: ArgumentParser) -> list[Action]:
+    """The arguments of a parser without those that every command has, and without its actions."""
+    return [
+        one
+        for one in parser._actions
+        if one.dest not in {"help", "workspace"} and not isinstance(one, _SubParsersAction)
+    ]
+
+
+def _value(one: Action) -> str:
+    return str(one.metavar or ("|".join(one.choices) if one.choices else one.dest.upper()))
+
+
+def _arguments(parser: ArgumentParser) -> Iterator[str]:
+    for one in _shown(parser):
+        value = "" if one.nargs == 0 else f" \\fI{_escaped(_value(one))}\\fR"
+        names = ", ".join(f"\\fB{_escaped(name)}\\fR" for name in one.option_strings)
+        text = one.help or ""
         if one.choices and one.metavar:
             text += f" ({', '.join(one.choices)})"
         yield ".TP"
-        yield names + (value if one.names else "")
+        yield names + value if names else value.strip()
         yield _line(text or "one of these")
 
 

@@ -15,24 +15,24 @@ class _Help(argparse.RawDescriptionHelpFormatter):
 
 
 class Parser(argparse.ArgumentParser):
-    """`ArgumentParser` that raises `UsageError` instead of printing and exiting."""
+    """`ArgumentParser` that raises `UsageError` instead of printing and exiting.
+
+    It has `-w`. The parser of an action leaves `workspace` alone unless the option is given, so
+    that one before the action holds.
+    """
 
     hint: str | None = None
     """What to do about a usage error, where a command knows better than `--help`."""
 
-    def __init__(self, *, prog: str, description: str | None = None) -> None:
-        super().__init__(
-            prog=prog,
-            description=description,
-            allow_abbrev=False,
-            formatter_class=_Help,
+    def __init__(self, *, prog: str, **keys: Any) -> None:
+        super().__init__(prog=prog, allow_abbrev=False, formatter_class=_Help, **keys)
+        self.add_argument(
+            "-w",
+            "--workspace",
+            metavar="PATH",
+            default=argparse.SUPPRESS,
+            help="the workspace (default: the nearest one)",
         )
-
-    def add_argument(self, *names: Any, **keys: Any) -> argparse.Action:
-        """As argparse's, which compares its SUPPRESS by identity; modules that only declare have their own."""
-        if keys.get("default") == argparse.SUPPRESS:
-            keys["default"] = argparse.SUPPRESS
-        return super().add_argument(*names, **keys)
 
     def error(self, message: str) -> NoReturn:
         """Raise `UsageError` with the parser's words."""

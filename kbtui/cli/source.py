@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 
-from kbtui.cli.option_spec import SUPPRESS
 from kbtui.cli.output import ProgressLine, ask, emit, emit_json, note
 from kbtui.errors import KbtuiError, UsageError
 
@@ -56,8 +55,6 @@ def configure_source(parser: ArgumentParser) -> None:
     listing = actions.add_parser("ls", aliases=["list"], help="list them with their last runs")
     for one in (listing, run_, add):
         one.add_argument("--json", action="store_true", help="one JSON document")
-    for one in (add, listing, edit, approve, run_, remove):
-        one.add_argument("-w", "--workspace", metavar="PATH", default=SUPPRESS)
 
 
 def _configure_options(parser: ArgumentParser, *, needs_topic: bool) -> None:

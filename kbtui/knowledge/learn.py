@@ -6,7 +6,6 @@ import re
 from bisect import bisect_right
 from typing import TYPE_CHECKING, NamedTuple
 
-from kbtui import secrets
 from kbtui.errors import KbtuiError, NothingFound, UsageError
 from kbtui.knowledge.models import Learned
 from kbtui.knowledge.subject_text import ended, present, skipped, subject_text
@@ -53,7 +52,11 @@ class Caller(NamedTuple):
 
     def shown(self, text: str) -> str:
         """A text without its secrets, where they are masked."""
-        return secrets.mask(text) if self.masked else text
+        if not self.masked:
+            return text
+        from kbtui import secrets
+
+        return secrets.mask(text)
 
 
 class Part(NamedTuple):
@@ -200,6 +203,8 @@ def _text(subject: Subject, part: Part, caller: Caller, room: int | None) -> str
     last = min(last, count)
     if first > count:
         raise NothingFound("it has one line" if count == 1 else f"it has {count:,} lines")
+    from kbtui import secrets  # its patterns take as long to compile as the rest to import
+
     hidden = secrets.find_secrets(text) if caller.masked else []
 
     def lines(final: int, end: int | None = None) -> str:

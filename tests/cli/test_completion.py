@@ -1,8 +1,8 @@
 """TAB: what is offered, that it is quoted safely, and that nothing heavy is loaded for it."""
 
-import argparse
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -11,17 +11,11 @@ from pathlib import Path
 
 import pexpect
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from running import complete_line, completion_environment
 from support import Builder, asked
 
-from kbtui.cli import option_spec
-from kbtui.cli.bash_quoting import ParsedLine
-from kbtui.cli.completion_engine import complete
-from kbtui.cli.main import COMMANDS, load_command
-from kbtui.cli.parser import Parser
+from kbtui.cli.main import COMMANDS
 
-BREAKS = " \t\n\"'@><=;|&(:"
 HOSTILE = [
     "$(touch pwned)",
     "`touch pwned`",
@@ -60,87 +54,67 @@ def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Builder:
     return builder
 
 
-def offered(*words: str) -> list[str]:
-    return [word for word, _ in complete(list(words[:-1]), words[-1])[1]]
+def offered(line: str, cwd: Path | None = None) -> list[str]:
+    """What TAB offers at the end of a line, without a shell's quoting."""
+    return [word.split("\t")[0] for word in complete_line(line, cwd=cwd).split("\n") if word]
+
+
+def imported(line: str) -> set[str]:
+    """The modules that one TAB imports."""
+    environment = completion_environment(line, "fish") | {"PYTHONPROFILEIMPORTTIME": "1"}
+    command = [sys.executable, "-m", "kbtui.cli.main"]
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout, line
+    return {row.rpartition("|")[2].strip() for row in done.stderr.splitlines()}
 
 
 def test_commands_options_choices_and_actions_are_offered(built: Builder) -> None:
-    assert offered("") == list(COMMANDS)
-    assert offered("sea") == ["search"]
-    assert {"--mode", "--topic", "--json", "--workspace", "--help"} <= set(offered("search", "--"))
-    assert offered("search", "--mode", "") == ["hybrid", "lexical", "semantic"]
-    assert offered("search", "--mode=le") == ["--mode=lexical"]
-    assert offered("c", "") == ["ls", "grep", "read", "export"]
-    assert offered("engine", "st") == ["status", "stop"]
-    assert "--mode" not in offered("search", "--mode", "lexical", "--")
-    assert "--topic" in offered("search", "--topic", "notes", "--")
+    assert offered("kbtui ") == list(COMMANDS)
+    assert offered("kbtui sea") == ["search"]
+    options = {"--mode", "--topic", "--json", "--workspace", "--help"}
+    assert options <= set(offered("kbtui search --"))
+    assert offered("kbtui search --mode ") == ["hybrid", "lexical", "semantic"]
+    assert offered("kbtui search --mode=le") == ["--mode=lexical"]
+    assert {"ls", "grep", "read", "export"} <= set(offered("kbtui c "))
+    assert offered("kbtui engine st") == ["status", "stop"]
+    assert "--mode" not in offered("kbtui search --mode lexical --")
+    assert "--topic" in offered("kbtui search --topic notes --")
+    assert "search subjects and conversations" in complete_line("kbtui sea")
 
 
 def test_topics_subjects_and_conversations_are_offered_as_the_commands_take_them(
     built: Builder,
 ) -> None:
-    assert offered("learn", "") == ["notes", "hostile"]
-    assert offered("search", "--topic", "n") == ["notes"]
-    assert offered("learn", "notes", "") == ["deep/", "plain"]
-    assert offered("learn", "My Notes", "deep/") == ["deep/one", "deep/two"]
-    assert offered("show", "notes/deep/o") == ["notes/deep/one"]
-    assert offered("prompt", "-k", "notes/p") == ["notes/plain"]
-    assert offered("c", "read", "") == ["jp-c17800000001"]
-    assert offered("show", "178") == ["17800000001"]
-    assert complete(["-w"], "")[0] == "directories"
-    assert complete(["c", "export", "jp-c1", "-o"], "")[0] == "files"
+    assert offered("kbtui learn ") == ["notes", "hostile"]
+    assert offered("kbtui search --topic n") == ["notes"]
+    assert offered("kbtui learn notes ") == ["deep/", "plain"]
+    assert offered("kbtui learn 'My Notes' deep/") == ["deep/one", "deep/two"]
+    assert offered("kbtui learn notes plain deep/o") == ["deep/one"]
+    assert offered("kbtui show notes/deep/o") == ["notes/deep/one"]
+    assert offered("kbtui prompt -k notes/p") == ["notes/plain"]
+    assert offered("kbtui c read ") == ["jp-c17800000001"]
+    assert offered("kbtui show 178") == ["17800000001"]
+    assert ".jp/" in offered("kbtui -w ")
+    assert ".jp/" in offered("kbtui c export jp-c1 -o ")
 
 
 def test_what_is_hidden_or_disabled_is_not_offered(built: Builder) -> None:
-    for words in (("learn", "notes", ""), ("show", "notes/"), ("learn", "notes", ".")):
-        assert not {word for word in offered(*words) if "secret" in word or "off" in word}
-    assert not offered("show", "gone/")
+    for line in ("learn notes ", "show notes/", "learn notes ."):
+        found = offered(f"kbtui {line}")
+        assert not {word for word in found if "secret" in word or "off" in word}
+    assert not offered("kbtui show gone/")
 
 
 def test_another_workspace_may_be_named_before_or_after_the_command(
-    built: Builder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    built: Builder, tmp_path: Path
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    where = str(built.root)
-    assert offered("-w", where, "learn", "") == ["notes", "hostile"]
-    assert offered("learn", "--workspace", where, "") == ["notes", "hostile"]
-    assert offered("c", "read", f"--workspace={where}", "") == ["jp-c17800000001"]
-
-
-def test_suppress_is_what_argparse_means_by_it() -> None:
-    assert option_spec.SUPPRESS == argparse.SUPPRESS
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-def test_what_is_declared_is_what_the_parser_takes(name: str) -> None:
-    def names(parser: argparse.ArgumentParser) -> dict[str, set[str]]:
-        found: dict[str, set[str]] = {"": set()}
-        for action in parser._actions:
-            if isinstance(action, argparse._SubParsersAction):
-                for inner, sub in action.choices.items():
-                    found[inner] = names(sub)[""]
-            else:
-                found[""] |= set(action.option_strings or [action.dest])
-        return found
-
-    parser = Parser(prog=name)
-    load_command(name)[0](parser)
-    command = option_spec.declared(name)
-    wanted = names(parser)
-    for action in command.actions:
-        for inner in (action.name, *action.aliases):
-            got = {word for one in action.arguments for word in one.names or (one.dest,)}
-            assert got | {"-h", "--help"} == wanted.pop(inner)
-    got = {word for one in command.arguments for word in one.names or (one.dest,)}
-    assert wanted == {"": (got | {"-h", "--help"}) - {"-w", "--workspace"}}
-
-
-@given(st.text(st.characters(exclude_characters="\n\r\0", exclude_categories=["Cs"]), min_size=1))
-def test_a_completed_word_is_read_as_itself(word: str) -> None:
-    for opening in ("", '"', "'"):
-        line = ParsedLine(f"kbtui show {opening}", BREAKS)
-        again = ParsedLine(f"kbtui show {opening}{line.completed(word)}{opening} ", BREAKS)
-        assert again.words == ["kbtui", "show", word] or word.startswith("~/")
+    where = shlex.quote(str(built.root))
+    assert offered(f"kbtui -w {where} learn ", tmp_path) == ["notes", "hostile"]
+    assert offered(f"kbtui learn --workspace {where} ", tmp_path) == ["notes", "hostile"]
+    assert offered(f"kbtui c read --workspace={where} ", tmp_path) == ["jp-c17800000001"]
+    assert offered(f"kbtui c -w {where} read ", tmp_path) == ["jp-c17800000001"]
 
 
 @pytest.fixture
@@ -160,8 +134,8 @@ def shell_home(built: Builder, tmp_path: Path) -> Iterator[Path]:
 
 
 SHELLS = {
-    "bash": (["--norc", "--noprofile", "-i"], "bind 'set enable-bracketed-paste off'; {script}; complete -F _kbtui args"),
-    "zsh": (["-f", "-i"], "unset zle_bracketed_paste; autoload -U compinit; compinit -u -D; {script}; compdef _kbtui args"),
+    "bash": (["--norc", "--noprofile", "-i"], "bind 'set enable-bracketed-paste off'; {script}; complete -o nospace -F _python_argcomplete_kbtui args"),
+    "zsh": (["-f", "-i"], "unset zle_bracketed_paste; autoload -U compinit; compinit -u -D; {script}; compdef _python_argcomplete_kbtui args"),
 }  # fmt: skip
 
 
@@ -220,27 +194,11 @@ def test_fish_offers_the_same_words(built: Builder, shell_home: Path) -> None:
 
 
 def test_a_tab_loads_nothing_heavy(built: Builder) -> None:
+    heavy = {"asyncio", "sqlite3", "textual", "tantivy", "lancedb", "numpy", "rich"}
     for line in ("search --", "learn notes ", "show ", "c read "):
-        code = (
-            "import sys; from kbtui.cli.main import main; "
-            f"main(['__complete', 'bash', 'kbtui {line}', ' ']); print(*sys.modules, file=sys.stderr)"
-        )
-        done = subprocess.run(
-            [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
-        )
-        assert done.stdout.count("\n") > 1, line
-        heavy = {"argparse", "asyncio", "sqlite3", "textual", "tantivy", "lancedb", "numpy", "rich"}
-        assert not heavy & set(done.stderr.split()), line
+        assert not heavy & imported(f"kbtui {line}"), line
 
 
-def test_a_mistake_is_silent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)  # no workspace here
-    for line in ("learn", "nonsense", "show", "search --topic", "learn no-topic"):
-        done = subprocess.run(
-            [sys.executable, "-m", "kbtui.cli.main", "__complete", "zsh", "kbtui", *line.split(), ""],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=60,
-        )  # fmt: skip
-        assert (done.stdout, done.stderr) == ("", "")
+def test_a_mistake_is_silent(tmp_path: Path) -> None:
+    for line in ("learn", "nonsense", "show", "search --topic", "learn no-topic", "source rm"):
+        assert complete_line(f"kbtui {line} ", cwd=tmp_path) == ""  # no workspace here

@@ -58,9 +58,7 @@ def test_it_brings_the_manual_page_and_the_completions(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         page = next(name for name in archive.namelist() if name.endswith("share/man/man1/kbtui.1"))
         text = archive.read(page).decode()
-        assert {"kbtui/cli/scripts/completion.bash", "kbtui/serve/static/page.html"} <= set(
-            archive.namelist()
-        )
+        assert {"kbtui/serve/static/page.html"} <= set(archive.namelist())
     assert text.startswith(".TH KBTUI 1")
     assert ".SS kbtui conversation" in text
 

@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from running import complete_line
 from support import Builder, asked, said
 
 from kbtui.cli import search
-from kbtui.cli.completion_engine import complete
 from kbtui.cli.filter_options import question_fields
 from kbtui.cli.main import main
 from kbtui.cli.parser import Parser
@@ -89,7 +89,7 @@ def test_a_new_row_is_a_filter_of_search_library_entries_options_and_completion(
         with pytest.raises(SystemExit):
             main([command, "--help"])
         assert "--area AREA" in capfd.readouterr().out
-        assert ("--area", "only this area") in complete([command], "--a")[1]
+        assert "--area\tonly this area" in complete_line(f"kbtui {command} --a").splitlines()
     offered = suggestions.complete("ar", 2, load_knowledge(built.workspace))
     assert ("area:", "only this area") in [(one.text, one.note) for one in offered]
 
