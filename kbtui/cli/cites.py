@@ -16,7 +16,7 @@ def configure_cites(parser: ArgumentParser) -> None:
     parser.add_argument(
         "ref", metavar="REF", help="topic/slug, jp-c…, jp-c…:3, chunk:ID or a file's path"
     )
-    parser.add_argument("--json", action="store_true", help="one JSON document")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
 def run_cites(args: Namespace) -> int:

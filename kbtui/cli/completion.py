@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 def configure_completion(parser: ArgumentParser) -> None:
     """The argument of `kbtui completion`."""
-    parser.add_argument("shell", choices=["bash", "zsh", "fish"], help="which one")
+    parser.add_argument("shell", choices=["bash", "zsh", "fish"], help="the shell")
 
 
 def run_completion(args: Namespace) -> int:

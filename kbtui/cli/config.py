@@ -13,7 +13,7 @@ def configure_config(parser: ArgumentParser) -> None:
     """The arguments of `kbtui config`."""
     parser.add_argument("key", nargs="?", metavar="KEY", help="only this key's value")
     parser.add_argument("--example", action="store_true", help="a commented file with every key")
-    parser.add_argument("--json", action="store_true", help="one JSON document")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
 def run_config(args: Namespace) -> int:

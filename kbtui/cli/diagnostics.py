@@ -18,11 +18,14 @@ if TYPE_CHECKING:
 
 def configure_doctor(parser: ArgumentParser) -> None:
     """The arguments of `kbtui doctor`."""
-    parser.add_argument("--json", action="store_true", help="one JSON document")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
 def run_doctor(args: Namespace) -> int:
-    """Find and explain what is wrong with terminal, settings, packages, workspace, topics, sources, conversations, index, engine and model."""
+    """Check terminal, settings, packages, workspace, topics, sources, conversations, index, engine and model.
+
+    Each line names an area, its state and the reason. It starts no engine.
+    """
     findings = []
     with ProgressLine() as progress:
         for finding in _examine(args.workspace):
@@ -54,9 +57,11 @@ def _examine(path: str | None) -> Iterator[Finding]:
 def configure_paths(parser: ArgumentParser) -> None:
     """The arguments of `kbtui paths`."""
     parser.add_argument(
-        "--looked", action="store_true", help="every configuration file, also those not there"
+        "--looked",
+        action="store_true",
+        help="list every configuration file, including missing ones",
     )
-    parser.add_argument("--json", action="store_true", help="as a JSON object")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
 def run_paths(args: Namespace) -> int:
@@ -103,11 +108,11 @@ def _format_path(path: Path | None) -> str:
 def configure_model(parser: ArgumentParser) -> None:
     """The arguments of `kbtui model`."""
     parser.add_argument("action", choices=["show"], nargs="?", default="show")
-    parser.add_argument("--json", action="store_true", help="as a JSON object")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
 def run_model(args: Namespace) -> int:
-    """Show the embedding model: which one, where it lies, and whether it is what it should be."""
+    """Show the embedding model: its name, its path, and whether its files are intact."""
     from kbtui.index.embedding_model import ModelUnavailable, find_model, verify
     from kbtui.workspace import load_settings
 
@@ -146,15 +151,15 @@ def configure_log(parser: ArgumentParser) -> None:
         metavar="N",
         help=f"the last N of each ({_LOG_LINES})",
     )
-    add("--whole", action="store_true", help="with private text; not for a report")
-    add("-o", "--output", metavar="FILE", help="where to (default: stdout)")
+    add("--whole", action="store_true", help="keep private text; not for a report")
+    add("-o", "--output", metavar="FILE", help="write to FILE (default: standard output)")
 
 
 def run_log(args: Namespace) -> int:
     """Print the logs of engine and screen for a report, with private text left out.
 
-    Left out are names of files, quoted text and what follows it in a message, ids and addresses; --whole
-    keeps everything, for your own eyes. The first lines say which versions run on what.
+    File names, ids, addresses and the part of a message from the first quotation on are left out;
+    --whole keeps everything. The first lines name the versions of kbtui, Python, packages and system.
     """
     from pathlib import Path
 

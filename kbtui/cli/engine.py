@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def configure_engine(parser: ArgumentParser) -> None:
     """The arguments of `kbtui engine`."""
     parser.add_argument("action", choices=["status", "stop"], nargs="?", default="status")
-    parser.add_argument("--json", action="store_true", help="the state as JSON")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
 def run_engine(args: Namespace) -> int:
@@ -74,18 +74,26 @@ _PHASES = {"keywords": "indexing", "vectors": "embedding"}
 
 
 def configure_index(parser: ArgumentParser) -> None:
-    """The arguments of `kbtui index` (decisions D)."""
+    """The arguments of `kbtui index`."""
     add = parser.add_argument
-    add("--rebuild", action="store_true", help="make a new index beside the old one, then use it")
-    add("--watch", action="store_true", help="go on, and say what changes, until interrupted")
+    add(
+        "--rebuild",
+        action="store_true",
+        help="build a new index beside the old one, then switch to it",
+    )
+    add(
+        "--watch",
+        action="store_true",
+        help="keep running and print what changes, until interrupted",
+    )
     add("--no-vectors", action="store_true", help="do not wait for the vectors")
-    add("--json", action="store_true", help="counts and times as JSON")
+    add("--json", action="store_true", help="print one JSON document")
 
 
 def run_index(args: Namespace) -> int:
-    """Bring the index up to date with the files, and say how far it is.
+    """Bring the index up to date with the files, and show the progress.
 
-    Ends when the vectors are done too, unless --no-vectors.
+    It also waits for the vectors unless --no-vectors is given.
     """
     from kbtui.library import open_workspace
 

@@ -30,19 +30,19 @@ def configure_entries(parser: Parser) -> None:
     add = parser.add_argument
     add("query", nargs="*", metavar="QUERY", help="words in title or text, and filters")
     add_filter_options(parser, "entries")
-    add("--hidden", action="store_true", help="hidden subjects too")
-    add("--archived", action="store_true", help="archived conversations too")
-    add("--limit", type=int, default=50, metavar="N", help="so many a page, 1 to 500 (50)")
-    add("--cursor", metavar="C", help="go on where the last page of the same filter ended")
-    add("--json", action="store_true", help="one JSON document")
+    add("--hidden", action="store_true", help="include hidden subjects")
+    add("--archived", action="store_true", help="include archived conversations")
+    add("--limit", type=int, default=50, metavar="N", help="entries per page, 1 to 500 (50)")
+    add("--cursor", metavar="C", help="continue after the last page of the same filters")
+    add("--json", action="store_true", help="print one JSON document")
 
 
 def run_entries(args: Namespace) -> int:
     """List entries, newest first: subjects and conversations with type, status, size and citations.
 
-    QUERY narrows to entries with all its words in title or text. -word leaves out; type:, topic:,
-    is:, after: and before: narrow as the options do. Totals are of all
-    that the filters leave; a longer list goes on with --cursor.
+    QUERY keeps entries that have all its words in title or text; -word excludes a word, and
+    type:, topic:, is:, after: and before: filter as the options do. Totals count all entries
+    that pass the filters; --cursor continues a long list.
     """
     from kbtui.errors import UsageError
     from kbtui.index.entry_query import list_entries
@@ -170,33 +170,35 @@ PREVIEW = 200
 def configure_entry(parser: ArgumentParser) -> None:
     """The arguments of `kbtui entry`; each action has its own."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="new|edit|rm|show")
-    new = actions.add_parser("new", help="make a subject file and edit it")
+    new = actions.add_parser("new", help="create a subject file and edit it")
     new.add_argument("--topic", metavar="ID", help="where it goes (default: the only topic)")
     new.add_argument("--title", metavar="TEXT", help="its title")
     new.add_argument("--type", default="note", metavar="T", help="note, rule, decision, … (note)")
     new.add_argument("--tags", default="", metavar="T,…", help="its tags")
-    new.add_argument("--slug", metavar="S", help="its name (default: made of the title)")
-    new.add_argument("--text", metavar="TEXT", help="its text, - for standard input; no editor")
+    new.add_argument("--slug", metavar="S", help="its slug (default: made from the title)")
+    new.add_argument(
+        "--text", metavar="TEXT", help="its text, or - for standard input; opens no editor"
+    )
     edit = actions.add_parser("edit", help="open it in $EDITOR; id and citations stay")
     remove = actions.add_parser("rm", help="move it to the trash, after asking")
-    remove.add_argument("--yes", action="store_true", help="do not ask")
-    remove.add_argument(
-        "--permanently", action="store_true", help="delete it where there is no trash"
-    )
+    remove.add_argument("--yes", action="store_true", help="do not ask for confirmation")
+    remove.add_argument("--permanently", action="store_true", help="delete it if there is no trash")
     show = actions.add_parser("show", help="its passages, status and citations")
     show.add_argument(
-        "--full", action="store_true", help=f"more than {PREVIEW} characters a passage"
+        "--full",
+        action="store_true",
+        help=f"print whole passages, not {PREVIEW} characters of each",
     )
     for one in (edit, remove, show):
         one.add_argument("ref", metavar="REF", help="topic/slug" + (", jp-c…" * (one is show)))
     for one in (new, show):
-        one.add_argument("--json", action="store_true", help="one JSON document")
+        one.add_argument("--json", action="store_true", help="print one JSON document")
 
 
 def run_entry(args: Namespace) -> int:
-    """Write subject files: `new` makes one, `edit` opens one in $EDITOR, `rm` moves one to the trash.
+    """Edit subject files: `new` creates one, `edit` opens one in $EDITOR, `rm` moves one to the trash.
 
-    `show` prints what the index has of an entry: its passages, status and citations.
+    `show` prints what the index knows about an entry: passages, status and citations.
     """
     from kbtui.library import open_workspace
 

@@ -15,25 +15,31 @@ if TYPE_CHECKING:
 def configure_insights(parser: ArgumentParser) -> None:
     """The arguments of `kbtui insights`."""
     add = parser.add_argument
-    add("action", choices=["show", "erase"], nargs="?", default="show", help="erase the query log")
-    add("--days", type=int, default=30, metavar="N", help="look at so many days (30)")
-    add("--limit", type=int, default=10, metavar="N", help="so many rows in each list (10)")
+    add(
+        "action",
+        choices=["show", "erase"],
+        nargs="?",
+        default="show",
+        help="show the insights, or erase the query log",
+    )
+    add("--days", type=int, default=30, metavar="N", help="days to look back, 1 to 3660 (30)")
+    add("--limit", type=int, default=10, metavar="N", help="rows per list, 1 to 1000 (10)")
     add(
         "--stale-days",
         type=int,
         default=180,
         metavar="N",
-        help="unchanged for so many days is stale (180)",
+        help="days without a change that make an entry stale (180)",
     )
-    add("--hidden", action="store_true", help="hidden subjects too")
-    add("--yes", action="store_true", help="erase without asking")
-    add("--json", action="store_true", help="one JSON document")
+    add("--hidden", action="store_true", help="include hidden subjects")
+    add("--yes", action="store_true", help="do not ask for confirmation")
+    add("--json", action="store_true", help="print one JSON document")
 
 
 def run_insights(args: Namespace) -> int:
-    """What was asked, found, used and missing: top queries, gaps, citations, by day.
+    """Show what was searched, found, cited and missing: top queries, gaps, citations, activity by day.
 
-    `kbtui insights erase` removes every logged search, after asking.
+    `kbtui insights erase` deletes every logged search after asking.
     """
     from kbtui.errors import UsageError
     from kbtui.library import open_workspace

@@ -14,17 +14,17 @@ if TYPE_CHECKING:
 
 
 def configure_topics(parser: ArgumentParser) -> None:
-    """The arguments of `kbtui topics` (decisions D)."""
-    parser.add_argument("topic", nargs="?", metavar="TOPIC", help="only this one, by id or title")
-    parser.add_argument("--hidden", action="store_true", help="hidden subjects too")
-    parser.add_argument("--json", action="store_true", help="one JSON document")
+    """The arguments of `kbtui topics`."""
+    parser.add_argument("topic", nargs="?", metavar="TOPIC", help="only this topic, by id or title")
+    parser.add_argument("--hidden", action="store_true", help="include hidden subjects")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
     _configure_knowledge(parser)
 
 
 def run_topics(args: Namespace) -> int:
     """List topics and their subjects, and JP's own prompt fragments.
 
-    Hidden subjects are counted, and listed with --hidden.
+    Hidden subjects are only counted, unless --hidden is given.
     """
     knowledge = _open_knowledge(args)
     if args.topic is None:
@@ -154,7 +154,7 @@ def _topics_as_json(
 
 
 def configure_learn(parser: ArgumentParser) -> None:
-    """The arguments of `kbtui learn` (decisions D)."""
+    """The arguments of `kbtui learn`."""
     parser.add_argument("topic", metavar="TOPIC", help="a topic's id or title")
     parser.add_argument(
         "subjects",
@@ -167,12 +167,12 @@ def configure_learn(parser: ArgumentParser) -> None:
 
 
 def run_learn(args: Namespace) -> int:
-    """Print exactly what `learn` returns for a topic, or for subjects of it.
+    """Print exactly what the `learn` tool returns for a topic or its subjects.
 
-    Without SUBJECT the topic's listing; with one slug that subject's text; with a
-    glob (* one level, ** any depth) or several, each in <subject> tags. SLUG:12-18
-    prints these lines. With -k it is what `learn` returns beside the prompt that
-    `kbtui prompt -k` prints: what stands there already is named and not printed.
+    Without SUBJECT it prints the topic's listing, with one slug that subject's text,
+    and with several slugs or a glob (* one level, ** any depth) each text in <subject>
+    tags. SLUG:12-18 prints these lines. With -k, subjects that `kbtui prompt -k`
+    includes already are named and not printed again.
     """
     knowledge = _open_knowledge(args)
     with working("reading subjects"):
@@ -182,12 +182,12 @@ def run_learn(args: Namespace) -> int:
 
 
 def configure_prompt(parser: ArgumentParser) -> None:
-    """The arguments of `kbtui prompt` (decisions D)."""
+    """The arguments of `kbtui prompt`."""
     _configure_knowledge(parser)
 
 
 def run_prompt(args: Namespace) -> int:
-    """Print exactly the <knowledge> section that the system prompt would have."""
+    """Print exactly the <knowledge> section of the system prompt."""
     knowledge = _open_knowledge(args)
     with working("reading subjects"):
         text = knowledge.prompt()
@@ -199,7 +199,7 @@ def run_prompt(args: Namespace) -> int:
 
 
 def _configure_knowledge(parser: ArgumentParser) -> None:
-    """The options that change the configuration for this call (decisions A1, A12)."""
+    """The options that change the configuration for this call."""
     parser.add_argument(
         "-k",
         "--knowledge",

@@ -32,23 +32,23 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "topics": ("knowledge.run_topics", "list topics and their subjects"),
     "learn": ("knowledge.run_learn", "print exactly what `learn` returns"),
     "prompt": ("knowledge.run_prompt", "print exactly the <knowledge> section"),
-    "conversation": ("conversation.run_conversation", "list, grep and read conversations"),
-    "show": ("show.run_show", "print what a reference names"),
+    "conversation": ("conversation.run_conversation", "list, grep, read and export conversations"),
+    "show": ("show.run_show", "print what a reference points to"),
     "open": ("show.run_open", "open a reference in the TUI"),
     "cites": ("cites.run_cites", "show what a reference uses, and what uses it"),
     "entries": ("entries.run_entries", "list entries: type, status, size, citations"),
-    "entry": ("entries.run_entry", "make, edit, remove or inspect a subject"),
-    "insights": ("insights.run_insights", "what was asked, found, used and missing"),
+    "entry": ("entries.run_entry", "create, edit, remove or inspect a subject"),
+    "insights": ("insights.run_insights", "show what was searched, found, cited and missing"),
     "source": ("source.run_source", "fetch pages, files and MCP resources into topics"),
-    "tools": ("tool.run_tools", "the tools for assistants: schema, install, uninstall"),
+    "tools": ("tool.run_tools", "print, install or uninstall the tools for assistants"),
     "tool": ("tool.run_tool", "answer one call of a JP local tool"),
     "mcp": ("tool.run_mcp", "serve the tools over MCP on stdio"),
-    "serve": ("serve.run_serve", "show the screen in a browser on this machine"),
+    "serve": ("serve.run_serve", "show the TUI in a browser on this machine"),
     "engine": ("engine.run_engine", "show or stop the engine"),
     "doctor": ("diagnostics.run_doctor", "find and explain what is wrong"),
     "paths": ("diagnostics.run_paths", "print the directories in use"),
     "model": ("diagnostics.run_model", "show the embedding model"),
-    "log": ("diagnostics.run_log", "print the logs for a report, private text left out"),
+    "log": ("diagnostics.run_log", "print the logs for a report, without private text"),
     "config": ("config.run_config", "show the settings and where they come from"),
     "completion": ("completion.run_completion", "print a completion script for a shell"),
     "man": ("man.run_man", "print the manual page"),
@@ -57,7 +57,7 @@ ALIASES = {"c": "conversation"}
 
 
 def main(argv: "Sequence[str] | None" = None) -> int:
-    """Run a command; returns its exit code (decisions D)."""
+    """Run a command; returns its exit code."""
     if sys.platform == "win32":
         print("kbtui: Windows is not supported yet; Linux and macOS are", file=sys.stderr)
         return 3

@@ -13,20 +13,30 @@ PORT = 8000
 
 
 def configure_serve(parser: ArgumentParser) -> None:
-    """The arguments of `kbtui serve` (decisions D)."""
+    """The arguments of `kbtui serve`."""
     add = parser.add_argument
-    add("--port", type=int, default=PORT, metavar="N", help=f"which port ({PORT}); 0 is a free one")
-    add("--host", default="127.0.0.1", metavar="ADDRESS", help="where to listen (127.0.0.1)")
-    add("--allow-network", action="store_true", help="let --host be reached by other machines")
-    add("--font-size", type=int, default=16, metavar="N", help="in pixels, 6 to 72 (16)")
+    add(
+        "--port", type=int, default=PORT, metavar="N", help=f"the port ({PORT}); 0 picks a free one"
+    )
+    add(
+        "--host",
+        default="127.0.0.1",
+        metavar="ADDRESS",
+        help="the address to listen on (127.0.0.1)",
+    )
+    add(
+        "--allow-network",
+        action="store_true",
+        help="allow an address that other machines can reach",
+    )
+    add("--font-size", type=int, default=16, metavar="N", help="font size in pixels, 6 to 72 (16)")
 
 
 def run_serve(args: Namespace) -> int:
-    """Show the screen in a browser, on this machine.
+    """Show the TUI in a browser on this machine.
 
-    Prints the address to open, with a token: whoever has it reads the workspace as you do.
-    Only this machine is answered, unless --host names another address and --allow-network
-    says that it is meant.
+    Prints the address to open. It contains a token: anyone who has it can read the workspace.
+    Other machines cannot connect unless --host names another address and --allow-network is given.
     """
     import asyncio
     import secrets

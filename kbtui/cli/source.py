@@ -25,7 +25,7 @@ _OPTIONS = ("topic", "depth", "prefixes", "pattern", "server", "allow_hosts", "e
 
 
 def configure_source(parser: ArgumentParser) -> None:
-    """The arguments of `kbtui source`; each action has its own (decisions D)."""
+    """The arguments of `kbtui source`; each action has its own."""
     actions = parser.add_subparsers(
         dest="action", required=True, metavar="add|ls|edit|approve|run|rm"
     )
@@ -34,34 +34,40 @@ def configure_source(parser: ArgumentParser) -> None:
     add.add_argument(
         "what", nargs="?", metavar="WHAT", help="the address, the file or directory, the command"
     )
-    add.add_argument("--name", metavar="N", help="its name and directory (default: made of WHAT)")
-    edit = actions.add_parser("edit", help="change it and approve the change")
-    edit.add_argument("name", metavar="NAME")
+    add.add_argument("--name", metavar="N", help="its name and directory (default: made from WHAT)")
+    edit = actions.add_parser("edit", help="change a source and approve the change")
+    edit.add_argument("name", metavar="NAME", help="a source's name")
     edit.add_argument("--what", metavar="WHAT", help="the address, the file, the command")
     edit.add_argument("--no-cron", action="store_true", help="run by hand only")
     for one in (add, edit):
         _configure_options(one, needs_topic=one is add)
-    approve = actions.add_parser("approve", help="look at a source, and agree to it as it is")
+    approve = actions.add_parser("approve", help="show a source and approve it as it is")
     run_ = actions.add_parser("run", help="fetch now")
     run_.add_argument("--all", action="store_true", help="every approved source")
-    remove = actions.add_parser("rm", help="remove a source, and say whether its documents stay")
+    remove = actions.add_parser("rm", help="remove a source, and keep or delete its documents")
     kept = remove.add_mutually_exclusive_group()
-    kept.add_argument("--keep", action="store_true", help="its documents stay, as your own")
-    kept.add_argument("--delete", action="store_true", help="its documents go")
+    kept.add_argument("--keep", action="store_true", help="keep its documents as your own")
+    kept.add_argument("--delete", action="store_true", help="delete its documents")
     for one in (approve, remove):
-        one.add_argument("name", metavar="NAME")
-        one.add_argument("--yes", action="store_true", help="do not ask")
-    run_.add_argument("name", nargs="?", metavar="NAME")
-    listing = actions.add_parser("ls", aliases=["list"], help="list them with their last runs")
+        one.add_argument("name", metavar="NAME", help="a source's name")
+        one.add_argument("--yes", action="store_true", help="do not ask for confirmation")
+    run_.add_argument("name", nargs="?", metavar="NAME", help="a source's name")
+    listing = actions.add_parser("ls", aliases=["list"], help="list sources with their last runs")
     for one in (listing, run_, add):
-        one.add_argument("--json", action="store_true", help="one JSON document")
+        one.add_argument("--json", action="store_true", help="print one JSON document")
 
 
 def _configure_options(parser: ArgumentParser, *, needs_topic: bool) -> None:
     add = parser.add_argument
-    add("--topic", metavar="ID", required=needs_topic, help="the topic that it feeds")
-    add("--depth", type=int, metavar="N", help="follow links so many times (1)")
-    add("--prefix", dest="prefixes", action="append", metavar="P", help="only addresses below this")
+    add("--topic", metavar="ID", required=needs_topic, help="the topic its documents go to")
+    add("--depth", type=int, metavar="N", help="how many links deep to go (1)")
+    add(
+        "--prefix",
+        dest="prefixes",
+        action="append",
+        metavar="P",
+        help="only addresses below this one (repeatable)",
+    )
     add("--pattern", metavar="P", help="only resources whose address matches this glob")
     add("--server", metavar="CMD", help="the MCP server's command")
     add(
@@ -69,17 +75,22 @@ def _configure_options(parser: ArgumentParser, *, needs_topic: bool) -> None:
         dest="allow_hosts",
         action="append",
         metavar="H",
-        help="this host may lie in a private network",
+        help="allow this host in a private network (repeatable)",
     )
-    add("--env", action="append", metavar="VAR", help="the MCP server gets this variable of yours")
-    add("--cron", metavar="EXPR", help="when the engine runs it, such as '0 4 * * 1'")
+    add(
+        "--env",
+        action="append",
+        metavar="VAR",
+        help="pass this variable to the MCP server (repeatable)",
+    )
+    add("--cron", metavar="EXPR", help="when the engine runs it, as in '0 4 * * 1'")
 
 
 def run_source(args: Namespace) -> int:
-    """Sources: web pages, files and MCP resources that are fetched into a topic.
+    """Manage sources: web pages, files and MCP resources that are fetched into a topic.
 
-    `add` declares one in .jp/kb-sources.toml and approves it; `approve` agrees to one
-    that somebody else declared, or that was changed; nothing else ever runs.
+    `add` declares a source in .jp/kb-sources.toml and approves it. `approve` approves one
+    that somebody else declared or changed. Only approved sources run.
     """
     from kbtui.library import open_workspace
     from kbtui.userdata import UserData

@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 
 
 def configure_tools(parser: ArgumentParser) -> None:
-    """The arguments of `kbtui tools` (decisions D)."""
+    """The arguments of `kbtui tools`."""
     parser.add_argument("action", choices=["schema", "install", "uninstall"])
-    parser.add_argument("--yes", "-y", action="store_true", help="install without asking")
-    parser.add_argument("--json", action="store_true", help="one JSON document")
+    parser.add_argument("--yes", "-y", action="store_true", help="do not ask for confirmation")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
 def run_tools(args: Namespace) -> int:
-    """The tools for assistants: print their definitions, install them for JP, take them back.
+    """Print the definitions of the tools for assistants, and install or uninstall them for JP.
 
-    `install` shows what it will write, and asks. It never touches a file that it
-    did not write, or that was edited since. The MCP server needs no installation.
+    `install` shows what it will write and asks for confirmation. It never touches a file
+    that it did not write or that was edited since. The MCP server needs no installation.
     """
     from kbtui.library import open_workspace
 
@@ -181,7 +181,7 @@ def _explain_activation(workspace: Workspace, changes: list[FileChange]) -> None
 
 
 def configure_tool(parser: ArgumentParser) -> None:
-    """The arguments of `kbtui tool` (jp-format 6.1)."""
+    """The arguments of `kbtui tool`."""
     parser.add_argument("context", metavar="CONTEXT_JSON", help="action, root, conversation_id")
     parser.add_argument("tool", metavar="TOOL_JSON", help="name, arguments")
 
@@ -199,9 +199,11 @@ def run_tool(args: Namespace) -> int:
 
 
 def configure_mcp(parser: ArgumentParser) -> None:
-    """The arguments of `kbtui mcp` (decisions B5, B6)."""
+    """The arguments of `kbtui mcp`."""
     parser.add_argument(
-        "--current", metavar="ID", help="the conversation that asks: never searched unless asked to"
+        "--current",
+        metavar="ID",
+        help="the conversation that calls; left out of searches unless named",
     )
 
 

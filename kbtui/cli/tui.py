@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def configure_tui(parser: ArgumentParser) -> None:
     """The arguments of `kbtui tui`."""
-    parser.add_argument("--fresh", action="store_true", help="do not reopen what was left")
+    parser.add_argument("--fresh", action="store_true", help="do not restore the last session")
     parser.add_argument(
         "--plain", action="store_true", help="for screen readers: one pane, no frames"
     )
@@ -71,7 +71,7 @@ def browse(
 def configure_demo(parser: ArgumentParser) -> None:
     """The arguments of `kbtui demo`."""
     parser.add_argument(
-        "--path", action="store_true", help="print where the copy lies instead of opening it"
+        "--path", action="store_true", help="print the path of the copy instead of opening it"
     )
 
 
