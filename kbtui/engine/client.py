@@ -241,8 +241,6 @@ def _start(workspace: Workspace) -> Any:
         for name, value in os.environ.items()
         if name in _KEPT or name.startswith(_KEPT_PREFIXES)
     }
-    # glibc would give each thread memory of its own, and hand hardly any of it back.
-    environment["MALLOC_ARENA_MAX"] = "2"
     with log:
         return subprocess.Popen(
             [sys.executable, "-P", "-m", "kbtui.engine", str(workspace.root)],

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import IndexUnavailable, KbtuiError
 from kbtui.index.catalog import Catalog
+from kbtui.index.integrity import is_panic
 from kbtui.notices import Notice, keywords_only
 
 if TYPE_CHECKING:
@@ -259,7 +260,9 @@ class EmbeddingWorker:
         store = self._store
         try:
             ranked = self.ask(text, narrowing, limit, per_entry, worded)
-        except Exception as error:
+        except BaseException as error:
+            if not isinstance(error, Exception) and not is_panic(error):
+                raise
             self._log(f"the vectors cannot be searched: {type(error).__name__}: {error}")
             if store is self._store and self._open != self._mended:
                 self._hurt = True
@@ -421,7 +424,6 @@ class EmbeddingWorker:
         try:
             self._bring_up(folder)
         except BaseException as error:
-            panic = type(error).__name__ == "PanicException"
             mendable = isinstance(error, IndexUnavailable) or (
                 isinstance(error, Exception) and not isinstance(error, KbtuiError | sqlite3.Error)
             )
@@ -430,7 +432,7 @@ class EmbeddingWorker:
                 self._wake.set()
                 return
             # What fails while the engine ends says nothing of the files.
-            if folder == self._mended or self._stop.is_set() or not (panic or mendable):
+            if folder == self._mended or self._stop.is_set() or not (is_panic(error) or mendable):
                 raise
             self._log(f"{error}; making the vectors anew")
             self._begin_anew(folder)

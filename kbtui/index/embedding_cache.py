@@ -1,8 +1,8 @@
 """Embeddings remembered by text and model, so that no text is ever embedded twice.
 
-One SQLite file a workspace, beside the generations: it outlives them. It is a
-cache and nothing more: each row has a checksum, one that is not as it was written
-counts as not there, and a file that cannot be read is thrown away.
+One SQLite file a workspace, beside the generations: it outlives them. Since not even a rebuild
+replaces a row, each has a checksum, and one that does not match counts as missing. A file that
+cannot be read is deleted.
 """
 
 from __future__ import annotations
@@ -49,17 +49,6 @@ class EmbeddingCache:
         self._db.execute(
             "CREATE TABLE IF NOT EXISTS embeddings (model TEXT, hash BLOB, vector BLOB, sum INTEGER, "
             "PRIMARY KEY (model, hash)) WITHOUT ROWID"
-        )
-        columns = [row[1] for row in self._db.execute("PRAGMA table_info(embeddings)")]
-        if "sum" not in columns:
-            self._add_sums()
-
-    def _add_sums(self) -> None:
-        """Of a file of an earlier version: what is in it is taken as it stands."""
-        self._db.create_function("summed", 3, _sum, deterministic=True)
-        self._db.executescript(
-            "BEGIN IMMEDIATE; ALTER TABLE embeddings ADD COLUMN sum INTEGER; "
-            "UPDATE embeddings SET sum = summed(model, hash, vector); COMMIT"
         )
 
     def _again(self, work: Callable[[], _Result]) -> _Result:

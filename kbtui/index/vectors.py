@@ -14,7 +14,6 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import IndexUnavailable
-from kbtui.index.file_checksums import SUFFIX, FileChecksums
 from kbtui.index.ordering import Found, best_first
 from kbtui.workspace.paths import as_utf8, make_private
 
@@ -68,7 +67,7 @@ class VectorStore:
     def __init__(self, folder: Path, model: str, dimension: int, *, kept: timedelta = KEPT) -> None:
         """Open, or make, the table of `model` with vectors of `dimension` floats.
 
-        Raises `IndexUnavailable` when it cannot be opened, or a file is not as it was written.
+        Raises `IndexUnavailable` when it cannot be opened.
         """
         self._dimension, self._kept, self._writes = dimension, kept, 0
         schema = pa.schema(
@@ -87,9 +86,6 @@ class VectorStore:
             ]
         )
         self._schema = schema
-        self._ledger = FileChecksums(folder)
-        if found := self._ledger.damage():
-            raise IndexUnavailable(f"the vectors are damaged: {found}", where=str(folder))
         try:
             make_private(folder)
             session = lancedb.Session(
@@ -106,7 +102,6 @@ class VectorStore:
             raise IndexUnavailable(
                 f"the vectors cannot be opened: {error}", where=str(folder)
             ) from error
-        self._ledger.note()
 
     def rows(self) -> tuple[Any, Any]:
         """Number and hash of every row, as two arrays."""
@@ -142,7 +137,6 @@ class VectorStore:
         flat = pa.array(vectors.astype("float32").reshape(-1), type=pa.float32())
         columns["vector"] = pa.FixedSizeListArray.from_arrays(flat, self._dimension)
         self._table.add(pa.table(columns, schema=self._schema))
-        self._ledger.note()
         self._writes += 1
 
     def remove(self, numbers: Iterable[int]) -> None:
@@ -152,7 +146,6 @@ class VectorStore:
             part = ", ".join(str(int(number)) for number in held[at : at + 2000])
             self._table.delete(f"number IN ({part})")
             self._writes += 1
-        self._ledger.note()
 
     def search(
         self, vector: Sequence[float], where: str, limit: int, per_entry: int
@@ -225,7 +218,6 @@ class VectorStore:
         elif self._partitions and self._supplements() > SUPPLEMENTS_MOST:
             self._make_index(self._partitions)
         self._table.optimize(cleanup_older_than=self._kept)
-        self._ledger.note()
         self._writes = 0
 
     def _make_index(self, partitions: int) -> None:
@@ -263,9 +255,8 @@ class VectorStore:
 
 
 def remove_vectors(folder: Path) -> None:
-    """Take away a directory of vectors with what is known of its files; they are made again."""
+    """Remove a directory of vectors, which are made again."""
     shutil.rmtree(folder, ignore_errors=True)
-    folder.with_name(folder.name + SUFFIX).unlink(missing_ok=True)
 
 
 def leaning(vector: list[float], towards: list[float] | None) -> list[float]:

@@ -2,6 +2,7 @@
 
 import random
 import shutil
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,6 @@ from support import Builder, hurt_file
 
 from kbtui.engine.embedding_worker import EmbeddingWorker
 from kbtui.index import Index
-from kbtui.index.file_checksums import REWRITTEN, FileChecksums
-from kbtui.index.vectors import VectorStore
 from kbtui.workspace import Settings
 
 SEED = 11
@@ -79,6 +78,11 @@ def held(builder: Builder, folder: Path) -> tuple[Any, Any, list[str]]:
     try:
         assert semantic.settled.wait(60)
         assert semantic.missing is None, semantic.logged
+        # A file that only a search reads is found to be damaged then.
+        end = time.monotonic() + 60
+        while "ranked" not in (found := semantic.reply("otter kkkkkkkkk", {}, 5, 3)):
+            assert time.monotonic() < end, semantic.logged
+            time.sleep(0.05)
         store = semantic._store
         assert store is not None
         table = store._table.to_arrow()
@@ -87,10 +91,6 @@ def held(builder: Builder, folder: Path) -> tuple[Any, Any, list[str]]:
             for row in table.to_pylist()
         }
         assert len(vectors) == table.num_rows
-        found = semantic.reply("otter kkkkkkkkk", {}, 5, 3)
-        assert "ranked" in found
-        # Also found by an index or a deletion that was not needed so far.
-        assert semantic.settled.wait(60)
         return vectors, [number for number, _ in found["ranked"]], semantic.logged
     finally:
         semantic.stop()
@@ -98,32 +98,13 @@ def held(builder: Builder, folder: Path) -> tuple[Any, Any, list[str]]:
 
 
 def files(folder: Path) -> list[Path]:
-    """The files that are written once."""
-    found = (path for path in folder.rglob("*") if path.is_file() and path.stat().st_size)
-    return sorted(path for path in found if path.name not in REWRITTEN)
-
-
-def test_every_flipped_bit_and_every_cut_of_a_file_is_noticed(folder: Path) -> None:
-    vectors = folder / "vectors"
-    random_ = random.Random(SEED)
-    assert FileChecksums(vectors).damage() is None
-    assert len(files(vectors)) > 5
-    for path in [*files(vectors), folder / "vectors.sums"]:
-        good = path.read_bytes()
-        for _ in range(5):
-            data = bytearray(good)
-            data[random_.randrange(len(data))] ^= 1 << random_.randrange(8)
-            path.write_bytes(data)
-            assert FileChecksums(vectors).damage(), path
-        path.write_bytes(good[: random_.randrange(len(good))])
-        assert FileChecksums(vectors).damage(), path
-        path.write_bytes(good)
-    assert FileChecksums(vectors).damage() is None
+    """The files of the vectors."""
+    return sorted(path for path in folder.rglob("*") if path.is_file() and path.stat().st_size)
 
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("rounds", [8, pytest.param(80, marks=pytest.mark.slow)])
-def test_whatever_is_damaged_the_next_start_has_the_same_vectors(
+def test_whatever_is_damaged_is_noticed_and_made_again(
     folder: Path, workspace_root: Path, tmp_path: Path, rounds: int
 ) -> None:
     builder = Builder(workspace_root)
@@ -136,13 +117,15 @@ def test_whatever_is_damaged_the_next_start_has_the_same_vectors(
         shutil.rmtree(cache)
         shutil.copytree(tmp_path / "good", cache, symlinks=True)
         targets = [path for path in (folder / "vectors").rglob("*") if path.is_file()]
-        targets += [folder / "vectors.sums", cache / "embeddings.sqlite"]
+        targets.append(cache / "embeddings.sqlite")
         path = random_.choice(targets)
         done = hurt_file(path, random_)
-        vectors, ranked, logged = held(builder, folder)
-        assert [vectors, ranked] == good, (number, done)
-        if not done.startswith("remove") and path.name not in {*REWRITTEN, "embeddings.sqlite"}:
-            assert any("anew" in line for line in logged), (number, done)
+        vectors, ranked, _ = held(builder, folder)
+        if done.startswith("flip"):
+            # Lance has no checksums: a bit of one number may stay wrong until vectors are made again.
+            assert vectors.keys() == good[0].keys(), (number, done)
+        else:
+            assert [vectors, ranked] == good, (number, done)
 
 
 def test_what_is_lost_while_it_runs_is_made_anew_when_it_is_asked(
@@ -164,12 +147,3 @@ def test_what_is_lost_while_it_runs_is_made_anew_when_it_is_asked(
     semantic.stop()
     semantic._thread.join(30)
     assert held(builder, folder)[:2] == good
-
-
-def test_an_edit_leaves_the_list_complete(folder: Path) -> None:
-    store = VectorStore(folder / "vectors", "m", 26)
-    store.tidy(force=True)
-    ledger = FileChecksums(folder / "vectors")
-    assert ledger.damage() is None
-    known = {folder / "vectors" / name for name in ledger._known}
-    assert set(files(folder / "vectors")) <= known

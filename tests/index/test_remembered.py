@@ -58,7 +58,7 @@ def test_a_file_cut_short_is_begun_anew(path: Path, length: int) -> None:
     remembered.close()
 
 
-def test_a_file_of_an_earlier_version_is_taken_over(tmp_path: Path) -> None:
+def test_a_file_of_an_earlier_version_is_replaced(tmp_path: Path) -> None:
     path = tmp_path / "embeddings.sqlite"
     with sqlite3.connect(path) as db:
         db.execute(
@@ -70,5 +70,8 @@ def test_a_file_of_an_earlier_version_is_taken_over(tmp_path: Path) -> None:
             [(key, vector.tobytes()) for key, vector in MANY.items()],
         )
     db.close()
-    assert len(kept(path)) == len(MANY)
+    assert kept(path) == {}
+    remembered = EmbeddingCache(path, "m")
+    remembered.put(MANY)
+    remembered.close()
     assert len(kept(path)) == len(MANY)
