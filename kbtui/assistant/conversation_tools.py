@@ -33,7 +33,7 @@ from kbtui.assistant.conversation_notices import (
 )
 from kbtui.assistant.xml import entry_xml, escape, event_xml, hit_xml, read_envelope, turn_xml
 from kbtui.conversations.event_kinds import EVENT_KINDS, include_groups
-from kbtui.conversations.formats.jp.base64_fields import pretty
+from kbtui.conversations.formats.jp.content import pretty
 from kbtui.conversations.formats.jp.loader import load_conversation, name_extras
 from kbtui.conversations.formats.jp.locations import EVENTS, ConversationLocation, find_places
 from kbtui.conversations.grep import (

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from kbtui.conversations.formats.jp.base64_fields import pretty
+from kbtui.conversations.formats.jp.content import pretty
 from kbtui.errors import UsageError
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from kbtui.conversations.event_kinds import EVENT_KINDS
-from kbtui.conversations.formats.jp.base64_fields import pretty
+from kbtui.conversations.formats.jp.content import pretty
 from kbtui.conversations.timestamps import show_time
 
 if TYPE_CHECKING:

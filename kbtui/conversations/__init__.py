@@ -6,8 +6,11 @@ Each name is imported on first use: who lists does not pay for searching.
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kbtui.conversations.formats.jp.loader import load_beginning, load_conversation
-    from kbtui.conversations.formats.jp.summary import conversation_traits
+    from kbtui.conversations.formats.jp.loader import (
+        conversation_traits,
+        load_beginning,
+        load_conversation,
+    )
     from kbtui.conversations.ids import parse_conversation_id, parse_conversation_ref
     from kbtui.conversations.repository import (
         conversation_signatures,

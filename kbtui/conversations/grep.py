@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kbtui.conversations import event_kinds
-from kbtui.conversations.formats.jp.base64_fields import pretty
+from kbtui.conversations.formats.jp.content import pretty
 from kbtui.conversations.formats.jp.event_parser import EventParser
 from kbtui.conversations.formats.jp.json_reader import Mended, read_events
 from kbtui.conversations.timestamps import show_time

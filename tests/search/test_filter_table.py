@@ -15,7 +15,7 @@ from kbtui.cli.filter_options import question_fields
 from kbtui.cli.main import main
 from kbtui.cli.parser import Parser
 from kbtui.conversations import list_conversations
-from kbtui.conversations.formats.jp.summary import ConversationSummary
+from kbtui.conversations.formats.jp.loader import ConversationSummary
 from kbtui.index import Index, IndexReader
 from kbtui.knowledge import load_knowledge
 from kbtui.search import Question, filters, suggestions

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbtui.conversations.formats.jp.summary import ConversationSummary
+from kbtui.conversations.formats.jp.loader import ConversationSummary
 from kbtui.conversations.models import ConversationInfo
 from kbtui.search.filters import filters_for
 from kbtui.tui.library.filter import parse_library_filter

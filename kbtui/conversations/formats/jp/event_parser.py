@@ -1,6 +1,7 @@
-"""From the elements of `events.json` to turns of decoded events (jp-format 2).
+"""From the elements of `events.json` to turns of decoded events.
 
-One pass, element by element: what is wrong with one never reaches another.
+One pass, element by element: what is wrong with one never reaches another. The configuration's
+deltas stand between the events, and what they say of assistant and model is taken in here too.
 """
 
 from __future__ import annotations
@@ -9,21 +10,87 @@ from collections import deque
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from kbtui.conversations.blocks import content_text, resources_text
 from kbtui.conversations.event_kinds import EVENT_KINDS
-from kbtui.conversations.formats.jp.base64_fields import (
+from kbtui.conversations.formats.jp.content import (
+    content_text,
     decode_content,
     decode_metadata,
     decode_value,
     pretty,
+    resources_text,
 )
-from kbtui.conversations.formats.jp.config_state import ConversationFacts
 from kbtui.conversations.formats.jp.json_reader import DAMAGED
 from kbtui.conversations.models import Compaction, Event, Turn
 from kbtui.conversations.timestamps import parse_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+
+class ConversationFacts:
+    """The facts in force after the configurations applied so far."""
+
+    def __init__(self) -> None:
+        self.assistant: str | None = None
+        self.model: str | None = None
+        self.attachments: list[str] = []
+
+    def apply(self, config: Any) -> None:
+        """Merge a base configuration or a delta; whatever has another form is passed over."""
+        if not isinstance(config, dict):
+            return
+        assistant = config.get("assistant")
+        if isinstance(assistant, dict):
+            if isinstance(name := assistant.get("name"), str):
+                self.assistant = name
+            if isinstance(model := assistant.get("model"), dict):
+                self.model = _model(model.get("id")) or self.model
+        conversation = config.get("conversation")
+        if isinstance(conversation, dict):
+            self._attach(conversation.get("attachments"))
+
+    def _attach(self, value: Any) -> None:
+        """A list, or `{value, strategy}`; only "replace" drops what was attached before."""
+        replace = False
+        if isinstance(value, dict):
+            replace = value.get("strategy") == "replace"
+            value = value.get("value")
+        if not isinstance(value, list):
+            return
+        kept = [] if replace else self.attachments
+        named = [name for item in value if (name := _attachment(item))]
+        self.attachments = list(dict.fromkeys([*kept, *named]))
+
+
+def _model(value: Any) -> str | None:
+    """An alias as it stands, or `provider/name`."""
+    if isinstance(value, str):
+        return value or None
+    if isinstance(value, dict):
+        parts = [part for key in ("provider", "name") if isinstance(part := value.get(key), str)]
+        return "/".join(parts) or None
+    return None
+
+
+def _attachment(item: Any) -> str | None:
+    """One attachment as a URL; JP writes URLs and `{type, path, params}`."""
+    if isinstance(item, str):
+        return item or None
+    if not isinstance(item, dict) or not isinstance(kind := item.get("type"), str):
+        return None
+    path = item.get("path")
+    params = item.get("params")
+    arguments = params.get("args") if isinstance(params, dict) else None
+    url = f"{kind}://{path if isinstance(path, str) else ''}"
+    if isinstance(arguments, list):
+        from urllib.parse import quote
+
+        url += "".join(
+            f"{'&' if number else '?'}arg={quote(str(argument), safe='')}"
+            for number, argument in enumerate(arguments)
+        )
+    return url
+
 
 _Element = dict[str, Any]
 _Open = dict[str, "Event | deque[Event]"]

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from kbtui.conversations.formats.jp.config_state import ConversationFacts
-from kbtui.conversations.formats.jp.event_parser import EventParser
+from kbtui.conversations.formats.jp.event_parser import ConversationFacts, EventParser
 from kbtui.conversations.formats.jp.json_reader import (
     LARGEST,
     SEPARATOR,
