@@ -171,3 +171,23 @@ def cut(text: str, width: int) -> str:
             break
         kept.append(grapheme)
     return "".join(kept) + "…"
+
+
+def pretty_json(value: object) -> str:
+    """A JSON value as people read it: two spaces, one line a member."""
+    import orjson
+
+    try:
+        return orjson.dumps(value, option=orjson.OPT_INDENT_2).decode()
+    except (TypeError, RecursionError):
+        # orjson refuses what JSON allows: integers over 64 bits, nesting over 254.
+        return _pretty_slowly(value)
+
+
+def _pretty_slowly(value: object) -> str:
+    from json import dumps
+
+    try:
+        return dumps(value, indent=2, ensure_ascii=False)
+    except RecursionError:
+        return "(nested too deeply to show)"

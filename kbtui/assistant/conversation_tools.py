@@ -33,9 +33,17 @@ from kbtui.assistant.conversation_notices import (
 )
 from kbtui.assistant.xml import entry_xml, escape, event_xml, hit_xml, read_envelope, turn_xml
 from kbtui.conversations.event_kinds import EVENT_KINDS, include_groups
-from kbtui.conversations.formats.jp.content import pretty
-from kbtui.conversations.formats.jp.loader import load_conversation, name_extras
-from kbtui.conversations.formats.jp.locations import EVENTS, ConversationLocation, find_places
+from kbtui.conversations.formats.jp import (
+    EVENTS,
+    ConversationLocation,
+    describe,
+    examined,
+    find_places,
+    load_conversation,
+    name_extras,
+    read_title,
+    with_activity,
+)
 from kbtui.conversations.grep import (
     ConversationMatches,
     GrepLine,
@@ -46,18 +54,11 @@ from kbtui.conversations.grep import (
     resolve_scopes,
 )
 from kbtui.conversations.ids import parse_conversation_id, parse_conversation_ref
-from kbtui.conversations.repository import (
-    activity,
-    describe,
-    examined,
-    find_conversation,
-    list_conversations,
-    read_title,
-    with_activity,
-)
+from kbtui.conversations.repository import activity, find_conversation, list_conversations
 from kbtui.conversations.timestamps import show_time
 from kbtui.errors import NothingFound, UsageError
 from kbtui.secrets import mask, mask_values
+from kbtui.text import pretty_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -137,7 +138,7 @@ class _ShortenableText:
 
     def measure(self, text: str) -> int:
         """Characters that the text takes in the envelope."""
-        return len(escape(pretty(text) if self.json else text))
+        return len(escape(pretty_json(text) if self.json else text))
 
     def shorten(self, size: int) -> None:
         """Put the text in at most `size` characters, saying how many are left out."""

@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from kbtui.conversations.formats.jp.content import pretty
 from kbtui.errors import UsageError
+from kbtui.text import pretty_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -91,7 +91,7 @@ def event_xml(event: EventValue) -> str:
 
 def fenced(value: Any) -> str:
     """A JSON value in a fence that nothing in it can close (decisions A8), escaped."""
-    text = pretty(value)
+    text = pretty_json(value)
     longest = max((len(run) for run in _BACKTICKS.findall(text)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}json\n{escape(text)}\n{fence}"

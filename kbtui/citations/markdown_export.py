@@ -6,8 +6,8 @@ import re
 from typing import TYPE_CHECKING
 
 from kbtui.conversations.event_kinds import EVENT_KINDS
-from kbtui.conversations.formats.jp.content import pretty
 from kbtui.conversations.timestamps import show_time
+from kbtui.text import pretty_json
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -76,7 +76,7 @@ def _event(event: Event) -> Iterator[str]:
     label = EVENT_KINDS[event.kind].label
     if event.kind == "tool_call_request":
         yield f"### {label} {event.call}: {_code(event.name or '?')}"
-        yield _fence(text or pretty(event.arguments or {}), "json")
+        yield _fence(text or pretty_json(event.arguments or {}), "json")
     elif event.kind == "tool_call_response":
         number = f" {event.call}" if event.call else ""
         name = f": {_code(event.name)}" if event.name else ""

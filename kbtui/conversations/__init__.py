@@ -6,20 +6,20 @@ Each name is imported on first use: who lists does not pay for searching.
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kbtui.conversations.formats.jp.loader import (
+    from kbtui.conversations.formats.jp import (
         conversation_traits,
+        examined,
         load_beginning,
         load_conversation,
+        with_activity,
+        with_counts,
     )
     from kbtui.conversations.ids import parse_conversation_id, parse_conversation_ref
     from kbtui.conversations.repository import (
         conversation_signatures,
-        examined,
         find_conversation,
         list_conversations,
         strays,
-        with_activity,
-        with_counts,
     )
 
 __all__ = [
@@ -38,11 +38,12 @@ __all__ = [
 ]
 
 _MODULES = {
-    "conversation_traits": "formats.jp.summary",
-    "load_beginning": "formats.jp.loader",
-    "load_conversation": "formats.jp.loader",
+    "conversation_signatures": "repository",
+    "find_conversation": "repository",
+    "list_conversations": "repository",
     "parse_conversation_id": "ids",
     "parse_conversation_ref": "ids",
+    "strays": "repository",
 }
 
 
@@ -51,4 +52,4 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(f"{__name__}.{_MODULES.get(name, 'repository')}"), name)
+    return getattr(import_module(f"{__name__}.{_MODULES.get(name, 'formats.jp')}"), name)

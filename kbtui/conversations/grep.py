@@ -8,11 +8,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kbtui.conversations import event_kinds
-from kbtui.conversations.formats.jp.content import pretty
-from kbtui.conversations.formats.jp.event_parser import EventParser
-from kbtui.conversations.formats.jp.json_reader import Mended, read_events
+from kbtui.conversations.formats.jp import EventParser, Mended, read_events
 from kbtui.conversations.timestamps import show_time
 from kbtui.errors import UsageError, WorkspaceError
+from kbtui.text import pretty_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -191,7 +190,7 @@ def resolve_scopes(names: Iterable[str] | None) -> frozenset[str]:
 def searched_text(event: Event) -> str:
     """What is searched of an event: a tool call as its name and its arguments as JSON."""
     if event.kind == "tool_call_request":
-        arguments = event.text or pretty(event.arguments or {})
+        arguments = event.text or pretty_json(event.arguments or {})
         return f"{event.name}\n{arguments}" if event.name else arguments
     # JP does not search answers; free text given as one is worth finding.
     if event.kind == "inquiry_response" and not isinstance(event.data, str):
@@ -259,7 +258,7 @@ def _masked_text(event: Event, text: str) -> str:
     from kbtui.secrets import mask, mask_values
 
     if event.kind == "tool_call_request" and event.arguments and not event.text:
-        arguments = pretty(mask_values(event.arguments))
+        arguments = pretty_json(mask_values(event.arguments))
         return mask(f"{event.name}\n{arguments}" if event.name else arguments)
     return str(mask_values(text))
 

@@ -26,7 +26,7 @@ from kbtui.knowledge.front_matter import split_front_matter
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from kbtui.conversations.formats.jp.incremental_reader import ConversationPart, TurnMark
+    from kbtui.conversations.formats.jp import ConversationPart, TurnMark
     from kbtui.conversations.models import Conversation, ConversationInfo
     from kbtui.index.catalog import Catalog
     from kbtui.knowledge.front_matter import SubjectText
@@ -241,7 +241,7 @@ def conversation_pieces(
     catalog: Catalog, info: ConversationInfo, *, embed_tool_results: bool = False
 ) -> Iterator[IngestBatch]:
     """A conversation, or what of it is not in the catalog. Each piece must be put before the next."""
-    from kbtui.conversations.formats.jp.incremental_reader import comes_in_parts, read_part
+    from kbtui.conversations.formats.jp import comes_in_parts, read_part
 
     if not comes_in_parts(info):
         yield _whole(info, embed_tool_results)
@@ -272,7 +272,7 @@ def _whole(info: ConversationInfo, embed_tool_results: bool) -> IngestBatch:
 
 def _held(catalog: Catalog, entry: Entry) -> _Held | None:
     """What the catalog has, as long as its chunks would be the same today."""
-    from kbtui.conversations.formats.jp.incremental_reader import TurnMark
+    from kbtui.conversations.formats.jp import TurnMark
 
     kept, text = catalog.entry(entry.id), catalog.mark(entry.id)
     if kept is None or text is None:

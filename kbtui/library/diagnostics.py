@@ -261,8 +261,12 @@ def _subject(knowledge: Knowledge, problem: Problem) -> str | None:
 
 def _conversations(library: Library) -> Iterator[Finding]:
     from kbtui.conversations import load_conversation, strays
-    from kbtui.conversations.formats.jp.loader import name_extras, problems_of
-    from kbtui.conversations.formats.jp.locations import conversation_folders, trashed
+    from kbtui.conversations.formats.jp import (
+        conversation_folders,
+        name_extras,
+        problems_of,
+        trashed,
+    )
 
     infos, left_out = library.conversations_briefly(), strays(library.workspace)
     folders = conversation_folders(library.workspace)

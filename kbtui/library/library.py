@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from typing import Any, Self
 
     from kbtui.citations.models import Citation, Citations
-    from kbtui.conversations.formats.jp.loader import ConversationSummary
+    from kbtui.conversations.formats.jp import ConversationSummary
     from kbtui.conversations.models import Conversation, ConversationInfo
     from kbtui.engine.client import EngineClient
     from kbtui.index import IndexReader

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from datetime import datetime
 
-    from kbtui.conversations.formats.jp.loader import ConversationSummary
+    from kbtui.conversations.formats.jp import ConversationSummary
     from kbtui.conversations.models import ConversationInfo
 
     LibraryCondition = Callable[[ConversationInfo, ConversationSummary, Any], bool]

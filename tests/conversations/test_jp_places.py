@@ -206,15 +206,15 @@ def test_counts_are_of_every_element_and_can_be_left_out(jp: Path) -> None:
 
 def test_listing_without_counts_opens_no_events(jp: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(jp, hello())
-    from kbtui.conversations import repository
+    from kbtui.conversations.formats.jp import metadata
 
-    read = repository.read_file
+    read = metadata.read_file
 
     def guarded(path: str, *more: int) -> bytes:
         assert not path.endswith("events.json")
         return read(path, *more)
 
-    monkeypatch.setattr(repository, "read_file", guarded)
+    monkeypatch.setattr(metadata, "read_file", guarded)
     assert [info.title for info in list_conversations(workspace_at(jp.parent), counts=False)] == [
         "A title"
     ]

@@ -15,7 +15,7 @@ from kbtui.search.query_parser import QueryError, parse_query
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from kbtui.conversations.formats.jp.loader import ConversationSummary
+    from kbtui.conversations.formats.jp import ConversationSummary
     from kbtui.conversations.models import ConversationInfo
     from kbtui.search.query_parser import AlmostFilter, QueryFilter
 

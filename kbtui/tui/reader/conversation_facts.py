@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from kbtui.conversations.formats.jp.loader import name_extras
+from kbtui.conversations.formats.jp import name_extras
 from kbtui.text import one_line
 from kbtui.tui.clock import moment
 from kbtui.tui.reader.document import characters, counted

@@ -6,8 +6,9 @@ import re
 from binascii import a2b_base64
 from typing import Any
 
-import orjson
 from pybase64 import b64decode
+
+from kbtui.text import pretty_json
 
 # The characters that may stand before one and two `=`: any other has bits that
 # say nothing, which JP's strict decoder refuses and Python's does not notice.
@@ -47,17 +48,6 @@ def decode_bytes(text: str) -> bytes | None:
     return data
 
 
-def is_text(data: bytes) -> bool:
-    """Whether bytes are UTF-8, and so what JP would take for decoded."""
-    if data.isascii():
-        return True
-    try:
-        data.decode()
-    except ValueError:
-        return False
-    return True
-
-
 def decode_text(text: str) -> str:
     """The text behind one string, or the string itself where there is none."""
     data = decode_bytes(text)
@@ -71,19 +61,10 @@ def decode_text(text: str) -> str:
 
 def decode_content(text: str) -> str:
     """The text of a tool result, which a later JP may have encoded over the URL-safe form."""
-    data = decode_bytes(text)
-    return text if data is None else content_behind(data, text)
-
-
-def content_behind(data: bytes, text: str) -> str:
-    """The same where the bytes behind the text are known already."""
-    try:
-        decoded = data.decode()
-    except ValueError:
-        return text
-    if " " in decoded or len(decoded) < _TOKEN_LENGTH or not _TOKEN.fullmatch(decoded):
+    decoded = decode_text(text)
+    if decoded is text or " " in decoded or len(decoded) < _TOKEN_LENGTH:
         return decoded
-    return decode_text(decoded)
+    return decode_text(decoded) if _TOKEN.fullmatch(decoded) else decoded
 
 
 def decode_value(value: Any) -> Any:
@@ -116,24 +97,6 @@ def decode_metadata(metadata: dict[str, Any]) -> dict[str, Any]:
     if type(rendered) is str:
         decoded["rendered_arguments"] = decode_text(rendered)
     return decoded
-
-
-def pretty(value: Any) -> str:
-    """A JSON value as people read it: two spaces, one line a member."""
-    try:
-        return orjson.dumps(value, option=orjson.OPT_INDENT_2).decode()
-    except (TypeError, RecursionError):
-        # orjson refuses what JSON allows: integers over 64 bits, nesting over 254.
-        return _pretty_slowly(value)
-
-
-def _pretty_slowly(value: Any) -> str:
-    from json import dumps
-
-    try:
-        return dumps(value, indent=2, ensure_ascii=False)
-    except RecursionError:
-        return "(nested too deeply to show)"
 
 
 _NAMES = ("uri", "url", "path", "name")
@@ -173,7 +136,7 @@ def _block_text(block: dict[str, Any]) -> str:
         return _resource_text(block.get("resource", block))
     if kind in ("image", "audio") and type(data := block.get("data")) is str:
         return _named(kind, _first(block, _MEDIA), _size(data))
-    return f"[{kind}]\n{pretty(decode_value(block))}"
+    return f"[{kind}]\n{pretty_json(decode_value(block))}"
 
 
 def _resource_text(resource: Any) -> str:
@@ -182,7 +145,7 @@ def _resource_text(resource: Any) -> str:
         return _named("resource", resource)
     name = _first(resource, _NAMES) if type(resource) is dict else None
     if name is None:
-        return f"[resource]\n{pretty(decode_value(resource))}"
+        return f"[resource]\n{pretty_json(decode_value(resource))}"
     data = resource.get("blob")
     size = _size(data) if type(data) is str else None
     shown = _named("resource", name, _first(resource, _MEDIA), size)
@@ -190,7 +153,7 @@ def _resource_text(resource: Any) -> str:
     rest = {key: value for key, value in resource.items() if key not in known}
     if rest.keys() == {"text"} and type(rest["text"]) is str:
         return f"{shown}\n{decode_content(rest['text'])}"
-    return f"{shown}\n{pretty(decode_value(rest))}" if rest else shown
+    return f"{shown}\n{pretty_json(decode_value(rest))}" if rest else shown
 
 
 def _first(block: dict[str, Any], keys: tuple[str, ...]) -> str | None:

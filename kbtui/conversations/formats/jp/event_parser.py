@@ -16,12 +16,12 @@ from kbtui.conversations.formats.jp.content import (
     decode_content,
     decode_metadata,
     decode_value,
-    pretty,
     resources_text,
 )
 from kbtui.conversations.formats.jp.json_reader import DAMAGED
 from kbtui.conversations.models import Compaction, Event, Turn
 from kbtui.conversations.timestamps import parse_time
+from kbtui.text import pretty_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -168,7 +168,7 @@ class EventParser:
             # Of a later JP: shown as it is. It opens no turn, and ends no run of pieces.
             self._timed(index, kind, element)
             time = parse_time(element.get("timestamp"))
-            event = Event("unknown", time, pretty(element), index, name=kind)
+            event = Event("unknown", time, pretty_json(element), index, name=kind)
             (self._turn.events if self._turn else self.leading).append(event)
         else:
             self._note(f"element {index} has no type")
@@ -231,7 +231,7 @@ class EventParser:
     def _structured(self, index: int, element: _Element) -> None:
         if "data" in element:
             data = element["data"]
-            text = data if type(data) is str else pretty(data)
+            text = data if type(data) is str else pretty_json(data)
             event = self._event("structured", index, element, text, "data")
             event.data = data
         else:
@@ -256,7 +256,7 @@ class EventParser:
                 self._blame(event, "its arguments are nested too deeply")
         else:
             event.arguments = {}
-            event.text = pretty(arguments)
+            event.text = pretty_json(arguments)
             self._blame(event, "its arguments are not an object")
         self._await(event, element, self._tools)
 
@@ -286,7 +286,7 @@ class EventParser:
 
     def _inquiry_response(self, index: int, element: _Element) -> None:
         answer = element.get("answer")
-        text = answer if type(answer) is str else pretty(answer)
+        text = answer if type(answer) is str else pretty_json(answer)
         event = self._event("inquiry_response", index, element, text, "answer")
         event.data = answer
         if "answer" not in element:
@@ -365,7 +365,7 @@ class EventParser:
         except RecursionError:
             text = None
         if text is None:
-            event.text = pretty(value)
+            event.text = pretty_json(value)
             what = f"its {field} is no text" if field in element else f"it has no {field}"
             self._blame(event, what)
         else:
