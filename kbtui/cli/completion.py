@@ -174,7 +174,7 @@ def references(path: str | None, given: list[str], current: str) -> Pairs:
 
 def conversations(path: str | None, given: list[str], current: str) -> Pairs:
     """The ids of the live conversations, newest first."""
-    from kbtui.conversations.formats.jp.locations import live_names
+    from kbtui.conversations.formats.jp import live_names
 
     form = "" if current.isdigit() else "jp-c"
     found = sorted(live_names(path).items(), reverse=True)

@@ -48,6 +48,7 @@ class LinePattern:
         elif ignore_case:
             flags, expression = re.IGNORECASE, "".join(map(_folding, pattern))
         self._regex = re.compile(expression, flags)
+        self._required = _forms(pattern) if ignore_case and not pattern.isascii() else ()
 
     def _finder(self, text: str) -> Callable[[int], int]:
         """A function that gives the first match at or after an offset, -1 where there is none."""
@@ -59,6 +60,8 @@ class LinePattern:
             # Bytes become small letters ten times as fast as text beyond ASCII.
             if self.pattern.lower().encode() not in text.encode("utf-8", "replace").lower():
                 return lambda _: -1
+        elif not any(form in text for form in self._required):
+            return lambda _: -1
         return lambda start: match.start() if (match := self._regex.search(text, start)) else -1
 
     def lines(self, text: str) -> Iterator[tuple[int, int, int]]:
@@ -90,6 +93,16 @@ def _folding(letter: str) -> str:
     if letter in "iI":
         return "(?-i:[iI])"
     return f"(?-i:{letter})" if letter in "ıİ" else re.escape(letter)
+
+
+def _forms(pattern: str) -> tuple[str, ...]:
+    """All that the first letter beyond ASCII may match: a text without any of them has no match.
+
+    Looking for one letter is ten times as fast as the expression.
+    """
+    letter = next(letter for letter in pattern if not letter.isascii())
+    letters = "".join(map(chr, (*range(0xD800), *range(0xE000, 0x20000))))
+    return (letter, *set(re.findall(_folding(letter), letters, re.IGNORECASE)))
 
 
 def cut_line(line: str, match: int | None = None, length: int = LINE_LENGTH) -> str:

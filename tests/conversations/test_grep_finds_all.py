@@ -174,6 +174,21 @@ def test_any_piece_of_any_text_is_found(
     assert search(path, GrepQuery(piece))[0] >= 1
 
 
+@settings(max_examples=300, deadline=None)
+@given(
+    text=st.text(st.sampled_from("kKsSiIıİſ\u212aåÅ\u212bßẞéÉжЖωΩ\u2126aA\U00010400\U00010428")),
+    pattern=st.text(
+        st.sampled_from("kKsSiIıİſ\u212aåÅ\u212bßẞéÉжЖωΩ\u2126aA\U00010400"), min_size=1, max_size=3
+    ),
+    ignore_case=st.booleans(),
+)
+def test_a_line_that_has_the_pattern_in_either_case_matches(
+    text: str, pattern: str, ignore_case: bool
+) -> None:
+    needle = LinePattern(pattern, ignore_case)
+    assert needle.count(text) == bool(needle.spans(text))
+
+
 def test_a_match_over_two_pieces_of_one_message_is_found(jp: Path) -> None:
     path = write(jp, Stream().turn().say("the nee").say("dle"), base=None) / "events.json"
     assert search(path, GrepQuery("needle")) == (1, [("assistant", 1, "the needle")])
