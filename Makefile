@@ -43,7 +43,7 @@ test-paths: $(STAMP)  ## run the tests of commands and screens in long and odd d
 	HOME= TMPDIR="$$base/$(ODD)" $(BIN)/python -m pytest -n 3 --dist worksteal $(PATHS) $(ARGS)
 
 test-slow: $(STAMP)  ## run the slow tests
-	$(BIN)/python -m pytest -m slow $(ARGS)
+	$(BIN)/python -m pytest -m slow -n 2 --dist worksteal $(ARGS)
 
 man: $(STAMP)  ## write the manual page to build/
 	@mkdir -p build

@@ -1,6 +1,7 @@
 """Building real workspaces on disk for tests: topics, subjects, conversations as JP writes them."""
 
 import base64
+import contextlib
 import hashlib
 import json
 import random
@@ -58,6 +59,20 @@ def end_engine(builder: "Builder") -> None:
         process.wait(60)
     except psutil.NoSuchProcess:
         return
+
+
+def kill_engine(builder: "Builder") -> None:
+    """Kill this workspace's engine after a test: ending in order takes up to seconds on a busy machine."""
+    import psutil
+
+    from kbtui.engine.paths import announced
+
+    found = announced(builder.workspace)
+    if found:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process = psutil.Process(found["pid"])
+            process.kill()
+            process.wait(60)
 
 
 def hurt_file(path: Path, random_: random.Random) -> str:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from assistant_support import fill
-from support import Builder, end_engine
+from support import Builder, kill_engine
 
 from kbtui.library import Library
 from kbtui.workspace import load_settings
@@ -18,7 +18,7 @@ def built(workspace_root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bui
     builder = Builder(workspace_root)
     fill(builder)
     yield builder
-    end_engine(builder)
+    kill_engine(builder)
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from assistant_support import KEYS, PHRASE, PRIVATE_KEY, RANDOM
-from support import FIRST_ID, Builder, asked, called, encoded, end_engine, said, write_json
+from support import FIRST_ID, Builder, asked, called, encoded, kill_engine, said, write_json
 
 from kbtui.assistant.tool_handlers import answer
 from kbtui.assistant.tools import TOOLS, offered
@@ -83,7 +83,7 @@ def planted(workspace_root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[B
     write_json(damaged / "metadata.json", {"title": "canary", "labels": labels})
     (damaged / "events.json").write_text(f'[{{"type": "chat_request", "content": "{SECRETS[0]}')
     yield builder
-    end_engine(builder)
+    kill_engine(builder)
 
 
 def _encoded(value: Any) -> Any:

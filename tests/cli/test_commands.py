@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from running import run_command
-from support import Builder, asked, called, end_engine, said, tree_hash
+from support import Builder, asked, called, kill_engine, said, tree_hash
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def built(workspace_root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bui
         2, [[asked("Old aardvark?"), said("Older.")]], archived=True, title="Long ago"
     )
     yield builder
-    end_engine(builder)
+    kill_engine(builder)
 
 
 def run(

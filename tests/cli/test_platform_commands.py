@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from running import run_command
-from support import Builder, asked, called, end_engine, said, tree_hash
+from support import Builder, asked, called, kill_engine, said, tree_hash
 
 DAY = 86_400.0
 
@@ -35,7 +35,7 @@ def built(workspace_root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bui
     use = called("a", "learn", "…", topic="guide", subjects="start")
     builder.conversation(lately, [[asked("Who?"), *use, said("The aardvark.")]], title="Waking")
     yield builder
-    end_engine(builder)
+    kill_engine(builder)
 
 
 def run(builder: Builder, *words: str, text: str | None = None) -> subprocess.CompletedProcess[str]:

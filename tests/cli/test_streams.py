@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support import Builder, end_engine
+from support import Builder, kill_engine
 
 ASCII = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
 KBTUI = f"'{sys.executable}' -m kbtui.cli.main"
@@ -20,7 +20,7 @@ def built(workspace_root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bui
     builder.topics(guide={"title": "Größen"})
     builder.subject("guide/one.md", "# Größe · eins\n\nEin Otter wächst.\n")
     yield builder
-    end_engine(builder)
+    kill_engine(builder)
 
 
 def shell(builder: Builder, command: str, **more: str) -> tuple[bytes, int]:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from demo_files import DEMO, subject_files
-from support import Builder, end_engine
+from support import Builder, kill_engine
 
 import kbtui
 
@@ -27,7 +27,7 @@ def demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     shutil.copytree(DEMO, root)
     monkeypatch.setenv("KBTUI_MODEL", "off")
     yield root
-    end_engine(Builder(root))
+    kill_engine(Builder(root))
 
 
 def test_the_code_of_the_guide_runs_as_it_stands(demo: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from support import Builder, end_engine
+from support import Builder, kill_engine
 
 from kbtui.engine import EngineClient, connect
 from kbtui.library import Library
@@ -20,7 +20,7 @@ def empty(workspace_root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bui
     builder = Builder(workspace_root)
     builder.topics(guide={})
     yield builder
-    end_engine(builder)
+    kill_engine(builder)
 
 
 def has_loaded(engine: EngineClient) -> bool:

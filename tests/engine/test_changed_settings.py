@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import Builder, end_engine
+from support import Builder, kill_engine
 
 from kbtui.cli.main import main
 from kbtui.engine import connect
@@ -24,7 +24,7 @@ def empty(workspace_root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bui
     builder = Builder(workspace_root)
     builder.topics(guide={})
     yield builder
-    end_engine(builder)
+    kill_engine(builder)
 
 
 def until(condition: Callable[[], Any]) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 import psutil
 import pytest
-from support import Builder, asked, content_of, end_engine, said
+from support import Builder, asked, content_of, end_engine, kill_engine, said
 
 from kbtui.cli.main import main
 from kbtui.engine import EngineClient, connect
@@ -38,7 +38,7 @@ def built(workspace_root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bui
         1, [[asked("Where is the badger?"), said("In its sett.")]], title="Badgers"
     )
     yield builder
-    end_engine(builder)
+    kill_engine(builder)
 
 
 def until(condition: Callable[[], Any], seconds: float = 20.0) -> Any:

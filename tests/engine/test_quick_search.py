@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support import Builder, asked, end_engine, said
+from support import Builder, asked, end_engine, kill_engine, said
 
 from kbtui.cli.engine_search import _quoted, quick_search
 from kbtui.engine import EngineClient, connect
@@ -30,7 +30,7 @@ def served(workspace_root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bu
     )
     settled(connect(builder.workspace))
     yield builder
-    end_engine(builder)
+    kill_engine(builder)
 
 
 def settled(engine: EngineClient) -> EngineClient:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from support import Builder, asked, end_engine, said
+from support import Builder, asked, end_engine, kill_engine, said
 
 from kbtui.cli.main import main
 from kbtui.engine.paths import announced
@@ -253,7 +253,7 @@ def slow_engine(
         return builder
 
     yield start
-    end_engine(builder)
+    kill_engine(builder)
     for engine in engines:
         engine.wait(60)
 

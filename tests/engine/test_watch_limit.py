@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support import Builder, end_engine
+from support import Builder, kill_engine
 
 LIMITED = "echo {limit} > /proc/sys/user/max_inotify_watches && {then}"
 """For a process in a user namespace of its own, which has limits of its own."""
@@ -57,7 +57,7 @@ def built(workspace_root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bui
     for name in ("start", "a/one", "b/two", "c/three", "d/four"):
         builder.subject(f"guide/{name}.md", "# One\n\nThe otter.\n")
     yield builder
-    end_engine(builder)
+    kill_engine(builder)
 
 
 @pytest.mark.timeout(200)

@@ -11,7 +11,7 @@ from typing import Any
 
 import psutil
 import pytest
-from support import Builder, end_engine
+from support import Builder, kill_engine
 
 from kbtui.engine.paths import announced
 from kbtui.errors import Cancelled, EngineUnavailable, KbtuiError
@@ -31,7 +31,7 @@ def built(workspace_root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bui
     for number in range(150):
         builder.subject(f"guide/s{number}.md", f"# S{number}\n\nThe aardvark {number} is awake.\n")
     yield builder
-    end_engine(builder)
+    kill_engine(builder)
 
 
 class Call:

@@ -10,7 +10,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from support import Builder, end_engine
+from support import Builder, kill_engine
 
 from kbtui.assistant.tool_handlers import answer as reply_of
 from kbtui.library import Library
@@ -27,7 +27,7 @@ def built(workspace_root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bui
     builder.topics(guide={})
     builder.subject("guide/start.md", "# Start\n\nThe otter is awake.\n")
     yield builder
-    end_engine(builder)
+    kill_engine(builder)
 
 
 @pytest.fixture

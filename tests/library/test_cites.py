@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from running import run_command
-from support import FIRST_ID, Builder, asked, called, end_engine, said
+from support import FIRST_ID, Builder, asked, called, kill_engine, said
 
 from kbtui import Library, open_workspace
 from kbtui.errors import NothingFound, UsageError
@@ -43,7 +43,7 @@ def built(workspace_root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bui
         title="Waking order",
     )
     yield builder
-    end_engine(builder)
+    kill_engine(builder)
 
 
 @pytest.fixture

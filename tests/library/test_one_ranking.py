@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from mcp import Client, StdioServerParameters
-from support import Builder, asked, end_engine, said
+from support import Builder, asked, kill_engine, said
 
 import kbtui
 from kbtui.citations.extract import _HEADER
@@ -50,7 +50,7 @@ def zoo(workspace_root: Path, request: pytest.FixtureRequest) -> Iterator[Builde
         1, [[asked("Where is the aardvark?"), said("In its burrow, asleep.")]], title="Asleep"
     )
     yield builder
-    end_engine(builder)
+    kill_engine(builder)
 
 
 def command(builder: Builder, question: str) -> list[tuple[str, float]]:

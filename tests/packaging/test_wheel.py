@@ -117,6 +117,7 @@ def stock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     shutil.rmtree(place)
 
 
+@pytest.mark.slow
 def test_the_stock_pip_chooses_every_package(wheel: Path, stock: Path, tmp_path: Path) -> None:
     # Each installed package as a wheel of nothing but its metadata: pip needs no more to choose.
     shelf = tmp_path / "wheels"

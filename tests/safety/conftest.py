@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from hostile import hostile_workspace
-from support import Builder, end_engine
+from support import Builder, kill_engine
 
 
 @pytest.fixture
@@ -16,4 +16,4 @@ def hostile(workspace_root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[B
         monkeypatch.setenv(name, "true")
     builder = hostile_workspace(workspace_root)
     yield builder
-    end_engine(builder)
+    kill_engine(builder)

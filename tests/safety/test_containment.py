@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from running import on_pipe
-from support import Builder, asked, end_engine, said
+from support import Builder, asked, kill_engine, said
 
 from kbtui.assistant.tool_handlers import answer
 from kbtui.index import Index, generations
@@ -86,7 +86,7 @@ def built(
     os.mkfifo(stuck / "events.json")
     yield builder
     plug.close()
-    end_engine(builder)
+    kill_engine(builder)
 
 
 def commands() -> list[list[str]]:

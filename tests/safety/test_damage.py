@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import Builder, asked, content_of, end_engine, hurt_file, said
+from support import Builder, asked, content_of, hurt_file, kill_engine, said
 
 from kbtui.engine import connect
 from kbtui.errors import EngineUnavailable
@@ -37,7 +37,7 @@ def built(workspace_root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bui
         turns = [[asked(f"question {number}"), said(f"answer {number} " * 20)]] * 3
         builder.conversation(number, turns, title=f"Talk {number}")
     yield builder
-    end_engine(builder)
+    kill_engine(builder)
 
 
 def refresh(builder: Builder, cache: Path | None = None) -> None:

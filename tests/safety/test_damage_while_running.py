@@ -9,7 +9,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from support import Builder, asked, end_engine, said
+from support import Builder, asked, kill_engine, said
 
 from kbtui.engine import connect
 from kbtui.index import generations
@@ -30,7 +30,7 @@ def built(workspace_root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bui
         # The look for damage that follows an engine's start is over.
         assert engine.request("refresh", check=True, wait=60)["done"]
     yield builder
-    end_engine(builder)
+    kill_engine(builder)
 
 
 def command(builder: Builder, *words: str) -> subprocess.CompletedProcess[str]:

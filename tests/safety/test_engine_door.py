@@ -14,7 +14,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from support import Builder, end_engine
+from support import Builder, kill_engine
 
 from kbtui.cli.engine_search import quick_search
 from kbtui.engine import connect, protocol
@@ -34,7 +34,7 @@ def built(workspace_root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bui
     builder.topics(guide={})
     builder.subject("guide/one.md", "# One\n\nAn otter.\n")
     yield builder
-    end_engine(builder)
+    kill_engine(builder)
 
 
 def plug(builder: Builder) -> socket.socket:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from running import on_pipe
-from support import Builder, end_engine
+from support import Builder, kill_engine
 
 TALK = "jp-c17757622345"
 COMMANDS = [
@@ -31,7 +31,7 @@ def copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     root = tmp_path / "ws"
     shutil.copytree(Path(__file__).parents[2] / "assets/demo", root, symlinks=True)
     yield root
-    end_engine(Builder(root))
+    kill_engine(Builder(root))
 
 
 def files_of(root: Path) -> list[Path]:

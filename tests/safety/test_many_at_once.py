@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 from pty_support import COMMAND, Terminal
-from support import Builder, asked, content_of, end_engine, said
+from support import Builder, asked, content_of, kill_engine, said
 
 from kbtui.engine import connect
 from kbtui.engine.paths import announced
@@ -41,7 +41,7 @@ def built(workspace_root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bui
             number, [[asked(f"q {number}"), said(f"answer {number}")]], title=f"T{number}"
         )
     yield builder
-    end_engine(builder)
+    kill_engine(builder)
 
 
 def change(builder: Builder, random_: random.Random, number: int) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import Builder, asked, end_engine, said
+from tests.support import Builder, asked, kill_engine, said
 
 NOTHING_SET = ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME")
 
@@ -25,7 +25,7 @@ def built(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
     builder.subject("project/a.md", "# Heron\n\nHerons wade.\n")
     builder.conversation(0, [[asked("What wades?"), said("A heron.")]])
     yield builder
-    end_engine(builder)
+    kill_engine(builder)
 
 
 def run(root: Path, *words: str) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pty_support import Terminal
 from running import on_pipe, on_terminal
-from support import Builder, end_engine, tree_hash
+from support import Builder, kill_engine, tree_hash
 from watching import watched, without_network
 
 from kbtui.workspace import open_root
@@ -46,7 +46,7 @@ def copied(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
     mine = home / "jp/workspace/ws-ab1cd"
     shutil.copytree(root / ".jp/conversations", mine / "conversations")
     yield root
-    end_engine(Builder(root))
+    kill_engine(Builder(root))
 
 
 QUICK = ["topics", "conversation", "show", "cites", "entries", "search", "index", "doctor"]

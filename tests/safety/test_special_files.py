@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import running
 from running import complete_line, on_pipe
-from support import Builder, asked, end_engine, said
+from support import Builder, asked, kill_engine, said
 
 from kbtui.index import Index, IndexReader
 from kbtui.search import Question
@@ -56,7 +56,7 @@ def built(workspace_root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bui
     for number in (1, 2):
         builder.conversation(number, [[asked("A harmless river?"), said("Yes.")]], title="Talk")
     yield builder
-    end_engine(builder)
+    kill_engine(builder)
 
 
 def replace(place: Path, put: Callable[[Path], None]) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from pty_support import COMMAND, Terminal
-from support import Builder, asked, called, end_engine, said
+from support import Builder, asked, called, kill_engine, said
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def built(workspace_root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bui
         title="Waking order",
     )
     yield builder
-    end_engine(builder)
+    kill_engine(builder)
 
 
 def test_start_type_a_query_see_the_right_hit_open_it_and_leave(built: Builder) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from pty_support import Terminal
-from support import Builder, end_engine
+from support import Builder, kill_engine
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def built(workspace_root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bui
     builder.topics(guide={"title": "The Guide"})
     builder.subject("guide/start.md", "# Getting started\n\nThe aardvark wakes first.\n")
     yield builder
-    end_engine(builder)
+    kill_engine(builder)
 
 
 @pytest.mark.slow

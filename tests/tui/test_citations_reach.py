@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from mcp import Client, StdioServerParameters
-from support import Builder, asked, called, end_engine, said
+from support import Builder, asked, called, kill_engine, said
 from tui_support import Tui, running
 
 from kbtui.tui.framework.dialogs import FormDialog
@@ -29,7 +29,7 @@ def wide(book: Builder, monkeypatch: pytest.MonkeyPatch) -> Iterator[Builder]:
     )
     book.subject("project/long.md", "# Long\n\n" + "\n\n".join([*filler, wanted, *filler]))
     yield book
-    end_engine(book)
+    kill_engine(book)
 
 
 async def search_by_mcp(builder: Builder, query: str) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support import Builder, asked, end_engine, said
+from support import Builder, asked, kill_engine, said
 from tui_support import handbook, running
 
 from kbtui.library import Library
@@ -19,7 +19,7 @@ def live(workspace_root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Buil
     monkeypatch.setenv("KBTUI_MODEL", "off")
     builder = handbook(Builder(workspace_root))
     yield builder
-    end_engine(builder)
+    kill_engine(builder)
 
 
 def library(builder: Builder) -> Library:
