@@ -59,7 +59,6 @@ async def copied(tui: Tui, letter: str) -> str:
     return tui.app.clipboard
 
 
-@pytest.mark.slow
 async def test_line_block_turn_all_reference_and_command_are_copied(book: Builder) -> None:
     async with running(book.root) as tui:
         await tui.open(f"{TALK}:2")
@@ -164,7 +163,6 @@ async def test_a_bookmark_is_made_changed_opened_removed_and_brought_back(book: 
     assert len(journal.bookmarks()) == 1
 
 
-@pytest.mark.slow
 async def test_what_has_no_reference_is_not_marked(book: Builder) -> None:
     async with running(book.root) as tui:
         await tui.press("2", "B")
@@ -195,7 +193,6 @@ async def test_a_letter_leads_to_the_row_or_line_it_stands_on(book: Builder) -> 
         await tui.until(lambda: tui.app.screen is tui.main)
 
 
-@pytest.mark.slow
 async def test_folds_and_links_of_the_reader_have_letters(book: Builder) -> None:
     async with running(book.root) as tui:
         await tui.open(f"{TALK}:1")
@@ -206,7 +203,6 @@ async def test_folds_and_links_of_the_reader_have_letters(book: Builder) -> None
         await tui.until("no such target")
 
 
-@pytest.mark.slow
 async def test_many_rows_have_two_letters_each(make_workspace: Builder) -> None:
     make_workspace.topics(many={"title": "Many"})
     for number in range(40):

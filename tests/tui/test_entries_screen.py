@@ -109,7 +109,6 @@ async def test_a_title_of_usual_length_is_shown_whole(book: Builder, size: tuple
         assert "cites 30d" in tui.text
 
 
-@pytest.mark.slow
 async def test_a_mistake_in_a_filter_is_said_and_what_was_shown_stays(shelf: Builder) -> None:
     async with paged(shelf, "E", EntriesScreen) as (tui, screen, _):
         await read(tui, screen)
@@ -124,7 +123,6 @@ async def test_a_mistake_in_a_filter_is_said_and_what_was_shown_stays(shelf: Bui
         assert refs(screen) == before
 
 
-@pytest.mark.slow
 async def test_keys_go_through_types_and_status_and_show_hidden_and_archived(
     shelf: Builder,
 ) -> None:
@@ -145,7 +143,6 @@ async def test_keys_go_through_types_and_status_and_show_hidden_and_archived(
         await tui.until(lambda: refs(screen) == ["jp-c17800000005"])
 
 
-@pytest.mark.slow
 async def test_ten_thousand_rows_are_read_as_one_goes(book: Builder) -> None:
     for number in range(1200):
         book.subject(f"snippets/s{number:04}.md", f"# Snippet {number}\n")
@@ -196,7 +193,6 @@ async def test_the_details_show_chunks_that_unfold_and_the_turns_that_used_it(
         await tui.until(lambda: tui.main.reader_pane.reader.document.key == "jp-c17800000009")
 
 
-@pytest.mark.slow
 async def test_r_opens_it_in_the_reader(shelf: Builder) -> None:
     async with paged(shelf, "E", EntriesScreen) as (tui, screen, _):
         await read(tui, screen)
@@ -296,7 +292,6 @@ async def test_without_a_title_or_an_editor_the_form_says_so_and_keeps_what_was_
     assert {path.name for path in book.root.rglob("*.md")} == before
 
 
-@pytest.mark.slow
 async def test_editing_keeps_id_and_citations_and_says_what_front_matter_lost(
     book: Builder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -336,7 +331,6 @@ async def test_deleting_asks_and_moves_to_the_trash(book: Builder) -> None:
         await tui.until(lambda: "project/style" not in refs(screen))
 
 
-@pytest.mark.slow
 async def test_where_there_is_no_trash_another_question_is_asked(
     book: Builder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -358,7 +352,6 @@ async def test_where_there_is_no_trash_another_question_is_asked(
         await tui.until(lambda: not path.exists())
 
 
-@pytest.mark.slow
 async def test_what_failed_is_tried_again_on_a_key(
     book: Builder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -385,7 +378,6 @@ async def test_what_failed_is_tried_again_on_a_key(
         assert screen.table.entry.id == subject_id("project", "style")
 
 
-@pytest.mark.slow
 async def test_hostile_titles_are_only_text(book: Builder) -> None:
     book.subject(
         "project/bad.md", '---\ntitle: "\\e[2J[/b] \\u202e x"\ntags: ["\\e[31m"]\n---\nx\n'

@@ -57,7 +57,6 @@ async def test_a_gap_becomes_an_entry_with_its_words_as_title(
     assert "title: how do I deploy?" in path.read_text()
 
 
-@pytest.mark.slow
 async def test_other_days_show_other_searches(asked_book: Builder) -> None:
     async with paged(asked_book, "I", InsightsScreen) as (tui, screen, _):
         await read(tui, screen)
@@ -69,7 +68,6 @@ async def test_other_days_show_other_searches(asked_book: Builder) -> None:
         await tui.until("in 7 days")
 
 
-@pytest.mark.slow
 async def test_enter_opens_what_is_cited(asked_book: Builder) -> None:
     async with paged(asked_book, "I", InsightsScreen) as (tui, screen, _):
         await read(tui, screen)
@@ -98,7 +96,6 @@ async def test_erasing_asks_and_leaves_no_word(asked_book: Builder) -> None:
     assert b"deploy" not in kept
 
 
-@pytest.mark.slow
 async def test_a_damaged_log_is_said(asked_book: Builder) -> None:
     path = UserData(asked_book.workspace).queries.path
     for beside in path.parent.glob("queries*"):

@@ -46,7 +46,6 @@ async def test_every_pane_folds_away_and_comes_back_by_its_key(book: Builder) ->
                 assert fills(tui)
 
 
-@pytest.mark.slow
 async def test_panes_are_made_wider_and_narrower_within_bounds(book: Builder) -> None:
     async with running(book.root, size=(80, 30)) as tui:
         pane = tui.main.library_pane
@@ -74,7 +73,6 @@ async def test_panes_are_made_wider_and_narrower_within_bounds(book: Builder) ->
             await tui.press("equals_sign")
 
 
-@pytest.mark.slow
 async def test_another_terminal_size_keeps_what_was_changed_within_reason(book: Builder) -> None:
     async with running(book.root, size=(160, 30)) as tui:
         await tui.press(*["greater_than_sign"] * 10)
@@ -87,7 +85,6 @@ async def test_another_terminal_size_keeps_what_was_changed_within_reason(book: 
         await tui.until(lambda: tui.main.library_pane.outer_size.width == 62)
 
 
-@pytest.mark.slow
 async def test_the_border_between_two_panes_can_be_dragged(book: Builder) -> None:
     async with running(book.root, size=(120, 30)) as tui:
         pane = tui.main.library_pane
@@ -133,7 +130,6 @@ async def test_a_pane_can_be_alone(book: Builder) -> None:
         await tui.until(lambda: shown(tui) == ["results"])
 
 
-@pytest.mark.slow
 async def test_nothing_jumps_while_lists_and_documents_are_read(book: Builder) -> None:
     async with running(book.root, size=(120, 30)) as tui:
         places = {
@@ -146,7 +142,6 @@ async def test_nothing_jumps_while_lists_and_documents_are_read(book: Builder) -
         assert places == {name: tui.main.query_one(f"#{name}").region for name in places}
 
 
-@pytest.mark.slow
 async def test_the_status_line_says_the_short_thing_where_there_is_no_room(book: Builder) -> None:
     async with running(book.root, size=(120, 30)) as tui:
         status = tui.main.status
@@ -196,7 +191,6 @@ async def test_both_ends_of_the_status_line_count_the_same_passages(
         await tui.until("embedding 5 of 500; waiting, the computer is busy")
 
 
-@pytest.mark.slow
 async def test_a_workspace_that_is_moved_away_is_said_and_what_was_read_stays(
     book: Builder,
 ) -> None:
@@ -211,7 +205,6 @@ async def test_a_workspace_that_is_moved_away_is_said_and_what_was_read_stays(
         await tui.until(lambda: "the workspace is gone" not in tui.text)
 
 
-@pytest.mark.slow
 async def test_plain_draws_text_alone_and_names_the_command(book: Builder) -> None:
     from kbtui.tui.app import Start
 

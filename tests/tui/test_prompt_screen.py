@@ -45,7 +45,6 @@ def cost(text: str | None) -> str:
 # what is shown
 
 
-@pytest.mark.slow
 async def test_it_opens_at_the_subject_one_reads_with_what_learn_returns(book: Builder) -> None:
     learned = knowledge_of(book.root).learn("project", "people/ada", has_prompt=True).text
     async with workshop(book.root, at="project/people/ada") as shop:
@@ -56,7 +55,6 @@ async def test_it_opens_at_the_subject_one_reads_with_what_learn_returns(book: B
         assert cost(learned) in shop.tui.text
 
 
-@pytest.mark.slow
 async def test_topics_folders_and_subjects_show_their_cost_and_their_sign(book: Builder) -> None:
     knowledge = knowledge_of(book.root)
     async with workshop(book.root) as shop:
@@ -78,7 +76,6 @@ async def test_topics_folders_and_subjects_show_their_cost_and_their_sign(book: 
         await shop.tui.until(lambda: any("◌ secret" in entry for entry in shop.entries))
 
 
-@pytest.mark.slow
 async def test_the_whole_section_is_the_commands_and_v_changes_between_both(book: Builder) -> None:
     prompt = knowledge_of(book.root).prompt()
     async with workshop(book.root) as shop:
@@ -95,7 +92,6 @@ async def test_the_whole_section_is_the_commands_and_v_changes_between_both(book
         await shop.tui.until(lambda: shop.given == listing)
 
 
-@pytest.mark.slow
 async def test_the_section_shows_from_where_the_selected_subject_stands(book: Builder) -> None:
     book.topics(long={"learned": ["a", "b"]})
     book.subject("long/a.md", "line of a\n" * 200)
@@ -155,7 +151,6 @@ async def test_marks_are_previewed_counted_and_change_no_file(book: Builder, kb:
     assert tree_hash(book.root) == before
 
 
-@pytest.mark.slow
 async def test_a_topic_is_switched_off_and_on_again(book: Builder) -> None:
     async with workshop(book.root) as shop:
         await shop.select("project/start")
@@ -168,7 +163,6 @@ async def test_a_topic_is_switched_off_and_on_again(book: Builder) -> None:
         assert not shop.screen.controller.marks.all
 
 
-@pytest.mark.slow
 async def test_a_mark_that_a_pattern_forbids_is_refused_with_what_to_do(book: Builder) -> None:
     book.topics(project={"title": "Project Handbook", "disabled": ["o*"]})
     async with workshop(book.root, size=(80, 24)) as shop:
@@ -181,7 +175,6 @@ async def test_a_mark_that_a_pattern_forbids_is_refused_with_what_to_do(book: Bu
         assert shop.entry("old").startswith("✕ old")
 
 
-@pytest.mark.slow
 async def test_folders_topics_and_fragments_say_why_they_take_no_mark(book: Builder) -> None:
     async with workshop(book.root) as shop:
         for key, words in (("topic:project", "with e"), ("folder:project/people/", "subjects")):
@@ -191,7 +184,6 @@ async def test_folders_topics_and_fragments_say_why_they_take_no_mark(book: Buil
         assert not shop.screen.controller.marks.all
 
 
-@pytest.mark.slow
 async def test_all_marks_are_dropped_at_once(book: Builder) -> None:
     async with workshop(book.root) as shop:
         await shop.select("project/start")
@@ -202,7 +194,6 @@ async def test_all_marks_are_dropped_at_once(book: Builder) -> None:
         await shop.tui.until(lambda: "to write" not in shop.tui.text)
 
 
-@pytest.mark.slow
 async def test_marks_outlive_a_reload_and_one_whose_subject_is_gone_is_dropped(
     book: Builder,
 ) -> None:
@@ -219,7 +210,6 @@ async def test_marks_outlive_a_reload_and_one_whose_subject_is_gone_is_dropped(
         await shop.tui.until(lambda: "start 13 ≈ 4" in shop.entry("start"))
 
 
-@pytest.mark.slow
 async def test_files_that_change_meanwhile_are_seen_and_marks_stay(book: Builder) -> None:
     async with workshop(book.root) as shop:
         await shop.select("project/start")
@@ -238,7 +228,6 @@ async def test_files_that_change_meanwhile_are_seen_and_marks_stay(book: Builder
 # writing
 
 
-@pytest.mark.slow
 async def test_only_the_second_w_writes_exactly_what_was_shown(book: Builder, kb: Path) -> None:
     before = tree_hash(book.root)
     async with workshop(book.root) as shop:
@@ -280,7 +269,6 @@ async def test_u_takes_back_what_was_written_byte_for_byte(book: Builder, kb: Pa
         await shop.tui.until(lambda: not shop.entry("start").startswith("✕"))
 
 
-@pytest.mark.slow
 async def test_what_was_written_can_be_taken_back_after_coming_again(
     book: Builder, kb: Path
 ) -> None:
@@ -325,7 +313,6 @@ async def test_a_file_that_changed_meanwhile_is_left_alone_and_said(
         assert kb.read_text() == "# all gone\n"
 
 
-@pytest.mark.slow
 async def test_keys_typed_ahead_do_not_write_what_nobody_saw(book: Builder, kb: Path) -> None:
     async with workshop(book.root) as shop:
         await shop.select("project/start")
@@ -337,7 +324,6 @@ async def test_keys_typed_ahead_do_not_write_what_nobody_saw(book: Builder, kb: 
         assert kb.read_text() == WRITTEN
 
 
-@pytest.mark.slow
 async def test_going_on_withdraws_the_change_so_that_w_shows_it_again(
     book: Builder, kb: Path
 ) -> None:
@@ -356,7 +342,6 @@ async def test_going_on_withdraws_the_change_so_that_w_shows_it_again(
         assert kb.read_text() == WRITTEN
 
 
-@pytest.mark.slow
 async def test_without_kb_toml_one_is_made_and_undoing_removes_it(book: Builder) -> None:
     kb = book.root / ".jp" / "kb.toml"
     kb.rename(book.root / ".jp" / "config.toml")
@@ -411,7 +396,6 @@ async def test_leaving_with_marks_asks_first(book: Builder, kb: Path) -> None:
     assert tree_hash(book.root) == before
 
 
-@pytest.mark.slow
 async def test_escape_goes_back_step_by_step(book: Builder) -> None:
     async with workshop(book.root) as shop:
         everything = len(shop.screen.list.rows)
@@ -455,7 +439,6 @@ async def test_a_glob_lists_what_it_matches_and_what_learn_would_cost(book: Buil
         assert [mark.slug for mark in shop.screen.controller.marks.all] == ["retry"]
 
 
-@pytest.mark.slow
 async def test_a_k_shows_how_the_prompt_would_grow_and_keeps_nothing(book: Builder) -> None:
     before = tree_hash(book.root)
     plain = knowledge_of(book.root).prompt() or ""
@@ -490,7 +473,6 @@ MISTAKES = [
 ]
 
 
-@pytest.mark.slow
 async def test_mistakes_are_pointed_at_and_the_rest_goes_on(book: Builder) -> None:
     async with workshop(book.root) as shop:
         await shop.select("topic:project")
@@ -508,7 +490,6 @@ async def test_mistakes_are_pointed_at_and_the_rest_goes_on(book: Builder) -> No
         assert shop.given == knowledge_of(book.root).learn("project", "start", has_prompt=True).text
 
 
-@pytest.mark.slow
 async def test_a_pattern_is_tried_again_when_the_marks_change(book: Builder) -> None:
     async with workshop(book.root) as shop:
         await shop.select("topic:project")
@@ -525,7 +506,6 @@ async def test_a_pattern_is_tried_again_when_the_marks_change(book: Builder) -> 
 # JP's fragments
 
 
-@pytest.mark.slow
 async def test_jps_fragments_are_a_read_only_group_with_who_loads_them(book: Builder) -> None:
     folder = book.root / ".jp" / "config"
     (folder / "knowledge").mkdir(parents=True)
@@ -582,7 +562,6 @@ async def test_hostile_titles_and_names_are_only_text(book: Builder) -> None:
         assert shop.is_open
 
 
-@pytest.mark.slow
 async def test_what_cannot_be_learned_says_so_in_place_of_its_cost(book: Builder) -> None:
     (book.root / "docs" / "snippets" / "blob.bin").write_bytes(b"\0\1\2")
     (book.root / "docs" / "snippets" / "latin.txt").write_bytes(b"caf\xe9")
@@ -670,7 +649,6 @@ async def test_slow_work_is_done_in_threads_and_only_rows_in_sight_are_made(
     assert all(threads == {False} for threads in called.values()), called
 
 
-@pytest.mark.slow
 async def test_leaving_kbtui_does_not_wait_for_the_counting(book: Builder) -> None:
     book.topics(bulk={})
     for number in range(900):

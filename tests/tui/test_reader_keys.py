@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import pytest
 from support import Builder, asked, called, said
 from textual.widgets import Input
 from tui_support import Tui, handbook, running
@@ -111,7 +110,6 @@ async def test_the_reference_of_a_turn_and_a_call_is_what_kbtui_show_takes(book:
             assert words in tui.app.library.read(tui.app.clipboard)
 
 
-@pytest.mark.slow
 async def test_jps_own_link_can_be_copied_and_leads_back(book: Builder) -> None:
     async with running(book.root, size=(100, 40)) as tui:
         await tui.open(TALK)
@@ -123,7 +121,6 @@ async def test_jps_own_link_can_be_copied_and_leads_back(book: Builder) -> None:
         assert str(tui.app.library.resolve(tui.app.clipboard)) == f"{TALK}:2"
 
 
-@pytest.mark.slow
 async def test_the_facts_show_on_a_key_and_go_again(book: Builder) -> None:
     book.conversation(
         9,
@@ -154,7 +151,6 @@ async def test_the_facts_show_on_a_key_and_go_again(book: Builder) -> None:
         assert not tui.main.reader_pane.facts.display
 
 
-@pytest.mark.slow
 async def test_facts_keep_the_line_one_was_reading(book: Builder) -> None:
     turns = [[asked(f"Question {n}"), said(f"Answer {n}")] for n in range(30)]
     book.conversation(9, turns, title="Long")
@@ -168,7 +164,6 @@ async def test_facts_keep_the_line_one_was_reading(book: Builder) -> None:
             assert "turn 15 of 30" in tui.text
 
 
-@pytest.mark.slow
 async def test_what_cannot_be_read_says_why_and_where(book: Builder) -> None:
     folder = book.conversation(10, [[asked("Hello")]], title="Empty file")
     (folder / "events.json").write_bytes(b"\0" * 100)

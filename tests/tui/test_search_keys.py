@@ -3,7 +3,6 @@
 from dataclasses import replace
 from typing import Any
 
-import pytest
 from support import Builder
 from textual import events
 from tui_support import Tui, WithoutEngine, running
@@ -41,7 +40,6 @@ async def test_a_hit_is_explained(book: Builder) -> None:
         await tui.until(lambda: tui.main.panes.focused == "results")
 
 
-@pytest.mark.slow
 async def test_what_was_not_found_is_explained(book: Builder) -> None:
     async with running(book.root, size=(120, 50)) as tui:
         await search(tui, "program")
@@ -58,7 +56,6 @@ async def test_what_was_not_found_is_explained(book: Builder) -> None:
         await tui.until("is not a reference")
 
 
-@pytest.mark.slow
 async def test_why_can_be_asked_when_nothing_was_found(book: Builder) -> None:
     async with running(book.root) as tui:
         await search(tui, "xyzzyplugh")
@@ -85,14 +82,12 @@ async def test_more_like_what_is_read_or_selected(book: Builder) -> None:
     assert UserData(book.workspace).recent() in (["make"], [])
 
 
-@pytest.mark.slow
 async def test_a_topic_has_nothing_like_it(book: Builder) -> None:
     async with running(book.root) as tui:
         await tui.press("s")
         await tui.until("compared subject by subject")
 
 
-@pytest.mark.slow
 async def test_earlier_searches_come_back_newest_first(book: Builder) -> None:
     journal = UserData(book.workspace)
     for query in ("first thing", "second thing", "First  Thing"):
@@ -114,7 +109,6 @@ async def test_earlier_searches_come_back_newest_first(book: Builder) -> None:
     assert journal.recent() == []
 
 
-@pytest.mark.slow
 async def test_what_was_opened_is_an_earlier_search_though_nothing_is_logged(book: Builder) -> None:
     library = WithoutEngine(book.workspace, replace(load_settings(), query_log=False))
     async with running(book.root, library=library) as tui:
@@ -163,7 +157,6 @@ async def test_a_wrong_filter_is_pointed_at(book: Builder) -> None:
         assert tui.main.results_pane.list.rows
 
 
-@pytest.mark.slow
 async def test_while_the_first_index_is_made_a_search_says_so_and_how_far_it_is(
     book: Builder,
 ) -> None:

@@ -68,7 +68,6 @@ async def test_keys_reach_the_reader_where_the_library_was_left_folded(book: Bui
         assert tui.main.panes.focused == "library"
 
 
-@pytest.mark.slow
 async def test_fresh_begins_anew_and_is_remembered_then(book: Builder) -> None:
     async with running(book.root, start=AGAIN) as tui:
         await read_something(tui)
@@ -89,7 +88,6 @@ async def test_a_reference_that_is_named_is_opened_instead(book: Builder) -> Non
         assert len(tui.main.navigator.trail.places) == 1
 
 
-@pytest.mark.slow
 async def test_the_first_page_is_only_for_the_first_time(book: Builder) -> None:
     start = Start(first=parse_ref("project/start"))
     async with running(book.root, start=start) as tui:
@@ -99,7 +97,6 @@ async def test_the_first_page_is_only_for_the_first_time(book: Builder) -> None:
         await tui.until("Short sentences. No tabs.")
 
 
-@pytest.mark.slow
 async def test_the_setting_forbids_it(book: Builder) -> None:
     library = WithoutEngine(book.workspace, replace(load_settings(), session=False))
     async with running(book.root, library=library, start=AGAIN) as tui:
@@ -107,14 +104,12 @@ async def test_the_setting_forbids_it(book: Builder) -> None:
     assert load_session(library) is None
 
 
-@pytest.mark.slow
 async def test_who_only_looked_at_the_home_page_leaves_nothing(book: Builder) -> None:
     async with running(book.root, start=AGAIN) as tui:
         await tui.press("j")
     assert load_session(tui.app.library) is None
 
 
-@pytest.mark.slow
 async def test_what_is_gone_since_is_said_and_nothing_else_suffers(book: Builder) -> None:
     async with running(book.root, start=AGAIN) as tui:
         await tui.open("project/start")
@@ -127,7 +122,6 @@ async def test_what_is_gone_since_is_said_and_nothing_else_suffers(book: Builder
         await tui.until("Clone, build")
 
 
-@pytest.mark.slow
 async def test_what_was_searched_for_is_not_in_the_session(book: Builder) -> None:
     async with running(book.root, start=AGAIN) as tui:
         await tui.press("slash")

@@ -85,7 +85,6 @@ async def test_what_somebody_else_declared_is_looked_at_before_it_runs(papers: B
     assert documents(papers) == ["one.md", "two.md"]
 
 
-@pytest.mark.slow
 async def test_what_changed_while_it_was_looked_at_is_not_approved(papers: Builder) -> None:
     async with paged(papers, "S", SourcesScreen) as (tui, screen, _):
         await read(tui, screen)
@@ -135,7 +134,6 @@ async def test_adding_changing_and_removing(papers: Builder) -> None:
     assert "source:" not in (papers.root / "docs/project/papers/one.md").read_text()
 
 
-@pytest.mark.slow
 async def test_changing_what_was_not_approved_approves_nothing(papers: Builder) -> None:
     async with paged(papers, "S", SourcesScreen) as (tui, screen, _):
         await read(tui, screen)
@@ -198,7 +196,6 @@ async def test_a_run_shows_how_far_it_is_and_is_stopped_on_a_key(
     assert [path.name for path in (book.root / "docs/project/web").iterdir()] == ["index.md"]
 
 
-@pytest.mark.slow
 async def test_a_broken_block_is_shown_and_the_others_work(papers: Builder) -> None:
     path = papers.root / ".jp/kb-sources.toml"
     path.write_text(PAPERS + '[source.bad]\nkind = "ftp"\ntopic = "project"\n')
@@ -214,7 +211,6 @@ async def test_a_broken_block_is_shown_and_the_others_work(papers: Builder) -> N
         assert "! " in tui.text
 
 
-@pytest.mark.slow
 async def test_a_topic_that_vanished_fails_the_run_and_loses_nothing(papers: Builder) -> None:
     async with paged(papers, "S", SourcesScreen) as (tui, screen, _):
         await read(tui, screen)
