@@ -601,7 +601,7 @@ def _unread(results: list[_Result], *, masked: bool) -> list[ConversationNotice]
 
 
 READ_LIMIT = 60_000
-"""Characters of the XML envelope that an assistant is given at most (decisions B4)."""
+"""Characters of the XML envelope that an assistant is given at most."""
 _HINT_ROOM = 400
 
 INCLUDED = include_groups()

@@ -1,4 +1,4 @@
-"""What the conversations room hands out: list entries, turns, events."""
+"""The data of conversations: list entries, turns, events."""
 
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 Presence = Literal["projected", "user_local", "external"]
-"""Both roots, JP's user-local one, or the workspace alone (jp-format 1.4)."""
+"""Both roots, JP's user-local one, or the workspace alone."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class Event:
 
 @dataclass(slots=True)
 class Turn:
-    """One turn, 1-based as JP counts (jp-format 2.7); it may be empty.
+    """One turn, 1-based as JP counts; it may be empty.
 
     `model` is the model in force at its start, where the configuration says.
     """
@@ -103,7 +103,7 @@ class Turn:
 
 @dataclass(frozen=True)
 class Compaction:
-    """An overlay on turns `first` to `last`, 1-based and inclusive (jp-format 2.5)."""
+    """An overlay on turns `first` to `last`, 1-based and inclusive."""
 
     first: int
     last: int

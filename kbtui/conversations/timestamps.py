@@ -10,7 +10,7 @@ def parse_time(text: object) -> datetime | None:
     """An aware time in UTC, None for what is no time.
 
     Accepts `YYYY-MM-DD HH:MM:SS[.f]` without a zone, which is UTC, with any
-    number of fraction digits, and RFC 3339 with any offset (jp-format 2.2).
+    number of fraction digits, and RFC 3339 with any offset.
     """
     if type(text) is not str:
         return None
@@ -38,7 +38,7 @@ def parse_time(text: object) -> datetime | None:
 
 
 def id_time(conversation: int) -> datetime:
-    """When a conversation was made: its id counts tenths of seconds (jp-format 1.6)."""
+    """When a conversation was made: its id counts tenths of seconds."""
     seconds, tenths = divmod(conversation, 10)
     return datetime.fromtimestamp(seconds, UTC).replace(microsecond=tenths * 100_000)
 

@@ -3,7 +3,7 @@
 A chunk ends at a heading, or between paragraphs where enough has been gathered
 and the next paragraph's own text says so; an edit therefore moves only the
 boundaries near it. Sizes are characters: about four make a token, and the
-model reads 256 tokens (stack 4.4). Of scripts without spaces each character
+model reads 256 tokens. Of scripts without spaces each character
 is a token or more, so it counts for three.
 """
 

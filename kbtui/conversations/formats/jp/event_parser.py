@@ -183,7 +183,7 @@ class EventParser:
         self.finish()
         self._run = None
         self._timed(index, "turn_start", element)
-        # The first opens the first turn, unless something stood before it (jp-format 2.7).
+        # The first opens the first turn, unless something stood before it.
         self._new_turn().started_at = parse_time(element.get("timestamp"))
 
     def _chat_request(self, index: int, element: _Element) -> None:
@@ -219,7 +219,7 @@ class EventParser:
             return
         text, run = element[kind], self._run
         if run is not None and run.kind == kind and type(text) is str:
-            # JP may have split one over several events (jp-format 2.9).
+            # JP may have split one over several events.
             self._pieces.append(text)
             if type(metadata := element.get("metadata")) is dict:
                 run.metadata = {**(run.metadata or {}), **self._metadata(run, metadata)}
@@ -297,7 +297,7 @@ class EventParser:
         if index == 0:
             self.configured = True
         self._timed(index, "config_delta", element)
-        # The oldest files have the configuration's keys beside the type (jp-format 2.10).
+        # The oldest files have the configuration's keys beside the type.
         delta = element.get("delta", element)
         if type(delta) is not dict:
             self._note(f"element {index} (config_delta): its delta is not an object")
@@ -414,7 +414,7 @@ class EventParser:
             waiting[identity] = deque((row, event))  # type: ignore[arg-type]
 
     def _answer(self, event: Event, element: _Element, waiting: _Open) -> None:
-        """Pair with the oldest request of that id without an answer: ids repeat (jp-format 2.6)."""
+        """Pair with the oldest request of that id without an answer: ids repeat."""
         identity = element.get("id")
         if type(identity) is not str:
             self._blame(event, "it has no id")

@@ -219,7 +219,7 @@ def _is_inside(workspace: Workspace, path: str) -> bool:
 
 
 def _id(name: str) -> int | None:
-    """What stands before the first `-`, as a number that can be an id (jp-format 1.5)."""
+    """What stands before the first `-`, as a number that can be an id."""
     digits = name.partition("-")[0]
     if not (digits.isascii() and digits.isdigit()) or len(digits) > 12:
         return None
