@@ -7,15 +7,13 @@ the exports read this table. A new kind takes a row here and a renderer in
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
-@dataclass(frozen=True)
-class EventKind:
+class EventKind(NamedTuple):
     """What every part of kbtui has to know of one kind of event.
 
     `role` names it in searches (`role:`) and in grep (`--scope`); kinds may share one.

@@ -1,8 +1,20 @@
 """One question, one answer: query, legs, fusion, freshness.
 
-The door is `kbtui.search.pipeline.answer`; what it takes and gives is in `records`.
+`kbtui.search.pipeline.answer` searches; `kbtui.search.models` has what it takes and returns.
 """
 
-from kbtui.search.models import Answer, Hit, Question
+# Parsing the options of a command reads `search.filters` and needs none of the dataclasses, which
+# take half the time of `kbtui search --help` to import.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from kbtui.search.models import Answer, Hit, Question
 
 __all__ = ["Answer", "Hit", "Question"]
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from kbtui.search import models
+
+    return getattr(models, name)
