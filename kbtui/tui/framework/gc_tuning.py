@@ -9,10 +9,14 @@ and otherwise while no key is pressed.
 from __future__ import annotations
 
 import gc
+import threading
 import time
-from typing import TYPE_CHECKING
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from textual.app import App
     from textual.timer import Timer
 
@@ -75,8 +79,9 @@ class IdleCollector:
 
     def _look(self) -> None:
         left = self._touched + REST_SECONDS - time.monotonic()
-        if left > 0 and self._took > SHORT:
-            self._wait(left)
+        # What is just being read is not set aside yet.
+        if _calm.locked() or (left > 0 and self._took > SHORT):
+            self._wait(left if left > 0 else REST_SECONDS)
             return
         began = time.thread_time()
         gc.collect()
@@ -84,3 +89,63 @@ class IdleCollector:
         self._timer = None
         if left > 0:
             self._wait(REST_SECONDS)
+
+
+_calm = threading.Lock()
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """While something big is read the collector does not look at it; afterwards it never does.
+
+    What is read so must not depend on the collector to go: see `let_go`.
+    """
+    with _calm:
+        gc.disable()
+        try:
+            yield
+        finally:
+            gc.freeze()
+            gc.enable()
+
+
+class BigDocument(Protocol):
+    """What is shown: a record, and blocks made of its turns."""
+
+    record: Any
+    blocks: list[Any]
+
+
+def let_go(document: BigDocument) -> None:
+    """Give back a big document that is shown no more, in a thread and bit by bit.
+
+    Dropped at once, the event loop would stand still until all of it was given back.
+    """
+    threading.Thread(target=_let_go, args=(document,), name="kbtui-let-go", daemon=True).start()
+
+
+def _let_go(document: BigDocument) -> None:
+    record, document.record = document.record, None
+    for pieces in (document.blocks, getattr(record, "turns", [])):
+        while pieces:
+            for piece in pieces[-BIT:]:
+                # A call and its result know each other: only the collector would part them.
+                for event in getattr(piece, "events", ()):
+                    event.request = event.result = None
+            del pieces[-BIT:]
+            time.sleep(0.001)
+    _trim()
+
+
+BIT = 100
+"""Blocks or turns that are given back at once."""
+
+
+def _trim() -> None:
+    """Ask the C library to give free memory back to the system, where it has to be asked."""
+    import ctypes
+
+    try:
+        ctypes.CDLL(None).malloc_trim(0)
+    except (OSError, AttributeError):
+        return

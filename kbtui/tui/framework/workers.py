@@ -43,6 +43,7 @@ class LatestOnlyWorker:
     `owner`'s message queue. The threads are daemons: leaving never waits for them.
     With `cancellation` each call runs in the context that this makes, and one that
     was overtaken is cancelled.
+    `drop` is given the answers that are dropped.
     """
 
     def __init__(
@@ -51,8 +52,10 @@ class LatestOnlyWorker:
         limit: int = 1,
         *,
         cancellation: Callable[[], Cancellable] | None = None,
+        drop: Callable[[Any], None] = lambda answer: None,
     ) -> None:
         self._owner = owner
+        self._drop = drop
         self._limit, self._cancellation = limit, cancellation
         self._newest = cancellation() if cancellation else None
         self._lock = threading.Lock()
@@ -118,6 +121,8 @@ class LatestOnlyWorker:
         if generation == self._generation:
             self.owes = False
             tell(value)
+        else:
+            self._drop(value)
 
     def _deliver(self, generation: int, tell: Callable[[Any], None], value: Any) -> None:
         if generation == self._generation:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kbtui.errors import KbtuiError, NothingFound
+from kbtui.tui.framework.gc_tuning import undisturbed
 from kbtui.tui.library.snapshot import TopicListing
 from kbtui.tui.main.static_pages import home_document, problem_document, topic_document
 from kbtui.tui.reader.blocks import TextBlock
@@ -98,10 +99,11 @@ def _conversation(
         shown = getattr(held.record, "info", None)
         if shown is not None and (shown.id, shown.signature) == (info.id, info.signature):
             return held
-    beginning = library.conversation_beginning(info) if tell else None
-    if tell and beginning is not None:
-        tell(_warm(conversation_document(beginning, clock(), partial=True)))
-    return conversation_document(library.conversation(number), clock())
+    with undisturbed():
+        beginning = library.conversation_beginning(info) if tell else None
+        if tell and beginning is not None:
+            tell(_warm(conversation_document(beginning, clock(), partial=True)))
+        return conversation_document(library.conversation(number), clock())
 
 
 def _prompt(library: Library) -> Document:

@@ -42,8 +42,8 @@ class Navigator:
         self._status = status
         self._opened = opened
         """Called with each place that is shown, and whether only its files changed."""
-        self._lane = LatestOnlyWorker(pane)
-        self._reload_lane = LatestOnlyWorker(pane)
+        self._lane = LatestOnlyWorker(pane, drop=self._drop)
+        self._reload_lane = LatestOnlyWorker(pane, drop=self._drop)
         self._reloading: NavigationTarget | None = None
         self._reload_again = False
         self.trail = NavigationHistory()
@@ -193,6 +193,13 @@ class Navigator:
         if place.same_document(self.shown):
             self._pane.reload(document)
             self._opened(document, place, True)
+        else:
+            self._drop(document)
+
+    def _drop(self, made: Document | Exception) -> None:
+        """What was made is not wanted any more."""
+        if not isinstance(made, Exception):
+            self._pane.let_go(made)
 
 
 class ReferenceNavigator:

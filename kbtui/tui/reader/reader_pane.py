@@ -15,6 +15,7 @@ from textual.widgets import Input
 from kbtui.refs import parse_ref
 from kbtui.text import one_line
 from kbtui.tui.commands import bindings
+from kbtui.tui.framework.gc_tuning import let_go
 from kbtui.tui.framework.labeled_input import LabeledInput, PaneInput
 from kbtui.tui.framework.partial_repaint import BorderOnlyPane
 from kbtui.tui.framework.styled_text import between, width_of
@@ -162,9 +163,10 @@ class ReaderPane(BorderOnlyPane, Vertical):
         self.stop_finding()
         self.facts.say([])
         self.reader.port.look_for(finder(list(place.words)))
+        before = self.reader.document
         self._more = 0
-        self._requests = {}
         self.reader.show(document, place.mark)
+        self.let_go(before)
         self._begin(document, place)
         self._titles()
 
@@ -180,13 +182,21 @@ class ReaderPane(BorderOnlyPane, Vertical):
         before = self.reader.document
         if not before.partial:
             self._more += max(0, _events(document) - _events(before))
-        self._requests = {}
         self.reader.reload(document)
+        self.let_go(before)
         if self.facts.display:
             self._show_facts()
         self._titles()
         if self.finding:
             self.look(self.finder.input.value, jump=False)
+
+    def let_go(self, document: Document) -> None:
+        """Give back a document unless it is shown."""
+        if document is self.reader.document:
+            return
+        self._requests = {}
+        if document.weights or document.partial:
+            let_go(document)
 
     def _begin(self, document: Document, place: NavigationTarget) -> None:
         """Go where a place begins; in a big document that is looked for in a thread."""
