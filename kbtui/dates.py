@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 
 HINT = "write 2026-11-01, 2026-11, today, yesterday, monday or an age such as 12h, 3d, 2w, 6m, 1y"
 
@@ -15,41 +15,57 @@ _MONTH = re.compile(r"(\d{4})(?:-(\d{1,2}))?")
 
 
 def parse_moment(
-    text: str, now: datetime | None = None, *, to_end_of_day: bool = False
+    text: str,
+    now: datetime | None = None,
+    zone: tzinfo | None = None,
+    *,
+    to_end_of_day: bool = False,
 ) -> datetime | None:
     """A moment in UTC, None when `text` is none.
 
-    A day begins at midnight, local time, where no zone is named; `to_end_of_day`
-    gives the midnight after it. An age is counted back from `now` (aware); a weekday is
-    the last one before today.
+    A day begins at midnight in `zone` (None: local time) where the text names no zone;
+    `to_end_of_day` gives the midnight after it. An age is counted back from `now` (aware); a
+    weekday is the last one before today.
     """
-    moment = _parse_moment(text, now)
+    moment = _parse_moment(text, now, zone)
     if moment is None or not to_end_of_day or not _DAY.fullmatch(text.strip().lower()):
         return moment
     try:
-        return _utc(moment.astimezone().replace(tzinfo=None) + timedelta(days=1))
+        return _utc(moment.astimezone(zone).replace(tzinfo=None) + timedelta(days=1), zone)
     except OverflowError:
         return None
 
 
-def _parse_moment(text: str, now: datetime | None) -> datetime | None:
+def _parse_moment(text: str, now: datetime | None, zone: tzinfo | None) -> datetime | None:
     now = now or datetime.now(UTC)
     text = text.strip().lower()
     try:
         if match := _AGE.fullmatch(text):
             return now.astimezone(UTC) - timedelta(hours=int(match[1]) * _HOURS[match[2]])
-        today = now.astimezone().replace(hour=0, minute=0, second=0, microsecond=0, tzinfo=None)
+        today = now.astimezone(zone).replace(hour=0, minute=0, second=0, microsecond=0, tzinfo=None)
         if text in {"today", "yesterday"}:
-            return _utc(today - timedelta(days=text == "yesterday"))
+            return _utc(today - timedelta(days=text == "yesterday"), zone)
         if text in _DAYS:
             back = (today.weekday() - _DAYS.index(text) - 1) % 7 + 1
-            return _utc(today - timedelta(days=back))
+            return _utc(today - timedelta(days=back), zone)
         if match := _MONTH.fullmatch(text):
-            return _utc(datetime(int(match[1]), int(match[2] or 1), 1))
-        return _utc(datetime.fromisoformat(text.upper()))
+            return _utc(datetime(int(match[1]), int(match[2] or 1), 1), zone)
+        return _utc(datetime.fromisoformat(text.upper()), zone)
     except (ValueError, OverflowError):
         return None
 
 
-def _utc(moment: datetime) -> datetime:
+def _utc(moment: datetime, zone: tzinfo | None) -> datetime:
+    if moment.tzinfo is None and zone is not None:
+        moment = moment.replace(tzinfo=zone)
     return moment.astimezone(UTC)
+
+
+def time_zone(name: str) -> tzinfo:
+    """The zone that a value of the variable TZ names; raises `ValueError` where it is no name."""
+    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+    try:
+        return ZoneInfo(name.removeprefix(":") or "UTC")
+    except (ZoneInfoNotFoundError, OSError) as error:
+        raise ValueError(f"{name!r} names no time zone") from error

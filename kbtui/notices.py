@@ -58,6 +58,10 @@ class Notice(NamedTuple):
     values: NoticeValues = {}  # noqa: RUF012  (nobody changes it)
 
 
+NOTHING_INDEXED = "nothing to search: no subjects and no conversations, or none read yet"
+"""What an answer says where there was nothing to search."""
+
+
 def keywords_only(cause: Cause, detail: str = "") -> Notice:
     """Hits are found by keywords alone, for this reason."""
     return Notice("keywords_only", {"cause": cause, "detail": detail})

@@ -7,10 +7,15 @@ other C0 controls, DEL, C1 controls and bidirectional overrides do not. Colour
 sequences (SGR) are dropped too, because nothing of ours shows foreign colours.
 """
 
-import re
-from typing import Literal
+from __future__ import annotations
 
-Policy = Literal["strip", "visualize", "off"]
+import re
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Literal
+
+    Policy = Literal["strip", "visualize", "off"]
 
 # Patterns that are seldom needed are compiled when they are: `re` keeps them.
 # One alternative each: OSC and the other strings up to their terminator (or the

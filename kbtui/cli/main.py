@@ -157,12 +157,6 @@ def _run(words: list[str]) -> int:
     if words and words[0] in {"-V", "--version"}:
         print(f"kbtui {__version__}")
         return 0
-    if words[:1] == ["search"]:
-        from kbtui.cli.engine_search import quick_search
-
-        code = quick_search(words[1:], workspace)
-        if code is not None:
-            return code
     if not words and workspace != "":
         # What most people type has nothing to be parsed.
         from kbtui.cli.output import follow_settings
@@ -197,7 +191,9 @@ def _run(words: list[str]) -> int:
     follow_settings()
     parser, run = load_command(name)
     parser.set_defaults(workspace=workspace)
-    args = parser.parse_args(words[1:])
+    # Options may stand between the words of a query.
+    is_mixed = name == "search" and "--" not in words
+    args = (parser.parse_intermixed_args if is_mixed else parser.parse_args)(words[1:])
     if args.workspace == "":
         from kbtui.errors import UsageError
 

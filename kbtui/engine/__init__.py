@@ -1,5 +1,20 @@
-"""The one process that writes the index: watch, refresh, embed, serve; and its client."""
+"""The one process that writes the index: watch, refresh, embed, serve; and its client.
 
-from kbtui.engine.client import EngineClient, NoEngine, connect
+Names are imported on first use: a command that only asks a running engine needs `connection`.
+"""
+
+from importlib import import_module
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from kbtui.engine.client import NoEngine, connect
+    from kbtui.engine.connection import EngineClient
 
 __all__ = ["EngineClient", "NoEngine", "connect"]
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = "connection" if name == "EngineClient" else "client"
+    return getattr(import_module(f"kbtui.engine.{module}"), name)

@@ -7,21 +7,19 @@ import math
 import os
 import socket
 import sys
-import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kbtui.engine import protocol
+from kbtui.engine.connection import EngineClient, ForeignEngine, SilentEngine
 from kbtui.engine.paths import announced, lock_path, socket_path
 from kbtui.errors import ConfigError, EngineUnavailable, WorkspaceError
 from kbtui.index.generations import schema_mark
 from kbtui.version import __version__
 from kbtui.workspace import load_settings
-from kbtui.workspace.path_strings import is_own_process
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from kbtui.workspace import Workspace
 
@@ -69,14 +67,6 @@ _KEPT_PREFIXES = ("LC_", "XDG_", "JP_", "KBTUI_", "OMP_", "MKL_")
 
 class NoEngine(EngineUnavailable):
     """No engine is running, and none was to be started."""
-
-
-class SilentEngine(EngineUnavailable):
-    """There is an engine, and it does not answer."""
-
-
-class ForeignEngine(EngineUnavailable):
-    """A process of another user listens where the engine should."""
 
 
 def connect(
@@ -260,129 +250,6 @@ def _open_log(path: Path) -> Any:
         if path.stat().st_size > 1 << 20:
             path.replace(path.with_suffix(".old.log"))
     return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab")
-
-
-class EngineClient:
-    """One connection. `request` may be called from any thread, one at a time."""
-
-    def __init__(self, place: str) -> None:
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._socket.settimeout(5.0)
-        self._lock = threading.Lock()
-        self._next = 0
-        try:
-            # The lock file names it in UTF-8; the locale of this process may be another.
-            self._socket.connect(place.encode("utf-8", "surrogateescape"))
-            if not is_own_process(self._socket):
-                raise ForeignEngine(
-                    "a process of another user listens where the engine should",
-                    where=place,
-                    hint="remove that socket, or set XDG_RUNTIME_DIR to a directory of your own",
-                )
-            self._send(protocol.hello(__version__, schema_mark()))
-            self.hello = self._receive()
-        except ForeignEngine:
-            self._socket.close()
-            raise
-        except (TimeoutError, BlockingIOError) as error:
-            # Nothing came, or so many wait already that there is no place in the queue.
-            self._socket.close()
-            raise SilentEngine("the engine does not answer", where=place) from error
-        except (OSError, protocol.BadFrame) as error:
-            self._socket.close()
-            raise EngineUnavailable(f"the engine does not answer: {error}", where=place) from error
-        if self.hello.get("hello") != "kbtui" or self.hello.get("protocol") != protocol.PROTOCOL:
-            self._socket.close()
-            raise EngineUnavailable(
-                f"the engine speaks protocol {self.hello.get('protocol')}, this is {protocol.PROTOCOL}",
-                where=place,
-                hint="`kbtui engine stop` with the newer kbtui ends it",
-            )
-
-    @property
-    def pid(self) -> int:
-        """The engine's process id."""
-        return int(self.hello.get("pid", 0))
-
-    def request(self, op: str, *, timeout: float | None = 30.0, **arguments: Any) -> dict[str, Any]:
-        """Ask and wait for the answer; raises `EngineUnavailable` when the connection ends."""
-        with self._lock:
-            self._next += 1
-            number = self._next
-            try:
-                # Whoever gave the call up may have closed it already.
-                self._socket.settimeout(timeout)
-                self._send({"id": number, "op": op, **arguments})
-                while True:
-                    answer = self._receive()
-                    if answer.get("id") == number:
-                        break
-            except (OSError, protocol.BadFrame) as error:
-                self._socket.close()
-                raise EngineUnavailable(f"the engine went away: {error}") from error
-        if "error" in answer:
-            raise EngineUnavailable(str(answer["error"]))
-        ok = answer.get("ok")
-        return ok if isinstance(ok, dict) else {}
-
-    def tell(self, op: str, **arguments: Any) -> None:
-        """Say something whose answer nobody waits for; raises nothing."""
-        with self._lock:
-            self._next += 1
-            try:
-                self._send({"id": self._next, "op": op, **arguments})
-            except OSError:
-                # Half of it may be on its way: whoever asks next needs another connection.
-                self._socket.close()
-
-    def events(self) -> Iterator[dict[str, Any]]:
-        """Subscribe, and yield the engine's events until the connection ends.
-
-        The connection is then for this alone.
-        """
-        yield self.request("subscribe")
-        with contextlib.suppress(OSError, protocol.BadFrame):
-            self._socket.settimeout(None)
-            while True:
-                yield self._receive()
-
-    def end(self, wait: float = 15.0) -> None:
-        """Tell the engine to stop, and wait up to `wait` seconds until its process is gone."""
-        with contextlib.suppress(EngineUnavailable):
-            self.request("stop")
-        self.close()
-        until = time.monotonic() + wait
-        while time.monotonic() < until:
-            # One that this process started is its child, and stays until it is asked for.
-            with contextlib.suppress(ChildProcessError):
-                os.waitpid(self.pid, os.WNOHANG)
-            try:
-                os.kill(self.pid, 0)
-            except ProcessLookupError:
-                return
-            time.sleep(0.005)
-
-    def close(self) -> None:
-        """End the connection."""
-        with contextlib.suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)
-        self._socket.close()
-
-    def _send(self, message: dict[str, Any]) -> None:
-        self._socket.sendall(protocol.encode(message))
-
-    def _receive(self) -> dict[str, Any]:
-        header = self._exactly(protocol.HEADER.size)
-        return protocol.decode(self._exactly(protocol.length(header, protocol.ANSWER_MOST)))
-
-    def _exactly(self, size: int) -> bytes:
-        parts = bytearray()
-        while len(parts) < size:
-            part = self._socket.recv(min(size - len(parts), 1 << 16))
-            if not part:
-                raise ConnectionResetError("the connection ended")
-            parts += part
-        return bytes(parts)
 
 
 def is_locked(workspace: Workspace) -> bool:

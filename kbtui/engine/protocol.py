@@ -3,19 +3,25 @@
 A frame is four bytes of length, big-endian, and that many bytes of UTF-8 JSON,
 an object. The first frame each way is a hello. Then a client sends requests
 (`id`, `op`, arguments), the engine answers (`id`, `ok` or `error`), and sends
-events (`event`) to those that subscribed. Nothing is ever unpickled. One operation,
-`search`, is answered by text instead of JSON, for a client that imports nothing (`answering`).
+events (`event`) to those that subscribed. Nothing is ever unpickled.
 """
+
+from __future__ import annotations
 
 import json
 import struct
-from typing import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 PROTOCOL = 3
 REQUEST_MOST = 1 << 20
 """Bytes of a frame to the engine."""
 ANSWER_MOST = 16 << 20
 """Bytes of a frame from the engine."""
+WAIT_SECONDS, SEARCH_SECONDS = 10.0, 25.0
+"""How long a search waits for the model if not told otherwise, and how long it may take besides."""
 HEADER = struct.Struct(">I")
 
 
@@ -26,11 +32,6 @@ class BadFrame(Exception):
 def encode(message: dict[str, Any]) -> bytes:
     """A message as a frame."""
     body = json.dumps(message, ensure_ascii=True, separators=(",", ":")).encode("ascii")
-    return framed(body)
-
-
-def framed(body: bytes) -> bytes:
-    """A frame with this body."""
     return HEADER.pack(len(body)) + body
 
 
@@ -53,6 +54,6 @@ def decode(body: bytes) -> dict[str, Any]:
     return message
 
 
-def hello(version: str, schema: str, **more: Any) -> dict[str, Any]:
-    """The first message each way; `schema` is the mark of the index that the sender can read."""
-    return {"hello": "kbtui", "protocol": PROTOCOL, "version": version, "schema": schema, **more}
+def hello(version: str, **more: Any) -> dict[str, Any]:
+    """The first message each way; an engine's has the `schema` of its index too."""
+    return {"hello": "kbtui", "protocol": PROTOCOL, "version": version, **more}

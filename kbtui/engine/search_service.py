@@ -1,46 +1,84 @@
-"""Whole answers for `kbtui search`: that command spends its time on imports, and the engine has made them.
-
-The reply is text, so that the client needs no JSON either: the exit code as one digit, what goes
-to stdout, and after a NUL what goes to stderr; or `DECLINED`, and the command does it all itself.
-"""
+"""Answers whole questions: the same function in the engine and, without one, in a client."""
 
 from __future__ import annotations
 
 import threading
 import time
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kbtui.dates import time_zone
+from kbtui.engine import protocol
 from kbtui.errors import IndexUnavailable, KbtuiError
-from kbtui.index.integrity import damage_behind
-from kbtui.version import __version__
-from kbtui.workspace.path_strings import surroundings
+from kbtui.notices import Notice, keywords_only
+from kbtui.search.models import Ranking, question_from_json
+from kbtui.workspace.path_strings import time_zone_variable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from kbtui.engine.embedding_worker import EmbeddingWorker
     from kbtui.index import IndexReader
-    from kbtui.search.models import Answer, Question, Ranking
-    from kbtui.search.pipeline import Begun
+    from kbtui.search.models import Answer, Question
+    from kbtui.search.pipeline import Begun, Semantic
     from kbtui.workspace import Settings, Workspace
 
-DECLINED = b"-"
-ROOMS = ("workspace", "knowledge", "conversations", "index", "search", "journal", "engine")
-"""Where the code of an answer lies, besides the package itself."""
-CODE_SECONDS = 1.0
-"""How often the engine looks whether the code that it runs was replaced."""
 REST_SECONDS = 5.0
 """How long after a question the index stays open; while it is, tantivy looks for changed files."""
+LIMIT_MOST = 1000
+"""The most that a client may have each leg fetch."""
+
+
+def answer_question(
+    workspace: Workspace, reader: IndexReader, question: Question, semantic: Semantic | None = None
+) -> Answer:
+    """The answer with everything that the question asks for.
+
+    Raises `NothingFound` where `like` is not indexed, and `UsageError` for what is no reference.
+    """
+    if question.like is not None:
+        from kbtui.knowledge import resolve_ref
+        from kbtui.search.more_like_this import related
+
+        ref = resolve_ref(workspace, question.like)
+        return related(workspace, reader, ref, semantic, question)
+    if question.explain or question.why is not None:
+        from kbtui.search.explain import Explainer
+
+        explainer = Explainer(workspace, reader, question, semantic)
+        if question.explain:
+            explainer.answer.explanations = explainer.hits()
+        if question.why is not None:
+            from kbtui.knowledge import resolve_ref
+
+            explainer.answer.why = explainer.why(resolve_ref(workspace, question.why))
+        return explainer.answer
+    from kbtui.search.pipeline import answer
+
+    return answer(workspace, reader, question, semantic)
+
+
+def missing_leg(notice: Notice | None) -> Semantic:
+    """A semantic leg that only says why there is none."""
+    return lambda text: lambda question, generation: Ranking(None, notice)
+
+
+def describe_lag(state: dict[str, Any]) -> Notice | None:
+    """What the index lacks by the engine's readiness; None where it is up to date."""
+    if state.get("error"):
+        return Notice("index_behind", {"cause": "error", "detail": str(state["error"])})
+    if reading := state.get("reading"):
+        done, total = reading["done"], reading["total"]
+        return Notice("index_behind", {"cause": "changes_pending", "done": done, "total": total})
+    if not state.get("done"):
+        return Notice("index_behind", {"cause": "comparing"})
+    return None
 
 
 class SearchService:
-    """Answers questions as the command would. From any thread.
-
-    `surroundings` are those in which the engine's settings hold.
-    """
+    """The engine's side of the operation `search`. May be called from any thread."""
 
     def __init__(
         self,
@@ -52,58 +90,78 @@ class SearchService:
         """`is_checked` says whether the index was looked at for damage a moment ago."""
         self._workspace, self._settings, self._semantic = workspace, settings, semantic
         self._is_checked = is_checked
-        self.surroundings = surroundings()
-        self._code, self._looked = _code_state(), time.monotonic()
-        self._same_code = True
         self._lock = threading.Lock()
         self._reader: IndexReader | None = None
-        self._readers, self._asked = 0, 0.0
-        """How many questions are being answered, and when the last one ended."""
+        self._active = 0
+        self._last_used = 0.0
 
-    def reply(self, request: dict[str, Any]) -> bytes:
-        """The answer to `query` in `mode` with `limit` hits, as `form` (json, ascii, plain, colour).
+    def reply(self, request: dict[str, Any], state: dict[str, Any]) -> dict[str, Any]:
+        """What a client gets for a request with `question`, `wait`, `origin`, `caller`, `uses_model`.
 
-        Declined where the client's `version` or `surroundings` are not this engine's, where the
-        query has a mistake, where the semantic leg has to be waited for, and where the index may be
-        damaged.
+        `answer`; or `failed`, an error to raise; or `declined`, with what is missing or damaged. An
+        `answer` that is `suspect` has no hit, and nobody looked at the index for damage lately: it
+        is not logged. `state` is the engine's readiness. Raises `ValueError` for a bad request.
         """
-        if request["version"] != __version__ or request["surroundings"] != self.surroundings:
-            return DECLINED
-        if not self._code_is_current():
-            return DECLINED
-        from kbtui.search.models import Question
-        from kbtui.search.pipeline import answer
-
-        mode = request["mode"]
-        if mode != "lexical" and self._semantic.missing is not None:
-            return DECLINED
         began = time.perf_counter()
-        question = Question(str(request["query"]), mode=mode, limit=int(request["limit"]))
-        folder = self._workspace.cache_dir
+        question = _question_of(request)
+        wait = min(float(request.get("wait", protocol.WAIT_SECONDS)), 600.0)
+        if question.zone is not None:
+            try:
+                if question.zone == "local":
+                    raise ValueError("the engine has a time zone of its own")
+                time_zone(question.zone)
+            except ValueError as error:
+                return {"declined": "zone", "detail": str(error)}
         try:
             with self._opened() as reader:
-                folder = reader.folder
-                answered = answer(self._workspace, reader, question, self._leg)
-        except (KbtuiError, OSError):
-            return DECLINED
+                uses_model = request.get("uses_model", True)
+                missing = missing_leg(keywords_only("model_off"))
+                semantic = partial(self._begin, wait) if uses_model else missing
+                answered = self._answer(reader, question, semantic)
+        except _Damaged as damaged:
+            return {"declined": "damaged", "detail": str(damaged)}
+        except IndexUnavailable as error:
+            return {"declined": "no_index", "detail": error.message}
+        except KbtuiError as error:
+            kind, where, hint = type(error).__name__, error.where, error.hint
+            return {"failed": [kind, error.message, where, hint]}
+        if lag := describe_lag(state):
+            answered.notices.insert(0, lag)
+        is_empty = not answered.hits and not answered.mistakes and not answered.empty
+        is_suspect = is_empty and not self._is_checked()
+        origin = request.get("origin")
+        if origin is not None and not is_suspect:
+            from kbtui.userdata.query_log import log_answer
+
+            milliseconds = (time.perf_counter() - began) * 1000
+            caller = request.get("caller")
+            log_answer(self._workspace, self._settings, answered, origin, caller, milliseconds)
+        return {"answer": answered.as_message(), "suspect": is_suspect}
+
+    def _answer(self, reader: IndexReader, question: Question, semantic: Semantic | None) -> Answer:
+        from kbtui.index.integrity import damage_behind
+
+        try:
+            return answer_question(self._workspace, reader, question, semantic)
         except BaseException as error:
-            if damage_behind(error, folder) is None:
-                raise
-            return DECLINED
-        if answered.mistakes or (not answered.hits and not self._is_checked()):
-            return DECLINED
-        self._log(answered, (time.perf_counter() - began) * 1000)
-        return _printed(answered, str(request["form"]))
+            if found := damage_behind(error, reader.folder):
+                raise _Damaged(found) from error
+            raise
 
-    def _leg(self, text: str) -> Begun:
+    def _begin(self, wait: float, text: str) -> Begun:
+        # The question is embedded while the keyword leg is asked.
         self._semantic.expect(text)
-        return partial(self._ranking, text)
+        return partial(self._rank, text, wait)
 
-    def _ranking(self, text: str, question: Question, generation: str) -> Ranking:
+    def _rank(self, text: str, wait: float, question: Question, generation: str) -> Ranking:
         from kbtui.search.semantic import narrowed, ranking
 
+        if self._semantic.missing is not None and wait and not self._semantic.warm.is_set():
+            self._semantic.warm.wait(wait)
+        if self._semantic.missing is not None:
+            return Ranking(None, self._semantic.missing)
         if generation != self._semantic.generation:
-            raise IndexUnavailable("the index is being replaced")
+            return ranking({"cause": "index_replaced"})
         depth, worded = question.depth, list(question.worded)
         return ranking(
             self._semantic.reply(text, narrowed(question), depth, question.per_entry, worded)
@@ -112,8 +170,8 @@ class SearchService:
     def rest(self) -> None:
         """Close the index when nobody has asked for a while."""
         with self._lock:
-            idle = not self._readers and time.monotonic() - self._asked > REST_SECONDS
-            if self._reader is not None and idle:
+            is_idle = not self._active and time.monotonic() - self._last_used > REST_SECONDS
+            if self._reader is not None and is_idle:
                 self._reader.close()
                 self._reader = None
 
@@ -125,43 +183,25 @@ class SearchService:
             if self._reader is None or self._reader.moved():
                 self._reader = IndexReader(self._workspace.cache_dir)
             reader = self._reader
-            self._readers += 1
+            self._active += 1
         try:
             yield reader
         finally:
             with self._lock:
-                self._readers -= 1
-                self._asked = time.monotonic()
-
-    def _log(self, answered: Answer, milliseconds: float) -> None:
-        from kbtui.userdata.query_log import log_answer
-
-        log_answer(self._workspace, self._settings, answered, "cli", None, milliseconds)
-
-    def _code_is_current(self) -> bool:
-        """Whether the command would run the code that this engine runs."""
-        now = time.monotonic()
-        if self._same_code and now - self._looked > CODE_SECONDS:
-            self._looked = now
-            self._same_code = _code_state() == self._code
-        return self._same_code
+                self._active -= 1
+                self._last_used = time.monotonic()
 
 
-def _code_state() -> dict[str, int]:
-    """When each module that has a part in an answer was last changed."""
-    package = Path(__file__).parents[1]
-    folders = [package, *(package / room for room in ROOMS)]
-    return {str(path): path.stat().st_mtime_ns for where in folders for path in where.glob("*.py")}
+class _Damaged(Exception):
+    """The index proved damaged."""
 
 
-def _printed(answered: Answer, form: str) -> bytes:
-    from kbtui.search.format import as_document, as_lines, remarks
-    from kbtui.text import safe
-
-    said = "".join(safe(f"kbtui: {text}") + "\n" for text in remarks(answered, answered.query))
-    if form in {"json", "ascii"}:
-        shown, said = as_document(answered, ascii_only=form == "ascii"), ""
-    else:
-        shown = as_lines(answered, plain=form == "plain")
-    code = "0" if answered.hits else "1"
-    return f"{code}{shown}\0{said}".encode("utf-8", "surrogateescape")
+def _question_of(request: dict[str, Any]) -> Question:
+    """The question of a request; raises `ValueError`."""
+    question = question_from_json(request["question"])
+    return replace(
+        question,
+        depth=max(1, min(LIMIT_MOST, question.depth)),
+        per_entry=max(1, min(LIMIT_MOST, question.per_entry)),
+        zone=None if question.zone in {None, time_zone_variable()} else question.zone,
+    )

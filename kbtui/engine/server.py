@@ -10,11 +10,12 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from kbtui.engine import protocol, search_service
+from kbtui.engine import protocol
 from kbtui.engine.embedding_worker import EmbeddingWorker
 from kbtui.engine.file_watcher import FileWatcher
 from kbtui.engine.index_worker import IndexWorker
 from kbtui.engine.log import log
+from kbtui.engine.search_service import SearchService
 from kbtui.errors import ConfigError, KbtuiError
 from kbtui.index.generations import schema_mark
 from kbtui.notices import reason_of
@@ -99,29 +100,6 @@ class ClientConnection:
             self._writer.close()
 
 
-_NARROWING = {
-    "hidden",
-    "archived",
-    "kinds",
-    "topics",
-    "types",
-    "roles",
-    "since",
-    "until",
-    "exclude",
-    "entries",
-}
-
-
-def narrowing_of(value: object) -> dict[str, Any]:
-    """What a question leaves of the vectors; raises `BadFrame` for what is none."""
-    if value is None:
-        return {}
-    if not isinstance(value, dict) or not set(value) <= _NARROWING:
-        raise protocol.BadFrame("not a narrowing")
-    return value
-
-
 def seconds_of(value: object, usual: float) -> float:
     """How long to wait: at most ten minutes, `usual` where nothing is said."""
     return min(float(value), 600.0) if isinstance(value, int | float) else usual
@@ -139,6 +117,10 @@ async def happened(event: threading.Event, seconds: float) -> bool:
     return True
 
 
+FIRST_REFRESH_SECONDS = 10.0
+"""How long a search waits for the first comparison of the index with the files."""
+SEARCHES_MOST = 16
+"""Searches at a time; most of the time they wait, for the model or for the lock of the interpreter."""
 HELLO_SECONDS = 10.0
 STAY_SECONDS = 1.0
 """How often the engine looks whether it is still needed."""
@@ -168,13 +150,15 @@ class EngineServer:
         self._clients: set[ClientConnection] = set()
         self._strangers: list[ClientConnection] = []
         self._last_seen = time.monotonic()
+        self._surroundings = surroundings()
+        """Those in which the settings hold."""
         self._mistaken: str | None = None
         """The surroundings in which the settings have a mistake that was logged."""
         self._progress: dict[str, Any] | None = None
         self._reading: dict[str, int] | None = None
         """How many of the entries that a refresh found changed are in the index, while it goes on."""
         self._estimate = Estimate()
-        self._pool = ThreadPoolExecutor(2, thread_name_prefix="question")
+        self._pool = ThreadPoolExecutor(SEARCHES_MOST, thread_name_prefix="search")
 
     async def serve(self) -> None:
         """Run until the end."""
@@ -186,7 +170,7 @@ class EngineServer:
         self._refresher = IndexWorker(
             self._workspace, self._settings, self._say, self._refreshed, log
         )
-        self._answering = search_service.SearchService(
+        self._search_service = SearchService(
             self._workspace,
             self._settings,
             self._semantic,
@@ -224,7 +208,7 @@ class EngineServer:
             if time.monotonic() - looked > LOOK_SECONDS:
                 looked = time.monotonic()
                 await asyncio.to_thread(self._look)
-            self._answering.rest()
+            self._search_service.rest()
             if reason := self._reason_to_end():
                 log(reason)
                 return
@@ -240,7 +224,7 @@ class EngineServer:
         if not self._in_charge():
             return "the lock or the socket is not this engine's any more"
         now = surroundings()
-        if now == self._answering.surroundings:
+        if now == self._surroundings:
             return None
         try:
             is_changed = load_settings() != self._settings
@@ -251,7 +235,7 @@ class EngineServer:
             return None
         if is_changed:
             return "the settings have changed"
-        self._answering.surroundings = now
+        self._surroundings = now
         return None
 
     def _look(self) -> None:
@@ -342,7 +326,7 @@ class EngineServer:
                 protocol.encode(
                     protocol.hello(
                         __version__,
-                        schema_mark(),
+                        schema=schema_mark(),
                         pid=os.getpid(),
                         root=str(self._workspace.root),
                         cache=os.path.realpath(self._workspace.cache_dir),
@@ -383,8 +367,6 @@ class EngineServer:
             found = await operation(client, request)
         except (protocol.BadFrame, KeyError, TypeError, ValueError) as error:
             return protocol.encode({"id": number, "error": f"{type(error).__name__}: {error}"})
-        if isinstance(found, bytes):
-            return protocol.framed(found)
         return protocol.encode({"id": number, "ok": found})
 
     async def _op_status(self, client: ClientConnection, request: dict[str, Any]) -> dict[str, Any]:
@@ -470,44 +452,19 @@ class EngineServer:
         finished = await happened(self._semantic.settled, seconds_of(request.get("wait"), 1.0))
         return {"done": finished, "progress": self._progress, **self._readiness()}
 
-    async def _op_expect(self, client: ClientConnection, request: dict[str, Any]) -> dict[str, Any]:
-        """The semantic leg will be asked about `text`."""
-        self._semantic.expect(str(request["text"]))
-        return {}
-
-    async def _op_semantic(
-        self, client: ClientConnection, request: dict[str, Any]
-    ) -> dict[str, Any]:
-        """The semantic leg of a question: `text`, `narrowing`, `limit`, `per_entry`,
-        `generation`, `wait`, `worded`; `pending` are those of `worded` without a vector."""
-        wait = seconds_of(request.get("wait"), 0.0)
-        narrowing = narrowing_of(request.get("narrowing"))
-        limit = max(1, min(1000, int(request.get("limit", 100))))
-        per_entry = max(1, min(1000, int(request.get("per_entry", 3))))
-        worded = [int(number) for number in request.get("worded") or ()][:limit]
-        self._semantic.want()
-        if self._semantic.missing is not None and wait and not self._semantic.warm.is_set():
-            await happened(self._semantic.warm, wait)
-        if self._semantic.missing is not None:
-            return dict(self._semantic.missing.values)
-        if request.get("generation") != self._semantic.generation:
-            return {"cause": "index_replaced"}
+    async def _op_search(self, client: ClientConnection, request: dict[str, Any]) -> dict[str, Any]:
+        """Answer a question (`search_service`). Declined where a client's `surroundings`, if it
+        sends any, are not those in which the engine's settings hold."""
+        self._stand_down()
+        if request.get("surroundings", self._surroundings) != self._surroundings:
+            return {"declined": "surroundings"}
+        if request["question"].get("mode") != "lexical" and request.get("uses_model", True):
+            self._semantic.want()
+        is_done = await happened(self._refresher.first, FIRST_REFRESH_SECONDS)
+        state = {"done": is_done, **self._readiness()}
         return await self._loop.run_in_executor(
-            self._pool,
-            self._semantic.reply,
-            str(request["text"]),
-            narrowing,
-            limit,
-            per_entry,
-            worded,
+            self._pool, self._search_service.reply, request, state
         )
-
-    async def _op_search(self, client: ClientConnection, request: dict[str, Any]) -> bytes:
-        """A whole search for a command that has imported nothing (`answering`)."""
-        ready = self._refresher.first.is_set() and not self._refresher.error
-        if not ready or self._refresher.busy:
-            return search_service.DECLINED
-        return await self._loop.run_in_executor(self._pool, self._answering.reply, request)
 
     async def _op_stop(self, client: ClientConnection, request: dict[str, Any]) -> dict[str, Any]:
         # The answer is written before the loop comes to this.

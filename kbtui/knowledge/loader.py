@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from kbtui.errors import ConfigError
     from kbtui.knowledge.models import Fragment, SubjectMark
+    from kbtui.refs import Ref
     from kbtui.workspace import Workspace
 
 
@@ -67,6 +68,23 @@ def load_knowledge(
 def _problem(workspace: Workspace, error: ConfigError) -> Problem:
     where = topic_config.shown(workspace.root, Path(error.where)) if error.where else None
     return Problem(error.message, where=where, hint=error.hint)
+
+
+def resolve_ref(workspace: Workspace, text: str) -> Ref:
+    """A reference as typed: topics by id or title, slugs as they exist.
+
+    Raises `UsageError`, and `NothingFound` for a conversation of another workspace.
+    """
+    from kbtui.refs import parse_ref, within
+
+    knowledge: Knowledge | None = None
+
+    def exists(topic: str, slug: str) -> bool:
+        nonlocal knowledge
+        knowledge = knowledge or load_knowledge(workspace)
+        return knowledge.find(topic, slug) is not None
+
+    return within(parse_ref(text, exists), workspace.id)
 
 
 class Knowledge:

@@ -8,12 +8,20 @@ if it may give them up.
 
 from __future__ import annotations
 
+import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar, overload
 
-from kbtui.errors import EngineUnavailable, NothingFound, UsageError
+from kbtui.errors import (
+    EngineUnavailable,
+    IndexUnavailable,
+    KbtuiError,
+    NothingFound,
+    UsageError,
+)
 from kbtui.library.index_access import IndexAccess, current_cancellation
 from kbtui.notices import Notice, join_phrases, keywords_only
-from kbtui.search.models import LIMIT_DEFAULT, question_of
+from kbtui.search.models import LIMIT_DEFAULT, Question, question_of
 from kbtui.workspace import Settings, Workspace, find_workspace, load_settings
 
 if TYPE_CHECKING:
@@ -24,20 +32,19 @@ if TYPE_CHECKING:
     from kbtui.citations.models import Citation, Citations
     from kbtui.conversations.formats.jp import ConversationSummary
     from kbtui.conversations.models import Conversation, ConversationInfo
-    from kbtui.engine.client import EngineClient
+    from kbtui.engine.connection import EngineClient
     from kbtui.index import IndexReader
     from kbtui.knowledge import Knowledge
     from kbtui.knowledge.models import Subject, Topic
-    from kbtui.notices import Cause
     from kbtui.refs import Ref
-    from kbtui.search.explain import Explainer
-    from kbtui.search.models import Answer, Mode, Question, Ranking
-    from kbtui.search.pipeline import Begun, Semantic
+    from kbtui.search.models import Answer, Mode
 
 T = TypeVar("T")
 
 MENDING_SECONDS = 60.0
 """How long an answer waits while a damaged index is built again."""
+FOLLOW_SECONDS = 10.0
+"""How long a search waits for a private index to take in what has changed."""
 FIRST_INDEX_SECONDS = 60.0
 """How long a search waits for an index that does not exist yet."""
 
@@ -179,16 +186,9 @@ class Library:
 
         Raises `UsageError`, and `NothingFound` for a conversation of another workspace.
         """
-        from kbtui.refs import parse_ref, within
+        from kbtui.knowledge import resolve_ref
 
-        knowledge = None
-
-        def exists(topic: str, slug: str) -> bool:
-            nonlocal knowledge
-            knowledge = knowledge or self.knowledge()
-            return knowledge.find(topic, slug) is not None
-
-        return within(parse_ref(text, exists), self.workspace.id)
+        return resolve_ref(self.workspace, text)
 
     def located(self, text: str) -> Ref:
         """What a reference as typed names, certain to exist; a topic by its id.
@@ -240,15 +240,19 @@ class Library:
         that watches has done so. Without an engine, a private index is compared here, and the one
         that was left stays as it is. `meaning` says that the semantic leg will be asked.
         """
+        from kbtui.engine.search_service import describe_lag
+
         try:
             state = self._request(
                 "refresh", force=False, meaning=meaning, wait=wait, timeout=wait + 5.0
             )
         except EngineUnavailable as error:
-            self._access.behind = _behind("engine", detail=error.message)
+            self._access.behind = Notice(
+                "index_behind", {"cause": "engine", "detail": error.message}
+            )
             self._access.follow(wait)
         else:
-            self._access.behind = _lag(state)
+            self._access.behind = describe_lag(state)
 
     def retry(self, wait: float = 30.0) -> None:
         """Read and embed again what could not be; embedding goes on behind. Raises `EngineUnavailable`."""
@@ -256,11 +260,7 @@ class Library:
 
     def lexical(self, question: Question) -> Answer:
         """Keyword hits at once, from what is indexed; never waits for engine or model."""
-        from kbtui.search.pipeline import answer
-
-        return self._with_notices(
-            self._read(lambda reader: answer(self.workspace, reader, question))
-        )
+        return self._answer_here(question)
 
     def _read(self, ask: Callable[[IndexReader], T]) -> T:
         """What `ask` finds in the index; one that proves damaged is built again first, once."""
@@ -273,13 +273,14 @@ class Library:
             found = damage_behind(error, reader.folder)
             if found is None:
                 raise
-            self._mend(found, error)
+            try:
+                self._mend(found)
+            except IndexUnavailable as unavailable:
+                raise unavailable from error
         return ask(self.reader())
 
-    def _mend(self, found: str, error: BaseException) -> None:
+    def _mend(self, found: str) -> None:
         """Have a damaged index built again; raises `IndexUnavailable` where nobody can."""
-        from kbtui.errors import IndexUnavailable
-
         reason = "it is this command's own"
         if not self._access.is_private:
             try:
@@ -290,12 +291,10 @@ class Library:
                 return
             except EngineUnavailable as unavailable:
                 reason = str(unavailable)
-        raise IndexUnavailable(found, hint=f"it cannot be built again now: {reason}") from error
+        raise IndexUnavailable(found, hint=f"it cannot be built again now: {reason}")
 
-    def _was_mended(self, answered: Answer) -> bool:
-        """Whether an answer is empty because the index was damaged, which is mended now."""
-        if answered.hits or answered.mistakes or answered.empty or self._access.is_private:
-            return False
+    def _has_mended(self) -> bool:
+        """Whether the engine, told to look for damage, found some and built the index again."""
         try:
             state = self._request(
                 "refresh", check="suspicion", wait=MENDING_SECONDS, timeout=MENDING_SECONDS + 5.0
@@ -305,13 +304,6 @@ class Library:
         if state.get("mended"):
             self._mended = Notice("index_mended", {"detail": state["mended"]})
         return bool(state.get("mended"))
-
-    def _with_notices(self, answered: Answer) -> Answer:
-        """The answer with the notices about the index before its own."""
-        mended, self._mended = self._mended, None
-        of_index = [*([mended] if mended else []), *self._access.notices]
-        answered.notices = [*of_index, *answered.notices]
-        return answered
 
     @overload
     def search(
@@ -358,65 +350,109 @@ class Library:
         Raises `IndexUnavailable` when there is nothing to ask, and, where the query is words,
         `UsageError` for a mistake in them; the answer to a `Question` has its `mistakes`.
         """
-        import time
-
-        began = time.perf_counter()
         question = (
             query
             if not isinstance(query, str)
             else question_of(query, mode=mode, types=types, topics=topics, limit=limit)
         )
-        self.current(meaning=question.mode != "lexical")
-        answered = self._answer(question, wait)
-        if self._was_mended(answered):
-            answered = self._answer(question, wait)
+        answered = self._answer(question, wait, origin, caller)
         if isinstance(query, str) and answered.mistakes:
             raise UsageError("; ".join(map(str, answered.mistakes)))
-        if origin is not None:
-            self.log(answered, origin, caller, (time.perf_counter() - began) * 1000)
         return answered
-
-    def _answer(self, question: Question, wait: float) -> Answer:
-        if question.mode == "lexical":
-            return self.lexical(question)
-        from kbtui.search.pipeline import answer
-
-        return self._with_notices(
-            self._read(lambda reader: answer(self.workspace, reader, question, self._leg(wait)))
-        )
-
-    def explain(self, question: Question, wait: float = 10.0) -> Explainer:
-        """A search that can be asked why: `answer`, `hits()`, `why(ref)`. It is not logged."""
-        from kbtui.search.explain import Explainer
-
-        self.current()
-        explainer = self._read(
-            lambda reader: Explainer(self.workspace, reader, question, self._leg(wait))
-        )
-        self._with_notices(explainer.answer)
-        return explainer
 
     def related(self, ref: Ref, question: Question | None = None, wait: float = 10.0) -> Answer:
         """More like a subject, a conversation or a turn; `question` narrows and limits.
 
         Raises `NothingFound` for what is not indexed.
         """
-        from kbtui.search.more_like_this import related
+        question = question or Question(per_entry=1)
+        return self.search(replace(question, like=str(ref)), wait, origin=None)
 
-        self.current()
-        return self._with_notices(
-            self._read(
-                lambda reader: related(self.workspace, reader, ref, self._leg(wait), question)
-            )
-        )
+    def _answer(
+        self, question: Question, wait: float, origin: str | None, caller: str | None
+    ) -> Answer:
+        """The engine's answer, or without an engine the same made here."""
+        began = time.perf_counter()
+        answered, is_logged = self._ask_engine(question, wait, origin, caller)
+        if answered is None:
+            answered = self._answer_here(question, self._missing_leg())
+        if not is_logged and origin is not None:
+            self.log(answered, origin, caller, (time.perf_counter() - began) * 1000)
+        return answered
 
-    def _leg(self, wait: float) -> Semantic:
-        return lambda text: self._begin(text, wait)
+    def _ask_engine(
+        self, question: Question, wait: float, origin: str | None, caller: str | None
+    ) -> tuple[Answer | None, bool]:
+        """The engine's answer, None where it has none, and whether it is in the query log."""
+        from kbtui.engine import protocol
+        from kbtui.search.models import Answer
+        from kbtui.workspace.path_strings import time_zone_variable
 
-    def _begin(self, text: str, wait: float) -> Begun:
-        if not self._access.is_private and self.settings.model != "off":
-            self._access.tell("expect", text=text)
-        return lambda question, generation: self._semantic(text, question, generation, wait)
+        asked = replace(question, zone=question.zone or time_zone_variable()).as_json()
+        for last in (False, True):
+            try:
+                reply = self._request(
+                    "search",
+                    question=asked,
+                    wait=wait,
+                    origin=origin if self.settings.query_log else None,
+                    caller=caller,
+                    uses_model=self.settings.model != "off",
+                    timeout=wait + protocol.SEARCH_SECONDS,
+                )
+            except EngineUnavailable as error:
+                self._access.behind = Notice(
+                    "index_behind", {"cause": "engine", "detail": error.message}
+                )
+                self._access.follow(FOLLOW_SECONDS)
+                return None, False
+            self._access.behind = None
+            declined = reply.get("declined")
+            if declined is None:
+                answered = Answer.from_message(_result(reply))
+                if not last and reply["suspect"] and self._has_mended():
+                    continue
+                behind = (one for one in answered.notices if one.code == "index_behind")
+                self._access.behind = next(behind, None)
+                return self._with_mended(answered), not reply["suspect"]
+            detail = str(reply.get("detail"))
+            if declined == "damaged" and not last:
+                self._mend(detail)
+            elif declined == "no_index" and not last:
+                self._access.reader(FIRST_INDEX_SECONDS)
+                if self._access.is_private:
+                    break
+            else:
+                if declined == "damaged":
+                    raise IndexUnavailable(detail)
+                break
+        return None, False
+
+    def _answer_here(self, question: Question, missing: Notice | None = None) -> Answer:
+        """The answer by keywords from the index as it is; `missing` says why by keywords only."""
+        from kbtui.engine.search_service import answer_question, missing_leg
+
+        leg = missing_leg(missing)
+        answered = self._read(lambda reader: answer_question(self.workspace, reader, question, leg))
+        answered.notices = [*self._access.notices, *answered.notices]
+        return self._with_mended(answered)
+
+    def _missing_leg(self) -> Notice | None:
+        """Why an answer that is made here has no semantic leg."""
+        if self._access.is_private:
+            return None  # the notices about the private index say why
+        if self.settings.model == "off":
+            return keywords_only("model_off")
+        if self._access.behind is not None:
+            return keywords_only("engine")
+        return keywords_only("engine", "the engine has another time zone")
+
+    def _with_mended(self, answered: Answer) -> Answer:
+        """The answer, which says once that the index was damaged and is mended."""
+        if self._mended is not None:
+            answered.notices.insert(0, self._mended)
+            self._mended = None
+        return answered
 
     def log(
         self,
@@ -433,35 +469,6 @@ class Library:
     def reader(self, wait: float = FIRST_INDEX_SECONDS) -> IndexReader:
         """The index in use; the first one is waited for. Raises `IndexUnavailable`."""
         return self._access.reader(wait)
-
-    def _semantic(self, text: str, question: Question, generation: str, wait: float) -> Ranking:
-        """The semantic leg, asked of the engine; a reason instead where there is none."""
-        from kbtui.search.models import Ranking
-
-        if self._access.is_private:
-            return Ranking(None)  # the notices about the private index say why
-        if self.settings.model == "off":
-            # Also for one command alone, whatever model the running engine has.
-            return Ranking(None, keywords_only("model_off"))
-        from kbtui.search.semantic import narrowed, ranking
-
-        try:
-            found = self._request(
-                "semantic",
-                text=text,
-                narrowing=narrowed(question),
-                limit=question.depth,
-                per_entry=question.per_entry,
-                worded=list(question.worded),
-                generation=generation,
-                wait=wait,
-                timeout=wait + 10.0,
-            )
-        except EngineUnavailable as error:
-            behind = self._access.behind
-            is_known = behind is not None and behind.values.get("detail") == error.message
-            return Ranking(None, keywords_only("engine", "" if is_known else error.message))
-        return ranking(found)
 
     # citations
 
@@ -515,19 +522,15 @@ class Library:
         return listener.stop
 
 
-def _behind(cause: Cause, **values: Any) -> Notice:
-    return Notice("index_behind", {"cause": cause, **values})  # type: ignore[typeddict-item]
+def _result(reply: dict[str, Any]) -> dict[str, Any]:
+    """The answer in an engine's reply; raises the error that is there instead."""
+    if failed := reply.get("failed"):
+        from kbtui import errors
 
-
-def _lag(state: dict[str, Any]) -> Notice | None:
-    """What the index lacks, by the engine's account of it; None where it is up to date."""
-    if state.get("error"):
-        return _behind("error", detail=state["error"])
-    if reading := state.get("reading"):
-        return _behind("changes_pending", done=reading["done"], total=reading["total"])
-    if not state.get("done"):
-        return _behind("comparing")
-    return None
+        kind, message, where, hint = failed
+        raise getattr(errors, kind, KbtuiError)(message, where=where, hint=hint)
+    found: dict[str, Any] = reply["answer"]
+    return found
 
 
 def _nearest(knowledge: Knowledge, ref: Ref) -> str | None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from kbtui.search.freshness import Freshness
 from kbtui.search.fusion import gives
+from kbtui.search.models import Embedded, Explanation, LegRank, TermMatch
 from kbtui.search.pipeline import SearchRun, respond
 
 if TYPE_CHECKING:
@@ -22,66 +23,6 @@ if TYPE_CHECKING:
 
 DEEP = 1000
 """How far down a leg is looked for what it did not find."""
-
-
-@dataclass(frozen=True)
-class LegRank:
-    """Where a chunk stands in a leg.
-
-    `rank` is 1-based and may lie beyond what the leg fetches, `score` is the
-    leg's own (BM25 or cosine), `gives` its part of the fused score. `note` says
-    why there is no rank.
-    """
-
-    rank: int | None = None
-    score: float | None = None
-    gives: float = 0.0
-    note: str | None = None
-
-
-@dataclass(frozen=True)
-class TermMatch:
-    """A term that matched: the word asked for, field and term, its weight and its part of the score."""
-
-    word: str
-    field: str
-    term: str
-    weight: float
-    score: float
-
-
-@dataclass(frozen=True)
-class Embedded:
-    """What a chunk's vector is made from: its text, and others at their weight."""
-
-    text: str
-    title: str
-    title_weight: float
-    neighbours: list[str]
-    neighbour_weight: float
-
-
-@dataclass(frozen=True)
-class Explanation:
-    """One chunk explained. `rank` is its place among all hits, None where it is none; `kept_out`
-    says what keeps it from being shown, in the order in which it would have to be undone.
-    """
-
-    ref: str
-    title: str
-    chunk_id: str | None
-    rank: int | None = None
-    score: float = 0.0
-    lexical: LegRank = LegRank()
-    semantic: LegRank = LegRank()
-    matches: list[TermMatch] = field(default_factory=list)
-    missing: list[str] = field(default_factory=list)
-    embedded: Embedded | None = None
-    kept_out: list[str] = field(default_factory=list)
-
-    def as_json(self) -> dict[str, Any]:
-        """Everything, with the names of the fields."""
-        return asdict(self)
 
 
 class Explainer:

@@ -12,7 +12,7 @@ from kbtui.conversations import event_kinds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from datetime import datetime
+    from datetime import datetime, tzinfo
 
     from kbtui.conversations.formats.jp import ConversationSummary
     from kbtui.conversations.models import ConversationInfo
@@ -81,11 +81,13 @@ class Filter(NamedTuple):
             raise self.unknown(value, self.shown_choices)
         return self.choices[value.lower()]
 
-    def read_date(self, value: str, now: datetime | None = None) -> datetime:
+    def read_date(
+        self, value: str, now: datetime | None = None, zone: tzinfo | None = None
+    ) -> datetime:
         """The moment that a date means as this bound; raises `FilterError`."""
         from kbtui.dates import HINT, parse_moment
 
-        moment = parse_moment(value, now, to_end_of_day=self.includes_day)
+        moment = parse_moment(value, now, zone, to_end_of_day=self.includes_day)
         if moment is None:
             raise FilterError(f"{value!r} is not a date", HINT)
         return moment

@@ -1,7 +1,7 @@
 """What a question is, and what an answer is (decisions D, "Search, JSON")."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
@@ -31,12 +31,14 @@ class Question:
     `partial` marks a question that is still being typed: its last word matches
     as a prefix. `exclude` is a conversation never to be answered with, `entries`
     are ids of the only entries to answer with, `depth` is how many each leg
-    fetches. Filters in `query` narrow further; they never widen. `worded` is for
+    fetches. `like` is a reference that takes the place of the query, `why` one whose absence is
+    to be explained, `explain` asks for an explanation of each hit. `zone` is the time zone in
+    which dates of the query hold, None for that of this process. Filters in `query` narrow further; they never widen. `worded` is for
     the semantic leg alone: numbers of the keyword hits, best first; the question
     leans towards the first of them.
     """
 
-    query: str
+    query: str = ""
     mode: Mode = "hybrid"
     kinds: tuple[Kind, ...] = ("subject", "conversation")
     types: tuple[str, ...] = ()
@@ -54,6 +56,50 @@ class Question:
     entries: tuple[str, ...] = ()
     depth: int = DEPTH
     worded: tuple[int, ...] = ()
+    like: str | None = None
+    why: str | None = None
+    explain: bool = False
+    zone: str | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """What differs from the defaults, as JSON has it; `question_from_json` reads it."""
+        shape: dict[str, Any] = {}
+        for one in fields(self):
+            value = getattr(self, one.name)
+            if value != one.default:
+                shape[one.name] = value.isoformat() if isinstance(value, datetime) else value
+        return shape
+
+
+def question_from_json(shape: dict[str, Any]) -> Question:
+    """The question that `Question.as_json` or a command wrote down; raises `ValueError`.
+
+    The sender is another process of this user: types are checked, so that a mistake there is an
+    error here and not a wrong answer.
+    """
+    values: dict[str, Any] = {}
+    for one in fields(Question):
+        if one.name not in shape:
+            continue
+        value = shape[one.name]
+        if isinstance(one.default, tuple):
+            kind: type = int if one.name == "worded" else str
+            if not isinstance(value, list | tuple) or not all(isinstance(v, kind) for v in value):
+                raise ValueError(f"{one.name} is not a list of {kind.__name__}")
+            value = tuple(value)
+        elif one.name in {"since", "until"}:
+            value = datetime.fromisoformat(value) if value is not None else None
+        elif one.name == "mode" and value not in get_args(Mode):
+            raise ValueError(f"{value!r} is no mode")
+        elif one.default is None:
+            if value is not None and not isinstance(value, int if one.name == "exclude" else str):
+                raise ValueError(f"{one.name} is of another type")
+        elif type(value) is not type(one.default):
+            raise ValueError(f"{one.name} is not a {type(one.default).__name__}")
+        values[one.name] = value
+    if unknown := set(shape) - values.keys():
+        raise ValueError(f"a question has no {', '.join(sorted(unknown))}")
+    return Question(**values)
 
 
 def question_of(
@@ -143,9 +189,87 @@ class Hit:
             }
         return shape | {"freshness": self.freshness, "legs": self.legs}
 
+    @classmethod
+    def from_json(cls, shape: dict[str, Any]) -> "Hit":
+        """The hit that `as_json` wrote down."""
+        values = {one.name: shape[one.name] for one in fields(cls) if one.name in shape}
+        values["matches"] = [(first, last) for first, last in shape["matches"]]
+        if lines := shape.get("lines"):
+            values["lines"] = (lines[0], lines[1])
+        if time := shape.get("timestamp"):
+            values["timestamp"] = datetime.fromisoformat(time)
+        return cls(**values)
 
-NOTHING = "nothing to search: no subjects and no conversations, or none read yet"
-"""What an empty answer says."""
+
+@dataclass(frozen=True)
+class LegRank:
+    """Where a chunk stands in a leg.
+
+    `rank` is 1-based and may lie beyond what the leg fetches, `score` is the
+    leg's own (BM25 or cosine), `gives` its part of the fused score. `note` says
+    why there is no rank.
+    """
+
+    rank: int | None = None
+    score: float | None = None
+    gives: float = 0.0
+    note: str | None = None
+
+
+@dataclass(frozen=True)
+class TermMatch:
+    """A term that matched: the word asked for, field and term, its weight and its part of the score."""
+
+    word: str
+    field: str
+    term: str
+    weight: float
+    score: float
+
+
+@dataclass(frozen=True)
+class Embedded:
+    """What a chunk's vector is made from: its text, and others at their weight."""
+
+    text: str
+    title: str
+    title_weight: float
+    neighbours: list[str]
+    neighbour_weight: float
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """One chunk explained. `rank` is its place among all hits, None where it is none; `kept_out`
+    says what keeps it from being shown, in the order in which it would have to be undone.
+    """
+
+    ref: str
+    title: str
+    chunk_id: str | None
+    rank: int | None = None
+    score: float = 0.0
+    lexical: LegRank = LegRank()
+    semantic: LegRank = LegRank()
+    matches: list[TermMatch] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+    embedded: Embedded | None = None
+    kept_out: list[str] = field(default_factory=list)
+
+    def as_json(self) -> dict[str, Any]:
+        """Everything, with the names of the fields."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, shape: dict[str, Any]) -> "Explanation":
+        """The explanation that `as_json` wrote down."""
+        embedded = shape["embedded"]
+        return cls(**shape | {
+            "lexical": LegRank(**shape["lexical"]),
+            "semantic": LegRank(**shape["semantic"]),
+            "matches": [TermMatch(**match) for match in shape["matches"]],
+            "embedded": Embedded(**embedded) if embedded else None,
+        })  # fmt: skip
 
 
 @dataclass
@@ -157,7 +281,8 @@ class Answer:
     they say where the query is wrong; a notice then has the first of them.
     `empty` says that there was nothing to search: other words would not find more.
     For the query log: `filters` are what narrowed the search, as a query spells them, and
-    `is_gap` says that what was asked for seems to be missing (`search.gaps`).
+    `is_gap` says that what was asked for seems to be missing (`search.gaps`). `explanations` has
+    one for each hit, and `why` that of what was named, where the question asks for them.
     """
 
     query: str
@@ -171,6 +296,8 @@ class Answer:
     empty: bool = False
     filters: str = ""
     is_gap: bool = False
+    explanations: list[Explanation] = field(default_factory=list)
+    why: Explanation | None = None
 
     @property
     def degraded(self) -> str | None:
@@ -189,11 +316,52 @@ class Answer:
 
     def as_json(self) -> dict[str, Any]:
         """The documented shape."""
-        return {
+        hits = [hit.as_json() for hit in self.hits]
+        for hit, explained in zip(hits, self.explanations, strict=False):
+            hit["explanation"] = explained.as_json()
+        shape = {
             "query": self.query,
             "mode": self.mode,
             "degraded": self.degraded,
             "total": self.total,
             "omitted": self.omitted,
-            "hits": [hit.as_json() for hit in self.hits],
+            "hits": hits,
         }
+        return shape | ({"why": self.why.as_json()} if self.why else {})
+
+    def as_message(self) -> dict[str, Any]:
+        """The whole answer for another process: the documented shape, and `details` beside it."""
+        details = {
+            "notices": [[notice.code, notice.values] for notice in self.notices],
+            "mistakes": [list(mistake) for mistake in self.mistakes],
+            "partial": self.partial,
+            "empty": self.empty,
+            "filters": self.filters,
+            "is_gap": self.is_gap,
+        }
+        return self.as_json() | {"details": details}
+
+    @classmethod
+    def from_message(cls, shape: dict[str, Any]) -> "Answer":
+        """The answer that `as_message` wrote down."""
+        from kbtui.search.query_parser import QueryError
+
+        details = shape["details"]
+        answered = cls(
+            shape["query"],
+            shape["mode"],
+            [Hit.from_json(hit) for hit in shape["hits"]],
+            total=shape["total"],
+            omitted=shape["omitted"],
+            notices=[Notice(code, values) for code, values in details["notices"]],
+            partial=details["partial"],
+            mistakes=tuple(QueryError(*mistake) for mistake in details["mistakes"]),
+            empty=details["empty"],
+            filters=details["filters"],
+            is_gap=details["is_gap"],
+        )
+        if explained := [hit["explanation"] for hit in shape["hits"] if "explanation" in hit]:
+            answered.explanations = [Explanation.from_json(one) for one in explained]
+        if why := shape.get("why"):
+            answered.why = Explanation.from_json(why)
+        return answered

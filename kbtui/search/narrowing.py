@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kbtui.dates import time_zone
 from kbtui.search.filters import Filter, FilterError, filters_for
 from kbtui.search.query_parser import QueryError, QueryFilter
 
@@ -88,6 +89,7 @@ class _Narrower:
         now: datetime | None,
     ) -> None:
         self._workspace, self._reader, self._now = workspace, reader, now
+        self._zone = time_zone(question.zone) if question.zone is not None else None
         self._question = question
         self._mistakes: list[QueryError] = []
         self._wanted: dict[str, list[str]] = {}
@@ -146,7 +148,7 @@ class _Narrower:
             raise FilterError("needs a value", row.about)
         if row.kind == "date":
             for value in values:
-                self._bound(row, part, row.read_date(value, self._now))
+                self._bound(row, part, row.read_date(value, self._now, self._zone))
         elif row.kind == "title":
             found = set().union(*(self._titled(value) for value in values))
             if part.excluded:

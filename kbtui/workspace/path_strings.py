@@ -143,6 +143,11 @@ def nearest_root(start: str) -> str | None:
         folder = above
 
 
+def time_zone_variable() -> str:
+    """What this process has in the variable TZ; `local` where it is not set."""
+    return os.environ.get("TZ", "local")
+
+
 def surroundings() -> str:
     """What besides the question decides an answer: the directories in use and the settings' state.
 

@@ -314,7 +314,7 @@ def test_an_unknown_operation_and_bad_arguments_are_errors_not_ends(built: Build
     with pytest.raises(EngineUnavailable, match="no operation"):
         engine.request("explode")
     with pytest.raises(EngineUnavailable):
-        engine.request("semantic", text=1, narrowing=[1], generation=None, wait="x")
+        engine.request("search", question={"query": 1, "kinds": [1]}, wait="x")
     assert engine.request("status")["pid"] == engine.pid
 
 
@@ -507,7 +507,7 @@ def test_who_asks_after_half_a_message_gets_another_connection(built: Builder) -
     taken, given = socket.socketpair()
     client._socket = taken
     taken.settimeout(0.2)
-    client.tell("expect", text="x" * 3_000_000)
+    client.tell("search", question={"query": "x" * 3_000_000})
     given.close()
     sent.close()
     assert client._socket.fileno() == -1

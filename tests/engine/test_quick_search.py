@@ -1,21 +1,20 @@
 """`kbtui search` by way of a running engine prints what the command itself would print."""
 
 import json
+import os
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from support import Builder, asked, end_engine, kill_engine, said
+from support import Builder, asked, end_engine, said
 
-from kbtui.cli.engine_search import _quoted, quick_search
 from kbtui.engine import EngineClient, connect
 from kbtui.userdata import UserData
-from kbtui.workspace import path_strings
 
 
 @pytest.fixture
@@ -30,7 +29,7 @@ def served(workspace_root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bu
     )
     settled(connect(builder.workspace))
     yield builder
-    kill_engine(builder)
+    end_engine(builder)
 
 
 def settled(engine: EngineClient) -> EngineClient:
@@ -43,83 +42,64 @@ def settled(engine: EngineClient) -> EngineClient:
     return engine
 
 
-def quick(builder: Builder, *words: str) -> int:
-    """The short way; while the engine looks at the files again, it is tried again."""
-    for _ in range(3):
-        end = time.monotonic() + 20
-        while time.monotonic() < end:
-            code = quick_search([*words], str(builder.root))
-            if code is not None:
-                return code
-            time.sleep(0.05)
-        # Somebody edits kbtui itself meanwhile: an engine of the code as it is now.
-        end_engine(builder)
-        settled(connect(builder.workspace))
-    raise AssertionError("the engine never answers")
-
-
-def run(builder: Builder, *words: str) -> tuple[int, bytes, bytes]:
+def run(builder: Builder, *words: str, **environment: str) -> tuple[int, bytes, bytes]:
+    """`kbtui search` as a process."""
     command = [sys.executable, "-m", "kbtui.cli.main", "search", "-w", str(builder.root)]
-    done = subprocess.run([*command, *words], capture_output=True, check=False)
+    done = subprocess.run(
+        [*command, *words], capture_output=True, check=False, env={**os.environ, **environment}
+    )
     return done.returncode, done.stdout, done.stderr
 
 
-PLAIN = [
+QUESTIONS = [
     ("aardvark",),
-    ("badger", "--json"),
     ("in:conversations", "sett"),
+    ("sett", "--in", "conversations", "where"),
     ('"is awake"', "--limit=1", "--json"),
-    ("東京", "über"),
     ("zzzz",),
-    ("zzzz", "--json"),
+    ("aardvark", "--since", "2026-01-01", "--until", "tomorrow"),
+    ("aardvark", "--since", "2026-01-01", "--topic", "guide"),
+    ("aardvark", "--explain", "--json"),
+    ("aardvark", "--why", "guide/start"),
+    ("aardvark", "--why", "jp-c17800000001:1", "--json"),
+    ("--like", "guide/start"),
+    ("--role", "assistant", "sett", "東京"),
+    ("topic:nowhere",),
+    ("aardvark", "titel:x"),
+    ("after:yesterday", "aardvark"),
+    ("--", "-aardvark", "badger"),
 ]
-NOT_PLAIN = [
-    ["--mode", "lexical", "topic:nowhere"],  # a mistake, which the command points at
-    ["--mode", "lexical", "--explain", "aardvark"],
-    ["--mode", "keen", "aardvark"],
-    ["--limit", "0", "aardvark"],
-    ["--limit"],
-    ["aardvark"],  # the semantic leg is off, which the command says
-    ["--mode", "lexical"],
-    ["--mode", "lexical", "\udcff"],
-]
 
 
-def test_it_prints_what_the_command_prints(
-    served: Builder, capfdbinary: pytest.CaptureFixture[bytes]
-) -> None:
-    for words in PLAIN:
-        code = quick(served, "--mode", "lexical", *words)
-        mine = capfdbinary.readouterr()
-        # An option that the short way does not know: the command does it all.
-        itself = run(served, "--mode", "lexical", "--wait", "10", *words)
-        assert (code, mine.out, mine.err) == itself
+def test_it_prints_the_same_however_the_answer_is_reached(served: Builder) -> None:
+    """By the engine at once, by the library from the engine, and where the engine does not know
+    the time zone by the library alone."""
+    for words in QUESTIONS:
+        asked_for = ("--mode", "lexical", *words)
+        at_once = run(served, *asked_for)
+        assert run(served, *asked_for, TZ=":Etc/UTC") == at_once, words
+        assert run(served, *asked_for, TZ="UTC0") == at_once, words
 
 
-def test_whatever_is_not_plain_is_left_to_the_command(
-    served: Builder, capfdbinary: pytest.CaptureFixture[bytes]
-) -> None:
-    for words in NOT_PLAIN:
-        assert quick_search(words, str(served.root)) is None
-        assert capfdbinary.readouterr() == (b"", b"")
+def test_dates_of_a_query_hold_in_the_time_zone_of_who_asks(served: Builder) -> None:
+    """It is already tomorrow in Kiritimati, fourteen hours ahead of UTC, or still yesterday in Niue."""
+    for zone in ("Pacific/Kiritimati", "Pacific/Niue"):
+        midnight = datetime(2026, 3, 1, tzinfo=ZoneInfo(zone)).timestamp()
+        for name, moment in (("before", midnight - 60), ("after", midnight + 60)):
+            served.subject(f"guide/{name}.md", f"# {name}\n\nA pangolin of {zone}.\n")
+            path = served.root / f"docs/guide/{name}.md"
+            os.utime(path, (moment, moment))
+        settled(connect(served.workspace))
+        words = ("--mode", "lexical", "--json", "pangolin", "after:2026-03-01", "before:2026-03-02")
+        code, shown, errors = run(served, *words, TZ=zone)
+        assert code == 0, errors
+        assert [hit["slug"] for hit in json.loads(shown)["hits"]] == ["after"]
 
 
-def test_without_an_engine_and_beside_other_settings_the_command_searches(
-    served: Builder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    plain = ["--mode", "lexical", "aardvark"]
-    with monkeypatch.context() as other:
-        other.setenv("TZ", "Asia/Tokyo")
-        assert quick_search(plain, str(served.root)) is None
-    settings = Path(path_strings.config_home()) / "config.toml"
-    settings.parent.mkdir(parents=True)
-    settings.write_text("query_log = false\n")
-    assert quick_search(plain, str(served.root)) is None
-    settings.unlink()
-    assert quick(served, *plain) == 0
+def test_a_search_without_its_engine_starts_one(served: Builder) -> None:
     end_engine(served)
-    assert quick_search(plain, str(served.root)) is None
-    assert quick_search(plain, str(tmp_path)) is None
+    code, shown, _ = run(served, "--mode", "lexical", "aardvark")
+    assert (code, shown.startswith(b"guide/start")) == (0, True)
 
 
 def test_a_search_is_logged_once(served: Builder) -> None:
@@ -137,23 +117,15 @@ def test_what_was_just_saved_is_found(served: Builder) -> None:
     assert run(served, "--mode", "lexical", "capybara")[0] == 1
 
 
-def test_it_imports_next_to_nothing(served: Builder) -> None:
+@pytest.mark.parametrize("words", [(), ("--since", "2026-01-01"), ("--explain",), ("--json",)])
+def test_it_imports_little_while_an_engine_runs(served: Builder, words: tuple[str, ...]) -> None:
     script = (
         "import sys; from kbtui.cli.main import main; code = main(sys.argv[1:]);"
         "print(*sys.modules, file=sys.stderr); sys.exit(code)"
     )
-    words = ["search", "-w", str(served.root), "--mode", "lexical", "aardvark"]
+    asked_for = ["search", "-w", str(served.root), "--mode", "lexical", "aardvark", *words]
     command = [sys.executable, "-S", "-c", f"import sys; sys.path[:] = {sys.path!r}; {script}"]
-    end = time.monotonic() + 60
-    held = {"kbtui.cli.search"}
-    while "kbtui.cli.search" in held:  # the engine was looking at the files again
-        assert time.monotonic() < end, "the engine never answers"
-        done = subprocess.run([*command, *words], capture_output=True, text=True, check=False)
-        held = set(done.stderr.split())
-    assert done.stdout.startswith("guide/start"), done.stderr
-    assert not held & {"re", "json", "typing", "pathlib", "sqlite3", "tantivy", "argparse"}
-
-
-@given(st.text(st.characters(exclude_categories=[])))
-def test_every_text_is_quoted_as_json_has_it(text: str) -> None:
-    assert json.loads(_quoted(text)) == json.loads(json.dumps(text))
+    done = subprocess.run([*command, *asked_for], capture_output=True, text=True, check=False)
+    held = set(done.stderr.split())
+    assert "guide/start" in done.stdout, done.stderr
+    assert not held & {"dataclasses", "pathlib", "sqlite3", "tantivy", "typing"}

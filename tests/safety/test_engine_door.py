@@ -16,7 +16,7 @@ import psutil
 import pytest
 from support import Builder, kill_engine
 
-from kbtui.cli.engine_search import quick_search
+from kbtui.cli.main import main
 from kbtui.engine import connect, protocol
 from kbtui.engine.paths import announced, lock_path, socket_path
 from kbtui.engine.server import STRANGERS_MOST, same_user
@@ -144,7 +144,7 @@ def test_nothing_is_said_to_another_users_process(built: Builder) -> None:
             assert listener.stdout.readline() == "listening\n"
             with pytest.raises(EngineUnavailable, match="another user"):
                 connect(built.workspace)
-            assert quick_search(["--mode", "lexical", "otter"], str(built.root)) is None
+            main(["search", "-w", str(built.root), "--mode", "lexical", "otter"])
             assert [listener.stdout.readline() for _ in range(2)] == ["b''\n"] * 2
         finally:
             listener.kill()
@@ -175,7 +175,7 @@ def test_an_engine_ends_calmly_while_a_client_waits_for_its_model(
     os.mkfifo(model / "modules.json")  # whoever reads it waits for ever
     monkeypatch.setenv("KBTUI_MODEL", str(model))
     waiting = connect(built.workspace)
-    waiting.tell("semantic", text="otter", wait=600)
+    waiting.tell("search", question={"query": "otter"}, wait=600)
     process = psutil.Process(waiting.pid)
     other = connect(built.workspace)
     other.request("status")  # what was said before is heard by now

@@ -4,9 +4,9 @@ from pathlib import Path
 
 from support import Builder
 
+from kbtui.cli.search_format import format_notices
 from kbtui.index import Index, IndexReader
 from kbtui.search import Question
-from kbtui.search.format import remarks
 from kbtui.search.pipeline import answer
 from kbtui.workspace import Settings
 
@@ -22,7 +22,7 @@ def test_nothing_found_is_said_once_and_briefly(workspace_root: Path) -> None:
 
     def said(query: str) -> list[str]:
         question = Question(query, mode="lexical")
-        return remarks(answer(builder.workspace, reader, question), query)
+        return format_notices(answer(builder.workspace, reader, question).as_message(), query)
 
     assert said("otter") == []
     assert said("badger") == ["nothing found for 'badger'"]

@@ -11,10 +11,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support import Builder, asked, said
 
+from kbtui.cli.search_format import format_notices
 from kbtui.index import Index, IndexReader
+from kbtui.notices import NOTHING_INDEXED
 from kbtui.search import Answer, Question
-from kbtui.search.format import remarks
-from kbtui.search.models import NOTHING
 from kbtui.search.pipeline import answer
 from kbtui.workspace import Settings
 
@@ -244,7 +244,7 @@ def test_an_empty_workspace_is_said_to_be_empty_and_a_full_one_is_not(
     answered = ask(bare, nothing, "timeout")
     nothing.close()
     assert answered.empty
-    assert remarks(answered, "timeout") == [NOTHING]
+    assert format_notices(answered.as_message(), "timeout") == [NOTHING_INDEXED]
 
 
 def test_a_hidden_subject_does_not_show_in_what_is_said_of_emptiness(tmp_path: Path) -> None:

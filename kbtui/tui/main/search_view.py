@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from kbtui.refs import parse_ref
 from kbtui.tui.main.pane_layout import FOCUS_TARGETS
@@ -15,8 +16,7 @@ if TYPE_CHECKING:
     from textual.timer import Timer
 
     from kbtui.library import Library
-    from kbtui.search.explain import Explainer, Explanation
-    from kbtui.search.models import Answer, Hit, Mode
+    from kbtui.search.models import Answer, Explanation, Hit, Mode
     from kbtui.tui.framework.styled_widget import StyledScreen
     from kbtui.tui.main.item_actions import ItemActions
     from kbtui.tui.main.navigator import Navigator, ReferenceNavigator
@@ -184,7 +184,7 @@ class SearchView:
     def explain(self, hit: Hit | None) -> None:
         """Explain why a hit is where it is; None: why something was not found, after asking."""
         if hit is not None:
-            self._explain(lambda explainer: _explanation_of(explainer, hit))
+            self._explain({"explain": True}, lambda answer: _explanation_of(answer, hit))
             return
         from kbtui.tui.framework.dialogs import LineDialog
 
@@ -193,14 +193,16 @@ class SearchView:
 
         def typed(text: str | None) -> None:
             if text:
-                self._explain(lambda explainer: explainer.why(self._library.resolve(text)))
+                self._explain({"why": text}, lambda answer: answer.why)
 
         screen = LineDialog(
             "Why was this not found?", known, "topic/slug or jp-c…:3", "a subject or turn", True
         )
         self._screen.app.push_screen(screen, typed)
 
-    def _explain(self, find: Callable[[Explainer], Explanation | None]) -> None:
+    def _explain(
+        self, options: dict[str, Any], find: Callable[[Answer], Explanation | None]
+    ) -> None:
         question = self._search.question
         if question is None:
             self._status.flash("only what was searched for can be explained", "warning")
@@ -219,12 +221,14 @@ class SearchView:
             self._screen.app.push_screen(PageScreen("Why", page))
 
         self._items.run_slow(
-            "working out why …", lambda: find(self._library.explain(question)), show
+            "working out why …",
+            lambda: find(self._library.search(replace(question, **options), origin=None)),
+            show,
         )
 
 
-def _explanation_of(explainer: Explainer, hit: Hit) -> Explanation | None:
-    for found, explained in zip(explainer.answer.hits, explainer.hits(), strict=False):
+def _explanation_of(answer: Answer, hit: Hit) -> Explanation | None:
+    for found, explained in zip(answer.hits, answer.explanations, strict=False):
         if found.chunk_id == hit.chunk_id:
             return explained
     return None

@@ -9,7 +9,7 @@ from kbtui.tui.reader.blocks import Block, FactsBlock, HeadBlock, NoteBlock
 from kbtui.tui.reader.document import Document
 
 if TYPE_CHECKING:
-    from kbtui.search.explain import Explanation, LegRank
+    from kbtui.search.models import Explanation, LegRank
     from kbtui.tui.framework.styled_text import Spans
 
 TERMS = 20

@@ -208,9 +208,9 @@ class ResultsPane(BorderOnlyPane, Vertical):
             hint: Spans = [(f". {one_line(mistake.hint)}", "dim")] if mistake.hint else []
             return [*shown, *said, *hint]
         if answer.empty:
-            from kbtui.search.models import NOTHING
+            from kbtui.notices import NOTHING_INDEXED
 
-            return [(f"{NOTHING.capitalize()}.", "dim")]
+            return [(f"{NOTHING_INDEXED.capitalize()}.", "dim")]
         left_out = (
             f" {answer.omitted:,} hits were left out: their text is gone." if answer.omitted else ""
         )

@@ -180,7 +180,8 @@ def reference(data: bytes) -> None:
 def message(data: bytes) -> None:
     """A frame to the engine, and what it asks for."""
     from kbtui.engine import protocol
-    from kbtui.engine.server import narrowing_of, seconds_of
+    from kbtui.engine.server import seconds_of
+    from kbtui.search.models import question_from_json
 
     with contextlib.suppress(protocol.BadFrame, struct.error):
         protocol.length(data[:4], protocol.REQUEST_MOST)
@@ -188,7 +189,9 @@ def message(data: bytes) -> None:
         found = protocol.decode(data)
         protocol.encode(found)
         seconds_of(found.get("wait"), 1.0)
-        narrowing_of(found.get("narrowing"))
+        if isinstance(question := found.get("question"), dict):
+            with contextlib.suppress(ValueError, TypeError):
+                question_from_json(question)
 
 
 def arguments(data: bytes) -> None:
@@ -282,7 +285,7 @@ SEEDS: dict[str, list[bytes]] = {
     "globs": [b"**/a*[b-d]?\nx/ab", b"[!a]**/**/*\nq"],
     "query": [b'otters "a note" -x type:note after:2026-01-01 topic:notes "unclosed', b"title:one OR in:x", b"type:\x80"],
     "reference": [b"notes/one:1-2", b"jp-c17800000001:1.2", b"chunk:abc", b"jp://jp-c17800000001"],
-    "message": [b'{"id": 1, "op": "semantic", "narrowing": {"hidden": true}, "wait": 1e9}'],
+    "message": [b'{"id": 1, "op": "search", "question": {"hidden": true}, "wait": 1e9}'],
     "arguments": [b'learn\n{"topic": "notes", "subjects": ["*"]}', b'knowledge_search\n{"query": "a", "limit": 5.0}'],
     "shown": [b"\x1b]0;x\x07a\xe2\x80\xaeb api_key = 'aB3dE5fG7hJ9kL1m'", b"-----BEGIN PRIVATE KEY-----"],
 }  # fmt: skip
