@@ -128,4 +128,4 @@ def test_it_imports_little_while_an_engine_runs(served: Builder, words: tuple[st
     done = subprocess.run([*command, *asked_for], capture_output=True, text=True, check=False)
     held = set(done.stderr.split())
     assert "guide/start" in done.stdout, done.stderr
-    assert not held & {"dataclasses", "pathlib", "sqlite3", "tantivy", "typing"}
+    assert not held & {"dataclasses", "pathlib", "sqlite3", "tantivy"}
