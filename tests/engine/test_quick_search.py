@@ -11,7 +11,7 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
-from support import Builder, asked, end_engine, said
+from support import Builder, asked, end_engine, kill_engine, said
 
 from kbtui.engine import EngineClient, connect
 from kbtui.userdata import UserData
@@ -29,7 +29,7 @@ def served(workspace_root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bu
     )
     settled(connect(builder.workspace))
     yield builder
-    end_engine(builder)
+    kill_engine(builder)
 
 
 def settled(engine: EngineClient) -> EngineClient:
