@@ -14,9 +14,8 @@ from kbtui.errors import UsageError
 from kbtui.text import pretty_json
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
-    from kbtui.assistant.conversation_tools import ConversationEntry, EventValue, TurnValue
 
 # What XML 1.0 cannot say, and the controls that it can but nobody should read.
 _FORBIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ufffe\uffff]")
@@ -45,7 +44,7 @@ def read_envelope(answer: dict[str, Any], turns: list[str]) -> str:
     return "\n".join([*lines, "</conversation_read>"])
 
 
-def entry_xml(entry: ConversationEntry) -> str:
+def entry_xml(entry: Mapping[str, Any]) -> str:
     """One conversation, indented as it stands in the list."""
     lines = ["    <conversation>"]
     for name, value in entry.items():
@@ -67,7 +66,7 @@ def hit_xml(hit: dict[str, Any]) -> str:
     return "\n".join([*lines, "    </hit>"])
 
 
-def turn_xml(turn: TurnValue) -> str:
+def turn_xml(turn: Mapping[str, Any]) -> str:
     """One turn, indented as it stands in its envelope."""
     lines = ["    <turn>", *_field("turn", turn["turn"], 6)]
     events = turn["events"]
@@ -78,7 +77,7 @@ def turn_xml(turn: TurnValue) -> str:
     return "\n".join([*lines, "      </events>", "    </turn>"])
 
 
-def event_xml(event: EventValue) -> str:
+def event_xml(event: Mapping[str, Any]) -> str:
     """One event, indented as it stands in its turn."""
     lines = ["        <event>"]
     for name, value in event.items():
