@@ -49,10 +49,16 @@ def search(base: Path, times: int) -> Iterator[Row]:
     words = ["gasto", "subject"]
     bare = process([sys.executable, "-c", BARE, str(folder) + "/lexical", *words])
     command = [sys.executable, "-m", "kbtui.cli.main", "search", "-w", str(base), "--json"]
-    for mode, target in (("lexical", "<= 2"), ("hybrid", "<= 3.5")):
-        ours, theirs = side_by_side(process([*command, "--mode", mode, *words]), bare, times)
+    for options, target in (
+        (["--mode", "lexical"], "<= 2"),
+        (["--mode", "lexical", "--since", "2020-01-01"], "<= 2"),
+        (["--mode", "lexical", "--topic", "d0001"], "<= 2"),
+        (["--mode", "lexical", "--explain"], "<= 2"),
+        (["--mode", "hybrid"], "<= 3.5"),
+    ):
+        ours, theirs = side_by_side(process([*command, *options, *words], ok=(0, 1)), bare, times)
         yield Row(
-            f"kbtui search --mode {mode}, whole process",
+            f"kbtui search {' '.join(options)}, whole process",
             ours,
             "bare tantivy process",
             theirs,
