@@ -28,7 +28,7 @@ _CHUNK = r"chunk:(\S+)"
 class Ref(NamedTuple):
     """One thing in a workspace.
 
-    `conversation` is the id in deciseconds, `turn` and `call` are 1-based,
+    `conversation` is the id with the prefix of its format (`jp-c17457886043`), `turn` and `call` are 1-based,
     `lines` is first and last line, 1-based and inclusive. `workspace` is the id of the workspace
     that a conversation's id names (`jp-c17457886043-otvo8`).
     """
@@ -37,7 +37,7 @@ class Ref(NamedTuple):
     topic: str | None = None
     slug: str | None = None
     lines: tuple[int, int] | None = None
-    conversation: int | None = None
+    conversation: str | None = None
     turn: int | None = None
     call: int | None = None
     chunk: str | None = None
@@ -54,7 +54,7 @@ class Ref(NamedTuple):
                 return text
             first, last = self.lines
             return f"{text}:{first}" if first == last else f"{text}:{first}-{last}"
-        text = f"jp-c{self.conversation}"
+        text = str(self.conversation)
         if self.turn is not None:
             text += f":{self.turn}"
             if self.call is not None:
@@ -70,7 +70,7 @@ class Ref(NamedTuple):
         if self.kind != "conversation":
             return None
         turn = f"?select=*:{self.turn}" if self.turn is not None else ""
-        return f"jp://jp-c{self.conversation}{turn}"
+        return f"jp://{self.conversation}{turn}"
 
 
 def subject_ref(topic: str, slug: str, lines: tuple[int, int] | None = None) -> Ref:
@@ -78,9 +78,14 @@ def subject_ref(topic: str, slug: str, lines: tuple[int, int] | None = None) -> 
     return Ref("subject", topic=topic, slug=slug, lines=lines)
 
 
-def conversation_ref(conversation: int, turn: int | None = None, call: int | None = None) -> Ref:
+def conversation_ref(conversation: str, turn: int | None = None, call: int | None = None) -> Ref:
     """The reference of a conversation, one of its turns, or a tool call in it."""
     return Ref("conversation", conversation=conversation, turn=turn, call=call)
+
+
+def jp_conversation_id(digits: str) -> str:
+    """The id of a JP conversation by the digits that name its directory."""
+    return f"jp-c{int(digits)}"
 
 
 def parse_ref(text: str, exists: Callable[[str, str], bool] | None = None) -> Ref:
@@ -94,12 +99,14 @@ def parse_ref(text: str, exists: Callable[[str, str], bool] | None = None) -> Re
         return Ref("chunk", chunk=match[1])
     if match := re.fullmatch(_LINK, text):
         selected = re.search(_SELECTED, match[3] or "")
-        ref = conversation_ref(int(match[1]), int(selected[1]) if selected else None)
+        ref = conversation_ref(jp_conversation_id(match[1]), int(selected[1]) if selected else None)
         return ref._replace(workspace=match[2])
     if match := re.fullmatch(_CONVERSATION, text) or re.fullmatch(_SHORTHAND, text):
         conversation, workspace, *rest = match.groups()
         numbers = (int(part) if part else None for part in rest)
-        return conversation_ref(int(conversation), *numbers)._replace(workspace=workspace)
+        return conversation_ref(jp_conversation_id(conversation), *numbers)._replace(
+            workspace=workspace
+        )
     if "/" in text:
         topic, _, slug = text.partition("/")
         if topic and slug:
@@ -119,7 +126,7 @@ def within(ref: Ref, workspace: str | None) -> Ref:
     """
     if ref.workspace is not None and workspace is not None and ref.workspace != workspace:
         raise NothingFound(
-            f"jp-c{ref.conversation}-{ref.workspace} is a conversation of another workspace",
+            f"{ref.conversation}-{ref.workspace} is a conversation of another workspace",
             hint=f"this workspace has the id {workspace}; name the other one with -w PATH",
         )
     return ref._replace(workspace=None)

@@ -326,7 +326,9 @@ def list_answer(
         infos = [info for info, title in titles if title and wanted in title.casefold()]
     if sort == "activity":
         infos = [with_activity(info) for info in infos]
-    infos.sort(key=lambda info: (_sort_time(info, sort), info.id), reverse=descending)
+    infos.sort(
+        key=lambda info: (_sort_time(info, sort), info.created_at, info.id), reverse=descending
+    )
     page = ConversationPage(len(infos), offset, [])
     room = None if max_chars is None else max_chars - _ENVELOPE
     for info in infos[offset : offset + limit]:
@@ -367,7 +369,7 @@ def _entry(info: ConversationInfo, *, masked: bool, short: bool) -> Conversation
         "expires_at": show_time(info.expires_at),
         "updated_at": show_time(info.updated_at),
         "pinned_at": show_time(info.pinned_at),
-        "parent_id": None if info.parent is None else f"jp-c{info.parent}",
+        "parent_id": None if info.parent is None else info.parent,
         "labels": info.labels,
         "problem": info.problem,
     }
@@ -445,7 +447,7 @@ def grep_answer(
     limit: int = GREP_LIMIT,
     archived: bool = False,
     include_current: bool = False,
-    current: int | None = None,
+    current: str | None = None,
     max_chars: int | None = None,
     masked: bool = False,
 ) -> GrepAnswer:
@@ -501,7 +503,7 @@ def grep_answer(
     elif answer.omitted:
         answer.notices.append(MoreMatches(answer.omitted))
     if left_out is not None:
-        answer.notices.append(CurrentLeftOut(f"jp-c{left_out}"))
+        answer.notices.append(CurrentLeftOut(left_out))
     answer.notices += _unread(results, masked=masked)
     return answer
 
@@ -516,8 +518,8 @@ def _full(answer: GrepAnswer, unfinished: list[str]) -> AnswerFull:
 
 
 def _chosen(
-    workspace: Workspace, ids: list[str] | None, archived: bool, excluded: int | None
-) -> tuple[list[ConversationLocation], int | None]:
+    workspace: Workspace, ids: list[str] | None, archived: bool, excluded: str | None
+) -> tuple[list[ConversationLocation], str | None]:
     """The conversations to search, and the current one where it is asked for and left out."""
     known = {place.id: place for place in find_places(workspace)[0]}
     if ids is None:
@@ -526,9 +528,9 @@ def _chosen(
     wanted = dict.fromkeys(parse_conversation_id(name, workspace.id) for name in ids)
     for number in wanted:
         if number not in known:
-            raise RefusedMissing(UnknownConversation(f"jp-c{number}"), where="ids")
+            raise RefusedMissing(UnknownConversation(number), where="ids")
         if (is_archived := known[number].archived) is not archived:
-            raise RefusedMissing(ArchivedOtherwise(f"jp-c{number}", is_archived), where="ids")
+            raise RefusedMissing(ArchivedOtherwise(number, is_archived), where="ids")
     chosen = [known[number] for number in wanted if number != excluded]
     return chosen, excluded if excluded in wanted else None
 
@@ -551,9 +553,10 @@ class _Result:
         return self.described
 
     @property
-    def order(self) -> tuple[datetime, int]:
-        """The time of the last activity, then the id."""
-        return self.events.last_event_at or activity(self.info), self.place.id
+    def order(self) -> tuple[datetime, datetime, str]:
+        """The time of the last activity, then that of the beginning."""
+        created = self.place.created_at
+        return self.events.last_event_at or activity(self.info), created, self.place.id
 
     @property
     def problem(self) -> str | None:
@@ -665,7 +668,7 @@ def read_answer(
     last: int | None = None,
     include: Sequence[str] | None = None,
     include_current: bool = False,
-    current: int | None = None,
+    current: str | None = None,
     max_chars: int | None = READ_LIMIT,
     masked: bool = False,
 ) -> ReadAnswer:
@@ -684,7 +687,7 @@ def read_answer(
     number = ref.conversation
     assert number is not None
     if number == current and not check_flag("include_current", include_current):
-        raise RefusedUsage(CurrentConversation(f"jp-c{number}"))
+        raise RefusedUsage(CurrentConversation(number))
     conversation = load_conversation(find_conversation(workspace, number))
     chosen = choose_turns(conversation, turn, last)
     return _answer(conversation, chosen, kinds, limit, single=turn is not None, masked=masked)

@@ -88,13 +88,13 @@ def _open(root: Any) -> Library:
     return Library(open_root(path), load_settings())
 
 
-def _conversation(context: dict[str, Any], workspace: str | None) -> int | None:
+def _conversation(context: dict[str, Any], workspace: str | None) -> str | None:
     """The conversation that asks, in any of the forms that JP writes ids in."""
     from kbtui.conversations import parse_conversation_id
 
     found = context.get("conversation_id")
     if isinstance(found, int) and not isinstance(found, bool):
-        return found
+        found = str(found)
     try:
         return parse_conversation_id(found, workspace) if isinstance(found, str) else None
     except (UsageError, NothingFound):

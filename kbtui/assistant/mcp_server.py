@@ -98,7 +98,7 @@ INSTRUCTIONS = (
 )
 
 
-def serve(library: Library, current: int | None = None) -> int:
+def serve(library: Library, current: str | None = None) -> int:
     """Serve until the input ends; returns the exit code.
 
     `current` is the conversation that asks, where it is known (decisions B5).
@@ -163,7 +163,7 @@ def _leave(library: Library, code: int) -> NoReturn:
 class _Calls:
     """Answers the two requests; each call in a thread, a few at once."""
 
-    def __init__(self, library: Library, current: int | None, *, masked: bool) -> None:
+    def __init__(self, library: Library, current: str | None, *, masked: bool) -> None:
         self._library, self._current, self._masked = library, current, masked
         self._for_calls = asyncio.Semaphore(CALLS_MOST)
         self._for_lists = asyncio.Semaphore(1)

@@ -68,7 +68,7 @@ def _sources(library: Library, hit: Hit) -> list[str]:
     from kbtui.index.chunking import event_text
 
     ref = hit.target
-    turn = library.conversation(ref.conversation or 0).turn(ref.turn or 0)
+    turn = library.conversation(ref.conversation or "").turn(ref.turn or 0)
     return [event_text(event) for event in (turn.events if turn else ())]
 
 
@@ -96,7 +96,7 @@ def answer(
     name: str,
     arguments: Mapping[str, Any],
     library: Library,
-    current: int | None = None,
+    current: str | None = None,
     format: Format = "xml",  # noqa: A002  (the name that decisions B2 uses)
     *,
     masked: bool = False,
@@ -137,7 +137,7 @@ class Call(NamedTuple):
 
     library: Library
     arguments: dict[str, Any]
-    current: int | None
+    current: str | None
     format: Format
     masked: bool
 

@@ -62,7 +62,7 @@ _REFUSED = re.compile(
 )
 # Inside an envelope text is escaped, so that no transcript can forge these lines.
 _HIT = re.compile(r"^[ \t]*<hit>(.*?)^[ \t]*</hit>", re.MULTILINE | re.DOTALL)
-_HIT_ID = re.compile(r"^[ \t]*<id>jp-c(\d+)</id>", re.MULTILINE)
+_HIT_ID = re.compile(r"^[ \t]*<id>(jp-c\d+)</id>", re.MULTILINE)
 _HIT_MATCH = re.compile(r"^[ \t]*<is_match>true</is_match>", re.MULTILINE)
 
 
@@ -81,7 +81,7 @@ class _Target:
 def cite_conversation(
     conversation: Conversation,
     knowledge: KnowledgeLike | CitationTargets,
-    titles: Mapping[int, str],
+    titles: Mapping[str, str],
     *,
     file_tools: Mapping[str, str] = FILE_TOOLS,
     subject_id: Callable[[str, str], str] | None = None,
@@ -104,7 +104,7 @@ def cite_conversation(
 
 
 def _cite_turn(
-    conversation: int, turn: Turn, shelf: CitationTargets, file_tools: Mapping[str, str]
+    conversation: str, turn: Turn, shelf: CitationTargets, file_tools: Mapping[str, str]
 ) -> Iterator[Citation]:
     seen = set()
     for event in turn.events:
@@ -243,8 +243,8 @@ def _searched(result: str, shelf: CitationTargets) -> Iterator[_Target]:
         entry, chunk, score, title = header.groups()
         end = headers[number + 1].start() if number + 1 < len(headers) else len(result)
         quote = result[header.end() : min(end, header.end() + QUOTE_CHARACTERS)].strip()
-        if entry.startswith("jp-c") and entry[4:].isdigit():
-            found = _conversation("search", int(entry[4:]), shelf, title)
+        if _is_id(entry):
+            found = _conversation("search", entry, shelf, title)
             yield replace(found, chunk=chunk, score=float(score), quote=quote)
             continue
         subject = shelf.entry(entry)
@@ -292,18 +292,22 @@ def _grepped(result: str, shelf: CitationTargets) -> Iterator[_Target]:
             ids = [hit["id"] for hit in hits if hit["is_match"]]
         except (ValueError, KeyError, TypeError, RecursionError):
             return
-        found = [text[4:] for text in ids if isinstance(text, str) and text.startswith("jp-c")]
+        found = [text for text in ids if isinstance(text, str)]
     else:
         blocks = [block for block in _HIT.findall(result) if _HIT_MATCH.search(block)]
         found = [match[1] for block in blocks if (match := _HIT_ID.search(block))]
-    for digits in dict.fromkeys(found):
-        if digits.isdigit():
-            yield _conversation("grep", int(digits), shelf)
+    for conversation in dict.fromkeys(found):
+        if _is_id(conversation):
+            yield _conversation("grep", conversation, shelf)
+
+
+def _is_id(text: str) -> bool:
+    return text.startswith("jp-c") and text[4:].isdigit()
 
 
 def _conversation(
     how: How,
-    conversation: int,
+    conversation: str,
     shelf: CitationTargets,
     title: str = "",
 ) -> _Target:
@@ -311,7 +315,7 @@ def _conversation(
     return _Target(
         how,
         "conversation",
-        f"jp-c{conversation}",
+        conversation,
         known or title or "Untitled",
         gone=conversation not in shelf.titles,
     )

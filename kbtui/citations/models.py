@@ -21,7 +21,7 @@ class Citation:
     way; the index does not keep it.
     """
 
-    conversation: int
+    conversation: str
     turn: int
     call: int | None
     how: How
@@ -39,7 +39,7 @@ class Citation:
     @property
     def source(self) -> str:
         """The reference of the turn that cites."""
-        return f"jp-c{self.conversation}:{self.turn}"
+        return f"{self.conversation}:{self.turn}"
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ class CitationTargets:
     def __init__(
         self,
         knowledge: KnowledgeLike,
-        titles: Mapping[int, str],
+        titles: Mapping[str, str],
         subject_id: Callable[[str, str], str] | None = None,
     ) -> None:
         self.knowledge = knowledge

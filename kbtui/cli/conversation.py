@@ -166,7 +166,7 @@ def _export(library: Library, args: Namespace) -> int:
     ref = parse_conversation_ref(args.id, library.workspace.id)
     kinds = included_kinds(_words(args.include))
     with working("reading"):
-        info = find_conversation(library.workspace, ref.conversation or 0)
+        info = find_conversation(library.workspace, ref.conversation or "")
         conversation = load_conversation(info)
         turns = choose_turns(conversation, named_turn(ref, args.turn, args.last), args.last)
         text = to_markdown(conversation, library.cited(conversation), turns, kinds)

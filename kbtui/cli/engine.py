@@ -149,7 +149,7 @@ def _watch_changes(engine: EngineClient) -> None:
     note("watching; Ctrl+C ends")
     for event in engine.events():
         if event.get("event") == "changed":
-            names = [*event["subjects"], *(f"jp-c{number}" for number in event["conversations"])]
+            names = [*event["subjects"], *(number for number in event["conversations"])]
             emit("changed: " + (", ".join(names[:10]) or "configuration") + "\n")
             sys.stdout.flush()
 

@@ -306,14 +306,14 @@ def _remove_entry(library: Library, args: Namespace) -> int:
 def _show_entry(library: Library, args: Namespace) -> int:
     from kbtui.errors import NothingFound
     from kbtui.index.entry_query import CITES_DAYS, DAY, chunks_of, entry_row
-    from kbtui.index.ids import conversation_id, subject_id
+    from kbtui.index.ids import subject_id
 
     ref = library.resolve(args.ref)
     if ref.kind == "subject":
         subject = library.subject(ref)
         entry_id = subject_id(subject.topic, subject.slug)
     elif ref.kind == "conversation":
-        entry_id = conversation_id(ref.conversation or 0)
+        entry_id = ref.conversation or ""
     else:
         raise UsageError("is no entry", where=args.ref, hint="write topic/slug or jp-c…")
     with working("bringing the index up to date"):

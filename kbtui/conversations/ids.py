@@ -4,8 +4,8 @@ from kbtui.errors import UsageError
 from kbtui.refs import Ref, parse_ref, within
 
 
-def parse_conversation_id(text: str, workspace: str | None = None) -> int:
-    """The id in `jp-c17457886043`, `17457886043`, `jp://jp-c17457886043`.
+def parse_conversation_id(text: str, workspace: str | None = None) -> str:
+    """`jp-c17457886043` for `jp-c17457886043`, `17457886043` and `jp://jp-c17457886043`.
 
     Turns, selectors and the workspace's own id may follow. Raises as `parse_conversation_ref`.
     """

@@ -20,7 +20,7 @@ class ConversationInfo:
     that this one belongs to.
     """
 
-    id: int
+    id: str
     title: str | None
     directory: Path
     events_path: Path | None
@@ -39,12 +39,12 @@ class ConversationInfo:
     size: int = 0
     signature: str = ""
     problem: str | None = None
-    parent: int | None = None
+    parent: str | None = None
 
     @property
     def ref(self) -> str:
         """The id as JP prints it."""
-        return f"jp-c{self.id}"
+        return self.id
 
     @property
     def name(self) -> str:

@@ -20,7 +20,7 @@ def list_conversations(
     archived: bool | None = None,
     *,
     counts: bool = True,
-    known: Mapping[int, ConversationInfo] | None = None,
+    known: Mapping[str, ConversationInfo] | None = None,
 ) -> list[ConversationInfo]:
     """Live and archived conversations (None), or one of the two; newest activity first.
 
@@ -41,14 +41,14 @@ def list_conversations(
     return sorted(infos, key=_newest, reverse=True)
 
 
-def conversation_signatures(workspace: Workspace) -> dict[int, str]:
+def conversation_signatures(workspace: Workspace) -> dict[str, str]:
     """The signature of every conversation by id, from file states alone: nothing is read."""
     return {place.id: place.signature for place in find_places(workspace)[0]}
 
 
 def find_conversation(
     workspace: Workspace,
-    id: int,  # noqa: A002
+    id: str,  # noqa: A002
     *,
     counts: bool = False,
 ) -> ConversationInfo:
@@ -66,14 +66,14 @@ def find_conversation(
 class ConversationNotFound(NothingFound):
     """There is no conversation with this id; `nearest` is the id most like it, if any is."""
 
-    def __init__(self, workspace: Workspace, id: int) -> None:  # noqa: A002
+    def __init__(self, workspace: Workspace, id: str) -> None:  # noqa: A002
         from difflib import get_close_matches
 
-        known = [str(place.id) for place in find_places(workspace)[0]]
-        near = get_close_matches(str(id), known, n=1, cutoff=0.7)
-        self.nearest = f"jp-c{near[0]}" if near else None
+        known = [place.id for place in find_places(workspace)[0]]
+        near = get_close_matches(id, known, n=1, cutoff=0.78)
+        self.nearest = near[0] if near else None
         hint = f"did you mean {self.nearest}?" if near else "`kbtui conversation ls` lists them"
-        super().__init__(f"there is no conversation jp-c{id}", where=str(workspace.root), hint=hint)
+        super().__init__(f"there is no conversation {id}", where=str(workspace.root), hint=hint)
 
 
 def strays(workspace: Workspace) -> list[tuple[Path, str]]:
@@ -86,12 +86,16 @@ def activity(info: ConversationInfo) -> datetime:
     return info.last_event_at or info.created_at
 
 
-def _newest(info: ConversationInfo) -> tuple[datetime, int]:
-    return (info.last_event_at or info.last_activated_at or info.created_at, info.id)
+def _newest(info: ConversationInfo) -> tuple[datetime, datetime, str]:
+    return (
+        info.last_event_at or info.last_activated_at or info.created_at,
+        info.created_at,
+        info.id,
+    )
 
 
 def _known(
-    place: ConversationLocation, known: Mapping[int, ConversationInfo] | None
+    place: ConversationLocation, known: Mapping[str, ConversationInfo] | None
 ) -> ConversationInfo | None:
     """The entry of an earlier call, while it holds; what was wrong may have become right."""
     info = known.get(place.id) if known else None

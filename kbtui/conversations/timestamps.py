@@ -37,9 +37,9 @@ def parse_time(text: object) -> datetime | None:
         return None
 
 
-def id_time(conversation: int) -> datetime:
-    """When a conversation was made: its id counts tenths of seconds."""
-    seconds, tenths = divmod(conversation, 10)
+def id_time(conversation: str) -> datetime:
+    """When a JP conversation was created: its id counts tenths of seconds."""
+    seconds, tenths = divmod(int(conversation.removeprefix("jp-c")), 10)
     return datetime.fromtimestamp(seconds, UTC).replace(microsecond=tenths * 100_000)
 
 

@@ -170,7 +170,7 @@ def drop(db: sqlite3.Connection, numbers: Sequence[int], seq: int) -> None:
 def put_citations(
     db: sqlite3.Connection,
     entry_id: str,
-    conversation: int,
+    conversation: str,
     rows: Sequence[tuple[object, ...]],
     after: int,
 ) -> None:
@@ -333,8 +333,8 @@ class Catalog:
         """The ids of all entries."""
         return [row[0] for row in self._db.execute("SELECT id FROM entries")]
 
-    def states(self) -> Iterable[tuple[str | int, str | None, str, str]]:
-        """Of each entry: its topic and slug, or a conversation's number and None; its id; and the
+    def states(self) -> Iterable[tuple[str, str | None, str, str]]:
+        """Of each entry: its topic and slug, or a conversation's id and None; its id; and the
         signature of the files that it was made from."""
         return self._db.execute(
             "SELECT coalesce(topic, conversation), slug, id, signature FROM entries"
@@ -465,7 +465,9 @@ class Catalog:
         if chunk is not None:
             wanted, values = f"{wanted} OR chunk = ?", [*values, chunk]
         return self._db.execute(
-            f"SELECT * FROM citations WHERE {wanted} ORDER BY conversation DESC, turn DESC, call",
+            f"SELECT * FROM citations WHERE {wanted} ORDER BY "
+            "(SELECT created FROM entries WHERE id = conversation) DESC, "
+            "conversation DESC, turn DESC, call",
             values,
         ).fetchall()
 

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 STEPS = 10_000
 """How many of SQLite's instructions, some 100 microseconds, lie between two looks whether to go on."""
 
-# A conversation's id is a time too: that of citations which have none of their own.
-_AT = "coalesce(t.timestamp, t.conversation / 10.0)"
+# Citations without a time of their own have that of their conversation.
+_AT = "coalesce(t.timestamp, (SELECT created FROM entries WHERE id = t.conversation))"
 
 
 class Citable(Protocol):

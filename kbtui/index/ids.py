@@ -8,11 +8,6 @@ def subject_id(topic: str, slug: str) -> str:
     return "s" + _digest(topic, slug)[:12]
 
 
-def conversation_id(conversation: int) -> str:
-    """The entry id of a conversation: the id that JP prints."""
-    return f"jp-c{conversation}"
-
-
 def chunk_id(entry: str, text: str, repeat: int) -> str:
     """The id of a chunk: 16 hex digits; `repeat` counts equal texts before it in the entry."""
     return _digest(entry, text, str(repeat))[:16]

@@ -246,7 +246,7 @@ class Changes:
 
     knowledge: bool = False
     subjects: list[str] = field(default_factory=list)
-    conversations: list[int] = field(default_factory=list)
+    conversations: list[str] = field(default_factory=list)
     removed: int = 0
     unfinished: bool = False
 
@@ -364,7 +364,7 @@ class Index:
 
     def _different(
         self, knowledge: Knowledge, retry: bool
-    ) -> tuple[list[Subject], set[int], list[str]]:
+    ) -> tuple[list[Subject], set[str], list[str]]:
         """The subjects and conversations that are not as they were read, and the entries of none."""
         from kbtui.conversations import conversation_signatures
 
@@ -410,7 +410,7 @@ class Index:
         self,
         gone: list[str],
         subjects: list[Subject],
-        conversations: set[int],
+        conversations: set[str],
         knowledge: Knowledge,
         changes: Changes,
     ) -> None:

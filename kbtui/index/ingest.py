@@ -19,7 +19,7 @@ from kbtui.index.chunking import (
     number_chunks,
     spoken,
 )
-from kbtui.index.ids import chunk_id, conversation_id, subject_id
+from kbtui.index.ids import chunk_id, subject_id
 from kbtui.index.models import Chunk, Entry, stat_text
 from kbtui.knowledge.front_matter import split_front_matter
 
@@ -116,7 +116,7 @@ def _seconds(value: object) -> float | None:
 def conversation_entry(info: ConversationInfo) -> Entry:
     """A conversation's entry, as far as it is known without reading its events."""
     return Entry(
-        id=conversation_id(info.id),
+        id=info.id,
         kind="conversation",
         title=info.name,
         signature=info.signature,

@@ -49,7 +49,7 @@ class Entry:
     type: str = ""
     topic: str | None = None
     slug: str | None = None
-    conversation: int | None = None
+    conversation: str | None = None
     tags: list[str] = field(default_factory=list)
     source_url: str | None = None
     created: float = 0.0

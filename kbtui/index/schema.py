@@ -7,14 +7,14 @@ from typing import Any
 
 from kbtui.index.models import Chunk, Entry
 
-VERSION = 10
+VERSION = 11
 """Part of the generation's fingerprint: change it with the tables."""
 
 TABLES = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE entries (
   id TEXT PRIMARY KEY, kind TEXT NOT NULL, title TEXT NOT NULL, signature TEXT NOT NULL,
-  path TEXT NOT NULL, type TEXT NOT NULL, topic TEXT, slug TEXT, conversation INTEGER,
+  path TEXT NOT NULL, type TEXT NOT NULL, topic TEXT, slug TEXT, conversation TEXT,
   tags TEXT NOT NULL, source_url TEXT, created REAL NOT NULL, changed REAL NOT NULL,
   size INTEGER NOT NULL, hidden INTEGER NOT NULL, archived INTEGER NOT NULL, error TEXT,
   stat TEXT NOT NULL, seq INTEGER NOT NULL
@@ -34,7 +34,7 @@ CREATE TABLE dropped (number INTEGER PRIMARY KEY, seq INTEGER NOT NULL);
 CREATE INDEX dropped_seq ON dropped (seq);
 CREATE TABLE marks (entry_id TEXT PRIMARY KEY, mark TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE citations (
-  conversation INTEGER NOT NULL, turn INTEGER NOT NULL, call INTEGER, how TEXT NOT NULL,
+  conversation TEXT NOT NULL, turn INTEGER NOT NULL, call INTEGER, how TEXT NOT NULL,
   kind TEXT NOT NULL, target TEXT NOT NULL, title TEXT NOT NULL, tool TEXT NOT NULL,
   timestamp REAL, chunk TEXT, score REAL
 );

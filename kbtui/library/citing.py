@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from kbtui.citations.models import Citation, Citations
 from kbtui.citations.targets import CitationTargets
 from kbtui.errors import KbtuiError, NothingFound, UsageError
-from kbtui.index.ids import conversation_id, subject_id
+from kbtui.index.ids import subject_id
 from kbtui.refs import Ref, subject_ref
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def turns_using(library: Library, target: Ref | str) -> list[Citation]:
     targets, chunk, gone = _called(library, target)
     reader = library.reader()
     rows = reader.citing(targets, chunk)
-    wanted = {conversation_id(row[0]) for row in rows}
+    wanted = {row[0] for row in rows}
     for row in rows:
         wanted.add(_entry_id(row[5]))
     entries = reader.entries(wanted)
@@ -78,7 +78,7 @@ def turns_using(library: Library, target: Ref | str) -> list[Citation]:
             title=_title(entries, _entry_id(row[5]), row[6]), tool=row[7],
             timestamp=datetime.fromtimestamp(row[8], UTC) if row[8] else None,
             gone=gone, chunk=row[9], score=row[10],
-            source_title=_title(entries, conversation_id(row[0]), ""),
+            source_title=_title(entries, row[0], ""),
         )
         for row in rows
     ]  # fmt: skip
@@ -103,7 +103,7 @@ def _called(library: Library, target: Ref | str) -> tuple[list[str], str | None,
     if target.kind == "chunk":
         return [str(target)], target.chunk, library.reader().chunk(target.chunk or "") is None
     if target.kind == "conversation":
-        return [conversation_id(target.conversation or 0)], None, False
+        return [target.conversation or ""], None, False
     names = [f"{target.topic}/{target.slug}"]
     subject = library.knowledge().find(target.topic or "", target.slug or "")
     if subject is not None and subject.path.is_relative_to(root):
@@ -142,7 +142,7 @@ def _uses(library: Library, target: Ref | str) -> list[Citation]:
         target = library.located(str(target))
         if target.kind == "subject":
             return []
-    conversation = library.conversation(target.conversation or 0)
+    conversation = library.conversation(target.conversation or "")
     used = used_by_conversation(library, conversation)
     if target.turn is None:
         return used

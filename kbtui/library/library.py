@@ -144,7 +144,7 @@ class Library:
         return list_conversations(self.workspace, archived)
 
     def conversations_briefly(
-        self, known: Mapping[int, ConversationInfo] | None = None
+        self, known: Mapping[str, ConversationInfo] | None = None
     ) -> list[ConversationInfo]:
         """All conversations without reading their events whole: `events_count` is not known, nor
         damage before the last event. Newest first by what is known. Of `known`, entries by id of
@@ -161,7 +161,7 @@ class Library:
 
         return conversation_traits(info)
 
-    def conversation_info(self, conversation: int) -> ConversationInfo:
+    def conversation_info(self, conversation: str) -> ConversationInfo:
         """A conversation's entry, without looking at its events; raises `NothingFound`."""
         from kbtui.conversations import find_conversation
 
@@ -173,7 +173,7 @@ class Library:
 
         return load_beginning(info)
 
-    def conversation(self, conversation: int) -> Conversation:
+    def conversation(self, conversation: str) -> Conversation:
         """A whole conversation by id; raises `NothingFound`."""
         from kbtui.conversations import find_conversation, load_conversation
 
@@ -202,7 +202,7 @@ class Library:
         if ref.kind == "conversation":
             from kbtui.conversations import find_conversation
 
-            find_conversation(self.workspace, ref.conversation or 0)
+            find_conversation(self.workspace, ref.conversation or "")
         elif ref.kind == "topic":
             return ref._replace(topic=self.knowledge().resolve_topic(ref.topic or "").id)
         elif ref.kind == "subject":

@@ -40,7 +40,7 @@ def _subject(library: Library, ref: Ref) -> str:
 def _conversation(library: Library, ref: Ref) -> str:
     from kbtui.index.chunking import event_text
 
-    conversation = library.conversation(ref.conversation or 0)
+    conversation = library.conversation(ref.conversation or "")
     turns = conversation.turns
     if ref.turn is not None:
         turn = conversation.turn(ref.turn)

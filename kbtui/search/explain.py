@@ -201,13 +201,13 @@ class Explainer:
 def passages(reader: IndexReader, ref: Ref) -> tuple[Entry | None, list[Chunk]]:
     """The entry that a reference names, and those of its chunks that it means; None when the
     index does not have it."""
-    from kbtui.index.ids import conversation_id, subject_id
+    from kbtui.index.ids import subject_id
 
     if ref.kind == "chunk":
         found = reader.chunk(ref.chunk or "")
         return (reader.entries({found[1]}).get(found[1]), [found[0]]) if found else (None, [])
     if ref.kind == "conversation":
-        entry_id = conversation_id(ref.conversation or 0)
+        entry_id = ref.conversation or ""
     else:
         entry_id = subject_id(ref.topic or "", ref.slug or "")
     chunks = reader.chunks_of(entry_id)
@@ -251,7 +251,7 @@ def missing_entry(workspace: Workspace, ref: Ref) -> str:
         from kbtui.conversations import find_conversation
 
         try:
-            problem = find_conversation(workspace, ref.conversation or 0).problem
+            problem = find_conversation(workspace, ref.conversation or "").problem
         except NothingFound as error:
             return error.message
         return problem or "it is not indexed yet: `kbtui index` brings the index up to date"

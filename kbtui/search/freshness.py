@@ -133,7 +133,7 @@ class Freshness:
         try:
             if entry.id not in self._conversations:
                 self._conversations[entry.id] = None
-                info = find_conversation(self._workspace, entry.conversation or 0)
+                info = find_conversation(self._workspace, entry.conversation or "")
                 self._conversations[entry.id] = load_conversation(info)
             conversation = self._conversations[entry.id]
             turn = conversation.turn(number) if conversation else None

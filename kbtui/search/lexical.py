@@ -406,7 +406,7 @@ class _IndexQuery:
             if values:
                 yield f"-{field}", tantivy.Occur.MustNot, self._any(field, values)
         if question.exclude is not None:
-            entry = self._any("entry", (f"jp-c{question.exclude}",))
+            entry = self._any("entry", (question.exclude,))
             yield "exclude", tantivy.Occur.MustNot, entry
         if question.since or question.until:
             between = tantivy.Query.range_query(

@@ -52,7 +52,7 @@ class Question:
     limit: int = LIMIT_DEFAULT
     per_entry: int = 3
     partial: bool = False
-    exclude: int | None = None
+    exclude: str | None = None
     entries: tuple[str, ...] = ()
     depth: int = DEPTH
     worded: tuple[int, ...] = ()

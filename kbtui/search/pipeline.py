@@ -228,7 +228,7 @@ def _hit(
     if entry.kind == "subject":
         ref = subject_ref(entry.topic or "", entry.slug or "", lines)
     else:
-        ref = conversation_ref(entry.conversation or 0, chunk.turn, chunk.call)
+        ref = conversation_ref(entry.conversation or "", chunk.turn, chunk.call)
     return Hit(
         ref=str(ref),
         kind=entry.kind,

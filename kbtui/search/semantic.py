@@ -22,7 +22,7 @@ def narrowed(question: Question) -> dict[str, Any]:
         "roles": list(question.roles),
         "since": question.since.timestamp() if question.since else None,
         "until": question.until.timestamp() if question.until else None,
-        "exclude": f"jp-c{question.exclude}" if question.exclude is not None else None,
+        "exclude": question.exclude,
         "entries": list(question.entries),
     }
 

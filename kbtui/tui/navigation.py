@@ -51,7 +51,7 @@ def place_of(ref: Ref) -> NavigationTarget:
         return NavigationTarget(f"topic:{ref.topic}", ref=ref)
     if ref.kind == "subject":
         return NavigationTarget(str(ref._replace(lines=None)), ref=ref)
-    return NavigationTarget(f"jp-c{ref.conversation}", ref=ref)
+    return NavigationTarget(ref.conversation or "", ref=ref)
 
 
 def place_of_hit(hit: Hit) -> NavigationTarget:

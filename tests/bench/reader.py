@@ -172,7 +172,7 @@ async def main():
         peak[0] = 0
         from kbtui.tui.navigation import place_of
         from kbtui.refs import conversation_ref
-        place = place_of(conversation_ref(int(identity)))
+        place = place_of(conversation_ref(f"jp-c{identity}"))
         document = lambda: screen.reader_pane.reader.document
         work.begin("opening")
         began = time.perf_counter()

@@ -8,7 +8,7 @@ from kbtui.citations import Citation
 from kbtui.citations.markdown_export import to_markdown
 from kbtui.conversations.models import Conversation, ConversationInfo, Event, Turn
 
-ID = 17_800_836_875
+ID = "jp-c17800836875"
 NOW = datetime(2026, 5, 29, 10, tzinfo=UTC)
 INFO = ConversationInfo(ID, "A *starred* title", Path("/w"), None, None, False, "external", NOW)
 

@@ -10,6 +10,13 @@ from kbtui.conversations.models import Conversation, Event
 from kbtui.workspace import Workspace, open_root
 
 ID = 17_800_836_875
+
+
+def jp_id(number: int = ID) -> str:
+    """The id of the conversation with this number."""
+    return f"jp-c{number}"
+
+
 WORKSPACE_ID = "otvo8"
 BASE = {
     "assistant": {
@@ -129,7 +136,7 @@ def workspace_at(root: Path) -> Workspace:
 
 
 def load(root: Path, number: int = ID) -> Conversation:
-    return load_conversation(find_conversation(workspace_at(root), number))
+    return load_conversation(find_conversation(workspace_at(root), jp_id(number)))
 
 
 def events_of(conversation: Conversation) -> list[Event]:

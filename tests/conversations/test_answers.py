@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from jp_files import ID, Stream, workspace_at, write
+from jp_files import ID, Stream, jp_id, workspace_at, write
 from support import list_answer, read_answer
 
 from kbtui.assistant.conversation_tools import READ_LIMIT
@@ -229,7 +229,7 @@ def test_include_chooses_kinds_of_event(four: Path, include: object, expected: s
         {"turn": 1, "last": 1},
         {"include": ["chats"]},
         {"include": [1]},
-        {"include_current": "x", "current": ID},
+        {"include_current": "x", "current": jp_id()},
         {"max_chars": 10},
         {"id": "the one about locks"},
         {"id": ["x"]},
@@ -253,10 +253,10 @@ def test_a_turn_or_conversation_that_does_not_exist(four: Path) -> None:
 
 def test_the_current_conversation_is_refused_unless_asked_for(four: Path) -> None:
     with pytest.raises(UsageError) as caught:
-        read(four, current=ID)
+        read(four, current=jp_id())
     assert caught.value.hint == "ask with include_current=true"
-    assert read(four, current=ID, include_current=True)["count"] == 4
-    assert read(four, current=ID + 1)["count"] == 4
+    assert read(four, current=jp_id(), include_current=True)["count"] == 4
+    assert read(four, current=jp_id(ID + 1))["count"] == 4
 
 
 def test_archived_ones_are_read_like_live_ones(jp: Path) -> None:

@@ -27,7 +27,7 @@ def short_ones_too(monkeypatch: pytest.MonkeyPatch) -> None:
 def write(builder: Builder, events: list[dict[str, Any]]) -> ConversationInfo:
     folder = builder.conversation(1, [[]], title="Long")
     write_json(folder / "events.json", [{**ONE, **event} for event in events])
-    return find_conversation(builder.workspace, 17_800_000_001)
+    return find_conversation(builder.workspace, "jp-c17800000001")
 
 
 def bare(turns: list[Turn]) -> list[Any]:

@@ -23,7 +23,7 @@ from kbtui.conversations import find_conversation, load_conversation
 from kbtui.tui.reader.conversation_document import conversation_document
 from kbtui.workspace import open_root
 
-conversation = load_conversation(find_conversation(open_root(Path(sys.argv[1])), int(sys.argv[2])))
+conversation = load_conversation(find_conversation(open_root(Path(sys.argv[1])), sys.argv[2]))
 assert not conversation.problems, conversation.problems
 document = conversation_document(conversation, datetime.now(UTC))
 print("\\n".join(block.search_text() for block in document.blocks))
@@ -87,7 +87,7 @@ def test_a_row_in_the_table_adds_a_kind_everywhere(jp: Path) -> None:
 
     assert json.loads(run(_SEARCH, str(jp.parent), "turquoise role:verdict")) == [["verdict", 1]]
 
-    assert "We take the turquoise one." in run(_READER, str(jp.parent), str(ID))
+    assert "We take the turquoise one." in run(_READER, str(jp.parent), f"jp-c{ID}")
 
     tools = json.loads(run(_TOOLS))
     scopes = tools["conversation_grep"]["properties"]["scopes"]["items"]["enum"]

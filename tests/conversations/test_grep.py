@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from jp_files import BASE, ID, Stream, dump, standard, url_safe, workspace_at, write
+from jp_files import BASE, ID, Stream, dump, jp_id, standard, url_safe, workspace_at, write
 from support import grep_answer
 
 from kbtui.assistant import conversation_tools
@@ -217,10 +217,10 @@ def test_ids_restrict_and_are_taken_in_every_form(jp: Path) -> None:
 def test_the_current_conversation_is_left_out_unless_asked_for(jp: Path) -> None:
     write(jp, Stream().turn().ask("hit here"), number=ID)
     write(jp, Stream().turn().ask("hit there"), number=ID + 1)
-    assert hits(jp, "hit", current=ID) == [("user", 1, "hit there")]
-    assert len(hits(jp, "hit", current=ID, include_current=True)) == 2
+    assert hits(jp, "hit", current=jp_id()) == [("user", 1, "hit there")]
+    assert len(hits(jp, "hit", current=jp_id(), include_current=True)) == 2
     assert len(hits(jp, "hit", current=None)) == 2
-    asked = grep_answer(workspace_at(jp.parent), pattern="hit", ids=[str(ID)], current=ID)
+    asked = grep_answer(workspace_at(jp.parent), pattern="hit", ids=[str(ID)], current=jp_id())
     assert asked["hits"] == []
     assert "include_current" in asked["hint"]
 

@@ -8,7 +8,19 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from jp_files import BASE, ID, Stream, dump, events_of, load, standard, texts, workspace_at, write
+from jp_files import (
+    BASE,
+    ID,
+    Stream,
+    dump,
+    events_of,
+    jp_id,
+    load,
+    standard,
+    texts,
+    workspace_at,
+    write,
+)
 from support import grep_answer
 
 from kbtui.conversations import list_conversations, load_conversation
@@ -27,7 +39,7 @@ def good(jp: Path) -> Path:
 def check_the_rest(jp: Path) -> None:
     """The sound one is listed, searched and read."""
     workspace = workspace_at(jp.parent)
-    sound = [info for info in list_conversations(workspace) if info.id == ID + 1]
+    sound = [info for info in list_conversations(workspace) if info.id == jp_id(ID + 1)]
     assert [info.problem for info in sound] == [None]
     assert grep_answer(workspace, pattern="as a bell")["total"] == 1
     assert texts(load_conversation(sound[0])) == ["sound as a bell", "ding"]
@@ -35,7 +47,7 @@ def check_the_rest(jp: Path) -> None:
 
 def broken(jp: Path) -> tuple[str, list[str], list[str]]:
     """What list and reading say of the broken one, and the texts that were saved."""
-    info = next(i for i in list_conversations(workspace_at(jp.parent)) if i.id == ID)
+    info = next(i for i in list_conversations(workspace_at(jp.parent)) if i.id == jp_id())
     conversation = load_conversation(info)
     check_the_rest(jp)
     return info.problem or "", conversation.problems, texts(conversation)
@@ -140,7 +152,7 @@ def test_a_byte_order_mark(good: Path) -> None:
     assert "byte order mark" in problems[0]
     assert saved == ["one", "two", "three"]
     assert (
-        next(i for i in list_conversations(workspace_at(good.parent)) if i.id == ID).title
+        next(i for i in list_conversations(workspace_at(good.parent)) if i.id == jp_id()).title
         == "Marked"
     )
 
@@ -358,7 +370,7 @@ def test_a_directory_that_may_not_be_entered_stays_listed(
 def test_a_conversation_that_vanishes_after_it_was_listed(good: Path) -> None:
     folder = write(good, SOUND)
     info = next(
-        i for i in list_conversations(workspace_at(good.parent), counts=False) if i.id == ID
+        i for i in list_conversations(workspace_at(good.parent), counts=False) if i.id == jp_id()
     )
     shutil.rmtree(folder)
     conversation = load_conversation(info)

@@ -506,7 +506,7 @@ def test_a_fraction_of_any_length_keeps_its_microseconds(nanoseconds: int) -> No
 
 
 def test_an_id_is_its_time_and_shown_times_sort_as_text() -> None:
-    assert show_time(id_time(17648402467)) == "2025-12-04T09:24:06.700Z"
+    assert show_time(id_time("jp-c17648402467")) == "2025-12-04T09:24:06.700Z"
     times = [parse_time("2026-01-01T00:00:00Z"), parse_time("2026-01-01T00:00:00.5Z")]
     assert show_time(times[0]) < show_time(times[1])  # type: ignore[operator]
     assert show_time(None) is None
@@ -522,7 +522,7 @@ def test_a_big_file_is_read_in_batches_and_tells_how_far_it_is(jp: Path) -> None
 
     seen: list[int] = []
     conversation = load_conversation(
-        find_conversation(open_root(jp.parent), 17_800_836_875),
+        find_conversation(open_root(jp.parent), "jp-c17800836875"),
         progress=lambda so_far: seen.append(len(so_far.turns)),
     )
     assert len(seen) > 2

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from jp_files import BASE, ID, Stream, dump, load, time, workspace_at, write
+from jp_files import BASE, ID, Stream, dump, jp_id, load, time, workspace_at, write
 
 from kbtui.conversations import (
     find_conversation,
@@ -43,7 +43,11 @@ def test_both_roots_are_one_list(jp: Path, silo: Path) -> None:
     write(silo, hello(), number=ID + 1)
     write(jp, hello(), number=ID + 2)
     presence = {info.id: info.presence for info in listed(jp)}
-    assert presence == {ID: "projected", ID + 1: "user_local", ID + 2: "external"}
+    assert presence == {
+        jp_id(): "projected",
+        jp_id(ID + 1): "user_local",
+        jp_id(ID + 2): "external",
+    }
 
 
 def test_the_link_back_from_the_user_local_directory_is_never_followed(
@@ -86,12 +90,12 @@ def test_archived_ones_are_listed_with_a_flag_and_read_too(jp: Path, silo: Path)
     write(silo, hello("older"), archived=True, number=ID - 1)
     write(jp, hello("new"), number=ID + 1)
     assert [(info.id, info.archived) for info in listed(jp)] == [
-        (ID + 1, False),
-        (ID, True),
-        (ID - 1, True),
+        (jp_id(ID + 1), False),
+        (jp_id(), True),
+        (jp_id(ID - 1), True),
     ]
-    assert [info.id for info in listed(jp, archived=True)] == [ID, ID - 1]
-    assert [info.id for info in listed(jp, archived=False)] == [ID + 1]
+    assert [info.id for info in listed(jp, archived=True)] == [jp_id(), jp_id(ID - 1)]
+    assert [info.id for info in listed(jp, archived=False)] == [jp_id(ID + 1)]
     assert load(jp.parent, ID - 1).turns[0].events[0].text == "older"
 
 
@@ -113,7 +117,7 @@ def test_trash_drafts_and_temporary_files_are_no_conversations(jp: Path) -> None
     (folder / "QUERY_MESSAGE.md").write_text("draft")
     (folder.parent / "metadata.json").write_text("{}")
     (jp / "local-conversations").mkdir()
-    assert [info.id for info in listed(jp)] == [ID]
+    assert [info.id for info in listed(jp)] == [jp_id()]
     assert strays(workspace_at(jp.parent)) == []
     assert listed(jp)[0].problem is None
 
@@ -124,7 +128,7 @@ def test_trash_drafts_and_temporary_files_are_no_conversations(jp: Path) -> None
 def test_a_directory_without_an_id_is_told_apart(jp: Path, name: str) -> None:
     write(jp, hello())
     (jp / "conversations" / name).mkdir()
-    assert [info.id for info in listed(jp)] == [ID]
+    assert [info.id for info in listed(jp)] == [jp_id()]
     [(path, reason)] = strays(workspace_at(jp.parent))
     assert path.name == name
     assert "id" in reason
@@ -133,7 +137,7 @@ def test_a_directory_without_an_id_is_told_apart(jp: Path, name: str) -> None:
 def test_any_leading_number_is_an_id_as_in_jp(jp: Path) -> None:
     write(jp, hello(), number=2024, slug="notes")
     assert [(info.id, info.created_at) for info in listed(jp)] == [
-        (2024, datetime(1970, 1, 1, 0, 3, 22, 400_000, UTC))
+        ("jp-c2024", datetime(1970, 1, 1, 0, 3, 22, 400_000, UTC))
     ]
 
 
@@ -156,7 +160,7 @@ def test_the_order_is_newest_activity_first(jp: Path) -> None:
     write(jp, hello(), number=ID)
     write(jp, hello().say("later"), number=ID - 50)
     write(jp, [], number=ID + 1, metadata={"last_activated_at": time(0)})
-    assert [info.id for info in listed(jp)] == [ID - 50, ID, ID + 1]
+    assert [info.id for info in listed(jp)] == [jp_id(ID - 50), jp_id(), jp_id(ID + 1)]
 
 
 def test_metadata_gives_title_pin_expiry_and_labels(jp: Path) -> None:
@@ -201,7 +205,7 @@ def test_counts_are_of_every_element_and_can_be_left_out(jp: Path) -> None:
     [quick] = list_conversations(workspace_at(jp.parent), counts=False)
     assert (quick.events_count, quick.last_event_at) == (None, None)
     assert quick.signature == info.signature
-    assert find_conversation(workspace_at(jp.parent), ID, counts=True) == info
+    assert find_conversation(workspace_at(jp.parent), jp_id(), counts=True) == info
 
 
 def test_listing_without_counts_opens_no_events(jp: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -250,9 +254,9 @@ def test_the_signature_changes_with_a_new_title_and_with_a_vanished_file(jp: Pat
 
 def test_finding_knows_live_and_archived_and_nothing_else(jp: Path) -> None:
     write(jp, hello(), archived=True)
-    assert find_conversation(workspace_at(jp.parent), ID).archived
+    assert find_conversation(workspace_at(jp.parent), jp_id()).archived
     with pytest.raises(NothingFound) as caught:
-        find_conversation(workspace_at(jp.parent), ID + 1)
+        find_conversation(workspace_at(jp.parent), jp_id(ID + 1))
     assert caught.value.hint is not None
     assert f"jp-c{ID}" in caught.value.hint
 
@@ -279,7 +283,7 @@ def test_no_conversations_at_all_is_an_empty_list(jp: Path) -> None:
     ],
 )
 def test_an_id_is_known_in_every_form(text: str) -> None:
-    assert parse_conversation_id(text) == ID
+    assert parse_conversation_id(text) == jp_id()
 
 
 @pytest.mark.parametrize(
@@ -297,7 +301,7 @@ def test_an_id_is_known_in_every_form(text: str) -> None:
     ],
 )
 def test_jps_links_name_a_turn_where_they_select_one(text: str, turn: int | None) -> None:
-    assert parse_conversation_ref(text) == conversation_ref(ID, turn)
+    assert parse_conversation_ref(text) == conversation_ref(jp_id(), turn)
 
 
 @pytest.mark.parametrize(

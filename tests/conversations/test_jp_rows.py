@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from jp_files import BASE, ID, Stream, dump, load, texts, time, workspace_at, write
+from jp_files import BASE, ID, Stream, dump, jp_id, load, texts, time, workspace_at, write
 from support import grep_answer, list_answer, read_answer
 
 from kbtui.conversations import find_conversation, list_conversations
@@ -25,7 +25,7 @@ def test_the_format_before_december_2025_is_named(jp: Path) -> None:
     (folder / "messages.json").write_text(
         dump([{"timestamp": time(0), "message": "Hi", "reply": {"provider": "x", "content": "Ho"}}])
     )
-    info = find_conversation(workspace_at(jp.parent), ID)
+    info = find_conversation(workspace_at(jp.parent), jp_id())
     assert info.problem == "there is no events.json, only messages.json of JP before December 2025"
     assert listed_ids(jp) == [f"jp-c{ID}"]
 

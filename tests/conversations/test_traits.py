@@ -44,7 +44,7 @@ def test_turns_and_tools_are_those_of_the_whole_conversation(
     builder = Builder(workspace_root)
     folder = builder.conversation(1, [])
     write_json(folder / "events.json", [{"timestamp": TIME, **element} for element in elements])
-    info = find_conversation(builder.workspace, 17800000001)
+    info = find_conversation(builder.workspace, "jp-c17800000001")
     traits, whole = conversation_traits(info), load_conversation(info)
     assert traits.turns == len(whole.turns)
     events = [event for turn in whole.turns for event in turn.events]
@@ -59,7 +59,7 @@ def test_a_model_counts_when_it_answered(workspace_root: Path) -> None:
 
     def models(*elements: dict[str, Any]) -> frozenset[str]:
         write_json(folder / "events.json", list(elements))
-        return conversation_traits(find_conversation(builder.workspace, 17800000001)).models
+        return conversation_traits(find_conversation(builder.workspace, "jp-c17800000001")).models
 
     deltas = [
         {"timestamp": TIME, "type": "config_delta", "delta": {"assistant": {"model": {"id": name}}}}
@@ -74,7 +74,7 @@ def test_damage_is_told_and_costs_only_itself(workspace_root: Path) -> None:
     folder = builder.conversation(1, [])
     call = '{"type": "tool_call_request", "id": "a", "name": "shell", "arguments": {}}'
     (folder / "events.json").write_text(f"[\n  {call},\n  {{nonsense")
-    traits = conversation_traits(find_conversation(builder.workspace, 17800000001))
+    traits = conversation_traits(find_conversation(builder.workspace, "jp-c17800000001"))
     assert traits.tools == {"shell"}
     assert traits.problem is not None
     assert traits.problem.startswith("events.json: ")
@@ -92,15 +92,15 @@ def test_a_list_made_again_reads_only_what_changed(
     builder.conversation(2, [], title="New")
     builder.conversation(5, [], title="Another")
     (builder.conversation(3, []) / "metadata.json").unlink()
-    described: list[int] = []
+    described: list[str] = []
     describe = repository.describe
 
     def remembered(place: ConversationLocation) -> ConversationInfo:
-        described.append(place.id - 17_800_000_000)
+        described.append(place.id)
         return describe(place)
 
     monkeypatch.setattr(repository, "describe", remembered)
     again = list_conversations(builder.workspace, counts=False, known=known)
-    assert sorted(described) == [2, 3, 5]
+    assert sorted(described) == [f"jp-c1780000000{number}" for number in (2, 3, 5)]
     monkeypatch.undo()
     assert again == list_conversations(builder.workspace, counts=False)

@@ -25,7 +25,7 @@ def knowledge(workspace: Workspace) -> Knowledge:
 
 
 @pytest.fixture
-def conversations(workspace: Workspace) -> dict[int, Conversation]:
+def conversations(workspace: Workspace) -> dict[str, Conversation]:
     return {info.id: load_conversation(info) for info in list_conversations(workspace)}
 
 
@@ -65,9 +65,9 @@ def test_hidden_subjects_are_learned_by_exact_slug_only(knowledge: Knowledge) ->
 
 
 def test_every_conversation_is_read_without_a_problem(
-    conversations: dict[int, Conversation],
+    conversations: dict[str, Conversation],
 ) -> None:
-    assert set(conversations) == set(conversation_folders())
+    assert set(conversations) == {f"jp-c{number}" for number in conversation_folders()}
     for conversation in conversations.values():
         assert conversation.info.problem is None
         assert not conversation.problems
@@ -75,14 +75,14 @@ def test_every_conversation_is_read_without_a_problem(
         assert conversation.model
 
 
-def test_old_ones_are_one_turn_and_new_ones_several(conversations: dict[int, Conversation]) -> None:
+def test_old_ones_are_one_turn_and_new_ones_several(conversations: dict[str, Conversation]) -> None:
     turns = {number: len(found.turns) for number, found in conversations.items()}
     assert [turns[number] for number in sorted(turns)][:4] == [1, 1, 1, 1]
-    assert all(count >= 2 for number, count in turns.items() if number > 17727000000)
+    assert all(count >= 2 for number, count in turns.items() if number > "jp-c17727000000")
 
 
-def test_repeated_ids_are_paired_in_order(conversations: dict[int, Conversation]) -> None:
-    (turn,) = conversations[17660665758].turns
+def test_repeated_ids_are_paired_in_order(conversations: dict[str, Conversation]) -> None:
+    (turn,) = conversations["jp-c17660665758"].turns
     reads = [event for event in turn.events if event.name == "fs_read_file" and event.result]
     assert [event.arguments["path"] for event in reads if event.arguments] == [
         "src/reader.py",
@@ -95,13 +95,13 @@ def test_repeated_ids_are_paired_in_order(conversations: dict[int, Conversation]
     assert "# Fixtures" in second.text
 
 
-def test_a_message_in_two_pieces_is_one(conversations: dict[int, Conversation]) -> None:
-    last = conversations[17949084100].turns[-1].events[-1]
+def test_a_message_in_two_pieces_is_one(conversations: dict[str, Conversation]) -> None:
+    last = conversations["jp-c17949084100"].turns[-1].events[-1]
     assert "80×24 and 200×50" in last.text
 
 
 def test_citations_reach_existing_subjects_and_conversations(
-    conversations: dict[int, Conversation], knowledge: Knowledge
+    conversations: dict[str, Conversation], knowledge: Knowledge
 ) -> None:
     titles = {number: found.info.name for number, found in conversations.items()}
     citations = [

@@ -111,7 +111,7 @@ def test_what_changes_is_told_and_found(built: Builder) -> None:
     (built.root / "docs/guide/newer.md").unlink()
     until(lambda: not refs(lib, "dolphin"))
     built.conversation(2, [[asked("And the echidna?"), said("It digs.")]])
-    until(lambda: changed(17800000002))  # type: ignore[arg-type]
+    until(lambda: changed("jp-c17800000002"))  # type: ignore[arg-type]
     assert refs(lib, "echidna")[0] == "jp-c17800000002:1"
     heard.clear()
     built.topics(guide={"disabled": ["start"]}, extra={})

@@ -24,7 +24,9 @@ def test_there_are_enough_questions_and_a_third_of_them_is_sealed() -> None:
 def text_of(ref: str) -> str:
     workspace = open_root(DEMO)
     if match := re.fullmatch(r"jp-c(\d+):(\d+)", ref):
-        turn = load_conversation(find_conversation(workspace, int(match[1]))).turn(int(match[2]))
+        turn = load_conversation(find_conversation(workspace, f"jp-c{match[1]}")).turn(
+            int(match[2])
+        )
         assert turn, ref
         return "\n".join(event_text(event) for event in turn.events)
     topic, _, slug = ref.partition("/")

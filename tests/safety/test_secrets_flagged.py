@@ -63,7 +63,7 @@ def test_subjects_and_conversations_carry_the_remark(workspace_root: Path) -> No
         assert subject
         document = subject_document(subject, subject_text(subject))
         assert any("AWS access key (line 3)" in word for word, _ in document.badges) == flagged
-    conversation = load_conversation(find_conversation(builder.workspace, 17_800_000_001))
+    conversation = load_conversation(find_conversation(builder.workspace, "jp-c17800000001"))
     from datetime import UTC, datetime
 
     shown = conversation_document(conversation, datetime.now(UTC))

@@ -76,7 +76,9 @@ def test_a_search_with_a_filter_is_logged_with_it_and_is_no_gap(library: Library
 
 
 def test_what_widens_a_search_is_no_filter(library: Library) -> None:
-    library.search(Question("zymurgy", hidden=True, archived=True, exclude=17800000001, limit=3))
+    library.search(
+        Question("zymurgy", hidden=True, archived=True, exclude="jp-c17800000001", limit=3)
+    )
     assert gaps(library) == ["zymurgy"]
 
 

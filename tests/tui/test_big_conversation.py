@@ -150,7 +150,7 @@ async def test_a_hit_in_one_huge_turn_is_gone_to_without_looking_for_it_here(
         return found(*args)
 
     async with running(builder.root, size=(100, 30)) as tui:
-        ref = conversation_ref(17_800_000_001, 1)
+        ref = conversation_ref("jp-c17800000001", 1)
         passage = "Question 1777?"
         with mock.patch.object(starting_point, "find_start", remembered):
             tui.main.open(NavigationTarget(TALK, ref=ref, words=("1777",), text=passage))

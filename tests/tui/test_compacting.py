@@ -50,7 +50,7 @@ def write(root: Path, *compactions: dict[str, Any]) -> Builder:
 
 def seen(root: Path, *compactions: dict[str, Any]) -> str:
     builder = write(root, *compactions)
-    conversation = load_conversation(find_conversation(builder.workspace, 17_800_000_001))
+    conversation = load_conversation(find_conversation(builder.workspace, "jp-c17800000001"))
     port = Viewport()
     port.resize(90, 400)
     port.show(conversation_document(conversation, PRESENT))

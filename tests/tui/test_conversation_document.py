@@ -18,7 +18,7 @@ from kbtui.tui.reader.viewport import Viewport
 def build(root: Path, turns: list, **more: object) -> Document:  # type: ignore[type-arg]
     builder = Builder(root)
     builder.conversation(1, turns, **more)  # type: ignore[arg-type]
-    info = find_conversation(builder.workspace, 17_800_000_001)
+    info = find_conversation(builder.workspace, "jp-c17800000001")
     return conversation_document(load_conversation(info), PRESENT)
 
 
@@ -113,7 +113,7 @@ def test_unknown_events_before_the_first_turn_stand_above_it(workspace_root: Pat
     elements = json.loads((folder / "events.json").read_text())
     elements.insert(0, {"timestamp": "2026-05-29 10:00:00.0", "type": "participants"})
     (folder / "events.json").write_text(json.dumps(elements))
-    info = find_conversation(Builder(workspace_root).workspace, 17_800_000_001)
+    info = find_conversation(Builder(workspace_root).workspace, "jp-c17800000001")
     text = shown(conversation_document(load_conversation(info), PRESENT))
     assert text.index("unknown event  participants") < text.index("turn 1") < text.index("Look")
 
@@ -141,7 +141,7 @@ def test_compactions_are_noted_where_they_begin(workspace_root: Path) -> None:
         },
     ]
     (folder / "events.json").write_text(json.dumps(events))
-    info = find_conversation(builder.workspace, 17_800_000_001)
+    info = find_conversation(builder.workspace, "jp-c17800000001")
     document = conversation_document(load_conversation(info), PRESENT)
     text = shown(document)
     assert "▸ compacted for the model: turns 1–2, replaced by a summary" in text
@@ -161,7 +161,7 @@ def test_damage_is_said_and_the_rest_is_shown(workspace_root: Path) -> None:
     events = json.loads((folder / "events.json").read_text())
     events.insert(2, {"type": "chat_response", "timestamp": "never"})
     (folder / "events.json").write_text(json.dumps(events))
-    info = find_conversation(builder.workspace, 17_800_000_001)
+    info = find_conversation(builder.workspace, "jp-c17800000001")
     text = shown(conversation_document(load_conversation(info), PRESENT))
     assert "! " in text
     assert "Fine" in text

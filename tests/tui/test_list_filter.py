@@ -15,7 +15,7 @@ from kbtui.tui.library.filter import parse_library_filter
 
 PRESENT = datetime(2026, 5, 20, 12, tzinfo=UTC)
 INFO = ConversationInfo(
-    id=17800000001,
+    id="jp-c17800000001",
     title="Cold-start of the Engine",
     directory=Path("x"),
     events_path=None,

@@ -153,7 +153,7 @@ async def test_a_wrong_filter_is_pointed_at(book: Builder) -> None:
     async with running(book.root) as tui:
         await tui.press("slash")
         await tui.type("make topic:nosuch")
-        await tui.until("there is no topic 'nosuch'")
+        await tui.until("unknown topic 'nosuch'")
         assert tui.main.results_pane.list.rows
 
 

@@ -223,14 +223,19 @@ def _conversation_section(
 
 
 def _order(sort: str, contents: LibrarySnapshot) -> Callable[[ConversationInfo], Any]:
-    """The sort key of conversations; equal ones by id, the newest first."""
+    """The sort key of conversations; of equal ones the newest first."""
     if sort == "title":
-        return lambda info: (info.title is None, info.name.casefold(), -info.id)
+        return lambda info: (
+            info.title is None,
+            info.name.casefold(),
+            -info.created_at.timestamp(),
+            info.id,
+        )
     if sort == "turns":
-        return lambda info: (-contents.turns_of(info), -info.id)
+        return lambda info: (-contents.turns_of(info), -info.created_at.timestamp(), info.id)
     if sort == "activity":
         return by_activity
-    return lambda info: (-_moment(info, sort).timestamp(), -info.id)
+    return lambda info: (-_moment(info, sort).timestamp(), -info.created_at.timestamp(), info.id)
 
 
 def _moment(info: ConversationInfo, sort: str) -> datetime:

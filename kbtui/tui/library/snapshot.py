@@ -28,9 +28,9 @@ def activity(info: ConversationInfo) -> datetime:
     return info.last_event_at or info.created_at
 
 
-def by_activity(info: ConversationInfo) -> tuple[float, int]:
+def by_activity(info: ConversationInfo) -> tuple[float, float, str]:
     """The sort key that puts the latest activity first, and of equal ones the newest."""
-    return (-activity(info).timestamp(), -info.id)
+    return (-activity(info).timestamp(), -info.created_at.timestamp(), info.id)
 
 
 class TopicListing(NamedTuple):
@@ -55,7 +55,7 @@ class LibrarySnapshot:
     problems: list[Problem] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
     knowledge: Knowledge | None = None
-    traits: Mapping[int, ConversationSummary] = field(default_factory=dict)
+    traits: Mapping[str, ConversationSummary] = field(default_factory=dict)
     """What each conversation used, by id, as far as it was read."""
     unread: int = 0
     """Conversations whose events were not read yet."""
@@ -72,9 +72,9 @@ class LibrarySnapshot:
                 return next((found for found in shelf.subjects if found.slug == slug), None)
         return None
 
-    def conversation(self, number: int) -> ConversationInfo | None:
+    def conversation(self, conversation: str) -> ConversationInfo | None:
         """The conversation with this id."""
-        return next((info for info in self.conversations if info.id == number), None)
+        return next((info for info in self.conversations if info.id == conversation), None)
 
 
 class SnapshotReader:
@@ -86,8 +86,8 @@ class SnapshotReader:
 
     def __init__(self, library: Library) -> None:
         self._library = library
-        self._known: dict[int, tuple[str, ConversationSummary]] = {}
-        self._infos: dict[int, ConversationInfo] = {}
+        self._known: dict[str, tuple[str, ConversationSummary]] = {}
+        self._infos: dict[str, ConversationInfo] = {}
 
     def read(self) -> LibrarySnapshot:
         """Everything that the library lists; what fails becomes a line in `failures`."""
@@ -128,7 +128,7 @@ class SnapshotReader:
 
     def _completed(self, contents: LibrarySnapshot) -> LibrarySnapshot:
         """The contents with what is known of the conversations."""
-        traits: dict[int, ConversationSummary] = {}
+        traits: dict[str, ConversationSummary] = {}
         infos: list[ConversationInfo] = []
         for info in contents.conversations:
             held = self._known.get(info.id)

@@ -60,10 +60,10 @@ def export_conversation(
     fields = (
         FormField("what", "what", "messages", "What of each turn; sources always.", tuple(WHAT)),
         FormField(
-            "path", "file", str(Path.cwd() / f"jp-c{conversation}.md"), "Where it is written to."
+            "path", "file", str(Path.cwd() / f"{conversation}.md"), "Where it is written to."
         ),
     )
-    title = f"Export jp-c{conversation} with its sources"
+    title = f"Export {conversation} with its sources"
     save = _Maker(library, conversation)
     screen.app.push_screen(FormDialog(title, fields, save, words, "write"), written)
 
@@ -71,7 +71,7 @@ def export_conversation(
 class _Maker:
     """Makes the document of a filled form, in the form's thread."""
 
-    def __init__(self, library: Library, conversation: int) -> None:
+    def __init__(self, library: Library, conversation: str) -> None:
         self._library, self._conversation = library, conversation
 
     def __call__(self, values: Values) -> tuple[Path, str, bool]:
@@ -83,7 +83,7 @@ class _Maker:
             raise KbtuiError("say where it is to be written")
         path = Path(values["path"]).expanduser()
         if path.is_dir():
-            path /= f"jp-c{self._conversation}.md"
+            path /= f"{self._conversation}.md"
         if not path.parent.is_dir():
             raise KbtuiError("there is no such directory", where=str(path.parent))
         check_export(self._library.workspace, path)

@@ -47,7 +47,7 @@ def make_document(
     """
     try:
         if place.ref is not None and place.ref.kind == "conversation":
-            return _warm(_conversation(library, place.ref.conversation or 0, clock, tell, held))
+            return _warm(_conversation(library, place.ref.conversation or "", clock, tell, held))
         return _warm(_make(library, place, clock, home))
     except KbtuiError as error:
         return problem_document(place.key, place.key, error.message, error.where, error.hint)
@@ -84,16 +84,16 @@ def _make(
 
 def _conversation(
     library: Library,
-    number: int,
+    conversation: str,
     clock: Clock,
     tell: Callable[[Document], None] | None,
     held: Document | None,
 ) -> Document:
     from kbtui.tui.reader.conversation_document import conversation_document
 
-    info = library.conversation_info(number)
+    info = library.conversation_info(conversation)
     if info.size < BIG:
-        return conversation_document(library.conversation(number), clock())
+        return conversation_document(library.conversation(conversation), clock())
     if held is not None and not held.partial and held.record is not None:
         # An index that is being made names it again and again.
         shown = getattr(held.record, "info", None)
@@ -103,7 +103,7 @@ def _conversation(
         beginning = library.conversation_beginning(info) if tell else None
         if tell and beginning is not None:
             tell(_warm(conversation_document(beginning, clock(), partial=True)))
-        return conversation_document(library.conversation(number), clock())
+        return conversation_document(library.conversation(conversation), clock())
 
 
 def _prompt(library: Library) -> Document:

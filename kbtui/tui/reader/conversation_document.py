@@ -67,7 +67,7 @@ def badges(info: ConversationInfo) -> Spans:
     if info.archived:
         words.append(("archived", "dim"))
     if info.parent is not None:
-        words.append((f"part of jp-c{info.parent}", "dim"))
+        words.append((f"part of {info.parent}", "dim"))
     if info.presence == "user_local":
         words.append(("only on this machine", "dim"))
     if info.problem:

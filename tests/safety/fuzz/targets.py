@@ -52,7 +52,7 @@ def _read_conversation() -> None:
     from kbtui.conversations import find_conversation, load_conversation
     from kbtui.index.ingest import read_conversation_entry
 
-    info = find_conversation(workspace(), ID)
+    info = find_conversation(workspace(), f"jp-c{ID}")
     conversation = load_conversation(info)
     read_conversation_entry(info, embed_tool_results=True)
     assert conversation.turns is not None

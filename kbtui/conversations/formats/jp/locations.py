@@ -8,11 +8,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kbtui.conversations.timestamps import is_id
+from kbtui.conversations.timestamps import id_time, is_id
+from kbtui.refs import jp_conversation_id
 from kbtui.workspace import Workspace, path_strings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from datetime import datetime
 
     from kbtui.conversations.models import Presence
 
@@ -32,7 +34,7 @@ class ConversationCopy:
     path: str
     local: bool
     archived: bool
-    parent: int | None = None
+    parent: str | None = None
     times: dict[str, int] = field(default_factory=dict)
     sizes: dict[str, int] = field(default_factory=dict)
     states: list[str] = field(default_factory=list)
@@ -58,10 +60,15 @@ class ConversationLocation:
     `others` are copies in the archive of a conversation that is live.
     """
 
-    id: int
+    id: str
     archived: bool
     copies: list[ConversationCopy]
     others: list[ConversationCopy]
+
+    @property
+    def created_at(self) -> datetime:
+        """When it began, which its id says."""
+        return id_time(self.id)
 
     @property
     def stream(self) -> ConversationCopy:
@@ -113,13 +120,13 @@ class ConversationLocation:
 
 
 def find_places(
-    workspace: Workspace, only: int | None = None
+    workspace: Workspace, only: str | None = None
 ) -> tuple[list[ConversationLocation], list[tuple[str, str]]]:
     """Every conversation of the workspace, and the directories that are none, with the reason.
 
     With `only` the files of that conversation alone are looked at.
     """
-    copies: dict[int, list[ConversationCopy]] = {}
+    copies: dict[str, list[ConversationCopy]] = {}
     strays: list[tuple[str, str]] = []
     for root, local in _roots(workspace):
         for archived in (False, True):
@@ -127,20 +134,22 @@ def find_places(
             names = _directories(workspace, folder, strays)
             if names is None:
                 break  # its archive cannot be read either
-            found: list[tuple[str, int | None]] = [(f"{folder}/{name}", None) for name in names]
+            found: list[tuple[str, str | None]] = [(f"{folder}/{name}", None) for name in names]
             for path, parent in found:
-                number = _id(os.path.basename(path))  # noqa: PTH119
-                if number is None:
+                conversation = _id(os.path.basename(path))  # noqa: PTH119
+                if conversation is None:
                     strays.append((path, "its name does not begin with a conversation's id"))
                     continue
-                if only is None or only == number:
-                    copies.setdefault(number, []).append(_look(path, local, archived, parent))
-                found += [(nested, number) for nested in _nested(path)]
+                if only is None or only == conversation:
+                    copies.setdefault(conversation, []).append(_look(path, local, archived, parent))
+                found += [(nested, conversation) for nested in _nested(path)]
     places = []
-    for number, having in copies.items():
+    for conversation, having in copies.items():
         live = [copy for copy in having if not copy.archived]
         rest = [copy for copy in having if copy.archived]
-        places.append(ConversationLocation(number, not live, live or rest, rest if live else []))
+        places.append(
+            ConversationLocation(conversation, not live, live or rest, rest if live else [])
+        )
     return places, strays
 
 
@@ -218,12 +227,12 @@ def _is_inside(workspace: Workspace, path: str) -> bool:
     return any(f"{os.path.realpath(path)}/".startswith(f"{os.path.realpath(at)}/") for at in held)
 
 
-def _id(name: str) -> int | None:
-    """What stands before the first `-`, as a number that can be an id."""
+def _id(name: str) -> str | None:
+    """The id of the conversation whose directory has this name: its digits end at the first `-`."""
     digits = name.partition("-")[0]
     if not (digits.isascii() and digits.isdigit()) or len(digits) > 12:
         return None
-    return number if is_id(number := int(digits)) else None
+    return jp_conversation_id(digits) if is_id(int(digits)) else None
 
 
 def _nested(path: str) -> list[str]:
@@ -248,7 +257,7 @@ def _nested(path: str) -> list[str]:
     ]
 
 
-def _look(path: str, local: bool, archived: bool, parent: int | None) -> ConversationCopy:
+def _look(path: str, local: bool, archived: bool, parent: str | None) -> ConversationCopy:
     copy = ConversationCopy(path, local, archived, parent)
     for name in _FILES:
         file = f"{path}/{name}"

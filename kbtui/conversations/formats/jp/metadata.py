@@ -24,7 +24,7 @@ from kbtui.conversations.formats.jp.locations import (
 )
 from kbtui.conversations.ids import parse_conversation_id
 from kbtui.conversations.models import ConversationInfo
-from kbtui.conversations.timestamps import id_time, parse_time
+from kbtui.conversations.timestamps import parse_time
 from kbtui.errors import UsageError, WorkspaceError
 
 _TAIL = 16 << 10
@@ -122,7 +122,7 @@ def describe(place: ConversationLocation) -> ConversationInfo:
         base_config_path=directory / BASE_CONFIG if BASE_CONFIG in stream.times else None,
         archived=place.archived,
         presence=place.presence,
-        created_at=id_time(place.id),
+        created_at=place.created_at,
         updated_at=None if newest is None else datetime.fromtimestamp(newest / 1e9, UTC),
         last_activated_at=parse_time(metadata.get("last_activated_at")),
         pinned_at=parse_time(metadata.get("pinned_at")),
@@ -154,7 +154,7 @@ def _wrong_values(metadata: dict[str, Any]) -> list[str]:
     return wrong
 
 
-def _parent(value: Any) -> int | None:
+def _parent(value: Any) -> str | None:
     """The conversation that the metadata name as the parent."""
     try:
         return parse_conversation_id(str(value)) if isinstance(value, str | int) else None
