@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kbtui.search.analysis import QueryWord
-    from kbtui.search.models import Hit
-    from kbtui.search.pipeline import SearchRun
+    from kbtui.search.lexical import LexicalSearch
+    from kbtui.search.models import Hit, Question
+    from kbtui.search.query_parser import ParsedQuery
 
 RARE = 0.05
 """A word that at most this share of all passages has is rare."""
@@ -25,13 +26,12 @@ ALIKE = 0.4
 """The least similarity (cosine) of a passage that is about what was asked for (docs/search-quality.md)."""
 
 
-def filters_of(asked: SearchRun) -> str:
+def filters_of(question: Question, query: ParsedQuery) -> str:
     """What narrowed the search, by its query or its options, as a query spells it."""
-    return " ".join(_filters(asked))
+    return " ".join(_filters(question, query))
 
 
-def _filters(asked: SearchRun) -> Iterator[str]:
-    question, query = asked.question, asked.query
+def _filters(question: Question, query: ParsedQuery) -> Iterator[str]:
     fields = {row.key: getattr(question, row.search, None) for row in list_filters("search")}
     for key, value in fields.items():
         if isinstance(value, datetime):
@@ -48,30 +48,25 @@ def _quoted(text: str) -> str:
     return f'"{text}"' if " " in text or "," in text else text
 
 
-def is_gap(asked: SearchRun, best: Hit | None) -> bool:
-    """Whether what was asked for seems to be missing, by the best hit."""
+def is_gap(query: ParsedQuery, lexical: LexicalSearch, best: Hit | None, similarity: float) -> bool:
+    """Whether what was asked for seems to be missing, by the best hit and its similarity."""
     if best is None:
         return True
-    rare = _rare_words(asked)
-    if not rare or Highlighter(rare, (), asked.lexical.language).find(f"{best.title}\n{best.text}"):
+    rare = _rare_words(query, lexical)
+    if not rare or Highlighter(rare, (), lexical.language).find(f"{best.title}\n{best.text}"):
         return False
-    similar = {
-        asked.owners[number][0]: score
-        for number, score in asked.legs.get("semantic", ())
-        if number in asked.owners
-    }
-    return similar.get(best.chunk_id, 0.0) < ALIKE
+    return similarity < ALIKE
 
 
-def _rare_words(asked: SearchRun) -> list[QueryWord]:
+def _rare_words(query: ParsedQuery, lexical: LexicalSearch) -> list[QueryWord]:
     """The rare words of the question, function words aside; where none is rare, all of them.
 
     None of a question with a phrase: its hits have that.
     """
-    if asked.query.phrases:
+    if query.phrases:
         return []
     # Hidden subjects have an index of their own, too small to say what is rare.
-    side = asked.lexical.sides[0]
+    side = lexical.sides[0]
     words = [word for word in side.words if _tells(word)]
     most = max(1, RARE * side.searcher.num_docs)
     return [word for word in words if _passages(word, side.searcher) <= most] or words

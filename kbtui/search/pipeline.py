@@ -60,8 +60,10 @@ def respond(asked: SearchRun, semantic: Semantic | None = None) -> Answer:
     if not asked.mistakes:
         asked.ask(semantic)
         _fill(result, asked)
-        result.filters = filters_of(asked)
-        result.is_gap = is_gap(asked, result.hits[0] if result.hits else None)
+        result.filters = filters_of(asked.question, asked.query)
+        best = result.hits[0] if result.hits else None
+        similarity = asked.similarity(best.chunk_id) if best else 0.0
+        result.is_gap = is_gap(asked.query, asked.lexical, best, similarity)
         # What is hidden is hidden here too: that something is must not show in what is said.
         result.empty = not asked.scores and asked.reader.is_empty(hidden=asked.question.hidden)
     result.notices = asked.notices
@@ -105,6 +107,17 @@ class SearchRun:
     def entries(self) -> dict[str, Entry]:
         """The entries of these chunks."""
         return self.reader.entries({entry_id for _, entry_id in self.owners.values()})
+
+    def similarity(self, chunk_id: str) -> float:
+        """How similar the semantic leg found a chunk; 0 where it did not rank it."""
+        return next(
+            (
+                score
+                for number, score in self.legs.get("semantic", ())
+                if self.owners.get(number, ("",))[0] == chunk_id
+            ),
+            0.0,
+        )
 
     def order(self) -> list[int]:
         """The chunks that are still in the catalog, best first; ties by chunk id.
