@@ -12,7 +12,9 @@ from tui_support import running
 
 from kbtui.engine import protocol
 from kbtui.engine.paths import socket_path
+from kbtui.index.generations import schema_mark
 from kbtui.library import Library
+from kbtui.version import __version__
 from kbtui.workspace import load_settings
 
 MOST = protocol.REQUEST_MOST
@@ -42,12 +44,10 @@ class SlowEngine:
 
     def _meet(self, guest: socket.socket) -> None:
         with contextlib.suppress(OSError, struct.error), guest.makefile("rb") as frames:
+            frames.read(protocol.length(frames.read(protocol.HEADER.size), MOST))
+            guest.sendall(protocol.encode(protocol.hello(__version__, schema=schema_mark())))
             size = frames.read(protocol.HEADER.size)
-            # The client's own greeting: of its version, whatever that is.
-            guest.sendall(size + frames.read(protocol.length(size, MOST)))
-            size = frames.read(protocol.HEADER.size)
-            # Only a question says that its answer is for meaning as well.
-            if not protocol.decode(frames.read(protocol.length(size, MOST))).get("meaning"):
+            if protocol.decode(frames.read(protocol.length(size, MOST))).get("op") != "search":
                 frames.read(1)
                 return
             self._count(1, 1)

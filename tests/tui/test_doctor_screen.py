@@ -140,7 +140,7 @@ async def test_what_one_area_cannot_tell_leaves_the_others(
 
 async def test_findings_about_hostile_names_are_only_text(book: Builder) -> None:
     book.topics(project={"title": "\x1b[2J[/b]", "learned": ["[x", "\x1b[31m*", "a\u202eb"]})
-    async with running(book.root, size=(80, 24)) as tui:
+    async with running(book.root, size=(80, 60)) as tui:
         await opened(tui)
         assert "'[x' reaches no subject" in tui.text
         assert not any(sign in tui.text for sign in "\x1b\u202e")

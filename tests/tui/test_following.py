@@ -28,7 +28,7 @@ class Written:
 async def again(tui: Tui) -> None:
     """What the engine's message does when the file has changed."""
     before = tui.main.reader_pane.reader.document
-    tui.main.files_changed({"event": "changed", "conversations": [17_800_000_030]})
+    tui.main.files_changed({"event": "changed", "conversations": [TALK]})
     await tui.until(lambda: tui.main.reader_pane.reader.document is not before)
 
 
