@@ -19,6 +19,9 @@ from kbtui.index.integrity import damage
 @pytest.fixture
 def built(workspace_root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Builder]:
     monkeypatch.setenv("KBTUI_MODEL", "off")
+    # On a busy machine the usual five seconds pass between two commands, and an engine that
+    # starts looks for damage by itself.
+    monkeypatch.setenv("KBTUI_ENGINE_IDLE", "120")
     builder = Builder(workspace_root)
     builder.topics(guide={})
     for number in range(12):
