@@ -366,7 +366,7 @@ def _keys(text: str) -> Iterator[Secret]:
 
 
 def _begins_word(text: str, at: int) -> bool:
-    """Whether a word begins here, also right after an escape such as `\\n` in a string of JSON."""
+    """Whether a word starts here; an escape such as `\\n` in a JSON string ends the one before."""
     if not at or not (text[at].isalnum() and (text[at - 1].isalnum() or text[at - 1] == "_")):
         return True
     return _ESCAPE.search(text, max(0, at - 12), at) is not None
@@ -416,7 +416,7 @@ def _mnemonics(text: str) -> Iterator[Secret]:
     # Bytes, because characters take twenty times as long to replace.
     words = text.replace("\\n", " ").encode("utf-8", "replace").translate(_BLANKS).split()
     known = _mnemonic_words() if len(words) >= _MNEMONIC_LEAST else frozenset()
-    # A run of twelve has one in each place that is looked at.
+    # Probing every twelfth word is enough: a phrase has at least twelve.
     step = _MNEMONIC_LEAST
     if not any(
         words[at] in known and _run(words, at, known) >= step

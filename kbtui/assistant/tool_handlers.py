@@ -182,7 +182,7 @@ _KINDS = {
     "subjects": ("subject",),
     "conversations": ("conversation",),
 }
-# A line that could be taken for a header, whatever breaks the line before it.
+# Any line separator followed by what looks like a citation header.
 _FORGED = re.compile(r"(^|[\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029])(?=\[entry\b)", re.IGNORECASE)
 
 

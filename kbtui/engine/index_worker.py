@@ -154,7 +154,7 @@ class IndexWorker:
                 done.set()
             self._going = []
             self.busy = bool(self._waiting)
-            # A file that is written without end takes half of this thread, never all.
+            # A file that is written continuously may use at most half of this thread.
             self._stop.wait(min(time.monotonic() - began, 1.0))
         if self._index is not None:
             self._index.close()

@@ -83,9 +83,9 @@ def put(
 def _put_chunks(
     db: sqlite3.Connection, entry_id: str, chunks: Sequence[Chunk], seq: int, start: int | None
 ) -> tuple[WriteResult, int]:
-    """Write what differs; gives also by how much the entry's sum does.
+    """Write the changed rows; also returns the change of the entry's checksum.
 
-    `start` is None for an entry of which there is nothing.
+    `start` is None for an entry that has no rows yet.
     """
     old: dict[str, tuple[Any, ...]] = {}
     if start is not None:

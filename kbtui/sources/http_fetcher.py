@@ -55,7 +55,7 @@ class Limits:
     delay_most: float = 30.0
 
     def too_many(self, count: int, what: str) -> str:
-        """Why a run takes only the first of so many files or resources."""
+        """Word the notice that a run took only the first `files` of `count` documents."""
         return (
             f"the first {self.files:,} of {count:,} {what} are taken: "
             "source_files in `kbtui config` is the limit"

@@ -61,7 +61,7 @@ def place_of_hit(hit: Hit) -> NavigationTarget:
 
 
 class NavigationHistory:
-    """The places that were read, like a browser's history; one reads the one numbered `at`."""
+    """Back and forward history, like a browser's; `at` is the index of the current place."""
 
     def __init__(self, places: list[NavigationTarget] | None = None, at: int = -1) -> None:
         self.places = places or []

@@ -88,7 +88,7 @@ class EntriesScreen(SplitScreen):
         self.set_interval(PENDING_SECONDS, self._watch_pending)
 
     def _watch_pending(self) -> None:
-        """Nobody tells when an entry is embedded: look, while any is waited for."""
+        """Reload while entries are pending: no message says that one was embedded."""
         listed = self.listing.listed
         if listed is not None and listed.page.by_status.get("pending"):
             self.action_reload()

@@ -356,7 +356,7 @@ class FormDialog(StyledScreen):
         return [name for name, field in self._fields.items() if field.when(everything)]
 
     def show_lines(self) -> None:
-        """Show the lines that belong to what is chosen."""
+        """Show only the fields that the current choices need."""
         shown = self._shown()
         for name in self._fields:
             self.query_one(f"#line-{name}").display = name in shown

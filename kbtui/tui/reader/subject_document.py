@@ -44,7 +44,7 @@ def subject_badges(subject: Subject) -> Spans:
 
 
 def subject_document(subject: Subject, text: str, view: str = "read") -> Document:
-    """The document of a subject's text, for the views `read` and `source`."""
+    """Build the document of a subject's text for the view `read` or `source`."""
     blocks = _source(text, _language(subject)) if view == "source" else _read(subject, text)
     if not text.strip():
         blocks = [NoteBlock("empty", [("This file is empty.", "dim")])]

@@ -87,7 +87,7 @@ class SourcesScreen(SplitScreen):
 
     @property
     def offers(self) -> frozenset[str]:
-        """What the selected source can have done to it."""
+        """The actions that the selected source allows."""
         one = self.selected
         found = {
             "approving": self.approving is not None,
