@@ -1,4 +1,4 @@
-"""References: the one short form for everything that can be named (decisions E).
+"""References: the one short form for everything that can be named.
 
 `topic/slug`, `topic/slug:12-18` (lines), `jp-c17457886043` (conversation),
 `jp-c17457886043:3` (turn), `jp-c17457886043:3.2` (its second tool call),

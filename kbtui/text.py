@@ -1,8 +1,8 @@
 """Terminal-safe text: sanitising, widths, cutting.
 
 Text from files, transcripts and queries is somebody else's. Before it goes to
-a terminal or a pane it passes `safe`, which follows RFD 096's policy
-(jp-format, section 7): printable text, newline and tab stay; escape sequences,
+a terminal or a pane it passes `safe`, which follows JP's policy for
+terminals: printable text, newline and tab stay; escape sequences,
 other C0 controls, DEL, C1 controls and bidirectional overrides do not. Colour
 sequences (SGR) are dropped too, because nothing of ours shows foreign colours.
 """

@@ -292,7 +292,7 @@ def _missing_folders(workspace: Workspace, path: str) -> list[str]:
 
 
 def _inside(workspace: Workspace, path: str) -> bool:
-    """Whether the folder of a path, links followed, lies in the workspace (decisions A10)."""
+    """Whether the folder of a path, links followed, lies in the workspace."""
     from pathlib import Path
 
     parts = path.split("/")

@@ -1,4 +1,4 @@
-"""JP's contract for local tools: two JSON arguments in, one JSON outcome out (jp-format 6.1)."""
+"""JP's contract for local tools: two JSON arguments in, one JSON outcome out."""
 
 from __future__ import annotations
 

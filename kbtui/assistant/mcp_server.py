@@ -101,7 +101,7 @@ INSTRUCTIONS = (
 def serve(library: Library, current: str | None = None) -> int:
     """Serve until the input ends; returns the exit code.
 
-    `current` is the conversation that asks, where it is known (decisions B5).
+    `current` is the conversation that asks, where it is known.
     Raises `ConfigError` for a setting that is none.
     """
     calls = _Calls(library, current, masked=masks(library.settings, "mcp"))

@@ -73,7 +73,7 @@ def _sources(library: Library, hit: Hit) -> list[str]:
 
 
 ANSWER_LIMIT = 60_000
-"""Characters that an assistant is given at most by one call (decisions B4)."""
+"""Characters that an assistant is given at most by one call."""
 TITLE_MOST = 400
 _HEAD_MOST = 2_000
 """Characters kept for the lines above the first passage, without the sources."""
@@ -97,13 +97,13 @@ def answer(
     arguments: Mapping[str, Any],
     library: Library,
     current: str | None = None,
-    format: Format = "xml",  # noqa: A002  (the name that decisions B2 uses)
+    format: Format = "xml",  # noqa: A002  (the public name of the parameter)
     *,
     masked: bool = False,
 ) -> Reply:
     """Answer one call; never raises, except `UnknownTool`.
 
-    `current` is the conversation that asks (decisions B5), `format` that of the
+    `current` is the conversation that asks, `format` that of the
     envelopes, `masked` replaces secrets. The text has no lone surrogates, so it
     can always be encoded.
     """
@@ -222,7 +222,7 @@ def _as_json(answered: Answer) -> str:
 
 
 def search_text(answered: Answer) -> str:
-    """Blocks with citation headers (decisions C), under lines on what they are."""
+    """Blocks with citation headers, under lines on what they are."""
     from kbtui.text import cut, one_line
 
     notices = _word_notices(answered)
@@ -255,7 +255,7 @@ def search_text(answered: Answer) -> str:
 
 
 def unforged(text: str) -> str:
-    """A passage in which no line looks like a citation's header (decisions C)."""
+    """A passage in which no line looks like a citation's header."""
     return _FORGED.sub(r"\1 ", text)
 
 

@@ -89,7 +89,7 @@ def event_xml(event: Mapping[str, Any]) -> str:
 
 
 def fenced(value: Any) -> str:
-    """A JSON value in a fence that nothing in it can close (decisions A8), escaped."""
+    """A JSON value in a fence that nothing in it can close, escaped."""
     text = pretty_json(value)
     longest = max((len(run) for run in _BACKTICKS.findall(text)), default=0)
     fence = "`" * max(3, longest + 1)

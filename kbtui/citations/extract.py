@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Family = Literal["learn", "knowledge_search", "conversation_read", "conversation_grep"]
 
 FILE_TOOLS: dict[str, str] = {"fs_read_file": "path"}
-"""Tools that read one file, and the argument that names it (decisions C, "citation")."""
+"""Tools that read one file, and the argument that names it."""
 
 _OURS: tuple[Family, ...] = ("learn", "knowledge_search", "conversation_read", "conversation_grep")
 # The same tools come from an MCP server under a name that its host makes: JP's

@@ -11,7 +11,7 @@ How = Literal["learn", "search", "file", "read", "grep"]
 
 @dataclass(frozen=True)
 class Citation:
-    """One use of a piece of knowledge by a turn (decisions C, "citation").
+    """One use of a piece of knowledge by a turn.
 
     The turn is `conversation:turn`, in it the `call`-th tool call. `target` is a
     reference (`topic/slug`, `jp-c…`, `chunk:…`), or a path for a file that is no

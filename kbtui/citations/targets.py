@@ -47,7 +47,7 @@ class CitationTargets:
         self._files: dict[str, Subject] | None = None
 
     def topic(self, name: str) -> Topic | None:
-        """The topic of this id, else of this title without regard to case (KB, "Topic Resolution").
+        """The topic of this id, else of this title without regard to case.
 
         One that is switched off today may have been on when it was cited.
         """

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def configure_search(parser: Parser) -> None:
-    """The arguments of `kbtui search` (decisions D)."""
+    """The arguments of `kbtui search`."""
     parser.hint = "a word that begins with a dash goes after `--`; `kbtui search --help` explains"
     add = parser.add_argument
     add("query", nargs="*", metavar="QUERY", help="what to look for")

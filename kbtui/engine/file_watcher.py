@@ -1,7 +1,7 @@
 """Watching the files: says that something changed, and trusts no event further than that.
 
 An atomic save comes as an addition, a renamed directory as one event, a deleted
-and remade root as silence (stack 4.3). So an event only means "compare again",
+and remade root as silence. So an event only means "compare again",
 and the roots are looked at every few seconds whatever the events say.
 """
 
@@ -105,7 +105,7 @@ class FileWatcher:
 
     def _roots(self) -> list[Path]:
         root = self._workspace.root
-        # Only what lies inside the workspace: a topic may not lead out of it (decisions A10).
+        # Only what lies inside the workspace: a topic may not lead out of it.
         wanted = [self._workspace.jp]
         wanted += [path for path in self._topics if _real(path).is_relative_to(root)]
         if self._workspace.user_dir:

@@ -39,7 +39,7 @@ files of each of its directories have changed; opening takes milliseconds."""
 
 
 def _mendable(error: BaseException) -> bool:
-    """Whether it is about files; a panic of tantivy's derives from no `Exception` (stack 4.1)."""
+    """Whether it is about files; a panic of tantivy's derives from no `Exception`."""
     return isinstance(error, sqlite3.DatabaseError | KbtuiError | OSError | ValueError) or is_panic(
         error
     )

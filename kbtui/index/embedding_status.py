@@ -2,7 +2,7 @@
 
 A file beside the vectors, with the catalog's sequence number that it was made
 at: what the catalog wrote later is pending, what is listed lacks vectors, and
-everything else has them (decisions C, "embedding_status").
+everything else has them.
 """
 
 from __future__ import annotations

@@ -122,7 +122,7 @@ def used_since(
     names |= _chunk_names(db, (row[0] for row in rows))
     found = CitationCounts()
     for target, day, count in rows:
-        # What is gone counts nowhere (decisions C, "citation").
+        # What is gone counts nowhere.
         if (entry_id := names.get(target)) is not None:
             found.by_entry[entry_id] = found.by_entry.get(entry_id, 0) + count
             found.by_day[day] = found.by_day.get(day, 0) + count

@@ -1,4 +1,4 @@
-"""The names of entries and chunks: short, stable, made from what they are (decisions C)."""
+"""The names of entries and chunks: short, stable, made from what they are."""
 
 import hashlib
 

@@ -2,7 +2,7 @@
 
 Two indexes of one schema lie side by side: `lexical` for what everybody may
 see, `hidden` for hidden subjects, because document statistics leak through
-scores (decisions C). Each commit carries the catalog's sequence number as a
+scores. Each commit carries the catalog's sequence number as a
 document of its own, so that a reader of the index knows how far it is.
 """
 
@@ -95,7 +95,7 @@ def analyzer(language: str) -> Any:
 
 
 def open_index(folder: Path, language: str, *, create: bool = False) -> Any:
-    """Open a tantivy index with its analyzers, which are not stored in it (stack 4.1)."""
+    """Open a tantivy index with its analyzers, which are not stored in it."""
     if create:
         make_private(folder)
     try:
@@ -121,7 +121,7 @@ def open_index(folder: Path, language: str, *, create: bool = False) -> Any:
 
 
 class LexicalWriter:
-    """Writes one of the two indexes. All calls are made from one thread (stack 4.1).
+    """Writes one of the two indexes. All calls are made from one thread.
 
     `changed` says whether there is something to commit. A commit without would
     still count: replaced documents stay in the statistics until segments are

@@ -9,12 +9,12 @@ from typing import Literal
 class Chunk:
     """A piece of an entry, small enough for the model to read whole.
 
-    `id` is made from the entry, the text and its ordinal among equal texts
-    (decisions C), so an edit elsewhere does not change it. `lines` belong to
-    subjects, `turn`, `role`, `tool`, `timestamp` (Unix seconds) to
-    conversations; `call` is the number of the tool call in its turn, `args` its
-    short arguments. `embed` says whether it gets a vector; `vector_hash` changes
-    whenever that vector or what it is filtered by would.
+     `id` is made from the entry, the text and its ordinal among equal texts
+    , so an edit elsewhere does not change it. `lines` belong to
+     subjects, `turn`, `role`, `tool`, `timestamp` (Unix seconds) to
+     conversations; `call` is the number of the tool call in its turn, `args` its
+     short arguments. `embed` says whether it gets a vector; `vector_hash` changes
+     whenever that vector or what it is filtered by would.
     """
 
     id: str

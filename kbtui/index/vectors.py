@@ -1,7 +1,7 @@
 """The vectors: LanceDB, one table a model. The only module that knows LanceDB.
 
 A row is a chunk's number with its vector and the columns that questions narrow
-by, so that a filter works before ranking (decisions C). Rows follow the
+by, so that a filter works before ranking. Rows follow the
 catalog (`lacking` says what differs), and writing is in batches.
 """
 
@@ -17,7 +17,7 @@ from kbtui.errors import IndexUnavailable
 from kbtui.index.ordering import Found, best_first
 from kbtui.workspace.paths import as_utf8, make_private
 
-# Lance writes its log to file descriptor 2 unless told before it is imported (stack 4.2).
+# Lance writes its log to file descriptor 2 unless told before it is imported.
 os.environ.setdefault("LANCEDB_LOG", "error")
 os.environ.setdefault("LANCE_LOG", "error")
 

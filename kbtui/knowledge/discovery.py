@@ -151,13 +151,13 @@ def split_name(name: str) -> tuple[str, str]:
 
 
 def slug_of(relative: str) -> str:
-    """The slug of a path inside a topic's directory (KB, "Subject Resolution"; decisions A2)."""
+    """The slug of a path inside a topic's directory."""
     *folders, name = relative.split("/")
     return "/".join(_bare(part) for part in (*folders, split_name(name)[0]))
 
 
 def is_hidden(relative: str) -> bool:
-    """Whether a component of the path starts with a dot (KB, "Hidden Subjects")."""
+    """Whether a component of the path starts with a dot."""
     return relative.startswith(".") or "/." in relative
 
 
@@ -174,7 +174,7 @@ def scan(root: str, base: str) -> Scan:
     """Walk `base`, a real directory inside the real workspace `root`.
 
     Links are followed as long as their targets stay inside the workspace; one
-    that leads back to a directory above itself is cut (decisions A10). Raises
+    that leads back to a directory above itself is cut. Raises
     `OSError` when `base` itself cannot be listed.
     """
     found = Scan(base)

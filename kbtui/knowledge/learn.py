@@ -1,4 +1,4 @@
-"""The texts that `learn` returns (KB, "The `learn` Tool"; decisions A5 to A11)."""
+"""The texts that `learn` returns."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def find_topic(topics: Iterable[Topic], name: str) -> Topic:
     """The enabled topic of this id, else of this title without regard to case.
 
     Of two with one title the first declared wins. Raises `NothingFound`, whose
-    message lists the valid topics (KB, "Topic Resolution").
+    message lists the valid topics.
     """
     valid = [topic for topic in topics if topic.enable]
     for topic in valid:
@@ -91,7 +91,7 @@ def find_topic(topics: Iterable[Topic], name: str) -> Topic:
 
 
 def listing(resolved: Resolved, caller: Caller) -> str:
-    """What `learn` returns without subjects (KB, "Behavior: List Subjects")."""
+    """What `learn` returns without subjects."""
     topic = resolved.topic
     blocks = [f"# Topic: {topic.name}"]
     if topic.description and topic.description.strip():
@@ -109,7 +109,7 @@ def listing(resolved: Resolved, caller: Caller) -> str:
 def load(
     resolved: Resolved, patterns: list[str], subject: Callable[[str], Subject], caller: Caller
 ) -> Learned:
-    """What `learn` returns for subjects (KB, "Behavior: Load Subjects").
+    """What `learn` returns for subjects.
 
     A pattern may be a slug with lines, `slug:first-last`, as `knowledge_search` names its sources.
     """
@@ -234,12 +234,12 @@ def _text(subject: Subject, part: Part, caller: Caller, room: int | None) -> str
 
 
 def wrap(slug: str, text: str) -> str:
-    """A subject's content in its tags (KB, "Behavior: Load Subjects")."""
+    """A subject's content in its tags."""
     return f'<subject "{quoted(slug)}">\n{ended(text)}</subject>'
 
 
 def quoted(name: str) -> str:
-    """A title or slug as it stands between quotes (decisions A11)."""
+    """A title or slug as it stands between quotes."""
     return name.replace('"', "&quot;")
 
 
@@ -253,7 +253,7 @@ def _already(slug: str) -> str:
 
 
 def _nothing(resolved: Resolved, patterns: list[str], caller: Caller) -> str:
-    """The error for patterns that match nothing, with what there is (decisions A7)."""
+    """The error for patterns that match nothing, with what there is."""
     named = ", ".join(f'"{cut(pattern)}"' for pattern in patterns[:_PATTERNS_NAMED])
     blocks = [f'Nothing in topic "{resolved.topic.name}" matches {named}.']
     available = caller.available(resolved)

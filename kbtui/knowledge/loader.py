@@ -28,7 +28,7 @@ def load_knowledge(
     *,
     cwd: Path | None = None,
 ) -> Knowledge:
-    """Read the configuration and make its topics (decisions A1).
+    """Read the configuration and make its topics.
 
     `cfg` are `--cfg` names, `assignments` are `kb.topic.<id>.<key>+=value` (one
     among `cfg` keeps its place), `knowledge` are `-k TOPIC/GLOB` values. `cwd`
@@ -134,7 +134,7 @@ class Knowledge:
         return next(self._each(topic, [slug]), None)
 
     def match(self, topic: str, patterns: Iterable[str]) -> list[Subject]:
-        """What patterns match, in pattern order, then slug order (decisions A4)."""
+        """What patterns match, in pattern order, then slug order."""
         return list(self._each(topic, self.slugs(topic, patterns)))
 
     def slugs(self, topic: str, patterns: Iterable[str] | None = None) -> list[str]:
@@ -214,7 +214,7 @@ class Knowledge:
         return prompt.tool_definition(self._enabled())
 
     def fragments(self) -> list[Fragment]:
-        """JP's own prompt fragments, read-only (decisions A14)."""
+        """JP's own prompt fragments, read-only."""
         from kbtui.knowledge.prompt_fragments import read_fragments
 
         return read_fragments(self.workspace)

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 @dataclass(frozen=True)
 class Topic:
-    """One `[kb.topic.<id>]` (KB, "Field Reference").
+    """One `[kb.topic.<id>]`.
 
     `subjects` is the directory as configured, relative to the root;
     `origin` the file that declared it first.
@@ -32,10 +32,10 @@ class Topic:
 
 @dataclass(frozen=True)
 class Subject:
-    """One text file of a topic (KB, "Subject Resolution").
+    """One text file of a topic.
 
     `slug` is what `learn` and references call it. The loser of a collision
-    keeps its path as written as its slug (decisions A3) and has `shadowed`.
+    keeps its path as written as its slug and has `shadowed`.
     `file` is the path of the file, `relative` that inside the topic's directory,
     `root` the workspace that its content must not lie outside of.
     """
@@ -87,7 +87,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class Learned:
-    """What a call of `learn` returns (KB, "The `learn` Tool")."""
+    """What a call of `learn` returns."""
 
     text: str
     is_error: bool = False
@@ -95,7 +95,7 @@ class Learned:
 
 @dataclass(frozen=True)
 class Fragment:
-    """One prompt section of JP's own `.jp/config/knowledge/*.toml` (decisions A14).
+    """One prompt section of JP's own `.jp/config/knowledge/*.toml`.
 
     `loaded_by` has the configuration files whose `extends` bring it in, directly
     or through others, relative to the root.

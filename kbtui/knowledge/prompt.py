@@ -77,7 +77,7 @@ def topic_block(resolved: Resolved, subject: Callable[[str, str], Subject]) -> s
 def tool_definition(topics: list[Resolved]) -> dict[str, Any] | None:
     """Name, description and parameters of `learn`; None where there is nothing to learn.
 
-    The description follows the configuration, the parameters never change (KB, "JSON Schema").
+    The description follows the configuration, the parameters never change.
     It carries the topics' introductions and counts what is pre-loaded as something to learn:
     no host of these tools builds the `<knowledge>` section, which would have both.
     """

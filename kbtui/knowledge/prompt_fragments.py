@@ -1,4 +1,4 @@
-"""JP's own prompt fragments, `.jp/config/knowledge/*.toml`, and who loads them (decisions A14)."""
+"""JP's own prompt fragments, `.jp/config/knowledge/*.toml`, and who loads them."""
 
 from __future__ import annotations
 

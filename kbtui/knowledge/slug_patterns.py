@@ -1,4 +1,4 @@
-"""Glob patterns over slugs: `*` one level, `**` any depth, `?` and `[…]` (decisions A4)."""
+"""Glob patterns over slugs: `*` one level, `**` any depth, `?` and `[…]`."""
 
 import re
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Reads subjects: what is in the file, and how `learn` presents it (KB, "File Format Handling")."""
+"""Reads subjects: what is in the file, and how `learn` presents it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from kbtui.knowledge.models import Subject
 
 BINARY_BYTES = 8192
-"""A NUL in so many first bytes makes a file binary (KB, "Binary File Detection")."""
+"""A NUL in so many first bytes makes a file binary."""
 _MEGABYTE = 1024 * 1024
 
 _AS_IT_IS = frozenset({"", "md", "txt", "text"})
@@ -53,7 +53,7 @@ def read_subject(subject: Subject) -> str:
 
 
 def present(text: str, relative: str) -> str:
-    """A file's text in the form that its extension asks for (KB, "File Format Handling")."""
+    """A file's text in the form that its extension asks for."""
     ending = split_name(relative.rpartition("/")[2])[1][1:]
     kind = ending.lower()
     if kind in _AS_IT_IS:
@@ -63,7 +63,7 @@ def present(text: str, relative: str) -> str:
 
 
 def fenced(text: str, language: str) -> str:
-    """A text in a fence that is longer than any run of backticks inside (decisions A8)."""
+    """A text in a fence that is longer than any run of backticks inside."""
     # A name that would break the fence's first line names no language.
     language = "" if re.search(r"[\s`]", language) else language
     fence = "`" * (max((len(run) for run in _BACKTICKS.findall(text)), default=2) + 1)
@@ -97,7 +97,7 @@ def excess_of(size: int) -> str | None:
 
 
 def skipped(error: KbtuiError, slug: str) -> str:
-    """The line that stands in place of a subject's content (decisions A9)."""
+    """The line that stands in place of a subject's content."""
     return f'Skipped "{slug}": {error.message}.'
 
 

@@ -1,4 +1,4 @@
-"""Makes topics of the layers' `kb` tables (KB, "Field Reference"; decisions A1)."""
+"""Makes topics of the layers' `kb` tables."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from kbtui.workspace.jp_config import Layer
 
-# JP's root keys (jp-format 1.9); an assignment to one of them is JP's business.
+# JP's root keys; an assignment to one of them is JP's business.
 _ROOT_KEYS = {
     "inherit",
     "config_load_paths",
@@ -230,7 +230,7 @@ def _misplaced(subjects: str | None) -> tuple[str | None, str | None]:
 
 
 def preload(topics: dict[str, Topic], value: str) -> None:
-    """Apply one `-k TOPIC/GLOB` value (decisions A12); raises `UsageError`."""
+    """Apply one `-k TOPIC/GLOB` value; raises `UsageError`."""
     name, slash, pattern = value.partition("/")
     where = f"-k {value}"
     if not slash or not pattern:

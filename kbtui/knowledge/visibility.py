@@ -1,4 +1,4 @@
-"""Which subjects of a topic may be seen, and what patterns match (KB, "Resolution Algorithm")."""
+"""Which subjects of a topic may be seen, and what patterns match."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Resolved:
 
     `visible` is sorted and has neither hidden nor disabled subjects nor the
     losers of collisions, which only their exact name reaches. `learned` is in
-    the order of its patterns (decisions A4). `available` is what a listing offers.
+    the order of its patterns. `available` is what a listing offers.
     `folder` is the directory as configured, links and all.
     """
 

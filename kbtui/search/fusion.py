@@ -1,4 +1,4 @@
-"""Fusing the legs: reciprocal rank fusion, deterministic (decisions C, "search API").
+"""Fusing the legs: reciprocal rank fusion, deterministic.
 
 A hit's score is the sum over legs of weight / (k + rank), ranks from 1; a hit
 that one leg lacks counts there as standing just after that leg's last, when the

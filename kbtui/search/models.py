@@ -1,4 +1,4 @@
-"""What a question is, and what an answer is (decisions D, "Search, JSON")."""
+"""What a question is, and what an answer is."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields
@@ -16,7 +16,7 @@ Mode = Literal["hybrid", "lexical", "semantic"]
 Kind = Literal["subject", "conversation"]
 
 QUERY_CHARACTERS = 1000
-"""A longer query is cut, and the answer says so (decisions C, "search API")."""
+"""A longer query is cut, and the answer says so."""
 LIMIT_DEFAULT, LIMIT_MOST = 20, 100
 DEPTH = 100
 """What each leg fetches, whatever the limit, so that the order does not depend on it."""

@@ -1,4 +1,4 @@
-"""Approval: a source runs only after its user agreed to that very block (decisions C, "source").
+"""Approval: a source runs only after its user agreed to that very block.
 
 What is agreed to is a hash of the block, kept in the journal outside the
 workspace, so that opening somebody's clone runs nothing. For `mcp` the hash covers

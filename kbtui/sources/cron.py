@@ -1,4 +1,4 @@
-"""Cron expressions of five fields, in local time (decisions C, "schedule")."""
+"""Cron expressions of five fields, in local time."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ Kind = Literal["url_crawl", "file_upload", "mcp"]
 
 @dataclass(frozen=True)
 class Source:
-    """One `[source.NAME]` of `.jp/kb-sources.toml` (PLATFORM, "Ingestion configuration").
+    """One `[source.NAME]` of `.jp/kb-sources.toml`.
 
     Its documents lie in the directory `name` of the topic's directory. `url`,
     `depth` (how many links away from it), `prefixes` (what addresses must begin

@@ -1,7 +1,7 @@
 """Which network addresses a crawl may connect to: public ones, and hosts that the user allowed.
 
 Checked where an address is configured, where a name is resolved, and at every
-redirect (PLATFORM, "SSRF guard").
+redirect.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Insights: what was asked, found, used and missing (PLATFORM, "insights", deferred there)."""
+"""Insights: what was asked, found, used and missing."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ class Skip(NamedTuple):
 
 @dataclass(frozen=True)
 class Run:
-    """The last run of a source (PLATFORM, "Ingestion configuration"); times are Unix seconds.
+    """The last run of a source; times are Unix seconds.
 
     `entries` counts the documents that the source has afterwards. `problems` has a
     line for each that failed; `error` is the first of them, or why nothing ran.

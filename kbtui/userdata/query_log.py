@@ -1,4 +1,4 @@
-"""The query log: one row a search, in a file of its own (decisions C, "query log")."""
+"""The query log: one row a search, in a file of its own."""
 
 from __future__ import annotations
 

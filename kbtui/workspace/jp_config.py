@@ -1,6 +1,6 @@
 """JP's configuration files in the order in which they count, with `extends` and `inherit`.
 
-jp-format 1.9 has the rules. Only what kbtui needs is looked at: `extends`, `inherit`,
+Only what kbtui needs is looked at: `extends`, `inherit`,
 `config_load_paths`, and whatever table the caller asks the layers for. Environment and
 conversation configuration are no files and no layers here.
 """
@@ -61,7 +61,7 @@ class Layers:
 
 
 def read_layers(workspace: Workspace, cwd: Path | None = None) -> Layers:
-    """The workspace's file layers: JP's own, then `.jp/kb.toml` (decisions A1).
+    """The workspace's file layers: JP's own, then `.jp/kb.toml`.
 
     `cwd` is where `.jp.{ext}` files are looked for, from the root down; it
     counts only inside the workspace and is the process's own by default.
@@ -84,10 +84,10 @@ def read_layers(workspace: Workspace, cwd: Path | None = None) -> Layers:
 def read_named(workspace: Workspace, found: Layers, name: str) -> None:
     """Add the layers that `--cfg NAME` names to `found`.
 
-    A path of an existing file is that file; else NAME is searched in the
-    `config_load_paths` under the user-global, the workspace's and the
-    user-local root, first match within a root, all roots merged in this order
-    (jp-format 1.9). Raises `UsageError` where nothing is found.
+     A path of an existing file is that file; else NAME is searched in the
+     `config_load_paths` under the user-global, the workspace's and the
+     user-local root, first match within a root, all roots merged in this order
+    . Raises `UsageError` where nothing is found.
     """
     direct = Path(name).absolute()
     if direct.suffix[1:] in EXTENSIONS and direct.is_file():

@@ -64,12 +64,12 @@ def state_home() -> str:
 
 
 def jp_data_home() -> str:
-    """JP's user data directory (jp-format 1.3)."""
+    """JP's user data directory."""
     return os.environ.get("JP_USER_DATA_DIR") or _jp("XDG_DATA_HOME", ".local/share")
 
 
 def jp_config_home() -> str:
-    """JP's user-global configuration directory (jp-format 1.9)."""
+    """JP's user-global configuration directory."""
     return os.environ.get("JP_GLOBAL_CONFIG_DIR") or _jp("XDG_CONFIG_HOME", ".config")
 
 

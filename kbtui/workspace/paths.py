@@ -78,7 +78,7 @@ def runtime_dir() -> Path:
 
 
 def jp_data_home() -> Path:
-    """JP's user data directory (jp-format 1.3)."""
+    """JP's user data directory."""
     return Path(path_strings.jp_data_home())
 
 
@@ -86,7 +86,7 @@ def jp_silo(root: Path, workspace_id: str | None) -> Path | None:
     """JP's user-local directory of the workspace, None where there is none.
 
     Found by the id's suffix; of several, the one with the exact name, else the
-    most recently modified, ties by name (jp-format 1.3).
+    most recently modified, ties by name.
     """
     if not workspace_id:
         return None
@@ -112,5 +112,5 @@ def jp_silo(root: Path, workspace_id: str | None) -> Path | None:
 
 
 def jp_config_home() -> Path:
-    """JP's user-global configuration directory (jp-format 1.9)."""
+    """JP's user-global configuration directory."""
     return Path(path_strings.jp_config_home())

@@ -44,7 +44,7 @@ class Workspace:
 
     @cached_property
     def user_dir(self) -> Path | None:
-        """JP's user-local directory of this workspace (jp-format 1.3)."""
+        """JP's user-local directory of this workspace."""
         return paths.jp_silo(self.root, self.id)
 
     @cached_property
@@ -79,8 +79,8 @@ def open_root(root: Path) -> Workspace:
 def find_workspace(start: Path | None = None) -> Workspace:
     """The workspace at or above `start`, by default the current directory.
 
-    A directory named `.jp` makes a workspace; a file of that name does not
-    (jp-format 1.1). Raises `WorkspaceError`.
+     A directory named `.jp` makes a workspace; a file of that name does not
+    . Raises `WorkspaceError`.
     """
     try:
         here = (start or Path.cwd()).resolve()

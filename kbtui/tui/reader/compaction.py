@@ -1,4 +1,4 @@
-"""What a model still sees of each turn after compaction (jp-format 2.8)."""
+"""What a model still sees of each turn after compaction."""
 
 from __future__ import annotations
 
