@@ -1,13 +1,16 @@
-"""Reads files that other programs wrote within limits, and writes files in one step."""
+"""Reads files of other programs within limits, and writes one or several files atomically."""
 
 import errno
 import os
 import re
 import secrets
 import stat
-from contextlib import suppress
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+from kbtui.errors import WorkspaceError
 
 FILE_MOST = 500_000
 """Bytes of the largest configuration file that is read: about a second's work."""
@@ -79,6 +82,69 @@ def place_new_file(staged: Path, path: Path) -> None:
         if os.path.lexists(path):
             raise FileExistsError(errno.EEXIST, "file exists") from error
         staged.rename(path)
+
+
+class FileReplacement(NamedTuple):
+    """One file to write or remove: `old` is its content now, `new` what it becomes.
+
+    `old` is None for a file that does not exist yet, `new` for one that is removed.
+    """
+
+    path: Path
+    old: bytes | None
+    new: bytes | None
+
+
+def replace_files(changes: Sequence[FileReplacement]) -> None:
+    """Write and remove several files: all of them, or none.
+
+    All new contents are staged first, so that a full disk or a missing permission shows before
+    anything is changed. Raises `WorkspaceError`, also if a file differs from its `old`.
+    """
+    path = Path()
+    with ExitStack() as undo:
+        try:
+            staged = {}
+            for path, _, new in changes:
+                if new is not None:
+                    _make_directories(path.parent, undo)
+                    staged[path] = stage_file(path, new)
+                    undo.callback(_attempt, staged[path].unlink)
+            for path, old, _ in changes:
+                if old is None:
+                    place_new_file(staged[path], path)
+                    undo.callback(_attempt, path.unlink)
+                    continue
+                if path.is_symlink() or path.read_bytes() != old:
+                    raise WorkspaceError(
+                        "it was changed meanwhile; nothing was changed here",
+                        where=str(path),
+                        hint="run the command again",
+                    )
+                if path in staged:
+                    staged[path].replace(path)
+                else:
+                    path.unlink()
+                undo.callback(_attempt, write_file, path, old)
+        except OSError as error:
+            message = f"{(error.strerror or str(error)).lower()}; nothing was changed"
+            raise WorkspaceError(message, where=str(path)) from error
+        undo.pop_all()
+
+
+def _make_directories(directory: Path, undo: ExitStack) -> None:
+    missing = []
+    while not directory.exists():
+        missing.append(directory)
+        directory = directory.parent
+    for directory in reversed(missing):
+        directory.mkdir()
+        undo.callback(_attempt, directory.rmdir)
+
+
+def _attempt(step: Callable[..., object], *arguments: object) -> None:
+    with suppress(OSError):
+        step(*arguments)
 
 
 PARTS_MOST = 100

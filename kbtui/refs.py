@@ -7,6 +7,7 @@
 
 import re
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Literal, NamedTuple
 
 from kbtui.errors import NothingFound, UsageError
@@ -23,6 +24,8 @@ _SELECTED = r"(?:^|&)select=[^&:]*:(\d{1,18})"
 _SHORTHAND = rf"(?s)jp-c{_ID}\?(?:[^&:]*:(\d{{1,18}}))?.*"
 _LINES = r"(?s)(.+):(\d{1,18})(?:-(\d{1,18}))?"
 _CHUNK = r"chunk:(\S+)"
+_LARGEST_JP_ID = 253402300799 * 10
+"""The last second of the year 9999, the largest that `datetime` represents."""
 
 
 class Ref(NamedTuple):
@@ -86,6 +89,45 @@ def conversation_ref(conversation: str, turn: int | None = None, call: int | Non
 def jp_conversation_id(digits: str) -> str:
     """The id of a JP conversation by the digits that name its directory."""
     return f"jp-c{int(digits)}"
+
+
+def is_jp_id(number: int) -> bool:
+    """Return whether a number is in the range of JP's conversation ids."""
+    return 0 <= number <= _LARGEST_JP_ID
+
+
+def jp_creation_time(conversation: str) -> datetime:
+    """Return when a JP conversation was created: its id counts tenths of seconds since 1970."""
+    seconds, tenths = divmod(int(conversation.removeprefix("jp-c")), 10)
+    return datetime.fromtimestamp(seconds, UTC).replace(microsecond=tenths * 100_000)
+
+
+def parse_conversation_id(text: str, workspace: str | None = None) -> str:
+    """Return `jp-c17457886043` for `jp-c17457886043`, `17457886043` and `jp://jp-c17457886043`.
+
+    Turns, selectors and the workspace's own id may follow. Raises as `parse_conversation_ref`.
+    """
+    conversation = parse_conversation_ref(text, workspace).conversation
+    assert conversation is not None
+    return conversation
+
+
+def parse_conversation_ref(text: str, workspace: str | None = None) -> Ref:
+    """Parse the reference of a conversation, with turn and call if the text names them.
+
+    `workspace` is the id of this workspace, None if it has none. Raises `UsageError` for anything
+    else, and `NothingFound` if the text names another workspace.
+    """
+    try:
+        ref = parse_ref(text)
+    except UsageError:
+        ref = None
+    if ref is None or ref.conversation is None:
+        raise UsageError(
+            f"{text!r} is not a conversation's id",
+            hint="write jp-c17457886043, 17457886043 or jp://jp-c17457886043",
+        )
+    return within(ref, workspace)
 
 
 def parse_ref(text: str, exists: Callable[[str, str], bool] | None = None) -> Ref:

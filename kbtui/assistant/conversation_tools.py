@@ -53,10 +53,10 @@ from kbtui.conversations.grep import (
     cut_line,
     resolve_scopes,
 )
-from kbtui.conversations.ids import parse_conversation_id, parse_conversation_ref
 from kbtui.conversations.repository import activity, find_conversation, list_conversations
-from kbtui.conversations.timestamps import show_time
+from kbtui.dates import format_timestamp
 from kbtui.errors import NothingFound, UsageError
+from kbtui.refs import parse_conversation_id, parse_conversation_ref
 from kbtui.secrets import mask, mask_values
 from kbtui.text import pretty_json
 
@@ -363,12 +363,12 @@ def _entry(info: ConversationInfo, *, masked: bool, short: bool) -> Conversation
         "id": info.ref,
         "title": info.title,
         "events_count": info.events_count,
-        "created_at": show_time(info.created_at),
-        "last_event_at": show_time(info.last_event_at),
-        "archived_at": show_time(info.archived_at),
-        "expires_at": show_time(info.expires_at),
-        "updated_at": show_time(info.updated_at),
-        "pinned_at": show_time(info.pinned_at),
+        "created_at": format_timestamp(info.created_at),
+        "last_event_at": format_timestamp(info.last_event_at),
+        "archived_at": format_timestamp(info.archived_at),
+        "expires_at": format_timestamp(info.expires_at),
+        "updated_at": format_timestamp(info.updated_at),
+        "pinned_at": format_timestamp(info.pinned_at),
         "parent_id": None if info.parent is None else info.parent,
         "labels": info.labels,
         "problem": info.problem,
@@ -799,7 +799,7 @@ def turn_value(turn: Turn, kinds: frozenset[str]) -> TurnValue:
 def event_value(event: Event) -> EventValue:
     """An event as plain values; which keys it has depends on its kind."""
     is_call = event.kind == "tool_call_request"
-    value: Any = {"event_kind": event.kind, "timestamp": show_time(event.timestamp)}
+    value: Any = {"event_kind": event.kind, "timestamp": format_timestamp(event.timestamp)}
     if event.author is not None:
         value["author"] = event.author
     if event.name is not None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import WorkspaceError
-from kbtui.files import parse_toml, read_regular
+from kbtui.files import FileReplacement, parse_toml, read_regular, replace_files
 from kbtui.library.diagnostics import TOOLS_FOLDER
 
 if TYPE_CHECKING:
@@ -186,18 +186,13 @@ def apply(workspace: Workspace, changes: Iterable[FileChange]) -> None:
 
     Raises `WorkspaceError`, also when a file is not any more what it was when planned.
     """
-    from kbtui.assistant.file_transaction import Transaction
-
     todo = [change for change in changes if change.action in ("write", "update", "remove")]
     folders: set[str] = set()
-    with Transaction(workspace.root) as transaction:
-        for change in todo:
-            _contained(workspace, change.path)
-            if change.new is None:
-                transaction.remove(change.path, change.old or b"")
-                folders |= _made(change.old or b"")
-            else:
-                transaction.write(change.path, change.new, change.old)
+    for change in todo:
+        _contained(workspace, change.path)
+        if change.new is None:
+            folders |= _made(change.old or b"")
+    replace_files([FileReplacement(workspace.root / one.path, one.old, one.new) for one in todo])
     for folder in sorted(folders, key=len, reverse=True):
         # Only those that were made for these files, and only when nothing else is in them.
         if _inside(workspace, folder):

@@ -90,7 +90,7 @@ def _open(root: Any) -> Library:
 
 def _conversation(context: dict[str, Any], workspace: str | None) -> str | None:
     """The conversation that asks, in any of the forms that JP writes ids in."""
-    from kbtui.conversations import parse_conversation_id
+    from kbtui.refs import parse_conversation_id
 
     found = context.get("conversation_id")
     if isinstance(found, int) and not isinstance(found, bool):

@@ -55,9 +55,9 @@ def turn_line(cite: Citation) -> str:
 
 def _date(cite: Citation) -> str:
     """When, in local time; where the event has no time, when its conversation began."""
-    from kbtui.conversations.timestamps import id_time
+    from kbtui.refs import jp_creation_time
 
-    time = cite.timestamp or id_time(cite.conversation)
+    time = cite.timestamp or jp_creation_time(cite.conversation)
     return f"{time.astimezone():%Y-%m-%d %H:%M}"
 
 

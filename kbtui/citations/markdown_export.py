@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from kbtui.conversations.event_kinds import EVENT_KINDS
-from kbtui.conversations.timestamps import show_time
+from kbtui.dates import format_timestamp
 from kbtui.text import pretty_json
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def to_markdown(
     cited = [citation for citation in citations if citation.turn in shown]
     blocks = [f"# {plain(conversation.info.name)}", _facts(conversation)]
     for turn in turns:
-        time = show_time(turn.started_at)
+        time = format_timestamp(turn.started_at)
         blocks.append(f"## Turn {turn.number}{f' · {time}' if time else ''}")
         for event in turn.events:
             if event.kind in kinds:
@@ -60,11 +60,11 @@ def _facts(conversation: Conversation) -> str:
     info = conversation.info
     facts = {
         "Conversation": f"`{info.ref}`",
-        "Created": show_time(info.created_at),
+        "Created": format_timestamp(info.created_at),
         "Assistant": plain(conversation.assistant or ""),
         "Model": plain(conversation.model or ""),
         "Turns": str(len(conversation.turns)),
-        "Archived": show_time(info.archived_at),
+        "Archived": format_timestamp(info.archived_at),
         "Attachments": ", ".join(map(_code, conversation.attachments)),
     }
     return "\n".join(f"- {name}: {value}" for name, value in facts.items() if value)

@@ -161,7 +161,8 @@ def _read(library: Library, args: Namespace) -> int:
 def _export(library: Library, args: Namespace) -> int:
     from kbtui.assistant.conversation_tools import choose_turns, included_kinds, named_turn
     from kbtui.citations.markdown_export import to_markdown
-    from kbtui.conversations import find_conversation, load_conversation, parse_conversation_ref
+    from kbtui.conversations import find_conversation, load_conversation
+    from kbtui.refs import parse_conversation_ref
 
     ref = parse_conversation_ref(args.id, library.workspace.id)
     kinds = included_kinds(_words(args.include))

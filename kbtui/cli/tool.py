@@ -213,8 +213,8 @@ def run_mcp(args: Namespace) -> int:
     Nothing but the protocol goes to stdout. A client's configuration says
     {"command": "kbtui", "args": ["mcp", "-w", "/path/to/workspace"]}.
     """
-    from kbtui.conversations import parse_conversation_id
     from kbtui.library import open_workspace
+    from kbtui.refs import parse_conversation_id
 
     current = parse_conversation_id(args.current) if args.current else None
     library = open_workspace(args.workspace)

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
         with_activity,
         with_counts,
     )
-    from kbtui.conversations.ids import parse_conversation_id, parse_conversation_ref
     from kbtui.conversations.repository import (
         conversation_signatures,
         find_conversation,
@@ -30,8 +29,6 @@ __all__ = [
     "list_conversations",
     "load_beginning",
     "load_conversation",
-    "parse_conversation_id",
-    "parse_conversation_ref",
     "strays",
     "with_activity",
     "with_counts",
@@ -41,8 +38,6 @@ _MODULES = {
     "conversation_signatures": "repository",
     "find_conversation": "repository",
     "list_conversations": "repository",
-    "parse_conversation_id": "ids",
-    "parse_conversation_ref": "ids",
     "strays": "repository",
 }
 

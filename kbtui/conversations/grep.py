@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from kbtui.conversations import event_kinds
 from kbtui.conversations.formats.jp import EventParser, Mended, read_events
-from kbtui.conversations.timestamps import show_time
+from kbtui.dates import format_timestamp
 from kbtui.errors import UsageError, WorkspaceError
 from kbtui.text import pretty_json
 
@@ -254,7 +254,7 @@ class GrepSearch:
             return
         kept = spans[: self.query.limit - found.count]
         found.count += len(spans)
-        scope, time = event_kinds.role_of(event.kind), show_time(event.timestamp)
+        scope, time = event_kinds.role_of(event.kind), format_timestamp(event.timestamp)
         block = found.lines[-1].block if found.lines else 0
         for number, (line, match) in enumerate(_with_context(text, kept, self.query.context)):
             if number == 0 or line is None:

@@ -11,7 +11,8 @@ from jp_files import BASE, Stream, dump, events_of, load, standard, texts, url_s
 
 from kbtui.conversations.formats.jp.event_parser import EventParser
 from kbtui.conversations.models import Event, Turn
-from kbtui.conversations.timestamps import id_time, parse_time, show_time
+from kbtui.dates import format_timestamp, parse_timestamp
+from kbtui.refs import jp_creation_time
 
 
 def test_a_conversation_of_today_reads_as_it_was_said(jp: Path) -> None:
@@ -211,8 +212,8 @@ def test_a_delta_at_the_end_is_the_last_element_but_no_event(jp: Path) -> None:
     metadata = {"title": "T", "last_activated_at": "2026-05-29 09:00:00.0"}
     write(jp, stream, metadata=metadata)
     conversation = load(jp.parent)
-    assert conversation.info.last_event_at == parse_time("2026-05-29T10:00:02.5Z")
-    assert conversation.info.last_activated_at == parse_time("2026-05-29T09:00:00Z")
+    assert conversation.info.last_event_at == parse_timestamp("2026-05-29T10:00:02.5Z")
+    assert conversation.info.last_activated_at == parse_timestamp("2026-05-29T09:00:00Z")
     assert conversation.assistant == "Other"
     assert conversation.turns[0].model == "anthropic/claude-opus-4-8"
 
@@ -264,7 +265,7 @@ def test_pieces_of_one_message_are_one_text_at_the_first_ones_time(jp: Path) -> 
     ]
     assert events[1].metadata == {"k": "v"}
     assert events[2].index == 4
-    assert events[2].timestamp == parse_time("2026-05-29 10:00:04.5")
+    assert events[2].timestamp == parse_timestamp("2026-05-29 10:00:04.5")
 
 
 def test_pieces_in_two_turns_are_two_texts(jp: Path) -> None:
@@ -493,23 +494,23 @@ def _flat(turns: list[Turn]):  # type: ignore[no-untyped-def]
     ],
 )
 def test_times_are_utc_in_either_form(text: object, expected: str | None) -> None:
-    time = parse_time(text)
+    time = parse_timestamp(text)
     assert (time.isoformat() if time else None) == expected
 
 
 @given(st.integers(0, 999_999_999))
 def test_a_fraction_of_any_length_keeps_its_microseconds(nanoseconds: int) -> None:
     fraction = f"{nanoseconds:09}".rstrip("0") or "0"
-    time = parse_time(f"2026-03-18 13:19:06.{fraction}")
+    time = parse_timestamp(f"2026-03-18 13:19:06.{fraction}")
     assert time is not None
     assert time.microsecond == nanoseconds // 1000
 
 
 def test_an_id_is_its_time_and_shown_times_sort_as_text() -> None:
-    assert show_time(id_time("jp-c17648402467")) == "2025-12-04T09:24:06.700Z"
-    times = [parse_time("2026-01-01T00:00:00Z"), parse_time("2026-01-01T00:00:00.5Z")]
-    assert show_time(times[0]) < show_time(times[1])  # type: ignore[operator]
-    assert show_time(None) is None
+    assert format_timestamp(jp_creation_time("jp-c17648402467")) == "2025-12-04T09:24:06.700Z"
+    times = [parse_timestamp("2026-01-01T00:00:00Z"), parse_timestamp("2026-01-01T00:00:00.5Z")]
+    assert format_timestamp(times[0]) < format_timestamp(times[1])  # type: ignore[operator]
+    assert format_timestamp(None) is None
 
 
 def test_a_big_file_is_read_in_batches_and_tells_how_far_it_is(jp: Path) -> None:

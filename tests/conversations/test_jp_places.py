@@ -11,13 +11,11 @@ from kbtui.conversations import (
     find_conversation,
     list_conversations,
     load_conversation,
-    parse_conversation_id,
-    parse_conversation_ref,
     strays,
 )
 from kbtui.conversations.models import ConversationInfo
 from kbtui.errors import NothingFound, UsageError
-from kbtui.refs import conversation_ref
+from kbtui.refs import conversation_ref, parse_conversation_id, parse_conversation_ref
 
 
 def listed(jp: Path, archived: bool | None = None) -> list[ConversationInfo]:

@@ -20,7 +20,7 @@ from kbtui.conversations.formats.jp.content import (
 )
 from kbtui.conversations.formats.jp.json_reader import DAMAGED
 from kbtui.conversations.models import Compaction, Event, Turn
-from kbtui.conversations.timestamps import parse_time
+from kbtui.dates import parse_timestamp
 from kbtui.text import pretty_json
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ class EventParser:
         self.count += len(elements)
         if elements:
             last = elements[-1]
-            self.last_time = parse_time(last.get("timestamp")) if type(last) is dict else None
+            self.last_time = parse_timestamp(last.get("timestamp")) if type(last) is dict else None
 
     def finish(self) -> None:
         """Close what is open at the end; safe to call between two `add`, and again."""
@@ -167,7 +167,7 @@ class EventParser:
         elif type(kind) is str:
             # Of a later JP: shown as it is. It opens no turn, and ends no run of pieces.
             self._timed(index, kind, element)
-            time = parse_time(element.get("timestamp"))
+            time = parse_timestamp(element.get("timestamp"))
             event = Event("unknown", time, pretty_json(element), index, name=kind)
             (self._turn.events if self._turn else self.leading).append(event)
         else:
@@ -184,7 +184,7 @@ class EventParser:
         self._run = None
         self._timed(index, "turn_start", element)
         # The first opens the first turn, unless something stood before it.
-        self._new_turn().started_at = parse_time(element.get("timestamp"))
+        self._new_turn().started_at = parse_timestamp(element.get("timestamp"))
 
     def _chat_request(self, index: int, element: _Element) -> None:
         event = self._event("chat_request", index, element, element.get("content"), "content")
@@ -315,7 +315,7 @@ class EventParser:
             Compaction(
                 first + 1,
                 last + 1,
-                parse_time(element.get("timestamp")),
+                parse_timestamp(element.get("timestamp")),
                 summary=text if type(text) is str else None,
                 reasoning=element.get("reasoning") == "strip",
                 tool_calls=_tool_policy(element.get("tool_calls")),
@@ -332,12 +332,12 @@ class EventParser:
             self._run = None
         turn = self._turn or self._new_turn()
         try:
-            # As `parse_time` does, without the call: one for each event is noticed.
+            # As `parse_timestamp` does, without the call: one for each event is noticed.
             time: datetime | None = _read_time(element["timestamp"] + "+00:00")
             if time is None or time.tzinfo is None:
-                time = parse_time(element["timestamp"])
+                time = parse_timestamp(element["timestamp"])
         except (KeyError, TypeError, ValueError):
-            time = parse_time(element.get("timestamp"))
+            time = parse_timestamp(element.get("timestamp"))
         if turn.started_at is None:
             turn.started_at = time
         # What `Event(kind, time, text, index)` does, in a third of the time.
@@ -373,7 +373,7 @@ class EventParser:
 
     def _timed(self, index: int, kind: str, element: _Element) -> None:
         """Note an element without a time, where no event is made that would say so."""
-        if parse_time(element.get("timestamp")) is None:
+        if parse_timestamp(element.get("timestamp")) is None:
             self._note(f"element {index} ({kind}): its timestamp cannot be read")
 
     def _new_turn(self) -> Turn:

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kbtui.conversations.timestamps import id_time, is_id
-from kbtui.refs import jp_conversation_id
+from kbtui.refs import is_jp_id, jp_conversation_id, jp_creation_time
 from kbtui.workspace import Workspace, path_strings
 
 if TYPE_CHECKING:
@@ -68,7 +67,7 @@ class ConversationLocation:
     @property
     def created_at(self) -> datetime:
         """When it began, which its id says."""
-        return id_time(self.id)
+        return jp_creation_time(self.id)
 
     @property
     def stream(self) -> ConversationCopy:
@@ -232,7 +231,7 @@ def _id(name: str) -> str | None:
     digits = name.partition("-")[0]
     if not (digits.isascii() and digits.isdigit()) or len(digits) > 12:
         return None
-    return jp_conversation_id(digits) if is_id(int(digits)) else None
+    return jp_conversation_id(digits) if is_jp_id(int(digits)) else None
 
 
 def _nested(path: str) -> list[str]:

@@ -22,10 +22,10 @@ from kbtui.conversations.formats.jp.locations import (
     METADATA,
     ConversationLocation,
 )
-from kbtui.conversations.ids import parse_conversation_id
 from kbtui.conversations.models import ConversationInfo
-from kbtui.conversations.timestamps import parse_time
+from kbtui.dates import parse_timestamp
 from kbtui.errors import UsageError, WorkspaceError
+from kbtui.refs import parse_conversation_id
 
 _TAIL = 16 << 10
 _LARGEST_METADATA = 1 << 20
@@ -41,7 +41,7 @@ def with_activity(info: ConversationInfo) -> ConversationInfo:
         return _blamed(info, f"{EVENTS}: {error.message}")
     if element is None:
         return with_counts(info)
-    return info.counted(info.events_count, parse_time(element.get("timestamp")))
+    return info.counted(info.events_count, parse_timestamp(element.get("timestamp")))
 
 
 def with_counts(info: ConversationInfo) -> ConversationInfo:
@@ -56,7 +56,7 @@ def with_counts(info: ConversationInfo) -> ConversationInfo:
             last = batch[-1] if batch else last
     except WorkspaceError as error:
         return _blamed(info, f"{EVENTS}: {error.message}")
-    time = parse_time(last.get("timestamp")) if isinstance(last, dict) else None
+    time = parse_timestamp(last.get("timestamp")) if isinstance(last, dict) else None
     info = info.counted(count, time)
     return _blamed(info, f"{EVENTS}: {'; '.join(problems)}") if problems else info
 
@@ -124,10 +124,10 @@ def describe(place: ConversationLocation) -> ConversationInfo:
         presence=place.presence,
         created_at=place.created_at,
         updated_at=None if newest is None else datetime.fromtimestamp(newest / 1e9, UTC),
-        last_activated_at=parse_time(metadata.get("last_activated_at")),
-        pinned_at=parse_time(metadata.get("pinned_at")),
-        archived_at=parse_time(metadata.get("archived_at")),
-        expires_at=parse_time(metadata.get("expires_at")),
+        last_activated_at=parse_timestamp(metadata.get("last_activated_at")),
+        pinned_at=parse_timestamp(metadata.get("pinned_at")),
+        archived_at=parse_timestamp(metadata.get("archived_at")),
+        expires_at=parse_timestamp(metadata.get("expires_at")),
         labels=_labels(metadata.get("labels")),
         size=sum(stream.sizes.values()),
         signature=place.signature,
@@ -146,7 +146,7 @@ def _wrong_values(metadata: dict[str, Any]) -> list[str]:
     wrong += [
         f"its {name} is no time"
         for name in ("last_activated_at", "pinned_at", "archived_at", "expires_at")
-        if metadata.get(name) is not None and parse_time(metadata[name]) is None
+        if metadata.get(name) is not None and parse_timestamp(metadata[name]) is None
     ]
     labels = metadata.get("labels")
     if labels is not None and _labels(labels) != labels:
