@@ -16,7 +16,7 @@ from kbtui.tui.framework.command import hint_spans
 from kbtui.tui.framework.dialogs import LineDialog
 from kbtui.tui.framework.row_list import ListRow, RowList
 from kbtui.tui.framework.styled_widget import StyledScreen
-from kbtui.tui.framework.text_line import TextLine
+from kbtui.tui.framework.text_widgets import TextLine
 from kbtui.tui.framework.workers import LatestOnlyWorker
 from kbtui.tui.navigation import place_of
 

@@ -12,11 +12,10 @@ from kbtui.tui.commands import commands_of, own_key
 from kbtui.tui.framework.command import key_hints
 from kbtui.tui.framework.dialogs import ConfirmDialog
 from kbtui.tui.framework.styled_widget import StyledScreen, plain
-from kbtui.tui.framework.text_line import MessageLine, TextLine
+from kbtui.tui.framework.text_widgets import MessageLine, TextLine
 from kbtui.tui.framework.workers import LatestOnlyWorker
 from kbtui.tui.help import screen_help_document
-from kbtui.tui.reader.document_view import DocumentView
-from kbtui.tui.reader.page_screen import PageScreen
+from kbtui.tui.reader.document_view import DocumentView, PageScreen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

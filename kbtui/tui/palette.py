@@ -14,9 +14,9 @@ from kbtui.refs import Ref, conversation_ref, subject_ref
 from kbtui.text import one_line
 from kbtui.tui.commands import SCOPES, commands_of
 from kbtui.tui.framework.command import Command, rekeyed
-from kbtui.tui.framework.labeled_input import SafeInput
 from kbtui.tui.framework.row_list import ListRow, RowList
 from kbtui.tui.framework.styled_widget import StyledScreen
+from kbtui.tui.framework.text_widgets import SafeInput
 from kbtui.tui.framework.workers import LatestOnlyWorker
 from kbtui.tui.navigation import place_of
 

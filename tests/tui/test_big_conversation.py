@@ -133,7 +133,7 @@ async def test_a_hit_in_one_huge_turn_is_gone_to_without_looking_for_it_here(
 
     from kbtui.refs import conversation_ref
     from kbtui.tui.navigation import NavigationTarget
-    from kbtui.tui.reader import starting_point
+    from kbtui.tui.reader import document
 
     builder = Builder(workspace_root)
     words = "Some words that fill a line of text.\n" * 20
@@ -143,7 +143,7 @@ async def test_a_hit_in_one_huge_turn_is_gone_to_without_looking_for_it_here(
     unmarked = [event for event in events if event["type"] != "turn_start"]
     (folder / "events.json").write_text(json.dumps(unmarked, indent=2) + "\n")
     looked = []
-    found = starting_point.find_start
+    found = document.find_start
 
     def remembered(*args):  # type: ignore[no-untyped-def]
         looked.append(threading.current_thread())
@@ -152,7 +152,7 @@ async def test_a_hit_in_one_huge_turn_is_gone_to_without_looking_for_it_here(
     async with running(builder.root, size=(100, 30)) as tui:
         ref = conversation_ref("jp-c17800000001", 1)
         passage = "Question 1777?"
-        with mock.patch.object(starting_point, "find_start", remembered):
+        with mock.patch.object(document, "find_start", remembered):
             tui.main.open(NavigationTarget(TALK, ref=ref, words=("1777",), text=passage))
             await tui.until("Question 1777?")
         assert tui.main.reader_pane.reader.port.turn == 1

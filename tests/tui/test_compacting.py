@@ -8,7 +8,7 @@ from tui_support import PRESENT, running
 
 from kbtui.conversations import find_conversation, load_conversation
 from kbtui.tui.reader.conversation_document import conversation_document
-from kbtui.tui.reader.viewport import Viewport
+from kbtui.tui.reader.document_view import Viewport
 
 TALK = "jp-c17800000001"
 

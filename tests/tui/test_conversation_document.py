@@ -9,10 +9,9 @@ from tui_support import PRESENT
 
 from kbtui.conversations import find_conversation, load_conversation
 from kbtui.tui.reader.blocks import FoldBlock
-from kbtui.tui.reader.conversation_document import conversation_document
+from kbtui.tui.reader.conversation_document import conversation_document, main_argument, readable
 from kbtui.tui.reader.document import Document, characters, cost, counted
-from kbtui.tui.reader.tool_calls import main_argument, readable
-from kbtui.tui.reader.viewport import Viewport
+from kbtui.tui.reader.document_view import Viewport
 
 
 def build(root: Path, turns: list, **more: object) -> Document:  # type: ignore[type-arg]

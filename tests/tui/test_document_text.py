@@ -20,11 +20,16 @@ from kbtui.tui.framework.styled_text import (
     wrap,
     wrap_code,
 )
-from kbtui.tui.reader.code import source_lines
-from kbtui.tui.reader.height_index import Heights
-from kbtui.tui.reader.markdown_layout import link_definitions, markdown_lines
-from kbtui.tui.reader.splitter import PIECE, split_markdown, split_source
-from kbtui.tui.reader.table_layout import column_widths
+from kbtui.tui.reader.document import Heights
+from kbtui.tui.reader.markdown import (
+    PIECE,
+    column_widths,
+    link_definitions,
+    markdown_lines,
+    source_lines,
+    split_markdown,
+    split_source,
+)
 
 # Nothing here is about time, and the machine may be busy.
 RELAXED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -95,7 +100,7 @@ def test_marks_count_matches_and_name_the_one_one_is_at() -> None:
 def test_heights_agree_with_plain_sums(
     values: list[int], line: int, guess: int | None, data: st.DataObject
 ) -> None:
-    with mock.patch("kbtui.tui.reader.height_index.CHUNK", 4):
+    with mock.patch("kbtui.tui.reader.document.CHUNK", 4):
         chunks = None if guess is None else [guess] * -(-len(values) // 4)
         heights = Heights(len(values), values.copy().__getitem__, chunks)
         for _ in range(3):
@@ -119,7 +124,7 @@ def test_heights_agree_with_plain_sums(
 def test_a_line_is_found_where_heights_are_only_guessed(
     values: list[int], line: int, guess: int
 ) -> None:
-    with mock.patch("kbtui.tui.reader.height_index.CHUNK", 4):
+    with mock.patch("kbtui.tui.reader.document.CHUNK", 4):
         heights = Heights(len(values), values.__getitem__, [guess] * -(-len(values) // 4))
         block, within = heights.find(line)
         assert (block, within) == (0, 0) or within < values[block]

@@ -18,7 +18,7 @@ from textual.color import Color
 from textual.theme import BUILTIN_THEMES, Theme
 from tui_support import running
 
-from kbtui.tui.framework.text_styles import LOOKS, styled
+from kbtui.tui.framework.styled_widget import LOOKS, styled
 from kbtui.tui.terminal_background import is_dark
 from kbtui.tui.theme import NAMES, READABLE, THEMES, blended, contrast, partner, user_themes
 

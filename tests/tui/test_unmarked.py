@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kbtui.search.models import Hit
-from kbtui.tui.reader.strip_markdown import unmarked
+from kbtui.tui.reader.markdown import unmarked
 from kbtui.tui.search.pane import excerpt
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from kbtui.tui.reader.blocks import Block, FoldBlock, HeadBlock, MarkdownBlock, SourceBlock
 from kbtui.tui.reader.document import Document, finder
-from kbtui.tui.reader.viewport import Position, Viewport
+from kbtui.tui.reader.document_view import Position, Viewport
 
 
 def document(sizes: list[int], folds: bool = False, prefix: str = "w") -> Document:

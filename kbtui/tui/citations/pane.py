@@ -14,9 +14,9 @@ from kbtui.refs import conversation_ref, parse_ref
 from kbtui.text import one_line
 from kbtui.tui.clock import day_or_time
 from kbtui.tui.commands import bindings
-from kbtui.tui.framework.partial_repaint import BorderOnlyPane
 from kbtui.tui.framework.row_list import ListRow, RowList
 from kbtui.tui.framework.styled_text import wrap
+from kbtui.tui.framework.styled_widget import BorderOnlyPane
 from kbtui.tui.navigation import NavigationTarget, place_of
 
 if TYPE_CHECKING:

@@ -17,10 +17,9 @@ from kbtui.tui.entries.pager import EVERYTHING, EntryPager, LoadedEntries
 from kbtui.tui.entries.table import EntryTable, headings
 from kbtui.tui.feature_screen import SplitScreen
 from kbtui.tui.framework.clipboard import copy
-from kbtui.tui.framework.labeled_input import LabeledInput as Typed
-from kbtui.tui.framework.labeled_input import PaneInput
 from kbtui.tui.framework.row_list import ListRow, RowList
-from kbtui.tui.framework.text_line import TextLine
+from kbtui.tui.framework.text_widgets import LabeledInput as Typed
+from kbtui.tui.framework.text_widgets import PaneInput, TextLine
 from kbtui.tui.framework.workers import LatestOnlyWorker
 from kbtui.tui.open_url import open_address
 from kbtui.userdata.entry_filter import parse_entry_filter, value_of, with_value

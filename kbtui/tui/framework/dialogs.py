@@ -13,11 +13,10 @@ from textual.widgets import Input
 
 from kbtui.text import one_line
 from kbtui.tui.framework.command import hint_spans
-from kbtui.tui.framework.labeled_input import SafeInput
 from kbtui.tui.framework.row_list import ListRow, RowList
 from kbtui.tui.framework.styled_text import fit, width_of
 from kbtui.tui.framework.styled_widget import StyledScreen, StyledWidget, plain
-from kbtui.tui.framework.text_line import MessageLine, TextLine
+from kbtui.tui.framework.text_widgets import MessageLine, SafeInput, TextLine
 from kbtui.tui.framework.workers import LatestOnlyWorker
 
 if TYPE_CHECKING:

@@ -12,9 +12,8 @@ from textual.message import Message
 from textual.strip import Strip
 
 from kbtui.tui.framework.command import MOVING_BINDINGS
-from kbtui.tui.framework.partial_repaint import StableScrollView
 from kbtui.tui.framework.styled_text import Spans, StyledLine, between, wrap
-from kbtui.tui.framework.styled_widget import StyledWidget
+from kbtui.tui.framework.styled_widget import StableScrollView, StyledWidget
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Screens and widgets that draw spans with roles: the one place where text meets the terminal.
+"""Screens, widgets and scroll views that draw spans of styled text.
 
 Text is made safe here once more, so that a terminal never obeys a file's contents, even
 where the code that built the spans forgot to.
@@ -6,29 +6,102 @@ where the code that built the spans forgot to.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from rich.segment import Segment
+from rich.style import Style
 from textual.await_complete import AwaitComplete
+from textual.color import Color
 from textual.content import Content
+from textual.geometry import Region, Size
 from textual.keys import key_to_character
 from textual.screen import Screen
+from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.widget import Widget
 
 from kbtui.text import one_line, safe
 from kbtui.tui.framework.command import SIGNS
 from kbtui.tui.framework.styled_text import fit, width_of
-from kbtui.tui.framework.text_styles import styled
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
-    from rich.style import Style
     from textual.binding import Binding, BindingsMap
     from textual.dom import DOMNode
 
     from kbtui.tui.framework.styled_text import Span
+
+
+class TextStyle(NamedTuple):
+    """Names of a theme's colours (`kb-dim`), "" for none; `letters` as Rich writes styles."""
+
+    text: str = ""
+    letters: str = ""
+    ground: str = ""
+
+
+LOOKS: dict[str, TextStyle] = {
+    "dim": TextStyle("kb-dim"),
+    "strong": TextStyle(letters="bold"),
+    "emph": TextStyle(letters="italic"),
+    "struck": TextStyle(letters="strike"),
+    "accent": TextStyle("kb-accent"),
+    "error": TextStyle("kb-error"),
+    "warning": TextStyle("kb-warning"),
+    "key": TextStyle("kb-primary", "bold"),
+    "section": TextStyle("kb-dim", "bold"),
+    "day": TextStyle("kb-dim", "italic"),
+    "rule": TextStyle("kb-line"),
+    "marker": TextStyle("kb-primary"),
+    "turn": TextStyle("kb-primary", "bold"),
+    "user": TextStyle("kb-secondary"),
+    "assistant": TextStyle("kb-primary"),
+    "tool": TextStyle("kb-text"),
+    "note": TextStyle("kb-accent", "bold"),
+    "cursor": TextStyle(ground="kb-cursor"),
+    "cursor-off": TextStyle(ground="kb-cursor-off"),
+    "found": TextStyle("kb-found-text", "bold", "kb-found"),
+    "found-here": TextStyle("kb-here-text", "bold", "kb-accent"),
+    "h1": TextStyle("kb-primary", "bold"),
+    "h2": TextStyle("kb-primary", "bold"),
+    "h3": TextStyle("kb-text", "bold"),
+    "h4": TextStyle("kb-text", "bold italic"),
+    "h5": TextStyle("kb-text", "bold italic"),
+    "h6": TextStyle("kb-text", "bold italic"),
+    "link": TextStyle("kb-primary", "underline"),
+    "quote": TextStyle("kb-dim"),
+    "html": TextStyle("kb-dim"),
+    "code": TextStyle(ground="kb-surface"),
+    "code-inline": TextStyle("kb-accent"),
+    "comment": TextStyle("kb-dim", "italic"),
+    "keyword": TextStyle("kb-primary"),
+    "string": TextStyle("kb-secondary"),
+    "number": TextStyle("kb-accent"),
+    "function": TextStyle("kb-text", "bold"),
+    "type": TextStyle("kb-accent"),
+    "inserted": TextStyle("kb-success"),
+    "deleted": TextStyle("kb-error"),
+}
+
+
+def styled(roles: str, colours: Mapping[str, str]) -> Style:
+    """The style of one role or several, later ones winning; what is no role says nothing.
+
+    What was found stands out in whatever it was found, so its roles win over all.
+
+    `colours` are a theme's variables, as `KbApp.get_css_variables` gives them.
+    """
+    style = Style()
+    for role in sorted(roles.split(), key=lambda role: role.startswith("found")):
+        if look := LOOKS.get(role):
+            text, ground = (
+                Color.parse(colours[name]).rich_color if name else None
+                for name in (look.text, look.ground)
+            )
+            letters = dict.fromkeys(look.letters.split(), True)
+            style += Style(color=text, bgcolor=ground, **letters)  # type: ignore[arg-type]
+    return style
 
 
 LEAVING = {"leave", "back", "help"}
@@ -156,3 +229,90 @@ class StyledWidget(Widget, inherit_bindings=False):
                     Segment(clean, ground + screen.role_style(roles) if roles else ground)
                 )
         return Strip(segments).adjust_cell_length(width, ground)
+
+
+class StableScrollView(ScrollView, inherit_bindings=False):
+    """A view that is told how much there is to scroll, again and again, while one reads in it."""
+
+    def say_size(self, size: Size) -> None:
+        """Let the scroll bar know, without laying out the screen for it.
+
+        That is only needed where the bar comes and goes, or where its own size depends on this.
+        """
+        if size == self.virtual_size:
+            return
+        if self.styles.overflow_y == "auto" or self.styles.auto_dimensions:
+            self.virtual_size = size
+            return
+        self.set_reactive(Widget.virtual_size, size)
+        if self.show_vertical_scrollbar:
+            self.vertical_scrollbar.window_virtual_size = size.height
+
+    def paint_lines(self, changed: Collection[int] | None) -> None:
+        """Paint the changed lines of what is in sight; None: all of it."""
+        if changed is None or 2 * len(changed) > self.scrollable_content_region.height:
+            self.refresh()
+        elif changed:
+            self.refresh(*(Region(0, y, self.size.width, 1) for y in changed))
+
+    def refresh(
+        self,
+        *regions: Region,
+        repaint: bool = True,
+        layout: bool = False,
+        recompose: bool = False,
+    ) -> Self:
+        """Paint again: only the regions, unless the view is hidden.
+
+        A hidden view has no size, so the changed lines are unknown, and Textual would show it
+        again with the lines that it painted last.
+        """
+        if not self.region:
+            regions = ()
+        return super().refresh(*regions, repaint=repaint, layout=layout, recompose=recompose)
+
+
+class BorderOnlyPane(Widget, inherit_bindings=False):
+    """A pane that its children cover: only its border is to be seen, and what that says changes often."""
+
+    _edge: Region | None = None
+
+    def say_below(self, words: Content | str) -> None:
+        """Say something in the lower border, which alone is painted."""
+        if getattr(self, "_below", None) == words:
+            return
+        self._below = words
+        size = self.outer_size
+        last = Region(0, size.height - 1, size.width, 1)
+        self._edge = last.translate(-self.content_offset) if size else None
+        try:
+            self.border_subtitle = words
+        finally:
+            self._edge = None
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """The border's first line and its last; between them one line, again and again.
+
+        As one strip it is cut only once for what covers it.
+        """
+        last = self.outer_size.height - 1
+        lines: dict[int, Strip] = {}
+        for y in {0 if y == 0 else last if y == last else 1 for y in crop.line_range}:
+            lines[y] = super().render_lines(Region(crop.x, y, crop.width, 1))[0]
+        return [lines[y if y in (0, last) else 1] for y in crop.line_range]
+
+    def render_line(self, y: int) -> Strip:
+        """Nothing, which is covered."""
+        return Strip.blank(self.size.width, self.visual_style.rich_style)
+
+    def refresh(
+        self,
+        *regions: Region,
+        repaint: bool = True,
+        layout: bool = False,
+        recompose: bool = False,
+    ) -> Self:
+        """Paint again; while the border is changed, only that."""
+        if self._edge is not None and not (regions or layout or recompose):
+            regions = (self._edge,)
+        return super().refresh(*regions, repaint=repaint, layout=layout, recompose=recompose)

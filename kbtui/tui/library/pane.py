@@ -13,10 +13,9 @@ from textual.widgets import Input
 
 from kbtui.text import one_line
 from kbtui.tui.commands import bindings
-from kbtui.tui.framework.labeled_input import LabeledInput, PaneInput
-from kbtui.tui.framework.partial_repaint import BorderOnlyPane
 from kbtui.tui.framework.row_list import RowList
-from kbtui.tui.framework.text_line import MultilineText
+from kbtui.tui.framework.styled_widget import BorderOnlyPane
+from kbtui.tui.framework.text_widgets import LabeledInput, MultilineText, PaneInput
 from kbtui.tui.framework.workers import LatestOnlyWorker
 from kbtui.tui.library.filter import parse_library_filter
 from kbtui.tui.library.rows import (

@@ -269,7 +269,7 @@ class ItemActions:
     def propose_first_topic(self, written: Callable[[], None]) -> None:
         """Show what a first topic would be; write it on yes."""
         from kbtui.tui.first_topic import proposal_page, propose_first
-        from kbtui.tui.reader.page_screen import PageScreen
+        from kbtui.tui.reader.document_view import PageScreen
 
         contents = self._navigator.contents
         if contents is None or contents.shelves or contents.problems:

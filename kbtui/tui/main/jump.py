@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from kbtui.tui.framework.row_list import RowList
     from kbtui.tui.main.pane_layout import PaneLayout
-    from kbtui.tui.reader.viewport import Position
+    from kbtui.tui.reader.document_view import Position
 
 LETTERS = "asdfghjklqwertyuiopzxcvbnm"
 

@@ -134,7 +134,7 @@ class Navigator:
 
     def _begun(self, place: NavigationTarget, document: Document) -> None:
         """The beginning of something big is there: shown, when one is to begin to read in it."""
-        from kbtui.tui.reader.starting_point import has_start
+        from kbtui.tui.reader.document import has_start
 
         if has_start(document, place):
             self._made(place, document)

@@ -498,7 +498,7 @@ class MainScreen(StyledScreen):
     def action_help(self) -> None:
         """Explain the keys of where one is."""
         from kbtui.tui.help import help_document
-        from kbtui.tui.reader.page_screen import PageScreen
+        from kbtui.tui.reader.document_view import PageScreen
 
         page = help_document(self.hints.scopes, self.hints.keymap)
         self.app.push_screen(PageScreen("Help", page))

@@ -209,7 +209,7 @@ class SearchView:
             return
 
         def show(found: object) -> None:
-            from kbtui.tui.reader.page_screen import PageScreen
+            from kbtui.tui.reader.document_view import PageScreen
             from kbtui.tui.search.explanation_page import explanation_page
 
             if found is None:

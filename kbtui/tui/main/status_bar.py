@@ -9,7 +9,7 @@ from kbtui.tui.commands import commands_of, own_key
 from kbtui.tui.framework.command import hint_spans, key_hints
 from kbtui.tui.framework.styled_text import between, width_of
 from kbtui.tui.framework.styled_widget import StyledWidget
-from kbtui.tui.framework.text_line import TextLine
+from kbtui.tui.framework.text_widgets import TextLine
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

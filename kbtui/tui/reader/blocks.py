@@ -16,7 +16,6 @@ from kbtui.tui.framework.styled_text import (
     wrap,
     wrap_code,
 )
-from kbtui.tui.reader.code import source_lines
 
 Weight = tuple[int, int, int]
 
@@ -113,7 +112,7 @@ class MarkdownBlock(TextBlock):
 
     def layout(self, width: int, found: TextMatches | None, opened: bool) -> list[StyledLine]:
         """Rendered."""
-        from kbtui.tui.reader.markdown_layout import markdown_lines
+        from kbtui.tui.reader.markdown import markdown_lines
 
         return markdown_lines(
             self.piece(),
@@ -136,10 +135,10 @@ class SourceBlock(TextBlock):
 
     def layout(self, width: int, found: TextMatches | None, opened: bool) -> list[StyledLine]:
         """Line by line, highlighted where the language is known."""
+        from kbtui.tui.reader.markdown import code_panel, source_lines
+
         text = self.piece().removesuffix("\n")
         if self.panel:
-            from kbtui.tui.reader.markdown_layout import code_panel
-
             return code_panel(text, self.language, width, self.first_line, found, self.shift)
         lines: list[StyledLine] = []
         room = width - (self.numbers + 2 if self.numbers else 0)

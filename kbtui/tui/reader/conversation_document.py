@@ -1,12 +1,15 @@
-"""A conversation as a document: turns, messages, and what lies folded between them."""
+"""A conversation as a document: facts, turns, messages, and what lies folded between them."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from kbtui.conversations.event_kinds import EVENT_KINDS
+from kbtui.conversations.formats.jp import name_extras
 from kbtui.secrets import remark_on
-from kbtui.text import before_cutting, one_line
+from kbtui.text import before_cutting, cut, one_line
 from kbtui.tui.clock import moment
 from kbtui.tui.reader.blocks import (
     Block,
@@ -17,19 +20,250 @@ from kbtui.tui.reader.blocks import (
     NoteBlock,
     SourceBlock,
 )
-from kbtui.tui.reader.compaction import CompactedTurn, what_is_left
-from kbtui.tui.reader.conversation_facts import conversation_facts, done, span
-from kbtui.tui.reader.document import Document, length
-from kbtui.tui.reader.markdown_layout import link_definitions
-from kbtui.tui.reader.splitter import split_markdown, split_source
-from kbtui.tui.reader.tool_calls import main_argument, readable
+from kbtui.tui.reader.document import Document, characters, counted, length
+from kbtui.tui.reader.markdown import link_definitions, split_markdown, split_source
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from datetime import datetime
 
     from kbtui.conversations.models import Compaction, Conversation, ConversationInfo, Event, Turn
     from kbtui.tui.framework.styled_text import Spans
+
+
+# Arguments that say what a call is about, best first; then the first short text will do.
+_MAIN = (
+    "path",
+    "file",
+    "topic",
+    "query",
+    "pattern",
+    "command",
+    "cmd",
+    "url",
+    "id",
+    "name",
+    "title",
+    "package",
+)
+_SHOWN = 120
+
+
+def main_argument(arguments: dict[str, Any] | None) -> str:
+    """What a call is about, on one line; empty when it has no arguments."""
+    if not arguments:
+        return ""
+    if "topic" in arguments:
+        subjects = arguments.get("subjects")
+        names = ", ".join(map(str, subjects)) if isinstance(subjects, list) else str(subjects or "")
+        return cut(
+            one_line(f"{arguments['topic']}/{names}" if names else str(arguments["topic"])), _SHOWN
+        )
+    keys = [name for name in _MAIN if name in arguments] or list(arguments)
+    for name in keys:
+        if text := _brief(arguments[name]):
+            return cut(text, _SHOWN)
+    return ""
+
+
+def _brief(value: Any) -> str:
+    if isinstance(value, str):
+        return one_line(value[: _SHOWN * 4])
+    if isinstance(value, bool) or value is None:
+        return ""
+    if isinstance(value, int | float):
+        return str(value)
+    if isinstance(value, list):
+        return ", ".join(filter(None, map(_brief, value[:5])))
+    return ""
+
+
+def readable(value: Any, indent: int = 0) -> str:
+    """A value as indented text: names, then values; texts of several lines as they are."""
+    return "\n".join(_readable(value, "  " * indent))
+
+
+def _readable(value: Any, pad: str) -> Iterator[str]:
+    if isinstance(value, dict):
+        for name, item in value.items():
+            yield from _named_lines(f"{pad}{name}:", item, pad)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _named_lines(f"{pad}-", item, pad)
+    else:
+        yield f"{pad}{_scalar(value)}"
+
+
+def _named_lines(head: str, item: Any, pad: str) -> Iterator[str]:
+    if isinstance(item, str) and "\n" in item:
+        yield head
+        yield from (f"{pad}  {line}" for line in item.rstrip("\n").split("\n"))
+    elif isinstance(item, dict | list) and item:
+        yield head
+        yield from _readable(item, pad + "  ")
+    else:
+        yield f"{head} {_scalar(item)}"
+
+
+def _scalar(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    import json
+
+    return json.dumps(value, ensure_ascii=False)
+
+
+@dataclass(frozen=True)
+class CompactedTurn:
+    """What is left of a turn.
+
+    `summary` stands in its place, and `first` to `last` are the turns that it stands for
+    there. Without one `reasoning` says that reasoning was removed, and `calls`,
+    `arguments`, `results` which parts of tool calls were.
+    """
+
+    summary: Compaction | None = None
+    first: int = 0
+    last: int = 0
+    reasoning: bool = False
+    calls: bool = False
+    arguments: bool = False
+    results: bool = False
+
+
+def what_is_left(conversation: Conversation) -> dict[int, CompactedTurn]:
+    """For each turn that a compaction touches, what is left; the others are not in it.
+
+    Of the compactions of a turn the latest wins, for summary, reasoning and tool calls each
+    by itself; of equally late ones the later in the file.
+    """
+    turns = len(conversation.turns)
+    summaries: dict[int, Compaction] = {}
+    reasoning: dict[int, Compaction] = {}
+    calls: dict[int, Compaction] = {}
+    ordered = sorted(
+        conversation.compactions, key=lambda c: c.timestamp.timestamp() if c.timestamp else 0.0
+    )
+    for compaction in ordered:
+        for turn in range(compaction.first, min(compaction.last, turns) + 1):
+            if compaction.summary is not None:
+                summaries[turn] = compaction
+            if compaction.reasoning:
+                reasoning[turn] = compaction
+            if compaction.tool_calls:
+                calls[turn] = compaction
+    left: dict[int, CompactedTurn] = {}
+    for turn in sorted({*summaries, *reasoning, *calls}):
+        summary = summaries.get(turn)
+        if summary is not None:
+            first, last = turn, turn
+            while summaries.get(first - 1) is summary:
+                first -= 1
+            while summaries.get(last + 1) is summary:
+                last += 1
+            left[turn] = CompactedTurn(summary, first, last)
+            continue
+        policy = (calls[turn].tool_calls if turn in calls else None) or ""
+        left[turn] = CompactedTurn(
+            reasoning=turn in reasoning,
+            calls=policy == "omit",
+            arguments=policy in ("strip", "strip-request"),
+            results=policy in ("strip", "strip-response"),
+        )
+    return left
+
+
+STORED = {
+    "projected": "in the workspace and on this machine",
+    "user_local": "on this machine only",
+    "external": "in the workspace only",
+}
+TOOLS_MOST = 12
+"""Tools that are named, the most used first."""
+
+
+def conversation_facts(
+    conversation: Conversation, present: datetime, *, brief: bool = False
+) -> list[tuple[str, Spans]]:
+    """Names and values; `brief` are those that stand above the first turn."""
+    info = conversation.info
+    facts = [("id", info.ref)]
+    facts += [
+        (name, moment(when, present))
+        for name, when, always in (
+            ("created", info.created_at, True),
+            ("last event", info.last_event_at, True),
+            ("pinned", info.pinned_at, False),
+            ("archived", info.archived_at, False),
+            ("expires", info.expires_at, False),
+        )
+        if when and (always or not brief)
+    ]
+    if conversation.model:
+        name = f"{conversation.assistant} · " if conversation.assistant else ""
+        facts.append(("assistant", f"{name}{conversation.model}"))
+    turns = counted(len(conversation.turns), "turn")
+    events = f", {counted(info.events_count, 'event')}" if info.events_count is not None else ""
+    size = f"{characters(info.size, ' ')}B"
+    facts.append(("holds", f"{turns}{events}, {size}"))
+    facts.append(("stored", STORED[info.presence]))
+    if extras := name_extras(conversation):
+        facts.append(("also holds", ", ".join(extras)))
+    if not brief or conversation.problems or info.problem:
+        facts.append(("directory", str(info.directory)))
+    if info.labels:
+        labels = [f"{key}={value}" if value else key for key, value in info.labels.items()]
+        facts.append(("labels", ", ".join(labels)))
+    facts += [("attachment", item) for item in conversation.attachments]
+    if not brief:
+        facts += _turn_facts(conversation)
+        facts += [
+            (name, moment(when, present))
+            for name, when in (("written", info.updated_at), ("activated", info.last_activated_at))
+            if when
+        ]
+    return [(name, [(one_line(value), "")]) for name, value in facts]
+
+
+def _turn_facts(conversation: Conversation) -> Iterator[tuple[str, str]]:
+    """What takes a look at every turn."""
+    models = Counter(turn.model for turn in conversation.turns if turn.model)
+    if len(models) > 1:
+        yield "models", ", ".join(f"{name} {counted(n, 'turn')}" for name, n in models.items())
+    tools: Counter[str] = Counter()
+    failed = 0
+    for turn in conversation.turns:
+        for event in turn.events:
+            if event.kind == "tool_call_request":
+                tools[event.name or "a tool"] += 1
+                failed += bool(event.result and event.result.is_error)
+    if tools:
+        calls = counted(tools.total(), "tool call")
+        yield "calls", f"{calls}, {counted(failed, 'error')}" if failed else calls
+        named = [f"{name} {number:,}" for name, number in tools.most_common(TOOLS_MOST)]
+        more = len(tools) - len(named)
+        yield "tools", ", ".join(named) + (f", {more} more" if more > 0 else "")
+    for compaction in conversation.compactions:
+        yield "compacted", f"{span(compaction.first, compaction.last)}, {done(compaction)}"
+
+
+def span(first: int, last: int) -> str:
+    """Turns as people write them."""
+    return f"turns {first}–{last}" if last > first else f"turn {first}"
+
+
+def done(compaction: Compaction) -> str:
+    """What a compaction did, in words."""
+    what = []
+    if compaction.summary is not None:
+        what.append("replaced by a summary")
+    if compaction.reasoning:
+        what.append("reasoning removed")
+    if compaction.tool_calls:
+        omitted = compaction.tool_calls == "omit"
+        what.append("tool calls removed" if omitted else "tool calls emptied")
+    return " and ".join(what) or "nothing removed"
+
 
 _INSIDE: Spans = [("  │ ", "rule")]
 _USER: Spans = [("▌ ", "user")]

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from kbtui.tui.reader.blocks import Block
     from kbtui.tui.reader.document import Document
-    from kbtui.tui.reader.viewport import Viewport
+    from kbtui.tui.reader.document_view import Viewport
 
 PREVIEW = 40
 

@@ -1,18 +1,137 @@
-"""A document: blocks in order, and the ways to find a place in them."""
+"""A document: blocks in order, their heights, and the ways to find a place in them."""
 
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
-from kbtui.tui.reader.height_index import CHUNK
+from kbtui.tui.reader.blocks import TextBlock
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from kbtui.tui.framework.styled_text import Spans
+    from kbtui.tui.navigation import NavigationTarget
     from kbtui.tui.reader.blocks import Block, Weight
+
+
+CHUNK = 256
+"""Blocks of a chunk."""
+
+
+class Heights:
+    """Heights in lines: of `count` blocks, `height` tells one, `chunks` about how much a chunk has.
+
+    Without `chunks` every height is asked for at once.
+    """
+
+    def __init__(
+        self,
+        count: int = 0,
+        height: Callable[[int], int] = lambda _: 0,
+        chunks: Sequence[int] | None = None,
+    ) -> None:
+        self._count = count
+        self._height = height
+        number = -(-count // CHUNK)
+        self._known: list[list[int] | None] = [None] * number
+        if chunks is None:
+            self._known = [self._ask(chunk) for chunk in range(number)]
+            chunks = [sum(known or ()) for known in self._known]
+        self._totals = list(chunks)
+        tree = [0, *self._totals]
+        for index in range(1, number + 1):
+            parent = index + (index & -index)
+            if parent <= number:
+                tree[parent] += tree[index]
+        self._tree = tree
+
+    def _ask(self, chunk: int) -> list[int]:
+        first = chunk * CHUNK
+        return list(map(self._height, range(first, min(first + CHUNK, self._count))))
+
+    def _chunk(self, chunk: int) -> list[int]:
+        """The heights of a chunk, asked for now if need be."""
+        known = self._known[chunk]
+        if known is None:
+            known = self._known[chunk] = self._ask(chunk)
+            self._add(chunk, sum(known) - self._totals[chunk])
+        return known
+
+    def _add(self, chunk: int, change: int) -> None:
+        if not change:
+            return
+        self._totals[chunk] += change
+        position = chunk + 1
+        while position < len(self._tree):
+            self._tree[position] += change
+            position += position & -position
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, index: int) -> int:
+        return self._chunk(index // CHUNK)[index % CHUNK]
+
+    def set(self, index: int, height: int) -> None:
+        """Give block `index` the height `height`."""
+        chunk, place = divmod(index, CHUNK)
+        known = self._chunk(chunk)
+        change = height - known[place]
+        if change:
+            known[place] = height
+            self._add(chunk, change)
+
+    def before(self, index: int) -> int:
+        """Lines above block `index`."""
+        chunk, place = divmod(index, CHUNK)
+        inside = sum(self._chunk(chunk)[:place]) if place else 0
+        return inside + self._before_chunk(chunk)
+
+    def _before_chunk(self, chunk: int) -> int:
+        total = 0
+        while chunk > 0:
+            total += self._tree[chunk]
+            chunk -= chunk & -chunk
+        return total
+
+    @property
+    def total(self) -> int:
+        """Lines of all blocks."""
+        return self._before_chunk(len(self._totals))
+
+    def find(self, line: int) -> tuple[int, int]:
+        """The block that holds `line`, and the line within it; the last one past the end."""
+        chunk, left = self._find_chunk(max(0, line))
+        while chunk < len(self._totals):
+            # A chunk may have fewer lines than was thought.
+            ends = list(accumulate(self._chunk(chunk)))
+            if left < ends[-1]:
+                place = bisect_right(ends, left)
+                return chunk * CHUNK + place, left - (ends[place] - self._chunk(chunk)[place])
+            left -= ends[-1]
+            chunk += 1
+        for chunk in range(len(self._totals) - 1, -1, -1):
+            known = self._chunk(chunk)
+            for place in range(len(known) - 1, -1, -1):
+                if known[place]:
+                    return chunk * CHUNK + place, known[place] - 1
+        return 0, 0
+
+    def _find_chunk(self, line: int) -> tuple[int, int]:
+        size = len(self._totals)
+        position, left = 0, line
+        step = 1 << size.bit_length()
+        while step:
+            after = position + step
+            if after <= size and self._tree[after] <= left:
+                position = after
+                left -= self._tree[after]
+            step >>= 1
+        return position, left
 
 
 MANY_BLOCKS = 4_000
@@ -191,3 +310,87 @@ def counted(number: int, noun: str) -> str:
 def cost(number: int) -> str:
     """Characters and the tokens they make, at four characters a token."""
     return f"{number:,} characters ≈ {round(number / 4):,} tokens"
+
+
+def find_start(document: Document, place: NavigationTarget) -> tuple[int, int] | None:
+    """Where to begin reading: the block, and which of the marked words in it; None for the top.
+
+    The second is -1 when nothing in the block is marked.
+    """
+    ref = place.ref
+    if ref is None or not document.blocks:
+        return None
+    if ref.turn is not None:
+        first = document.block_of_turn(ref.turn, ref.call)
+        if first is None:
+            return None
+        turn = _turn_blocks(document, first, ref.turn)
+        span: Iterator[int] = (
+            number for number in turn if ref.call in (None, document.blocks[number].call)
+        )
+    elif ref.lines is not None:
+        first = document.block_of_line(ref.lines[0])
+        span = iter(range(first, document.block_of_line(ref.lines[1]) + 1))
+    elif place.text and not place.words:
+        return _passage_block(document, place.text), -1
+    else:
+        first, span = 0, iter(range(len(document.blocks))) if place.words else iter(())
+    pattern = finder(list(place.words))
+    if pattern is None:
+        return first, -1
+    return _best_block(document, list(span), pattern, place.text) or (first, -1)
+
+
+def _turn_blocks(document: Document, first: int, turn: int) -> Iterator[int]:
+    number = first
+    while number < len(document.blocks) and document.blocks[number].turn == turn:
+        yield number
+        number += 1
+
+
+def _best_block(
+    document: Document, span: list[int], pattern: re.Pattern[str], passage: str
+) -> tuple[int, int] | None:
+    """The block that shares most with the passage that was found."""
+    probe = _probe(passage)
+    best: tuple[int, int, int] | None = None
+    for number in span:
+        block = document.blocks[number]
+        text = block.search_text()
+        found = {match[0].lower() for match in pattern.finditer(text)}
+        if not found:
+            continue
+        near = probe.search(text) if probe and isinstance(block, TextBlock) else None
+        score = len(found) + (1000 if near else 0)
+        if best is None or score > best[0]:
+            count = len(pattern.findall(text, 0, near.start())) if near else 0
+            best = (score, number, count)
+    return (best[1], best[2]) if best else None
+
+
+def _passage_block(document: Document, passage: str) -> int:
+    """The block in which a passage begins, by its first line that stands anywhere; else the first."""
+    for line in passage.split("\n"):
+        probe = _probe(line)
+        if probe is None:
+            continue
+        for number, block in enumerate(document.blocks):
+            if isinstance(block, TextBlock) and probe.search(block.search_text()):
+                return number
+    return 0
+
+
+def _probe(passage: str) -> re.Pattern[str] | None:
+    """A pattern for the passage's first words, whatever the white space between them."""
+    words = [word for word in passage.split() if any(map(str.isalnum, word))][:8]
+    return re.compile(r"\W+".join(map(re.escape, words))) if len(words) > 2 else None
+
+
+def has_start(document: Document, place: NavigationTarget) -> bool:
+    """Whether a document of which only the beginning was read has the place to begin at."""
+    if place.mark is not None:
+        return document.index_of(place.mark.key) is not None
+    if place.ref is not None and place.ref.turn is not None:
+        # The last turn may not be whole.
+        return place.ref.turn < document.turns_total
+    return not place.words

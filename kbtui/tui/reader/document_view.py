@@ -1,27 +1,534 @@
-"""The reader: draws what is in sight of a document."""
+"""The document view: which lines are in sight, how one moves through them, and how they are drawn."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
+from textual.binding import Binding
+from textual.cache import LRUCache
+from textual.containers import Vertical
 from textual.geometry import Size
 from textual.message import Message
 from textual.strip import Strip
 
 from kbtui.tui.framework.command import MOVING_BINDINGS
-from kbtui.tui.framework.partial_repaint import StableScrollView
-from kbtui.tui.framework.styled_widget import StyledWidget
-from kbtui.tui.reader.viewport import Position, Viewport
+from kbtui.tui.framework.styled_text import TextMatches
+from kbtui.tui.framework.styled_widget import StableScrollView, StyledScreen, StyledWidget, plain
+from kbtui.tui.navigation import ScrollAnchor
+from kbtui.tui.reader.document import Document, Heights
 
 if TYPE_CHECKING:
+    import re
+    from collections.abc import Mapping
+
     from textual import events
+    from textual.app import ComposeResult
     from textual.binding import BindingType
     from textual.geometry import Region
     from textual.selection import Selection
 
     from kbtui.tui.framework.styled_text import StyledLine
-    from kbtui.tui.navigation import ScrollAnchor
-    from kbtui.tui.reader.document import Document
+
+
+LAID_OUT_MOST = 200
+"""Blocks whose lines are kept."""
+_OPENED_MOST = 64
+
+
+class Position(NamedTuple):
+    """A line of a document: the block and the line within it."""
+
+    block: int = 0
+    line: int = 0
+
+
+@dataclass
+class Folds:
+    """Which folds are open: one by one, or all of a kind."""
+
+    kinds: Mapping[str, str] = field(default_factory=dict)
+    opened: set[str] = field(default_factory=set)
+    opened_kinds: set[str] = field(default_factory=set)
+
+    def is_open(self, key: str) -> bool:
+        """Whether the fold with this key is open."""
+        # Both together mean: opened with its kind, then closed by itself.
+        return (key in self.opened) != (self.kinds.get(key) in self.opened_kinds)
+
+    def toggle(self, key: str) -> None:
+        """Open or close one."""
+        self.opened ^= {key}
+
+    def toggle_kind(self, kind: str) -> None:
+        """Open or close all of a kind."""
+        self.opened = {key for key in self.opened if self.kinds.get(key) != kind}
+        self.opened_kinds ^= {kind}
+
+    def adopt(self, document: Document) -> None:
+        """Know the folds of a document; those that it no longer has are forgotten."""
+        self.kinds = document.fold_kinds
+        self.opened = {key for key in self.opened if key in self.kinds}
+
+
+class Walker:
+    """The lines of a document at one width, with some folds open and some words marked."""
+
+    def __init__(self) -> None:
+        self.document = Document("", "", [])
+        self.width = 0
+        self.folds = Folds()
+        self.pattern: re.Pattern[str] | None = None
+        self.as_model = False
+        """Whether what the model sees is shown (`Block.view`)."""
+        self.shift: int | None = None
+        """Cells of wide code that lie beyond the left edge; None while it is wrapped."""
+        self.here: tuple[int, int] | None = None
+        """Block and count of the match one stands at."""
+        self.heights = Heights()
+        self.layouts = 0
+        """Counts the blocks that were laid out."""
+        self._cache: LRUCache[int, list[StyledLine]] = LRUCache(LAID_OUT_MOST)
+
+    def reflow(self) -> None:
+        """Begin again with estimates: width, folds or document changed."""
+        self._cache.clear()
+        count = len(self.document.blocks)
+        self.heights = Heights(count, self._estimate, self._chunks())
+        if self.document.weights:
+            for fold in list(self.folds.opened)[:_OPENED_MOST]:
+                # Counted by kind so far; these are exceptions.
+                head = self.document.index_of(fold)
+                if head is not None and head + 1 < count:
+                    self.heights.before(head + 1)
+
+    def _estimate(self, number: int) -> int:
+        return 0 if self._hidden(number) else self.document.blocks[number].estimate(self.width)
+
+    def _chunks(self) -> list[int] | None:
+        """About how many lines each chunk of blocks has."""
+        if not self.document.weights:
+            return None
+        width = max(8, self.width)
+        kinds = {"", *self.folds.opened_kinds}
+        views = {"", self.view}
+        return [
+            sum(
+                lines + max(newlines, characters // width + newlines // 2)
+                for (kind, view), (lines, characters, newlines) in chunk.items()
+                if kind in kinds and view in views
+            )
+            for chunk in self.document.weights
+        ]
+
+    @property
+    def view(self) -> str:
+        """Which blocks are shown beside those of every view: "person" or "model"."""
+        return "model" if self.as_model else "person"
+
+    def shows(self, number: int) -> bool:
+        """Whether a block belongs to the view; it may lie in a fold."""
+        view = self.document.blocks[number].view
+        return not view or view == self.view
+
+    def _hidden(self, number: int) -> bool:
+        block = self.document.blocks[number]
+        if not self.shows(number):
+            return True
+        return block.fold is not None and not self.folds.is_open(block.fold)
+
+    def lines(self, number: int) -> list[StyledLine]:
+        """The lines of a block, laid out now if need be."""
+        lines = self._cache.get(number)
+        if lines is None:
+            lines = []
+            if not self._hidden(number):
+                here = self.here[1] if self.here and self.here[0] == number else -1
+                block = self.document.blocks[number]
+                found = TextMatches(self.pattern, here) if self.pattern else None
+                block.shift = self.shift
+                lines = block.lines(self.width, found, self.folds.is_open(block.key))
+                self.layouts += 1
+            self._cache[number] = lines
+            self.heights.set(number, len(lines))
+        return lines
+
+    def _seek(self, number: int, step: int) -> int | None:
+        """The next block from `number` on, in direction `step`, that has lines."""
+        blocks = self.document.blocks
+        while 0 <= number < len(blocks):
+            if not self._hidden(number):
+                if self.lines(number):
+                    return number
+            elif (fold := blocks[number].fold) and not self.folds.is_open(fold):
+                # All of a fold at once: it may have thousands of blocks.
+                head = self.document.index_of(fold)
+                over = self.document.fold_end(fold) if step > 0 else head
+                if over is not None and (over - number) * step > 0:
+                    number = over
+                    continue
+            number += step
+        return None
+
+    @property
+    def first(self) -> Position:
+        """The first line."""
+        return Position(self._seek(0, 1) or 0, 0)
+
+    @property
+    def end(self) -> Position:
+        """The last line."""
+        last = self._seek(len(self.heights) - 1, -1)
+        return Position() if last is None else Position(last, len(self.lines(last)) - 1)
+
+    def step(self, start: Position, lines: int) -> Position:
+        """The position `lines` further on (or back, when negative), within the document."""
+        if not len(self.heights):
+            return Position()
+        block, line = start
+        while lines > 0:
+            count = len(self.lines(block))
+            if line + lines < count:
+                return Position(block, line + lines)
+            following = self._seek(block + 1, 1)
+            if following is None:
+                return Position(block, max(0, count - 1))
+            lines -= count - line
+            block, line = following, 0
+        while -lines > line:
+            before = self._seek(block - 1, -1)
+            if before is None:
+                return Position(block, 0)
+            lines += line + 1
+            block, line = before, len(self.lines(before)) - 1
+        return Position(block, line + lines)
+
+    def valid(self, position: Position) -> Position:
+        """The nearest position that exists and is not folded away."""
+        if not len(self.heights):
+            return Position()
+        number = min(position.block, len(self.heights) - 1)
+        found = self._seek(number, -1)
+        if found is None:
+            return self.first
+        last = len(self.lines(found)) - 1
+        return Position(found, min(position.line, last) if found == number else last)
+
+    def mark_of(self, position: Position) -> ScrollAnchor:
+        """A mark for a position."""
+        block, line = position
+        if block >= len(self.document.blocks):
+            return ScrollAnchor("", 0, 0, 0)
+        letters = sum(map(_letters, self.lines(block)[:line]))
+        return ScrollAnchor(self.document.blocks[block].key, block, line, letters)
+
+    def locate(self, mark: ScrollAnchor) -> Position:
+        """Where a mark is now."""
+        block = self.document.index_of(mark.key)
+        if block is None:
+            return self.valid(Position(mark.block, 0))
+        lines = self.lines(block)
+        if mark.line < len(lines) and sum(map(_letters, lines[: mark.line])) == mark.letters:
+            return self.valid(Position(block, mark.line))
+        seen = 0
+        for number, line in enumerate(lines):
+            seen += _letters(line)
+            if seen > mark.letters:
+                return Position(block, number)
+        return self.valid(Position(block, max(0, len(lines) - 1)))
+
+
+def _letters(line: StyledLine) -> int:
+    return sum(map(str.isalnum, line.whole or line.plain))
+
+
+class Viewport(Walker):
+    """A window of `width` × `height` cells onto a document."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.height = 0
+        self.top = Position()
+        self.cursor = Position()
+        self.rows: list[tuple[Position, StyledLine]] = []
+        """What is in sight, from the top."""
+        self._kept: tuple[ScrollAnchor, ScrollAnchor] | None = None
+        self._kept_at = (self.top, self.cursor)
+
+    # documents
+
+    def show(self, document: Document, at: ScrollAnchor | None = None) -> None:
+        """Show a document from its top, or from a place in it."""
+        self.document = document
+        self._kept = None
+        self.folds.opened = set()
+        self.folds.adopt(document)
+        self.here = None
+        self.as_model = False
+        self.top = self.cursor = Position()
+        self.reflow()
+        if at is not None:
+            self.top = self.cursor = self.locate(at)
+        self.arrange()
+
+    def reload(self, document: Document) -> None:
+        """Show the same document as it is now, where one was reading; at its end, follow it."""
+        following = self.following
+        top, cursor = self.mark(self.top), self.mark()
+        self.document = document
+        self._kept = None
+        self.folds.adopt(document)
+        self.reflow()
+        if following:
+            self.go_end()
+        else:
+            self.top, self.cursor = self.locate(top), self.locate(cursor)
+            self.arrange()
+
+    @property
+    def following(self) -> bool:
+        """Whether one reads at the end, so that what is added there should show."""
+        if not self.rows:
+            return False
+        end = self.end
+        return self.cursor == end or (self.rows[-1][0] == end and self.top > self.first)
+
+    @property
+    def at_end(self) -> bool:
+        """Whether the last line is in sight."""
+        return bool(self.rows) and self.rows[-1][0] == self.end
+
+    def resize(self, width: int, height: int) -> None:
+        """Take another size, at the line one was reading."""
+        # Several changes of size in a row go back to the same place, not to where
+        # the line of the last width happened to begin.
+        marks = self._kept if self._kept_at == (self.top, self.cursor) else None
+        self.height = height
+        if width != self.width:
+            marks = marks or ((self.mark(self.top), self.mark()) if self.width else None)
+            self.width = width
+            self.reflow()
+        if marks:
+            self.top, self.cursor = map(self.locate, marks)
+        self.arrange()
+        self.cursor_into_view(1)
+        self._kept, self._kept_at = marks, (self.top, self.cursor)
+
+    def move_code(self, shift: int | None) -> None:
+        """Show wide code from another cell on (None: wrapped), at the line one is reading."""
+        marks = self.mark(self.top), self.mark()
+        self.shift = shift
+        self.reflow()
+        self.top, self.cursor = map(self.locate, marks)
+        self.arrange()
+        self.cursor_into_view(1)
+
+    def arrange(self) -> None:
+        """Work out which lines are in sight."""
+        if not self.width or self.height <= 0 or not len(self.heights):
+            self.rows = []
+            return
+        self.top, self.cursor = self.valid(self.top), self.valid(self.cursor)
+        self.rows = self._rows()
+        if len(self.rows) < self.height and self.top > self.first:
+            self.top = self.step(self.end, -(self.height - 1))
+            self.rows = self._rows()
+
+    def _rows(self) -> list[tuple[Position, StyledLine]]:
+        rows: list[tuple[Position, StyledLine]] = []
+        block, line = self.top
+        while len(rows) < self.height:
+            lines = self.lines(block)
+            last = min(len(lines), line + self.height - len(rows))
+            rows += [(Position(block, number), lines[number]) for number in range(line, last)]
+            following = self._seek(block + 1, 1)
+            if following is None:
+                break
+            block, line = following, 0
+        return rows
+
+    def mark(self, position: Position | None = None) -> ScrollAnchor:
+        """A mark for a position, by default the line being read."""
+        return self.mark_of(position or self.cursor)
+
+    # moving
+
+    def move(self, lines: int) -> None:
+        """Read `lines` further on, or back."""
+        self.cursor = self.step(self.cursor, lines)
+        self.cursor_into_view(self.height // 4)
+
+    def scroll(self, lines: int) -> None:
+        """Move what is in sight, and the line being read as little as possible."""
+        self.top = self.step(self.top, lines)
+        self.arrange()
+        self.cursor_into_view()
+
+    def scroll_to_line(self, line: int) -> None:
+        """Put a line of the whole document, by estimate, at the top."""
+        self.top = Position(*self.heights.find(line))
+        self.arrange()
+        self.cursor_into_view()
+
+    def turn_page(self, lines: int) -> None:
+        """Move what is in sight and the line being read together."""
+        self.cursor = self.step(self.cursor, lines)
+        self.scroll(lines)
+
+    def go_start(self) -> None:
+        """Read from the top."""
+        self.top = self.cursor = self.first
+        self.arrange()
+
+    def go_end(self) -> None:
+        """Read the end."""
+        self.cursor = self.end
+        self.top = self.step(self.cursor, -(self.height - 1))
+        self.arrange()
+
+    def go_to(self, block: int, line: int = 0, lead: int | None = None) -> None:
+        """Read a line of a block, unfolding it; `lead` lines before it stay in sight."""
+        fold = self.document.blocks[block].fold
+        if fold is not None and not self.folds.is_open(fold):
+            self.folds.toggle(fold)
+            self.reflow()
+        self.cursor = self.valid(Position(block, line))
+        self.top = self.step(self.cursor, -(self.height // 4 if lead is None else lead))
+        self.arrange()
+
+    def cursor_into_view(self, margin: int = 0) -> None:
+        """Bring the line being read and what is in sight together.
+
+        With a margin what is in sight moves, so that the line has `margin` others
+        around it; without, the line moves.
+        """
+        if not self.rows:
+            return
+        rows = [position for position, _ in self.rows]
+        last = self.height - 1
+        if self.cursor in rows:
+            row = rows.index(self.cursor)
+            beyond = max(0, row - (last - margin)) or min(0, row - margin)
+            self.top = self.step(self.top, beyond)
+        elif margin:
+            before = last - margin if self.cursor > rows[-1] else margin
+            self.top = self.step(self.cursor, -before)
+        else:
+            self.cursor = rows[0] if self.cursor < rows[0] else rows[-1]
+        self.arrange()
+
+    # folds
+
+    def fold_at_cursor(self) -> str | None:
+        """The fold that the line being read opens, or lies in."""
+        if not self.document.blocks:
+            return None
+        block = self.document.blocks[self.cursor.block]
+        return block.key if block.key in self.document.fold_kinds else block.fold
+
+    def toggle(self, fold: str) -> None:
+        """Open or close one fold."""
+        self._leave(fold)
+        top = self.mark(self.top)
+        self.folds.toggle(fold)
+        self._refold(top)
+        if self.folds.is_open(fold):
+            # At the bottom of the screen one would see nothing of it.
+            self.cursor_into_view(self.height // 4)
+
+    def unfold(self, fold: str) -> None:
+        """Open a fold that is closed."""
+        if not self.folds.is_open(fold):
+            self.toggle(fold)
+
+    def toggle_kind(self, kind: str) -> bool:
+        """Open or close all folds of a kind; says whether they are open now."""
+        inside = self.fold_at_cursor()
+        if inside and self.folds.kinds.get(inside) == kind:
+            self._leave(inside)
+        row = next((n for n, (at, _) in enumerate(self.rows) if at == self.cursor), 0)
+        self.folds.toggle_kind(kind)
+        self._refold(None, row)
+        return kind in self.folds.opened_kinds
+
+    def show_as_model(self, on: bool) -> None:
+        """Show what the model sees, or the whole again, at the line being read."""
+        row = next((n for n, (at, _) in enumerate(self.rows) if at == self.cursor), 0)
+        cursor = self.mark()
+        self.as_model, self.here = on, None
+        self.reflow()
+        self.cursor = self.locate(cursor)
+        self.top = self.step(self.cursor, -row)
+        self.arrange()
+        self.cursor_into_view()
+
+    def _leave(self, fold: str) -> None:
+        """Read the fold's own line instead of one that is about to be folded away."""
+        head = self.document.index_of(fold)
+        if head is not None and self.document.blocks[self.cursor.block].fold == fold:
+            self.cursor = Position(head, self.document.blocks[head].above)
+
+    def _refold(self, top: ScrollAnchor | None, row: int = 0) -> None:
+        cursor = self.mark()
+        self.reflow()
+        self.cursor = self.locate(cursor)
+        self.top = self.locate(top) if top else self.step(self.cursor, -row)
+        self.arrange()
+        self.cursor_into_view()
+
+    # finding
+
+    def look_for(self, pattern: re.Pattern[str] | None) -> None:
+        """Mark whatever matches `pattern`; None marks nothing."""
+        if self.pattern != pattern or self.here is not None:
+            self.pattern, self.here = pattern, None
+            self._cache.clear()
+            self.arrange()
+
+    def go_to_match(self, block: int, count: int) -> None:
+        """Read the `count`-th match of a block, which is marked as the one one stands at."""
+        for number in {block, self.here[0] if self.here else block}:
+            self._cache.discard(number)
+        self.here = (block, count)
+        self.go_to(block)
+        for number, line in enumerate(self.lines(block)):
+            if any("found-here" in roles for _, roles in line.spans):
+                self.go_to(block, number)
+                return
+
+    def number_calls(self, notes: dict[str, int]) -> bool:
+        """Put footnote numbers at the tool calls with these keys; says whether any was new."""
+        from kbtui.tui.reader.blocks import FoldBlock
+
+        new = False
+        for key, number in notes.items():
+            position = self.document.index_of(key)
+            block = self.document.blocks[position] if position is not None else None
+            if position is not None and isinstance(block, FoldBlock) and block.note != number:
+                block.note, new = number, True
+                self._cache.discard(position)
+        if new:
+            self.arrange()
+        return new
+
+    # what is being read
+
+    @property
+    def turn(self) -> int | None:
+        """The turn of the line being read."""
+        blocks = self.document.blocks
+        return blocks[min(self.cursor.block, len(blocks) - 1)].turn if blocks else None
+
+    @property
+    def line(self) -> StyledLine | None:
+        """The line being read."""
+        return next((line for at, line in self.rows if at == self.cursor), None)
+
+    @property
+    def reference(self) -> str | None:
+        """The reference of the line being read."""
+        line = self.line
+        return self.document.ref_at(self.cursor.block, line.source if line else 0)
 
 
 class DocumentView(StyledWidget, StableScrollView, can_focus=True):
@@ -228,3 +735,36 @@ class DocumentView(StyledWidget, StableScrollView, can_focus=True):
         if block.key in self.document.fold_kinds and self.port.cursor.line >= block.above:
             self.port.toggle(block.key)
         self.changed()
+
+
+class PageScreen(StyledScreen):
+    """A page over another screen; `y` gives back True where `yes` says what that does."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,q,n,question_mark", "dismiss", show=False),
+        Binding("y", "yes", show=False),
+        *MOVING_BINDINGS,
+    ]
+
+    def __init__(self, title: str, page: Document, yes: str = "") -> None:
+        super().__init__()
+        self._title, self._page, self._yes = title, page, yes
+        self.reader = DocumentView()
+
+    def compose(self) -> ComposeResult:
+        """The page, and what the keys do."""
+        with Vertical(id="page", classes="pane") as pane:
+            pane.border_title = plain(self._title)
+            leave = "Esc closes" if not self._yes else f"y: {self._yes} · n or Esc: no"
+            pane.border_subtitle = plain(leave)
+            yield self.reader
+
+    def on_mount(self) -> None:
+        """Show it."""
+        self.reader.show(self._page)
+        self.reader.focus()
+
+    def action_yes(self) -> None:
+        """Say yes."""
+        if self._yes:
+            self.dismiss(True)

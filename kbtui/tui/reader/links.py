@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kbtui.refs import Ref
-    from kbtui.tui.reader.viewport import Viewport
+    from kbtui.tui.reader.document_view import Viewport
 
 _BARE = re.compile(r"https?://[^\s<>\"'`)\]}]+")
 _TRAILING = ".,;:!?"

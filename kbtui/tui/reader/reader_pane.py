@@ -16,11 +16,9 @@ from kbtui.refs import parse_ref
 from kbtui.text import one_line
 from kbtui.tui.commands import bindings
 from kbtui.tui.framework.gc_tuning import let_go
-from kbtui.tui.framework.labeled_input import LabeledInput, PaneInput
-from kbtui.tui.framework.partial_repaint import BorderOnlyPane
 from kbtui.tui.framework.styled_text import between, width_of
-from kbtui.tui.framework.styled_widget import plain
-from kbtui.tui.framework.text_line import MultilineText, TextLine
+from kbtui.tui.framework.styled_widget import BorderOnlyPane, plain
+from kbtui.tui.framework.text_widgets import LabeledInput, MultilineText, PaneInput, TextLine
 from kbtui.tui.framework.workers import LatestOnlyWorker
 from kbtui.tui.navigation import place_of
 from kbtui.tui.reader.document import counted, finder
@@ -200,7 +198,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
 
     def _begin(self, document: Document, place: NavigationTarget) -> None:
         """Go where a place begins; in a big document that is looked for in a thread."""
-        from kbtui.tui.reader.starting_point import find_start
+        from kbtui.tui.reader.document import find_start
 
         self._beginning_lane.forget()
         if place.mark or not (document.weights and place.words):
@@ -281,7 +279,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
         """The first words of a turn's request."""
         document = self.reader.document
         if turn not in self._requests:
-            from kbtui.tui.reader.strip_markdown import unmarked
+            from kbtui.tui.reader.markdown import unmarked
 
             conversation = document.record
             found = conversation.turn(turn) if conversation else None

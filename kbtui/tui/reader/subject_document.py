@@ -9,8 +9,7 @@ from kbtui.secrets import remark_on
 from kbtui.text import one_line
 from kbtui.tui.reader.blocks import Block, FactsBlock, MarkdownBlock, NoteBlock, SourceBlock
 from kbtui.tui.reader.document import Document, cost
-from kbtui.tui.reader.markdown_layout import link_definitions
-from kbtui.tui.reader.splitter import split_markdown, split_source
+from kbtui.tui.reader.markdown import link_definitions, split_markdown, split_source
 
 if TYPE_CHECKING:
     from kbtui.knowledge.models import Subject

@@ -12,12 +12,10 @@ from textual.message import Message
 
 from kbtui.text import one_line, safe_marked
 from kbtui.tui.commands import bindings, own_key
-from kbtui.tui.framework.labeled_input import PaneInput
-from kbtui.tui.framework.partial_repaint import BorderOnlyPane
 from kbtui.tui.framework.row_list import ListRow, RowList
 from kbtui.tui.framework.styled_text import cut_spans, fit, fit_end, width_of, with_role
-from kbtui.tui.framework.styled_widget import keys_of, plain
-from kbtui.tui.framework.text_line import MultilineText, TextLine
+from kbtui.tui.framework.styled_widget import BorderOnlyPane, keys_of, plain
+from kbtui.tui.framework.text_widgets import MultilineText, PaneInput, TextLine
 from kbtui.tui.reader.document import counted
 
 if TYPE_CHECKING:
@@ -296,7 +294,7 @@ def excerpt(hit: Hit, width: int, lines: int) -> list[Spans]:
     if hit.role not in ("tool-call", "tool-result"):
         # Nothing far behind the passage is shown, nor looked at.
         reach = min((end for _, end in matches), default=0) + width * (lines + 4) + 300
-        from kbtui.tui.reader.strip_markdown import unmarked
+        from kbtui.tui.reader.markdown import unmarked
 
         text, matches = unmarked(text, matches, reach)
     spans: Spans = []

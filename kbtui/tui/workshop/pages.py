@@ -12,7 +12,7 @@ from kbtui.knowledge.learn import quoted
 from kbtui.text import one_line
 from kbtui.tui.reader.blocks import FactsBlock, HeadBlock, NoteBlock, SourceBlock, message_blocks
 from kbtui.tui.reader.document import Document
-from kbtui.tui.reader.splitter import split_source
+from kbtui.tui.reader.markdown import split_source
 from kbtui.tui.reader.subject_document import text_document
 from kbtui.tui.workshop.costs import Cost, cost_of
 

@@ -12,10 +12,9 @@ from textual.widgets import Input
 
 from kbtui.text import cells, one_line
 from kbtui.tui.commands import own_key
-from kbtui.tui.framework.labeled_input import PaneInput
 from kbtui.tui.framework.styled_text import fit, width_of
 from kbtui.tui.framework.styled_widget import keys_of
-from kbtui.tui.framework.text_line import TextLine
+from kbtui.tui.framework.text_widgets import PaneInput, TextLine
 from kbtui.tui.reader.document import counted
 
 if TYPE_CHECKING:

@@ -11,10 +11,9 @@ from textual.widgets import Input
 from kbtui.knowledge.models import SubjectMark
 from kbtui.tui.commands import bindings
 from kbtui.tui.feature_screen import SplitScreen
-from kbtui.tui.framework.labeled_input import LabeledInput, PaneInput
 from kbtui.tui.framework.row_list import RowList
 from kbtui.tui.framework.styled_widget import LEAVING, plain
-from kbtui.tui.framework.text_line import TextLine
+from kbtui.tui.framework.text_widgets import LabeledInput, PaneInput, TextLine
 from kbtui.tui.library.rows import MARKS
 from kbtui.tui.reader.blocks import FactsBlock, HeadBlock
 from kbtui.tui.workshop.controller import WorkshopController

@@ -1,0 +1,655 @@
+"""Markdown and source text for a terminal: split, highlight, lay out, or strip to plain text."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from kbtui.text import safe
+from kbtui.tui.framework.styled_text import (
+    Span,
+    Spans,
+    StyledLine,
+    TextMatches,
+    mark,
+    width_of,
+    with_role,
+    wrap,
+    wrap_code,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    from markdown_it.tree import SyntaxTreeNode
+
+
+PIECE = 6_000
+"""Characters that a piece should have; a single Markdown block may have twice as many."""
+
+_FENCE_LINE = re.compile(r" {0,3}(`{3,}|~{3,})[ \t]*([^`\n]*)")
+_LIST_ITEM = re.compile(r"(?:[-+*]|\d{1,9}[.)])(?:[ \t]|$)")
+
+
+@dataclass(slots=True)
+class TextSection:
+    """A stretch of a text: its characters, the number of its first line, and whether it is code.
+
+    `language` is the fence's word when the piece lies inside a fenced block that
+    was too long for one piece; `continued` says that the piece before it is the
+    same block.
+    """
+
+    start: int
+    end: int
+    first_line: int
+    code: bool = False
+    language: str = ""
+    continued: bool = False
+
+
+def split_source(text: str, most: int = PIECE) -> Iterator[TextSection]:
+    """Pieces of a text without structure, cut between lines; a longer line at a space."""
+    start, line = 0, 1
+    while start < len(text):
+        end = start + most
+        if end < len(text):
+            newline = text.rfind("\n", start, end)
+            space = text.rfind(" ", start + most // 2, end)
+            end = newline + 1 if newline >= start else space + 1 if space > start else end
+        else:
+            end = len(text)
+        yield TextSection(start, end, line)
+        line += text.count("\n", start, end)
+        start = end
+
+
+def split_markdown(text: str, most: int = PIECE) -> Iterator[TextSection]:
+    """Pieces of a Markdown text, cut at blank lines outside fences and lists.
+
+    A fence that is longer than a piece is cut into pieces of code.
+    """
+    if len(text) <= most:
+        if text.strip():
+            yield TextSection(0, len(text), 1)
+        return
+    for piece in _at_blank_lines(text, most):
+        if piece.end - piece.start <= 2 * most:
+            piece.code = False
+            yield piece
+        elif piece.code:
+            yield from _inside_fence(text, piece, most)
+        else:
+            for part in split_source(text[piece.start : piece.end], most):
+                yield TextSection(
+                    piece.start + part.start,
+                    piece.start + part.end,
+                    piece.first_line + part.first_line - 1,
+                    continued=part.start > 0,
+                )
+
+
+def _at_blank_lines(text: str, most: int) -> Iterator[TextSection]:
+    start = position = 0
+    line = first_line = 1
+    fence = ""
+    whole_fence = blank = list_open = False
+    while position < len(text):
+        after = text.find("\n", position) + 1 or len(text)
+        row = text[position:after]
+        opening = _FENCE_LINE.match(row)
+        if fence:
+            if opening and opening[1].startswith(fence) and not opening[2].strip():
+                fence = ""
+                if whole_fence:
+                    yield TextSection(start, after, first_line, code=True)
+                    start, first_line, whole_fence = after, line + 1, False
+        else:
+            item = bool(_LIST_ITEM.match(row))
+            # After a blank line a new block begins, unless it is indented (part of
+            # a list item) or the next item of a list that is still short enough.
+            new = (
+                blank
+                and not row[0].isspace()
+                and not (item and list_open and position - start < 2 * most)
+            )
+            long_enough = position - start >= most // 2
+            if (
+                start < position
+                and new
+                and (long_enough or (opening and _fence_size(text, after, opening[1]) > most))
+            ):
+                yield TextSection(start, position, first_line)
+                start, first_line = position, line
+            if opening:
+                fence = opening[1]
+                whole_fence = start == position
+            if row.strip() and not row[0].isspace():
+                list_open = item
+        blank = not row.strip()
+        position = after
+        line += 1
+    if start < len(text):
+        yield TextSection(start, len(text), first_line, code=whole_fence)
+
+
+def _fence_size(text: str, start: int, fence: str) -> int:
+    end = text.find("\n" + fence, start)
+    return (end if end >= 0 else len(text)) - start
+
+
+def _inside_fence(text: str, piece: TextSection, most: int) -> Iterator[TextSection]:
+    opening = _FENCE_LINE.match(text, piece.start)
+    language = (opening[2].split() or [""])[0] if opening else ""
+    start = text.find("\n", piece.start) + 1
+    end = text.rfind("\n", start, piece.end - 1) + 1
+    if end <= start or not _FENCE_LINE.match(text[end : piece.end]):
+        end = piece.end
+    for part in split_source(text[start:end], most):
+        yield TextSection(
+            start + part.start,
+            start + part.end,
+            piece.first_line + part.first_line,
+            code=True,
+            language=language,
+            continued=part.start > 0,
+        )
+
+
+TAB = 4
+HIGHLIGHT_MOST = 60_000
+"""Characters; more than this in one piece is shown without colours, so that it does not stall."""
+
+
+def source_lines(text: str, language: str | None) -> list[Spans]:
+    """`text` line by line, safe, tabs expanded, highlighted where pygments knows `language`."""
+    text = safe(text).expandtabs(TAB)
+    lexer = _lexer(language) if language and len(text) <= HIGHLIGHT_MOST else None
+    if lexer is None:
+        return [[(line, "")] if line else [] for line in text.split("\n")]
+    lines: list[Spans] = [[]]
+    for kind, value in lexer.get_tokens(text):
+        role = _token_role(kind)
+        first, *others = value.split("\n")
+        if first:
+            line = lines[-1]
+            if line and line[-1][1] == role:
+                line[-1] = (line[-1][0] + first, role)
+            else:
+                line.append((first, role))
+        lines += [[(part, role)] if part else [] for part in others]
+    # Lexers end a text with a newline that it may not have had.
+    wanted = text.count("\n") + 1
+    del lines[wanted:]
+    lines += [[] for _ in range(wanted - len(lines))]
+    return lines
+
+
+@lru_cache(maxsize=64)
+def _lexer(language: str) -> Any:
+    from pygments.lexers import get_lexer_by_name  # type: ignore[import-untyped]
+    from pygments.util import ClassNotFound  # type: ignore[import-untyped]
+
+    try:
+        return get_lexer_by_name(language.lower(), stripnl=False, ensurenl=False)
+    except ClassNotFound:
+        return None
+
+
+_TOKEN_ROLES = (
+    ("Comment", "comment"),
+    ("Keyword", "keyword"),
+    ("Literal.String", "string"),
+    ("Literal.Number", "number"),
+    ("Literal.Date", "number"),
+    ("Name.Function", "function"),
+    ("Name.Class", "type"),
+    ("Name.Tag", "keyword"),
+    ("Name.Attribute", "function"),
+    ("Name.Builtin", "type"),
+    ("Name.Decorator", "function"),
+    ("Name.Namespace", "type"),
+    ("Operator.Word", "keyword"),
+    ("Generic.Heading", "h3"),
+    ("Generic.Subheading", "h3"),
+    ("Generic.Strong", "strong"),
+    ("Generic.Emph", "emph"),
+    ("Generic.Inserted", "inserted"),
+    ("Generic.Deleted", "deleted"),
+)
+
+
+@lru_cache(maxsize=512)
+def _token_role(kind: Any) -> str:
+    name = ".".join(kind)
+    return next(
+        (role for prefix, role in _TOKEN_ROLES if name == prefix or name.startswith(f"{prefix}.")),
+        "",
+    )
+
+
+_GAP = 3  # " │ "
+_LEAST = 6
+
+
+def column_widths(wanted: list[int], width: int) -> list[int]:
+    """Widths that add up to at most `width`: narrow columns keep theirs, the widest give way."""
+    widths = list(wanted)
+    excess = sum(widths) + _GAP * (len(widths) - 1) - width
+    while excess > 0:
+        widest = max(range(len(widths)), key=widths.__getitem__)
+        if widths[widest] <= _LEAST:
+            break
+        second = max((w for i, w in enumerate(widths) if i != widest), default=0)
+        take = min(excess, max(1, widths[widest] - max(second, _LEAST)))
+        widths[widest] -= take
+        excess -= take
+    return widths
+
+
+def table_lines(
+    rows: list[list[Spans]], aligns: list[str], width: int, sources: list[int]
+) -> list[StyledLine]:
+    """A table, its first row the heading; `aligns` has "left", "right", "center" or "" each."""
+    if not rows or not rows[0]:
+        return []
+    columns = len(rows[0])
+    wanted = [max(1, *(width_of(row[i]) for row in rows if i < len(row))) for i in range(columns)]
+    widths = column_widths(wanted, width)
+    laid = [
+        [wrap(row[i] if i < len(row) else [], widths[i]) for i in range(columns)] for row in rows
+    ]
+    # Where a cell takes several lines, a blank one keeps the rows apart.
+    tall = any(len(cell) > 1 for cells in laid[1:] for cell in cells)
+    padded = [*aligns, *[""] * (columns - len(aligns))]
+    lines: list[StyledLine] = []
+    for number, (cells, source) in enumerate(zip(laid, sources, strict=True)):
+        if tall and number > 1:
+            lines.append(StyledLine([(" │ ".join(" " * w for w in widths), "rule")], source))
+        made = [StyledLine(spans, source) for spans in _row(cells, widths, padded)]
+        if number == 0:
+            made = [StyledLine(with_role(line.spans, "strong"), source) for line in made]
+            made.append(StyledLine([("─┼─".join("─" * w for w in widths), "rule")], source))
+        lines += made
+    return lines
+
+
+def _row(cells: list[list[StyledLine]], widths: list[int], aligns: list[str]) -> list[Spans]:
+    rows: list[Spans] = []
+    for depth in range(max(len(cell) for cell in cells)):
+        spans: Spans = []
+        for i, cell in enumerate(cells):
+            if i:
+                spans.append((" │ ", "rule"))
+            spans += _aligned(cell[depth].spans if depth < len(cell) else [], widths[i], aligns[i])
+        rows.append(spans)
+    return rows
+
+
+def _aligned(spans: Spans, width: int, align: str) -> Spans:
+    space = max(0, width - width_of(spans))
+    before = space if align == "right" else space // 2 if align == "center" else 0
+    return [(" " * before, ""), *spans, (" " * (space - before), "")]
+
+
+SHORT_LINE = 45
+"""Characters; a line of a message that is shorter ends where its author ended it."""
+
+_TASK = re.compile(r"\[([ xX])\] ")
+_LINK_DEFINITION = re.compile(r"^ {0,3}\[([^\]\n]{1,200})\]:[ \t]*(\S+)", re.MULTILINE)
+
+
+def link_definitions(text: str) -> dict[str, dict[str, str]]:
+    """The link reference definitions of a whole text, for pieces of it that are parsed alone."""
+    if "]:" not in text:
+        return {}
+    return {
+        " ".join(name.split()).upper(): {"href": url.strip("<>"), "title": ""}
+        for name, url in _LINK_DEFINITION.findall(text)
+    }
+
+
+def markdown_lines(
+    text: str,
+    width: int,
+    *,
+    found: TextMatches | None = None,
+    links: dict[str, dict[str, str]] | None = None,
+    breaks: bool = False,
+    first_line: int = 1,
+    shift: int | None = None,
+) -> list[StyledLine]:
+    """`text` laid out in `width` cells.
+
+    `found` is marked wherever it matches; `links` are reference definitions from
+    elsewhere in the same document; with `breaks` a line break in a paragraph
+    stays one; `first_line` is the number of the text's first line in its file. With
+    a `shift` code is not wrapped but moved to the left by so many cells.
+    """
+    from markdown_it.tree import SyntaxTreeNode
+
+    text = safe(text).expandtabs(TAB)
+    tokens = _parser().parse(text, {"references": dict(links or {})})
+    return _Page(found, breaks, first_line, shift).blocks(SyntaxTreeNode(tokens).children, width)
+
+
+@lru_cache(maxsize=1)
+def _parser() -> Any:
+    from markdown_it import MarkdownIt
+
+    return MarkdownIt("commonmark").enable(["table", "strikethrough"])
+
+
+class _Page:
+    def __init__(
+        self, found: TextMatches | None, breaks: bool, first_line: int, shift: int | None
+    ) -> None:
+        self.found = found
+        self.shift = shift
+        self.breaks = breaks
+        self.first_line = first_line
+
+    def blocks(
+        self, nodes: list[SyntaxTreeNode], width: int, tight: bool = False
+    ) -> list[StyledLine]:
+        """Blocks below each other, with a blank line between them unless the list is tight."""
+        lines: list[StyledLine] = []
+        for node in nodes:
+            made = self._block(node, max(width, 8))
+            if made and lines and not tight:
+                lines.append(StyledLine(source=made[0].source))
+            lines += made
+        return lines
+
+    def _source(self, node: SyntaxTreeNode) -> int:
+        return self.first_line + node.map[0] if node.map else 0
+
+    def _block(self, node: SyntaxTreeNode, width: int) -> list[StyledLine]:
+        kind = node.type
+        if kind == "paragraph":
+            return self._prose(self._inline(node), width, self._source(node))
+        if kind == "heading":
+            return self._heading(node, width)
+        if kind in ("bullet_list", "ordered_list"):
+            return self._list(node, width)
+        if kind == "blockquote":
+            return self._quote(node, width)
+        if kind in ("fence", "code_block"):
+            return self._code(node, width)
+        if kind == "hr":
+            return [StyledLine([("─" * width, "rule")], self._source(node))]
+        if kind == "table":
+            return self._table(node, width)
+        return [
+            line
+            for number, text in enumerate(node.content.rstrip("\n").split("\n"))
+            for line in wrap_code(
+                mark([(text, "html")], self.found), width, self._source(node) + number
+            )
+        ]
+
+    def _prose(self, spans: Spans, width: int, source: int) -> list[StyledLine]:
+        lines: list[StyledLine] = []
+        for paragraph in _at_breaks(spans):
+            lines += wrap(mark(paragraph, self.found), width, source=source)
+        return lines
+
+    def _heading(self, node: SyntaxTreeNode, width: int) -> list[StyledLine]:
+        level = int(node.tag[1])
+        lines = self._prose(with_role(self._inline(node), f"h{level}"), width, self._source(node))
+        if level == 1:
+            lines.append(
+                StyledLine(
+                    [("━" * min(width, max(line.width for line in lines)), "h1 rule")],
+                    self._source(node),
+                )
+            )
+        return lines
+
+    def _list(self, node: SyntaxTreeNode, width: int) -> list[StyledLine]:
+        number = int(node.attrs.get("start", 1)) if node.type == "ordered_list" else None
+        digits = len(str(number + len(node.children) - 1)) if number is not None else 0
+        lines: list[StyledLine] = []
+        tight = all(
+            child.hidden
+            for item in node.children
+            for child in item.children
+            if child.type == "paragraph"
+        )
+        for place, item in enumerate(node.children):
+            marker = "• " if number is None else f"{number + place:>{digits}}. "
+            made = self.blocks(item.children, width - len(marker), tight) or [
+                StyledLine(source=self._source(item))
+            ]
+            if lines and not tight:
+                lines.append(StyledLine())
+            for place_of_line, line in enumerate(made):
+                lead: Span = (marker, "marker") if place_of_line == 0 else (" " * len(marker), "")
+                lines.append(StyledLine([lead, *line.spans], line.source, line.whole, line.more))
+        return lines
+
+    def _quote(self, node: SyntaxTreeNode, width: int) -> list[StyledLine]:
+        return [
+            StyledLine(
+                [("▎ ", "marker"), *with_role(line.spans, "quote")],
+                line.source,
+                line.whole,
+                line.more,
+            )
+            for line in self.blocks(node.children, width - 2)
+        ]
+
+    def _code(self, node: SyntaxTreeNode, width: int) -> list[StyledLine]:
+        language = (node.info.split() or [""])[0] if node.type == "fence" else ""
+        start = self._source(node) + (node.type == "fence")
+        text = node.content.removesuffix("\n")
+        return code_panel(text, language, width, start, self.found, self.shift)
+
+    def _table(self, node: SyntaxTreeNode, width: int) -> list[StyledLine]:
+        rows: list[list[Spans]] = []
+        sources: list[int] = []
+        aligns: list[str] = []
+        for part in node.children:
+            for row in part.children:
+                rows.append([mark(self._inline(cell), self.found) for cell in row.children])
+                sources.append(self._source(row))
+                if len(rows) == 1:
+                    aligns = [
+                        str(cell.attrs.get("style", "")).partition(":")[2] for cell in row.children
+                    ]
+        return table_lines(rows, aligns, width, sources)
+
+    def _inline(self, node: SyntaxTreeNode) -> Spans:
+        spans: Spans = []
+        for child in node.children:
+            spans += self._piece(child) if child.type != "inline" else self._inline(child)
+        if spans and (match := _TASK.match(spans[0][0])):
+            box = "☐ " if match[1] == " " else "☑ "
+            spans[0] = (box + spans[0][0][match.end() :], spans[0][1])
+        return spans
+
+    def _piece(self, node: SyntaxTreeNode) -> Spans:
+        kind = node.type
+        if kind in ("text", "html_inline", "text_special"):
+            return [(node.content, "html" if kind == "html_inline" else "")]
+        if kind == "code_inline":
+            return [(node.content, "code-inline")]
+        if kind == "softbreak":
+            return [("\n" if self.breaks else " ", "soft")]
+        if kind == "hardbreak":
+            return [("\n", "")]
+        if kind == "image":
+            return [(f"[image: {node.content or node.attrs.get('src', '')}]", "link")]
+        inner = self._inline(node)
+        if kind == "link":
+            return self._link(inner, str(node.attrs.get("href", "")))
+        role = {"strong": "strong", "em": "emph", "s": "struck"}.get(kind, "")
+        return with_role(inner, role) if role else inner
+
+    def _link(self, inner: Spans, url: str) -> Spans:
+        text = "".join(part for part, _ in inner)
+        shown = with_role(inner, "link")
+        if "://" in url and url not in (text, f"mailto:{text}"):
+            shown.append((f" ({url})", "dim"))
+        return shown
+
+
+def _at_breaks(spans: Spans) -> list[Spans]:
+    """Cut a paragraph at its breaks; a soft one counts only after a short line.
+
+    A long line was broken by an editor's margin, a short one on purpose.
+    """
+    parts: list[Spans] = [[]]
+    written = 0
+    for text, role in spans:
+        if "soft" in role:
+            if text == " " or written >= SHORT_LINE:
+                parts[-1].append((" ", role))
+            else:
+                parts.append([])
+            written = 0
+            continue
+        written += len(text)
+        first, *others = text.split("\n")
+        if first:
+            parts[-1].append((first, role))
+        parts += [[(part, role)] if part else [] for part in others]
+    return parts
+
+
+def code_panel(
+    text: str,
+    language: str,
+    width: int,
+    first_line: int = 0,
+    found: TextMatches | None = None,
+    shift: int | None = None,
+) -> list[StyledLine]:
+    """Code on a panel of its own, `width` cells wide; for `shift` see `wrap_code`."""
+    lines: list[StyledLine] = []
+    for number, spans in enumerate(source_lines(text, language)):
+        source = first_line + number if first_line else 0
+        for line in wrap_code(mark(spans, found), width - 3, source, shift):
+            space = " " * (width - 2 - width_of(line.spans))
+            line.spans = with_role([("  ", ""), *line.spans, (space, "")], "code")
+            lines.append(line)
+    return lines
+
+
+Stretch = tuple[int, int]
+"""Characters of a text, the end exclusive."""
+
+_ANY = re.compile(r"[*_`~>#\[|]|---|^[ \t]*[-+] ", re.MULTILINE)
+_FENCE_MARK = re.compile(r"^ {0,3}(`{3,}|~{3,})([^`\n]*)$", re.MULTILINE)
+_LINE_MARK = re.compile(
+    r"^(?:(?P<quote>(?: {0,3}>[ \t]?)+)(?:\[!(?P<note>\w+)\])?"
+    r"|(?P<heading> {0,3}\#{1,6}[ \t]+)"
+    r"|(?P<rule>[ \t|:]*-{3}[-|: \t]*|[ \t]*\*{3}[* \t]*|[ \t]*_{3}[_ \t]*)$"
+    r"|(?P<item>[ \t]*[-*+][ \t]+)(?=\S)"
+    r"|(?P<row>[ \t]*\|[^\n]*\|[ \t]*$))",
+    re.MULTILINE,
+)
+_INLINE_MARK = re.compile(
+    r"(?=[\\`!\[*_~])(?:"
+    r"\\(?P<escaped>[!-/:-@\[-`{-~])|"
+    r"(?P<code>`{1,2})(?!`)(?P<coded>(?:[^`\n]|\n(?!\n)){1,300})(?P=code)(?!`)"
+    r"|!?\[(?P<linked>(?:[^\[\]\n]|\n(?!\n)){1,300})\]\([^()\s]{0,500}(?: \"[^\"\n]{0,200}\")?\)"
+    r"|(?<![\w\])])!?\[(?P<referred>(?:[^\[\]\n]|\n(?!\n)){1,300})\]\[[^\[\]\n]{1,100}\](?!\()"
+    r"|(?<![\w*])\*\*(?![\s*])(?P<bold>(?:[^*\n]|\n(?!\n)|\*(?!\*)){1,300})(?<!\s)\*\*(?![\w*])"
+    r"|(?<![\w*])\*(?![\s*])(?P<star>(?:[^*\n]|\n(?!\n)){1,300})(?<!\s)\*(?![\w*])"
+    # Two of these may be a name of Python's.
+    r"|(?<!\w)_(?![\s_])(?P<low>(?:[^_\n]|\n(?!\n)){1,300})(?<!\s)_(?!\w)"
+    r"|(?<!~)~~(?![\s~])(?P<struck>(?:[^~\n]|\n(?!\n)){1,300})(?<!\s)~~(?!~)"
+    r")"
+)
+_BAR = re.compile(r"(?<!\\)\|")
+_INSIDE = ("linked", "referred", "bold", "star", "low", "struck")
+_DEEPEST = 3
+"""Emphasis in a link in emphasis."""
+
+
+def unmarked(
+    text: str, matches: list[Stretch], reach: int | None = None
+) -> tuple[str, list[Stretch]]:
+    """The text without its marks, and where its matches are then.
+
+    `matches` are ascending. A mark that reaches into a match stays, so that no match
+    loses a character. Marks are looked for in the first `reach` characters only.
+    """
+    if not _ANY.search(text):
+        return text, matches
+    gone: list[Stretch] = []
+    dots: list[int] = []
+    for group in _find_marks(text, len(text) if reach is None else min(reach, len(text)), dots):
+        if not any(start < b and a < end for start, end in group for a, b in matches):
+            gone += group
+    gone.sort()
+    dots = [at for at in dots if not any(start <= at < end for start, end in matches)]
+    if dots:
+        signs = list(text)
+        for at in dots:
+            signs[at] = "·"
+        text = "".join(signs)
+    kept: list[str] = []
+    moved: list[Stretch] = []
+    waiting = iter(matches)
+    match = next(waiting, None)
+    position = lost = 0
+    for start, end in [*gone, (len(text), len(text))]:
+        while match is not None and match[1] <= start:
+            moved.append((match[0] - lost, match[1] - lost))
+            match = next(waiting, None)
+        kept.append(text[position:start])
+        position = max(position, end)
+        lost += end - start
+    return "".join(kept), moved
+
+
+def _find_marks(text: str, reach: int, dots: list[int]) -> Iterator[list[Stretch]]:
+    """What may go, in groups that go together; what becomes a dot is put into `dots`."""
+    position = 0
+    opened = ""
+    for fence in _FENCE_MARK.finditer(text, 0, reach):
+        sign, words = fence[1], fence[2].strip()
+        if opened and (not sign.startswith(opened) or words):
+            continue
+        if not opened:
+            yield from _prose_marks(text, position, fence.start(), dots)
+        yield [fence.span(1)]
+        if words:
+            yield [fence.span(2)]
+        opened = "" if opened else sign
+        position = fence.end()
+    if not opened:
+        yield from _prose_marks(text, position, reach, dots)
+
+
+def _prose_marks(text: str, start: int, end: int, dots: list[int]) -> Iterator[list[Stretch]]:
+    for line in _LINE_MARK.finditer(text, start, end):
+        if line["item"]:
+            dots.append(line.start("item") + len(line["item"]) - len(line["item"].lstrip()))
+        elif line["row"]:
+            first, *others = (bar.start() for bar in _BAR.finditer(text, line.start(), line.end()))
+            # A row is set apart from the one above, its cells from each other.
+            dots += [first, *others[:-1]]
+            if others:
+                yield [(others[-1], others[-1] + 1)]
+        elif line["note"]:
+            yield [line.span("quote")]
+            at, after = line.span("note")
+            yield [(at - 2, at), (after, after + 1)]
+        elif line.end() > line.start():
+            yield [line.span()]
+    yield from _inline_marks(text, start, end, _DEEPEST)
+
+
+def _inline_marks(text: str, start: int, end: int, depth: int) -> Iterator[list[Stretch]]:
+    for found in _INLINE_MARK.finditer(text, start, end):
+        name = found.lastgroup or ""
+        at, after = found.span(name)
+        yield [(found.start(), at), (after, found.end())]
+        if name in _INSIDE and depth:
+            yield from _inline_marks(text, at, after, depth - 1)
