@@ -94,6 +94,7 @@ def copy_demo() -> Path:
     """
     import filecmp
     import shutil
+    from pathlib import Path
 
     from kbtui.errors import WorkspaceError
     from kbtui.workspace.paths import cache_home, make_private
@@ -101,7 +102,12 @@ def copy_demo() -> Path:
     source, target = demo_source(), cache_home() / "demo"
     try:
         make_private(target)
-        wanted = {path.relative_to(source) for path in source.rglob("*")}
+        # In the source tree the guide is a link to docs/guide, which `Path.rglob` does not follow.
+        wanted = {
+            Path(folder, name).relative_to(source)
+            for folder, folders, files in os.walk(source, followlinks=True)
+            for name in (*folders, *files)
+        }
         for path in sorted(target.rglob("*"), reverse=True):
             if path.relative_to(target) not in wanted:
                 path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()

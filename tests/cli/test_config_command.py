@@ -11,7 +11,7 @@ from kbtui.cli.main import main
 from kbtui.errors import ConfigError
 from kbtui.workspace.settings import KEYS, Settings, example, load_settings, settings_path, toml
 
-GUIDE = Path(__file__).parents[2] / "assets/demo/.jp/kb/guide/configuration.md"
+GUIDE = Path(__file__).parents[2] / "docs/guide/configuration.md"
 
 
 @pytest.fixture

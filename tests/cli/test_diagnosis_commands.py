@@ -20,7 +20,7 @@ from kbtui.cli.main import COMMANDS, main
 from kbtui.engine.log import log
 from kbtui.workspace.settings import KEYS, settings_path
 
-GUIDE = Path(__file__).parents[2] / "assets/demo/.jp/kb/guide"
+GUIDE = Path(__file__).parents[2] / "docs/guide"
 SECRET = "Kündigung-Meier"
 
 

@@ -9,14 +9,25 @@ from typing import Any
 
 DEMO = Path(__file__).parents[2] / "assets" / "demo"
 CONVERSATIONS = DEMO / ".jp" / "conversations"
-TOPICS: dict[str, dict[str, Any]] = tomllib.loads((DEMO / ".jp/kb.toml").read_text())["kb"]["topic"]
+CORPUS = Path(__file__).parents[1] / "eval" / "corpus"
+"""A frozen copy of the demo, over which search is measured."""
 
 
-def subject_files() -> dict[str, Path]:
+def topic_tables(root: Path) -> dict[str, dict[str, Any]]:
+    """Return the topics of `.jp/kb.toml`."""
+    found = tomllib.loads((root / ".jp/kb.toml").read_text("utf-8"))["kb"]["topic"]
+    assert isinstance(found, dict)
+    return found
+
+
+TOPICS = topic_tables(DEMO)
+
+
+def subject_files(root: Path = DEMO) -> dict[str, Path]:
     """Every subject's file by `topic/slug`: extension and leading dots stripped."""
     found = {}
-    for topic, table in TOPICS.items():
-        folder = DEMO / table["subjects"]
+    for topic, table in topic_tables(root).items():
+        folder = root / table["subjects"]
         for path in folder.rglob("*"):
             if path.is_file():
                 parts = path.relative_to(folder).with_suffix("").parts
@@ -33,9 +44,9 @@ def is_hidden(path: Path) -> bool:
     return any(part.startswith(".") for part in path.relative_to(folder).parts)
 
 
-def conversation_folders() -> dict[int, Path]:
+def conversation_folders(root: Path = DEMO) -> dict[int, Path]:
     """Directories of live and archived conversations by id."""
-    folders = [path.parent for path in CONVERSATIONS.rglob("events.json")]
+    folders = [path.parent for path in (root / ".jp/conversations").rglob("events.json")]
     return {int(folder.name.partition("-")[0]): folder for folder in folders}
 
 

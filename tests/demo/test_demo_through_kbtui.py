@@ -1,10 +1,11 @@
 """The demo as kbtui itself reads it: nothing broken, and citations in both kinds."""
 
 import hashlib
+import shutil
 from pathlib import Path
 
 import pytest
-from demo_files import CONVERSATIONS, DEMO, TOPICS, conversation_folders, subject_files
+from demo_files import DEMO, TOPICS, conversation_folders, subject_files
 
 from kbtui.citations import cite_conversation
 from kbtui.conversations import list_conversations, load_conversation
@@ -15,8 +16,10 @@ from kbtui.workspace import Workspace, open_root
 
 
 @pytest.fixture(scope="module")
-def workspace() -> Workspace:
-    return open_root(DEMO)
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    root = tmp_path_factory.mktemp("workspace") / "demo"
+    shutil.copytree(DEMO, root)
+    return open_root(root)
 
 
 @pytest.fixture
@@ -29,10 +32,10 @@ def conversations(workspace: Workspace) -> dict[str, Conversation]:
     return {info.id: load_conversation(info) for info in list_conversations(workspace)}
 
 
-def _hashes() -> dict[str, str]:
+def _hashes(root: Path) -> dict[str, str]:
     return {
         str(path): hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in DEMO.rglob("*")
+        for path in root.rglob("*")
         if path.is_file()
     }
 
@@ -118,9 +121,9 @@ def test_citations_reach_existing_subjects_and_conversations(
 
 
 def test_reading_changes_nothing(workspace: Workspace) -> None:
-    before = _hashes()
+    before = _hashes(workspace.root)
     for info in list_conversations(workspace):
         load_conversation(info)
     load_knowledge(workspace).prompt()
-    assert _hashes() == before
-    assert not list(Path(CONVERSATIONS).rglob("*.tmp"))
+    assert _hashes(workspace.root) == before
+    assert not list(workspace.root.rglob("*.tmp"))

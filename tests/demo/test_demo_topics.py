@@ -34,7 +34,7 @@ def test_there_are_at_least_four_topics_with_35_subjects() -> None:
 
 def test_topics_lie_inside_the_workspace_and_their_files_are_text() -> None:
     for table in TOPICS.values():
-        assert (DEMO / table["subjects"]).resolve().is_relative_to(DEMO.resolve())
+        assert ".." not in table["subjects"].split("/")
     for path in SUBJECTS.values():
         text = path.read_text("utf-8")
         assert text.endswith("\n")

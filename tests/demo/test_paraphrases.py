@@ -5,10 +5,10 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from demo_files import conversation_folders, events, metadata, subject_files
+from demo_files import CORPUS, conversation_folders, events, metadata, subject_files
 
 FILE = tomllib.loads((Path(__file__).parent / "paraphrases.toml").read_text("utf-8"))
-SUBJECTS = subject_files()
+SUBJECTS = subject_files(CORPUS)
 FUNCTION_WORDS = {"a", "an", "and", "for", "in", "is", "it", "of", "on", "or", "the", "to", "with"}
 
 
@@ -22,7 +22,7 @@ def text_of(ref: str) -> str:
     """All that is said in a subject or conversation, title included."""
     if not ref.startswith("jp-c"):
         return SUBJECTS[ref].read_text("utf-8")
-    folder = conversation_folders()[int(ref.removeprefix("jp-c"))]
+    folder = conversation_folders(CORPUS)[int(ref.removeprefix("jp-c"))]
     keys = ("content", "message", "reasoning")
     spoken = [
         event[key]

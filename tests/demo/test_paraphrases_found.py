@@ -5,9 +5,9 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from demo_files import CORPUS
 
 from kbtui import open_workspace
-from kbtui.cli.tui import demo_source
 from kbtui.search import Question
 
 FILE = tomllib.loads((Path(__file__).parent / "paraphrases.toml").read_text("utf-8"))
@@ -21,7 +21,7 @@ def test_the_fusion_finds_what_keywords_miss(
 ) -> None:
     monkeypatch.setenv("KBTUI_ENGINE_IDLE", "60")
     root = tmp_path / "demo"
-    shutil.copytree(demo_source(), root)
+    shutil.copytree(CORPUS, root)
     library = open_workspace(root)
     engine = library.engine()
     while not engine.request("settle", wait=5.0)["done"]:

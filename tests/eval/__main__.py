@@ -77,7 +77,7 @@ def tasks(name: str, vectors: Vectors) -> tuple[Bed, list[Task]] | None:
         ]
     root = cache_folder() / "demo"
     shutil.rmtree(root, ignore_errors=True)
-    shutil.copytree(labelled.DEMO, root)
+    shutil.copytree(labelled.CORPUS, root)
     questions = labelled.read("questions" if name == "demo" else "sealed")
     return open_bed(root, vectors), [
         (f"{one.kind}/{one.text}", one.text, one.ranking, one.gains) for one in questions

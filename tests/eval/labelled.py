@@ -1,4 +1,4 @@
-"""The labelled questions over the demo workspace."""
+"""The labelled questions over `corpus`, a frozen copy of the demo workspace."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from kbtui.search import Hit
 
 HERE = Path(__file__).parent
-DEMO = HERE.parents[1] / "assets" / "demo"
+CORPUS = HERE / "corpus"
+"""The demo workspace as it was on 2026-11-22: documentation that changes must not move a figure."""
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from eval.labelled import DEMO, Labelled, read, squeezed
+from eval.labelled import CORPUS, Labelled, read, squeezed
 from kbtui.conversations import find_conversation, load_conversation
 from kbtui.index.chunking import event_text
 from kbtui.knowledge import load_knowledge, subject_text
@@ -22,7 +22,7 @@ def test_there_are_enough_questions_and_a_third_of_them_is_sealed() -> None:
 
 
 def text_of(ref: str) -> str:
-    workspace = open_root(DEMO)
+    workspace = open_root(CORPUS)
     if match := re.fullmatch(r"jp-c(\d+):(\d+)", ref):
         turn = load_conversation(find_conversation(workspace, f"jp-c{match[1]}")).turn(
             int(match[2])

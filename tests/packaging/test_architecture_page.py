@@ -30,7 +30,7 @@ def test_every_module_is_listed_and_no_other() -> None:
 
 
 def test_every_file_that_the_developers_pages_name_exists() -> None:
-    places = ("", "kbtui", "assets/demo/.jp/kb")
+    places = ("", "kbtui", "docs")
     gone = [
         f"{page.name}: {name}"
         for page in sorted(ROOT.glob("docs/*.md"))

@@ -29,7 +29,7 @@ _LOCKS = re.compile(
 def copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv("KBTUI_MODEL", "off")
     root = tmp_path / "ws"
-    shutil.copytree(Path(__file__).parents[2] / "assets/demo", root, symlinks=True)
+    shutil.copytree(Path(__file__).parents[2] / "assets/demo", root)
     yield root
     kill_engine(Builder(root))
 

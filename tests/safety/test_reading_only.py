@@ -40,7 +40,7 @@ WRITING = {
 def copied(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv("KBTUI_MODEL", "off")
     root = tmp_path / "ws"
-    shutil.copytree(Path(__file__).parents[2] / "assets/demo", root, symlinks=True)
+    shutil.copytree(Path(__file__).parents[2] / "assets/demo", root)
     # JP keeps copies of its own beside the workspace's.
     (root / ".jp/.id").write_text("ab1cd\n")
     mine = home / "jp/workspace/ws-ab1cd"
