@@ -100,7 +100,7 @@ def _counted(number: int, noun: str) -> str:
 
 def shown(found: Insights) -> str:
     """The insights as text, a block for each list."""
-    from kbtui.userdata.chart import day_chart
+    from kbtui.userdata.insights import day_chart
 
     blocks = [
         [

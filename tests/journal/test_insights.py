@@ -9,8 +9,7 @@ from platform_support import indexed
 from support import Builder, called
 
 from kbtui.userdata import UserData
-from kbtui.userdata.chart import bar, day_chart
-from kbtui.userdata.insights import insights
+from kbtui.userdata.insights import bar, day_chart, insights
 from kbtui.userdata.models import Insights
 
 DAY = 86_400.0

@@ -9,7 +9,7 @@ from support import Builder
 from tui_support import Tui, matches_snapshot
 
 from kbtui.tui.framework.dialogs import FormDialog
-from kbtui.tui.insights.screen import GapBlock, InsightsScreen
+from kbtui.tui.insights import GapBlock, InsightsScreen
 from kbtui.userdata import UserData
 
 

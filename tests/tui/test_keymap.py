@@ -233,7 +233,7 @@ def test_every_command_of_a_screen_has_its_action_and_is_bound_there() -> None:
     from kbtui.tui.app import KbApp
     from kbtui.tui.doctor import DoctorScreen
     from kbtui.tui.entries.screen import EntriesScreen
-    from kbtui.tui.insights.screen import InsightsScreen
+    from kbtui.tui.insights import InsightsScreen
     from kbtui.tui.sources.screen import SourcesScreen
     from kbtui.tui.workshop.screen import WorkshopScreen
 

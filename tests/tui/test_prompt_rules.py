@@ -9,10 +9,19 @@ from support import Builder
 
 from kbtui.knowledge import Knowledge, load_knowledge
 from kbtui.knowledge.models import SubjectMark
-from kbtui.tui.workshop.costs import Cost, Costs, Sums, cost_of, growth
-from kbtui.tui.workshop.marks import Marks, read_prompt_state, state_of, with_marks
 from kbtui.tui.workshop.pages import literal
 from kbtui.tui.workshop.pattern import attempt
+from kbtui.tui.workshop.prompt_state import (
+    Cost,
+    Costs,
+    Marks,
+    Sums,
+    cost_of,
+    growth,
+    read_prompt_state,
+    state_of,
+    with_marks,
+)
 from kbtui.tui.workshop.tree import TreeOptions, Trees, folder_key, make_rows
 from kbtui.workspace import open_root
 

@@ -579,7 +579,7 @@ class MainScreen(StyledScreen):
 
     def action_insights(self) -> None:
         """See what was asked, found, used and missing."""
-        from kbtui.tui.insights.screen import InsightsScreen
+        from kbtui.tui.insights import InsightsScreen
 
         self.app.push_screen(InsightsScreen(self.library, self._clock), self.open_ref)
 

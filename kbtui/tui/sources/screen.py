@@ -1,7 +1,9 @@
-"""The sources: how each stands; running, approving, adding, changing, removing one."""
+"""The sources screen: a list with a page for each source, its runs and its form."""
 
 from __future__ import annotations
 
+import threading
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import on
@@ -10,12 +12,11 @@ from kbtui.errors import KbtuiError, UsageError
 from kbtui.text import one_line
 from kbtui.tui.commands import bindings
 from kbtui.tui.feature_screen import SplitScreen
-from kbtui.tui.framework.dialogs import FormDialog
+from kbtui.tui.framework.dialogs import FormDialog, FormField, Values
 from kbtui.tui.framework.row_list import RowList
 from kbtui.tui.framework.styled_widget import LEAVING
 from kbtui.tui.framework.workers import LatestOnlyWorker
 from kbtui.tui.reader.document import Document, counted
-from kbtui.tui.sources.form import change, declare, fields_of
 from kbtui.tui.sources.pages import (
     SourceState,
     SourceStates,
@@ -25,16 +26,187 @@ from kbtui.tui.sources.pages import (
     rows_of,
     source_page,
 )
-from kbtui.tui.sources.runs import Runs
 from kbtui.userdata.models import Run
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from textual.message_pump import MessagePump
+
+    from kbtui.library import Library
+    from kbtui.sources.models import Source, SourceProgress
+
+    Ended = Callable[[str, "Run | Exception"], None]
     from textual.binding import BindingType
     from textual.widget import Widget
 
-    from kbtui.library import Library
-    from kbtui.sources.models import Source
     from kbtui.tui.clock import Clock
+
+
+KINDS = ("url_crawl", "file_upload", "mcp")
+_LISTS = ("prefixes", "allow_hosts", "env")
+
+
+def fields_of(topics: Sequence[str], source: Source | None = None) -> list[FormField]:
+    """The lines of the form; with a source, filled with what it is."""
+    block: dict[str, Any] = dict(source.block) if source else {}
+
+    def text(key: str, default: str = "") -> str:
+        value = block.get(key, default)
+        return " ".join(value) if isinstance(value, list) else str(value)
+
+    def kind(wanted: str) -> Any:
+        if source is not None:
+            return lambda values: source.kind == wanted
+        return lambda values: values.get("kind") == wanted
+
+    fields = [
+        FormField("url", "address", text("url"), "Where to begin, such as https://docs.example.org/guide/.", when=kind("url_crawl")),
+        FormField("file", "file", text("file"), "A file or directory: text, Markdown, HTML, PDF, Word, source code.", when=kind("file_upload")),
+        FormField("server", "command", text("server"), "The MCP server's command line.", when=kind("mcp")),
+        FormField("topic", "topic", text("topic"), "The topic that it feeds: ← and → choose.", tuple(topics)),
+        FormField("depth", "depth", text("depth", "1"), "Follow links so many times; 0: this page alone.", when=kind("url_crawl")),
+        FormField("prefixes", "only below", text("prefixes"), "Addresses with spaces between them; empty: the directory of the first.", when=kind("url_crawl")),
+        FormField("allow_hosts", "private hosts", text("allow_hosts"), "Hosts that may lie in a private network; usually none.", when=kind("url_crawl")),
+        FormField("pattern", "pattern", text("pattern"), "Only resources whose address matches this glob.", when=kind("mcp")),
+        FormField("env", "variables", text("env"), "Names of your variables that the server gets.", when=kind("mcp")),
+        FormField("cron", "cron", text("cron"), "When the engine runs it, such as 0 4 * * 1; empty: by hand only."),
+    ]  # fmt: skip
+    if source is not None:
+        return fields
+    first = FormField(
+        "kind", "kind", "url_crawl", "Web pages, files, or an MCP server's resources.", KINDS
+    )
+    name = FormField("name", "name", "", "Its name and directory; empty: made of what it fetches.")
+    return [first, *fields, name]
+
+
+def block_of(values: Values, kind: str) -> dict[str, Any]:
+    """The block that a filled form means; what is empty is left out. Raises `UsageError`."""
+    block: dict[str, Any] = {"kind": kind}
+    for key, value in values.items():
+        if key in ("kind", "name") or not value:
+            continue
+        if key in _LISTS:
+            block[key] = value.split()
+        elif key == "depth":
+            if not value.isdecimal():
+                raise UsageError("must be a whole number", where="depth")
+            block[key] = int(value)
+        else:
+            block[key] = value
+    return block
+
+
+def declare(library: Library, values: Values) -> Source:
+    """Write a new source, approved by filling in the form; raises `KbtuiError`."""
+    from kbtui.sources.approval import approve
+    from kbtui.sources.config import MAIN_KEY
+    from kbtui.sources.editing import add_source, name_for
+    from kbtui.userdata import UserData
+
+    kind = values["kind"]
+    what = values.get(MAIN_KEY[kind], "")
+    if not what:
+        raise UsageError("say what to fetch")
+    source = add_source(
+        library.workspace, values["name"] or name_for(kind, what), block_of(values, kind)
+    )
+    approve(library.workspace, UserData(library.workspace), source)
+    return source
+
+
+def change(library: Library, before: Source, values: Values) -> tuple[Source, bool]:
+    """Change a source; says whether it is approved: one that was not has to be looked at first.
+
+    Raises `KbtuiError`, also when it was changed meanwhile.
+    """
+    from kbtui.sources.approval import approve, approved_at
+    from kbtui.sources.config import load_sources
+    from kbtui.sources.editing import edit_source
+    from kbtui.userdata import UserData
+
+    workspace, journal = library.workspace, UserData(library.workspace)
+    now = load_sources(workspace).find(before.name)
+    if now.block != before.block:
+        raise UsageError("the file was changed meanwhile", where=before.name, hint="begin again")
+    approved = approved_at(workspace, journal, now) is not None
+    block = block_of(values, before.kind)
+    changes = {**dict.fromkeys(before.block), **block}
+    changed = {key: value for key, value in changes.items() if before.block.get(key) != value}
+    if changed.get("depth") == 1 and "depth" not in before.block:
+        del changed["depth"]
+    if not changed:
+        return now, approved
+    after = edit_source(workspace, before.name, changed)
+    if approved:
+        approve(workspace, journal, after)
+    return after, approved
+
+
+@dataclass
+class _Job:
+    stop: threading.Event = field(default_factory=threading.Event)
+    progress: SourceProgress | None = None
+
+
+class Runs:
+    """Runs each source in a thread of its own; `moved` and `ended` are called on the owner's loop."""
+
+    def __init__(
+        self, owner: MessagePump, library: Library, moved: Callable[[], None], ended: Ended
+    ) -> None:
+        self._owner, self._library = owner, library
+        self._moved, self._ended = moved, ended
+        self._jobs: dict[str, _Job] = {}
+
+    @property
+    def progress(self) -> dict[str, SourceProgress | None]:
+        """The sources that run, and how far each is."""
+        return {name: job.progress for name, job in self._jobs.items()}
+
+    def start(self, name: str) -> bool:
+        """Run a source; False when it runs already."""
+        if name in self._jobs:
+            return False
+        job = self._jobs[name] = _Job()
+        thread = threading.Thread(
+            target=self._run, args=(name, job), name=f"source-{name}", daemon=True
+        )
+        thread.start()
+        return True
+
+    def stop(self, name: str) -> bool:
+        """End a run; False where there is none."""
+        job = self._jobs.get(name)
+        if job is not None:
+            job.stop.set()
+        return job is not None
+
+    def stop_all(self) -> None:
+        """End every run."""
+        for job in self._jobs.values():
+            job.stop.set()
+
+    def _run(self, name: str, job: _Job) -> None:
+        from kbtui.sources import run_source
+
+        def say(progress: SourceProgress) -> None:
+            job.progress = progress
+            self._owner.call_later(self._moved)
+
+        try:
+            outcome: Run | Exception = run_source(
+                self._library.workspace, name, say=say, stopped=job.stop.is_set
+            )
+        except Exception as error:
+            outcome = error
+        self._owner.call_later(self._end, name, outcome)
+
+    def _end(self, name: str, outcome: Run | Exception) -> None:
+        self._jobs.pop(name, None)
+        self._ended(name, outcome)
+
 
 LOOK_SECONDS = 5.0
 """How often the screen checks for runs started elsewhere."""

@@ -14,7 +14,7 @@ from kbtui.tui.reader.blocks import FactsBlock, HeadBlock, NoteBlock, SourceBloc
 from kbtui.tui.reader.document import Document
 from kbtui.tui.reader.markdown import split_source
 from kbtui.tui.reader.subject_document import text_document
-from kbtui.tui.workshop.costs import Cost, cost_of
+from kbtui.tui.workshop.prompt_state import Cost, cost_of
 
 if TYPE_CHECKING:
     from kbtui.knowledge import Knowledge
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from kbtui.knowledge.models import Fragment
     from kbtui.tui.framework.styled_text import Spans
     from kbtui.tui.reader.blocks import Block
-    from kbtui.tui.workshop.marks import PromptState
     from kbtui.tui.workshop.pattern import PatternResult
+    from kbtui.tui.workshop.prompt_state import PromptState
     from kbtui.tui.workshop.tree import TreeEntry
 
 NO_SECTION = "There is no <knowledge> section: no topic has anything to list or pre-load."

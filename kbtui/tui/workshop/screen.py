@@ -16,14 +16,11 @@ from kbtui.tui.framework.styled_widget import LEAVING, plain
 from kbtui.tui.framework.text_widgets import LabeledInput, PaneInput, TextLine
 from kbtui.tui.library.rows import MARKS
 from kbtui.tui.reader.blocks import FactsBlock, HeadBlock
-from kbtui.tui.workshop.controller import WorkshopController
-from kbtui.tui.workshop.costs import growth
-from kbtui.tui.workshop.kb_toml import KbTomlWriter
-from kbtui.tui.workshop.marks import state_of
+from kbtui.tui.workshop.controller import KbTomlWriter, WorkshopController
 from kbtui.tui.workshop.pages import change_page
-from kbtui.tui.workshop.pattern_bar import PatternBar
-from kbtui.tui.workshop.row_format import UNWRITTEN, TreeList, particulars, totals
-from kbtui.tui.workshop.tree import WHOLE, folder_key
+from kbtui.tui.workshop.pattern import PatternBar
+from kbtui.tui.workshop.prompt_state import growth, state_of
+from kbtui.tui.workshop.tree import UNWRITTEN, WHOLE, TreeList, folder_key, particulars, totals
 
 if TYPE_CHECKING:
     from textual.binding import BindingType

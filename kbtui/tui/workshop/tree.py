@@ -1,17 +1,26 @@
-"""The workshop's tree of topics, subjects and folders."""
+"""The workshop's list: topics, folders and subjects as a tree, with marks and costs."""
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from kbtui.tui.framework.row_list import ListRow
+from kbtui.text import one_line
+from kbtui.tui.framework.row_list import ListRow, RowList
+from kbtui.tui.framework.styled_text import width_of
+from kbtui.tui.library.rows import MARKS
+from kbtui.tui.reader.document import counted
+from kbtui.tui.workshop.prompt_state import Cost, cost_of, growth, state_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from textual.strip import Strip
+
     from kbtui.knowledge import Knowledge
-    from kbtui.tui.workshop.marks import PromptState
+    from kbtui.tui.framework.styled_text import Spans
+    from kbtui.tui.workshop.prompt_state import Costs, Marks, PromptState, State, Sums
 
 
 Kind = Literal["whole", "topic", "folder", "subject", "problem", "fragment", "heading"]
@@ -178,3 +187,188 @@ def _row(key: str, entry: TreeEntry) -> ListRow:
 
 def _heading(key: str, words: str) -> ListRow:
     return ListRow(f"head:{key}", [(words, "section")], selectable=False, data=TreeEntry("heading"))
+
+
+UNWRITTEN = "*"
+"""What stands behind the sign of whatever was marked and not written."""
+
+SIGNS = {"learned": MARKS["pre-loaded"][0].strip(), "disabled": MARKS["disabled"][0].strip()}
+
+
+class RowFormatter:
+    """Makes the two sides of a row when it comes into sight, from the newest state, marks and costs."""
+
+    def __init__(self, costs: Costs, marks: Marks, options: TreeOptions) -> None:
+        self.prompt_state: PromptState | None = None
+        self.sums: dict[str, Sums] = {}
+        self._costs, self._marks, self._options = costs, marks, options
+        self._learned: dict[str, list[str]] = {}
+        self._wide = True
+
+    def update(self, prompt_state: PromptState, sums: dict[str, Sums]) -> None:
+        """Use a newer state of the prompt."""
+        self.prompt_state, self.sums = prompt_state, sums
+        self._learned = {
+            topic.id: sorted(prompt_state.knowledge.resolved(topic.id).learned)
+            if topic.enable
+            else []
+            for topic in prompt_state.knowledge.topics.values()
+        }
+
+    def state(self, topic: str, slug: str | None) -> State:
+        """The state of a subject or topic with the marks; `prompt_state.written` has it without."""
+        mark = self._marks.of(topic, slug)
+        if mark is not None:
+            return mark.state
+        return state_of(self.prompt_state.written, topic, slug) if self.prompt_state else "plain"
+
+    def describe(self, entry: TreeEntry, *, wide: bool = True) -> tuple[Spans, Spans]:
+        """The left and the right side of a row; `wide` where there is room for whole numbers."""
+        self._wide = wide
+        prompt_state = self.prompt_state
+        if prompt_state is None:
+            return [], []
+        if entry.kind == "whole":
+            return [("<knowledge>", "strong")], self._cost(prompt_state.cost, "strong")
+        if entry.kind == "problem":
+            return [("! ", "error"), (one_line(entry.name), "error")], []
+        if entry.kind == "fragment":
+            fragment = prompt_state.fragments[entry.number : entry.number + 1]
+            cost = cost_of(fragment[0].content) if fragment else Cost()
+            return [("  ", ""), (one_line(entry.name), "")], self._cost(cost)
+        if entry.topic not in prompt_state.written.topics:
+            return [("  ", ""), (one_line(entry.name or entry.topic), "dim")], [("gone", "dim")]
+        if entry.kind == "subject":
+            return self._subject(prompt_state, entry)
+        return self._branch(prompt_state, entry)
+
+    def _subject(self, prompt_state: PromptState, entry: TreeEntry) -> tuple[Spans, Spans]:
+        topic, slug = entry.topic, entry.name
+        state = self.state(topic, slug)
+        resolved = prompt_state.written.resolved(topic)
+        hidden = slug in resolved.scan.hidden
+        sign, role = "  ", ""
+        if state == "learned":
+            sign, role = MARKS["pre-loaded"]
+        elif state == "disabled":
+            sign, role = MARKS["disabled"]
+        elif hidden:
+            sign, role = MARKS["hidden"]
+        if self._marks.of(topic, slug) is not None:
+            sign, role = f"{sign[0]}{UNWRITTEN}", role or "warning"
+        quiet = hidden or slug in resolved.scan.shadowed
+        name_role = "dim struck" if state == "disabled" else "dim" if quiet else ""
+        name = slug if entry.flat else slug.rsplit("/", 1)[-1]
+        left: Spans = [("  " * entry.depth, ""), (sign, role), (one_line(name), name_role)]
+        if (topic, slug) in self._costs.unreadable:
+            reason = one_line(self._costs.unreadable[topic, slug])
+            return left, [("! ", "error"), (reason, "error")]
+        cost = self._costs.get(topic, slug)
+        return left, self._cost(cost) if cost else [("…", "dim")]
+
+    def _branch(self, prompt_state: PromptState, entry: TreeEntry) -> tuple[Spans, Spans]:
+        """A topic or a folder: how many of its subjects are pre-loaded, and what all would cost."""
+        topic, prefix = entry.topic, entry.name
+        key = folder_key(topic, prefix) if entry.kind == "folder" else f"topic:{topic}"
+        opened = key in self._options.opened or bool(self._options.words)
+        left: Spans = [("  " * entry.depth, ""), ("▾ " if opened else "▸ ", "dim")]
+        right: Spans = []
+        if entry.kind == "folder":
+            left.append((f"{one_line(prefix[:-1].rsplit('/', 1)[-1])}/", ""))
+        else:
+            on = self.state(topic, None) == "on"
+            name = one_line(prompt_state.written.topics[topic].name)
+            left.append((name, "" if on else "dim struck"))
+            changed = self._marks.of(topic, None) is not None
+            if changed or not on:
+                right.append((f"{'on' if on else 'off'}{UNWRITTEN if changed else ''} ", "warning"))
+        sums = self.sums.get(topic)
+        if sums is None:
+            return left, right
+        count, cost = sums.below(prefix)
+        learned = self._count(topic, prefix)
+        if learned:
+            right.append((f"{SIGNS['learned']}{learned:,}/", "accent"))
+        right.append((f"{count:,}  ", "dim"))
+        return left, [*right, *self._cost(cost)]
+
+    def _count(self, topic: str, prefix: str) -> int:
+        """How many pre-loaded subjects have slugs that begin so."""
+        learned = self._learned.get(topic, [])
+        if not prefix:
+            return len(learned)
+        return bisect_left(learned, prefix + chr(0x10FFFF)) - bisect_left(learned, prefix)
+
+    def _cost(self, cost: Cost, role: str = "dim") -> Spans:
+        return [(cost.short(exact=self._wide), role)]
+
+
+def totals(prompt_state: PromptState | None, marks: int, width: int) -> tuple[Spans, Spans]:
+    """The line under it all: what the prompt costs, and what the marks change of that."""
+    if prompt_state is None:
+        return [("reading the workspace …", "dim")], []
+    right: Spans = [(f"{marks:,} to write", "warning")] if marks else []
+    before, after = prompt_state.written_cost, prompt_state.cost
+    role = "warning" if after.characters >= before.characters else "inserted"
+    left: Spans = []
+    for words in (True, False):
+        left = [(after.long if words else after.short(), "strong")]
+        if grown := growth(before, after, words=words):
+            left += [(", ", "dim"), (grown, role)]
+        if width_of(left) + width_of(right) < width:
+            break
+    return left, right
+
+
+def particulars(prompt_state: PromptState, entry: TreeEntry) -> Spans:
+    """The line under the list: what there is to say about the selected entry besides."""
+    if entry.kind == "whole":
+        on = [topic for topic in prompt_state.knowledge.topics.values() if topic.enable]
+        learned = sum(len(prompt_state.knowledge.resolved(topic.id).learned) for topic in on)
+        words = f"{counted(len(on), 'topic')} on, {counted(learned, 'subject')} pre-loaded"
+        return [(words, "dim")]
+    if entry.kind == "topic" and entry.topic in prompt_state.preloads:
+        loaded = prompt_state.preloads[entry.topic]
+        words = f"listing {prompt_state.listings[entry.topic].short()}"
+        if loaded.characters:
+            words = f"in the prompt {loaded.short()} · {words}"
+        return [(words, "dim")]
+    if entry.kind == "subject" and entry.topic in prompt_state.written.topics:
+        resolved = prompt_state.written.resolved(entry.topic)
+        if entry.name in resolved.scan:
+            path = f"{resolved.topic.subjects}/{resolved.scan.relative[entry.name]}"
+            return [(one_line(path), "dim")]
+    if entry.kind == "fragment":
+        found = prompt_state.fragments[entry.number : entry.number + 1]
+        loaded_by = ", ".join(found[0].loaded_by) if found else ""
+        return [(one_line(f"loaded by {loaded_by or 'nothing'}"), "dim")]
+    return []
+
+
+WIDE = 52
+"""Columns from which there is room for whole numbers."""
+
+
+class TreeList(RowList):
+    """Entries of the workshop; there may be tens of thousands, each of one line."""
+
+    def __init__(self, formatter: RowFormatter) -> None:
+        super().__init__("entries")
+        self._formatter = formatter
+        self.empty = [("Reading the workspace …", "dim")]
+
+    @property
+    def entry(self) -> TreeEntry:
+        """The selected entry; the whole prompt while there is none."""
+        row = self.selected
+        return row.data if row is not None else TreeEntry("whole")
+
+    def render_line(self, y: int) -> Strip:
+        """Line `y` of what is in sight."""
+        number = y + round(self.scroll_y)
+        if 0 <= number < len(self.rows):
+            row = self.rows[number]
+            if row.selectable:
+                wide = self.scrollable_content_region.width >= WIDE
+                row.left, row.right = self._formatter.describe(row.data, wide=wide)
+        return super().render_line(y)

@@ -17,7 +17,7 @@ from kbtui.tui.framework.workers import LatestOnlyWorker
 from kbtui.tui.reader.blocks import HeadBlock, NoteBlock
 from kbtui.tui.reader.document import Document, counted
 from kbtui.userdata import UserData
-from kbtui.userdata.chart import day_chart
+from kbtui.userdata.insights import day_chart
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

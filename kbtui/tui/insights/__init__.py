@@ -1,1 +1,0 @@
-"""The insights screen: queries, gaps and citations over time."""
