@@ -1,9 +1,10 @@
-"""Parses dates as people write them (`2026-11`, `3d`, `monday`), and timestamps of files."""
+"""Dates as people write and read them: `2026-11`, `3d`, `yesterday`; `5 min`, `31 Jul`."""
 
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta, tzinfo
+from collections.abc import Callable
+from datetime import UTC, date, datetime, timedelta, tzinfo
 
 HINT = "write 2026-11-01, 2026-11, today, yesterday, monday or an age such as 12h, 3d, 2w, 6m, 1y"
 
@@ -110,3 +111,73 @@ def time_zone(name: str) -> tzinfo:
         return ZoneInfo(name.removeprefix(":") or "UTC")
     except (ZoneInfoNotFoundError, OSError) as error:
         raise ValueError(f"{name!r} names no time zone") from error
+
+
+Clock = Callable[[], datetime]
+"""Gives the present moment, aware."""
+
+_MONTH_NAMES = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
+_DAY_NAMES = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]
+
+
+def get_local_time() -> datetime:
+    """The present moment in local time."""
+    return datetime.now(UTC).astimezone()
+
+
+def format_day(day: date, today: date) -> str:
+    """`Today`, `Yesterday`, a weekday within the week, else a short date."""
+    days = (today - day).days
+    if days == 0:
+        return "Today"
+    if days == 1:
+        return "Yesterday"
+    if 1 < days < 7:
+        return _DAY_NAMES[day.weekday()]
+    return format_date(day, today)
+
+
+def format_age(when: datetime, present: datetime) -> str:
+    """`now`, `5 min` or `3 h` for what was today, else its day; `Dec 2025` of another year."""
+    local = when.astimezone(present.tzinfo)
+    if local.date() != present.date():
+        label = format_day(local.date(), present.date())
+        # Of another year the day matters less than the room that a title has.
+        return label.partition(" ")[2] if local.year != present.year and " " in label else label
+    minutes = int((present - local).total_seconds()) // 60
+    if minutes < 1:
+        return "now"
+    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h"
+
+
+def format_date(day: date, today: date) -> str:
+    """`31 Jul` within the year, else `13 May 2024`."""
+    label = f"{day.day} {_MONTH_NAMES[day.month - 1]}"
+    return label if day.year == today.year else f"{label} {day.year}"
+
+
+def format_time_or_date(when: datetime, present: datetime) -> str:
+    """A point in time where room is scarce: `14:05` today, else its date alone."""
+    local = when.astimezone(present.tzinfo)
+    if local.date() == present.date():
+        return f"{local:%H:%M}"
+    return format_date(local.date(), present.date())
+
+
+def format_time(when: datetime, present: datetime) -> str:
+    """A point in time: `14:05` today, else with its date."""
+    local = when.astimezone(present.tzinfo)
+    time = f"{local:%H:%M}"
+    return (
+        time
+        if local.date() == present.date()
+        else f"{format_date(local.date(), present.date())} {time}"
+    )
+
+
+def format_iso_day(seconds: float) -> str:
+    """The local day of a time stamp, `2026-05-13`; `?` where there is no such day."""
+    try:
+        return datetime.fromtimestamp(seconds).date().isoformat()
+    except (ValueError, OverflowError, OSError):
+        return "?"

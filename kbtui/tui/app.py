@@ -14,9 +14,9 @@ from textual.events import InputEvent, Key
 from textual.filter import ANSIToTruecolor
 from textual.theme import BUILTIN_THEMES
 
+from kbtui.dates import get_local_time
 from kbtui.errors import KbtuiError
 from kbtui.text import choose_policy, cut, one_line, safe
-from kbtui.tui.clock import now
 from kbtui.tui.framework.gc_tuning import IdleCollector, begun
 from kbtui.tui.framework.key_queue import Done, KeyQueue
 from kbtui.tui.framework.styled_widget import StyledScreen
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from textual.filter import LineFilter
     from textual.theme import Theme
 
+    from kbtui.dates import Clock
     from kbtui.library import Library
     from kbtui.refs import Ref
-    from kbtui.tui.clock import Clock
 
 
 TWICE_SECONDS = 2.0
@@ -67,7 +67,7 @@ class KbApp(App[None]):
         self,
         library: Library,
         open_ref: Ref | None = None,
-        clock: Clock = now,
+        clock: Clock = get_local_time,
         guard: StderrRedirect | None = None,
         start: Start | None = None,
     ) -> None:
@@ -99,7 +99,7 @@ class KbApp(App[None]):
     def _take_keys(self) -> None:
         """Use the keys of the configuration, as far as they can be used."""
         if table := self.library.settings.keys:
-            from kbtui.tui.keymap import read_keymap
+            from kbtui.tui.commands import read_keymap
 
             keymap = read_keymap(table)
             self.keys = keymap.keys
@@ -254,7 +254,7 @@ def run_tui(library: Library, open_ref: Ref | None = None, start: Start | None =
         choose_policy("visualize")
     start = start or Start()
     if not library.settings.theme:
-        from kbtui.tui.terminal_background import ask_background
+        from kbtui.tui.terminal import ask_background
 
         found = ask_background()
         start = start._replace(dark=found.dark, typed=found.typed)

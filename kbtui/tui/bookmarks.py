@@ -18,7 +18,7 @@ from kbtui.tui.framework.row_list import ListRow, RowList
 from kbtui.tui.framework.styled_widget import StyledScreen
 from kbtui.tui.framework.text_widgets import TextLine
 from kbtui.tui.framework.workers import LatestOnlyWorker
-from kbtui.tui.navigation import place_of
+from kbtui.tui.navigation_target import place_of
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult

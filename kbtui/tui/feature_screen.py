@@ -14,7 +14,7 @@ from kbtui.tui.framework.dialogs import ConfirmDialog
 from kbtui.tui.framework.styled_widget import StyledScreen, plain
 from kbtui.tui.framework.text_widgets import MessageLine, TextLine
 from kbtui.tui.framework.workers import LatestOnlyWorker
-from kbtui.tui.help import screen_help_document
+from kbtui.tui.pages import screen_help_document
 from kbtui.tui.reader.document_view import DocumentView, PageScreen
 
 if TYPE_CHECKING:

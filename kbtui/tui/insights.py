@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from kbtui.dates import format_iso_day
 from kbtui.refs import parse_ref
 from kbtui.text import one_line
-from kbtui.tui.clock import iso_day
 from kbtui.tui.commands import bindings, own_key
 from kbtui.tui.entries.editor import EntryWriter
 from kbtui.tui.feature_screen import FeatureScreen
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from textual.binding import BindingType
 
+    from kbtui.dates import Clock
     from kbtui.library import Library
-    from kbtui.tui.clock import Clock
     from kbtui.tui.framework.styled_text import Spans
     from kbtui.tui.reader.blocks import Block
     from kbtui.userdata.models import AskedQuery, EntryUse, Insights
@@ -114,12 +114,12 @@ def _gap(asked: AskedQuery) -> tuple[str, Block]:
 
 
 def _used(use: EntryUse) -> tuple[str, Block]:
-    right: Spans = [(f"changed {iso_day(use.changed)}", "dim")]
+    right: Spans = [(f"changed {format_iso_day(use.changed)}", "dim")]
     return use.ref, HeadBlock("", [*_times(use.cites), *_name(use)], right, link=use.ref)
 
 
 def _unused(use: EntryUse) -> tuple[str, Block]:
-    right: Spans = [(f"changed {iso_day(use.changed)}", "dim")]
+    right: Spans = [(f"changed {format_iso_day(use.changed)}", "dim")]
     return use.ref, HeadBlock("", [("       ", ""), *_name(use)], right, link=use.ref)
 
 

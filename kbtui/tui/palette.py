@@ -18,7 +18,7 @@ from kbtui.tui.framework.row_list import ListRow, RowList
 from kbtui.tui.framework.styled_widget import StyledScreen
 from kbtui.tui.framework.text_widgets import SafeInput
 from kbtui.tui.framework.workers import LatestOnlyWorker
-from kbtui.tui.navigation import place_of
+from kbtui.tui.navigation_target import place_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from kbtui.knowledge.models import Subject
     from kbtui.tui.framework.styled_text import Spans
-    from kbtui.tui.library.snapshot import LibrarySnapshot
+    from kbtui.tui.library_snapshot import LibrarySnapshot
 
 SHOWN_MOST = 100
 

@@ -170,7 +170,7 @@ async def main():
         await asyncio.sleep(2)
         said["before"] = memory()
         peak[0] = 0
-        from kbtui.tui.navigation import place_of
+        from kbtui.tui.navigation_target import place_of
         from kbtui.refs import conversation_ref
         place = place_of(conversation_ref(f"jp-c{identity}"))
         document = lambda: screen.reader_pane.reader.document
@@ -227,7 +227,7 @@ async def main():
         del old
         said["peak reading again"] = peak[0]
         work.begin("closing")
-        from kbtui.tui.navigation import HOME
+        from kbtui.tui.navigation_target import HOME
         screen.open(HOME)
         await until(lambda: document().key == "home")
         await asyncio.sleep(3)

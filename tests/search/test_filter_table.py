@@ -21,7 +21,7 @@ from kbtui.knowledge import load_knowledge
 from kbtui.search import Question, filters, suggestions
 from kbtui.search.filters import Filter
 from kbtui.search.pipeline import answer
-from kbtui.tui.library.filter import parse_library_filter
+from kbtui.tui.library_pane import parse_library_filter
 from kbtui.workspace import Settings
 
 AREA = Filter(

@@ -12,7 +12,7 @@ from support import Builder
 from tui_support import Tui, running
 
 from kbtui.tui.commands import SCOPES, commands_of
-from kbtui.tui.external_editor import editor_command
+from kbtui.tui.external_programs import editor_command
 from kbtui.tui.framework.clipboard import local_command
 from kbtui.tui.main.jump import LETTERS, JumpScreen
 from kbtui.tui.palette import choose, command_choices

@@ -98,7 +98,7 @@ async def test_what_was_read_goes_without_the_collector(big: Path) -> None:
 
 
 def place(tui: Tui, ref: str):  # type: ignore[no-untyped-def]
-    from kbtui.tui.navigation import place_of
+    from kbtui.tui.navigation_target import place_of
 
     return place_of(tui.app.library.resolve(ref))
 
@@ -132,7 +132,7 @@ async def test_a_hit_in_one_huge_turn_is_gone_to_without_looking_for_it_here(
     import json
 
     from kbtui.refs import conversation_ref
-    from kbtui.tui.navigation import NavigationTarget
+    from kbtui.tui.navigation_target import NavigationTarget
     from kbtui.tui.reader import document
 
     builder = Builder(workspace_root)
@@ -199,7 +199,7 @@ def noted() -> Iterator[list[weakref.ref[Document]]]:
 
 
 async def test_what_was_read_for_nobody_goes_without_the_collector(big: Path) -> None:
-    from kbtui.tui.navigation import HOME
+    from kbtui.tui.navigation_target import HOME
 
     async with running(big, size=(100, 30)) as tui:
         with noted() as made:

@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 from support import Builder
 from tui_support import WithoutEngine, running, with_keys
 
-from kbtui.tui.commands import ALL, SCOPES, SCREEN_COMMANDS, SCREENS
+from kbtui.tui.commands import ALL, NO_KEY, SCOPES, SCREEN_COMMANDS, SCREENS, read_keymap
 from kbtui.tui.framework.command import rekeyed, shown_key
-from kbtui.tui.keymap import NO_KEY, read_keymap
 from kbtui.workspace import load_settings
 
 

@@ -11,8 +11,8 @@ from tui_support import running
 
 from kbtui.conversations.models import ConversationInfo
 from kbtui.tui.framework.row_list import ListRow
-from kbtui.tui.library.rows import library_rows
-from kbtui.tui.library.snapshot import LibrarySnapshot
+from kbtui.tui.library_pane import library_rows
+from kbtui.tui.library_snapshot import LibrarySnapshot
 
 
 async def test_topics_come_first_then_conversations_pinned_by_day_archived(book: Builder) -> None:
@@ -276,7 +276,7 @@ async def test_five_thousand_conversations_are_listed_filtered_and_sorted_in_thr
 
     async with running(workspace_root) as tui:
         pane = tui.main.library_pane
-        with mock.patch("kbtui.tui.library.pane.library_rows", remembered):
+        with mock.patch("kbtui.tui.library_pane.library_rows", remembered):
             pane.update(LibrarySnapshot([], infos))
             await tui.until(lambda: len(pane.list.rows) > 5_000)
             pane.list.focus()

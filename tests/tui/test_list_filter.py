@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kbtui.conversations.formats.jp.loader import ConversationSummary
 from kbtui.conversations.models import ConversationInfo
 from kbtui.search.filters import filters_for
-from kbtui.tui.library.filter import parse_library_filter
+from kbtui.tui.library_pane import parse_library_filter
 
 PRESENT = datetime(2026, 5, 20, 12, tzinfo=UTC)
 INFO = ConversationInfo(

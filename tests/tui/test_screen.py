@@ -95,7 +95,7 @@ async def test_help_explains_the_keys_of_where_one_is(book: Builder) -> None:
 
 
 async def test_every_command_is_in_the_help(book: Builder) -> None:
-    from kbtui.tui.help import help_document
+    from kbtui.tui.pages import help_document
 
     text = "\n".join(block.search_text() for block in help_document(("reader",)).blocks)
     assert all(command.help in text for command in COMMANDS)
@@ -113,13 +113,13 @@ def test_commands_have_ids_of_their_own_and_keys_that_do_not_clash() -> None:
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.id)
 async def test_every_command_has_its_action_where_it_is_bound(book: Builder, command) -> None:  # type: ignore[no-untyped-def]
     from kbtui.tui.app import KbApp
-    from kbtui.tui.citations.pane import CitationsPane
+    from kbtui.tui.citations_pane import CitationsPane
     from kbtui.tui.framework.row_list import RowList
-    from kbtui.tui.library.pane import LibraryPane
+    from kbtui.tui.library_pane import LibraryPane
     from kbtui.tui.main.screen import MainScreen
     from kbtui.tui.reader.document_view import DocumentView
     from kbtui.tui.reader.reader_pane import ReaderPane
-    from kbtui.tui.search.pane import ResultsPane
+    from kbtui.tui.search_pane import ResultsPane
 
     owners = {
         "library": [LibraryPane],

@@ -13,7 +13,7 @@ from tui_support import Tui, WithoutEngine, running
 from kbtui.refs import parse_ref
 from kbtui.tui.app import Start
 from kbtui.tui.main.session import PLACES, SavedSession, load_session, save_session
-from kbtui.tui.navigation import NavigationHistory, NavigationTarget, place_of
+from kbtui.tui.navigation_target import NavigationHistory, NavigationTarget, place_of
 from kbtui.userdata import UserData
 from kbtui.workspace import load_settings
 

@@ -19,7 +19,7 @@ from textual.theme import BUILTIN_THEMES, Theme
 from tui_support import running
 
 from kbtui.tui.framework.styled_widget import LOOKS, styled
-from kbtui.tui.terminal_background import is_dark
+from kbtui.tui.terminal import is_dark
 from kbtui.tui.theme import NAMES, READABLE, THEMES, blended, contrast, partner, user_themes
 
 STYLES = Path(__file__).parents[2] / "kbtui" / "tui" / "kbtui.tcss"
@@ -187,7 +187,7 @@ def test_a_colour_that_a_terminal_names(color: str, dark: bool | None) -> None:
 
 ASK = """
 import json, sys
-from kbtui.tui.terminal_background import ask_background
+from kbtui.tui.terminal import ask_background
 found = ask_background()
 print("FOUND", json.dumps([found.dark, found.typed]), flush=True)
 """

@@ -8,8 +8,8 @@ from textual import events
 from textual.widgets import Input
 from tui_support import Tui, WithoutEngine, running, with_keys
 
+from kbtui.tui import citations_pane
 from kbtui.tui.app import Start
-from kbtui.tui.citations import controller
 from kbtui.tui.framework import key_queue
 from kbtui.workspace import load_settings
 
@@ -117,7 +117,7 @@ async def test_a_citation_that_is_opened_right_after_another_turn_is_that_turns(
     book: Builder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Long enough for the keys to come first, and shorter than a key waits.
-    monkeypatch.setattr(controller, "TURNING_SECONDS", 1.0)
+    monkeypatch.setattr(citations_pane, "TURNING_SECONDS", 1.0)
     async with running(book.root) as tui:
         await tui.open("jp-c17800000001:3")
         await tui.until("It searched nothing")

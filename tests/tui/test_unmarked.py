@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from kbtui.search.models import Hit
 from kbtui.tui.reader.markdown import unmarked
-from kbtui.tui.search.pane import excerpt
+from kbtui.tui.search_pane import excerpt
 
 
 @pytest.mark.parametrize(

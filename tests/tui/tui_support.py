@@ -80,7 +80,7 @@ class Tui:
 
     async def open(self, ref: str) -> None:
         """Open something, as the palette would, and wait for it."""
-        from kbtui.tui.navigation import place_of
+        from kbtui.tui.navigation_target import place_of
 
         place = place_of(self.app.library.resolve(ref))
         self.main.open(place)

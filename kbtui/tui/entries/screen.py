@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from textual import on
 from textual.widgets import Input
 
+from kbtui.dates import format_iso_day, format_time
 from kbtui.errors import KbtuiError, UsageError
 from kbtui.index.entry_query import CITES_DAYS, STATUSES, chunks_of
 from kbtui.refs import parse_ref
 from kbtui.text import one_line, safe
-from kbtui.tui.clock import iso_day, moment
 from kbtui.tui.commands import bindings
 from kbtui.tui.entries.editor import EntryWriter
 from kbtui.tui.entries.table import (
@@ -24,6 +24,7 @@ from kbtui.tui.entries.table import (
     LoadedEntries,
     headings,
 )
+from kbtui.tui.external_programs import open_address
 from kbtui.tui.feature_screen import SplitScreen
 from kbtui.tui.framework.clipboard import copy
 from kbtui.tui.framework.row_list import ListRow, RowList
@@ -31,7 +32,6 @@ from kbtui.tui.framework.styled_text import StyledLine, TextMatches, wrap
 from kbtui.tui.framework.text_widgets import LabeledInput as Typed
 from kbtui.tui.framework.text_widgets import PaneInput, TextLine
 from kbtui.tui.framework.workers import LatestOnlyWorker
-from kbtui.tui.open_url import open_address
 from kbtui.tui.reader.blocks import FactsBlock, FoldBlock, HeadBlock, NoteBlock
 from kbtui.tui.reader.document import Document, counted
 from kbtui.userdata.entry_filter import parse_entry_filter, value_of, with_value
@@ -44,10 +44,10 @@ if TYPE_CHECKING:
     from textual.widget import Widget
 
     from kbtui.citations.models import Citation
+    from kbtui.dates import Clock
     from kbtui.index.entry_query import EntryFilter, EntryRow
     from kbtui.index.entry_query import EntryRow as Entry
     from kbtui.library import Library
-    from kbtui.tui.clock import Clock
     from kbtui.tui.framework.styled_text import Spans
     from kbtui.tui.reader.blocks import Block
 
@@ -117,8 +117,8 @@ def _facts(row: EntryRow, source: str | None) -> list[tuple[str, Spans]]:
         "tags": [(one_line(", ".join(row.tags)), "")] if row.tags else [],
         "source": [(one_line(source), "")] if source else [],
         "address": [(one_line(row.source_url), "link")] if row.source_url else [],
-        "created": [(iso_day(row.created), "")],
-        "changed": [(iso_day(row.changed), "")],
+        "created": [(format_iso_day(row.created), "")],
+        "changed": [(format_iso_day(row.changed), "")],
         "size": [(f"{row.size:,} bytes", "")],
     }
     return [(name, value) for name, value in facts.items() if value]
@@ -160,7 +160,7 @@ def _citations(library: Library, row: EntryRow, present: datetime) -> list[Block
 
 
 def _cite(number: int, cite: Citation, present: datetime) -> Block:
-    when = moment(cite.timestamp, present) if cite.timestamp else ""
+    when = format_time(cite.timestamp, present) if cite.timestamp else ""
     left: Spans = [
         (cite.source, "link"),
         (f"  {one_line(cite.source_title)}", ""),

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from textual.message import Message
 
+from kbtui.dates import format_iso_day
 from kbtui.index.entry_query import EntryFilter, EntryPage, EntryRow, list_entries
 from kbtui.library.index_access import Cancellation, current_cancellation
 from kbtui.text import cells, cut, one_line
-from kbtui.tui.clock import iso_day
 from kbtui.tui.framework.row_list import RowList
 from kbtui.tui.framework.workers import LatestOnlyWorker
 from kbtui.tui.reader.document import characters
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from textual.message_pump import MessagePump
     from textual.strip import Strip
 
+    from kbtui.dates import Clock
     from kbtui.index.entry_query import EntryRow as Entry
     from kbtui.library import Library
-    from kbtui.tui.clock import Clock
     from kbtui.tui.framework.styled_text import Spans
 
 
@@ -189,7 +189,7 @@ def _left(entry: Entry) -> Spans:
 def _right(entry: Entry, width: int) -> Spans:
     values = {
         "type": entry.type,
-        "changed": iso_day(entry.changed),
+        "changed": format_iso_day(entry.changed),
         "passages": f"{entry.chunks:,}",
         "size": characters(entry.size),
         "cites 30d": f"{entry.cites_30d:,}",

@@ -1,26 +1,34 @@
-"""What can be done with the selected item or what is being read: copy, bookmark, follow, edit."""
+"""Commands on what is selected or being read: copy, bookmark, follow links, edit, export."""
 
 from __future__ import annotations
 
+import os
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kbtui.errors import KbtuiError
+from kbtui.errors import KbtuiError, describe_error
+from kbtui.knowledge.editing import apply, declare
+from kbtui.knowledge.models import Topic
 from kbtui.refs import parse_ref
 from kbtui.text import one_line
 from kbtui.tui.commands import own_key
+from kbtui.tui.framework.dialogs import ConfirmDialog, FormDialog, FormField, Values
 from kbtui.tui.framework.workers import LatestOnlyWorker
-from kbtui.tui.navigation import place_of
+from kbtui.tui.navigation_target import place_of
+from kbtui.tui.reader.blocks import Block, HeadBlock, NoteBlock, SourceBlock
+from kbtui.tui.reader.document import Document, counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
+    from kbtui.knowledge.editing import TomlChange
     from kbtui.library import Library
     from kbtui.tui.framework.styled_widget import StyledScreen
     from kbtui.tui.main.navigator import Navigator
     from kbtui.tui.main.pane_layout import PaneLayout
     from kbtui.tui.main.status_bar import StatusBar
-    from kbtui.tui.navigation import NavigationTarget
+    from kbtui.tui.navigation_target import NavigationTarget
     from kbtui.tui.reader.links import Link
 
 
@@ -249,7 +257,7 @@ class ItemActions:
 
     def edit(self) -> None:
         """Open the subject in the person's editor, at the line being read."""
-        from kbtui.tui.external_editor import edit
+        from kbtui.tui.external_programs import edit
 
         reference = self.require_reference()
         if reference is None:
@@ -268,7 +276,6 @@ class ItemActions:
 
     def propose_first_topic(self, written: Callable[[], None]) -> None:
         """Show what a first topic would be; write it on yes."""
-        from kbtui.tui.first_topic import proposal_page, propose_first
         from kbtui.tui.reader.document_view import PageScreen
 
         contents = self._navigator.contents
@@ -294,3 +301,181 @@ class ItemActions:
             written()
 
         self.run_slow("looking for texts …", lambda: propose_first(self._library), show)
+
+
+WHAT: dict[str, list[str] | None] = {
+    "messages": ["chat"],
+    "messages, reasoning, tools": None,
+}
+"""What a choice leaves in; None: everything."""
+
+
+def export_conversation(
+    screen: StyledScreen, library: Library, status: StatusBar, place: NavigationTarget | None
+) -> None:
+    """Ask where to, and write the conversation that is being read."""
+    conversation = place.ref.conversation if place and place.ref else None
+    if conversation is None:
+        status.flash("open a conversation to export it", "warning")
+        return
+    lane = LatestOnlyWorker(screen)
+
+    def words(error: Exception) -> str:
+        return describe_error(error, library.workspace.root)
+
+    def written(made: tuple[Path, str, bool] | None) -> None:
+        if made is None:
+            return
+        path, text, there = made
+        if not there:
+            write(path, text)
+            return
+
+        def answered(answer: str | None) -> None:
+            if answer == "y":
+                write(path, text)
+
+        question = f"{path} is there already. Write over it?"
+        screen.app.push_screen(ConfirmDialog(question, {"y": "write over it"}), answered)
+
+    def write(path: Path, text: str) -> None:
+        lane.submit(
+            lambda: _write(library, path, text),
+            lambda _: status.flash(f"written: {path}"),
+            lambda error: status.flash(words(error), "error"),
+        )
+
+    fields = (
+        FormField("what", "what", "messages", "What of each turn; sources always.", tuple(WHAT)),
+        FormField(
+            "path", "file", str(Path.cwd() / f"{conversation}.md"), "Where it is written to."
+        ),
+    )
+    title = f"Export {conversation} with its sources"
+    save = _Maker(library, conversation)
+    screen.app.push_screen(FormDialog(title, fields, save, words, "write"), written)
+
+
+class _Maker:
+    """Makes the document of a filled form, in the form's thread."""
+
+    def __init__(self, library: Library, conversation: str) -> None:
+        self._library, self._conversation = library, conversation
+
+    def __call__(self, values: Values) -> tuple[Path, str, bool]:
+        from kbtui.assistant.conversation_tools import included_kinds
+        from kbtui.citations.markdown_export import to_markdown
+        from kbtui.workspace.export import check_export
+
+        if not values["path"]:
+            raise KbtuiError("say where it is to be written")
+        path = Path(values["path"]).expanduser()
+        if path.is_dir():
+            path /= f"{self._conversation}.md"
+        if not path.parent.is_dir():
+            raise KbtuiError("there is no such directory", where=str(path.parent))
+        check_export(self._library.workspace, path)
+        found = self._library.conversation(self._conversation)
+        kinds = included_kinds(WHAT[values["what"]])
+        text = to_markdown(found, self._library.cited(found), found.turns, kinds)
+        return path, text, path.exists()
+
+
+def _write(library: Library, path: Path, text: str) -> None:
+    from kbtui.workspace.export import write_export
+
+    write_export(library.workspace, path, text)
+
+
+LIKELY = ("docs", "doc", "documentation", "notes", "wiki", "knowledge", "handbook")
+TEXT = (".md", ".markdown", ".txt", ".rst", ".adoc", ".org")
+DEPTH, MOST = 3, 2_000
+"""How deep, and at how many files, a directory is looked at."""
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A change of `.jp/kb.toml`, the directory it names, and how many texts are in that."""
+
+    change: TomlChange
+    directory: Path
+    texts: int
+
+    def write(self) -> None:
+        """Make the directory where there is none, then write; raises `KbtuiError`."""
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise KbtuiError(
+                f"cannot be made: {error.strerror}", where=str(self.directory)
+            ) from error
+        apply(self.change)
+
+
+def propose_first(library: Library) -> Proposal:
+    """A topic of the directory that most likely holds what people know; writes nothing.
+
+    Raises `KbtuiError` where the configuration cannot be read.
+    """
+    root = library.workspace.root
+    found = max(_candidates(root), key=lambda pair: pair[1], default=(root / "docs", 0))
+    directory, texts = found
+    topic = Topic(
+        id="project",
+        subjects=str(directory.relative_to(root)),
+        title="Project Knowledge",
+        introduction="what everybody here should know",
+    )
+    return Proposal(declare(library.knowledge(), topic), directory, texts)
+
+
+def _candidates(root: Path) -> list[tuple[Path, int]]:
+    """Directories at the top that hold texts; likely names come before all others."""
+    try:
+        names = [entry.name for entry in os.scandir(root) if entry.is_dir(follow_symlinks=False)]
+    except OSError:
+        return []
+    names = sorted(name for name in names if not name.startswith("."))
+    likely = [name for name in LIKELY if name in names]
+    for group in (likely, names):
+        found = [(root / name, _texts(root / name)) for name in group]
+        if any(count for _, count in found):
+            return found
+    return []
+
+
+def _texts(directory: Path) -> int:
+    count = seen = 0
+    start = len(directory.parts)
+    for folder, folders, files in os.walk(directory):
+        seen += len(files)
+        count += sum(name.lower().endswith(TEXT) for name in files)
+        deep = folder.count(os.sep) + 1 - start >= DEPTH
+        folders[:] = [] if deep or seen > MOST else [n for n in folders if not n.startswith(".")]
+    return count
+
+
+def proposal_page(proposal: Proposal, root: Path) -> Document:
+    """What would be written, and where."""
+    name = proposal.directory.relative_to(root)
+    change = proposal.change
+    what = "would get these lines" if change.old else "would be this file"
+    blocks: list[Block] = [
+        NoteBlock("title", [("A first topic", "h1")]),
+        NoteBlock("where", [(str(change.path), "strong"), (f"  {what}:", "dim")], above=1),
+        SourceBlock("diff", change.diff, language="diff", panel=True, above=1),
+    ]
+    if proposal.texts:
+        said = f"{name}/ holds {counted(proposal.texts, 'text')}; each becomes a subject."
+    elif proposal.directory.is_dir():
+        said = f"{name}/ holds no texts yet; each that you put there becomes a subject."
+    else:
+        said = f"{name}/ is made too, empty; each text that you put there becomes a subject."
+    blocks.append(NoteBlock("directory", [(said, "")], above=1))
+    blocks.append(HeadBlock("ask", [("Write it?", "h2")], [("y yes · n no", "key")], above=1))
+    blocks.append(
+        NoteBlock(
+            "later", [("Title, introduction and directory can be changed in that file.", "dim")]
+        )
+    )
+    return Document("first", "A first topic", blocks)

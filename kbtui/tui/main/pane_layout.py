@@ -9,10 +9,10 @@ if TYPE_CHECKING:
     from textual.screen import Screen
     from textual.widget import Widget
 
-    from kbtui.tui.citations.pane import CitationsPane
-    from kbtui.tui.library.pane import LibraryPane
+    from kbtui.tui.citations_pane import CitationsPane
+    from kbtui.tui.library_pane import LibraryPane
     from kbtui.tui.reader.reader_pane import ReaderPane
-    from kbtui.tui.search.pane import ResultsPane
+    from kbtui.tui.search_pane import ResultsPane
 
 
 WIDTH_CLASSES = [(0, "-one"), (72, "-two"), (104, "-three"), (150, "-wide")]

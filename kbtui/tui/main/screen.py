@@ -8,24 +8,21 @@ from textual import on
 from textual.containers import Horizontal
 from textual.widgets import Input
 
-from kbtui.tui.citations.controller import NOTHING_TO_CITE, CitationsController
-from kbtui.tui.citations.pane import CitationsPane
+from kbtui.tui.citations_pane import NOTHING_TO_CITE, CitationsController, CitationsPane
 from kbtui.tui.commands import bindings, command_by_id, own_key
 from kbtui.tui.framework.command import Command
 from kbtui.tui.framework.styled_widget import StyledScreen
-from kbtui.tui.library.pane import LibraryPane
+from kbtui.tui.library_pane import LibraryPane
 from kbtui.tui.main.item_actions import ItemActions
 from kbtui.tui.main.navigator import Navigator, ReferenceNavigator
 from kbtui.tui.main.pane_layout import FOCUS_TARGETS, HEIGHT_CLASSES, WIDTH_CLASSES, PaneLayout
-from kbtui.tui.main.search_view import SearchView
+from kbtui.tui.main.search_controller import QueryCompleter, SearchController, SearchView
 from kbtui.tui.main.session import SessionManager
 from kbtui.tui.main.status_bar import KeyHints, StatusBar
 from kbtui.tui.main.workspace_sync import WorkspaceSync
-from kbtui.tui.navigation import HOME, PROMPT, place_of
+from kbtui.tui.navigation_target import HOME, PROMPT, place_of
 from kbtui.tui.reader.reader_pane import ReaderPane
-from kbtui.tui.search.completion import QueryCompleter
-from kbtui.tui.search.controller import SearchController
-from kbtui.tui.search.pane import ResultsPane, SearchBar, SearchInput
+from kbtui.tui.search_pane import ResultsPane, SearchBar, SearchInput
 
 if TYPE_CHECKING:
     from textual import events
@@ -34,12 +31,12 @@ if TYPE_CHECKING:
     from textual.geometry import Size
     from textual.widget import Widget
 
+    from kbtui.dates import Clock
     from kbtui.knowledge.editing import TomlChange
     from kbtui.library import Library
     from kbtui.refs import Ref
-    from kbtui.tui.clock import Clock
     from kbtui.tui.commands import Scope
-    from kbtui.tui.navigation import NavigationTarget
+    from kbtui.tui.navigation_target import NavigationTarget
     from kbtui.tui.reader.document import Document
 
 
@@ -396,7 +393,7 @@ class MainScreen(StyledScreen):
 
     def action_export(self) -> None:
         """Write the conversation with its sources to a Markdown file."""
-        from kbtui.tui.main.conversation_export import export_conversation
+        from kbtui.tui.main.item_actions import export_conversation
 
         export_conversation(self, self.library, self.status, self.navigator.shown)
 
@@ -497,7 +494,7 @@ class MainScreen(StyledScreen):
 
     def action_help(self) -> None:
         """Explain the keys of where one is."""
-        from kbtui.tui.help import help_document
+        from kbtui.tui.pages import help_document
         from kbtui.tui.reader.document_view import PageScreen
 
         page = help_document(self.hints.scopes, self.hints.keymap)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from kbtui.errors import KbtuiError
 from kbtui.refs import parse_ref
 from kbtui.tui.framework.workers import LatestOnlyWorker
-from kbtui.tui.navigation import (
+from kbtui.tui.navigation_target import (
     HOME,
     PROMPT,
     NavigationHistory,
@@ -16,7 +16,7 @@ from kbtui.tui.navigation import (
     ScrollAnchor,
     place_of,
 )
-from kbtui.tui.search.pane import MODES
+from kbtui.tui.search_pane import MODES
 
 if TYPE_CHECKING:
     from textual.timer import Timer
@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from kbtui.tui.framework.styled_widget import StyledScreen
     from kbtui.tui.main.navigator import Navigator
     from kbtui.tui.main.pane_layout import PaneLayout
-    from kbtui.tui.main.search_view import SearchView
-    from kbtui.tui.search.controller import SearchController
+    from kbtui.tui.main.search_controller import SearchController, SearchView
 
 NAME = "tui"
 PLACES = 50

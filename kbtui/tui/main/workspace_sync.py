@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from kbtui.library import Library
     from kbtui.refs import Ref
     from kbtui.tui.framework.styled_widget import StyledScreen
-    from kbtui.tui.library.snapshot import LibrarySnapshot, SnapshotReader
+    from kbtui.tui.library_snapshot import LibrarySnapshot, SnapshotReader
     from kbtui.tui.main.navigator import Navigator
     from kbtui.tui.main.pane_layout import PaneLayout
+    from kbtui.tui.main.search_controller import SearchController
     from kbtui.tui.main.status_bar import StatusBar
-    from kbtui.tui.search.controller import SearchController
 
 TOUCHED_MOST = 500
 """The engine names at most this many changed conversations; then any may have changed."""
@@ -54,7 +54,7 @@ class WorkspaceSync:
 
     @cached_property
     def _reader(self) -> SnapshotReader:
-        from kbtui.tui.library.snapshot import SnapshotReader
+        from kbtui.tui.library_snapshot import SnapshotReader
 
         return SnapshotReader(self._library)
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from kbtui.conversations.event_kinds import EVENT_KINDS
 from kbtui.conversations.formats.jp import name_extras
+from kbtui.dates import format_time
 from kbtui.secrets import remark_on
 from kbtui.text import before_cutting, cut, one_line
-from kbtui.tui.clock import moment
 from kbtui.tui.reader.blocks import (
     Block,
     FactsBlock,
@@ -189,7 +189,7 @@ def conversation_facts(
     info = conversation.info
     facts = [("id", info.ref)]
     facts += [
-        (name, moment(when, present))
+        (name, format_time(when, present))
         for name, when, always in (
             ("created", info.created_at, True),
             ("last event", info.last_event_at, True),
@@ -218,7 +218,7 @@ def conversation_facts(
     if not brief:
         facts += _turn_facts(conversation)
         facts += [
-            (name, moment(when, present))
+            (name, format_time(when, present))
             for name, when in (("written", info.updated_at), ("activated", info.last_activated_at))
             if when
         ]
@@ -348,7 +348,7 @@ class _Builder:
         return self.blocks
 
     def _time(self, when: datetime | None) -> str:
-        return moment(when, self.present) if when else ""
+        return format_time(when, self.present) if when else ""
 
     def _time_within(self, when: datetime | None) -> str:
         """The time of something within a turn; nothing when it is the minute last said."""

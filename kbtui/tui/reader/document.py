@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from kbtui.tui.framework.styled_text import Spans
-    from kbtui.tui.navigation import NavigationTarget
+    from kbtui.tui.navigation_target import NavigationTarget
     from kbtui.tui.reader.blocks import Block, Weight
 
 

@@ -15,7 +15,7 @@ from textual.strip import Strip
 from kbtui.tui.framework.command import MOVING_BINDINGS
 from kbtui.tui.framework.styled_text import TextMatches
 from kbtui.tui.framework.styled_widget import StableScrollView, StyledScreen, StyledWidget, plain
-from kbtui.tui.navigation import ScrollAnchor
+from kbtui.tui.navigation_target import ScrollAnchor
 from kbtui.tui.reader.document import Document, Heights
 
 if TYPE_CHECKING:

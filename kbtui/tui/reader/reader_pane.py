@@ -20,7 +20,7 @@ from kbtui.tui.framework.styled_text import between, width_of
 from kbtui.tui.framework.styled_widget import BorderOnlyPane, plain
 from kbtui.tui.framework.text_widgets import LabeledInput, MultilineText, PaneInput, TextLine
 from kbtui.tui.framework.workers import LatestOnlyWorker
-from kbtui.tui.navigation import place_of
+from kbtui.tui.navigation_target import place_of
 from kbtui.tui.reader.document import counted, finder
 from kbtui.tui.reader.document_view import DocumentView
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from textual.strip import Strip
 
     from kbtui.tui.framework.styled_text import Spans, StyledLine
-    from kbtui.tui.navigation import NavigationTarget
+    from kbtui.tui.navigation_target import NavigationTarget
     from kbtui.tui.reader.document import Document
 
 

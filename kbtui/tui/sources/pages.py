@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from kbtui.dates import format_time
 from kbtui.sources.approval import approved_at, block_text
 from kbtui.sources.config import load_sources
 from kbtui.sources.schedule import due_at
 from kbtui.text import one_line
-from kbtui.tui.clock import moment
 from kbtui.tui.framework.row_list import ListRow
 from kbtui.tui.framework.styled_text import Span, StyledLine, TextMatches, wrap
 from kbtui.tui.reader.blocks import FactsBlock, HeadBlock, NoteBlock, SourceBlock
@@ -114,14 +114,14 @@ def _row(
         below += _last(one.run, present)
     if one.due is not None and not runs:
         due = datetime.fromtimestamp(one.due).astimezone()
-        when = "due now" if due <= present else f"next {moment(due, present)}"
+        when = "due now" if due <= present else f"next {format_time(due, present)}"
         below.append((f"  {when}", "key"))
     return ListRow(source.name, left, right, [below], data=one)
 
 
 def _last(run: Run, present: datetime) -> Spans:
     sign, role = STATES[run.status]
-    when = moment(datetime.fromtimestamp(run.began).astimezone(), present)
+    when = format_time(datetime.fromtimestamp(run.began).astimezone(), present)
     spans: Spans = [
         (f"{sign} {run.status}", role),
         (f"  {when}, {counted(run.entries, 'document')}", "dim"),
@@ -168,7 +168,7 @@ def _facts(one: SourceState, present: datetime) -> list[tuple[str, Spans]]:
     source = one.source
 
     def when(seconds: float | None) -> str:
-        return moment(datetime.fromtimestamp(seconds).astimezone(), present) if seconds else ""
+        return format_time(datetime.fromtimestamp(seconds).astimezone(), present) if seconds else ""
 
     approved: Spans = [(when(one.approved), "")] if one.approved else [("not yet", "warning")]
     schedule: Spans = [(source.cron, "code-inline")] if source.cron else [("by hand only", "dim")]
@@ -191,7 +191,7 @@ def _run_blocks(run: Run | None, present: datetime) -> list[Block]:
     began = datetime.fromtimestamp(run.began).astimezone()
     facts: list[tuple[str, Spans]] = [
         ("status", [(f"{sign} {run.status}", role)]),
-        ("began", [(f"{moment(began, present)}, took {run.ended - run.began:.1f} s", "")]),
+        ("began", [(f"{format_time(began, present)}, took {run.ended - run.began:.1f} s", "")]),
         ("documents", [(f"{run.entries:,}", "")]),
         ("changes", [(run.counts, "")]),
     ]  # fmt: skip

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
     from textual.widget import Widget
 
-    from kbtui.tui.clock import Clock
+    from kbtui.dates import Clock
 
 
 KINDS = ("url_crawl", "file_upload", "mcp")

@@ -14,7 +14,7 @@ from kbtui.tui.feature_screen import SplitScreen
 from kbtui.tui.framework.row_list import RowList
 from kbtui.tui.framework.styled_widget import LEAVING, plain
 from kbtui.tui.framework.text_widgets import LabeledInput, PaneInput, TextLine
-from kbtui.tui.library.rows import MARKS
+from kbtui.tui.library_pane import MARKS
 from kbtui.tui.reader.blocks import FactsBlock, HeadBlock
 from kbtui.tui.workshop.controller import KbTomlWriter, WorkshopController
 from kbtui.tui.workshop.pages import change_page

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from kbtui.text import one_line
 from kbtui.tui.framework.row_list import ListRow, RowList
 from kbtui.tui.framework.styled_text import width_of
-from kbtui.tui.library.rows import MARKS
+from kbtui.tui.library_pane import MARKS
 from kbtui.tui.reader.document import counted
 from kbtui.tui.workshop.prompt_state import Cost, cost_of, growth, state_of
 

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
     from textual.binding import BindingType
 
+    from kbtui.dates import Clock
     from kbtui.search.models import Answer, Hit, Mode
-    from kbtui.tui.clock import Clock
     from kbtui.tui.framework.styled_text import Spans
 
 MODES: dict[Mode, str] = {

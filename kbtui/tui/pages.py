@@ -1,13 +1,14 @@
-"""Pages of our own: the home page, a topic's page, and what is shown when something fails."""
+"""Pages that kbtui makes itself: home, topic, error, help, explanation."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kbtui.dates import format_day
 from kbtui.text import one_line, safe
-from kbtui.tui.clock import day_label
-from kbtui.tui.commands import own_key
-from kbtui.tui.library.snapshot import activity, by_activity
+from kbtui.tui.commands import SCOPES, SCREENS, commands_of, own_key
+from kbtui.tui.library_pane import MARKS
+from kbtui.tui.library_snapshot import activity, by_activity
 from kbtui.tui.reader.blocks import (
     Block,
     FactsBlock,
@@ -22,8 +23,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime
 
+    from kbtui.search.models import Explanation, LegRank
+    from kbtui.tui.commands import Scope
     from kbtui.tui.framework.styled_text import Spans
-    from kbtui.tui.library.snapshot import LibrarySnapshot, TopicListing
+    from kbtui.tui.library_snapshot import LibrarySnapshot, TopicListing
+
 
 FIRST_TOPIC = """\
 ```toml
@@ -61,7 +65,7 @@ def home_document(
     if contents is None:
         blocks.append(NoteBlock("loading", [("Reading the workspace …", "dim")], above=1))
         return Document("home", "Home", blocks)
-    _home_topics(blocks, contents, own_key("first", keymap))
+    _add_home_topics(blocks, contents, own_key("first", keymap))
     _home_conversations(blocks, contents, present)
     lines = [*contents.failures, *map(str, contents.problems), *notices]
     for number, line in enumerate(lines):
@@ -70,7 +74,7 @@ def home_document(
     return Document("home", "Home", blocks)
 
 
-def _home_topics(blocks: list[Block], contents: LibrarySnapshot, first: str) -> None:
+def _add_home_topics(blocks: list[Block], contents: LibrarySnapshot, first: str) -> None:
     total = sum(shelf.visible for shelf in contents.shelves)
     if not contents.shelves:
         _no_topics(blocks, contents, first)
@@ -114,7 +118,7 @@ def _home_conversations(blocks: list[Block], contents: LibrarySnapshot, present:
     for info in live[:RECENT]:
         when = activity(info).astimezone(present.tzinfo)
         left: Spans = [(one_line(info.name), "" if info.title else "dim")]
-        right: Spans = [(day_label(when.date(), present.date()), "dim")]
+        right: Spans = [(format_day(when.date(), present.date()), "dim")]
         blocks.append(HeadBlock(f"talk:{info.id}", left, right, lead=[("  ", "")], link=info.ref))
 
 
@@ -160,3 +164,114 @@ def problem_document(
     """What is shown in place of something that cannot be read."""
     said: Spans = [(f"! {safe(message)}", "error")]
     return Document(key, one_line(title), message_blocks(said, where, hint))
+
+
+def help_document(scopes: tuple[Scope, ...], keymap: Mapping[str, str] | None = None) -> Document:
+    """The keys of some scopes first, then those of the others."""
+    order = [*[s for s in scopes if s != "everywhere"], "moving", "everywhere"]
+    order += [scope for scope in SCOPES if scope not in order]
+    blocks: list[Block] = []
+    for place, scope in enumerate(order):
+        heading = SCOPES[scope]  # type: ignore[index]
+        blocks.append(HeadBlock(f"head:{scope}", [(heading, "h2")], above=int(place > 0)))
+        facts: list[tuple[str, Spans]] = [
+            ("  ".join(command.shown_keys), [(command.help, "")])
+            for command in commands_of(scope, keymap=keymap)  # type: ignore[arg-type]
+        ]
+        blocks.append(FactsBlock(f"keys:{scope}", facts, names="key"))
+    blocks.append(HeadBlock("head:marks", [("Marks in the library", "h2")], above=1))
+    marks: list[tuple[str, Spans]] = [(sign, [(name, "")]) for name, (sign, _) in MARKS.items()]
+    blocks.append(FactsBlock("marks", marks))
+    text = "In an input letters are text: Esc leaves it, and letters are keys again."
+    blocks.append(NoteBlock("input", [(text, "dim")], above=1))
+    return Document("help", "Help", blocks)
+
+
+def screen_help_document(
+    scope: Scope, notes: Sequence[str], keymap: Mapping[str, str], more: Sequence[Block] = ()
+) -> Document:
+    """The help page of a screen: its keys, `more`, and remarks."""
+    facts: list[tuple[str, Spans]] = [
+        ("  ".join(command.shown_keys), [(command.help, "")])
+        for command in commands_of(scope, keymap=keymap)
+    ]
+    blocks: list[Block] = [
+        HeadBlock("head", [(SCREENS[scope], "h2")]),
+        FactsBlock("keys", facts, names="key"),
+        *more,
+    ]
+    for number, text in enumerate(notes):
+        blocks.append(NoteBlock(f"note:{number}", [(text, "dim")], above=1))
+    return Document("help", "Help", blocks)
+
+
+TERMS = 20
+LEGS = {"lexical": "keywords", "semantic": "meaning"}
+
+
+def explanation_page(explained: Explanation, query: str) -> Document:
+    """Everything that is known of one chunk and a question."""
+    blocks: list[Block] = [
+        NoteBlock("title", [(one_line(explained.title) or explained.ref, "h1")]),
+        FactsBlock("what", [("is", [(explained.ref, "")]), ("asked", [(one_line(query), "")])]),
+    ]
+    if explained.rank is not None:
+        verdict: Spans = [(f"stands at {explained.rank}", "strong")]
+        verdict.append((f", fused score {explained.score:.4f}", "dim"))
+        blocks.append(NoteBlock("rank", verdict, above=1))
+    for number, reason in enumerate(explained.kept_out):
+        spans: Spans = [(f"✕ {one_line(reason)}", "warning")]
+        blocks.append(NoteBlock(f"out:{number}", spans, above=int(not number)))
+    if explained.chunk_id is not None:
+        _legs(blocks, explained)
+    _words(blocks, explained)
+    _embedded(blocks, explained)
+    return Document("explanation", "Why", blocks)
+
+
+def _legs(blocks: list[Block], explained: Explanation) -> None:
+    facts: list[tuple[str, Spans]] = []
+    for leg in ("lexical", "semantic"):
+        standing: LegRank = getattr(explained, leg)
+        if standing.rank is None:
+            said: Spans = [(standing.note or "not found", "dim")]
+        else:
+            said = [(f"rank {standing.rank}", ""), (f", score {standing.score:.4f}", "dim")]
+        if standing.gives:
+            said.append((f", gives {standing.gives:.4f}", "dim"))
+        facts.append((LEGS[leg], said))
+    blocks.append(HeadBlock("head:legs", [("In each ranking", "h2")], above=1))
+    blocks.append(FactsBlock("legs", facts))
+
+
+def _words(blocks: list[Block], explained: Explanation) -> None:
+    facts: list[tuple[str, Spans]] = [
+        (
+            f"{match.score:.2f}",
+            [(match.term, "strong"), (f" in {match.field}, weight {match.weight:g}", "dim")],
+        )
+        for match in explained.matches[:TERMS]
+    ]
+    if explained.missing:
+        facts.append(("not in it", [(", ".join(explained.missing), "")]))
+    if facts:
+        more = len(explained.matches) - TERMS
+        right: Spans = [(f"{more} more", "dim")] if more > 0 else []
+        blocks.append(HeadBlock("head:words", [("Words", "h2")], right, above=1))
+        blocks.append(FactsBlock("words", facts))
+
+
+def _embedded(blocks: list[Block], explained: Explanation) -> None:
+    made = explained.embedded
+    if made is None:
+        return
+    blocks.append(HeadBlock("head:made", [("What its vector is made of", "h2")], above=1))
+    blocks.append(NoteBlock("text", [(one_line(made.text), "")]))
+    facts: list[tuple[str, Spans]] = [
+        (f"+ {made.title_weight:g} ×", [("its title: ", "dim"), (one_line(made.title), "")])
+    ]
+    facts += [
+        (f"+ {made.neighbour_weight:g} ×", [("beside it: ", "dim"), (one_line(text)[:200], "")])
+        for text in made.neighbours
+    ]
+    blocks.append(FactsBlock("made", facts, above=1))

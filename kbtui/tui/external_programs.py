@@ -1,8 +1,11 @@
-"""Opening a file in the person's editor at a line, with the terminal lent to it."""
+"""Other programs: the user's editor, the browser, viewers."""
 
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,6 +13,7 @@ from kbtui.errors import KbtuiError
 
 if TYPE_CHECKING:
     from textual.app import App
+
 
 _PLUS = {"vi", "vim", "nvim", "view", "nano", "pico", "micro", "emacs", "emacsclient", "kak", "joe", "jed", "mg", "ne", "gedit"}  # fmt: skip
 _COLON = {"hx", "helix", "subl", "sublime_text", "zed"}
@@ -44,3 +48,29 @@ def edit(app: App[None], path: Path, line: int) -> None:
             run_editor(command, environment)
     except SuspendNotSupported as error:
         raise KbtuiError("there is no terminal to lend to an editor here") from error
+
+
+def open_address(url: str) -> bool:
+    """Hand a web address to the desktop; False where there is none, or it is no web address.
+
+    Never a browser in this terminal, which the TUI has.
+    """
+    if not url.startswith(("https://", "http://")) or any(map(str.isspace, url)):
+        return False
+    if sys.platform == "darwin":
+        program = "open"
+    elif os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"):
+        program = "xdg-open"
+    else:
+        return False
+    found = shutil.which(program)
+    if found is None:
+        return False
+    null = subprocess.DEVNULL
+    try:
+        subprocess.Popen(
+            [found, url], stdin=null, stdout=null, stderr=null, start_new_session=True, cwd="/"
+        )
+    except OSError:
+        return False
+    return True

@@ -1,1 +1,0 @@
-"""The library pane: topics, subjects and conversations, with a filter."""

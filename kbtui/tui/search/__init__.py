@@ -1,1 +1,0 @@
-"""The search pane: query input, completion and results."""
