@@ -35,4 +35,6 @@ def announced(workspace: Workspace) -> dict[str, Any] | None:
         found = json.loads(lock_path(workspace).read_text("utf-8"))
     except (OSError, ValueError):
         return None
-    return found if isinstance(found, dict) and isinstance(found.get("socket"), str) else None
+    if not isinstance(found, dict) or not isinstance(found.get("socket"), str):
+        return None
+    return {**found, "socket": path_strings.from_wire(found["socket"])}

@@ -23,7 +23,7 @@ from kbtui.sources.schedule import LOOK_SECONDS, Schedule
 from kbtui.userdata import UserData
 from kbtui.version import __version__
 from kbtui.workspace import load_settings
-from kbtui.workspace.path_strings import is_own_process, surroundings
+from kbtui.workspace.path_strings import is_own_process, surroundings, to_wire
 
 if TYPE_CHECKING:
     import socket
@@ -329,7 +329,7 @@ class EngineServer:
                         schema=schema_mark(),
                         pid=os.getpid(),
                         root=str(self._workspace.root),
-                        cache=os.path.realpath(self._workspace.cache_dir),
+                        cache=to_wire(os.path.realpath(self._workspace.cache_dir)),
                         model=self._settings.model,
                         others=others,
                     )

@@ -122,7 +122,17 @@ def key(root: str) -> str:
 
 
 def _hash(text: str) -> str:
-    return str(sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:16])
+    return str(sha256(os.fsencode(text)).hexdigest()[:16])
+
+
+def to_wire(path: str) -> str:
+    """Return a path as two processes can compare it, even if their locales have different encodings."""
+    return os.fsencode(path).decode("utf-8", "surrogateescape")
+
+
+def from_wire(path: str) -> str:
+    """Return the path of this process for one made by `to_wire`."""
+    return os.fsdecode(path.encode("utf-8", "surrogateescape"))
 
 
 def _tidy(path: str) -> str:
@@ -160,4 +170,4 @@ def surroundings() -> str:
     except OSError:
         state = "none"
     zone, model = os.environ.get("TZ", ""), os.environ.get("KBTUI_MODEL", "")
-    return "\n".join((cache_home(), data_home(), settings, state, zone, model))
+    return to_wire("\n".join((cache_home(), data_home(), settings, state, zone, model)))
