@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from kbtui.tui.framework.command import (
     MOVING,
     NAMED,
-    SIGNS,
+    PUNCTUATION,
     Command,
     bindings_for,
     key,
@@ -270,7 +270,7 @@ NO_KEY = "no-key"
 RESERVED = {"ctrl+q": "leaves kbtui from everywhere", "ctrl+c": "copies what is selected"}
 
 _KEYS = {shown.casefold(): key for key, shown in NAMED.items()}
-_KEYS |= {key: key for key in NAMED} | {shown: key for key, shown in SIGNS.items()}
+_KEYS |= {key: key for key in NAMED} | {shown: key for key, shown in PUNCTUATION.items()}
 _KEYS |= {"escape": "escape", "return": "enter", "insert": "insert", "delete": "delete"}
 _KEYS |= {"backspace": "backspace"} | {f"f{number}": f"f{number}" for number in range(1, 25)}
 
@@ -339,7 +339,7 @@ def _key_named(text: str) -> str:
         key = _KEYS.get(last, last)
     elif last.casefold() in _KEYS:
         key = _KEYS[last.casefold()]
-    elif last in SIGNS:
+    elif last in PUNCTUATION:
         key = last
     else:
         raise ValueError(f"{text!r} is no key")

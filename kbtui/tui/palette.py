@@ -157,8 +157,8 @@ class PaletteScreen(StyledScreen):
         Binding("escape", "dismiss", show=False),
         Binding("down,ctrl+n", "rows('down')", show=False, priority=True),
         Binding("up", "rows('up')", show=False, priority=True),
-        Binding("pagedown", "rows('page_down')", show=False, priority=True),
-        Binding("pageup", "rows('page_up')", show=False, priority=True),
+        Binding("pagedown", "rows('scroll_pages', 1)", show=False, priority=True),
+        Binding("pageup", "rows('scroll_pages', -1)", show=False, priority=True),
     ]
 
     def __init__(
@@ -217,9 +217,9 @@ class PaletteScreen(StyledScreen):
         chooses = key in {"enter", "down", "up", "pagedown", "pageup", "ctrl+n"}
         return chooses and (self._lane.owes or bool(typed and self._places_lane.owes))
 
-    def action_rows(self, where: str) -> None:
+    def action_rows(self, where: str, *pages: float) -> None:
         """Move in the list."""
-        getattr(self.list, f"action_{where}")()
+        getattr(self.list, f"action_{where}")(*pages)
 
     @on(Input.Submitted)
     def _submitted(self, event: Input.Submitted) -> None:

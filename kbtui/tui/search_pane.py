@@ -41,8 +41,8 @@ class SearchInput(PaneInput):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("down,ctrl+n", "results('down')", show=False),
         Binding("up", "results('up')", show=False),
-        Binding("pagedown", "results('page_down')", show=False),
-        Binding("pageup", "results('page_up')", show=False),
+        Binding("pagedown", "results('scroll_pages', 1)", show=False),
+        Binding("pageup", "results('scroll_pages', -1)", show=False),
         Binding("tab", "complete", show=False),
     ]
 
@@ -62,14 +62,14 @@ class SearchInput(PaneInput):
         self.value = text
         self.action_end()
 
-    def action_results(self, where: str) -> None:
+    def action_results(self, where: str, *pages: float) -> None:
         """Move in the results; up from their first one, in an input that holds nothing or an
         earlier search, brings the search before that."""
         found = self.screen.query_one("#results", ResultsPane).list
         if where == "up" and self.value == self.recalled and found.index <= 0:
             self.post_message(self.Recall(1))
             return
-        getattr(found, f"action_{where}")()
+        getattr(found, f"action_{where}")(*pages)
 
     async def action_complete(self) -> None:
         """Take what is suggested; with nothing suggested, go to the next pane."""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import string
+import unicodedata
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from textual.binding import Binding
+from textual.keys import KEY_NAME_REPLACEMENTS
 
 from kbtui.tui.framework.styled_text import width_of
 
@@ -30,45 +33,20 @@ NAMED = {
     "space": "Space",
 }
 """Textual's names of keys, and how people write them."""
-SIGNS = {
-    "slash": "/",
-    "question_mark": "?",
-    "full_stop": ".",
-    "left_square_bracket": "[",
-    "right_square_bracket": "]",
-    "colon": ":",
-    "semicolon": ";",
-    "apostrophe": "'",
-    "quotation_mark": '"',
-    "less_than_sign": "<",
-    "greater_than_sign": ">",
-    "equals_sign": "=",
-    "exclamation_mark": "!",
-    "number_sign": "#",
-    "dollar_sign": "$",
-    "percent_sign": "%",
-    "ampersand": "&",
-    "left_parenthesis": "(",
-    "right_parenthesis": ")",
-    "asterisk": "*",
-    "plus": "+",
-    "comma": ",",
-    "minus": "-",
-    "at": "@",
-    "backslash": "\\",
-    "circumflex_accent": "^",
-    "underscore": "_",
-    "grave_accent": "`",
-    "left_curly_bracket": "{",
-    "vertical_line": "|",
-    "right_curly_bracket": "}",
-    "tilde": "~",
-}
+
+
+def _key_name(character: str) -> str:
+    name = unicodedata.name(character).lower().replace("-", "_").replace(" ", "_")
+    return KEY_NAME_REPLACEMENTS.get(name, name)
+
+
+PUNCTUATION = {_key_name(character): character for character in string.punctuation}
+"""Textual's names of keys, and the characters that they type."""
 
 
 def shown_key(key: str) -> str:
     """A key of Textual's as people write it."""
-    return NAMED.get(key) or SIGNS.get(key) or key.replace("ctrl+", "^")
+    return NAMED.get(key) or PUNCTUATION.get(key) or key.replace("ctrl+", "^")
 
 
 class Command(NamedTuple):
@@ -155,16 +133,19 @@ def hint_spans(pairs: Iterable[tuple[str, str]]) -> Spans:
     return spans
 
 
-MOVING: tuple[Command, ...] = (
-    key("move.down", "j,down", "down", "One line or entry down.", scope="moving", action="down", palette=False),
-    key("move.up", "k,up", "up", "One line or entry up.", scope="moving", action="up", palette=False),
-    key("move.half_down", "ctrl+d", "half a page down", "Half a page down.", scope="moving", action="half_down", palette=False),
-    key("move.half_up", "ctrl+u", "half a page up", "Half a page up.", scope="moving", action="half_up", palette=False),
-    key("move.page_down", "pagedown", "page down", "A page down.", scope="moving", action="page_down", palette=False),
-    key("move.page_up", "pageup,b", "page up", "A page up.", scope="moving", action="page_up", palette=False),
-    key("move.top", "g,home", "to the top", "To the beginning.", scope="moving", action="top", palette=False),
-    key("move.bottom", "G,end", "to the end", "To the end.", scope="moving", action="bottom", palette=False),
-)  # fmt: skip
+MOVING: tuple[Command, ...] = tuple(
+    Command(f"move.{name}", keys, action, label, f"{label.capitalize()}.", "moving", palette=False)
+    for name, keys, action, label in (
+        ("down", "j,down", "down", "down"),
+        ("up", "k,up", "up", "up"),
+        ("half_down", "ctrl+d", "scroll_pages(0.5)", "half a page down"),
+        ("half_up", "ctrl+u", "scroll_pages(-0.5)", "half a page up"),
+        ("page_down", "pagedown", "scroll_pages(1)", "page down"),
+        ("page_up", "pageup,b", "scroll_pages(-1)", "page up"),
+        ("top", "g,home", "top", "to the top"),
+        ("bottom", "G,end", "bottom", "to the end"),
+    )
+)
 """Moving in a list or a page: whatever scrolls has these keys and their actions."""
 
 MOVING_BINDINGS = bindings_for(MOVING)

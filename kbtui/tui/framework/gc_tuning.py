@@ -134,18 +134,7 @@ def _let_go(document: BigDocument) -> None:
                     event.request = event.result = None
             del pieces[-BIT:]
             time.sleep(0.001)
-    _trim()
 
 
 BIT = 100
 """Blocks or turns that are given back at once."""
-
-
-def _trim() -> None:
-    """Ask the C library to give free memory back to the system, where it has to be asked."""
-    import ctypes
-
-    try:
-        ctypes.CDLL(None).malloc_trim(0)
-    except (OSError, AttributeError):
-        return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from dataclasses import dataclass, field
 from itertools import accumulate
@@ -228,11 +229,6 @@ class RowList(StyledWidget, StableScrollView, can_focus=True):
         spans = between(row.left, row.right, width - 2) if depth == 0 else row.below[depth - 1]
         return self.paint([lead, *spans], width, base)
 
-    @property
-    def lines(self) -> list[StyledLine]:
-        """Every row's first line, for tests."""
-        return [StyledLine(between(row.left, row.right, 200)) for row in self.rows]
-
     def on_resize(self) -> None:
         """Keep the selected row in sight."""
         self._into_view()
@@ -258,27 +254,13 @@ class RowList(StyledWidget, StableScrollView, can_focus=True):
         """To the last entry."""
         self._select(self._next(len(self.rows), -1))
 
-    def action_half_down(self) -> None:
-        """Half a page down."""
-        self._jump(self.scrollable_content_region.height // 2)
-
-    def action_half_up(self) -> None:
-        """Half a page up."""
-        self._jump(-(self.scrollable_content_region.height // 2))
-
-    def action_page_down(self) -> None:
-        """A page down."""
-        self._jump(self.scrollable_content_region.height - 1)
-
-    def action_page_up(self) -> None:
-        """A page up."""
-        self._jump(1 - self.scrollable_content_region.height)
-
-    def _jump(self, lines: int) -> None:
-        if not self.rows:
-            return
-        line = min(max(0, self._tops[max(0, self.index)] + lines), self._tops[-1] - 1)
-        self._select(self._near(bisect_right(self._tops, line) - 1))
+    def action_scroll_pages(self, pages: float) -> None:
+        """Select the row that many pages below, or above if negative; one line of a page stays."""
+        height = self.scrollable_content_region.height
+        lines = math.trunc(pages * height) if abs(pages) < 1 else int(pages) * (height - 1)
+        if self.rows:
+            line = min(max(0, self._tops[max(0, self.index)] + lines), self._tops[-1] - 1)
+            self._select(self._near(bisect_right(self._tops, line) - 1))
 
     def on_click(self, event: events.Click) -> None:
         """Select and open the row that was clicked."""

@@ -55,18 +55,7 @@ def with_role(spans: Iterable[Span], role: str) -> Spans:
 
 def cut_spans(spans: Sequence[Span], start: int, end: int) -> Spans:
     """The characters `start` to `end` (exclusive) of `spans`."""
-    kept: Spans = []
-    position = 0
-    for text, role in spans:
-        after = position + len(text)
-        if after > start and position < end:
-            piece = text[max(0, start - position) : end - position]
-            if piece:
-                kept.append((piece, role))
-        if after >= end:
-            break
-        position = after
-    return kept
+    return next(slices(spans, [(start, end)]))
 
 
 def slices(spans: Sequence[Span], bounds: Iterable[tuple[int, int]]) -> Iterator[Spans]:

@@ -21,7 +21,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from kbtui.text import one_line, safe
-from kbtui.tui.framework.command import SIGNS
+from kbtui.tui.framework.command import PUNCTUATION
 from kbtui.tui.framework.styled_text import fit, width_of
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ class StyledScreen(Screen[Any]):
                 bindings.apply_keymap(keymap)
             for key in list(bindings.key_to_bindings):
                 # Textual has no character for those that it calls by a shorter name.
-                character = SIGNS.get(key) or key_to_character(key)
+                character = PUNCTUATION.get(key) or key_to_character(key)
                 if any(inner.check_consume_key(key, character) for inner, _ in chain):
                     del bindings.key_to_bindings[key]
             chain.append((node, bindings))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass, field
+from typing import Any
 
 from kbtui.text import one_line, safe
 from kbtui.tui.framework.styled_text import (
@@ -238,6 +239,65 @@ class NoteBlock(Block):
     def search_text(self) -> str:
         """The words."""
         return "".join(part for part, _ in self.spans)
+
+
+def source_blocks(
+    key: str, text: str, *, has_line_numbers: bool = False, above: int = 0, **fields: Any
+) -> list[Block]:
+    """Split a text into source blocks with the keys `key:0`, `key:1` and so on.
+
+    `above` is set on the first block, `fields` on all. With `has_line_numbers` lines can be
+    referred to by number.
+    """
+    from kbtui.tui.reader.markdown import split_source
+
+    blocks: list[Block] = [
+        SourceBlock(
+            f"{key}:{number}",
+            text,
+            section.start,
+            section.end,
+            section.first_line if has_line_numbers else 0,
+            **fields,
+        )
+        for number, section in enumerate(split_source(text))
+    ]
+    if blocks:
+        blocks[0].above = above
+    return blocks
+
+
+def markdown_blocks(
+    key: str,
+    text: str,
+    *,
+    start: int = 0,
+    lines_before: int | None = None,
+    above: int = 0,
+    breaks: bool = False,
+    **fields: Any,
+) -> list[Block]:
+    """Split the Markdown after character `start` of a text into blocks.
+
+    Long fenced code becomes source blocks. The text before `start` has `lines_before` lines;
+    None if lines cannot be referred to by number. `above` is set on the first block, `fields` on all.
+    """
+    from kbtui.tui.reader.markdown import link_definitions, split_markdown
+
+    body = text[start:]
+    links = link_definitions(body)
+    blocks: list[Block] = []
+    for number, section in enumerate(split_markdown(body)):
+        first_line = 0 if lines_before is None else lines_before + section.first_line
+        part = (f"{key}:{number}", text, start + section.start, start + section.end, first_line)
+        block: Block
+        if section.code:
+            block = SourceBlock(*part, language=section.language, panel=True, **fields)
+        else:
+            block = MarkdownBlock(*part, links=links, breaks=breaks, **fields)
+        block.above = int(not section.continued) if number else above
+        blocks.append(block)
+    return blocks
 
 
 def message_blocks(said: Spans, where: str | None, hint: str | None) -> list[Block]:

@@ -16,12 +16,11 @@ from kbtui.tui.reader.blocks import (
     FactsBlock,
     FoldBlock,
     HeadBlock,
-    MarkdownBlock,
     NoteBlock,
-    SourceBlock,
+    markdown_blocks,
+    source_blocks,
 )
 from kbtui.tui.reader.document import Document, characters, counted, length
-from kbtui.tui.reader.markdown import link_definitions, split_markdown, split_source
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -464,7 +463,7 @@ class _Builder:
     def _structured(self, key: str, event: Event, _: CompactedTurn) -> None:
         name = self.conversation.assistant or "Assistant"
         self._speaker(key, name, "assistant", event.timestamp, [])
-        self._source(key, event.text, language="json", panel=True, lead=[], fold=None)
+        self._source(key, event.text, language="json", panel=True)
 
     def _reasoning(self, key: str, event: Event, _: CompactedTurn) -> None:
         first = one_line(event.text[:400]) or "(not shown by the provider)"
@@ -472,9 +471,10 @@ class _Builder:
         self._fold(key, "reasoning", words, [(length(event.text), "dim")])
         self._markdown(key, event.text, lead=_INSIDE, fold=key)
 
-    def _add(self, block: Block) -> None:
-        block.turn, block.view = self.turn or None, self.view
-        self.blocks.append(block)
+    def _add(self, *blocks: Block) -> None:
+        for block in blocks:
+            block.turn, block.view = self.turn or None, self.view
+            self.blocks.append(block)
 
     def _speaker(self, key: str, name: str, role: str, when: datetime | None, lead: Spans) -> None:
         who = f"{role}:{name}"
@@ -501,49 +501,11 @@ class _Builder:
         self._add(FoldBlock(key, left, right, kind=kind, above=above, call=call))
         self.after_fold, self.gap = True, 0
 
-    def _markdown(
-        self,
-        key: str,
-        text: str,
-        lead: Spans | None = None,
-        fold: str | None = None,
-        breaks: bool = False,
-    ) -> None:
-        text = before_cutting(text)
-        links = link_definitions(text)
-        for number, piece in enumerate(split_markdown(text)):
-            part = f"{key}:{number}"
-            block: Block
-            if piece.code:
-                block = SourceBlock(
-                    part, text, piece.start, piece.end, language=piece.language, panel=True
-                )
-            else:
-                block = MarkdownBlock(
-                    part, text, piece.start, piece.end, links=links, breaks=breaks
-                )
-            block.above = int(not piece.continued) if number else self.gap
-            block.lead = list(lead or [])
-            block.fold = fold
-            self._add(block)
+    def _markdown(self, key: str, text: str, **fields: Any) -> None:
+        self._add(*markdown_blocks(key, before_cutting(text), above=self.gap, **fields))
 
-    def _source(
-        self,
-        key: str,
-        text: str,
-        lead: Spans,
-        fold: str | None,
-        language: str = "",
-        panel: bool = False,
-        call: int | None = None,
-    ) -> None:
-        text = before_cutting(text)
-        for number, piece in enumerate(split_source(text)):
-            block = SourceBlock(
-                f"{key}:{number}", text, piece.start, piece.end, language=language, panel=panel
-            )
-            block.lead, block.fold, block.call = list(lead), fold, call
-            self._add(block)
+    def _source(self, key: str, text: str, **fields: Any) -> None:
+        self._add(*source_blocks(key, before_cutting(text), **fields))
 
     def _tool(self, _: str, event: Event, left: CompactedTurn) -> None:
         key = f"call:{self.turn}.{event.call}" if event.call else f"{self.turn}.{event.index}"
@@ -561,7 +523,7 @@ class _Builder:
         if event.arguments:
             self.view = "person" if left.arguments else before
             text = readable(event.arguments)
-            self._source(f"{key}:arguments", text, _INSIDE, key, call=event.call)
+            self._source(f"{key}:arguments", text, lead=_INSIDE, fold=key, call=event.call)
         if result is not None:
             self.view = "person" if left.results else before
             self._result(key, event, result)
@@ -578,7 +540,7 @@ class _Builder:
         head = HeadBlock(f"{key}:result", [word], when, lead=list(_INSIDE), fold=key)
         head.call = event.call
         self._add(head)
-        self._source(f"{key}:text", result.text, _INSIDE, key, call=event.call)
+        self._source(f"{key}:text", result.text, lead=_INSIDE, fold=key, call=event.call)
         if result.problem:
             problem: Spans = [(f"! {one_line(result.problem)}", "error")]
             self._add(NoteBlock(f"{key}:problem", problem, fold=key, lead=list(_INSIDE)))
@@ -587,13 +549,13 @@ class _Builder:
         words: Spans = [("a result without its call  ", "warning")]
         words.append((one_line(event.text[:200]), "dim"))
         self._fold(key, "tool", words, [(length(event.text), "dim")])
-        self._source(key, event.text, _INSIDE, key)
+        self._source(key, event.text, lead=_INSIDE, fold=key)
 
     def _unknown(self, key: str, event: Event, _: CompactedTurn) -> None:
         """An event of a kind that only a later JP knows, as it stands in the file."""
         words: Spans = [("unknown event  ", "warning"), (one_line(event.name or ""), "dim")]
         self._fold(key, "tool", words, [(length(event.text), "dim")])
-        self._source(key, event.text, _INSIDE, key, language="json")
+        self._source(key, event.text, lead=_INSIDE, fold=key, language="json")
 
     def _asks(self, key: str, event: Event, left: CompactedTurn) -> None:
         self._folded(key, event, left, "asks")
@@ -603,7 +565,7 @@ class _Builder:
         word = word or EVENT_KINDS[event.kind].label.lower()
         left: Spans = [(f"{word}  ", "tool"), (one_line(event.text[:400]), "dim")]
         self._fold(key, "tool", left, [])
-        self._source(key, event.text, _INSIDE, key)
+        self._source(key, event.text, lead=_INSIDE, fold=key)
 
 
 _RENDERERS: dict[str, Callable[[_Builder, str, Event, CompactedTurn], None]] = {

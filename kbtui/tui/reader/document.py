@@ -42,12 +42,6 @@ class Heights:
             self._known = [self._ask(chunk) for chunk in range(number)]
             chunks = [sum(known or ()) for known in self._known]
         self._totals = list(chunks)
-        tree = [0, *self._totals]
-        for index in range(1, number + 1):
-            parent = index + (index & -index)
-            if parent <= number:
-                tree[parent] += tree[index]
-        self._tree = tree
 
     def _ask(self, chunk: int) -> list[int]:
         first = chunk * CHUNK
@@ -58,17 +52,8 @@ class Heights:
         known = self._known[chunk]
         if known is None:
             known = self._known[chunk] = self._ask(chunk)
-            self._add(chunk, sum(known) - self._totals[chunk])
+            self._totals[chunk] = sum(known)
         return known
-
-    def _add(self, chunk: int, change: int) -> None:
-        if not change:
-            return
-        self._totals[chunk] += change
-        position = chunk + 1
-        while position < len(self._tree):
-            self._tree[position] += change
-            position += position & -position
 
     def __len__(self) -> int:
         return self._count
@@ -80,32 +65,25 @@ class Heights:
         """Give block `index` the height `height`."""
         chunk, place = divmod(index, CHUNK)
         known = self._chunk(chunk)
-        change = height - known[place]
-        if change:
-            known[place] = height
-            self._add(chunk, change)
+        self._totals[chunk] += height - known[place]
+        known[place] = height
 
     def before(self, index: int) -> int:
         """Lines above block `index`."""
         chunk, place = divmod(index, CHUNK)
         inside = sum(self._chunk(chunk)[:place]) if place else 0
-        return inside + self._before_chunk(chunk)
-
-    def _before_chunk(self, chunk: int) -> int:
-        total = 0
-        while chunk > 0:
-            total += self._tree[chunk]
-            chunk -= chunk & -chunk
-        return total
+        return inside + sum(self._totals[:chunk])
 
     @property
     def total(self) -> int:
         """Lines of all blocks."""
-        return self._before_chunk(len(self._totals))
+        return sum(self._totals)
 
     def find(self, line: int) -> tuple[int, int]:
         """The block that holds `line`, and the line within it; the last one past the end."""
-        chunk, left = self._find_chunk(max(0, line))
+        totals = list(accumulate(self._totals))
+        chunk = bisect_right(totals, max(0, line))
+        left = max(0, line) - (totals[chunk - 1] if chunk else 0)
         while chunk < len(self._totals):
             # A chunk may have fewer lines than was thought.
             ends = list(accumulate(self._chunk(chunk)))
@@ -120,18 +98,6 @@ class Heights:
                 if known[place]:
                     return chunk * CHUNK + place, known[place] - 1
         return 0, 0
-
-    def _find_chunk(self, line: int) -> tuple[int, int]:
-        size = len(self._totals)
-        position, left = 0, line
-        step = 1 << size.bit_length()
-        while step:
-            after = position + step
-            if after <= size and self._tree[after] <= left:
-                position = after
-                left -= self._tree[after]
-            step >>= 1
-        return position, left
 
 
 MANY_BLOCKS = 4_000

@@ -71,12 +71,20 @@ class Folds:
         self.opened = {key for key in self.opened if key in self.kinds}
 
 
-class Walker:
-    """The lines of a document at one width, with some folds open and some words marked."""
+def _letters(line: StyledLine) -> int:
+    return sum(map(str.isalnum, line.whole or line.plain))
+
+
+class Viewport:
+    """A window of `width` × `height` cells onto a document, with some folds open and some words marked."""
 
     def __init__(self) -> None:
         self.document = Document("", "", [])
-        self.width = 0
+        self.width = self.height = 0
+        self.top = Position()
+        self.cursor = Position()
+        self.rows: list[tuple[Position, StyledLine]] = []
+        """What is in sight, from the top."""
         self.folds = Folds()
         self.pattern: re.Pattern[str] | None = None
         self.as_model = False
@@ -89,6 +97,8 @@ class Walker:
         self.layouts = 0
         """Counts the blocks that were laid out."""
         self._cache: LRUCache[int, list[StyledLine]] = LRUCache(LAID_OUT_MOST)
+        self._kept: tuple[ScrollAnchor, ScrollAnchor] | None = None
+        self._kept_at = (self.top, self.cursor)
 
     def reflow(self) -> None:
         """Begin again with estimates: width, folds or document changed."""
@@ -236,24 +246,6 @@ class Walker:
             if seen > mark.letters:
                 return Position(block, number)
         return self.valid(Position(block, max(0, len(lines) - 1)))
-
-
-def _letters(line: StyledLine) -> int:
-    return sum(map(str.isalnum, line.whole or line.plain))
-
-
-class Viewport(Walker):
-    """A window of `width` × `height` cells onto a document."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.height = 0
-        self.top = Position()
-        self.cursor = Position()
-        self.rows: list[tuple[Position, StyledLine]] = []
-        """What is in sight, from the top."""
-        self._kept: tuple[ScrollAnchor, ScrollAnchor] | None = None
-        self._kept_at = (self.top, self.cursor)
 
     # documents
 
@@ -684,24 +676,11 @@ class DocumentView(StyledWidget, StableScrollView, can_focus=True):
         self.port.move(-1)
         self.changed()
 
-    def action_half_down(self) -> None:
-        """Half a page down."""
-        self.port.turn_page(max(1, self.port.height // 2))
-        self.changed()
-
-    def action_half_up(self) -> None:
-        """Half a page up."""
-        self.port.turn_page(-max(1, self.port.height // 2))
-        self.changed()
-
-    def action_page_down(self) -> None:
-        """A page down; one line stays."""
-        self.port.turn_page(max(1, self.port.height - 1))
-        self.changed()
-
-    def action_page_up(self) -> None:
-        """A page up; one line stays."""
-        self.port.turn_page(-max(1, self.port.height - 1))
+    def action_scroll_pages(self, pages: float) -> None:
+        """Scroll that many pages down, or up if negative; one line of a whole page stays."""
+        height = self.port.height
+        lines = max(1, height // 2 if abs(pages) < 1 else height - 1)
+        self.port.turn_page(lines if pages > 0 else -lines)
         self.changed()
 
     def action_top(self) -> None:

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 from kbtui.knowledge.front_matter import split_front_matter
 from kbtui.secrets import remark_on
 from kbtui.text import one_line
-from kbtui.tui.reader.blocks import Block, FactsBlock, MarkdownBlock, NoteBlock, SourceBlock
+from kbtui.tui.reader.blocks import Block, FactsBlock, NoteBlock, markdown_blocks, source_blocks
 from kbtui.tui.reader.document import Document, cost
-from kbtui.tui.reader.markdown import link_definitions, split_markdown, split_source
 
 if TYPE_CHECKING:
     from kbtui.knowledge.models import Subject
@@ -71,10 +70,7 @@ def text_document(
     key: str, title: str, text: str, *, view: str = "learn", ref: str | None = None
 ) -> Document:
     """A text shown exactly as an assistant would get it."""
-    blocks: list[Block] = [
-        SourceBlock(f"text:{number}", text, piece.start, piece.end, piece.first_line)
-        for number, piece in enumerate(split_source(text))
-    ]
+    blocks = source_blocks("text", text, has_line_numbers=True)
     return Document(key=key, title=title, blocks=blocks, ref=ref, view=view, size=cost(len(text)))
 
 
@@ -87,18 +83,7 @@ def _language(subject: Subject) -> str:
 
 def _source(text: str, language: str) -> list[Block]:
     digits = len(str(text.count("\n") + 1))
-    return [
-        SourceBlock(
-            f"text:{number}",
-            text,
-            piece.start,
-            piece.end,
-            piece.first_line,
-            language=language,
-            numbers=digits,
-        )
-        for number, piece in enumerate(split_source(text))
-    ]
+    return source_blocks("text", text, has_line_numbers=True, language=language, numbers=digits)
 
 
 def _read(subject: Subject, text: str) -> list[Block]:
@@ -106,24 +91,15 @@ def _read(subject: Subject, text: str) -> list[Block]:
     if suffix not in _MARKDOWN:
         return _source(text, _language(subject))
     split = split_front_matter(text)
-    body, start, line = split.body, len(text) - len(split.body), split.lines
     facts: list[tuple[str, Spans]] = [
         (one_line(name), [(_value(value), "")]) for name, value in split.facts.items()
     ]
-    blocks: list[Block] = [FactsBlock("front", facts)] if facts else []
-    links = link_definitions(body)
-    for number, piece in enumerate(split_markdown(body)):
-        begin, end, first = piece.start + start, piece.end + start, piece.first_line + line
-        key = f"text:{number}"
-        above = int(bool(blocks) and not piece.continued)
-        block: Block
-        if piece.code:
-            block = SourceBlock(key, text, begin, end, first, language=piece.language, panel=True)
-        else:
-            block = MarkdownBlock(key, text, begin, end, first, links=links)
-        block.above = above
-        blocks.append(block)
-    return blocks
+    front: list[Block] = [FactsBlock("front", facts)] if facts else []
+    start = len(text) - len(split.body)
+    body = markdown_blocks(
+        "text", text, start=start, lines_before=split.lines, above=int(bool(front))
+    )
+    return [*front, *body]
 
 
 def _value(value: Any) -> str:

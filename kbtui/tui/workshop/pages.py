@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 from kbtui.errors import KbtuiError
 from kbtui.knowledge.learn import quoted
 from kbtui.text import one_line
-from kbtui.tui.reader.blocks import FactsBlock, HeadBlock, NoteBlock, SourceBlock, message_blocks
+from kbtui.tui.reader.blocks import FactsBlock, HeadBlock, NoteBlock, message_blocks, source_blocks
 from kbtui.tui.reader.document import Document
-from kbtui.tui.reader.markdown import split_source
 from kbtui.tui.reader.subject_document import text_document
 from kbtui.tui.workshop.prompt_state import Cost, cost_of
 
@@ -121,10 +120,7 @@ def _fragment_page(prompt_state: PromptState, number: int) -> WorkshopPage:
         return message_page("fragment", "This fragment is gone.")
     fragment = prompt_state.fragments[number]
     blocks: list[Block] = [FactsBlock("facts", _facts(prompt_state, fragment))]
-    blocks += [
-        SourceBlock(f"text:{count}", fragment.content, piece.start, piece.end, above=int(not count))
-        for count, piece in enumerate(split_source(fragment.content))
-    ]
+    blocks += source_blocks("text", fragment.content, above=1)
     cost = cost_of(fragment.content)
     key = f"fragment:{number}:{fragment.path}"
     return WorkshopPage(Document(key, one_line(fragment.name), blocks, size=cost.long), cost)
@@ -161,10 +157,5 @@ def change_page(
         blocks.append(NoteBlock("error", [(said, "error")]))
     blocks.append(NoteBlock("words", [(words, "dim")]))
     diff = change.diff
-    blocks += [
-        SourceBlock(
-            f"text:{number}", diff, piece.start, piece.end, language="diff", above=int(not number)
-        )
-        for number, piece in enumerate(split_source(diff))
-    ]
+    blocks += source_blocks("text", diff, language="diff", above=1)
     return WorkshopPage(Document("change", "", blocks))

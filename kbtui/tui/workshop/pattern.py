@@ -266,8 +266,8 @@ class PatternInput(PaneInput):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("down,ctrl+n", "screen.entries('down')", show=False),
         Binding("up", "screen.entries('up')", show=False),
-        Binding("pagedown", "screen.entries('page_down')", show=False),
-        Binding("pageup", "screen.entries('page_up')", show=False),
+        Binding("pagedown", "screen.entries('scroll_pages', 1)", show=False),
+        Binding("pageup", "screen.entries('scroll_pages', -1)", show=False),
     ]
 
 

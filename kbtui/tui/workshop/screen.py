@@ -254,9 +254,9 @@ class WorkshopScreen(SplitScreen):
         if self.list.entry.kind in ("topic", "folder"):
             self.action_open()
 
-    def action_entries(self, where: str) -> None:
+    def action_entries(self, where: str, *pages: float) -> None:
         """Move in the list while one types."""
-        getattr(self.list, f"action_{where}")()
+        getattr(self.list, f"action_{where}")(*pages)
 
     def action_view(self) -> None:
         """The other view of what is selected."""
