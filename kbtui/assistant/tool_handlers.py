@@ -36,7 +36,7 @@ def masks(settings: Settings, face: Literal["mcp", "jp"]) -> bool:
 
         raise ConfigError(
             f"mask_secrets must be one of {', '.join(_FACES)}, not {settings.mask_secrets!r}",
-            where=str(config_home() / "config.toml"),
+            where=config_home() + "/config.toml",
         )
     return face in _FACES[settings.mask_secrets]
 

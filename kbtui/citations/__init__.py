@@ -1,7 +1,6 @@
 """Which turn used which subject, chunk, conversation or file."""
 
-from kbtui.citations.extract import FILE_TOOLS, cite_conversation
+from kbtui.citations.extract import FILE_TOOLS, CitationTargets, cite_conversation
 from kbtui.citations.models import Citation, Citations
-from kbtui.citations.targets import CitationTargets
 
 __all__ = ["FILE_TOOLS", "Citation", "CitationTargets", "Citations", "cite_conversation"]

@@ -21,7 +21,7 @@ def configure_cites(parser: ArgumentParser) -> None:
 
 def run_cites(args: Namespace) -> int:
     """Show what a turn used, and which turns used a subject, a conversation, a passage or a file."""
-    from kbtui.citations.format import both_ways, turn_line
+    from kbtui.citations.export import both_ways, turn_line
     from kbtui.library import open_workspace
 
     with open_workspace(args.workspace) as library, working("bringing the index up to date"):

@@ -160,7 +160,7 @@ def _read(library: Library, args: Namespace) -> int:
 
 def _export(library: Library, args: Namespace) -> int:
     from kbtui.assistant.conversation_tools import choose_turns, included_kinds, named_turn
-    from kbtui.citations.markdown_export import to_markdown
+    from kbtui.citations.export import to_markdown
     from kbtui.conversations import find_conversation, load_conversation
     from kbtui.refs import parse_conversation_ref
 

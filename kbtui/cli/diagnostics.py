@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from kbtui.cli.output import ProgressLine, emit, emit_json, note, save, working
-from kbtui.workspace import path_strings
+from kbtui.workspace import paths
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def run_paths(args: Namespace) -> int:
     from pathlib import Path
 
     from kbtui.workspace import find_workspace
-    from kbtui.workspace.path_strings import socket_path
+    from kbtui.workspace.paths import socket_path
     from kbtui.workspace.settings import settings_path
 
     workspace = find_workspace(Path(args.workspace) if args.workspace else None)
@@ -266,7 +266,7 @@ class Redaction:
 
     def __init__(self, root: Path) -> None:
         self._root = str(root)
-        self._home = path_strings.user_home()
+        self._home = paths.user_home()
 
     def lines(self, lines: Iterable[str]) -> list[str]:
         """The lines of a log without names of files, quoted text, ids and addresses."""

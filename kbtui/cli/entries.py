@@ -376,7 +376,7 @@ def _citation_time(cite: Citation) -> str | None:
 
 
 def _format_entry(facts: dict[str, Any], cites: list[Citation]) -> str:
-    from kbtui.citations.format import turn_line
+    from kbtui.citations.export import turn_line
     from kbtui.text import one_line
 
     lines = [

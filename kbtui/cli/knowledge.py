@@ -88,9 +88,9 @@ def _format_fragments(knowledge: Knowledge, fragments: list[Fragment]) -> str:
 
 
 def _relative_path(knowledge: Knowledge, thing: Subject | Fragment) -> str:
-    from kbtui.knowledge.topic_config import shown
+    from kbtui.workspace.paths import path_from_root
 
-    return shown(knowledge.workspace.root, thing.path)
+    return path_from_root(knowledge.workspace.root, thing.path)
 
 
 def _topics_as_json(

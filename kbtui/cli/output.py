@@ -58,13 +58,12 @@ def follow_settings() -> None:
     from kbtui.errors import ConfigError
     from kbtui.workspace.paths import config_home
 
-    path = config_home() / "config.toml"
-    if path.is_file():
+    if os.path.isfile(config_home() + "/config.toml"):  # noqa: PTH113
         from kbtui.text import choose_policy
         from kbtui.workspace.settings import load_settings
 
         try:
-            choose_policy(load_settings(path).terminal_text)
+            choose_policy(load_settings().terminal_text)
         except ConfigError:
             return
 
@@ -86,7 +85,7 @@ def save(workspace: Workspace, target: str, text: str) -> None:
     from pathlib import Path
 
     from kbtui.errors import KbtuiError, UsageError
-    from kbtui.workspace.export import write_export
+    from kbtui.workspace.workspace import write_export
 
     try:
         write_export(workspace, Path(target), text)

@@ -86,13 +86,13 @@ def _ask_running_engine(start: str | None, request: dict[str, Any]) -> dict[str,
     from kbtui.engine.connection import EngineClient
     from kbtui.errors import EngineUnavailable
     from kbtui.version import __version__
-    from kbtui.workspace import path_strings
+    from kbtui.workspace import paths
 
     try:
-        root = path_strings.nearest_root(os.path.realpath(start or os.getcwd()))  # noqa: PTH109
+        root = paths.nearest_root(os.path.realpath(start or os.getcwd()))  # noqa: PTH109
         if root is None or not os.access(f"{root}/.jp", os.R_OK | os.X_OK):
             return None
-        place = path_strings.socket_path(root)
+        place = paths.socket_path(root)
         folder = os.lstat(os.path.dirname(place))  # noqa: PTH120
     except (OSError, ValueError):
         return None
@@ -105,11 +105,11 @@ def _ask_running_engine(start: str | None, request: dict[str, Any]) -> dict[str,
     try:
         if client.hello.get("version") != __version__:
             return None
-        question = {"zone": path_strings.time_zone_variable(), **request["question"]}
+        question = {"zone": paths.time_zone_variable(), **request["question"]}
         reply = client.request(
             "search",
             **request | {"question": question},
-            surroundings=path_strings.surroundings(),
+            surroundings=paths.surroundings(),
             timeout=request.get("wait", protocol.WAIT_SECONDS) + protocol.SEARCH_SECONDS,
         )
     except EngineUnavailable:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
     from typing import Any
 
-    from kbtui.sources.models import Source, SourceProgress
+    from kbtui.sources.config import Source, SourceProgress
     from kbtui.userdata import UserData
     from kbtui.userdata.models import Run
     from kbtui.workspace import Workspace
@@ -117,9 +117,7 @@ def _block(args: Namespace) -> dict[str, Any]:
 
 def _add(workspace: Workspace, journal: UserData, args: Namespace) -> int:
     from kbtui.knowledge import load_knowledge
-    from kbtui.sources.approval import approve
-    from kbtui.sources.config import MAIN_KEY
-    from kbtui.sources.editing import add_source, name_for
+    from kbtui.sources.config import MAIN_KEY, add_source, approve, name_for
 
     kind = _KINDS[args.kind]
     what = args.what or args.server
@@ -140,9 +138,7 @@ def _add(workspace: Workspace, journal: UserData, args: Namespace) -> int:
 
 
 def _edit(workspace: Workspace, journal: UserData, args: Namespace) -> int:
-    from kbtui.sources.approval import approve, approved_at
-    from kbtui.sources.config import MAIN_KEY, load_sources
-    from kbtui.sources.editing import edit_source
+    from kbtui.sources.config import MAIN_KEY, approve, approved_at, edit_source, load_sources
 
     before = load_sources(workspace).find(args.name)
     changes = _block(args)
@@ -172,8 +168,7 @@ def _explain_cron(source: Source) -> None:
 
 
 def _approve(workspace: Workspace, journal: UserData, args: Namespace) -> int:
-    from kbtui.sources.approval import approve, approved_at, block_text
-    from kbtui.sources.config import load_sources
+    from kbtui.sources.config import approve, approved_at, block_text, load_sources
     from kbtui.text import safe
 
     source = load_sources(workspace).find(args.name)
@@ -194,8 +189,7 @@ def _approve(workspace: Workspace, journal: UserData, args: Namespace) -> int:
 
 def _run(workspace: Workspace, journal: UserData, args: Namespace) -> int:
     from kbtui.sources import runner
-    from kbtui.sources.approval import approved_at
-    from kbtui.sources.config import load_sources
+    from kbtui.sources.config import approved_at, load_sources
 
     if bool(args.name) == args.all:
         raise UsageError("name a source, or say --all", where="source run")
@@ -269,7 +263,7 @@ def _list(workspace: Workspace, journal: UserData, args: Namespace) -> int:
 def _as_json(
     workspace: Workspace, journal: UserData, source: Source, run: Run | None
 ) -> dict[str, Any]:
-    from kbtui.sources.approval import approved_at
+    from kbtui.sources.config import approved_at
     from kbtui.sources.schedule import due_at
     from kbtui.userdata.models import iso
 

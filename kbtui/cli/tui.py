@@ -99,7 +99,7 @@ def copy_demo() -> Path:
     from kbtui.errors import WorkspaceError
     from kbtui.workspace.paths import cache_home, make_private
 
-    source, target = demo_source(), cache_home() / "demo"
+    source, target = demo_source(), Path(cache_home(), "demo")
     try:
         make_private(target)
         # In the source tree the guide is a link to docs/guide, which `Path.rglob` does not follow.

@@ -16,7 +16,7 @@ from kbtui.engine.paths import announced, lock_path, socket_path
 from kbtui.errors import ConfigError, EngineUnavailable, WorkspaceError
 from kbtui.index.generations import schema_mark
 from kbtui.version import __version__
-from kbtui.workspace import load_settings, path_strings
+from kbtui.workspace import load_settings, paths
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -191,7 +191,7 @@ def _try(workspace: Workspace) -> EngineClient | None:
             continue
         # A copied cache directory announces the engine of the original.
         cache = client.hello.get("cache")
-        if cache is None or cache == path_strings.to_wire(os.path.realpath(workspace.cache_dir)):
+        if cache is None or cache == paths.to_wire(os.path.realpath(workspace.cache_dir)):
             return client
         client.close()
     return None

@@ -11,7 +11,7 @@ import time
 from kbtui.engine import protocol
 from kbtui.errors import EngineUnavailable
 from kbtui.version import __version__
-from kbtui.workspace.path_strings import is_own_process
+from kbtui.workspace.paths import is_own_process
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

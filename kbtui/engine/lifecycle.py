@@ -18,7 +18,7 @@ from kbtui.engine.log import log
 from kbtui.engine.paths import lock_path, socket_path
 from kbtui.errors import KbtuiError
 from kbtui.version import __version__
-from kbtui.workspace import load_settings, open_root, path_strings
+from kbtui.workspace import load_settings, open_root, paths
 from kbtui.workspace.paths import make_private
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def _announce(lock: Any, place: Path) -> None:
         "pid": os.getpid(),
         "version": __version__,
         "host": socket.gethostname(),
-        "socket": path_strings.to_wire(str(place)),
+        "socket": paths.to_wire(str(place)),
     }
     lock.seek(0)
     lock.truncate()

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kbtui.workspace import path_strings, paths
+from kbtui.workspace import paths
 
 if TYPE_CHECKING:
     from kbtui.workspace import Workspace
@@ -22,8 +22,8 @@ def socket_path(workspace: Workspace) -> Path:
 
     Raises `WorkspaceError` where that cannot be.
     """
-    paths.runtime_dir()
-    return Path(path_strings.socket_path(str(workspace.root)))
+    paths.make_runtime_folder()
+    return Path(paths.socket_path(str(workspace.root)))
 
 
 def announced(workspace: Workspace) -> dict[str, Any] | None:
@@ -37,4 +37,4 @@ def announced(workspace: Workspace) -> dict[str, Any] | None:
         return None
     if not isinstance(found, dict) or not isinstance(found.get("socket"), str):
         return None
-    return {**found, "socket": path_strings.from_wire(found["socket"])}
+    return {**found, "socket": paths.from_wire(found["socket"])}

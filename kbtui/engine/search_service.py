@@ -14,7 +14,7 @@ from kbtui.engine import protocol
 from kbtui.errors import IndexUnavailable, KbtuiError
 from kbtui.notices import Notice, keywords_only
 from kbtui.search.models import Ranking, question_from_json
-from kbtui.workspace.path_strings import time_zone_variable
+from kbtui.workspace.paths import time_zone_variable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

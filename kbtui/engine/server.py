@@ -23,7 +23,7 @@ from kbtui.sources.schedule import LOOK_SECONDS, Schedule
 from kbtui.userdata import UserData
 from kbtui.version import __version__
 from kbtui.workspace import load_settings
-from kbtui.workspace.path_strings import is_own_process, surroundings, to_wire
+from kbtui.workspace.paths import is_own_process, surroundings, to_wire
 
 if TYPE_CHECKING:
     import socket

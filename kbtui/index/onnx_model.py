@@ -39,7 +39,7 @@ _SAMPLE = (
 
 def export_path(model: Model) -> Path:
     """Where the export of a model lies."""
-    return cache_home() / "models" / f"{model.key}-{VERSION}.onnx"
+    return Path(cache_home(), "models", f"{model.key}-{VERSION}.onnx")
 
 
 def _note_path(path: Path) -> Path:

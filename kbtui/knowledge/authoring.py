@@ -178,7 +178,7 @@ def check_free(knowledge: Knowledge, topic: Topic, slug: str) -> str:
 def _add(knowledge: Knowledge, topic: Topic, slug: str, text: str) -> Subject:
     slug = check_free(knowledge, topic, slug)
     root = Path(os.path.realpath(knowledge.workspace.root))
-    base = topic_folder(knowledge, topic)
+    base = topic_folder(knowledge.workspace, topic)
     *folders, name = slug.split("/")
     path = folder_inside(root, base.joinpath(*folders)) / f"{name}.md"
     write_new(path, text)

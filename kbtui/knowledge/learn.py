@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kbtui.errors import KbtuiError, NothingFound, UsageError
 from kbtui.knowledge.models import Learned
-from kbtui.knowledge.subject_text import ended, present, skipped, subject_text
+from kbtui.knowledge.subject_files import ended, present, skipped, subject_text
 from kbtui.refs import split_lines, subject_ref
 
 if TYPE_CHECKING:

@@ -10,11 +10,11 @@ from zlib import crc32
 
 from kbtui.errors import KbtuiError, NothingFound
 from kbtui.knowledge.discovery import is_hidden, split_name
+from kbtui.knowledge.loader import FIELDS
 from kbtui.knowledge.models import Problem
 from kbtui.knowledge.prompt import estimate_tokens
-from kbtui.knowledge.slug_patterns import has_magic, matcher, unclosed
-from kbtui.knowledge.subject_text import subject_text
-from kbtui.knowledge.topic_config import FIELDS
+from kbtui.knowledge.subject_files import subject_text
+from kbtui.knowledge.visibility import has_magic, matcher, unclosed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,8 +7,8 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from kbtui.citations.extract import CitationTargets
 from kbtui.citations.models import Citation, Citations
-from kbtui.citations.targets import CitationTargets
 from kbtui.errors import KbtuiError, NothingFound, UsageError
 from kbtui.index.ids import subject_id
 from kbtui.refs import Ref, subject_ref

@@ -157,7 +157,7 @@ def look_at_workspace(library: Library) -> Iterator[Finding]:
     for name, folder in {
         "index": workspace.cache_dir,
         "query log": workspace.data_dir,
-        "log": paths.state_home(),
+        "log": Path(paths.state_home()),
     }.items():
         there = _existing(folder)
         if not os.access(there, os.W_OK | os.X_OK):
@@ -297,7 +297,7 @@ def _conversations(library: Library) -> Iterator[Finding]:
 
 def _sources(library: Library) -> Iterator[Finding]:
     from kbtui.sources import load_sources
-    from kbtui.sources.approval import approved_at
+    from kbtui.sources.config import approved_at
     from kbtui.userdata import UserData
 
     found = load_sources(library.workspace)

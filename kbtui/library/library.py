@@ -386,7 +386,7 @@ class Library:
         """The engine's answer, None where it has none, and whether it is in the query log."""
         from kbtui.engine import protocol
         from kbtui.search.models import Answer
-        from kbtui.workspace.path_strings import time_zone_variable
+        from kbtui.workspace.paths import time_zone_variable
 
         asked = replace(question, zone=question.zone or time_zone_variable()).as_json()
         for last in (False, True):

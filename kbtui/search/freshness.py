@@ -99,7 +99,7 @@ class Freshness:
         """A subject's text; None where there is none any more, or a link that leads elsewhere."""
         from kbtui.files import read_regular
         from kbtui.knowledge.discovery import inside
-        from kbtui.knowledge.subject_text import excess_of
+        from kbtui.knowledge.subject_files import excess_of
 
         try:
             real = os.path.realpath(path, strict=True)

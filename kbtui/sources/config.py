@@ -1,19 +1,109 @@
-"""Reads `.jp/kb-sources.toml`, one table `[source.NAME]` a source."""
+"""Sources as `.jp/kb-sources.toml` declares them: reading, editing and approving them."""
 
 from __future__ import annotations
 
+import hashlib
+import json
+import os
 import re
+import tomllib
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
-from kbtui.errors import ConfigError, KbtuiError, NothingFound
+from kbtui.errors import ConfigError, KbtuiError, NothingFound, UsageError
+from kbtui.files import parse_toml, read_regular
+from kbtui.knowledge.editing import TomlChange, apply
 from kbtui.knowledge.models import Problem
-from kbtui.sources.models import Source
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
+    from kbtui.userdata import UserData
     from kbtui.workspace import Workspace
+
+
+Kind = Literal["url_crawl", "file_upload", "mcp"]
+
+
+@dataclass(frozen=True)
+class Source:
+    """One `[source.NAME]` of `.jp/kb-sources.toml`.
+
+    Its documents lie in the directory `name` of the topic's directory. `url`,
+    `depth` (how many links away from it), `prefixes` (what addresses must begin
+    with) and `allow_hosts` (hosts that may lie in a private network) belong to
+    `url_crawl`; `file` (a file or directory, relative to the workspace or
+    absolute) to `file_upload`; `server` (a command line), `pattern` (a glob over
+    resource addresses) and `env` (names of variables that the server gets) to `mcp`.
+    """
+
+    name: str
+    kind: Kind
+    topic: str
+    url: str | None = None
+    depth: int = 1
+    prefixes: tuple[str, ...] = ()
+    allow_hosts: tuple[str, ...] = ()
+    file: str | None = None
+    server: tuple[str, ...] = ()
+    pattern: str | None = None
+    env: tuple[str, ...] = ()
+    cron: str | None = None
+    block: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def what(self) -> str:
+        """What it fetches, in one line."""
+        import shlex
+
+        if self.kind == "mcp":
+            command = shlex.join(self.server)
+            return f"{command} ({self.pattern})" if self.pattern else command
+        return self.url or self.file or ""
+
+
+@dataclass(frozen=True)
+class SourceProgress:
+    """How far a run is; `total` counts the documents known so far, `now` is the one at hand."""
+
+    source: str
+    done: int
+    total: int
+    now: str
+
+
+def check_cron(expression: str) -> None:
+    """Raise `ConfigError` for an expression that is none, or that never comes."""
+    from cronsim import CronSim, CronSimError
+
+    reason = "it never comes"
+    try:
+        # A sixth field would be seconds: nobody's pages want that.
+        if len(expression) < 200 and len(expression.split()) == 5:
+            next(CronSim(expression, datetime.now()))
+            return
+        reason = "it has not five fields"
+    except (CronSimError, ValueError, AssertionError) as error:
+        reason = str(error) or reason
+    except StopIteration:
+        pass
+    raise ConfigError(
+        f"{expression!r} is not a cron expression: {reason}",
+        where="cron",
+        hint='minute hour day month weekday, such as "0 4 * * 1"',
+    )
+
+
+def next_time(expression: str, after: float) -> float | None:
+    """The first time of an expression after Unix time `after`; None where there is none any more."""
+    from cronsim import CronSim
+
+    for moment in CronSim(expression, datetime.fromtimestamp(after)):
+        # In the hour that summer's end repeats, wall clock times lie behind as well as ahead.
+        if (seconds := moment.timestamp()) > after:
+            return seconds
+    return None
+
 
 NAME = re.compile(r"[a-z0-9](?:[a-z0-9._-]{0,62}[a-z0-9])?")
 """What a source may be called: it becomes a directory's name."""
@@ -95,7 +185,7 @@ def load_sources(workspace: Workspace) -> Sources:
 
 def parse_source(name: str, block: Any) -> Source:
     """A source of its table; raises `ConfigError` whose `where` is the key."""
-    from kbtui.knowledge.topic_config import nearest
+    from kbtui.knowledge.loader import nearest
 
     if not NAME.fullmatch(name) or ".." in name:
         raise ConfigError(
@@ -161,6 +251,156 @@ def _check(source: Source) -> None:
         if not 0 <= source.depth <= DEPTH_MOST:
             raise ConfigError(f"must be between 0 and {DEPTH_MOST}", where="depth")
     if source.cron is not None:
-        from kbtui.sources.cron import check_cron
-
         check_cron(source.cron)
+
+
+_FORM = 1
+FILE_MOST = 50_000_000
+_PROGRAMS = frozenset([
+    "py", "pyz", "js", "mjs", "cjs", "ts", "mts", "sh", "bash", "zsh", "fish", "rb", "pl", "php",
+    "lua", "jar",
+])  # fmt: skip
+"""Endings of what an interpreter runs; data may change without being approved again."""
+
+
+def digest_of(workspace: Workspace, source: Source) -> str:
+    """The hash of what an approval of this source approves."""
+    parts = {"form": _FORM, "name": source.name, "block": source.block}
+    if source.kind == "mcp":
+        parts["programs"] = {word: _program(workspace, word) for word in source.server}
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode("utf-8", "replace")).hexdigest()
+
+
+def _program(workspace: Workspace, word: str) -> str | None:
+    """The hash of a program of the workspace that a word of a command names, else None."""
+    path = Path(workspace.root, word)
+    try:
+        real = Path(os.path.realpath(path))
+        if not real.is_relative_to(workspace.root) or not real.is_file():
+            return None
+        status = real.stat()
+        if real.suffix[1:].lower() not in _PROGRAMS and not status.st_mode & 0o111:
+            return None
+        if status.st_size > FILE_MOST:
+            return "too large"
+        return hashlib.sha256(real.read_bytes()).hexdigest()
+    except (OSError, ValueError):
+        return None
+
+
+def approve(workspace: Workspace, journal: UserData, source: Source) -> None:
+    """Note that the user agreed to the source as it is now."""
+    journal.approve(source.name, digest_of(workspace, source))
+
+
+def approved_at(workspace: Workspace, journal: UserData, source: Source) -> float | None:
+    """When the user agreed to the source as it is now, in Unix seconds; None when never."""
+    return journal.approved(digest_of(workspace, source))
+
+
+def block_text(source: Source) -> str:
+    """The block as TOML, for showing what would be agreed to."""
+    import tomli_w
+
+    return tomli_w.dumps({"source": {source.name: source.block}})
+
+
+def add_source(workspace: Workspace, name: str, block: dict[str, Any]) -> Source:
+    """Write a new source; raises `UsageError` where the name is taken, `ConfigError` for a mistake."""
+    if name in load_sources(workspace).sources:
+        raise UsageError(
+            "there is such a source already", where=name, hint="--name gives it another name"
+        )
+    source = _parsed(name, block)
+    _write(workspace, name, block)
+    return source
+
+
+def edit_source(workspace: Workspace, name: str, changes: dict[str, Any]) -> Source:
+    """Change keys of a source; None takes a key away. Raises as `add_source`, and `NothingFound`."""
+    block = {**load_sources(workspace).find(name).block, **changes}
+    block = {key: value for key, value in block.items() if value is not None}
+    source = _parsed(name, block)
+    _write(workspace, name, block)
+    return source
+
+
+def remove_source(workspace: Workspace, name: str) -> None:
+    """Take a source out of the file; raises `NothingFound`, `ConfigError`."""
+    load_sources(workspace).find(name)
+    _write(workspace, name, None)
+
+
+def name_for(kind: str, what: str) -> str:
+    """A source's name made of the host, the file or the command, or else of the kind."""
+    import re
+    from contextlib import suppress
+    from pathlib import PurePath
+    from urllib.parse import urlsplit
+
+    from kbtui.knowledge.subject_files import name_of
+
+    if kind == "url_crawl":
+        with suppress(ValueError):  # what is wrong with the address is said where it is parsed
+            what = urlsplit(what).hostname or what
+    elif kind == "file_upload":
+        what = PurePath(what).stem or what
+    else:
+        what = "".join(what.split()[:1]).rpartition("/")[2]
+    plain = re.sub(r"[^a-z0-9._-]+", "-", name_of(what)).strip("-._")
+    return plain[:40].rstrip("-._") or kind.replace("_", "-")
+
+
+def _parsed(name: str, block: dict[str, Any]) -> Source:
+    try:
+        return parse_source(name, block)
+    except ConfigError as error:
+        where = f"source.{name}" + (f".{error.where}" if error.where else "")
+        raise ConfigError(error.message, where=where, hint=error.hint) from error
+
+
+def _write(workspace: Workspace, name: str, block: dict[str, Any] | None) -> None:
+    import tomlkit
+
+    path = sources_path(workspace)
+    if path.is_symlink():
+        raise ConfigError("is a link, which is not written through", where=str(path))
+    try:
+        old = read_regular(path).decode("utf-8-sig") if path.exists() else None
+        expected = parse_toml(old or "")
+        document = tomlkit.parse(old or "")
+    except (ValueError, RecursionError, OSError, tomlkit.exceptions.TOMLKitError) as error:
+        raise ConfigError(
+            f"is not valid TOML: {error}", where=str(path), hint="mend it first"
+        ) from error
+    unsafe = ConfigError("cannot be edited safely", where=str(path), hint="change it by hand")
+    try:
+        _set(expected, name, block, {})
+        _set(document, name, block, tomlkit.table(is_super_table=True))
+        new = tomlkit.dumps(document)
+    except (AttributeError, TypeError, KeyError, tomlkit.exceptions.TOMLKitError) as error:
+        raise unsafe from error
+    # The parser has the word on whether nothing else changed.
+    if tomllib.loads(new) != expected:
+        raise unsafe
+    apply(TomlChange(path, old, new))
+
+
+def _set(document: Any, name: str, block: dict[str, Any] | None, fresh: Any) -> None:
+    """Put a block into a parsed file, or take it out, touching only the keys that differ."""
+    if block is None:
+        del document["source"][name]
+        if not document["source"]:
+            del document["source"]
+        return
+    if "source" not in document:
+        document["source"] = fresh
+    table = document["source"].get(name)
+    if table is None:
+        document["source"][name] = block
+        return
+    for key in [key for key in table if key not in block]:
+        del table[key]
+    for key, value in block.items():
+        if table.get(key) != value:
+            table[key] = value

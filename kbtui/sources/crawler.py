@@ -15,18 +15,17 @@ from urllib.parse import urlsplit, urlunsplit
 from protego import Protego
 
 from kbtui.errors import KbtuiError
-from kbtui.sources.extraction import READABLE
-from kbtui.sources.extraction_process import ExtractError
+from kbtui.sources.extraction import READABLE, ExtractError
 from kbtui.sources.http_fetcher import AGENT, FetchError
-from kbtui.sources.source_directory import FetchedDocument
-from kbtui.sources.urls import Bounds, relative_name, tidy
+from kbtui.sources.source_directory import FetchedDocument, relative_name
+from kbtui.sources.url_policy import Bounds, tidy
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
 
-    from kbtui.sources.extraction_process import Extractor
+    from kbtui.sources.extraction import Extractor
     from kbtui.sources.http_fetcher import Fetcher, Limits, Response
-    from kbtui.sources.run_context import RunContext
+    from kbtui.sources.source_directory import RunContext
 
 ROBOTS_MOST = 512_000
 """Bytes of robots.txt that are read (RFC 9309 asks for 500 KiB at least)."""

@@ -1,20 +1,348 @@
-"""Turns what was fetched into Markdown: HTML, PDF, Word and plain text. Runs in a process of its own.
-
-A page or a PDF made to choke its reader then costs that process, not the run:
-`python -m kbtui.sources.extraction` reads frames (four bytes of length, JSON of the
-request, four bytes of length, the content) and answers with frames of JSON.
-"""
+"""Converts HTML, PDF, Word and plain text to Markdown, in a process of its own."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import copy
 import json
+import os
 import re
 import struct
 import sys
+from itertools import islice
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urljoin
+
+from kbtui.errors import PackageUnavailable
+from kbtui.knowledge.subject_files import fenced
 
 if TYPE_CHECKING:
     from typing import BinaryIO
+
+
+LINKS_MOST = 5000
+
+_CONTENT = frozenset([
+    "vp-doc", "theme-doc-markdown", "md-content__inner", "markdown-body", "rst-content",
+    "bd-article",
+])  # fmt: skip
+"""Classes of the element that holds the text alone: in pages by VitePress, Docusaurus, Material for
+MkDocs, GitHub, Read the Docs and the PyData theme."""
+_NO_TEXT = frozenset([
+    "script", "style", "noscript", "template", "svg", "button", "clipboard-copy", "nav", "iframe",
+    "object", "dialog", "input", "select", "textarea",
+])  # fmt: skip
+_NO_TEXT_CLASSES = frozenset([
+    "linenos", "linenodiv", "lineno", "line-numbers-wrapper", "gutter", "rouge-gutter",
+    "hljs-ln-numbers", "blob-num", "lnt", "visually-hidden", "sr-only", "screen-reader-text",
+    "md-source-file", "md-content__button", "zeroclipboard-container", "theme-doc-toc-mobile",
+    "theme-doc-breadcrumbs", "wy-breadcrumbs", "rst-footer-buttons",
+])  # fmt: skip
+_TITLE = re.compile(r"admonition-title|custom-block-title|markdown-alert-title|admonitionHeading.*")
+_LANGUAGE = re.compile(
+    r"(?:language|lang|highlight-source|highlight-text|highlight|brush:?)-?(?<=[-:])([a-z0-9][\w+#-]*)",
+    re.IGNORECASE,
+)
+_NO_LANGUAGE = frozenset(["default", "none", "text", "plaintext", "plain", "notranslate"])
+_LANGUAGES = {"shell": "sh", "html-basic": "html"}
+_SIGN = re.compile(r"[\W_]*")
+_TOKEN = "kbtuicodeblock{}end"
+_QUOTE = "kbtuiquote"
+_TOKENS = re.compile(r"kbtuicodeblock(\d{1,7})end")
+
+
+class NoPage(Exception):
+    """Why a text is no page."""
+
+
+def read_page(text: str, url: str) -> dict[str, Any]:
+    """A page as `title`, `text`, `tags`, `links`, `noindex` and `nofollow`; raises `NoPage`.
+
+    Without `url` the links stay as they are written.
+    """
+    import lxml.html
+    import trafilatura
+
+    try:
+        # A declaration of encoding would contradict the text, which is decoded already.
+        parser = lxml.html.HTMLParser(encoding="utf-8", no_network=True, huge_tree=False)
+        tree = lxml.html.document_fromstring(text.encode("utf-8"), parser=parser)
+    except (lxml.etree.LxmlError, ValueError, AssertionError) as error:
+        raise NoPage(f"it is not HTML: {error}") from error
+    base = next((one.get("href") for one in tree.iter("base") if one.get("href")), None)
+    # Before addresses are made whole, an anchor is known by its `#`.
+    _drop_anchors(tree)
+    if url or (base and "://" in base):
+        tree.make_links_absolute(urljoin(url, base) if base else url, handle_failures="discard")
+    robots = " ".join(
+        (one.get("content") or "").lower()
+        for one in tree.iter("meta")
+        if (one.get("name") or "").lower() in ("robots", "kbtui")
+    )
+    nofollow = "nofollow" in robots or "none" in robots.split()
+    links = [] if nofollow else _links(tree)
+    about = trafilatura.extract_metadata(tree, default_url=url or None)
+    heading = next((one.text_content() for one in tree.iter("title")), "")
+    title = (about.title if about else None) or heading
+    _drop_furniture(tree)
+    codes = _take_codes(tree)
+    main = _main(tree)
+    body = _markdown(main) if main is not None else ""
+    if body:
+        heads = [one.text_content().strip() for one in main.iter("h1")]
+        title = heads[0] if len(heads) == 1 and heads[0] else title
+    else:
+        # A page with little text has no main part that could be told from the rest.
+        body = _extracted(copy.deepcopy(tree), url) or trafilatura.html2txt(tree)
+    return {
+        "title": " ".join(title.split()),
+        "text": _put_codes(body, codes),
+        "tags": [],
+        "links": links,
+        "noindex": "noindex" in robots or "none" in robots.split(),
+        "nofollow": nofollow,
+    }
+
+
+def markdown_of(html: str) -> str:
+    """Markdown of HTML that is nothing but text."""
+    import lxml.html
+
+    tree = lxml.html.document_fromstring(f"<body>{html}</body>")
+    _drop_furniture(tree)
+    codes = _take_codes(tree)
+    return _put_codes(_markdown(tree), codes)
+
+
+def _links(tree: Any) -> list[str]:
+    found: dict[str, None] = {}
+    for anchor in tree.iter("a", "area"):
+        target = anchor.get("href")
+        if target and "nofollow" not in (anchor.get("rel") or "").lower():
+            found[target] = None
+            if len(found) >= LINKS_MOST:
+                break
+    return list(found)
+
+
+def _drop_anchors(tree: Any) -> None:
+    """Remove links to a place of the page that show nothing but a sign."""
+    for anchor in list(tree.iter("a")):
+        if (anchor.get("href") or "#").startswith("#") and _SIGN.fullmatch(anchor.text_content()):
+            anchor.drop_tree()
+
+
+def _drop_furniture(tree: Any) -> None:
+    """Remove what is not text, such as menus, buttons and line numbers; keep what they say of text."""
+    for one in list(tree.iter()):
+        if not isinstance(one.tag, str) or one.getparent() is None:
+            continue
+        classes = _classes(one)
+        if one.tag == "input" and one.get("type") == "checkbox" and _is_task(one):
+            mark = "x" if one.get("checked") is not None else " "
+            one.tail = f"[{mark}] {(one.tail or '').lstrip()}"
+            one.drop_tree()
+        elif one.tag == "button" and one.getparent().tag in (*_HEADINGS, "summary"):
+            one.drop_tag()
+        elif one.tag in _NO_TEXT or classes & _NO_TEXT_CLASSES or _is_hidden(one) or _is_label(one):
+            one.drop_tree()
+        elif any(map(_TITLE.fullmatch, classes)):
+            one.tag, one.tail = "strong", f" {one.tail or ''}"
+
+
+_HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
+
+
+def _is_task(box: Any) -> bool:
+    return any("task" in name for one in (box, box.getparent()) for name in _classes(one))
+
+
+def _is_hidden(one: Any) -> bool:
+    """Whether nobody sees it; the panels of tabs are seen one at a time."""
+    if one.tag in ("body", "main", "article") or one.get("role") == "tabpanel":
+        return False
+    return one.get("hidden") is not None or one.get("aria-hidden") == "true"
+
+
+def _is_label(one: Any) -> bool:
+    """Whether it is the name of a language or of a tab beside code."""
+    if one.tag == "span" and "lang" in _classes(one):
+        return True
+    return one.tag == "label" and any(name.startswith("tab") for name in _classes(one.getparent()))
+
+
+def _classes(one: Any) -> set[str]:
+    return set((one.get("class") or "").split())
+
+
+def _main(tree: Any) -> Any:
+    """The element that holds the text alone; None where the page does not say which it is."""
+    named = [one for one in tree.iter("div", "article", "main") if _classes(one) & _CONTENT]
+    if named:
+        # Several are the posts of a thread.
+        return named[0] if len(named) == 1 else None
+    # With `main` itself sites mark more than the text.
+    return next((one for one in tree.iter("div", "article") if one.get("role") == "main"), None)
+
+
+def _extracted(tree: Any, url: str) -> str | None:
+    import trafilatura
+
+    for quote in tree.iter("blockquote"):
+        # It keeps their words alone.
+        for one in list(quote.iter("p")) or [quote]:
+            one.text = f"{_QUOTE}{one.text or ''}"
+    found: str | None = trafilatura.extract(
+        tree,
+        url=url or None,
+        output_format="markdown",
+        include_links=True,
+        include_tables=True,
+        include_formatting=True,
+        include_comments=False,
+    )
+    return found and found.replace(_QUOTE, "> ")
+
+
+def _markdown(element: Any) -> str:
+    import lxml.html
+    from markdownify import markdownify
+
+    html = lxml.html.tostring(element, encoding="unicode", with_tail=False)
+    found: str = markdownify(
+        html,
+        heading_style="ATX",
+        bullets="-",
+        strip=["img"],
+        escape_asterisks=False,
+        escape_underscores=False,
+        table_infer_header=True,
+    )
+    return re.sub(r"\n{3,}", "\n\n", re.sub(r"[ \t]+$", "", found, flags=re.MULTILINE)).strip()
+
+
+# code
+
+
+def _take_codes(tree: Any) -> list[str]:
+    """Put a mark in place of each block of code, and return the blocks as fenced text.
+
+    Converters change the white space of code, and lose its language.
+    """
+    for table in list(tree.iter("table")):
+        _unwrap(table)
+    codes: list[str] = []
+    last = ("", "")
+    # All languages first: which blocks stand together is seen while they are there.
+    for block, language in [(one, _language(one)) for one in tree.iter("pre")]:
+        text = _code(block)
+        before = block.getprevious()
+        if not text or (before is not None and (before.text, text) == last):
+            # Empty, or the same once more, in the colours of the dark.
+            block.drop_tree()
+            continue
+        mark = block.makeelement("p")
+        mark.text, mark.tail = _TOKEN.format(len(codes)), block.tail
+        codes.append(fenced(text, language))
+        last = (mark.text, text)
+        block.getparent().replace(block, mark)
+    return codes
+
+
+def _unwrap(table: Any) -> None:
+    """Take a table away that only puts code beside line numbers, or beside other code."""
+    from lxml import etree
+
+    cells = list(table.iter("td"))
+    codes = [list(cell.iter("pre")) for cell in cells]
+    if any(codes) and all(
+        "".join(cell.text_content().split()) == "".join("".join(p.text_content() for p in code).split())
+        for cell, code in zip(cells, codes, strict=True)
+    ):  # fmt: skip
+        for heading in table.iter("th"):
+            heading.tag = "p"
+        etree.strip_tags(table, "thead", "tbody", "tr", "td")
+        table.tag = "div"
+
+
+def _code(block: Any) -> str:
+    parts: list[str] = []
+
+    def take(one: Any) -> None:
+        if not isinstance(one.tag, str):
+            return
+        if one.tag == "br" or (one.tag == "div" and parts and not parts[-1].endswith("\n")):
+            parts.append("\n")
+        if one.text:
+            parts.append(one.text)
+        for child in one:
+            take(child)
+            if child.tail:
+                parts.append(child.tail)
+
+    take(block)
+    lines = "".join(parts).replace("\r\n", "\n").split("\n")
+    return "\n".join(line.rstrip() for line in lines).strip("\n")
+
+
+def _language(block: Any) -> str:
+    """The language of a block, by the attributes and classes of it and of what holds it alone."""
+    around = [block, *block.iter("code")]
+    for one in block.iterancestors():
+        around.append(one)
+        if len(around) > 8 or len(list(islice(one.iter("pre"), 2))) > 1:
+            break
+    for one in around:
+        words = [one.get(name) for name in ("data-lang", "data-language")]
+        words += [one.get("lang")] if one.tag in ("pre", "code") else []
+        words += [
+            found[1] for name in sorted(_classes(one)) if (found := _LANGUAGE.fullmatch(name))
+        ]
+        if language := next(filter(None, map(_named, filter(None, words))), ""):
+            return language
+    return ""
+
+
+def _named(language: str) -> str:
+    language = language.lower()
+    return "" if language in _NO_LANGUAGE else _LANGUAGES.get(language, language)
+
+
+def _put_codes(text: str | None, codes: list[str]) -> str:
+    """The text with its blocks of code, each on lines of its own, indented as its mark is."""
+    lines: list[str] = []
+    left = dict(enumerate(codes))
+    for line in (text or "").split("\n"):
+        pieces = _TOKENS.split(line)
+        if len(pieces) == 1:
+            lines.append(line)
+            continue
+        indent = " " * (len(line) - len(line.lstrip()))
+        bullet = re.match(r"\s*(?:[-*+]|\d+\.)\s+", line)
+        indent = " " * len(bullet[0]) if bullet else indent
+        for at, piece in enumerate(pieces):
+            if at % 2 == 0:
+                lines += [piece.rstrip()] if piece.strip() else []
+                continue
+            # Once each: a page may hold such marks as text.
+            block = left.pop(int(piece), "")
+            lines += ["", *(f"{indent}{one}" if one else "" for one in block.split("\n")), ""]
+    return re.sub(r"\A\n+|\n+\Z", "", _squeezed(lines))
+
+
+def _squeezed(lines: list[str]) -> str:
+    """Lines joined, with one empty line where there were several, except in code."""
+    kept: list[str] = []
+    fence = ""
+    for line in lines:
+        start = re.match(r"\s*(`{3,})", line)
+        if start and (not fence or (start[1].startswith(fence) and line.strip() == start[1])):
+            fence = "" if fence else start[1]
+        if line.strip() or fence or (kept and kept[-1].strip()):
+            kept.append(line)
+    return "\n".join(kept)
+
 
 VERSION = 2
 """Raise it when documents come out differently: what did not change is then read again too."""
@@ -48,8 +376,6 @@ def extract(content: bytes, kind: str, url: str, charset: str | None) -> dict[st
         return _docx(content)
     text = decoded(content, charset)
     if kind in HTML:
-        from kbtui.sources.pages import NoPage, read_page
-
         try:
             return read_page(text, url)
         except NoPage as error:
@@ -108,8 +434,6 @@ def _docx(content: bytes) -> dict[str, Any]:
     from zipfile import BadZipFile
 
     import mammoth
-
-    from kbtui.sources.pages import markdown_of
 
     try:
         html = mammoth.convert_to_html(
@@ -183,3 +507,94 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
+
+
+SECONDS = 60.0
+ANSWER_MOST = 64_000_000
+
+
+class ExtractError(Exception):
+    """Why a document gave no text."""
+
+
+class Extractor:
+    """Extracts documents one after the other. Use as an asynchronous context manager.
+
+    `seconds`: how long one document may take.
+    """
+
+    def __init__(self, seconds: float = SECONDS) -> None:
+        self._seconds = seconds
+        self._process: asyncio.subprocess.Process | None = None
+
+    async def __aenter__(self) -> Extractor:
+        return self
+
+    async def __aexit__(self, *args: object) -> None:
+        await self._end()
+
+    async def extract(
+        self, content: bytes, kind: str, url: str, charset: str | None = None
+    ) -> dict[str, Any]:
+        """What `extract.extract` gives; raises `ExtractError`, and `PackageUnavailable` where what
+        reads this kind of document is not installed.
+        """
+        request = json.dumps({"kind": kind, "url": url, "charset": charset}).encode()
+        try:
+            async with asyncio.timeout(self._seconds):
+                found = await self._ask(request, content)
+        except (TimeoutError, OSError, EOFError, ValueError) as error:
+            late = isinstance(error, TimeoutError)
+            await self._end()
+            reason = f"reading it took over {self._seconds:g} s" if late else "reading it failed"
+            raise ExtractError(reason) from error
+        except BaseException:
+            # Half a question is no state to go on from.
+            await self._end()
+            raise
+        if "import" in found:
+            raise PackageUnavailable(ImportError(found["import"], name=found["name"]))
+        if "error" in found:
+            raise ExtractError(str(found["error"]))
+        return found
+
+    async def _ask(self, request: bytes, content: bytes) -> dict[str, Any]:
+        if self._process is None or self._process.returncode is not None:
+            self._process = await asyncio.create_subprocess_exec(
+                sys.executable, "-P", "-m", "kbtui.sources.extraction",
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.DEVNULL,
+                cwd="/",
+                env=_environment(),
+            )  # fmt: skip
+        pipe, answers = self._process.stdin, self._process.stdout
+        if pipe is None or answers is None:
+            raise EOFError
+        for part in (request, content):
+            pipe.write(SIZE.pack(len(part)))
+            pipe.write(part)
+        await pipe.drain()
+        (size,) = SIZE.unpack(await answers.readexactly(SIZE.size))
+        if size > ANSWER_MOST:
+            raise ValueError("the answer is too large")
+        found = json.loads(await answers.readexactly(size))
+        if not isinstance(found, dict):
+            raise ValueError("the answer is no table")
+        return found
+
+    async def _end(self) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+        if process.stdin is not None:
+            process.stdin.close()
+
+
+def _environment() -> dict[str, str]:
+    """What the process needs of ours: where modules are, and no more."""
+    kept = ("PATH", "PYTHONPATH", "LANG", "LC_ALL", "TMPDIR", "HOME")
+    return {name: os.environ[name] for name in kept if name in os.environ}

@@ -9,19 +9,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import KbtuiError
-from kbtui.knowledge.subject_files import name_of
-from kbtui.knowledge.subject_text import BINARY_BYTES, present
-from kbtui.sources.extraction import CODE, DOCX, HTML, MARKDOWN, PDF, PLAIN
-from kbtui.sources.extraction_process import ExtractError
+from kbtui.knowledge.subject_files import BINARY_BYTES, name_of, present
+from kbtui.sources.extraction import CODE, DOCX, HTML, MARKDOWN, PDF, PLAIN, ExtractError
 from kbtui.sources.http_fetcher import too_large
 from kbtui.sources.source_directory import FetchedDocument
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kbtui.sources.extraction_process import Extractor
+    from kbtui.sources.extraction import Extractor
     from kbtui.sources.http_fetcher import Limits
-    from kbtui.sources.run_context import RunContext
+    from kbtui.sources.source_directory import RunContext
 
 _KINDS = {
     **dict.fromkeys((".md", ".markdown"), MARKDOWN[0]),

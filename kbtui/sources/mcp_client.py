@@ -17,8 +17,7 @@ from mcp.shared.exceptions import MCPError
 
 from kbtui.errors import KbtuiError
 from kbtui.knowledge.subject_files import name_of
-from kbtui.sources.extraction import HTML, MARKDOWN, PDF, PLAIN
-from kbtui.sources.extraction_process import ExtractError
+from kbtui.sources.extraction import HTML, MARKDOWN, PDF, PLAIN, ExtractError
 from kbtui.sources.http_fetcher import too_large
 from kbtui.sources.source_directory import FetchedDocument
 from kbtui.version import __version__
@@ -27,9 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from kbtui.sources.extraction_process import Extractor
+    from kbtui.sources.extraction import Extractor
     from kbtui.sources.http_fetcher import Limits
-    from kbtui.sources.run_context import RunContext
+    from kbtui.sources.source_directory import RunContext
 
 LATE_MOST = 3
 """After so many resources in a row that did not come in time, the server hangs."""
@@ -182,7 +181,7 @@ async def _text(
 
 def _fenced(text: str, kind: str) -> str:
     """Text of a type that is no prose, in a fence that names it."""
-    from kbtui.knowledge.subject_text import present
+    from kbtui.knowledge.subject_files import present
 
     if not kind or kind.startswith("text/"):
         return text

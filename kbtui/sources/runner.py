@@ -6,17 +6,16 @@ import asyncio
 import contextlib
 import fcntl
 import os
+import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kbtui.errors import ConfigError, KbtuiError
-from kbtui.sources.approval import approved_at
-from kbtui.sources.config import load_sources
+from kbtui.sources.config import approved_at, load_sources
 from kbtui.sources.http_fetcher import Fetcher, limits_of, resolve_name
-from kbtui.sources.run_context import NAMED_MOST, RunContext
-from kbtui.sources.source_directory import SourceDirectory
+from kbtui.sources.source_directory import NAMED_MOST, RunContext, SourceDirectory
 from kbtui.userdata import UserData
 from kbtui.userdata.models import Run, Skip
 from kbtui.workspace.paths import make_private
@@ -25,8 +24,8 @@ from kbtui.workspace.settings import load_settings
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from kbtui.sources.config import Source, SourceProgress
     from kbtui.sources.http_fetcher import Limits, Resolve
-    from kbtui.sources.models import Source, SourceProgress
     from kbtui.workspace import Workspace
 
 STOP_SECONDS = 0.2
@@ -167,7 +166,7 @@ def open_shelf(workspace: Workspace, source: Source) -> SourceDirectory:
     knowledge = load_knowledge(workspace)
     topic = knowledge.resolve_topic(source.topic)
     root = Path(os.path.realpath(workspace.root))
-    return SourceDirectory(root, topic_folder(knowledge, topic), source)
+    return SourceDirectory(root, topic_folder(workspace, topic), source)
 
 
 def count_documents(workspace: Workspace, source: Source) -> int:
@@ -180,7 +179,7 @@ def remove_with_documents(workspace: Workspace, name: str, *, keep: bool) -> lis
 
     Returns what could not be done to documents. Raises `Busy`, `NothingFound`, `ConfigError`.
     """
-    from kbtui.sources.editing import remove_source
+    from kbtui.sources.config import remove_source
 
     source = load_sources(workspace).find(name)
     with lock(workspace, name):
@@ -212,7 +211,7 @@ async def _until_stopped(work: _Work, run: RunContext) -> None:
 
 
 async def _fetch(work: _Work, run: RunContext) -> None:
-    from kbtui.sources.extraction_process import Extractor
+    from kbtui.sources.extraction import Extractor
 
     async with Extractor() as extractor:
         if run.source.kind == "file_upload":
@@ -228,3 +227,27 @@ async def _fetch(work: _Work, run: RunContext) -> None:
 
             async with Fetcher(work.limits, run.source.allow_hosts, work.resolve) as fetcher:
                 await Crawl(run, fetcher, extractor).run()
+
+
+def main(words: list[str]) -> int:
+    """Run the source `words[1]` of the workspace at `words[0]`; return the exit code.
+
+    The engine starts a source that is due with `python -m kbtui.sources.runner`.
+    """
+    from kbtui.workspace import open_root
+
+    with contextlib.suppress(OSError):
+        os.nice(10)
+    try:
+        run = run_source(open_root(Path(words[0])), words[1])
+    except KbtuiError as error:
+        print(f"source {words[1]}: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        return 130
+    print(f"source {words[1]}: {run.status}: {run.error or 'done'}", file=sys.stderr)
+    return 0 if run.status == "ok" else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -8,15 +8,13 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from kbtui.sources.approval import approved_at
-from kbtui.sources.config import load_sources
-from kbtui.sources.cron import next_time
+from kbtui.sources.config import approved_at, load_sources, next_time
 from kbtui.userdata import UserData
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from kbtui.sources.models import Source
+    from kbtui.sources.config import Source
     from kbtui.workspace import Workspace
 
 LOOK_SECONDS = 30.0
@@ -100,7 +98,14 @@ class Schedule:
         self._log(f"source {name}: due, started")
         self._name, self._began = name, time.monotonic()
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "kbtui.sources", os.fspath(self._workspace.root), name],
+            [
+                sys.executable,
+                "-P",
+                "-m",
+                "kbtui.sources.runner",
+                os.fspath(self._workspace.root),
+                name,
+            ],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             cwd="/",

@@ -1,9 +1,4 @@
-"""The documents of one source on disk: a directory of its own inside its topic.
-
-Each file names its source, address and time of fetching in its front matter,
-and a digest of everything else. So a file that a person changed is recognised
-anywhere, in a clone too, and is never written over.
-"""
+"""The documents of one source on disk, and the context of a run that changes them."""
 
 from __future__ import annotations
 
@@ -11,24 +6,34 @@ import contextlib
 import hashlib
 import json
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
 
 from kbtui.errors import KbtuiError
 from kbtui.files import read_regular
 from kbtui.knowledge.front_matter import join_front_matter, split_front_matter
-from kbtui.knowledge.subject_files import folder_inside, replace_file, write_new
-from kbtui.sources.urls import free_name
+from kbtui.knowledge.subject_files import folder_inside, name_of, replace_file, write_new
+from kbtui.sources.config import SourceProgress
+from kbtui.sources.extraction import VERSION
+from kbtui.sources.url_policy import web_origin
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Collection, Iterator
 
-    from kbtui.sources.models import Source
+    from kbtui.sources.config import Source
+
 
 TITLE_MOST, TEXT_MOST = 300, 5_000_000
 FILE_MOST = 20_000_000
+DEPTH_MOST = 8
+"""Directories below the source's own; the rest of a longer path is joined to one name."""
+_ENDINGS = (
+    ".html", ".htm", ".xhtml", ".md", ".markdown", ".txt", ".text", ".php", ".asp", ".aspx",
+    ".pdf",
+)  # fmt: skip
 _STAMPS = ("fetched_at", "digest")
 
 
@@ -252,3 +257,101 @@ def digest_of(facts: dict[str, Any], text: str) -> str:
     """Sixteen hex digits for a document's front matter, without its stamps, and its text."""
     shape = json.dumps(facts, sort_keys=True, default=str)
     return hashlib.sha256(f"{shape}\0{text}".encode("utf-8", "replace")).hexdigest()[:16]
+
+
+NAMED_MOST = 500
+"""Failures and skips that a run names; it counts the rest."""
+
+
+@dataclass
+class RunContext:
+    """What a runner reports to. `memory` is what the last run remembered of each address,
+    `remember` what the next one will; `complete` says that what was not met is gone.
+    """
+
+    source: Source
+    shelf: SourceDirectory
+    memory: dict[str, dict[str, Any]]
+    say: Callable[[SourceProgress], None]
+    remember: dict[str, dict[str, Any]] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+    skips: dict[str, str] = field(default_factory=dict)
+    complete: bool = True
+
+    def __post_init__(self) -> None:
+        self.memory = {
+            url: facts for url, facts in self.memory.items() if facts.get("reader") == VERSION
+        }
+
+    def doing(self, done: int, total: int, now: str) -> None:
+        """Say how far it is."""
+        self.say(SourceProgress(self.source.name, done, total, now))
+
+    def put(self, document: FetchedDocument, facts: dict[str, Any]) -> None:
+        """A document as it is now; one that cannot be written is a failure."""
+        if not document.text.strip():
+            self.skip(document.url, "it has no text")
+            return
+        try:
+            self.shelf.put(document)
+            self.remember[document.url] = {**facts, "reader": VERSION}
+        except KbtuiError as error:
+            self.fail(document.url, str(error), lasting=False)
+
+    def keep(self, url: str) -> None:
+        """A document that is as it was."""
+        self.shelf.keep(url)
+        self.remember[url] = self.memory.get(url, {})
+
+    def skip(self, what: str, reason: str) -> None:
+        """One thing is not taken, and that is as it should be: it is no document, or is not there."""
+        self.skips.setdefault(what, reason)
+
+    def fail(self, what: str, reason: str, *, lasting: bool = True) -> None:
+        """One thing went wrong. One that may pass leaves open what else there is: nothing is
+        taken for gone then."""
+        self.problems.append(f"{what}: {reason}")
+        if not lasting:
+            self.complete = False
+            if what in self.memory:
+                self.remember[what] = self.memory[what]
+
+
+def relative_name(url: str, base: str) -> str:
+    """The path, without extension, of the file that an address becomes in its source's directory.
+
+    `base` is the source's own address: what it and `url` have in common is left out.
+    """
+    parts, start = urlsplit(url), urlsplit(base)
+    path = unquote(parts.path, errors="replace")
+    common = unquote(start.path, errors="replace").rpartition("/")[0] + "/"
+    names = [] if web_origin(url) == web_origin(base) else [parts.hostname or "host"]
+    below = path.removeprefix(common) if not names else path
+    pieces = [piece for piece in below.split("/") if piece.strip(". ")]
+    if below.endswith("/") or not pieces:
+        pieces.append("index")
+    last = pieces[-1]
+    for ending in _ENDINGS:
+        if last.lower().endswith(ending) and len(last) > len(ending):
+            pieces[-1] = last[: -len(ending)]
+            break
+    names += pieces
+    if len(names) > DEPTH_MOST:
+        names = [*names[: DEPTH_MOST - 1], "-".join(names[DEPTH_MOST - 1 :])]
+    name = "/".join(map(name_of, names))
+    return f"{name}-{short_hash(parts.query)}" if parts.query else name
+
+
+def free_name(name: str, url: str, taken: Collection[str]) -> str:
+    """`name`, or when another document has it, `name` with a mark made of the address.
+
+    `taken` has the names in use, without extension and case.
+    """
+    if name.casefold() not in taken:
+        return name
+    return f"{name}-{short_hash(url)}"
+
+
+def short_hash(text: str) -> str:
+    """Six hex digits."""
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:6]

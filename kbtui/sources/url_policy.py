@@ -9,12 +9,12 @@ from __future__ import annotations
 import ipaddress
 import socket
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit, urlunsplit
 
 from kbtui.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterable
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
@@ -37,6 +37,7 @@ _CARRIERS = [
     (ipaddress.IPv6Network("64:ff9b::/96"), 12),
     (ipaddress.IPv6Network("2002::/16"), 2),
 ]
+_PORTS = {"http": 80, "https": 443}
 _LOCAL_NAMES = ("localhost", "local", "internal", "intranet", "lan", "home", "corp", "home.arpa")
 
 
@@ -113,3 +114,56 @@ def forbidden(host: str, address: str | None = None) -> ConfigError:
         hint=f"if that is meant, --allow-host {plain(host)} of `kbtui source` allows it "
         "(allow_hosts in .jp/kb-sources.toml)",
     )
+
+
+def tidy(url: str) -> str | None:
+    """An address in the one form that is compared: without fragment, with a small host and no
+    default port. None for one that is not HTTP(S)."""
+    try:
+        parts = urlsplit(url.strip())
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        return None
+    scheme = parts.scheme.lower()
+    if scheme not in _PORTS or not host or parts.username is not None:
+        return None
+    host = f"[{host}]" if ":" in host else host
+    place = host if port in (None, _PORTS[scheme]) else f"{host}:{port}"
+    return urlunsplit((scheme, place, parts.path or "/", parts.query, ""))
+
+
+def web_origin(url: str) -> tuple[str, int | str]:
+    """Host and port; the two default ports count as one, so that http may lead to https."""
+    parts = urlsplit(url)
+    port = parts.port or _PORTS.get(parts.scheme, 0)
+    return (parts.hostname or "").rstrip("."), "web" if port in (80, 443) else port
+
+
+class Bounds:
+    """What a crawl may fetch: addresses that begin with a prefix.
+
+    Without prefixes the directory of the first address.
+    """
+
+    def __init__(self, url: str, prefixes: Iterable[str]) -> None:
+        chosen = [tidy(prefix) or prefix for prefix in prefixes]
+        first = tidy(url) or url
+        chosen = chosen or [first[: first.rindex("/") + 1] if "?" not in first else _folder(first)]
+        self._first = first
+        self.words = " or ".join(chosen)
+        """The prefixes, for people."""
+        self._inside = [(web_origin(prefix), urlsplit(prefix).path or "/") for prefix in chosen]
+
+    def __contains__(self, url: str) -> bool:
+        if url == self._first:
+            return True
+        origin, path = web_origin(url), urlsplit(url).path or "/"
+        # `/docs/../private` is another place than it looks.
+        if any(part in ("..", ".") for part in unquote(path).split("/")):
+            return False
+        return any(origin == wanted and path.startswith(start) for wanted, start in self._inside)
+
+
+def _folder(url: str) -> str:
+    parts = urlsplit(url)
+    return urlunsplit((parts.scheme, parts.netloc, parts.path.rpartition("/")[0] + "/", "", ""))

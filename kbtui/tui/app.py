@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
@@ -108,7 +109,7 @@ class KbApp(App[None]):
 
     def _choose_theme(self) -> str:
         """Read the person's own themes; gives the name of the one to begin with."""
-        directory = config_home() / "themes"
+        directory = Path(config_home(), "themes")
         if directory.is_dir():
             from kbtui.tui.theme import user_themes
 

@@ -171,7 +171,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
 
     def action_copy_as(self, form: str) -> None:
         """Copy both ends as Markdown or JSON."""
-        from kbtui.citations.format import json_text, markdown_text
+        from kbtui.citations.export import json_text, markdown_text
 
         shown = self._shown
         used, using = shown.used or [], shown.using or []

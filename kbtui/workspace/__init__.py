@@ -1,6 +1,6 @@
 """Where things are: finding the workspace, its directories, configuration and settings.
 
-Names are imported on first use, so that `path_strings` costs nothing else.
+Names are imported on first use, so that `paths` costs nothing else.
 """
 
 from importlib import import_module

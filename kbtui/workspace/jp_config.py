@@ -96,7 +96,7 @@ def read_named(workspace: Workspace, found: Layers, name: str) -> None:
         return
     if not Path(name).name:
         raise UsageError("an empty name", where="--cfg")
-    roots = [jp_config_home() / "config", workspace.root]
+    roots = [Path(jp_config_home(), "config"), workspace.root]
     if workspace.user_dir is not None:
         roots.append(workspace.user_dir / "config")
     matches, tried = [], []
@@ -187,7 +187,7 @@ def _words(error: Exception) -> str:
 
 def _stems(workspace: Workspace, cwd: Path | None) -> Iterator[Path]:
     """Where JP's layers lie, in order, without their extension."""
-    yield jp_config_home() / "config"
+    yield Path(jp_config_home(), "config")
     yield workspace.jp / "config"
     for folder in _down_to(workspace.root, cwd):
         yield folder / ".jp"

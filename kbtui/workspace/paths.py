@@ -1,42 +1,187 @@
-"""The directories kbtui uses outside the workspace, and JP's user-local ones.
+"""The directories that kbtui and JP use, as strings, and how a workspace is found.
 
-kbtui's own lie under the XDG base directories (design, "Storage"); on macOS
-too, as decided there. Every one can be overridden by its XDG variable.
+`kbtui search` imports this module on its fast path: `pathlib` and `kbtui.errors` are imported only
+where they are needed, because they take longer than the rest of that path.
 """
+
+from __future__ import annotations
 
 import os
 import stat
-from pathlib import Path
+import sys
 
-from kbtui.errors import WorkspaceError
-from kbtui.workspace import path_strings
+try:
+    # As `random` does: `hashlib` loads a whole cryptographic library.
+    from _sha256 import sha256  # type: ignore[import-not-found,unused-ignore]
+except ImportError:
+    from hashlib import sha256
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from _socket import socket
+    from asyncio.trsock import TransportSocket
+    from pathlib import Path
+
+SOCKET_BYTES = 103
+"""The longest path of a Unix socket: macOS has room for 104 bytes with the final NUL, Linux for 108."""
 
 
-def cache_home() -> Path:
+def user_home() -> str:
+    """The user's home directory; where HOME is empty, the one in the password database.
+
+    `os.path.expanduser` takes an empty HOME literally, and `~/.cache` becomes `/.cache`.
+    """
+    value = os.environ.get("HOME", "")
+    if value.startswith("/"):
+        return value.rstrip("/")
+    import pwd
+
+    try:
+        return pwd.getpwuid(os.getuid()).pw_dir.rstrip("/")
+    except KeyError:
+        return ""
+
+
+def home(variable: str, default: str) -> str:
+    """A base directory of the XDG specification, which says to ignore a relative value."""
+    value = os.environ.get(variable, "")
+    return value if value.startswith("/") else f"{user_home()}/{default}"
+
+
+def cache_home() -> str:
     """Where indexes lie; deleting it loses nothing but time."""
-    return Path(path_strings.cache_home())
+    return home("XDG_CACHE_HOME", ".cache") + "/kbtui"
 
 
-def config_home() -> Path:
+def config_home() -> str:
     """Where `config.toml` lies."""
-    return Path(path_strings.config_home())
+    return home("XDG_CONFIG_HOME", ".config") + "/kbtui"
 
 
-def data_home() -> Path:
+def data_home() -> str:
     """Where the journal lies: what cannot be rebuilt."""
-    return Path(path_strings.data_home())
+    return home("XDG_DATA_HOME", ".local/share") + "/kbtui"
 
 
-def state_home() -> Path:
+def state_home() -> str:
     """Where logs lie."""
-    return Path(path_strings.state_home())
+    return home("XDG_STATE_HOME", ".local/state") + "/kbtui"
+
+
+def jp_data_home() -> str:
+    """JP's user data directory."""
+    return os.environ.get("JP_USER_DATA_DIR") or _jp("XDG_DATA_HOME", ".local/share")
+
+
+def jp_config_home() -> str:
+    """JP's user-global configuration directory."""
+    return os.environ.get("JP_GLOBAL_CONFIG_DIR") or _jp("XDG_CONFIG_HOME", ".config")
+
+
+def _jp(variable: str, default: str) -> str:
+    if os.uname().sysname == "Darwin":
+        default = "Library/Application Support"
+    return home(variable, default) + "/jp"
+
+
+def runtime_folder() -> str:
+    """The directory of the engines' sockets: the first one whose path is short enough for a socket."""
+    runtime, temporary = os.environ.get("XDG_RUNTIME_DIR", ""), os.environ.get("TMPDIR", "")
+    for base, folder in (
+        (runtime, f"{runtime}/kbtui"),
+        (temporary, f"{temporary}/kbtui-{os.getuid()}"),
+    ):
+        size = len(os.fsencode(f"{folder}/{16 * 'k'}.sock"))
+        if base.startswith("/") and size <= SOCKET_BYTES and os.path.isdir(base):  # noqa: PTH112
+            return folder
+    return f"/tmp/kbtui-{os.getuid()}"
+
+
+def socket_path(root: str) -> str:
+    """Where an engine for the workspace at `root` listens: each cache directory has one of its own."""
+    parts = "\0".join((key(root), _tidy(cache_home())))
+    return f"{runtime_folder()}/{_hash(parts)}.sock"
+
+
+def is_own_process(connection: socket | TransportSocket) -> bool:
+    """Whether a process of this user is at the other end of a Unix socket.
+
+    Only Linux tells; elsewhere the mode of the socket's directory keeps others out.
+    """
+    if sys.platform != "linux":
+        return True
+    from _socket import SO_PEERCRED, SOL_SOCKET
+
+    # struct ucred: process, user and group, four bytes each.
+    credentials = connection.getsockopt(SOL_SOCKET, SO_PEERCRED, 12)
+    return int.from_bytes(credentials[4:8], sys.byteorder) == os.getuid()
+
+
+def key(root: str) -> str:
+    """16 hex digits that name the workspace at `root` in cache, data and runtime.
+
+    A hash of the root and of the directories that decide what is read:
+    clones share `.jp/.id`, so that is never the key (design, rule 3).
+    """
+    return _hash("\0".join((root, _tidy(jp_data_home()), _tidy(jp_config_home()))))
+
+
+def _hash(text: str) -> str:
+    return str(sha256(os.fsencode(text)).hexdigest()[:16])
+
+
+def to_wire(path: str) -> str:
+    """Return a path as two processes can compare it, even if their locales have different encodings."""
+    return os.fsencode(path).decode("utf-8", "surrogateescape")
+
+
+def from_wire(path: str) -> str:
+    """Return the path of this process for one made by `to_wire`."""
+    return os.fsdecode(path.encode("utf-8", "surrogateescape"))
+
+
+def _tidy(path: str) -> str:
+    """A path written as `pathlib` writes it: without double or final slashes."""
+    steps = [step for step in path.split("/") if step not in {"", "."}]
+    return ("/" if path.startswith("/") else "") + "/".join(steps)
+
+
+def nearest_root(start: str) -> str | None:
+    """The nearest directory at or above the real path `start` that holds `.jp`."""
+    folder = start
+    while True:
+        if os.path.isdir(os.path.join(folder, ".jp")):  # noqa: PTH112, PTH118  (never raises)
+            return folder
+        above = os.path.dirname(folder)  # noqa: PTH120
+        if above == folder:
+            return None
+        folder = above
+
+
+def time_zone_variable() -> str:
+    """What this process has in the variable TZ; `local` where it is not set."""
+    return os.environ.get("TZ", "local")
+
+
+def surroundings() -> str:
+    """What besides the question decides an answer: the directories in use and the settings' state.
+
+    Two processes of equal surroundings answer alike; their versions may still differ.
+    """
+    settings = config_home() + "/config.toml"
+    try:
+        status = os.stat(settings)  # noqa: PTH116
+        state = f"{status.st_ino}:{status.st_size}:{status.st_mtime_ns}"
+    except OSError:
+        state = "none"
+    zone, model = os.environ.get("TZ", ""), os.environ.get("KBTUI_MODEL", "")
+    return to_wire("\n".join((cache_home(), data_home(), settings, state, zone, model)))
 
 
 def make_private(folder: Path) -> None:
-    """Make a directory where there is none, for this user alone whatever the umask says.
+    """Make a directory and its missing parents with mode 0700; raises `OSError`.
 
-    Its missing parents too, which `Path.mkdir` makes open to everybody that the umask lets in.
-    Raises `OSError`.
+    `Path.mkdir` would give the parents the mode that the umask allows.
     """
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
@@ -46,71 +191,66 @@ def make_private(folder: Path) -> None:
 
 
 def as_utf8(path: Path) -> str:
-    """A path for libraries in Rust: they take it as UTF-8, in whatever encoding Python read it."""
+    """Return a path for libraries written in Rust, which take it as UTF-8."""
     return os.fsencode(path).decode("utf-8", "surrogateescape")
 
 
-def runtime_dir() -> Path:
-    """The directory of the engines' sockets: mode 0700, owned by this user.
+def path_from_root(root: Path, path: Path) -> str:
+    """Return a path as messages show it: relative to the workspace `root` if it is inside."""
+    normal = os.path.normpath(path)
+    inside = str(root).rstrip("/") + "/"
+    return normal[len(inside) :] if normal.startswith(inside) else normal
 
-    Made when missing. Raises `WorkspaceError` when somebody else owns it or
-    others may enter it (design, the engine's rule 2).
+
+def make_runtime_folder() -> Path:
+    """Return the directory of the engines' sockets; make it if it is missing.
+
+    Raises `WorkspaceError` unless this user owns it. Other users lose access to it.
     """
-    path = Path(path_strings.runtime_folder())
+    from pathlib import Path
+
+    from kbtui.errors import WorkspaceError
+
+    path = Path(runtime_folder())
+    hint = "set XDG_RUNTIME_DIR to a directory of your own"
     try:
         path.mkdir(mode=0o700, exist_ok=True)
         status = path.lstat()
     except OSError as error:
-        raise WorkspaceError(
-            f"cannot make the runtime directory: {error.strerror}",
-            where=str(path),
-            hint="set XDG_RUNTIME_DIR to a directory of your own",
-        ) from error
+        message = f"cannot make the runtime directory: {error.strerror}"
+        raise WorkspaceError(message, where=str(path), hint=hint) from error
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
-        raise WorkspaceError(
-            "the runtime directory is not yours",
-            where=str(path),
-            hint="set XDG_RUNTIME_DIR to a directory of your own",
-        )
+        raise WorkspaceError("the runtime directory is not yours", where=str(path), hint=hint)
     if status.st_mode & 0o077:
         path.chmod(0o700)
     return path
 
 
-def jp_data_home() -> Path:
-    """JP's user data directory."""
-    return Path(path_strings.jp_data_home())
+def find_user_directory(root: Path, workspace_id: str | None) -> Path | None:
+    """Return JP's user-local directory of a workspace, None if there is none.
 
-
-def jp_silo(root: Path, workspace_id: str | None) -> Path | None:
-    """JP's user-local directory of the workspace, None where there is none.
-
-    Found by the id's suffix; of several, the one with the exact name, else the
-    most recently modified, ties by name.
+    Its name ends with the workspace's id. Of several, the one with the exact name wins, then the
+    most recently modified one, then the last by name.
     """
     if not workspace_id:
         return None
+    from pathlib import Path
+
     try:
         found = [
             entry
-            for entry in (jp_data_home() / "workspace").iterdir()
+            for entry in Path(jp_data_home(), "workspace").iterdir()
             if entry.name == workspace_id or entry.name.endswith(f"-{workspace_id}")
             if entry.is_dir()
         ]
     except OSError:
         return None
-    exact = f"{root.name}-{workspace_id}"
 
     def preference(entry: Path) -> tuple[bool, int, str]:
         try:
             modified = entry.stat().st_mtime_ns
         except OSError:
             modified = 0
-        return (entry.name == exact, modified, entry.name)
+        return (entry.name == f"{root.name}-{workspace_id}", modified, entry.name)
 
     return max(found, key=preference, default=None)
-
-
-def jp_config_home() -> Path:
-    """JP's user-global configuration directory."""
-    return Path(path_strings.jp_config_home())

@@ -113,7 +113,7 @@ KINDS: dict[type, str] = {
 
 def settings_path() -> Path:
     """The file, whether it exists or not."""
-    return config_home() / "config.toml"
+    return Path(config_home(), "config.toml")
 
 
 def load_settings(path: Path | None = None) -> Settings:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from kbtui.assistant.conversation_tools import included_kinds
 from kbtui.citations import Citation
-from kbtui.citations.markdown_export import to_markdown
+from kbtui.citations.export import to_markdown
 from kbtui.conversations.models import Conversation, ConversationInfo, Event, Turn
 
 ID = "jp-c17800836875"

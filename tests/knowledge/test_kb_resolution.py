@@ -18,7 +18,7 @@ from kb_support import Build, write
 
 from kbtui.knowledge import Knowledge, load_knowledge
 from kbtui.knowledge.discovery import scan
-from kbtui.knowledge.slug_patterns import matcher, unclosed
+from kbtui.knowledge.visibility import matcher, unclosed
 from kbtui.workspace import open_root
 
 # The model.

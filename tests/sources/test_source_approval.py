@@ -9,8 +9,7 @@ from support import Builder, tree_hash
 from web_support import FAST, Bench, Site
 
 from kbtui.sources import Schedule, load_sources
-from kbtui.sources.approval import approve, approved_at
-from kbtui.sources.editing import edit_source
+from kbtui.sources.config import approve, approved_at, edit_source
 from kbtui.sources.runner import NotApproved, run_source
 from kbtui.sources.schedule import due
 from kbtui.userdata import UserData

@@ -10,8 +10,7 @@ from web_support import Bench
 
 from kbtui.errors import ConfigError, KbtuiError, NothingFound, UsageError
 from kbtui.sources import load_sources
-from kbtui.sources.config import parse_source
-from kbtui.sources.editing import add_source, edit_source, name_for, remove_source
+from kbtui.sources.config import add_source, edit_source, name_for, parse_source, remove_source
 
 GOOD = {"kind": "url_crawl", "topic": "guide", "url": "https://example.org/docs/"}
 

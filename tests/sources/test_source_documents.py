@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from web_support import Bench
 
 from kbtui.errors import KbtuiError
-from kbtui.sources.models import Source
+from kbtui.sources.config import Source
 from kbtui.sources.runner import Busy, lock, run_source
 from kbtui.sources.source_directory import FetchedDocument, SourceDirectory, read_held
 

@@ -102,8 +102,7 @@ def test_a_server_that_hangs_half_way_loses_nothing(bench: Bench) -> None:
     configure(bench, resources)
     assert bench.run().status == "ok"
     before = bench.documents()
-    from kbtui.sources.approval import approve
-    from kbtui.sources.editing import edit_source
+    from kbtui.sources.config import approve, edit_source
     from kbtui.userdata import UserData
 
     workspace = bench.builder.workspace
@@ -148,8 +147,7 @@ def test_a_server_gets_only_the_variables_that_are_named(
     configure(bench, resources)
     bench.run()
     assert "it is unset" in bench.documents()["x.md"]
-    from kbtui.sources.approval import approve
-    from kbtui.sources.editing import edit_source
+    from kbtui.sources.config import approve, edit_source
     from kbtui.userdata import UserData
 
     workspace = bench.builder.workspace

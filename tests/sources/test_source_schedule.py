@@ -8,7 +8,7 @@ import pytest
 from web_support import Bench
 
 from kbtui.sources import Schedule
-from kbtui.sources.cron import next_time
+from kbtui.sources.config import next_time
 from kbtui.sources.runner import lock
 from kbtui.sources.schedule import due, due_at
 from kbtui.userdata import UserData
@@ -71,7 +71,7 @@ def test_without_a_schedule_nothing_is_due(bench: Bench) -> None:
 
 
 def test_an_unapproved_change_is_not_due(hourly: Bench) -> None:
-    from kbtui.sources.editing import edit_source
+    from kbtui.sources.config import edit_source
 
     workspace = hourly.builder.workspace
     edit_source(workspace, "docs", {"file": "/etc/passwd"})

@@ -11,8 +11,7 @@ from typing import Any
 from support import Builder
 
 from kbtui.sources import load_sources
-from kbtui.sources.approval import approve
-from kbtui.sources.editing import add_source
+from kbtui.sources.config import add_source, approve
 from kbtui.sources.http_fetcher import Limits
 from kbtui.sources.runner import run_source
 from kbtui.userdata import UserData

@@ -12,7 +12,7 @@ from textual.widgets import Input
 from tui_support import Tui, matches_snapshot
 
 from kbtui.sources import load_sources
-from kbtui.sources.approval import approve, approved_at
+from kbtui.sources.config import approve, approved_at
 from kbtui.tui.framework.dialogs import ChoiceField, FormDialog
 from kbtui.tui.sources.screen import SourcesScreen
 from kbtui.userdata import UserData

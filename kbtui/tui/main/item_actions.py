@@ -364,8 +364,8 @@ class _Maker:
 
     def __call__(self, values: Values) -> tuple[Path, str, bool]:
         from kbtui.assistant.conversation_tools import included_kinds
-        from kbtui.citations.markdown_export import to_markdown
-        from kbtui.workspace.export import check_export
+        from kbtui.citations.export import to_markdown
+        from kbtui.workspace.workspace import check_export
 
         if not values["path"]:
             raise KbtuiError("say where it is to be written")
@@ -382,7 +382,7 @@ class _Maker:
 
 
 def _write(library: Library, path: Path, text: str) -> None:
-    from kbtui.workspace.export import write_export
+    from kbtui.workspace.workspace import write_export
 
     write_export(library.workspace, path, text)
 

@@ -7,8 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from kbtui.dates import format_time
-from kbtui.sources.approval import approved_at, block_text
-from kbtui.sources.config import load_sources
+from kbtui.sources.config import approved_at, block_text, load_sources
 from kbtui.sources.schedule import due_at
 from kbtui.text import one_line
 from kbtui.tui.framework.row_list import ListRow
@@ -20,7 +19,7 @@ from kbtui.userdata import UserData
 if TYPE_CHECKING:
     from kbtui.knowledge.models import Problem
     from kbtui.library import Library
-    from kbtui.sources.models import Source, SourceProgress
+    from kbtui.sources.config import Source, SourceProgress
     from kbtui.tui.framework.styled_text import Spans
     from kbtui.tui.reader.blocks import Block
     from kbtui.userdata.models import Run
@@ -243,7 +242,7 @@ def approval_page(one: SourceState, agree: str, back: str) -> Document:
 def _doings(one: SourceState) -> list[str]:
     import shlex
 
-    from kbtui.sources.urls import Bounds
+    from kbtui.sources.url_policy import Bounds
 
     source = one.source
     lines: list[str] = []

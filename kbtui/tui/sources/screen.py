@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from textual.message_pump import MessagePump
 
     from kbtui.library import Library
-    from kbtui.sources.models import Source, SourceProgress
+    from kbtui.sources.config import Source, SourceProgress
 
     Ended = Callable[[str, "Run | Exception"], None]
     from textual.binding import BindingType
@@ -100,9 +100,7 @@ def block_of(values: Values, kind: str) -> dict[str, Any]:
 
 def declare(library: Library, values: Values) -> Source:
     """Write a new source, approved by filling in the form; raises `KbtuiError`."""
-    from kbtui.sources.approval import approve
-    from kbtui.sources.config import MAIN_KEY
-    from kbtui.sources.editing import add_source, name_for
+    from kbtui.sources.config import MAIN_KEY, add_source, approve, name_for
     from kbtui.userdata import UserData
 
     kind = values["kind"]
@@ -121,9 +119,7 @@ def change(library: Library, before: Source, values: Values) -> tuple[Source, bo
 
     Raises `KbtuiError`, also when it was changed meanwhile.
     """
-    from kbtui.sources.approval import approve, approved_at
-    from kbtui.sources.config import load_sources
-    from kbtui.sources.editing import edit_source
+    from kbtui.sources.config import approve, approved_at, edit_source, load_sources
     from kbtui.userdata import UserData
 
     workspace, journal = library.workspace, UserData(library.workspace)
@@ -390,7 +386,7 @@ class SourcesScreen(SplitScreen):
         one, self.approving = self.approving, None
         if one is None:
             return
-        from kbtui.sources.approval import approve
+        from kbtui.sources.config import approve
         from kbtui.userdata import UserData
 
         workspace = self.library.workspace

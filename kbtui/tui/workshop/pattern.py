@@ -14,7 +14,7 @@ from textual.widgets import Input
 
 from kbtui.errors import UsageError
 from kbtui.knowledge.lint import why_dead
-from kbtui.knowledge.slug_patterns import PATTERN_MOST, unclosed
+from kbtui.knowledge.visibility import PATTERN_MOST, unclosed
 from kbtui.text import cells, one_line
 from kbtui.tui.commands import own_key
 from kbtui.tui.framework.styled_text import fit, width_of

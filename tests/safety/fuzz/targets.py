@@ -144,7 +144,7 @@ def settings(data: bytes) -> None:
 
 def globs(data: bytes) -> None:
     """A pattern over slugs; the first line is the pattern, the rest a slug."""
-    from kbtui.knowledge.slug_patterns import has_magic, matcher
+    from kbtui.knowledge.visibility import has_magic, matcher
 
     pattern, _, slug = _text(data).partition("\n")
     has_magic(pattern)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kbtui.refs import is_jp_id, jp_conversation_id, jp_creation_time
-from kbtui.workspace import Workspace, path_strings
+from kbtui.workspace import Workspace, paths
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -278,11 +278,11 @@ def live_names(path: str | None) -> dict[int, str]:
 
     An id has what its directory's name says after it. Empty without a workspace.
     """
-    root = path_strings.nearest_root(os.path.realpath("." if path is None else path))
+    root = paths.nearest_root(os.path.realpath("." if path is None else path))
     if root is None:
         return {}
     folders = [f"{root}/.jp/conversations"]
-    if os.path.isdir(path_strings.jp_data_home() + "/workspace"):  # noqa: PTH112
+    if os.path.isdir(paths.jp_data_home() + "/workspace"):  # noqa: PTH112
         # JP keeps something of some workspace there: it takes more to know whether of this one.
         from pathlib import Path
 

@@ -1,9 +1,10 @@
-"""One conversation as a Markdown file, each turn followed by what it used."""
+"""Exports citations as JSON and Markdown, and conversations as Markdown with their sources."""
 
 from __future__ import annotations
 
+import json
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kbtui.conversations.event_kinds import EVENT_KINDS
 from kbtui.dates import format_timestamp
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
     from kbtui.citations.models import Citation
     from kbtui.conversations.models import Conversation, Event, Turn
+
 
 _BACKTICKS = re.compile("`+")
 _SIGNS = re.compile(r"([\\`*_\[\]<>#|])")
@@ -139,3 +141,67 @@ def _fence(text: str, language: str) -> str:
     longest = max((len(run) for run in _BACKTICKS.findall(text)), default=0)
     ticks = "`" * max(3, longest + 1)
     return f"{ticks}{language}\n{text}\n{ticks}"
+
+
+def as_json(cite: Citation) -> dict[str, Any]:
+    """The documented shape of a citation."""
+    return {
+        "source": cite.source,
+        "source_title": cite.source_title,
+        "call": cite.call,
+        "how": cite.how,
+        "tool": cite.tool,
+        "kind": cite.kind,
+        "target": cite.target,
+        "title": cite.title,
+        "chunk_id": cite.chunk,
+        "score": cite.score,
+        "timestamp": cite.timestamp.isoformat() if cite.timestamp else None,
+        "gone": cite.gone,
+    }
+
+
+def both_ways(ref: str, uses: Sequence[Citation], used_by: Sequence[Citation]) -> dict[str, Any]:
+    """What `kbtui cites --json` prints."""
+    return {
+        "ref": ref,
+        "uses": [as_json(cite) for cite in uses],
+        "used_by": [as_json(cite) for cite in used_by],
+    }
+
+
+def json_text(ref: str, uses: Sequence[Citation], used_by: Sequence[Citation]) -> str:
+    """The same as text."""
+    return json.dumps(both_ways(ref, uses, used_by), ensure_ascii=False, indent=2) + "\n"
+
+
+def turn_line(cite: Citation) -> str:
+    """The turn that cites in one line: its reference, date and conversation, and how."""
+    from kbtui.text import one_line
+
+    how = f"({cite.how}, {one_line(cite.tool)})"
+    return f"{cite.source}  {_date(cite)}  {one_line(cite.source_title)}  {how}"
+
+
+def _date(cite: Citation) -> str:
+    """When, in local time; where the event has no time, when its conversation began."""
+    from kbtui.refs import jp_creation_time
+
+    time = cite.timestamp or jp_creation_time(cite.conversation)
+    return f"{time.astimezone():%Y-%m-%d %H:%M}"
+
+
+def markdown_text(ref: str, uses: Sequence[Citation], used_by: Sequence[Citation]) -> str:
+    """What is used, numbered as in the citations pane, and who uses it."""
+    parts = []
+    if uses:
+        lines = [f"{number}. {source_line(cite)}" for number, cite in enumerate(uses, 1)]
+        parts.append("\n".join([f"Sources of `{ref}`:", "", *lines]))
+    if used_by:
+        turns = {cite.source: cite for cite in reversed(used_by)}
+        lines = [
+            f"- `{turn}` {plain(cite.source_title)} ({_date(cite)})"
+            for turn, cite in reversed(turns.items())
+        ]
+        parts.append("\n".join([f"Turns that used `{ref}`:", "", *lines]))
+    return "\n\n".join(parts) + "\n" if parts else f"`{ref}` uses nothing, and nothing uses it.\n"
