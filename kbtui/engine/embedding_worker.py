@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import IndexUnavailable, KbtuiError
 from kbtui.index.catalog import Catalog
-from kbtui.index.integrity import is_panic
+from kbtui.index.generations import is_panic
 from kbtui.notices import Notice, keywords_only
 
 if TYPE_CHECKING:
@@ -23,10 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from concurrent.futures import Future
 
-    from kbtui.index.embedding_model import Embedder, Matrix, Model
+    from kbtui.index.embedding_model import Embedder, FastEmbedder, Matrix, Model
     from kbtui.index.embedding_queue import EmbeddingQueue, Encoder
     from kbtui.index.indexer import IndexProgress
-    from kbtui.index.onnx_model import FastEmbedder
     from kbtui.index.vectors import VectorStore
     from kbtui.workspace import Settings
 
@@ -367,8 +366,12 @@ class EmbeddingWorker:
 
     def _load(self) -> None:
         """Load the model: from its ONNX export in a second, without one under torch in several."""
-        from kbtui.index.embedding_model import Embedder, ModelUnavailable
-        from kbtui.index.onnx_model import FastEmbedder, export_in_background
+        from kbtui.index.embedding_model import (
+            Embedder,
+            FastEmbedder,
+            ModelUnavailable,
+            export_in_background,
+        )
 
         began = time.monotonic()
         # Both sides import numpy, which fails in either thread when they do so at the same time.
@@ -391,8 +394,7 @@ class EmbeddingWorker:
 
     def _take_export(self) -> None:
         """Replace torch by the export as soon as that is made."""
-        from kbtui.index.embedding_model import ModelUnavailable
-        from kbtui.index.onnx_model import FastEmbedder
+        from kbtui.index.embedding_model import FastEmbedder, ModelUnavailable
 
         if self._exporting is None or self._exporting.poll() is None:
             return
@@ -403,7 +405,7 @@ class EmbeddingWorker:
 
     def _encoder(self, missing: int) -> Encoder:
         """The model that embeds the next of `missing` chunks. Called in the niced thread."""
-        from kbtui.index.onnx_model import FastEmbedder
+        from kbtui.index.embedding_model import FastEmbedder
 
         self._take_export()
         assert self._embedder is not None

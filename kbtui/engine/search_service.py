@@ -139,7 +139,7 @@ class SearchService:
         return {"answer": answered.as_message(), "suspect": is_suspect}
 
     def _answer(self, reader: IndexReader, question: Question, semantic: Semantic | None) -> Answer:
-        from kbtui.index.integrity import damage_behind
+        from kbtui.index.generations import damage_behind
 
         try:
             return answer_question(self._workspace, reader, question, semantic)

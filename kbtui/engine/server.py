@@ -14,7 +14,7 @@ from kbtui.engine import protocol
 from kbtui.engine.embedding_worker import EmbeddingWorker
 from kbtui.engine.file_watcher import FileWatcher
 from kbtui.engine.index_worker import IndexWorker
-from kbtui.engine.log import log
+from kbtui.engine.lifecycle import log
 from kbtui.engine.search_service import SearchService
 from kbtui.errors import ConfigError, KbtuiError
 from kbtui.index.generations import schema_mark

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 from kbtui.errors import KbtuiError
 from kbtui.index.embedding_model import BATCH
 from kbtui.index.embedding_status import EmbeddingStatusWriter
-from kbtui.index.ids import text_hash
 from kbtui.index.indexer import IndexProgress
 from kbtui.index.ingest import NEIGHBOURS, vector_neighbours
-from kbtui.index.ordering import tie_value
+from kbtui.index.models import text_hash, tie_value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -14,7 +14,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import IndexUnavailable
-from kbtui.index.ordering import Found, best_first
+from kbtui.index.models import Found, best_first
 from kbtui.workspace.paths import as_utf8, make_private
 
 # Lance writes its log to file descriptor 2 unless told before it is imported.

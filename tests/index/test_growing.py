@@ -20,8 +20,8 @@ from kbtui.engine.index_worker import IndexWorker
 from kbtui.index import Index, IndexReader, ingest
 from kbtui.index import indexer as writing
 from kbtui.index.catalog import Catalog
+from kbtui.index.generations import damage
 from kbtui.index.indexer import Changes
-from kbtui.index.integrity import damage
 from kbtui.workspace import Settings
 
 WORDS = ["otter", "heron", "alder", "river", "stone", "egret", "same"]
