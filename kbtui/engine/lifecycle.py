@@ -53,7 +53,7 @@ def run_engine(root: Path) -> int:
         def in_charge() -> bool:
             return holds_lock(lock, workspace) and _inode(place) == inode
 
-        asyncio.run(EngineServer(workspace, settings, listener, in_charge, umask).serve())
+        asyncio.run(EngineServer(workspace, settings, listener, in_charge, umask, log).serve())
     except KbtuiError as error:
         log(f"stopped: {error}")
         return 3

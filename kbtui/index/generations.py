@@ -27,9 +27,9 @@ LINK = "current"
 
 def schema_mark() -> str:
     """Six hex digits for the form of an index: who has other ones cannot read it."""
-    from kbtui.index import chunking, keyword_index, schema, tokenizer
+    from kbtui.index import catalog, chunking, keyword_index, tokenizer
 
-    parts = (schema.VERSION, chunking.VERSION, tokenizer.VERSION, keyword_index.VERSION)
+    parts = (catalog.CATALOG_VERSION, chunking.VERSION, tokenizer.VERSION, keyword_index.VERSION)
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:6]
 
 
