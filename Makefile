@@ -49,6 +49,9 @@ man: $(STAMP)  ## write the manual page to build/
 	@mkdir -p build
 	@$(BIN)/kbtui man > build/kbtui.1 && echo "build/kbtui.1; to read it: man -l build/kbtui.1"
 
+docs: $(STAMP)  ## write what the documentation takes from the code: tables of the guide, docs/api.md
+	$(BIN)/python -m tests.documentation
+
 screenshots: $(STAMP)  ## make the pictures of the README from the running program
 	$(BIN)/python -m tests.screenshots $(ARGS)
 
@@ -81,4 +84,4 @@ format: $(STAMP)  ## format and sort imports
 clean:  ## remove the virtual environment and caches
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 
-.PHONY: help setup run test test-slow man screenshots eval bench fuzz soak audit check format clean
+.PHONY: help setup run test test-slow man docs screenshots eval bench fuzz soak audit check format clean

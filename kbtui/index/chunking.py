@@ -17,7 +17,8 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from kbtui.conversations.event_kinds import EVENT_KINDS
-from kbtui.index.models import Chunk, chunk_id
+from kbtui.index.ids import chunk_id
+from kbtui.index.models import Chunk
 from kbtui.text import without_sequences
 
 if TYPE_CHECKING:
