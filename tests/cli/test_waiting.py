@@ -36,9 +36,11 @@ def stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Builder
     end_engine(builder)
 
 
-def started(builder: Builder, *words: str) -> pexpect.spawn:
+def started(builder: Builder, *words: str, model: str | None = None) -> pexpect.spawn:
     command = ["-m", "kbtui.cli.main", *words, "-w", str(builder.root)]
     environment = {name: value for name, value in os.environ.items() if name != "KBTUI_MODEL"}
+    if model is not None:
+        environment["KBTUI_MODEL"] = model
     return pexpect.spawn(
         sys.executable,
         command,
@@ -77,7 +79,7 @@ def test_who_waits_for_the_engine_says_so_and_can_be_interrupted(stopped: Builde
     found = announced(stopped.workspace)
     assert found is not None
     psutil.Process(found["pid"]).resume()
-    child = started(stopped, "index", "--watch")
+    child = started(stopped, "index", "--watch", model="off")
     child.expect_exact("watching; Ctrl+C ends")
     child.sendintr()
     child.expect(pexpect.EOF)

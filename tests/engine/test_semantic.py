@@ -1,5 +1,6 @@
 """The semantic leg with the real model: found by meaning, resumed after a kill, never asked of a network."""
 
+import fcntl
 import os
 import shutil
 import signal
@@ -33,12 +34,19 @@ from tui_support import running
 
 
 @pytest.fixture(scope="module")
-def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A cache directory with the model's export in it, which engines are warm from in a second."""
-    cache = tmp_path_factory.mktemp("cache")
-    with pytest.MonkeyPatch.context() as patch:
+def exported(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
+    """A cache directory with an export of the model, which an engine loads in a second.
+
+    The workers of a run share it, because the export takes a core for many seconds.
+    """
+    base = tmp_path_factory.getbasetemp()
+    cache = (base if worker_id == "master" else base.parent) / "exported"
+    cache.mkdir(exist_ok=True)
+    with (cache / "lock").open("w") as lock, pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(cache))
-        export(find_model(""))
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not export_path(find_model("")).exists():
+            export(find_model(""))
     return cache
 
 
@@ -144,7 +152,7 @@ def test_a_hidden_subject_that_is_being_embedded_changes_no_visible_answer(
         while not engine.request("settle", wait=1.0)["done"]:
             pass
         before, during = visible(), 0
-        passages = "\n\n".join(f"Secret {number}. " + f"w{number} " * 150 for number in range(80))
+        passages = "\n\n".join(f"Secret {number}. " + f"w{number} " * 150 for number in range(24))
         builder.subject("notes/.hidden.md", f"# Hidden\n\n{passages}\n")
         assert engine.request("refresh", wait=60)["done"]
         while not engine.request("settle", wait=0.0)["done"]:
