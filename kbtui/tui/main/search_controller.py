@@ -122,7 +122,7 @@ class SearchController:
     def _logged(self) -> list[str]:
         from kbtui.userdata import UserData
 
-        return UserData(self._library.workspace).recent()
+        return UserData(self._library.workspace).query_log.recent_queries()
 
     def _recall(self, step: int, show: Callable[[str], None]) -> None:
         if self._recents:
