@@ -204,7 +204,7 @@ class EngineServer:
             if time.monotonic() - swept > SWEEP_SECONDS:
                 swept = time.monotonic()
                 days = self._settings.query_log_days
-                await asyncio.to_thread(UserData(self._workspace).query_log.remove_old, days)
+                await asyncio.to_thread(UserData(self._workspace).sweep, days)
             if time.monotonic() - looked > LOOK_SECONDS:
                 looked = time.monotonic()
                 await asyncio.to_thread(self._look)

@@ -8,16 +8,15 @@ query. What may stand before a colon is in `kbtui.search.filters`.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kbtui.notices import Notice
-from kbtui.search.filters import FilterError, filters_for
+from kbtui.search.filters import filters_for
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable
 
-    from kbtui.index.entry_query import EntryFilter
-    from kbtui.search.filters import Filter, Surface
+    from kbtui.search.filters import Surface
 
 _VALUE = r'(?:"[^"]*(?:"|$)|[^\s",]+)'
 _SURROGATES = re.compile(r"[\ud800-\udfff]")
@@ -172,54 +171,3 @@ def _notice_almost_filter(word: str, known: Iterable[str]) -> Notice | None:
         if near := get_close_matches(match[1], known, n=1, cutoff=0.79):
             return Notice("unknown_filter", {"word": match[1], "suggestion": near[0]})
     return None
-
-
-def parse_entry_filter(
-    text: str,
-    options: Mapping[str, Sequence[str]] | None = None,
-    *,
-    hidden: bool = False,
-    archived: bool = False,
-) -> EntryFilter:
-    """Parse a filter of the entries; `options` has further values by option, such as `--type`.
-
-    Raises `UsageError`.
-    """
-    from kbtui.errors import UsageError
-    from kbtui.index.entry_query import EntryFilter
-
-    query = parse_query(text, surface="entries")
-    known = filters_for("entries")
-    given: list[tuple[Filter, Sequence[str], str]] = [
-        (known[part.key], part.values, f"{part.key}:") for part in query.filters
-    ]
-    for name, values in (options or {}).items():
-        given.append((next(row for row in known.values() if name in row.options), values, name))
-    for part in query.filters:
-        if part.excluded:
-            raise UsageError(
-                f"-{part.key}: is not supported for entries",
-                where=text[part.start : part.end],
-                hint=f"write {part.key}: without the -, and the values to keep",
-            )
-    fields: dict[str, Any] = {}
-    for row, values, where in given:
-        try:
-            for value in filter(None, values):
-                if row.kind == "date":
-                    moment = row.read_date(value).timestamp()
-                    narrower = max if row.entries == "since" else min
-                    fields[row.entries] = narrower(fields.get(row.entries, moment), moment)
-                else:
-                    meant = row.read_choice(value) if row.kind == "choice" else (value,)
-                    fields[row.entries] = (*fields.get(row.entries, ()), *meant)
-        except FilterError as error:
-            raise UsageError(error.message, where=where, hint=error.hint) from error
-    return EntryFilter(
-        q=" ".join(query.words),
-        phrases=query.phrases,
-        without=query.excluded,
-        hidden=hidden,
-        archived=archived,
-        **fields,
-    )

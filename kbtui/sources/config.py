@@ -290,12 +290,12 @@ def _program(workspace: Workspace, word: str) -> str | None:
 
 def approve(workspace: Workspace, journal: UserData, source: Source) -> None:
     """Note that the user agreed to the source as it is now."""
-    journal.save_approval(source.name, digest_of(workspace, source))
+    journal.approve(source.name, digest_of(workspace, source))
 
 
 def approved_at(workspace: Workspace, journal: UserData, source: Source) -> float | None:
     """When the user agreed to the source as it is now, in Unix seconds; None when never."""
-    return journal.approval_time(digest_of(workspace, source))
+    return journal.approved(digest_of(workspace, source))
 
 
 def block_text(source: Source) -> str:

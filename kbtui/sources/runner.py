@@ -17,7 +17,7 @@ from kbtui.sources.config import approved_at, load_sources
 from kbtui.sources.http_fetcher import Fetcher, limits_of, resolve_name
 from kbtui.sources.source_directory import NAMED_MOST, RunContext, SourceDirectory
 from kbtui.userdata import UserData
-from kbtui.userdata.userdata import Run, Skip
+from kbtui.userdata.models import Run, Skip
 from kbtui.workspace.paths import make_private
 from kbtui.workspace.settings import load_settings
 
@@ -76,14 +76,14 @@ def run_source(
         except (KbtuiError, OSError) as error:
             reason = str(error) if isinstance(error, KbtuiError) else error.strerror or str(error)
             run, interrupted = _failed(journal, name, began, reason), False
-        journal.save_run(run)
+        journal.put_run(run)
     if interrupted:
         raise KeyboardInterrupt
     return run
 
 
 def _failed(journal: UserData, name: str, began: float, reason: str) -> Run:
-    before = journal.last_runs().get(name)
+    before = journal.runs().get(name)
     entries = before.entries if before else 0
     return Run(name, began, time.time(), "error", reason, entries, problems=(reason,))
 
@@ -118,7 +118,7 @@ def _run(
     """Run to the end; says too whether it was interrupted."""
     source = work.source
     shelf = open_shelf(work.workspace, source)
-    found = RunContext(source, shelf, journal.load_fetched(source.name), say)
+    found = RunContext(source, shelf, journal.fetched(source.name), say)
     interrupted = False
     try:
         asyncio.run(_until_stopped(work, found))
@@ -131,7 +131,7 @@ def _run(
         shelf.drop_unseen()
     # What an incomplete run did not meet may be there yet.
     memory = {} if found.complete else found.memory
-    journal.save_fetched(source.name, {**memory, **found.remember})
+    journal.put_fetched(source.name, {**memory, **found.remember})
     problems = (*found.problems, *shelf.problems)
     tally = shelf.tally
     worked = tally.added + tally.updated + tally.unchanged + tally.removed

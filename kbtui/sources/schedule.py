@@ -35,7 +35,7 @@ def due_at(
     approved = approved_at(workspace, journal, source)
     if approved is None:
         return None
-    last = journal.last_runs().get(source.name)
+    last = journal.runs().get(source.name)
     return next_time(source.cron, max(approved, since, last.began if last else 0.0))
 
 

@@ -145,7 +145,7 @@ class ItemActions:
             if note is not None:
                 self.run_slow(
                     "bookmarking …",
-                    lambda: journal.save_bookmark(reference, title, note),
+                    lambda: journal.bookmark(reference, title, note),
                     lambda _: self._status.flash(
                         f"{'changed the' if known else 'made a'} bookmark: {reference}"
                     ),
@@ -160,9 +160,7 @@ class ItemActions:
 
         self.run_slow(
             "looking for the bookmark …",
-            lambda: next(
-                (mark for mark in journal.list_bookmarks() if mark.ref == reference), None
-            ),
+            lambda: next((mark for mark in journal.bookmarks() if mark.ref == reference), None),
             ask,
             asks=True,
         )

@@ -122,7 +122,7 @@ class SearchController:
     def _logged(self) -> list[str]:
         from kbtui.userdata import UserData
 
-        return UserData(self._library.workspace).query_log.recent_queries()
+        return UserData(self._library.workspace).recent()
 
     def _recall(self, step: int, show: Callable[[str], None]) -> None:
         if self._recents:

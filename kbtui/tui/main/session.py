@@ -56,7 +56,7 @@ def load_session(library: Library) -> SavedSession | None:
     from kbtui.userdata import UserData
 
     try:
-        state = UserData(library.workspace).load_session(NAME)
+        state = UserData(library.workspace).remembered(NAME)
         return _parse_session(state) if state else None
     except (KbtuiError, OSError, ValueError, TypeError, KeyError, AttributeError):
         return None
@@ -67,7 +67,7 @@ def save_session(library: Library, session: SavedSession) -> None:
     from kbtui.userdata import UserData
 
     try:
-        UserData(library.workspace).save_session(NAME, _state(session))
+        UserData(library.workspace).remember(NAME, _state(session))
     except (KbtuiError, OSError, ValueError):
         return
 
