@@ -3,7 +3,6 @@
 import errno
 import os
 import re
-import secrets
 import stat
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
@@ -53,7 +52,7 @@ def stage_file(path: Path, data: bytes) -> Path:
 
     The caller replaces `path` with it. Raises `OSError` when there is no space or no permission.
     """
-    staged = path.with_name(f".{path.name[:50]}.{secrets.token_hex(4)}.tmp")
+    staged = path.with_name(f".{path.name[:50]}.{os.urandom(4).hex()}.tmp")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
     try:
         with os.fdopen(os.open(staged, flags, 0o666), "wb") as file:

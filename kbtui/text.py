@@ -26,7 +26,7 @@ _SEQUENCES = (
     r"|(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?"
     r"|\x1b[ -/]*[0-~]?"
 )
-_INTRODUCERS = re.compile(r"[\x90\x98\x9b\x9d-\x9f]")
+_INTRODUCERS = r"[\x90\x98\x9b\x9d-\x9f]"
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 # Overrides and isolates reorder what is read; zero-width and other invisible
 # format characters and fillers hide what is there. ZWJ and ZWNJ stay: scripts need them.
@@ -36,9 +36,9 @@ _HIDING = (
 )
 _INVISIBLE = f"[{_HIDING}]"
 _SURROGATES = r"[\ud800-\udfff]"
-_SUSPECT = re.compile(rf"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff{_HIDING}]")
+_SUSPECT = rf"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff{_HIDING}]"
 # Scripts and symbols that have marks at all: looking for these first is twenty times as fast.
-_MARKED = re.compile(
+_MARKED = (
     r"[\u0300-\u036f\u0483-\u0489\u0591-\u1dff\u200c\u200d\u20d0-\u20f0\u2cef-\u2cf1\u2d7f\u2de0-\u2dff\u302a-\u302f\u3099\u309a"
     r"\ua66f-\ua6f1\ua802-\uabff\ud7b0-\ud7ff\ufb1e\ufe00-\ufe2f\U000101fd-\U0001efff\U000e0100-\U000e01ef]"
 )
@@ -74,7 +74,7 @@ def safe(text: str, policy: Policy | None = None) -> str:
     if text.isascii():
         if not _CONTROLS.search(text):
             return text
-    elif not _SUSPECT.search(text):
+    elif not re.search(_SUSPECT, text):
         return _thin(text)
     text = text.replace("\r\n", "\n")
     if policy == "visualize":
@@ -92,7 +92,7 @@ def without_sequences(text: str) -> str:
 
     Of a colour in a tool's output nothing must be left to be found, such as `31m`.
     """
-    if "\x1b" not in text and (text.isascii() or not _INTRODUCERS.search(text)):
+    if "\x1b" not in text and (text.isascii() or not re.search(_INTRODUCERS, text)):
         return text
     return re.sub(_SEQUENCES, "", text)
 
@@ -115,7 +115,7 @@ def safe_marked(text: str, marks: list[tuple[int, int]]) -> tuple[str, list[tupl
 
 
 def _thin(text: str) -> str:
-    return re.sub(_MARKS, _thinned, text) if _MARKED.search(text) else text
+    return re.sub(_MARKS, _thinned, text) if re.search(_MARKED, text) else text
 
 
 def _thinned(match: re.Match[str]) -> str:

@@ -31,8 +31,7 @@ def add_filter_options(parser: Parser, surface: Surface) -> None:
 def iter_filter_options(args: Namespace, surface: Surface) -> Iterator[tuple[Filter, list[str]]]:
     """The filters that options set, each with its values; raises `UsageError` for an empty one."""
     from kbtui.errors import UsageError
-    from kbtui.search.filters import list_filters
-    from kbtui.search.query_parser import split_values
+    from kbtui.search.filters import list_filters, split_values
 
     for row in list_filters(surface):
         found: list[str] = []

@@ -6,7 +6,9 @@ Beside `run_NAME(args) -> int`, whose docstring is what `--help` says, each modu
 `configure_NAME(parser)`, which declares the arguments.
 """
 
+import atexit
 import errno
+import gc
 import io
 import os
 import sys
@@ -63,6 +65,8 @@ def main(argv: "Sequence[str] | None" = None) -> int:
         return 3
     if argv is None:
         sys.excepthook = _tell_safely
+        # The process ends anyway: looking for garbage first would take a twentieth of a short command.
+        atexit.register(gc.freeze)
     words = list(sys.argv[1:] if argv is None else argv)
     _make_usable()
     try:

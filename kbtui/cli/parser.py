@@ -1,10 +1,15 @@
 """An argument parser whose errors are kbtui's own: one line, a hint, exit code 2."""
 
+from __future__ import annotations
+
 import argparse
-from typing import Any, NoReturn
 
 from kbtui.cli.output import columns
 from kbtui.errors import UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, NoReturn
 
 
 class _Help(argparse.RawDescriptionHelpFormatter):

@@ -3,8 +3,7 @@
 Each name is imported on first use: who lists does not pay for searching.
 """
 
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from kbtui.conversations.formats.jp import (
         conversation_traits,
@@ -42,7 +41,7 @@ _MODULES = {
 }
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module

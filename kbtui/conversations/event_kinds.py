@@ -7,30 +7,43 @@ the exports read this table. A new kind takes a row here and a renderer in
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
-
+TYPE_CHECKING = (
+    False  # `kbtui search` reads this table, and importing `typing` would take a tenth of its time
+)
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
-class EventKind(NamedTuple):
-    """What every part of kbtui has to know of one kind of event.
+class EventKind:
+    """What every part of kbtui has to know of one kind of event."""
 
-    `role` names it in searches (`role:`) and in grep (`--scope`); kinds may share one.
-    `include` is the word of `include` that it belongs to, None for events that are left out only
-    with others. `label` is its heading. `scope_group` and `role_group` are the group of scopes in
-    grep, and of roles in a search. `is_indexed` says whether a search finds it, `is_embedded`
-    whether its text gets a vector unless the settings ask for more.
-    """
-
-    name: str
-    role: str
-    include: str | None
-    label: str
-    scope_group: str | None = None
-    role_group: str | None = None
-    is_indexed: bool = True
-    is_embedded: bool = True
+    def __init__(
+        self,
+        name: str,
+        role: str,
+        include: str | None,
+        label: str,
+        scope_group: str | None = None,
+        role_group: str | None = None,
+        *,
+        is_indexed: bool = True,
+        is_embedded: bool = True,
+    ) -> None:
+        self.name = name
+        self.role = role
+        """Its name in searches (`role:`) and in grep (`--scope`); kinds may share one."""
+        self.include = include
+        """The word of `include` that selects it; None for events that follow others."""
+        self.label = label
+        """Its heading."""
+        self.scope_group = scope_group
+        """Its group of scopes in grep."""
+        self.role_group = role_group
+        """Its group of roles in searches."""
+        self.is_indexed = is_indexed
+        """Whether a search finds it."""
+        self.is_embedded = is_embedded
+        """Whether its text gets a vector unless the settings ask for more."""
 
 
 EVENT_KINDS: dict[str, EventKind] = {

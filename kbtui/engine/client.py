@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-import socket
 import sys
 import time
 from pathlib import Path
@@ -178,7 +177,7 @@ def _order(version: str) -> tuple[int, ...]:
 def _try(workspace: Workspace) -> EngineClient | None:
     found = announced(workspace)
     places: list[str] = []
-    if found and found.get("host") == socket.gethostname():
+    if found and found.get("host") == os.uname().nodename:
         places.append(found["socket"])
     with contextlib.suppress(Exception):
         places.append(str(socket_path(workspace)))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import socket
-import threading
-import time
+
+# The module behind `socket`, whose tables of constants take as long to build as all of this package.
+from _socket import AF_UNIX, SHUT_RDWR, SOCK_STREAM, socket
+from _thread import allocate_lock
 
 from kbtui.engine import protocol
 from kbtui.errors import EngineUnavailable
@@ -31,9 +31,9 @@ class EngineClient:
     """One connection. `request` may be called from any thread, one at a time."""
 
     def __init__(self, place: str) -> None:
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._socket = socket(AF_UNIX, SOCK_STREAM)
         self._socket.settimeout(5.0)
-        self._lock = threading.Lock()
+        self._lock = allocate_lock()
         self._next = 0
         try:
             # The lock file names it in UTF-8; the locale of this process may be another.
@@ -106,13 +106,18 @@ class EngineClient:
         The connection is then for this alone.
         """
         yield self.request("subscribe")
-        with contextlib.suppress(OSError, protocol.BadFrame):
+        try:
             self._socket.settimeout(None)
             while True:
                 yield self._receive()
+        except (OSError, protocol.BadFrame):
+            return
 
     def end(self, wait: float = 15.0) -> None:
         """Tell the engine to stop, and wait up to `wait` seconds until its process is gone."""
+        import contextlib
+        import time
+
         with contextlib.suppress(EngineUnavailable):
             self.request("stop")
         self.close()
@@ -129,8 +134,10 @@ class EngineClient:
 
     def close(self) -> None:
         """End the connection."""
-        with contextlib.suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)
+        try:  # noqa: SIM105  (`contextlib` would be imported for this alone)
+            self._socket.shutdown(SHUT_RDWR)
+        except OSError:
+            pass
         self._socket.close()
 
     def _send(self, message: dict[str, Any]) -> None:

@@ -115,7 +115,7 @@ def _announce(lock: Any, place: Path) -> None:
     facts = {
         "pid": os.getpid(),
         "version": __version__,
-        "host": socket.gethostname(),
+        "host": os.uname().nodename,
         "socket": paths.to_wire(str(place)),
     }
     lock.seek(0)

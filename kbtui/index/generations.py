@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 import time
 from typing import TYPE_CHECKING
 
@@ -73,4 +72,6 @@ def sweep(cache_dir: Path, keep: Path) -> None:
     used = {keep.name, getattr(current(cache_dir), "name", None)}
     for folder in cache_dir.glob("gen-*"):
         if folder.name not in used:
+            import shutil
+
             shutil.rmtree(folder, ignore_errors=True)

@@ -6,7 +6,6 @@ chunk ids depend on its files alone. So equal files give equal answers.
 
 from __future__ import annotations
 
-from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -40,17 +39,16 @@ def best_first(
     search stopped at a limit: the last group of equal scores may have more rows than were found,
     and is left out.
     """
-    group, last = 0, float("inf")
-
-    def group_of(row: Found) -> int:
-        nonlocal group, last
-        if last - row.score > tolerance * max(least, abs(row.score)):
-            group += 1
-        last = row.score
-        return group
-
     ordered = sorted(rows, key=lambda row: -row.score)
-    groups = [list(held) for _, held in groupby(ordered, group_of)]
-    if cut:
-        del groups[-1:]
-    return [row for held in groups for row in sorted(held, key=lambda row: row.tie)]
+    result: list[Found] = []
+    start = 0
+    for at in range(1, len(ordered) + 1):
+        if at < len(ordered):
+            score = ordered[at].score
+            if ordered[at - 1].score - score <= tolerance * max(least, abs(score)):
+                continue
+        elif cut:
+            break
+        result += sorted(ordered[start:at], key=lambda row: row.tie)
+        start = at
+    return result

@@ -6,22 +6,26 @@ The query parser, the completion of queries and the options of `kbtui search` an
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+import re
 
 from kbtui.conversations import event_kinds
 
+TYPE_CHECKING = False  # importing `typing` would take a tenth of the time of `kbtui search`
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from datetime import datetime, tzinfo
+    from typing import Any, Literal
 
     from kbtui.conversations.formats.jp import ConversationSummary
     from kbtui.conversations.models import ConversationInfo
 
     LibraryCondition = Callable[[ConversationInfo, ConversationSummary, Any], bool]
     """Whether a conversation has a value: folded text, or a moment for a date."""
+    Surface = Literal["search", "library", "entries"]
+    ValueKind = Literal["topic", "choice", "term", "title", "argument", "date", "text"]
 
-Surface = Literal["search", "library", "entries"]
-ValueKind = Literal["topic", "choice", "term", "title", "argument", "date", "text"]
+VALUE = r'(?:"[^"]*(?:"|$)|[^\s",]+)'
+"""The pattern of one value of a filter."""
 
 
 class FilterError(Exception):
@@ -32,34 +36,51 @@ class FilterError(Exception):
         self.message, self.hint = message, hint
 
 
-class Filter(NamedTuple):
+class Filter:
     """One filter. It applies to each surface for which it has a field or a condition."""
 
-    key: str
-    about: str
-    """What it lets through; also the help of its option."""
-    kind: ValueKind
-    aliases: tuple[str, ...] = ()
-    search: str = ""
-    """The field of a `Question` that holds its values; its own key where none does."""
-    term: str = ""
-    """The field of the keyword index that has its values."""
-    entries: str = ""
-    """The field of an `EntryFilter` that holds its values."""
-    library: LibraryCondition | None = None
-    needs_summary: bool = False
-    """Whether the library has to read the conversations for it."""
-    choices: Mapping[str, tuple[str, ...]] = {}
-    """The values that may be written, and what each of them means."""
-    offered: tuple[str, ...] = ()
-    """The choices that completion and help name; empty for all of them."""
-    noun: str = ""
-    """What one of its values is called; the key where that says it."""
-    options: tuple[str, ...] = ()
-    """Its options on the command line."""
-    metavar: str = "TEXT"
-    includes_day: bool = False
-    """Whether a bound on time includes the day that it names."""
+    def __init__(
+        self,
+        key: str,
+        about: str,
+        kind: ValueKind,
+        aliases: tuple[str, ...] = (),
+        *,
+        search: str = "",
+        term: str = "",
+        entries: str = "",
+        library: LibraryCondition | None = None,
+        needs_summary: bool = False,
+        choices: Mapping[str, tuple[str, ...]] | None = None,
+        offered: tuple[str, ...] = (),
+        noun: str = "",
+        options: tuple[str, ...] = (),
+        metavar: str = "TEXT",
+        includes_day: bool = False,
+    ) -> None:
+        self.key, self.kind, self.aliases = key, kind, aliases
+        self.about = about
+        """What it lets through; also the help of its option."""
+        self.search = search
+        """The field of a `Question` that holds its values; its own key where none does."""
+        self.term = term
+        """The field of the keyword index that has its values."""
+        self.entries = entries
+        """The field of an `EntryFilter` that holds its values."""
+        self.library = library
+        self.needs_summary = needs_summary
+        """Whether the library has to read the conversations for it."""
+        self.choices = choices or {}
+        """The values that may be written, and what each of them means."""
+        self.shown_choices = offered or tuple(self.choices)
+        """The choices that completion and help name."""
+        self.noun = noun or key
+        """What one of its values is called."""
+        self.options = options
+        """Its options on the command line."""
+        self.metavar = metavar
+        self.includes_day = includes_day
+        """Whether a bound on time includes the day that it names."""
 
     def applies_to(self, surface: Surface) -> bool:
         """Whether it is one of a surface's filters."""
@@ -69,11 +90,6 @@ class Filter(NamedTuple):
     def option_names(self) -> str:
         """Its options as an error names them."""
         return "/".join(self.options)
-
-    @property
-    def shown_choices(self) -> tuple[str, ...]:
-        """The choices as completion and help name them."""
-        return self.offered or tuple(self.choices)
 
     def read_choice(self, value: str) -> tuple[str, ...]:
         """What a choice means; raises `FilterError` for an unknown one."""
@@ -101,7 +117,7 @@ class Filter(NamedTuple):
         hint = f"known: {', '.join(known[:12])}{more}" if known else "there are none yet"
         if near:
             hint = f"did you mean {' or '.join(near)}?"
-        return FilterError(f"unknown {self.noun or self.key} {value!r}", hint)
+        return FilterError(f"unknown {self.noun} {value!r}", hint)
 
 
 def _is_active_since(info: ConversationInfo, _: ConversationSummary, moment: datetime) -> bool:
@@ -211,3 +227,11 @@ def list_filters(surface: Surface) -> list[Filter]:
 def filters_for(surface: Surface) -> dict[str, Filter]:
     """The filters of a surface by key and alias."""
     return {name: row for row in list_filters(surface) for name in (row.key, *row.aliases)}
+
+
+def split_values(text: str) -> tuple[str, ...]:
+    """Split `value,"another value"` into its values."""
+    found = re.finditer(r'"([^"]*)(?:"|$)|([^\s",]+)', text)
+    return tuple(
+        " ".join((quoted or plain or "").split()) for quoted, plain in map(re.Match.groups, found)
+    )

@@ -312,7 +312,10 @@ class _IndexQuery:
         cut = whole_ties and not all_found
         found = best_first(found, tolerance=self.tolerance, cut=cut)
         more = self._pair_scores([row.number for row in found[:PAIRED_MOST]])
-        paired = [row._replace(score=row.score + more.get(row.number, 0.0)) for row in found]
+        paired = [
+            row._replace(score=row.score + more[row.number]) if row.number in more else row
+            for row in found
+        ]
         return best_first(paired, tolerance=self.tolerance), all_found
 
     def _past(self, owners: Iterable[Any]) -> Any:

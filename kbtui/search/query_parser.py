@@ -11,16 +11,14 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from kbtui.notices import Notice
-from kbtui.search.filters import filters_for
+from kbtui.search.filters import VALUE, filters_for, split_values
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from kbtui.search.filters import Surface
 
-_VALUE = r'(?:"[^"]*(?:"|$)|[^\s",]+)'
 _SURROGATES = re.compile(r"[\ud800-\udfff]")
-_ONE_VALUE = re.compile(r'"([^"]*)(?:"|$)|([^\s",]+)')
 _ALMOST = re.compile(r"([a-z]{2,8}):(?![:/\\])\S")
 
 
@@ -100,7 +98,7 @@ def _part(names: Iterable[str]) -> re.Pattern[str]:
     """The pattern of one part of a query; `re` keeps it compiled."""
     return re.compile(
         r"(?P<no>(?<!\S)-(?=[^\s-]))?"
-        rf"(?:(?P<key>(?<![^\s-])(?:{'|'.join(names)})):(?P<values>{_VALUE}(?:,{_VALUE})*)"
+        rf"(?:(?P<key>(?<![^\s-])(?:{'|'.join(names)})):(?P<values>{VALUE}(?:,{VALUE})*)"
         r'|"(?P<phrase>[^"]*)(?:"|$)|(?P<word>[^\s"]+))',
         re.IGNORECASE,
     )
@@ -150,14 +148,6 @@ def parse_query(text: str, *, partial: bool = False, surface: Surface = "search"
         tuple(found.almost_filters),
         spoken=" ".join(found.spoken),
         open=bool(found.words) and not typed.isspace() and typed != '"',
-    )
-
-
-def split_values(text: str) -> tuple[str, ...]:
-    """The values of `value,"another value"`."""
-    return tuple(
-        " ".join((one[1] if one[1] is not None else one[2]).split())
-        for one in _ONE_VALUE.finditer(text)
     )
 
 

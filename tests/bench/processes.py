@@ -38,7 +38,10 @@ print(len(index.searcher().search(query, 20).hits))
 
 
 def search(base: Path, times: int) -> Iterator[Row]:
-    """`kbtui search`, lexical and hybrid with a warm engine, against the bare process."""
+    """`kbtui search` with every kind of option, while an engine runs and without one, against the bare process.
+
+    Bytecode must have been written (unset PYTHONDONTWRITEBYTECODE).
+    """
     workspaces.subjects(base, 300, 30)
     workspaces.conversations(base, 30, 50)
     library = Library(open_root(base), Settings())
@@ -48,24 +51,31 @@ def search(base: Path, times: int) -> Iterator[Row]:
     folder = generations.current(library.workspace.cache_dir)
     words = ["gasto", "subject"]
     bare = process([sys.executable, "-c", BARE, str(folder) + "/lexical", *words])
-    command = [sys.executable, "-m", "kbtui.cli.main", "search", "-w", str(base), "--json"]
-    for options, target in (
-        (["--mode", "lexical"], "<= 2"),
-        (["--mode", "lexical", "--since", "2020-01-01"], "<= 2"),
-        (["--mode", "lexical", "--topic", "d0001"], "<= 2"),
-        (["--mode", "lexical", "--explain"], "<= 2"),
-        (["--mode", "hybrid"], "<= 3.5"),
-    ):
-        ours, theirs = side_by_side(process([*command, *options, *words], ok=(0, 1)), bare, times)
-        yield Row(
-            f"kbtui search {' '.join(options)}, whole process",
-            ours,
-            "bare tantivy process",
-            theirs,
-            target,
-        )
+    command = [str(Path(sys.executable).with_name("kbtui")), "search", "-w", str(base)]
+
+    def compare(what: str, target: str, *options: str, **environment: str) -> Row:
+        call = process([*command, *options, *words], ok=(0, 1), **environment)
+        ours, theirs = side_by_side(call, bare, times)
+        name = f"kbtui search {' '.join(options)}{what}, whole process"
+        return Row(name, ours, "bare tantivy process", theirs, target)
+
+    yield compare("", "<= 3.5")
     yield from saved(library, base, times)
     engine.request("stop")
+    off = {"KBTUI_MODEL": "off"}
+    process([*command, *words], **off)()
+    for options in (
+        [],
+        ["--mode", "lexical"],
+        ["--since", "2020-01-01"],
+        ["--topic", "bulk"],
+        ["--explain"],
+        ["--json"],
+    ):
+        yield compare(", model off", "<= 2", *options, **off)
+    process([*command[:1], "engine", "stop", "-w", str(base)], **off)()
+    # No engine can start where its log cannot be written.
+    yield compare(", no engine", "<= 4", **off, XDG_STATE_HOME="/dev/null")
 
 
 def saved(library: Library, base: Path, times: int) -> Iterator[Row]:
