@@ -11,6 +11,7 @@ NoticeCode = Literal[
     "index_behind",
     "index_mended",
     "keywords_only",
+    "meaning_only",
     "newest_first",
     "nothing_to_look_for",
     "passages_pending",
@@ -86,6 +87,8 @@ def phrase(notice: Notice) -> str:
         case "keywords_only":
             reason = reason_of(notice)
             return f"keywords only: {reason}" if reason else "keywords only"
+        case "meaning_only":
+            return "no text contains these words; closest by meaning"
         case "newest_first":
             return "no words to look for: the newest first"
         case "nothing_to_look_for":

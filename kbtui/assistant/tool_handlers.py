@@ -260,7 +260,8 @@ def unforged(text: str) -> str:
 
 
 _ABOUT_THE_QUERY = frozenset({
-    "filter_without_value", "newest_first", "nothing_to_look_for", "query_cut", "unknown_filter",
+    "filter_without_value", "meaning_only", "newest_first", "nothing_to_look_for", "query_cut",
+    "unknown_filter",
 })  # fmt: skip
 """Notices that repeat nothing but what the assistant itself wrote."""
 

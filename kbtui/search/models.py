@@ -308,12 +308,6 @@ class Answer:
         """Whether there is a notice of this code."""
         return any(notice.code == code for notice in self.notices)
 
-    @property
-    def is_by_meaning_alone(self) -> bool:
-        """Whether words were looked for too, and no hit has any of them."""
-        worded = any(hit.legs.get("lexical") for hit in self.hits)
-        return self.mode == "hybrid" and bool(self.hits) and not worded
-
     def as_json(self) -> dict[str, Any]:
         """The documented shape."""
         hits = [hit.as_json() for hit in self.hits]

@@ -60,6 +60,9 @@ def respond(asked: SearchRun, semantic: Semantic | None = None) -> Answer:
     if not asked.mistakes:
         asked.ask(semantic)
         _fill(result, asked)
+        is_typed = asked.question.mode == "hybrid" and asked.question.like is None
+        if is_typed and result.hits and not asked.legs["lexical"]:
+            asked.notices.insert(0, Notice("meaning_only"))
         result.filters = filters_of(asked.question, asked.query)
         best = result.hits[0] if result.hits else None
         similarity = asked.similarity(best.chunk_id) if best else 0.0

@@ -10,6 +10,7 @@ from textual.binding import Binding
 from textual.containers import Horizontal, Vertical
 from textual.message import Message
 
+from kbtui.notices import NOTHING_INDEXED, join_phrases, phrase
 from kbtui.text import one_line, safe_marked
 from kbtui.tui.commands import bindings, own_key
 from kbtui.tui.framework.row_list import ListRow, RowList
@@ -31,8 +32,6 @@ MODES: dict[Mode, str] = {
     "lexical": "keywords",
     "semantic": "meaning",
 }
-
-BY_MEANING_ALONE = "No text contains these words; closest by meaning"
 
 
 class SearchInput(PaneInput):
@@ -170,7 +169,8 @@ class ResultsPane(BorderOnlyPane, Vertical):
         keep = rows[0].key if rows and (begins or not same_query) else None
         looking: Spans = [("No keyword matches; searching by meaning …", "dim")]
         empty = looking if refining and not answer.mistakes else self._why_none(answer)
-        self._remark.say([[(BY_MEANING_ALONE, "warning")]] if answer.is_by_meaning_alone else [])
+        remarks = [phrase(notice) for notice in answer.notices if notice.code == "meaning_only"]
+        self._remark.say([[(f"{text[:1].upper()}{text[1:]}", "warning")] for text in remarks])
         self.list.set_rows(rows, empty, select=keep)
         self._said.say(*self._summary(answer, refining))
         self._ask_for_more()
@@ -206,8 +206,6 @@ class ResultsPane(BorderOnlyPane, Vertical):
             hint: Spans = [(f". {one_line(mistake.hint)}", "dim")] if mistake.hint else []
             return [*shown, *said, *hint]
         if answer.empty:
-            from kbtui.notices import NOTHING_INDEXED
-
             return [(f"{NOTHING_INDEXED.capitalize()}.", "dim")]
         left_out = (
             f" {answer.omitted:,} hits were left out: their text is gone." if answer.omitted else ""
@@ -229,9 +227,10 @@ class ResultsPane(BorderOnlyPane, Vertical):
             left.append((f", {answer.omitted:,} gone", "dim"))
         if refining:
             return left, [("keywords; meaning to come …", "dim")]
-        if answer.degraded:
+        others = [notice for notice in answer.notices if notice.code != "meaning_only"]
+        if degraded := join_phrases(others):
             room = self.list.scrollable_content_region.width - width_of(left) - 4
-            return left, fit([(one_line(answer.degraded), "warning")], max(8, room))
+            return left, fit([(one_line(degraded), "warning")], max(8, room))
         return left, [(MODES[answer.mode], "dim")]
 
     def _row(self, hit: Hit) -> ListRow:

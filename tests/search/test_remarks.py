@@ -1,12 +1,17 @@
 """What `kbtui search` says beside its hits."""
 
+from contextlib import closing
 from pathlib import Path
 
 from support import Builder
 
+from kbtui.assistant.tool_handlers import search_text
 from kbtui.cli.search_format import format_notices
 from kbtui.index import Index, IndexReader
-from kbtui.search import Question
+from kbtui.index.ids import subject_id
+from kbtui.notices import Notice
+from kbtui.search import Answer, Question
+from kbtui.search.models import Mode, Ranking
 from kbtui.search.pipeline import answer
 from kbtui.workspace import Settings
 
@@ -31,3 +36,30 @@ def test_nothing_found_is_said_once_and_briefly(workspace_root: Path) -> None:
     [long] = said("a" * 900)
     assert len(long) < 100
     reader.close()
+
+
+def test_an_answer_says_that_its_hits_were_found_by_meaning_alone(workspace_root: Path) -> None:
+    builder = Builder(workspace_root)
+    builder.topics(notes={})
+    builder.subject("notes/one.md", "# One\n\nAn otter.\n")
+    index = Index(builder.workspace, Settings())
+    index.refresh()
+    index.close()
+    with closing(IndexReader(builder.workspace.cache_dir)) as reader:
+        everything = [(chunk.number, 0.5) for chunk in reader.chunks_of(subject_id("notes", "one"))]
+
+        def ask(query: str, mode: Mode = "hybrid") -> Answer:
+            question = Question(query, mode=mode)
+            found = lambda _: lambda *_: Ranking(everything)  # noqa: E731
+            return answer(builder.workspace, reader, question, found)
+
+        found = ask("badger")
+        assert found.hits
+        assert found.notices == [Notice("meaning_only")]
+        assert found.as_json()["degraded"] == "no text contains these words; closest by meaning"
+        assert format_notices(found.as_message(), "badger") == [found.degraded]
+        assert search_text(found).startswith("No text contains these words; closest by meaning.\n")
+        assert ask("otter").notices == []
+        assert ask("badger otter").notices == []
+        # Nobody looked for words.
+        assert ask("badger", "semantic").notices == []

@@ -225,12 +225,12 @@ class SearchController:
         def ask() -> Answer:
             # Logged when it has settled: see `note`.
             answer = self._library.search(question, origin=None)
-            if answer.hits and not answer.is_by_meaning_alone:
+            if answer.hits and not answer.has_notice("meaning_only"):
                 return answer
             # A word that is only half typed is in no text as a whole word; a filter that may
             # be is left out, and said to be wrong as it stands.
             wider = self._library.search(unfinished, origin=None)
-            if not wider.hits or (answer.hits and wider.is_by_meaning_alone):
+            if not wider.hits or (answer.hits and wider.has_notice("meaning_only")):
                 return answer if answer.hits or answer.mistakes else wider
             if answer.mistakes:
                 wider.notices = [answer.mistakes[0].notice]
