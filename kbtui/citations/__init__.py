@@ -1,6 +1,6 @@
 """Which turn used which subject, chunk, conversation or file."""
 
-from kbtui.citations.extract import FILE_TOOLS, CitationTargets, cite_conversation
+from kbtui.citations.extract import FILE_TOOLS, CitationTargets, extract_citations
 from kbtui.citations.models import Citation, Citations
 
-__all__ = ["FILE_TOOLS", "Citation", "CitationTargets", "Citations", "cite_conversation"]
+__all__ = ["FILE_TOOLS", "Citation", "CitationTargets", "Citations", "extract_citations"]

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 
 _BACKTICKS = re.compile("`+")
-_SIGNS = re.compile(r"([\\`*_\[\]<>#|])")
-_HOW = {
+_MARKDOWN_CHARACTERS = re.compile(r"([\\`*_\[\]<>#|])")
+_METHOD_LABELS = {
     "learn": "learned",
     "search": "found by search",
     "file": "read from its file",
@@ -28,7 +28,7 @@ _HOW = {
 }
 
 
-def to_markdown(
+def format_conversation_markdown(
     conversation: Conversation,
     citations: Iterable[Citation],
     turns: Sequence[Turn],
@@ -41,70 +41,70 @@ def to_markdown(
     """
     shown = {turn.number for turn in turns}
     cited = [citation for citation in citations if citation.turn in shown]
-    blocks = [f"# {plain(conversation.info.name)}", _facts(conversation)]
+    blocks = [f"# {_escape_markdown(conversation.info.name)}", _format_facts(conversation)]
     for turn in turns:
         time = format_timestamp(turn.started_at)
         blocks.append(f"## Turn {turn.number}{f' · {time}' if time else ''}")
         for event in turn.events:
             if event.kind in kinds:
-                blocks += _event(event)
+                blocks += _format_event(event)
         used = [citation for citation in cited if citation.turn == turn.number]
         if used:
             blocks += [
                 "### Sources of this turn",
-                "\n".join(f"- {source_line(cite)}" for cite in used),
+                "\n".join(f"- {_format_source(cite)}" for cite in used),
             ]
-    blocks += ["## Sources", _sources(cited)]
+    blocks += ["## Sources", _format_sources(cited)]
     return "\n\n".join(block for block in blocks if block) + "\n"
 
 
-def _facts(conversation: Conversation) -> str:
+def _format_facts(conversation: Conversation) -> str:
     info = conversation.info
     facts = {
         "Conversation": f"`{info.ref}`",
         "Created": format_timestamp(info.created_at),
-        "Assistant": plain(conversation.assistant or ""),
-        "Model": plain(conversation.model or ""),
+        "Assistant": _escape_markdown(conversation.assistant or ""),
+        "Model": _escape_markdown(conversation.model or ""),
         "Turns": str(len(conversation.turns)),
         "Archived": format_timestamp(info.archived_at),
-        "Attachments": ", ".join(map(_code, conversation.attachments)),
+        "Attachments": ", ".join(map(_format_code_span, conversation.attachments)),
     }
     return "\n".join(f"- {name}: {value}" for name, value in facts.items() if value)
 
 
-def _event(event: Event) -> Iterator[str]:
+def _format_event(event: Event) -> Iterator[str]:
     """The heading of an event, and what it says."""
     text = event.text.strip("\n")
     label = EVENT_KINDS[event.kind].label
     if event.kind == "tool_call_request":
-        yield f"### {label} {event.call}: {_code(event.name or '?')}"
-        yield _fence(text or pretty_json(event.arguments or {}), "json")
+        yield f"### {label} {event.call}: {_format_code_span(event.name or '?')}"
+        yield _format_fence(text or pretty_json(event.arguments or {}), "json")
     elif event.kind == "tool_call_response":
         number = f" {event.call}" if event.call else ""
-        name = f": {_code(event.name)}" if event.name else ""
+        name = f": {_format_code_span(event.name)}" if event.name else ""
         yield f"### {'Error' if event.is_error else label}{number}{name}"
-        yield _fence(text, "")
+        yield _format_fence(text, "")
     elif event.kind == "unknown":
-        yield f"### {label}: {_code(event.name or '?')}"
-        yield _fence(text, "json")
+        yield f"### {label}: {_format_code_span(event.name or '?')}"
+        yield _format_fence(text, "json")
     else:
-        yield f"### {plain(event.author or label)}"
+        yield f"### {_escape_markdown(event.author or label)}"
         if event.kind == "reasoning":
             yield "\n".join(f"> {line}".rstrip() for line in text.split("\n")) if text else ""
         elif event.kind == "structured":
-            yield _fence(text, "json" if not isinstance(event.data, str) else "")
+            yield _format_fence(text, "json" if not isinstance(event.data, str) else "")
         else:
             yield text
 
 
-def source_line(citation: Citation) -> str:
+def _format_source(citation: Citation) -> str:
     """A citation in one line of Markdown."""
     call = f", call {citation.call}" if citation.call else ""
     gone = ", gone since" if citation.gone else ""
-    return f"{_code(citation.target)}{_named(citation)} ({_HOW[citation.how]}{call}{gone})"
+    return f"{_format_code_span(citation.target)}{_format_title(citation)} ({_METHOD_LABELS[citation.how]}{call}{gone})"
 
 
-def _sources(cited: list[Citation]) -> str:
+def _format_sources(cited: list[Citation]) -> str:
     """Each source once, with the turns that used it."""
     if not cited:
         return "No turn used a source."
@@ -114,22 +114,26 @@ def _sources(cited: list[Citation]) -> str:
         turns.setdefault(citation.target, {})[citation.turn] = None
         first.setdefault(citation.target, citation)
     return "\n".join(
-        f"- {_code(target)}{_named(first[target])}: turn{'s' if len(used) > 1 else ''} "
+        f"- {_format_code_span(target)}{_format_title(first[target])}: turn{'s' if len(used) > 1 else ''} "
         + ", ".join(map(str, used))
         for target, used in turns.items()
     )
 
 
-def _named(citation: Citation) -> str:
-    return f" {plain(citation.title)}" if citation.title not in (citation.target, "") else ""
+def _format_title(citation: Citation) -> str:
+    return (
+        f" {_escape_markdown(citation.title)}"
+        if citation.title not in (citation.target, "")
+        else ""
+    )
 
 
-def plain(text: str) -> str:
+def _escape_markdown(text: str) -> str:
     """Text on one line in which Markdown sees no signs."""
-    return _SIGNS.sub(r"\\\1", " ".join(text.split()))
+    return _MARKDOWN_CHARACTERS.sub(r"\\\1", " ".join(text.split()))
 
 
-def _code(text: str) -> str:
+def _format_code_span(text: str) -> str:
     text = " ".join(text.split())
     longest = max((len(run) for run in _BACKTICKS.findall(text)), default=0)
     ticks = "`" * (longest + 1)
@@ -137,13 +141,13 @@ def _code(text: str) -> str:
     return f"{ticks}{space}{text}{space}{ticks}"
 
 
-def _fence(text: str, language: str) -> str:
+def _format_fence(text: str, language: str) -> str:
     longest = max((len(run) for run in _BACKTICKS.findall(text)), default=0)
     ticks = "`" * max(3, longest + 1)
     return f"{ticks}{language}\n{text}\n{ticks}"
 
 
-def as_json(cite: Citation) -> dict[str, Any]:
+def citation_to_dict(cite: Citation) -> dict[str, Any]:
     """The documented shape of a citation."""
     return {
         "source": cite.source,
@@ -161,29 +165,31 @@ def as_json(cite: Citation) -> dict[str, Any]:
     }
 
 
-def both_ways(ref: str, uses: Sequence[Citation], used_by: Sequence[Citation]) -> dict[str, Any]:
+def citations_to_dict(
+    ref: str, uses: Sequence[Citation], used_by: Sequence[Citation]
+) -> dict[str, Any]:
     """What `kbtui cites --json` prints."""
     return {
         "ref": ref,
-        "uses": [as_json(cite) for cite in uses],
-        "used_by": [as_json(cite) for cite in used_by],
+        "uses": [citation_to_dict(cite) for cite in uses],
+        "used_by": [citation_to_dict(cite) for cite in used_by],
     }
 
 
-def json_text(ref: str, uses: Sequence[Citation], used_by: Sequence[Citation]) -> str:
+def format_citations_json(ref: str, uses: Sequence[Citation], used_by: Sequence[Citation]) -> str:
     """The same as text."""
-    return json.dumps(both_ways(ref, uses, used_by), ensure_ascii=False, indent=2) + "\n"
+    return json.dumps(citations_to_dict(ref, uses, used_by), ensure_ascii=False, indent=2) + "\n"
 
 
-def turn_line(cite: Citation) -> str:
+def format_citing_turn(cite: Citation) -> str:
     """The turn that cites in one line: its reference, date and conversation, and how."""
     from kbtui.text import one_line
 
     how = f"({cite.how}, {one_line(cite.tool)})"
-    return f"{cite.source}  {_date(cite)}  {one_line(cite.source_title)}  {how}"
+    return f"{cite.source}  {_format_citation_date(cite)}  {one_line(cite.source_title)}  {how}"
 
 
-def _date(cite: Citation) -> str:
+def _format_citation_date(cite: Citation) -> str:
     """When, in local time; where the event has no time, when its conversation began."""
     from kbtui.refs import jp_creation_time
 
@@ -191,16 +197,18 @@ def _date(cite: Citation) -> str:
     return f"{time.astimezone():%Y-%m-%d %H:%M}"
 
 
-def markdown_text(ref: str, uses: Sequence[Citation], used_by: Sequence[Citation]) -> str:
+def format_citations_markdown(
+    ref: str, uses: Sequence[Citation], used_by: Sequence[Citation]
+) -> str:
     """What is used, numbered as in the citations pane, and who uses it."""
     parts = []
     if uses:
-        lines = [f"{number}. {source_line(cite)}" for number, cite in enumerate(uses, 1)]
+        lines = [f"{number}. {_format_source(cite)}" for number, cite in enumerate(uses, 1)]
         parts.append("\n".join([f"Sources of `{ref}`:", "", *lines]))
     if used_by:
         turns = {cite.source: cite for cite in reversed(used_by)}
         lines = [
-            f"- `{turn}` {plain(cite.source_title)} ({_date(cite)})"
+            f"- `{turn}` {_escape_markdown(cite.source_title)} ({_format_citation_date(cite)})"
             for turn, cite in reversed(turns.items())
         ]
         parts.append("\n".join([f"Turns that used `{ref}`:", "", *lines]))

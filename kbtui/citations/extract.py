@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from kbtui.citations.models import Citation, How
+from kbtui.citations.models import Citation, CitationMethod
 from kbtui.errors import UsageError
 from kbtui.refs import parse_ref, split_lines
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kbtui.knowledge.models import Subject, Topic
 
 
-class KnowledgeLike(Protocol):
+class KnowledgeLookup(Protocol):
     """The part of `kbtui.knowledge.Knowledge` that citations need."""
 
     @property
@@ -42,7 +42,7 @@ class CitationTargets:
 
     def __init__(
         self,
-        knowledge: KnowledgeLike,
+        knowledge: KnowledgeLookup,
         titles: Mapping[str, str],
         subject_id: Callable[[str, str], str] | None = None,
     ) -> None:
@@ -113,56 +113,61 @@ class CitationTargets:
             yield from self.subjects(topic)
 
 
-Family = Literal["learn", "knowledge_search", "conversation_read", "conversation_grep"]
+ToolFamily = Literal["learn", "knowledge_search", "conversation_read", "conversation_grep"]
 
 FILE_TOOLS: dict[str, str] = {"fs_read_file": "path"}
 """Tools that read one file, and the argument that names it."""
 
-_OURS: tuple[Family, ...] = ("learn", "knowledge_search", "conversation_read", "conversation_grep")
+_TOOL_FAMILIES: tuple[ToolFamily, ...] = (
+    "learn",
+    "knowledge_search",
+    "conversation_read",
+    "conversation_grep",
+)
 # The same tools come from an MCP server under a name that its host makes: JP's
 # configuration may say `kbtui_learn`, other hosts write `mcp__kbtui__learn` or
 # `learn__kbtui`. Only names with `kbtui` in them count: `learn` and the rest are
 # words that another server's tool may have (`duolingo_learn`), and a citation
 # that nobody made is worse than one that is missed.
-_SERVED = re.compile(
-    rf"(?:mcp[_.:/-]+)?kbtui[_.:/-]+(?P<tail>{'|'.join(_OURS)})"
-    rf"|(?P<head>{'|'.join(_OURS)})[_.:/-]+(?:mcp[_.:/-]+)?kbtui"
+_SERVED_NAME = re.compile(
+    rf"(?:mcp[_.:/-]+)?kbtui[_.:/-]+(?P<tail>{'|'.join(_TOOL_FAMILIES)})"
+    rf"|(?P<head>{'|'.join(_TOOL_FAMILIES)})[_.:/-]+(?:mcp[_.:/-]+)?kbtui"
 )
 
 
-def family(name: str) -> Family | None:
+def parse_tool_family(name: str) -> ToolFamily | None:
     """Which of our tools a call's name means, None for any other."""
-    for ours in _OURS:
+    for ours in _TOOL_FAMILIES:
         if name == ours:
             return ours
-    match = _SERVED.fullmatch(name)
+    match = _SERVED_NAME.fullmatch(name)
     if match is None:
         return None
     word = match["tail"] or match["head"]
-    return next(ours for ours in _OURS if ours == word)
+    return next(ours for ours in _TOOL_FAMILIES if ours == word)
 
 
 QUOTE_CHARACTERS = 600
 
-_HEADER = re.compile(
+_SEARCH_HEADER = re.compile(
     r"^\[entry (\S+) · chunk (\S+) · score (-?\d+(?:\.\d+)?)\][ \t]*(.*?)\r?$", re.MULTILINE
 )
-_SUBJECT = re.compile(r'^<subject "([^"\n]+)">\r?$', re.MULTILINE)
+_SUBJECT_TAG = re.compile(r'^<subject "([^"\n]+)">\r?$', re.MULTILINE)
 # What `learn` says in place of a text: it gave nothing.
-_REFUSED = re.compile(
+_NO_TEXT = re.compile(
     r'\s*(?:"[^\n]+" is already in the system prompt\.|Skipped "[^\n]+": [^\n]+\.'
     r'|Everything that matches "[^\n]+" is already in the system prompt\.'
     r'|Nothing (?:in topic "[^\n]+" )?matches "[^\n]+\.)\s*(?:\Z|</subject>)'
 )
 # Inside an envelope text is escaped, so that no transcript can forge these lines.
-_HIT = re.compile(r"^[ \t]*<hit>(.*?)^[ \t]*</hit>", re.MULTILINE | re.DOTALL)
-_HIT_ID = re.compile(r"^[ \t]*<id>(jp-c\d+)</id>", re.MULTILINE)
-_HIT_MATCH = re.compile(r"^[ \t]*<is_match>true</is_match>", re.MULTILINE)
+_GREP_HIT = re.compile(r"^[ \t]*<hit>(.*?)^[ \t]*</hit>", re.MULTILINE | re.DOTALL)
+_GREP_HIT_ID = re.compile(r"^[ \t]*<id>(jp-c\d+)</id>", re.MULTILINE)
+_GREP_HIT_MATCH = re.compile(r"^[ \t]*<is_match>true</is_match>", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
-class _Target:
-    how: How
+class _CitedTarget:
+    how: CitationMethod
     kind: Any
     target: str
     title: str
@@ -172,9 +177,9 @@ class _Target:
     quote: str = ""
 
 
-def cite_conversation(
+def extract_citations(
     conversation: Conversation,
-    knowledge: KnowledgeLike | CitationTargets,
+    knowledge: KnowledgeLookup | CitationTargets,
     titles: Mapping[str, str],
     *,
     file_tools: Mapping[str, str] = FILE_TOOLS,
@@ -193,18 +198,18 @@ def cite_conversation(
     return [
         citation
         for turn in conversation.turns
-        for citation in _cite_turn(conversation.info.id, turn, knowledge, file_tools)
+        for citation in _extract_turn_citations(conversation.info.id, turn, knowledge, file_tools)
     ]
 
 
-def _cite_turn(
+def _extract_turn_citations(
     conversation: str, turn: Turn, shelf: CitationTargets, file_tools: Mapping[str, str]
 ) -> Iterator[Citation]:
     seen = set()
     for event in turn.events:
-        if event.kind != "tool_call_request" or event.name is None or not _succeeded(event):
+        if event.kind != "tool_call_request" or event.name is None or not _has_succeeded(event):
             continue
-        for target in _targets(event, shelf, file_tools):
+        for target in _find_targets(event, shelf, file_tools):
             key = (target.target, target.chunk)
             if key in seen:
                 continue
@@ -226,34 +231,36 @@ def _cite_turn(
             )
 
 
-def _succeeded(call: Event) -> bool:
+def _has_succeeded(call: Event) -> bool:
     return call.result is not None and not call.result.is_error
 
 
-def _targets(
+def _find_targets(
     call: Event, shelf: CitationTargets, file_tools: Mapping[str, str]
-) -> Iterator[_Target]:
+) -> Iterator[_CitedTarget]:
     name = call.name or ""
     arguments = call.arguments or {}
     result = call.result.text if call.result else ""
     if name in file_tools:
-        yield from _cite_file(arguments.get(file_tools[name]), shelf)
+        yield from _find_read_file(arguments.get(file_tools[name]), shelf)
         return
-    ours: Family | None = family(name)
+    ours: ToolFamily | None = parse_tool_family(name)
     if ours == "learn":
-        yield from _learned(arguments, result, shelf)
+        yield from _find_learned_subjects(arguments, result, shelf)
     elif ours == "knowledge_search":
-        yield from _searched(result, shelf)
+        yield from _find_search_hits(result, shelf)
     elif ours == "conversation_read":
-        yield from _cite_read(arguments.get("id"), shelf)
+        yield from _find_read_conversation(arguments.get("id"), shelf)
     elif ours == "conversation_grep":
-        yield from _grepped(result, shelf)
+        yield from _find_grep_hits(result, shelf)
 
 
 # learn
 
 
-def _learned(arguments: dict[str, Any], result: str, shelf: CitationTargets) -> Iterator[_Target]:
+def _find_learned_subjects(
+    arguments: dict[str, Any], result: str, shelf: CitationTargets
+) -> Iterator[_CitedTarget]:
     """The subjects that `learn` gave; its listing cites nothing."""
     name = arguments.get("topic")
     patterns = arguments.get("subjects")
@@ -270,20 +277,20 @@ def _learned(arguments: dict[str, Any], result: str, shelf: CitationTargets) -> 
         return
     patterns = [pattern for pattern in patterns if isinstance(pattern, str) and pattern]
     identity = topic.id if topic else name
-    slugs = _slugs(identity if topic else None, patterns, result, shelf)
+    slugs = _find_learned_slugs(identity if topic else None, patterns, result, shelf)
     for slug in dict.fromkeys(slugs):
         found = shelf.find(identity, slug) if topic else None
-        yield _Target("learn", "subject", f"{identity}/{slug}", slug, gone=found is None)
+        yield _CitedTarget("learn", "subject", f"{identity}/{slug}", slug, gone=found is None)
 
 
-def _slugs(
+def _find_learned_slugs(
     topic: str | None, patterns: list[str], result: str, shelf: CitationTargets
 ) -> Iterator[str]:
     """Exact slugs as they stand; of a glob what the result shows, which may be gone since."""
-    from kbtui.knowledge.visibility import has_magic, matcher
+    from kbtui.knowledge.visibility import compile_pattern, is_glob
 
     def exact(pattern: str) -> bool:
-        return not has_magic(pattern) or (
+        return not is_glob(pattern) or (
             topic is not None and shelf.find(topic, pattern) is not None
         )
 
@@ -297,16 +304,16 @@ def _slugs(
         return name
 
     if len(patterns) == 1 and exact(patterns[0]):
-        if not _REFUSED.match(result):
+        if not _NO_TEXT.match(result):
             yield whole(patterns[0])
         return
-    blocks = list(_SUBJECT.finditer(result))
+    blocks = list(_SUBJECT_TAG.finditer(result))
     shown = [
         block[1].replace("&quot;", '"')
         for block in blocks
-        if not _REFUSED.match(result, block.end())
+        if not _NO_TEXT.match(result, block.end())
     ]
-    if not shown and (blocks or all(map(_REFUSED.fullmatch, result.split("\n\n")))):
+    if not shown and (blocks or all(map(_NO_TEXT.fullmatch, result.split("\n\n")))):
         return
     known = (
         [
@@ -323,27 +330,27 @@ def _slugs(
             if not shown or pattern in shown:
                 yield whole(pattern)
         else:
-            matches = matcher(pattern)
+            matches = compile_pattern(pattern)
             yield from (whole(slug) for slug in shown or known if matches(whole(slug)))
 
 
 # the others
 
 
-def _searched(result: str, shelf: CitationTargets) -> Iterator[_Target]:
+def _find_search_hits(result: str, shelf: CitationTargets) -> Iterator[_CitedTarget]:
     """The hits of a `knowledge_search`, by the header line of each."""
-    headers = list(_HEADER.finditer(result))
+    headers = list(_SEARCH_HEADER.finditer(result))
     for number, header in enumerate(headers):
         entry, chunk, score, title = header.groups()
         end = headers[number + 1].start() if number + 1 < len(headers) else len(result)
         quote = result[header.end() : min(end, header.end() + QUOTE_CHARACTERS)].strip()
         if _is_id(entry):
-            found = _conversation("search", entry, shelf, title)
+            found = _make_conversation_target("search", entry, shelf, title)
             yield replace(found, chunk=chunk, score=float(score), quote=quote)
             continue
         subject = shelf.entry(entry)
         target = f"{subject.topic}/{subject.slug}" if subject else f"chunk:{chunk}"
-        yield _Target(
+        yield _CitedTarget(
             "search",
             "subject",
             target,
@@ -356,18 +363,18 @@ def _searched(result: str, shelf: CitationTargets) -> Iterator[_Target]:
         )
 
 
-def _cite_file(path: Any, shelf: CitationTargets) -> Iterator[_Target]:
+def _find_read_file(path: Any, shelf: CitationTargets) -> Iterator[_CitedTarget]:
     if not isinstance(path, str) or not path.strip():
         return
     path = posixpath.normpath(path.strip().removeprefix("file://"))
     subject = shelf.file(path)
     if subject is not None:
-        yield _Target("file", "subject", f"{subject.topic}/{subject.slug}", subject.slug)
+        yield _CitedTarget("file", "subject", f"{subject.topic}/{subject.slug}", subject.slug)
     else:
-        yield _Target("file", "file", path, path)
+        yield _CitedTarget("file", "file", path, path)
 
 
-def _cite_read(name: Any, shelf: CitationTargets) -> Iterator[_Target]:
+def _find_read_conversation(name: Any, shelf: CitationTargets) -> Iterator[_CitedTarget]:
     if isinstance(name, int) and not isinstance(name, bool):
         name = str(name)
     try:
@@ -375,10 +382,10 @@ def _cite_read(name: Any, shelf: CitationTargets) -> Iterator[_Target]:
     except UsageError:
         return
     if ref is not None and ref.conversation is not None:
-        yield _conversation("read", ref.conversation, shelf)
+        yield _make_conversation_target("read", ref.conversation, shelf)
 
 
-def _grepped(result: str, shelf: CitationTargets) -> Iterator[_Target]:
+def _find_grep_hits(result: str, shelf: CitationTargets) -> Iterator[_CitedTarget]:
     """The conversations with a matching line, of either envelope."""
     if result.lstrip().startswith("{"):
         try:
@@ -388,25 +395,25 @@ def _grepped(result: str, shelf: CitationTargets) -> Iterator[_Target]:
             return
         found = [text for text in ids if isinstance(text, str)]
     else:
-        blocks = [block for block in _HIT.findall(result) if _HIT_MATCH.search(block)]
-        found = [match[1] for block in blocks if (match := _HIT_ID.search(block))]
+        blocks = [block for block in _GREP_HIT.findall(result) if _GREP_HIT_MATCH.search(block)]
+        found = [match[1] for block in blocks if (match := _GREP_HIT_ID.search(block))]
     for conversation in dict.fromkeys(found):
         if _is_id(conversation):
-            yield _conversation("grep", conversation, shelf)
+            yield _make_conversation_target("grep", conversation, shelf)
 
 
 def _is_id(text: str) -> bool:
     return text.startswith("jp-c") and text[4:].isdigit()
 
 
-def _conversation(
-    how: How,
+def _make_conversation_target(
+    how: CitationMethod,
     conversation: str,
     shelf: CitationTargets,
     title: str = "",
-) -> _Target:
+) -> _CitedTarget:
     known = shelf.titles.get(conversation)
-    return _Target(
+    return _CitedTarget(
         how,
         "conversation",
         conversation,

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-How = Literal["learn", "search", "file", "read", "grep"]
+CitationMethod = Literal["learn", "search", "file", "read", "grep"]
 """`learn`, a `knowledge_search` result, a file tool, `conversation_read`, a hit of
 `conversation_grep`."""
 
@@ -24,7 +24,7 @@ class Citation:
     conversation: str
     turn: int
     call: int | None
-    how: How
+    how: CitationMethod
     kind: Literal["subject", "conversation", "file"]
     target: str
     title: str

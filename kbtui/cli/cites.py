@@ -21,7 +21,7 @@ def configure_cites(parser: ArgumentParser) -> None:
 
 def run_cites(args: Namespace) -> int:
     """Show what a turn used, and which turns used a subject, a conversation, a passage or a file."""
-    from kbtui.citations.export import both_ways, turn_line
+    from kbtui.citations.export import citations_to_dict, format_citing_turn
     from kbtui.library import open_workspace
 
     with open_workspace(args.workspace) as library, working("bringing the index up to date"):
@@ -31,10 +31,10 @@ def run_cites(args: Namespace) -> int:
     if found.gone:
         note(f"it is gone: {found.gone}")
     if args.json:
-        emit_json(both_ways(found.ref, found.uses, found.used_by))
+        emit_json(citations_to_dict(found.ref, found.uses, found.used_by))
     else:
         lines = [_use(number, cite) for number, cite in enumerate(found.uses, 1)]
-        lines += [f"used by {turn_line(cite)}\n" for cite in found.used_by]
+        lines += [f"used by {format_citing_turn(cite)}\n" for cite in found.used_by]
         emit("".join(lines))
     if not found.uses and not found.used_by:
         note(f"nothing uses {found.ref}, and it uses nothing")

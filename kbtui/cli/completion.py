@@ -193,9 +193,9 @@ def sources(path: str | None, given: list[str], current: str) -> Pairs:
 
 def keys(path: str | None, given: list[str], current: str) -> Pairs:
     """The keys of the settings."""
-    from kbtui.workspace.settings import KEYS
+    from kbtui.workspace.settings import SETTING_KEYS
 
-    return [(key.name, key.text) for key in KEYS]
+    return [(key.name, key.text) for key in SETTING_KEYS]
 
 
 def _steps(slugs: list[str], current: str) -> Pairs:

@@ -24,12 +24,18 @@ def run_config(args: Namespace) -> int:
     kbtui config --example       a commented file to begin with
     """
     from kbtui.errors import UsageError
-    from kbtui.workspace.settings import KEYS, example, explain_settings, settings_path, toml
+    from kbtui.workspace.settings import (
+        SETTING_KEYS,
+        explain_settings,
+        format_example,
+        format_toml_value,
+        settings_path,
+    )
 
     if args.example:
-        emit(example())
+        emit(format_example())
         return 0
-    known = [key.name for key in KEYS]
+    known = [key.name for key in SETTING_KEYS]
     if args.key is not None and args.key not in known:
         from difflib import get_close_matches
 
@@ -57,11 +63,14 @@ def run_config(args: Namespace) -> int:
             }
         )
     elif args.key is not None:
-        emit(f"{found[0].value if isinstance(found[0].value, str) else toml(found[0].value)}\n")
+        emit(
+            f"{found[0].value if isinstance(found[0].value, str) else format_toml_value(found[0].value)}\n"
+        )
     else:
-        width = max(len(toml(one.value)) for one in found)
+        width = max(len(format_toml_value(one.value)) for one in found)
         lines = [
-            f"{one.key.name:<19} {toml(one.value):<{min(width, 40)}}  {one.origin}" for one in found
+            f"{one.key.name:<19} {format_toml_value(one.value):<{min(width, 40)}}  {one.origin}"
+            for one in found
         ]
         missing = "" if settings_path().exists() else "  (not there yet: every key has its default)"
         emit("\n".join([*lines, "", f"file: {settings_path()}{missing}"]) + "\n")

@@ -160,7 +160,7 @@ def _read(library: Library, args: Namespace) -> int:
 
 def _export(library: Library, args: Namespace) -> int:
     from kbtui.assistant.conversation_tools import choose_turns, included_kinds, named_turn
-    from kbtui.citations.export import to_markdown
+    from kbtui.citations.export import format_conversation_markdown
     from kbtui.conversations import find_conversation, load_conversation
     from kbtui.refs import parse_conversation_ref
 
@@ -170,7 +170,7 @@ def _export(library: Library, args: Namespace) -> int:
         info = find_conversation(library.workspace, ref.conversation or "")
         conversation = load_conversation(info)
         turns = choose_turns(conversation, named_turn(ref, args.turn, args.last), args.last)
-        text = to_markdown(conversation, library.cited(conversation), turns, kinds)
+        text = format_conversation_markdown(conversation, library.cited(conversation), turns, kinds)
     if args.output is None:
         emit(text)
     else:

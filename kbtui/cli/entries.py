@@ -236,7 +236,7 @@ def _create_entry(library: Library, args: Namespace) -> int:
         authoring.check_draft(knowledge, topic, draft)
         if args.text == "-":
             draft = replace(draft, text=sys.stdin.read())
-        found = authoring.add(knowledge, topic, draft)
+        found = authoring.add_subject(knowledge, topic, draft)
     ref = f"{topic.id}/{found.slug}"
     if args.json:
         entry = {"ref": ref, "id": subject_id(topic.id, found.slug), "path": str(found.path)}
@@ -257,7 +257,7 @@ def _edit_entry(library: Library, args: Namespace) -> int:
     source = split_front_matter(library.subject_text(subject)).source
     if source:
         note(f"the source {source!r} fetched this; it leaves what you change alone from now on")
-    changed = authoring.edit(subject)
+    changed = authoring.edit_subject(subject)
     if not changed:
         note("nothing was changed")
         return 0
@@ -286,8 +286,8 @@ def _remove_entry(library: Library, args: Namespace) -> int:
         note("nothing was removed")
         return 1
     try:
-        authoring.trash(subject)
-    except authoring.NoTrash as error:
+        authoring.trash_subject(subject)
+    except authoring.TrashUnavailable as error:
         if not args.permanently and (
             args.yes or not ask(f"{error.message}; delete {subject.path} for good?")
         ):
@@ -296,7 +296,7 @@ def _remove_entry(library: Library, args: Namespace) -> int:
                 where=str(subject.path),
                 hint="--permanently deletes it",
             ) from error
-        authoring.delete(subject)
+        authoring.delete_subject(subject)
     return 0
 
 
@@ -376,7 +376,7 @@ def _citation_time(cite: Citation) -> str | None:
 
 
 def _format_entry(facts: dict[str, Any], cites: list[Citation]) -> str:
-    from kbtui.citations.export import turn_line
+    from kbtui.citations.export import format_citing_turn
     from kbtui.text import one_line
 
     lines = [
@@ -389,7 +389,7 @@ def _format_entry(facts: dict[str, Any], cites: list[Citation]) -> str:
     if facts["source"] or facts["source_url"]:
         lines.append(f"from {facts['source'] or 'a source'}  {facts['source_url'] or ''}".rstrip())
     lines.append(f"\ncited in the last 30 days: {facts['cites_30d']}")
-    lines += [f"  {turn_line(cite)}" for cite in cites]
+    lines += [f"  {format_citing_turn(cite)}" for cite in cites]
     lines.append(f"\n{facts['chunks']} passage{'s' * (facts['chunks'] != 1)}")
     for chunk in facts["chunk_list"]:
         model = f", {chunk['model']}" if chunk["model"] else ""

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from kbtui.knowledge import Knowledge
-    from kbtui.knowledge.models import Fragment, Subject, Topic
+    from kbtui.knowledge.models import PromptFragment, Subject, Topic
 
 
 def configure_topics(parser: ArgumentParser) -> None:
@@ -76,7 +76,7 @@ def _format_flags(subject: Subject) -> str:
     return f"  ({', '.join(flags)})" if flags else ""
 
 
-def _format_fragments(knowledge: Knowledge, fragments: list[Fragment]) -> str:
+def _format_fragments(knowledge: Knowledge, fragments: list[PromptFragment]) -> str:
     from kbtui.text import one_line
 
     lines = ["JP's prompt fragments (read-only)"]
@@ -87,7 +87,7 @@ def _format_fragments(knowledge: Knowledge, fragments: list[Fragment]) -> str:
     return "\n".join(lines)
 
 
-def _relative_path(knowledge: Knowledge, thing: Subject | Fragment) -> str:
+def _relative_path(knowledge: Knowledge, thing: Subject | PromptFragment) -> str:
     from kbtui.workspace.paths import path_from_root
 
     return path_from_root(knowledge.workspace.root, thing.path)
@@ -97,7 +97,7 @@ def _topics_as_json(
     knowledge: Knowledge,
     topics: list[Topic],
     subjects: dict[str, list[Subject]],
-    fragments: list[Fragment],
+    fragments: list[PromptFragment],
     *,
     hidden: bool,
 ) -> dict[str, Any]:
@@ -229,8 +229,8 @@ def _open_knowledge(args: Namespace) -> Knowledge:
         topic, _, pattern = value.partition("/")
         resolved = knowledge.resolved(topic)
         if not resolved.match([pattern]):
-            from kbtui.knowledge.lint import why_dead
+            from kbtui.knowledge.lint import explain_dead_pattern
 
-            why = why_dead(resolved, pattern)
+            why = explain_dead_pattern(resolved, pattern)
             note(f"-k {value}: nothing matches" + (f" ({why})" if why else ""))
     return knowledge

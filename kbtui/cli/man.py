@@ -125,17 +125,17 @@ def _arguments(parser: ArgumentParser) -> Iterator[str]:
 
 
 def _settings() -> Iterator[str]:
-    from kbtui.workspace.settings import KEYS, toml
+    from kbtui.workspace.settings import SETTING_KEYS, format_toml_value
 
     yield from _prose(
         "`kbtui config` shows each key with its value, and where the file lies, usually "
         "~/.config/kbtui/config.toml; `kbtui config --example` prints one to begin with."
     )
-    for key in KEYS:
+    for key in SETTING_KEYS:
         variable = f"; {key.variable} in the environment wins" if key.variable else ""
-        choices = f" ({', '.join(map(toml, key.choices))})" if key.choices else ""
+        choices = f" ({', '.join(map(format_toml_value, key.choices))})" if key.choices else ""
         yield ".TP"
-        yield f"\\fB{_escaped(key.name)}\\fR = {_escaped(toml(key.default))}"
+        yield f"\\fB{_escaped(key.name)}\\fR = {_escaped(format_toml_value(key.default))}"
         yield _line(f"{key.text}{choices}{variable}.")
 
 

@@ -89,7 +89,7 @@ def _ask_running_engine(start: str | None, request: dict[str, Any]) -> dict[str,
     from kbtui.workspace import paths
 
     try:
-        root = paths.nearest_root(os.path.realpath(start or os.getcwd()))  # noqa: PTH109
+        root = paths.find_root(os.path.realpath(start or os.getcwd()))  # noqa: PTH109
         if root is None or not os.access(f"{root}/.jp", os.R_OK | os.X_OK):
             return None
         place = paths.socket_path(root)
@@ -105,11 +105,11 @@ def _ask_running_engine(start: str | None, request: dict[str, Any]) -> dict[str,
     try:
         if client.hello.get("version") != __version__:
             return None
-        question = {"zone": paths.time_zone_variable(), **request["question"]}
+        question = {"zone": paths.read_time_zone(), **request["question"]}
         reply = client.request(
             "search",
             **request | {"question": question},
-            surroundings=paths.surroundings(),
+            surroundings=paths.read_environment_state(),
             timeout=request.get("wait", protocol.WAIT_SECONDS) + protocol.SEARCH_SECONDS,
         )
     except EngineUnavailable:

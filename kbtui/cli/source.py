@@ -117,7 +117,7 @@ def _block(args: Namespace) -> dict[str, Any]:
 
 def _add(workspace: Workspace, journal: UserData, args: Namespace) -> int:
     from kbtui.knowledge import load_knowledge
-    from kbtui.sources.config import MAIN_KEY, add_source, approve, name_for
+    from kbtui.sources.config import MAIN_KEY, add_source, approve_source, suggest_source_name
 
     kind = _KINDS[args.kind]
     what = args.what or args.server
@@ -125,9 +125,9 @@ def _add(workspace: Workspace, journal: UserData, args: Namespace) -> int:
         raise UsageError("say what to fetch", where=f"source add {args.kind}")
     topic = load_knowledge(workspace).resolve_topic(args.topic)
     block = {"kind": kind, **_block(args), "topic": topic.id, MAIN_KEY[kind]: what}
-    name = args.name or name_for(kind, what)
+    name = args.name or suggest_source_name(kind, what)
     source = add_source(workspace, name, block)
-    approve(workspace, journal, source)
+    approve_source(workspace, journal, source)
     if args.json:
         emit_json(_as_json(workspace, journal, source, None))
     else:
@@ -138,7 +138,13 @@ def _add(workspace: Workspace, journal: UserData, args: Namespace) -> int:
 
 
 def _edit(workspace: Workspace, journal: UserData, args: Namespace) -> int:
-    from kbtui.sources.config import MAIN_KEY, approve, approved_at, edit_source, load_sources
+    from kbtui.sources.config import (
+        MAIN_KEY,
+        approve_source,
+        edit_source,
+        find_approval_time,
+        load_sources,
+    )
 
     before = load_sources(workspace).find(args.name)
     changes = _block(args)
@@ -148,13 +154,13 @@ def _edit(workspace: Workspace, journal: UserData, args: Namespace) -> int:
         changes["cron"] = None
     if not changes:
         raise UsageError("nothing to change", where=f"source edit {args.name}")
-    if approved_at(workspace, journal, before) is None:
+    if find_approval_time(workspace, journal, before) is None:
         # Whoever changes one key has not looked at the others.
         note("it was not approved before and is not now: look at it with `source approve`")
         edit_source(workspace, args.name, changes)
         return 0
     source = edit_source(workspace, args.name, changes)
-    approve(workspace, journal, source)
+    approve_source(workspace, journal, source)
     _explain_cron(source)
     return 0
 
@@ -168,19 +174,19 @@ def _explain_cron(source: Source) -> None:
 
 
 def _approve(workspace: Workspace, journal: UserData, args: Namespace) -> int:
-    from kbtui.sources.config import approve, approved_at, block_text, load_sources
+    from kbtui.sources.config import approve_source, find_approval_time, format_block, load_sources
     from kbtui.text import safe
 
     source = load_sources(workspace).find(args.name)
-    if approved_at(workspace, journal, source) is not None:
+    if find_approval_time(workspace, journal, source) is not None:
         note("it is approved already")
         return 0
-    sys.stderr.write(safe(block_text(source), "visualize"))
+    sys.stderr.write(safe(format_block(source), "visualize"))
     if not args.yes and not ask("run this, now and whenever it asks to?"):
         note("it was not approved")
         return 1
     # What was shown is what is agreed to: the file is not read again.
-    approve(workspace, journal, source)
+    approve_source(workspace, journal, source)
     return 0
 
 
@@ -189,14 +195,14 @@ def _approve(workspace: Workspace, journal: UserData, args: Namespace) -> int:
 
 def _run(workspace: Workspace, journal: UserData, args: Namespace) -> int:
     from kbtui.sources import runner
-    from kbtui.sources.config import approved_at, load_sources
+    from kbtui.sources.config import find_approval_time, load_sources
 
     if bool(args.name) == args.all:
         raise UsageError("name a source, or say --all", where="source run")
     found = load_sources(workspace)
     names = [args.name] if args.name else []
     for source in found.sources.values() if args.all else ():
-        if approved_at(workspace, journal, source) is None:
+        if find_approval_time(workspace, journal, source) is None:
             note(f"{source.name}: not approved, left out")
         else:
             names.append(source.name)
@@ -263,8 +269,8 @@ def _list(workspace: Workspace, journal: UserData, args: Namespace) -> int:
 def _as_json(
     workspace: Workspace, journal: UserData, source: Source, run: Run | None
 ) -> dict[str, Any]:
-    from kbtui.sources.config import approved_at
-    from kbtui.sources.schedule import due_at
+    from kbtui.sources.config import find_approval_time
+    from kbtui.sources.schedule import find_due_time
     from kbtui.userdata.models import iso
 
     empty = {"last_run_at": None, "last_run_status": None, "last_run_error": None,
@@ -276,8 +282,8 @@ def _as_json(
         "what": source.what,
         "config": source.block,
         "cron": source.cron,
-        "approved_at": iso(approved_at(workspace, journal, source)),
-        "next_run_at": iso(due_at(workspace, journal, source)),
+        "approved_at": iso(find_approval_time(workspace, journal, source)),
+        "next_run_at": iso(find_due_time(workspace, journal, source)),
         **(run.as_json() if run else empty),
     }
 
@@ -301,7 +307,7 @@ def _line(shown: dict[str, Any]) -> str:
 
 def _remove(workspace: Workspace, journal: UserData, args: Namespace) -> int:
     from kbtui.sources.config import load_sources
-    from kbtui.sources.runner import count_documents, remove_with_documents
+    from kbtui.sources.runner import count_documents, remove_source_and_documents
 
     source = load_sources(workspace).find(args.name)
     try:
@@ -315,6 +321,6 @@ def _remove(workspace: Workspace, journal: UserData, args: Namespace) -> int:
     if count and not (args.keep or args.delete or args.yes):
         documents = "document" if count == 1 else f"{count} documents"
         keep = not ask(f"remove its {documents} too?")
-    for problem in remove_with_documents(workspace, source.name, keep=keep):
+    for problem in remove_source_and_documents(workspace, source.name, keep=keep):
         note(problem)
     return 0

@@ -11,7 +11,7 @@ from _thread import allocate_lock
 from kbtui.engine import protocol
 from kbtui.errors import EngineUnavailable
 from kbtui.version import __version__
-from kbtui.workspace.paths import is_own_process
+from kbtui.workspace.paths import is_same_user
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class EngineClient:
         try:
             # The lock file names it in UTF-8; the locale of this process may be another.
             self._socket.connect(place.encode("utf-8", "surrogateescape"))
-            if not is_own_process(self._socket):
+            if not is_same_user(self._socket):
                 raise ForeignEngine(
                     "a process of another user listens where the engine should",
                     where=place,

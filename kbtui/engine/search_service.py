@@ -14,7 +14,7 @@ from kbtui.engine import protocol
 from kbtui.errors import IndexUnavailable, KbtuiError
 from kbtui.notices import Notice, keywords_only
 from kbtui.search.models import Ranking, question_from_json
-from kbtui.workspace.paths import time_zone_variable
+from kbtui.workspace.paths import read_time_zone
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -203,5 +203,5 @@ def _question_of(request: dict[str, Any]) -> Question:
         question,
         depth=max(1, min(LIMIT_MOST, question.depth)),
         per_entry=max(1, min(LIMIT_MOST, question.per_entry)),
-        zone=None if question.zone in {None, time_zone_variable()} else question.zone,
+        zone=None if question.zone in {None, read_time_zone()} else question.zone,
     )

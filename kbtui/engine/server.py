@@ -19,11 +19,11 @@ from kbtui.engine.search_service import SearchService
 from kbtui.errors import ConfigError, KbtuiError
 from kbtui.index.generations import schema_mark
 from kbtui.notices import reason_of
-from kbtui.sources.schedule import LOOK_SECONDS, Schedule
+from kbtui.sources.schedule import SCHEDULE_SECONDS, Schedule
 from kbtui.userdata import UserData
 from kbtui.version import __version__
 from kbtui.workspace import load_settings
-from kbtui.workspace.paths import is_own_process, surroundings, to_wire
+from kbtui.workspace.paths import is_same_user, read_environment_state, to_wire
 
 if TYPE_CHECKING:
     import socket
@@ -69,7 +69,7 @@ async def read(reader: asyncio.StreamReader) -> dict[str, Any]:
 def same_user(writer: asyncio.StreamWriter) -> bool:
     """Whether the peer is this user's process."""
     peer = writer.get_extra_info("socket")
-    return peer is None or is_own_process(peer)
+    return peer is None or is_same_user(peer)
 
 
 class ClientConnection:
@@ -150,7 +150,7 @@ class EngineServer:
         self._clients: set[ClientConnection] = set()
         self._strangers: list[ClientConnection] = []
         self._last_seen = time.monotonic()
-        self._surroundings = surroundings()
+        self._surroundings = read_environment_state()
         """Those in which the settings hold."""
         self._mistaken: str | None = None
         """The surroundings in which the settings have a mistake that was logged."""
@@ -205,7 +205,7 @@ class EngineServer:
                 swept = time.monotonic()
                 days = self._settings.query_log_days
                 await asyncio.to_thread(UserData(self._workspace).sweep, days)
-            if time.monotonic() - looked > LOOK_SECONDS:
+            if time.monotonic() - looked > SCHEDULE_SECONDS:
                 looked = time.monotonic()
                 await asyncio.to_thread(self._look)
             self._search_service.rest()
@@ -223,7 +223,7 @@ class EngineServer:
         """Why this engine is not the one to answer any more; the next client starts another."""
         if not self._in_charge():
             return "the lock or the socket is not this engine's any more"
-        now = surroundings()
+        now = read_environment_state()
         if now == self._surroundings:
             return None
         try:

@@ -512,12 +512,12 @@ def configuration_state(files: list[Path]) -> list[list[object]]:
 
 
 def _citation_rows(conversation: Conversation, shelf: CitationTargets) -> Rows:
-    from kbtui.citations import cite_conversation
+    from kbtui.citations import extract_citations
 
     return [
         (
             cite.conversation, cite.turn, cite.call, cite.how, cite.kind, cite.target, cite.title,
             cite.tool, cite.timestamp.timestamp() if cite.timestamp else None, cite.chunk, cite.score,
         )
-        for cite in cite_conversation(conversation, shelf, shelf.titles)
+        for cite in extract_citations(conversation, shelf, shelf.titles)
     ]  # fmt: skip

@@ -50,7 +50,7 @@ def subject_signature(subject: Subject) -> str:
 
 def read_subject_entry(subject: Subject) -> tuple[Entry, list[Chunk]]:
     """A subject's entry and chunks; one that cannot be read has an `error` and no chunks."""
-    from kbtui.knowledge import subject_text
+    from kbtui.knowledge import read_subject_text
 
     entry = Entry(
         id=subject_id(subject.topic, subject.slug),
@@ -70,7 +70,7 @@ def read_subject_entry(subject: Subject) -> tuple[Entry, list[Chunk]]:
         entry.stat = stat_text(os.stat(subject.file))  # noqa: PTH116  (thousands)
         if subject.size > SUBJECT_MOST:
             raise KbtuiError(f"larger than {SUBJECT_MOST // 1_000_000} MB: not indexed")
-        text = subject_text(subject)
+        text = read_subject_text(subject)
     except KbtuiError as error:
         entry.error = error.message
         return entry, []

@@ -1,6 +1,6 @@
 """Topics, their subjects, what `learn` returns, what `<knowledge>` says: functions over files."""
 
 from kbtui.knowledge.loader import Knowledge, load_knowledge, resolve_ref
-from kbtui.knowledge.subject_files import read_subject, subject_text
+from kbtui.knowledge.subject_files import read_subject, read_subject_text
 
-__all__ = ["Knowledge", "load_knowledge", "read_subject", "resolve_ref", "subject_text"]
+__all__ = ["Knowledge", "load_knowledge", "read_subject", "read_subject_text", "resolve_ref"]

@@ -17,10 +17,10 @@ from kbtui.errors import KbtuiError, NothingFound, UsageError
 from kbtui.knowledge.front_matter import join_front_matter, split_front_matter
 from kbtui.knowledge.subject_files import (
     check_slug,
-    folder_inside,
-    name_of,
-    topic_folder,
-    write_new,
+    make_file_name,
+    make_folder_inside,
+    make_topic_folder,
+    write_new_file,
 )
 
 if TYPE_CHECKING:
@@ -30,19 +30,19 @@ if TYPE_CHECKING:
     from kbtui.knowledge.models import Subject, Topic
 
 UNTITLED = "Untitled"
-_NAMES = """
+_EDITOR_NAMES = """
     vi vim nvim view ex ed nano pico micro emacs jed joe jmacs mcedit ne helix hx kak less more
     sensible-editor
 """
-_FULL_SCREEN = frozenset(_NAMES.split())
+_TERMINAL_EDITORS = frozenset(_EDITOR_NAMES.split())
 """Editors that need a terminal; without one they hang or do harm."""
 
 
-class NoTitle(UsageError):
+class MissingTitle(UsageError):
     """An entry without a title, which nobody would find again."""
 
 
-class NoTrash(KbtuiError):
+class TrashUnavailable(KbtuiError):
     """The system has no trash that this file could go to."""
 
 
@@ -84,20 +84,22 @@ def choose_topic(knowledge: Knowledge, name: str | None) -> Topic:
     )
 
 
-def add(knowledge: Knowledge, topic: Topic, draft: Draft) -> Subject:
+def add_subject(knowledge: Knowledge, topic: Topic, draft: Draft) -> Subject:
     """Write a draft into a topic; raises `UsageError` where the name is taken or impossible.
 
     `NoTitle` is one without a title.
     """
     check_draft(knowledge, topic, draft)
-    return _add(knowledge, topic, draft.slug or name_of(draft.title), draft.document)
+    return _write_subject(
+        knowledge, topic, draft.slug or make_file_name(draft.title), draft.document
+    )
 
 
 def check_draft(knowledge: Knowledge, topic: Topic, draft: Draft) -> None:
     """Raise what `add` would, before a text is asked for that could not be written."""
     if not draft.title.strip():
-        raise NoTitle("an entry needs a title", hint="--title gives it one")
-    check_free(knowledge, topic, draft.slug or name_of(draft.title))
+        raise MissingTitle("an entry needs a title", hint="--title gives it one")
+    check_slug_is_free(knowledge, topic, draft.slug or make_file_name(draft.title))
 
 
 def edit_draft(knowledge: Knowledge, topic: Topic, draft: Draft) -> Subject | None:
@@ -106,7 +108,7 @@ def edit_draft(knowledge: Knowledge, topic: Topic, draft: Draft) -> Subject | No
     What was typed is never lost: when it cannot be written, the error says where it is.
     Raises `UsageError` where there is no editor, or no terminal for it.
     """
-    editor()
+    find_editor()
     with tempfile.NamedTemporaryFile(
         "w", suffix=".md", prefix="kbtui-", encoding="utf-8", delete=False
     ) as file:
@@ -114,21 +116,21 @@ def edit_draft(knowledge: Knowledge, topic: Topic, draft: Draft) -> Subject | No
     path = Path(file.name)
     is_settled = False
     try:
-        run_editor([*editor(), str(path)])
+        run_editor([*find_editor(), str(path)])
         text = path.read_text("utf-8")
         if text == draft.document or not text.strip():
             is_settled = True
             return None
         if problem := split_front_matter(text).problem:
             raise UsageError(f"the front matter would count for nothing: {problem}")
-        title = _title(text, draft.title)
-        found = _add(knowledge, topic, draft.slug or name_of(title), text)
+        title = _choose_title(text, draft.title)
+        found = _write_subject(knowledge, topic, draft.slug or make_file_name(title), text)
         is_settled = True
         return found
     except (KbtuiError, OSError, ValueError) as error:
         if _is_untouched(path, draft.document.encode()):
             raise
-        raise _keeping(error, path) from error
+        raise _add_kept_path(error, path) from error
     finally:
         if is_settled or _is_untouched(path, draft.document.encode()):
             path.unlink(missing_ok=True)
@@ -144,7 +146,7 @@ def _is_untouched(path: Path, before: bytes) -> bool:
         return False
 
 
-def _keeping(error: Exception, path: Path) -> KbtuiError:
+def _add_kept_path(error: Exception, path: Path) -> KbtuiError:
     """The error, with where the text is that was typed before it."""
     kept = f"what you wrote is in {path}"
     if not isinstance(error, KbtuiError):
@@ -153,17 +155,17 @@ def _keeping(error: Exception, path: Path) -> KbtuiError:
     return KbtuiError(error.message, where=error.where, hint=hint)
 
 
-def _title(text: str, otherwise: str) -> str:
+def _choose_title(text: str, otherwise: str) -> str:
     """What an edited draft is called: by its front matter, its first heading, or as it was before."""
     split = split_front_matter(text)
     is_emptied = "title" in split.facts and not str(split.facts["title"] or "").strip()
     title = None if is_emptied else split.title or otherwise.strip()
     if not title or title == UNTITLED:
-        raise NoTitle("an entry needs a title")
+        raise MissingTitle("an entry needs a title")
     return title
 
 
-def check_free(knowledge: Knowledge, topic: Topic, slug: str) -> str:
+def check_slug_is_free(knowledge: Knowledge, topic: Topic, slug: str) -> str:
     """The slug that a file of this name gets; raises `UsageError` where it is taken or impossible."""
     slug = check_slug(slug.removesuffix(".md"))
     if knowledge.find(topic.id, slug) is not None:
@@ -175,13 +177,13 @@ def check_free(knowledge: Knowledge, topic: Topic, slug: str) -> str:
     return slug
 
 
-def _add(knowledge: Knowledge, topic: Topic, slug: str, text: str) -> Subject:
-    slug = check_free(knowledge, topic, slug)
+def _write_subject(knowledge: Knowledge, topic: Topic, slug: str, text: str) -> Subject:
+    slug = check_slug_is_free(knowledge, topic, slug)
     root = Path(os.path.realpath(knowledge.workspace.root))
-    base = topic_folder(knowledge.workspace, topic)
+    base = make_topic_folder(knowledge.workspace, topic)
     *folders, name = slug.split("/")
-    path = folder_inside(root, base.joinpath(*folders)) / f"{name}.md"
-    write_new(path, text)
+    path = make_folder_inside(root, base.joinpath(*folders)) / f"{name}.md"
+    write_new_file(path, text)
     from kbtui.knowledge.loader import load_knowledge
 
     known = load_knowledge(knowledge.workspace)
@@ -191,17 +193,17 @@ def _add(knowledge: Knowledge, topic: Topic, slug: str, text: str) -> Subject:
     raise NothingFound("was written, but the topic does not list it", where=str(path))
 
 
-def edit(subject: Subject) -> bool:
+def edit_subject(subject: Subject) -> bool:
     """Open a subject in the person's editor; says whether it changed. Raises `KbtuiError`."""
     path = subject.path
     try:
         before = path.read_bytes()
         try:
-            run_editor([*editor(), str(path)])
+            run_editor([*find_editor(), str(path)])
         except KbtuiError as error:
             if _is_untouched(path, before):
                 raise
-            raise _keeping(error, path) from error
+            raise _add_kept_path(error, path) from error
         return path.read_bytes() != before
     except OSError as error:
         reason = error.strerror or str(error)
@@ -239,7 +241,7 @@ def _interrupts_ignored() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def editor() -> list[str]:
+def find_editor() -> list[str]:
     """The person's editor as a command; raises `UsageError` where there is none that can run here.
 
     None is guessed: whoever did not choose an editor may not know how to leave it.
@@ -263,13 +265,13 @@ def _check_terminal(program: str) -> None:
     # `editor` may be a link to `vim.basic`.
     paths = (program, os.path.realpath(shutil.which(program) or program))
     names = {Path(path).name.partition(".")[0] for path in paths}
-    if names & _FULL_SCREEN and not all(map(os.isatty, (0, 1))):
+    if names & _TERMINAL_EDITORS and not all(map(os.isatty, (0, 1))):
         raise UsageError(
             f"there is no terminal for {program}", hint="`kbtui entry new --text` needs no editor"
         )
 
 
-def trash(subject: Subject) -> None:
+def trash_subject(subject: Subject) -> None:
     """Move a subject's file to the system's trash; raises `NoTrash`, `NothingFound`."""
     from send2trash import send2trash
 
@@ -281,10 +283,12 @@ def trash(subject: Subject) -> None:
     except Exception as error:
         # Each platform's trash has errors of its own.
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        raise NoTrash(f"there is no trash for it: {reason}", where=str(subject.path)) from error
+        raise TrashUnavailable(
+            f"there is no trash for it: {reason}", where=str(subject.path)
+        ) from error
 
 
-def delete(subject: Subject) -> None:
+def delete_subject(subject: Subject) -> None:
     """Delete a subject's file for good; raises `KbtuiError`."""
     try:
         subject.path.unlink()

@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-LINKED_MOST = 10_000
+MAX_LINKED_DIRECTORIES = 10_000
 """Directories that are entered through links: links may multiply without ever looping."""
 
-_FIRST = {ending: rank for rank, ending in enumerate((".md", ".txt", ".text", ""))}
+_EXTENSION_RANKS = {ending: rank for rank, ending in enumerate((".md", ".txt", ".text", ""))}
 
 
-class Scan:
+class TopicScan:
     """What lies in one topic's directory `base`.
 
     `slugs` is sorted. `shadowed` maps the losers of collisions (named by their
@@ -37,7 +37,7 @@ class Scan:
         self.hidden: set[str] = set()
         self.shadowed: dict[str, str] = {}
         self.mistakes: list[tuple[str, str]] = []
-        self._folders: list[_Folder] = []
+        self._folders: list[_ScannedFolder] = []
         self._relative: dict[str, str] | None = None
 
     def __contains__(self, slug: str) -> bool:
@@ -48,22 +48,24 @@ class Scan:
     def relative(self) -> dict[str, str]:
         """Each slug's path inside the directory; made when first asked for."""
         if self._relative is None:
-            self._relative = dict(_named(self._folders))
+            self._relative = dict(_iterate_slugs(self._folders))
         return self._relative
 
-    def close(self, folders: list[_Folder]) -> None:
+    def close(self, folders: list[_ScannedFolder]) -> None:
         """Name everything that the walk found."""
-        text = _joined_slugs(folders)
+        text = _join_slugs(folders)
         if not text.isprintable():
             folders = [folder.sound(self.mistakes) for folder in folders]
-            text = _joined_slugs(folders)
+            text = _join_slugs(folders)
         self._folders = folders
         self.slugs = sorted(text.split("//")) if text else []
         for folder in folders:
             if folder.hidden:
-                self.hidden.update(slug for slug, _ in _named([folder]))
+                self.hidden.update(slug for slug, _ in _iterate_slugs([folder]))
             elif folder.dotted:
-                self.hidden.update(slug for slug, path in _named([folder]) if is_hidden(path))
+                self.hidden.update(
+                    slug for slug, path in _iterate_slugs([folder]) if is_hidden(path)
+                )
         if any(map(eq, self.slugs, self.slugs[1:])):
             self._settle()
 
@@ -74,11 +76,11 @@ class Scan:
         `./` in front.
         """
         claims: dict[str, list[str]] = {}
-        for slug, path in _named(self._folders):
+        for slug, path in _iterate_slugs(self._folders):
             claims.setdefault(slug, []).append(path)
         self._relative = {}
         for slug, rivals in claims.items():
-            first, *losers = sorted(rivals, key=_precedence)
+            first, *losers = sorted(rivals, key=_rank_collision)
             self._relative[slug] = first
             for path in losers:
                 self.shadowed[f"./{path}" if path in claims else path] = slug
@@ -87,7 +89,7 @@ class Scan:
         self.slugs = sorted(self._relative)
 
 
-class _Folder:
+class _ScannedFolder:
     """The files of one directory: its path and its slug, both ended by `/` or empty."""
 
     __slots__ = ("dotted", "hidden", "names", "path", "slug")
@@ -99,19 +101,19 @@ class _Folder:
         self.names = names
         self.dotted = False
 
-    def sound(self, mistakes: list[tuple[str, str]]) -> _Folder:
+    def sound(self, mistakes: list[tuple[str, str]]) -> _ScannedFolder:
         """The folder with the names that can be shown; notes what is wrong with the others."""
         good = []
         for name in self.names:
-            wrong = None if name.isprintable() else wrong_name(name)
+            wrong = None if name.isprintable() else find_name_problem(name)
             if wrong:
                 mistakes.append((wrong, self.path + name))
             else:
                 good.append(name)
-        return _Folder(self.path, self.slug, self.hidden, good)
+        return _ScannedFolder(self.path, self.slug, self.hidden, good)
 
 
-def _joined_slugs(folders: list[_Folder]) -> str:
+def _join_slugs(folders: list[_ScannedFolder]) -> str:
     """All slugs with `//` between them.
 
     One text, because most work can then be done on many names in one call. No
@@ -125,7 +127,7 @@ def _joined_slugs(folders: list[_Folder]) -> str:
         ended = "/".join(names) + "/"
         if ended[0] == "." or "/." in ended:
             folder.dotted = True
-            stems = "/".join([_bare(split_name(name)[0]) for name in names])
+            stems = "/".join([_strip_leading_dots(split_name(name)[0]) for name in names])
         elif ended.count(".md/") == len(names):
             stems = ended.replace(".md/", "/")[:-1]
         else:
@@ -134,13 +136,17 @@ def _joined_slugs(folders: list[_Folder]) -> str:
     return "//".join(pieces)
 
 
-def _named(folders: list[_Folder]) -> Iterator[tuple[str, str]]:
+def _iterate_slugs(folders: list[_ScannedFolder]) -> Iterator[tuple[str, str]]:
     """Slug and path of every file."""
     for folder in folders:
         slug, path = folder.slug, folder.path
         for name in folder.names:
             # Without a leading dot, what stands before the last one is the stem, if anything does.
-            stem = _bare(split_name(name)[0]) if name[0] == "." else name.rpartition(".")[0] or name
+            stem = (
+                _strip_leading_dots(split_name(name)[0])
+                if name[0] == "."
+                else name.rpartition(".")[0] or name
+            )
             yield slug + stem, path + name
 
 
@@ -153,7 +159,7 @@ def split_name(name: str) -> tuple[str, str]:
 def slug_of(relative: str) -> str:
     """The slug of a path inside a topic's directory."""
     *folders, name = relative.split("/")
-    return "/".join(_bare(part) for part in (*folders, split_name(name)[0]))
+    return "/".join(_strip_leading_dots(part) for part in (*folders, split_name(name)[0]))
 
 
 def is_hidden(relative: str) -> bool:
@@ -161,24 +167,24 @@ def is_hidden(relative: str) -> bool:
     return relative.startswith(".") or "/." in relative
 
 
-def _bare(component: str) -> str:
+def _strip_leading_dots(component: str) -> str:
     return component.lstrip(".") or component
 
 
-def inside(path: str, folder: str) -> bool:
+def is_inside(path: str, folder: str) -> bool:
     """Whether a real path is a folder or lies in it."""
     return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
-def scan(root: str, base: str) -> Scan:
+def scan_topic(root: str, base: str) -> TopicScan:
     """Walk `base`, a real directory inside the real workspace `root`.
 
     Links are followed as long as their targets stay inside the workspace; one
     that leads back to a directory above itself is cut. Raises
     `OSError` when `base` itself cannot be listed.
     """
-    found = Scan(base)
-    folders: list[_Folder] = []
+    found = TopicScan(base)
+    folders: list[_ScannedFolder] = []
     linked = 0
     # Path and slug so far, hidden, the real path, and those above it when inside a link.
     todo: list[tuple[str, str, bool, str, tuple[str, ...] | None]] = [("", "", False, base, None)]
@@ -195,34 +201,38 @@ def scan(root: str, base: str) -> Scan:
                         chain = None if above is None else (*above, real)
                         below.append((entry.name, entry.path, chain))
                     elif entry.is_symlink():
-                        _follow(root, base, path, entry, above, real, names, below, found)
+                        _classify_link(root, base, path, entry, above, real, names, below, found)
         except OSError as error:
             if not path:
                 raise
             found.mistakes.append((error.strerror or "cannot be read", path[:-1]))
         if names:
-            folders.append(_Folder(path, slug, hidden, names))
+            folders.append(_ScannedFolder(path, slug, hidden, names))
         for name, target, chain in below:
             if chain is not None:
                 linked += 1
                 if target in chain:
                     found.mistakes.append(("a link leads back to it; cut here", path + name))
                     continue
-                if linked > LINKED_MOST:
+                if linked > MAX_LINKED_DIRECTORIES:
                     continue
-            if not name.isprintable() and (wrong := wrong_name(name)):
+            if not name.isprintable() and (wrong := find_name_problem(name)):
                 found.mistakes.append((wrong, path + name))
             elif name[0] == ".":
-                todo.append((f"{path}{name}/", f"{slug}{_bare(name)}/", True, target, chain))
+                todo.append(
+                    (f"{path}{name}/", f"{slug}{_strip_leading_dots(name)}/", True, target, chain)
+                )
             else:
                 todo.append((f"{path}{name}/", f"{slug}{name}/", hidden, target, chain))
-    if linked > LINKED_MOST:
-        found.mistakes.append((f"more than {LINKED_MOST:,} directories behind links; cut", ""))
+    if linked > MAX_LINKED_DIRECTORIES:
+        found.mistakes.append(
+            (f"more than {MAX_LINKED_DIRECTORIES:,} directories behind links; cut", "")
+        )
     found.close(folders)
     return found
 
 
-def wrong_name(name: str) -> str | None:
+def find_name_problem(name: str) -> str | None:
     """Why a file's name cannot be a slug; None when it can.
 
     Bytes that are no text could not be sent, and a line break would forge lines
@@ -237,7 +247,7 @@ def wrong_name(name: str) -> str | None:
     return None
 
 
-def _follow(
+def _classify_link(
     root: str,
     base: str,
     prefix: str,
@@ -246,23 +256,23 @@ def _follow(
     real: str,
     names: list[str],
     below: list[tuple[str, str, tuple[str, ...] | None]],
-    found: Scan,
+    found: TopicScan,
 ) -> None:
     """Sort a link by its target: a file, a directory, or nothing for us."""
     try:
         target = os.path.realpath(entry.path, strict=True)
     except OSError:
         return  # leads nowhere or in a circle: editors leave such links as locks
-    if not inside(target, root):
+    if not is_inside(target, root):
         found.mistakes.append(("a link leads out of the workspace", prefix + entry.name))
     elif os.path.isdir(target):
-        chain = (*(above if above is not None else _chain(base, real)), real)
+        chain = (*(above if above is not None else _list_parents(base, real)), real)
         below.append((entry.name, target, chain))
     elif os.path.isfile(target):
         names.append(entry.name)
 
 
-def _chain(base: str, real: str) -> tuple[str, ...]:
+def _list_parents(base: str, real: str) -> tuple[str, ...]:
     """The directories from `base` down to just above `real`."""
     chain = []
     while real != base:
@@ -271,6 +281,6 @@ def _chain(base: str, real: str) -> tuple[str, ...]:
     return tuple(chain)
 
 
-def _precedence(path: str) -> tuple[bool, int, str]:
+def _rank_collision(path: str) -> tuple[bool, int, str]:
     ending = split_name(path.rpartition("/")[2])[1]
-    return (is_hidden(path), _FIRST.get(ending.lower(), len(_FIRST)), path)
+    return (is_hidden(path), _EXTENSION_RANKS.get(ending.lower(), len(_EXTENSION_RANKS)), path)

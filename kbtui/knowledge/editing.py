@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kbtui.knowledge.models import SubjectMark, Topic
 
 
-def set_values(old: str | None, edits: dict[str, dict[str, Any]], path: Path) -> str:
+def set_toml_values(old: str | None, edits: dict[str, dict[str, Any]], path: Path) -> str:
     """The text of `kb.toml` with fields of topics set; `edits` is topic → field → value.
 
     `path` is for messages. Raises `ConfigError` where the text is no TOML, or
@@ -45,25 +45,25 @@ def set_values(old: str | None, edits: dict[str, dict[str, Any]], path: Path) ->
         raise unsafe from None
     for careful in (True, False):
         try:
-            new = _with_comments(old, edits, careful=careful)
+            new = _edit_document(old, edits, careful=careful)
         except (tomlkit.exceptions.TOMLKitError, ValueError):
             continue
-        if _is_sound(old, new, expected):
+        if _is_lossless(old, new, expected):
             return new
     raise unsafe
 
 
-def _is_sound(old: str, new: str, expected: dict[str, Any]) -> bool:
+def _is_lossless(old: str, new: str, expected: dict[str, Any]) -> bool:
     """Whether the new text says what it should and has every comment: the parser has the word."""
     import tomllib
 
     try:
-        return tomllib.loads(new) == expected and not _comments(old) - _comments(new)
+        return tomllib.loads(new) == expected and not _count_comments(old) - _count_comments(new)
     except ValueError:
         return False
 
 
-def _with_comments(old: str, edits: dict[str, dict[str, Any]], *, careful: bool) -> str:
+def _edit_document(old: str, edits: dict[str, dict[str, Any]], *, careful: bool) -> str:
     """The text with values set, everything that a person wrote around them in place.
 
     Without `careful` arrays are written anew, with their comments in front:
@@ -72,27 +72,27 @@ def _with_comments(old: str, edits: dict[str, dict[str, Any]], *, careful: bool)
     import tomlkit
 
     document = tomlkit.parse(old)
-    topics = _table(_table(document, "kb", parent=True), "topic", parent=True)
+    topics = _get_table(_get_table(document, "kb", parent=True), "topic", parent=True)
     for name, values in edits.items():
-        table = _table(topics, name)
+        table = _get_table(topics, name)
         for key, value in values.items():
             current = table.get(key)
             if isinstance(value, list) and isinstance(current, tomlkit.items.Array):
                 if careful:
-                    _fit(current, value)
+                    _edit_array(current, value)
                 else:
-                    table[key] = _anew(current, value)
+                    table[key] = _rebuild_array(current, value)
             elif current is not None:
                 table[key] = value
             else:
-                _add(table, key, value)
+                _insert_key(table, key, value)
     new = tomlkit.dumps(document)
     if "\r\n" in old and "\n" not in old.replace("\r\n", ""):
         new = new.replace("\r\n", "\n").replace("\n", "\r\n")
     return new
 
 
-def _table(holder: Any, name: str, *, parent: bool = False) -> Any:
+def _get_table(holder: Any, name: str, *, parent: bool = False) -> Any:
     """The table of this name, made where there is none; a `parent` gets no header of its own."""
     import tomlkit
 
@@ -101,7 +101,7 @@ def _table(holder: Any, name: str, *, parent: bool = False) -> Any:
     return holder[name]
 
 
-def _add(table: Any, key: str, value: Any) -> None:
+def _insert_key(table: Any, key: str, value: Any) -> None:
     """Add a key after the table's last one, before comments that belong to what follows."""
     import tomlkit
     from tomlkit.items import InlineTable, Table
@@ -115,12 +115,12 @@ def _add(table: Any, key: str, value: Any) -> None:
         table[key] = value
 
 
-def _fit(array: Any, wanted: list[str]) -> None:
+def _edit_array(array: Any, wanted: list[str]) -> None:
     """Make an array hold the wanted strings, touching as few items as that takes.
 
     The comment of an item that goes stays, on a line of its own.
     """
-    before = _comments(array.as_string())
+    before = _count_comments(array.as_string())
     for position in range(len(array) - 1, -1, -1):
         if array[position] not in wanted:
             del array[position]
@@ -131,17 +131,17 @@ def _fit(array: Any, wanted: list[str]) -> None:
     else:
         array.clear()
         array.extend(wanted)
-    lost = before - _comments(array.as_string())
+    lost = before - _count_comments(array.as_string())
     for comment in lost.elements():
         array.add_line(indent="  ", comment=comment.lstrip("# "))
 
 
-def _anew(array: Any, wanted: list[str]) -> Any:
+def _rebuild_array(array: Any, wanted: list[str]) -> Any:
     """An array of the wanted strings, one a line, under the old one's comments."""
     import tomlkit
 
     found = tomlkit.array()
-    for comment in _comments(array.as_string()).elements():
+    for comment in _count_comments(array.as_string()).elements():
         found.add_line(indent="  ", comment=comment.lstrip("# "))
     for value in wanted:
         found.add_line(value, indent="  ")
@@ -155,14 +155,22 @@ _COMMENT = re.compile(
 )
 
 
-def _comments(text: str) -> Counter[str]:
+def _count_comments(text: str) -> Counter[str]:
     """The comments in a piece of TOML, by their words."""
     found = (match[1] for match in _COMMENT.finditer(text) if match[1])
     return Counter(f"# {comment.lstrip('# ').rstrip()}" for comment in found)
 
 
-_MARKABLE = ("enable", "learned", "disabled")
-_FIELDS = ("enable", "title", "introduction", "description", "subjects", "learned", "disabled")
+_MARKED_FIELDS = ("enable", "learned", "disabled")
+_TOPIC_FIELDS = (
+    "enable",
+    "title",
+    "introduction",
+    "description",
+    "subjects",
+    "learned",
+    "disabled",
+)
 
 
 @dataclass(frozen=True)
@@ -195,7 +203,7 @@ class TomlChange:
         )
 
 
-def propose(knowledge: Knowledge, marks: Iterable[SubjectMark]) -> TomlChange:
+def propose_marks(knowledge: Knowledge, marks: Iterable[SubjectMark]) -> TomlChange:
     """What setting marks would write to `.jp/kb.toml`; writes nothing.
 
     Works from the files as they are now: what `-k` and `--cfg` added is not
@@ -206,14 +214,14 @@ def propose(knowledge: Knowledge, marks: Iterable[SubjectMark]) -> TomlChange:
     wanted = base.with_marks(marks).topics
     edits: dict[str, dict[str, Any]] = {}
     for name, topic in wanted.items():
-        for field in _MARKABLE:
+        for field in _MARKED_FIELDS:
             value = getattr(topic, field)
             if value != getattr(base.topics[name], field):
-                edits.setdefault(name, {})[field] = _plain(value)
-    return _change(base.workspace.jp / "kb.toml", edits)
+                edits.setdefault(name, {})[field] = _to_toml_value(value)
+    return _make_change(base.workspace.jp / "kb.toml", edits)
 
 
-def declare(knowledge: Knowledge, topic: Topic) -> TomlChange:
+def propose_topic(knowledge: Knowledge, topic: Topic) -> TomlChange:
     """What declaring a new topic would write to `.jp/kb.toml`; writes nothing.
 
     Raises `UsageError` where the id is taken, `ConfigError` as `propose` does.
@@ -221,29 +229,31 @@ def declare(knowledge: Knowledge, topic: Topic) -> TomlChange:
     if topic.id in load_knowledge(knowledge.workspace).topics:
         raise UsageError("there is such a topic already", where=topic.id)
     default = type(topic)(topic.id, "")
-    values = {field: getattr(topic, field) for field in _FIELDS}
+    values = {field: getattr(topic, field) for field in _TOPIC_FIELDS}
     written = {
-        field: _plain(value) for field, value in values.items() if value != getattr(default, field)
+        field: _to_toml_value(value)
+        for field, value in values.items()
+        if value != getattr(default, field)
     }
-    return _change(knowledge.workspace.jp / "kb.toml", {topic.id: written})
+    return _make_change(knowledge.workspace.jp / "kb.toml", {topic.id: written})
 
 
-def _plain(value: Any) -> Any:
+def _to_toml_value(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def _change(path: Path, edits: dict[str, dict[str, Any]]) -> TomlChange:
-    old = _read(path)
-    return TomlChange(path, old, set_values(old, edits, path) if edits else old)
+def _make_change(path: Path, edits: dict[str, dict[str, Any]]) -> TomlChange:
+    old = read_toml_text(path)
+    return TomlChange(path, old, set_toml_values(old, edits, path) if edits else old)
 
 
-def apply(change: TomlChange) -> None:
+def apply_change(change: TomlChange) -> None:
     """Write a change, in one step for whoever reads the file meanwhile.
 
     Raises `KbtuiError` when the file is not what it was when the change was
     proposed, or cannot be written; it is untouched then.
     """
-    if _read(change.path) != change.old:
+    if read_toml_text(change.path) != change.old:
         raise KbtuiError(
             "changed meanwhile; nothing was written",
             where=str(change.path),
@@ -261,12 +271,12 @@ def apply(change: TomlChange) -> None:
         raise KbtuiError(f"cannot be written: {reason}", where=str(change.path)) from error
 
 
-def undo(change: TomlChange) -> None:
+def undo_change(change: TomlChange) -> None:
     """Take an applied change back; raises `KbtuiError` as `apply` does."""
-    apply(TomlChange(change.path, change.new, change.old))
+    apply_change(TomlChange(change.path, change.new, change.old))
 
 
-def _read(path: Path) -> str | None:
+def read_toml_text(path: Path) -> str | None:
     """The file's text with its line ends, None where there is none."""
     if path.is_symlink():
         raise ConfigError("is a link, which is not written through", where=str(path))

@@ -6,9 +6,9 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-LINES_MOST = 200
+MAX_LINES = 200
 """Front matter that is not closed within this many lines is text."""
-CHARACTERS_MOST = 20_000
+MAX_CHARACTERS = 20_000
 """Longer front matter is not parsed: YAML's parser takes seconds for deeply nested text."""
 
 _HEADING = re.compile(r"^#{1,6}[ \t]+(.+?)[ \t]*#*$", re.MULTILINE)
@@ -52,7 +52,7 @@ def split_front_matter(text: str) -> SubjectText:
     """
     if not text.startswith(("---\n", "---\r\n")):
         return SubjectText(text)
-    head = text.split("\n", LINES_MOST)[:LINES_MOST]
+    head = text.split("\n", MAX_LINES)[:MAX_LINES]
     end = next((at for at, line in enumerate(head[1:], 1) if line.rstrip() in {"---", "..."}), None)
     if end is None:
         return SubjectText(text, problem="it is never closed")
@@ -80,8 +80,8 @@ def _parse_yaml(source: str) -> Any:
                 raise ValueError("it has an alias, which is not followed")
             return super().compose_node(parent, index)
 
-    if len(source) > CHARACTERS_MOST:
-        raise ValueError(f"it has more than {CHARACTERS_MOST:,} characters")
+    if len(source) > MAX_CHARACTERS:
+        raise ValueError(f"it has more than {MAX_CHARACTERS:,} characters")
     try:
         return yaml.load(source, Loader)
     except (yaml.YAMLError, RecursionError) as error:

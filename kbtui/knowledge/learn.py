@@ -7,28 +7,33 @@ from bisect import bisect_right
 from typing import TYPE_CHECKING, NamedTuple
 
 from kbtui.errors import KbtuiError, NothingFound, UsageError
-from kbtui.knowledge.models import Learned
-from kbtui.knowledge.subject_files import ended, present, skipped, subject_text
+from kbtui.knowledge.models import LearnResult
+from kbtui.knowledge.subject_files import (
+    end_last_line,
+    format_skipped,
+    present_text,
+    read_subject_text,
+)
 from kbtui.refs import split_lines, subject_ref
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from kbtui.knowledge.models import Subject, Topic
-    from kbtui.knowledge.visibility import Resolved
+    from kbtui.knowledge.visibility import ResolvedTopic
 
-NAMED_MOST = 300
+MAX_ARGUMENT_CHARACTERS = 300
 """Characters of an argument that an error repeats."""
-NAMES_MOST = 4_000
+MAX_NAMES_CHARACTERS = 4_000
 """Characters for the names of subjects that did not fit into an answer."""
-_NOTE = 700
+_NOTE_CHARACTERS = 700
 """Characters for the remark below a subject that is cut."""
-_PATTERNS_NAMED = 20
+_MAX_PATTERNS = 20
 
 _USE = "Use the `learn` tool with the `subjects` argument to learn specific subjects."
 
 
-class Caller(NamedTuple):
+class LearnCaller(NamedTuple):
     """Who calls `learn`.
 
     With `has_prompt` the caller has the `<knowledge>` section, so that what it pre-loads is not
@@ -40,11 +45,11 @@ class Caller(NamedTuple):
     max_chars: int | None = None
     masked: bool = False
 
-    def given(self, resolved: Resolved) -> frozenset[str]:
+    def given(self, resolved: ResolvedTopic) -> frozenset[str]:
         """The subjects that the caller has already."""
         return resolved.learned_set if self.has_prompt else frozenset()
 
-    def available(self, resolved: Resolved) -> list[str]:
+    def available(self, resolved: ResolvedTopic) -> list[str]:
         """The subjects that a listing offers."""
         if self.has_prompt or not resolved.learned:
             return resolved.available
@@ -59,7 +64,7 @@ class Caller(NamedTuple):
         return secrets.mask(text)
 
 
-class Part(NamedTuple):
+class SubjectPart(NamedTuple):
     """A subject, or some of its lines."""
 
     slug: str
@@ -83,14 +88,14 @@ def find_topic(topics: Iterable[Topic], name: str) -> Topic:
         if topic.title is not None and topic.title.casefold() == name.casefold():
             return topic
     if not valid:
-        raise NothingFound(f'Unknown topic "{cut(name)}". There are no topics.')
+        raise NothingFound(f'Unknown topic "{shorten_argument(name)}". There are no topics.')
     listed = "\n".join(
         f"- {topic.id} ({topic.title})" if topic.title else f"- {topic.id}" for topic in valid
     )
-    raise NothingFound(f'Unknown topic "{cut(name)}".\n\nValid topics:\n\n{listed}')
+    raise NothingFound(f'Unknown topic "{shorten_argument(name)}".\n\nValid topics:\n\n{listed}')
 
 
-def listing(resolved: Resolved, caller: Caller) -> str:
+def format_listing(resolved: ResolvedTopic, caller: LearnCaller) -> str:
     """What `learn` returns without subjects."""
     topic = resolved.topic
     blocks = [f"# Topic: {topic.name}"]
@@ -98,35 +103,40 @@ def listing(resolved: Resolved, caller: Caller) -> str:
         blocks.append(topic.description.rstrip())
     available, given = caller.available(resolved), sorted(caller.given(resolved))
     if available:
-        blocks += [*_available(available, caller), _USE]
+        blocks += [*_format_available(available, caller), _USE]
     elif not given:
         blocks.append("No subjects are available.")
     if given:
-        blocks += ["## Already learned (in system prompt):", _list(given, caller)]
+        blocks += ["## Already learned (in system prompt):", _format_slug_list(given, caller)]
     return caller.shown("\n\n".join(blocks))
 
 
-def load(
-    resolved: Resolved, patterns: list[str], subject: Callable[[str], Subject], caller: Caller
-) -> Learned:
+def learn_subjects(
+    resolved: ResolvedTopic,
+    patterns: list[str],
+    subject: Callable[[str], Subject],
+    caller: LearnCaller,
+) -> LearnResult:
     """What `learn` returns for subjects.
 
     A pattern may be a slug with lines, `slug:first-last`, as `knowledge_search` names its sources.
     """
     given = caller.given(resolved)
     try:
-        exact = {pattern: _exact(resolved, pattern) for pattern in patterns}
+        exact = {pattern: _parse_exact(resolved, pattern) for pattern in patterns}
     except UsageError as error:
-        return Learned(f'"{cut(error.where or "")}": {error.message}.', is_error=True)
+        return LearnResult(
+            f'"{shorten_argument(error.where or "")}": {error.message}.', is_error=True
+        )
     if len(patterns) == 1 and (one := exact[patterns[0]]) is not None:
         if one.slug in given:
-            return Learned(_already(one.slug))
+            return LearnResult(_format_already_learned(one.slug))
         try:
-            return Learned(_text(subject(one.slug), one, caller, caller.max_chars))
+            return LearnResult(_format_part(subject(one.slug), one, caller, caller.max_chars))
         except KbtuiError as error:
-            return Learned(skipped(error, one.slug), is_error=True)
+            return LearnResult(format_skipped(error, one.slug), is_error=True)
     # An exact slug that is in the prompt keeps its place with a line; a glob skips it.
-    wanted: dict[Part, None] = {}
+    wanted: dict[SubjectPart, None] = {}
     missing, exhausted = [], []
     for pattern in patterns:
         if (one := exact[pattern]) is not None:
@@ -137,38 +147,41 @@ def load(
             missing.append(pattern)
         elif given.issuperset(matches):
             exhausted.append(pattern)
-        wanted.update(dict.fromkeys(Part(slug) for slug in matches if slug not in given))
-    blocks, left, failed = _blocks(list(wanted), given, subject, caller)
+        wanted.update(dict.fromkeys(SubjectPart(slug) for slug in matches if slug not in given))
+    blocks, left, failed = _format_blocks(list(wanted), given, subject, caller)
     blocks += [
-        f'Everything that matches "{cut(pattern)}" is already in the system prompt.'
+        f'Everything that matches "{shorten_argument(pattern)}" is already in the system prompt.'
         for pattern in exhausted
     ]
     if not blocks:
-        return Learned(_nothing(resolved, missing, caller), is_error=True)
-    blocks += [f'Nothing matches "{cut(pattern)}".' for pattern in missing]
+        return LearnResult(_format_no_match(resolved, missing, caller), is_error=True)
+    blocks += [f'Nothing matches "{shorten_argument(pattern)}".' for pattern in missing]
     failure = failed == len(blocks)
     if left:
-        blocks.append(_left_out([str(part) for part in left], caller))
-    return Learned("\n\n".join(blocks), is_error=failure)
+        blocks.append(_format_left_out([str(part) for part in left], caller))
+    return LearnResult("\n\n".join(blocks), is_error=failure)
 
 
-def _blocks(
-    wanted: list[Part], given: frozenset[str], subject: Callable[[str], Subject], caller: Caller
-) -> tuple[list[str], list[Part], int]:
+def _format_blocks(
+    wanted: list[SubjectPart],
+    given: frozenset[str],
+    subject: Callable[[str], Subject],
+    caller: LearnCaller,
+) -> tuple[list[str], list[SubjectPart], int]:
     """The subjects in their tags, those that do not fit, and how many cannot be read."""
-    room = None if caller.max_chars is None else caller.max_chars - NAMES_MOST
+    room = None if caller.max_chars is None else caller.max_chars - MAX_NAMES_CHARACTERS
     blocks: list[str] = []
     failed = 0
     for number, part in enumerate(wanted):
         if part.slug in given:
-            text = _already(part.slug)
+            text = _format_already_learned(part.slug)
         else:
             try:
-                text = _text(subject(part.slug), part, caller, None if blocks else room)
+                text = _format_part(subject(part.slug), part, caller, None if blocks else room)
             except KbtuiError as error:
-                text = skipped(error, part.slug)
+                text = format_skipped(error, part.slug)
                 failed += 1
-        block = wrap(str(part), text)
+        block = wrap_subject(str(part), text)
         if room is not None:
             # The first one is given in any case, cut to what fits.
             if blocks and len(block) > room:
@@ -178,22 +191,22 @@ def _blocks(
     return blocks, [], failed
 
 
-def _exact(resolved: Resolved, pattern: str) -> Part | None:
+def _parse_exact(resolved: ResolvedTopic, pattern: str) -> SubjectPart | None:
     """The subject, or the lines of one, that a pattern names exactly; raises `UsageError`."""
     if resolved.exact(pattern):
-        return Part(pattern)
+        return SubjectPart(pattern)
     slug, _, _ = pattern.rpartition(":")
     if not slug or not resolved.exact(slug):
         return None
-    return Part(*split_lines(pattern))
+    return SubjectPart(*split_lines(pattern))
 
 
-def _text(subject: Subject, part: Part, caller: Caller, room: int | None) -> str:
+def _format_part(subject: Subject, part: SubjectPart, caller: LearnCaller, room: int | None) -> str:
     """A subject, or lines of it, as `learn` presents them, in at most `room` characters.
 
     What does not fit is named by its lines. Raises `KbtuiError` with the reason it cannot be read.
     """
-    text = subject_text(subject)
+    text = read_subject_text(subject)
     starts = [0, *(match.end() for match in re.finditer("\n", text))]
     if starts[-1] == len(text) and len(starts) > 1:
         starts.pop()
@@ -209,12 +222,12 @@ def _text(subject: Subject, part: Part, caller: Caller, room: int | None) -> str
 
     def lines(final: int, end: int | None = None) -> str:
         start, end = starts[first - 1], starts[final] if end is None else end
-        return present(secrets.mask_part(text, start, end, hidden), subject.relative)
+        return present_text(secrets.mask_part(text, start, end, hidden), subject.relative)
 
     shown = lines(last)
     if room is None or len(shown) <= room:
         return shown
-    room -= _NOTE
+    room -= _NOTE_CHARACTERS
     # By their own lengths, then by those in their form: a fence and masks take room, too.
     final = max(first, bisect_right(starts, starts[first - 1] + room, first) - 1)
     while final > first and len(lines(final)) > room:
@@ -228,47 +241,51 @@ def _text(subject: Subject, part: Part, caller: Caller, room: int | None) -> str
             keep -= max(1, len(shown) - room)
         said = f"Line {first:,} of {count:,}, cut after {keep:,} of its {whole:,} characters."
     if final < last:
-        rest = Part(part.slug, (final + 1, last))
-        said += f' Go on with `learn`: topic "{cut(subject.topic)}", subjects "{cut(str(rest))}".'
-    return f"{ended(shown)}\n[{said}]\n"
+        rest = SubjectPart(part.slug, (final + 1, last))
+        said += f' Go on with `learn`: topic "{shorten_argument(subject.topic)}", subjects "{shorten_argument(str(rest))}".'
+    return f"{end_last_line(shown)}\n[{said}]\n"
 
 
-def wrap(slug: str, text: str) -> str:
+def wrap_subject(slug: str, text: str) -> str:
     """A subject's content in its tags."""
-    return f'<subject "{quoted(slug)}">\n{ended(text)}</subject>'
+    return f'<subject "{escape_quotes(slug)}">\n{end_last_line(text)}</subject>'
 
 
-def quoted(name: str) -> str:
+def escape_quotes(name: str) -> str:
     """A title or slug as it stands between quotes."""
     return name.replace('"', "&quot;")
 
 
-def cut(argument: str) -> str:
+def shorten_argument(argument: str) -> str:
     """An argument as an error names it: whole, unless somebody sent a book."""
-    return argument if len(argument) <= NAMED_MOST else argument[:NAMED_MOST] + "…"
+    return (
+        argument
+        if len(argument) <= MAX_ARGUMENT_CHARACTERS
+        else argument[:MAX_ARGUMENT_CHARACTERS] + "…"
+    )
 
 
-def _already(slug: str) -> str:
+def _format_already_learned(slug: str) -> str:
     return f'"{slug}" is already in the system prompt.'
 
 
-def _nothing(resolved: Resolved, patterns: list[str], caller: Caller) -> str:
+def _format_no_match(resolved: ResolvedTopic, patterns: list[str], caller: LearnCaller) -> str:
     """The error for patterns that match nothing, with what there is."""
-    named = ", ".join(f'"{cut(pattern)}"' for pattern in patterns[:_PATTERNS_NAMED])
+    named = ", ".join(f'"{shorten_argument(pattern)}"' for pattern in patterns[:_MAX_PATTERNS])
     blocks = [f'Nothing in topic "{resolved.topic.name}" matches {named}.']
     available = caller.available(resolved)
     if available:
-        blocks += _available(available, caller)
+        blocks += _format_available(available, caller)
     else:
         blocks.append("No subjects are available.")
     return caller.shown("\n\n".join(blocks))
 
 
-def _available(slugs: list[str], caller: Caller) -> list[str]:
-    return ["## Available subjects:", _list(slugs, caller)]
+def _format_available(slugs: list[str], caller: LearnCaller) -> list[str]:
+    return ["## Available subjects:", _format_slug_list(slugs, caller)]
 
 
-def _list(slugs: list[str], caller: Caller) -> str:
+def _format_slug_list(slugs: list[str], caller: LearnCaller) -> str:
     """The slugs, a line each; as many as fit, and how to see the others."""
     if caller.max_chars is None:
         return "\n".join(f"- {slug}" for slug in slugs)
@@ -277,17 +294,19 @@ def _list(slugs: list[str], caller: Caller) -> str:
     for number, slug in enumerate(slugs):
         room -= len(slug) + 3
         if room < 0:
-            more = f"- … and {len(slugs) - number:,} more, from {slug[:NAMED_MOST]!r} on."
+            more = (
+                f"- … and {len(slugs) - number:,} more, from {slug[:MAX_ARGUMENT_CHARACTERS]!r} on."
+            )
             how = "A glob in `subjects` gives some of them; `knowledge_search` finds them by topic."
             return "\n".join([*lines, f"{more} {how}"])
         lines.append(f"- {slug}")
     return "\n".join(lines)
 
 
-def _left_out(parts: list[str], caller: Caller) -> str:
+def _format_left_out(parts: list[str], caller: LearnCaller) -> str:
     """Says which subjects did not fit, and how to get them."""
     lines: list[str] = []
-    room = NAMES_MOST - 2 * _NOTE
+    room = MAX_NAMES_CHARACTERS - 2 * _NOTE_CHARACTERS
     for number, part in enumerate(parts):
         room -= len(part) + 3
         if room < 0:

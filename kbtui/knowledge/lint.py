@@ -10,33 +10,35 @@ from zlib import crc32
 
 from kbtui.errors import KbtuiError, NothingFound
 from kbtui.knowledge.discovery import is_hidden, split_name
-from kbtui.knowledge.loader import FIELDS
+from kbtui.knowledge.loader import TOPIC_FIELDS
 from kbtui.knowledge.models import Problem
 from kbtui.knowledge.prompt import estimate_tokens
-from kbtui.knowledge.subject_files import subject_text
-from kbtui.knowledge.visibility import has_magic, matcher, unclosed
+from kbtui.knowledge.subject_files import read_subject_text
+from kbtui.knowledge.visibility import compile_pattern, has_unclosed_bracket, is_glob
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kbtui.knowledge.loader import Knowledge
     from kbtui.knowledge.models import Subject, Topic
-    from kbtui.knowledge.visibility import Resolved
+    from kbtui.knowledge.visibility import ResolvedTopic
 
 
-RUN, SAMPLE, BUCKETS = 4, 128, 16
+RUN_WORDS, SAMPLE_RUNS, CANDIDATE_RUNS = 4, 128, 16
 """Words in a run; runs kept of a text; of those, how many find candidates."""
-NEAR = 0.8
+MIN_SIMILARITY = 0.8
 """Share of common runs from which two texts are near-duplicates."""
-WORDS_LEAST, WORDS_MOST = 20, 20_000
+MIN_WORDS, MAX_WORDS = 20, 20_000
 """Shorter texts are alike by chance; of longer ones the beginning decides."""
-CROWD = 50
+MAX_TEXTS_PER_RUN = 50
 """A run in more texts than this is boilerplate and finds no candidates."""
 
 _WORD = re.compile(r"\w+")
 
 
-def near_duplicates(subjects: list[Subject], texts: dict[tuple[str, str], str]) -> list[Problem]:
+def find_near_duplicates(
+    subjects: list[Subject], texts: dict[tuple[str, str], str]
+) -> list[Problem]:
     """A problem for each subject that repeats an earlier one, naming the nearest."""
     problems = []
     same: dict[bytes, Subject] = {}
@@ -49,40 +51,42 @@ def near_duplicates(subjects: list[Subject], texts: dict[tuple[str, str], str]) 
         if text is None or real in seen:  # the same file by two ways repeats nothing
             continue
         seen.add(real)
-        words = _WORD.findall(text.casefold())[:WORDS_MOST]
-        if len(words) < WORDS_LEAST:
+        words = _WORD.findall(text.casefold())[:MAX_WORDS]
+        if len(words) < MIN_WORDS:
             continue
         first = same.setdefault(blake2b(" ".join(words).encode()).digest(), subject)
         if first is not subject:
-            problems.append(_problem(subject, first, 1.0))
+            problems.append(_make_duplicate_problem(subject, first, 1.0))
             continue
-        ordered = _sample(words)
+        ordered = _sample_runs(words)
         sample = frozenset(ordered)
         candidates = {
             position
-            for run in ordered[:BUCKETS]
-            if len(buckets.get(run, ())) <= CROWD
+            for run in ordered[:CANDIDATE_RUNS]
+            if len(buckets.get(run, ())) <= MAX_TEXTS_PER_RUN
             for position in buckets.get(run, ())
         }
-        scored = [(_likeness(ordered, sample, *samples[at][1:]), at) for at in candidates]
-        if scored and (best := max(scored))[0] >= NEAR:
-            problems.append(_problem(subject, samples[best[1]][0], best[0]))
-        for run in ordered[:BUCKETS]:
+        scored = [
+            (_estimate_similarity(ordered, sample, *samples[at][1:]), at) for at in candidates
+        ]
+        if scored and (best := max(scored))[0] >= MIN_SIMILARITY:
+            problems.append(_make_duplicate_problem(subject, samples[best[1]][0], best[0]))
+        for run in ordered[:CANDIDATE_RUNS]:
             buckets.setdefault(run, []).append(len(samples))
         samples.append((subject, sample, ordered))
     return problems
 
 
-def _sample(words: list[str]) -> list[int]:
+def _sample_runs(words: list[str]) -> list[int]:
     """The smallest hashes of all runs of words: the same for the same runs, in every process."""
     runs = {
-        crc32(" ".join(words[start : start + RUN]).encode())
-        for start in range(len(words) - RUN + 1)
+        crc32(" ".join(words[start : start + RUN_WORDS]).encode())
+        for start in range(len(words) - RUN_WORDS + 1)
     }
-    return sorted(runs)[:SAMPLE]
+    return sorted(runs)[:SAMPLE_RUNS]
 
 
-def _likeness(
+def _estimate_similarity(
     ordered: list[int], sample: frozenset[int], other: frozenset[int], other_ordered: list[int]
 ) -> float:
     """The estimated share of runs that two texts have in common (bottom-k of the union).
@@ -91,13 +95,13 @@ def _likeness(
     """
     most = max(len(ordered), len(other_ordered))
     common = len(sample & other)
-    if common < NEAR * min(most, len(sample) + len(other) - common):
+    if common < MIN_SIMILARITY * min(most, len(sample) + len(other) - common):
         return 0.0
     union = sorted(sample | other)[:most]
     return sum(run in sample and run in other for run in union) / len(union)
 
 
-def _problem(subject: Subject, other: Subject, likeness: float) -> Problem:
+def _make_duplicate_problem(subject: Subject, other: Subject, likeness: float) -> Problem:
     ref = f"{other.topic}/{other.slug}"
     if likeness == 1.0:
         message = f"has the same words as {ref}"
@@ -111,16 +115,18 @@ def _problem(subject: Subject, other: Subject, likeness: float) -> Problem:
     )
 
 
-_FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,}).*?(?:^ {0,3}\1[`~]* *$|\Z)", re.MULTILINE | re.DOTALL)
-_QUOTED = re.compile(r"(?<!`)`([\w.@+-]+(?:/[\w.@+-]+)+)`(?!`)")
-_CALL = re.compile(
+_CODE_FENCE = re.compile(
+    r"^ {0,3}(`{3,}|~{3,}).*?(?:^ {0,3}\1[`~]* *$|\Z)", re.MULTILINE | re.DOTALL
+)
+_QUOTED_SLUG = re.compile(r"(?<!`)`([\w.@+-]+(?:/[\w.@+-]+)+)`(?!`)")
+_LEARN_CALL = re.compile(
     r"learn\(\s*topic\s*[:=]\s*[\"']([^\"'\n]+)[\"']\s*,\s*subjects\s*[:=]\s*"
     r"(\[[^\]\n]*\]|\"[^\"\n]*\"|'[^'\n]*')"
 )
-_STRING = re.compile(r"[\"']([^\"']+)[\"']")
+_QUOTED_STRING = re.compile(r"[\"']([^\"']+)[\"']")
 
 
-def missing_mentions(
+def find_dead_mentions(
     knowledge: Knowledge, subjects: list[Subject], texts: dict[tuple[str, str], str]
 ) -> list[Problem]:
     """A problem for each slug that a subject mentions and nobody can learn.
@@ -138,7 +144,7 @@ def missing_mentions(
         text = texts.get((subject.topic, subject.slug), "")
         if "/" not in text and "learn(" not in text:
             continue
-        prose = _FENCE.sub("", text)
+        prose = _CODE_FENCE.sub("", text)
         problems += [
             Problem(
                 f"mentions {name}, which does not exist",
@@ -146,53 +152,53 @@ def missing_mentions(
                 topic=subject.topic,
                 hint="correct the mention, or add the subject",
             )
-            for name in dict.fromkeys(_missing(knowledge, subject, prose, firsts))
+            for name in dict.fromkeys(_iterate_dead_mentions(knowledge, subject, prose, firsts))
         ]
     return problems
 
 
-def _missing(
+def _iterate_dead_mentions(
     knowledge: Knowledge, subject: Subject, prose: str, firsts: dict[str, set[str]]
 ) -> Iterator[str]:
-    for match in _QUOTED.finditer(prose):
+    for match in _QUOTED_SLUG.finditer(prose):
         token = match[1]
         first, _, rest = token.partition("/")
-        if _is_path(knowledge, subject, token):
+        if _is_existing_path(knowledge, subject, token):
             continue
         # `topic/slug` first; a topic may be called like a folder of another.
-        if first in firsts and _exists(knowledge, first, rest):
+        if first in firsts and _slug_exists(knowledge, first, rest):
             continue
         if first in firsts[subject.topic]:
-            if not _exists(knowledge, subject.topic, token):
+            if not _slug_exists(knowledge, subject.topic, token):
                 yield f"`{token}`"
         elif first in firsts:
             yield f"`{token}`"
-    for match in _CALL.finditer(prose):
+    for match in _LEARN_CALL.finditer(prose):
         try:
             topic = knowledge.resolve_topic(match[1]).id
         except NothingFound:
             continue  # an example, or another workspace's
-        for slug in _STRING.findall(match[2]):
-            if not has_magic(slug) and not _exists(knowledge, topic, slug):
+        for slug in _QUOTED_STRING.findall(match[2]):
+            if not is_glob(slug) and not _slug_exists(knowledge, topic, slug):
                 yield f"{slug!r} in {topic}"
 
 
-def _exists(knowledge: Knowledge, topic: str, slug: str) -> bool:
+def _slug_exists(knowledge: Knowledge, topic: str, slug: str) -> bool:
     """Whether a slug, or a folder of slugs, is there; a disabled one is not missing but hidden."""
     slugs = knowledge.resolved(topic).scan
     return slug in slugs or any(name.startswith(f"{slug}/") for name in slugs.slugs)
 
 
-def _is_path(knowledge: Knowledge, subject: Subject, token: str) -> bool:
+def _is_existing_path(knowledge: Knowledge, subject: Subject, token: str) -> bool:
     folders = (knowledge.workspace.root, subject.path.parent)
     return any(os.path.lexists(folder / token) for folder in folders)
 
 
-PRELOAD_TOKENS = 10_000
+MAX_PRELOAD_TOKENS = 10_000
 """Estimated tokens from which one pre-loaded subject is called too large."""
 
 
-def check(knowledge: Knowledge) -> list[Problem]:
+def lint_knowledge(knowledge: Knowledge) -> list[Problem]:
     """Everything that hygiene finds, topic by topic; reads every subject that may be seen.
 
     Collisions, dead patterns, empty topics, subjects that are too large to
@@ -200,39 +206,41 @@ def check(knowledge: Knowledge) -> list[Problem]:
     exist, titles that two topics share. What is wrong with the configuration
     itself is in `Knowledge.problems`.
     """
-    problems = list(_titles(knowledge))
+    problems = list(_find_title_clashes(knowledge))
     texts: dict[tuple[str, str], str] = {}
     subjects: list[Subject] = []
     for topic in knowledge.topics.values():
         if not topic.enable:
             continue
         resolved = knowledge.resolved(topic.id)
-        problems += _collisions(resolved)
-        problems += _dead(resolved, "learned")
-        problems += _dead(resolved, "disabled")
-        problems += _empty(knowledge, resolved)
+        problems += _find_collisions(resolved)
+        problems += _find_dead_patterns(resolved, "learned")
+        problems += _find_dead_patterns(resolved, "disabled")
+        problems += _find_empty_topic(knowledge, resolved)
         for subject in knowledge.subjects(topic.id):
             if subject.disabled:
                 continue
             subjects.append(subject)
             try:
-                text = subject_text(subject)
+                text = read_subject_text(subject)
             except KbtuiError as error:
                 if not subject.hidden:
-                    problems.append(_of(subject, f"cannot be learned: {error.message}"))
+                    problems.append(
+                        _make_subject_problem(subject, f"cannot be learned: {error.message}")
+                    )
                 continue
             texts[subject.topic, subject.slug] = text
-            problems += _large(subject, text)
-    problems += near_duplicates(subjects, texts)
-    problems += missing_mentions(knowledge, subjects, texts)
+            problems += _find_large_preload(subject, text)
+    problems += find_near_duplicates(subjects, texts)
+    problems += find_dead_mentions(knowledge, subjects, texts)
     return problems
 
 
-def _of(subject: Subject, message: str, hint: str | None = None) -> Problem:
+def _make_subject_problem(subject: Subject, message: str, hint: str | None = None) -> Problem:
     return Problem(message, where=f"{subject.topic}/{subject.slug}", topic=subject.topic, hint=hint)
 
 
-def _titles(knowledge: Knowledge) -> Iterator[Problem]:
+def _find_title_clashes(knowledge: Knowledge) -> Iterator[Problem]:
     """Titles that do not say which topic is meant: the first declared wins, an id always."""
     enabled = [topic for topic in knowledge.topics.values() if topic.enable]
     first: dict[str, Topic] = {}
@@ -251,7 +259,7 @@ def _titles(knowledge: Knowledge) -> Iterator[Problem]:
         yield Problem(message, key=key, topic=topic.id, hint="give it a title of its own")
 
 
-def _collisions(resolved: Resolved) -> Iterator[Problem]:
+def _find_collisions(resolved: ResolvedTopic) -> Iterator[Problem]:
     scan = resolved.scan
     losers: dict[str, list[str]] = {}
     for name, slug in scan.shadowed.items():
@@ -267,26 +275,26 @@ def _collisions(resolved: Resolved) -> Iterator[Problem]:
         )
 
 
-def _dead(resolved: Resolved, field: str) -> Iterator[Problem]:
+def _find_dead_patterns(resolved: ResolvedTopic, field: str) -> Iterator[Problem]:
     """Patterns that reach nothing."""
-    assert field in FIELDS
+    assert field in TOPIC_FIELDS
     topic, scan = resolved.topic, resolved.scan
     for pattern in getattr(topic, field):
         if field == "learned":
             alive = bool(resolved.match([pattern]))
         else:
-            matches = matcher(pattern)
+            matches = compile_pattern(pattern)
             alive = pattern in scan or any(map(matches, scan.slugs))
         if not alive and scan.slugs:
-            hint = why_dead(resolved, pattern)
+            hint = explain_dead_pattern(resolved, pattern)
             key = f"kb.topic.{topic.id}.{field}"
             yield Problem(f"'{pattern}' reaches no subject", key=key, topic=topic.id, hint=hint)
 
 
-def why_dead(resolved: Resolved, pattern: str) -> str | None:
+def explain_dead_pattern(resolved: ResolvedTopic, pattern: str) -> str | None:
     """Why a pattern reaches nothing, or what may have been meant; None where nobody can tell."""
     scan = resolved.scan
-    matches = matcher(pattern)
+    matches = compile_pattern(pattern)
     reached = [slug for slug in scan.slugs if slug == pattern or matches(slug)]
     if any(slug in resolved.disabled for slug in reached):
         return "what it names is disabled"
@@ -294,13 +302,13 @@ def why_dead(resolved: Resolved, pattern: str) -> str | None:
         return f"a glob reaches no hidden subject: name '{reached[0]}' itself"
     folder, slash, name = pattern.rpartition("/")
     bare = folder + slash + split_name(name)[0]
-    if bare != pattern and (bare in scan or any(map(matcher(bare), scan.slugs))):
+    if bare != pattern and (bare in scan or any(map(compile_pattern(bare), scan.slugs))):
         return f"slugs have no extension: '{bare}'"
     if is_hidden(pattern):
         return "slugs have no leading dots"
-    if unclosed(pattern):
+    if has_unclosed_bracket(pattern):
         return "a [ without its ] is itself"
-    if has_magic(pattern):
+    if is_glob(pattern):
         return None
     from difflib import get_close_matches
 
@@ -308,7 +316,7 @@ def why_dead(resolved: Resolved, pattern: str) -> str | None:
     return f"did you mean '{near[0]}'?" if near else None
 
 
-def _empty(knowledge: Knowledge, resolved: Resolved) -> Iterator[Problem]:
+def _find_empty_topic(knowledge: Knowledge, resolved: ResolvedTopic) -> Iterator[Problem]:
     topic = resolved.topic
     key = f"kb.topic.{topic.id}.subjects"
     if resolved.visible or any(problem.key == key for problem in knowledge.problems):
@@ -321,14 +329,11 @@ def _empty(knowledge: Knowledge, resolved: Resolved) -> Iterator[Problem]:
     yield Problem(message, key=key, topic=topic.id, hint="add a file, or set enable = false")
 
 
-def _large(subject: Subject, text: str) -> Iterator[Problem]:
+def _find_large_preload(subject: Subject, text: str) -> Iterator[Problem]:
     tokens = estimate_tokens(text)
-    if subject.learned and tokens > PRELOAD_TOKENS:
-        yield _of(
+    if subject.learned and tokens > MAX_PRELOAD_TOKENS:
+        yield _make_subject_problem(
             subject,
             f"is large to pre-load: about {tokens:,} tokens in every request",
             "take it out of `learned`, or split it",
         )
-
-
-__all__ = ["PRELOAD_TOKENS", "check", "why_dead"]

@@ -9,18 +9,23 @@ from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import NothingFound, UsageError
 from kbtui.knowledge import learn, prompt
-from kbtui.knowledge.models import Learned, Problem, Subject, Topic
-from kbtui.knowledge.visibility import Resolved, directory, mark_topic, resolve
+from kbtui.knowledge.models import LearnResult, Problem, Subject, Topic
+from kbtui.knowledge.visibility import (
+    ResolvedTopic,
+    find_topic_directory,
+    mark_topic,
+    resolve_topic_slugs,
+)
 from kbtui.workspace.paths import path_from_root
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from kbtui.errors import ConfigError
-    from kbtui.knowledge.models import Fragment, SubjectMark
+    from kbtui.knowledge.models import PromptFragment, SubjectMark
     from kbtui.refs import Ref
     from kbtui.workspace import Workspace
-    from kbtui.workspace.jp_config import Layer
+    from kbtui.workspace.jp_config import ConfigLayer
 
 
 # JP's root keys; an assignment to one of them is JP's business.
@@ -30,7 +35,7 @@ _ROOT_KEYS = {
 }  # fmt: skip
 
 _TEXT, _FLAG, _LIST = "a string", "true or false", "a list of strings"
-FIELDS = {
+TOPIC_FIELDS = {
     "enable": _FLAG,
     "title": _TEXT,
     "introduction": _TEXT,
@@ -71,7 +76,7 @@ class TopicDeclarations:
             self.broken.add(topic)
 
 
-def nearest(key: str, known: list[str]) -> str:
+def suggest_key(key: str, known: list[str]) -> str:
     """A hint that names the nearest known key, or all of them."""
     from difflib import get_close_matches
 
@@ -79,7 +84,7 @@ def nearest(key: str, known: list[str]) -> str:
     return f"did you mean {near[0]!r}?" if near else "known: " + ", ".join(known)
 
 
-def add_layer(declared: TopicDeclarations, layer: Layer) -> None:
+def add_config_layer(declared: TopicDeclarations, layer: ConfigLayer) -> None:
     """Merge the `kb` table of a layer; nothing else of it is read."""
     kb = layer.data.get("kb")
     if kb is None:
@@ -89,7 +94,7 @@ def add_layer(declared: TopicDeclarations, layer: Layer) -> None:
         return
     for key in kb:
         if key != "topic":
-            hint = nearest(str(key), ["topic"]) + " Topics are declared as [kb.topic.ID]"
+            hint = suggest_key(str(key), ["topic"]) + " Topics are declared as [kb.topic.ID]"
             declared.wrong(f"unknown key {key!r}", layer.path, f"kb.{key}", hint=hint)
     topics = kb.get("topic")
     if topics is None:
@@ -98,10 +103,10 @@ def add_layer(declared: TopicDeclarations, layer: Layer) -> None:
         declared.wrong("must be a table of topics", layer.path, "kb.topic")
         return
     for name, table in topics.items():
-        _add_topic(declared, layer.path, str(name), table)
+        _add_topic_table(declared, layer.path, str(name), table)
 
 
-def _add_topic(declared: TopicDeclarations, where: Path, name: str, table: Any) -> None:
+def _add_topic_table(declared: TopicDeclarations, where: Path, name: str, table: Any) -> None:
     key = f"kb.topic.{name}"
     values = declared.values.setdefault(name, {})
     declared.origins.setdefault(name, where)
@@ -113,24 +118,24 @@ def _add_topic(declared: TopicDeclarations, where: Path, name: str, table: Any) 
         declared.wrong("must be a table", where, key, name)
         return
     for entry, value in table.items():
-        if entry not in FIELDS:
-            hint = nearest(str(entry), list(FIELDS))
+        if entry not in TOPIC_FIELDS:
+            hint = suggest_key(str(entry), list(TOPIC_FIELDS))
             declared.wrong(f"unknown key {entry!r}", where, f"{key}.{entry}", name, hint)
         elif value is None:
             values.pop(entry, None)  # JSON's and YAML's way of saying nothing
-        elif not _fits(FIELDS[entry], value):
-            declared.wrong(f"must be {FIELDS[entry]}", where, f"{key}.{entry}", name)
+        elif not _has_type(TOPIC_FIELDS[entry], value):
+            declared.wrong(f"must be {TOPIC_FIELDS[entry]}", where, f"{key}.{entry}", name)
         else:
             values[entry] = value
 
 
-def _fits(kind: str, value: Any) -> bool:
+def _has_type(kind: str, value: Any) -> bool:
     if kind == _LIST:
         return isinstance(value, list) and all(isinstance(item, str) for item in value)
     return isinstance(value, bool if kind == _FLAG else str)
 
 
-def assign(declared: TopicDeclarations, text: str) -> str | None:
+def apply_assignment(declared: TopicDeclarations, text: str) -> str | None:
     """Apply one `--cfg` assignment: `kb.topic.<id>.<key>` with `=`, `+=`, `:=` or `+:=`.
 
     The colon means that the value is JSON. Keys outside `kb` are JP's and are
@@ -151,12 +156,14 @@ def assign(declared: TopicDeclarations, text: str) -> str | None:
         raise UsageError(
             f"{key!r} names nothing", where=where, hint="write kb.topic.ID.KEY=VALUE, or += to add"
         )
-    if entry not in FIELDS:
-        raise UsageError(f"unknown key {entry!r}", where=where, hint=nearest(entry, list(FIELDS)))
+    if entry not in TOPIC_FIELDS:
+        raise UsageError(
+            f"unknown key {entry!r}", where=where, hint=suggest_key(entry, list(TOPIC_FIELDS))
+        )
     values = declared.values.setdefault(name, {})
     declared.origins.setdefault(name, None)
-    kind = FIELDS[entry]
-    new = _value(kind, value, as_json, where)
+    kind = TOPIC_FIELDS[entry]
+    new = _parse_assigned_value(kind, value, as_json, where)
     if kind == _LIST and adds:
         new = [*values.get(entry, []), *new]
     elif adds:
@@ -165,7 +172,7 @@ def assign(declared: TopicDeclarations, text: str) -> str | None:
     return name
 
 
-def _value(kind: str, text: str, as_json: bool, where: str) -> Any:
+def _parse_assigned_value(kind: str, text: str, as_json: bool, where: str) -> Any:
     value: Any = text
     if as_json:
         import json
@@ -178,18 +185,18 @@ def _value(kind: str, text: str, as_json: bool, where: str) -> Any:
         value = text == "true"
     if kind == _LIST and isinstance(value, str):
         value = [value]
-    if not _fits(kind, value):
+    if not _has_type(kind, value):
         raise UsageError(f"must be {kind}", where=where)
     return value
 
 
-def topics_of(declared: TopicDeclarations) -> dict[str, Topic]:
+def build_topics(declared: TopicDeclarations) -> dict[str, Topic]:
     """The sound topics in order of declaration; notes what is wrong with the others."""
     topics = {}
     for name, values in declared.values.items():
         key, where = f"kb.topic.{name}.subjects", declared.origins[name]
         if name not in declared.broken:
-            message, hint = _misplaced(values.get("subjects"))
+            message, hint = _find_directory_problem(values.get("subjects"))
             if message:
                 declared.wrong(message, where, key, name, hint)
         if name in declared.broken:
@@ -208,7 +215,7 @@ def topics_of(declared: TopicDeclarations) -> dict[str, Topic]:
     return topics
 
 
-def _misplaced(subjects: str | None) -> tuple[str | None, str | None]:
+def _find_directory_problem(subjects: str | None) -> tuple[str | None, str | None]:
     """What is wrong with a `subjects` value, and what to do."""
     if not subjects:
         return "missing: the topic has no directory", 'add subjects = "DIRECTORY", from the root'
@@ -221,7 +228,7 @@ def _misplaced(subjects: str | None) -> tuple[str | None, str | None]:
     return None, None
 
 
-def preload(topics: dict[str, Topic], value: str) -> None:
+def apply_preload(topics: dict[str, Topic], value: str) -> None:
     """Apply one `-k TOPIC/GLOB` value; raises `UsageError`."""
     name, slash, pattern = value.partition("/")
     where = f"-k {value}"
@@ -229,15 +236,15 @@ def preload(topics: dict[str, Topic], value: str) -> None:
         raise UsageError("needs a topic and a pattern", where=where, hint="write TOPIC/GLOB")
     topic = topics.get(name)
     if topic is None or not topic.enable:
-        raise unknown_topic(topics, name, where)
+        raise make_unknown_topic_error(topics, name, where)
     if pattern not in topic.learned:
         topics[name] = replace(topic, learned=(*topic.learned, pattern))
 
 
-def unknown_topic(topics: dict[str, Topic], name: str, where: str) -> UsageError:
+def make_unknown_topic_error(topics: dict[str, Topic], name: str, where: str) -> UsageError:
     """The error for an argument whose topic does not exist or is switched off."""
     known = [topic.id for topic in topics.values() if topic.enable]
-    hint = nearest(name, known) if known else "no topics are configured"
+    hint = suggest_key(name, known) if known else "no topics are configured"
     return UsageError(f"unknown topic {name!r}", where=where, hint=hint)
 
 
@@ -262,31 +269,31 @@ def load_knowledge(
     found = jp_config.read_layers(workspace, cwd)
     declared = TopicDeclarations(workspace.root)
     for layer in found.layers:
-        add_layer(declared, layer)
-    problems = [_problem(workspace, error) for error in found.errors]
+        add_config_layer(declared, layer)
+    problems = [_make_config_problem(workspace, error) for error in found.errors]
     assigned: dict[str, str] = {}
     for value in (*cfg, *assignments):
         if "=" in value:
-            name = assign(declared, value)
+            name = apply_assignment(declared, value)
             if name is not None:
                 assigned[name] = value
             continue
         done, failed = len(found.layers), len(found.errors)
-        jp_config.read_named(workspace, found, value)
+        jp_config.read_named_layers(workspace, found, value)
         if len(found.errors) > failed:
             raise found.errors[failed]
         for layer in found.layers[done:]:
-            add_layer(declared, layer)
-    topics = topics_of(declared)
+            add_config_layer(declared, layer)
+    topics = build_topics(declared)
     for name, value in assigned.items():
         if name not in topics:
-            raise unknown_topic(topics, name, f"--cfg {value}")
+            raise make_unknown_topic_error(topics, name, f"--cfg {value}")
     for value in knowledge:
-        preload(topics, value)
+        apply_preload(topics, value)
     return Knowledge(workspace, topics, problems + declared.problems, found.files)
 
 
-def _problem(workspace: Workspace, error: ConfigError) -> Problem:
+def _make_config_problem(workspace: Workspace, error: ConfigError) -> Problem:
     where = path_from_root(workspace.root, Path(error.where)) if error.where else None
     return Problem(error.message, where=where, hint=error.hint)
 
@@ -328,7 +335,7 @@ class Knowledge:
         self.topics = topics
         self.problems = problems
         self.files = list(dict.fromkeys(files))
-        self._resolved: dict[str, Resolved] = {}
+        self._resolved: dict[str, ResolvedTopic] = {}
         self._records: dict[str, dict[str, Subject]] = {}
         self._root = os.path.realpath(workspace.root)
         self._folder = Path(self._root)
@@ -378,14 +385,14 @@ class Knowledge:
         has_prompt: bool = False,
         max_chars: int | None = None,
         masked: bool = False,
-    ) -> Learned:
+    ) -> LearnResult:
         """Exactly what the `learn` tool returns; never raises.
 
         `has_prompt` is for a caller that has the `<knowledge>` section: what that pre-loads is
         named and not given again. Over `max_chars` an answer is cut, and says how to go on.
         `masked` replaces secrets. A source of a search, `topic/slug:lines`, may stand for `topic`.
         """
-        caller = learn.Caller(has_prompt, max_chars, masked)
+        caller = learn.LearnCaller(has_prompt, max_chars, masked)
         patterns = [subjects] if isinstance(subjects, str) else list(subjects or ())
         try:
             found, patterns = self._find_source(topic, patterns)
@@ -394,11 +401,11 @@ class Knowledge:
             if self.problems and not self.topics:
                 # Else an assistant would conclude that nothing is known here.
                 text += " The files that declare topics have mistakes: `kbtui doctor` names them."
-            return Learned(caller.shown(text), is_error=True)
+            return LearnResult(caller.shown(text), is_error=True)
         resolved = self.resolved(found.id)
         if not patterns:
-            return Learned(learn.listing(resolved, caller))
-        return learn.load(
+            return LearnResult(learn.format_listing(resolved, caller))
+        return learn.learn_subjects(
             resolved, patterns, lambda slug: self._for_reading(found.id, slug), caller
         )
 
@@ -418,7 +425,7 @@ class Knowledge:
 
     def prompt(self) -> str | None:
         """The `<knowledge>` section; None where there is nothing to list or pre-load."""
-        return prompt.section(self._enabled(), self._for_reading)
+        return prompt.format_knowledge_section(self._enabled(), self._for_reading)
 
     def preloaded(self, topic: str) -> str | None:
         """A topic's own part of the `<knowledge>` section; None where it pre-loads nothing.
@@ -428,13 +435,13 @@ class Knowledge:
         resolved = self.resolved(topic)
         if not resolved.topic.enable or not resolved.learned:
             return None
-        return prompt.topic_block(resolved, self._for_reading)
+        return prompt.format_topic_block(resolved, self._for_reading)
 
     def tool_definition(self) -> dict[str, Any] | None:
         """The `learn` tool: name, description, parameters; None when nothing is learnable."""
-        return prompt.tool_definition(self._enabled())
+        return prompt.define_learn_tool(self._enabled())
 
-    def fragments(self) -> list[Fragment]:
+    def fragments(self) -> list[PromptFragment]:
         """JP's own prompt fragments, read-only."""
         from kbtui.knowledge.prompt import read_fragments
 
@@ -457,7 +464,7 @@ class Knowledge:
         other = self._copy()
         topics = dict(self.topics)
         for value in values:
-            preload(topics, value)
+            apply_preload(topics, value)
         for name, topic in topics.items():
             if topic is not self.topics[name]:
                 other._put(topic)
@@ -472,15 +479,15 @@ class Knowledge:
         """Replace a topic, keeping the walk of its directory."""
         walked = self.resolved(topic.id)
         self.topics[topic.id] = topic
-        self._resolved[topic.id] = Resolved(topic, walked.scan, walked.folder)
+        self._resolved[topic.id] = ResolvedTopic(topic, walked.scan, walked.folder)
 
-    def resolved(self, topic: str) -> Resolved:
+    def resolved(self, topic: str) -> ResolvedTopic:
         """A topic's slugs and what may be seen of them; raises `NothingFound`."""
         found = self._resolved.get(topic)
         if found is None:
             if topic not in self.topics:
                 raise NothingFound(f"there is no topic {topic!r}", hint=self._known())
-            found, problems = resolve(self._root, self.topics[topic])
+            found, problems = resolve_topic_slugs(self._root, self.topics[topic])
             self._resolved[topic] = found
             self._note(problems)
         return found
@@ -488,12 +495,12 @@ class Knowledge:
     def _known(self) -> str:
         return "topics: " + ", ".join(self.topics) if self.topics else "no topics are configured"
 
-    def _enabled(self) -> list[Resolved]:
+    def _enabled(self) -> list[ResolvedTopic]:
         return [self.resolved(topic.id) for topic in self.topics.values() if topic.enable]
 
     def _check_directory(self, topic: Topic) -> None:
         """Note a missing or misplaced directory before anybody asks for its subjects."""
-        _, problem = directory(self._root, topic)
+        _, problem = find_topic_directory(self._root, topic)
         if problem is not None:
             self._note([problem])
 

@@ -86,7 +86,7 @@ class Problem:
 
 
 @dataclass(frozen=True)
-class Learned:
+class LearnResult:
     """What a call of `learn` returns."""
 
     text: str
@@ -94,7 +94,7 @@ class Learned:
 
 
 @dataclass(frozen=True)
-class Fragment:
+class PromptFragment:
     """One prompt section of JP's own `.jp/config/knowledge/*.toml`.
 
     `loaded_by` has the configuration files whose `extends` bring it in, directly

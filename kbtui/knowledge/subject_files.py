@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from kbtui.errors import KbtuiError, UsageError
 from kbtui.files import write_file
-from kbtui.knowledge.discovery import inside, split_name
+from kbtui.knowledge.discovery import is_inside, split_name
 
 if TYPE_CHECKING:
     from kbtui.knowledge.models import Subject, Topic
@@ -23,7 +23,7 @@ BINARY_BYTES = 8192
 """A NUL in so many first bytes makes a file binary."""
 _MEGABYTE = 1024 * 1024
 
-_AS_IT_IS = frozenset({"", "md", "txt", "text"})
+_PLAIN_EXTENSIONS = frozenset({"", "md", "txt", "text"})
 _LANGUAGES = {"yml": "yaml", "rs": "rust", "py": "python", "js": "javascript", "ts": "typescript"}
 _BACKTICKS = re.compile("`{3,}")
 
@@ -34,19 +34,19 @@ class UnreadableSubject(KbtuiError):
     exit_code = 1
 
 
-def subject_text(subject: Subject) -> str:
+def read_subject_text(subject: Subject) -> str:
     """The text as it is in the file, line ends and all.
 
     Raises `Unreadable` for a binary file, one that is not UTF-8, one that may
     not be read, is gone, is too large or leads out of the workspace.
     """
-    data = _read(subject)
+    data = _read_subject_bytes(subject)
     if b"\0" in data[:BINARY_BYTES]:
-        raise _unreadable(subject, "it is a binary file")
+        raise _make_unreadable(subject, "it is a binary file")
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise _unreadable(subject, f"it is not UTF-8 text (byte {error.start:,})") from error
+        raise _make_unreadable(subject, f"it is not UTF-8 text (byte {error.start:,})") from error
 
 
 def read_subject(subject: Subject) -> str:
@@ -54,36 +54,36 @@ def read_subject(subject: Subject) -> str:
 
     Raises `Unreadable` as `subject_text` does.
     """
-    return present(subject_text(subject), subject.relative)
+    return present_text(read_subject_text(subject), subject.relative)
 
 
-def present(text: str, relative: str) -> str:
+def present_text(text: str, relative: str) -> str:
     """A file's text in the form that its extension asks for."""
     ending = split_name(relative.rpartition("/")[2])[1][1:]
     kind = ending.lower()
-    if kind in _AS_IT_IS:
+    if kind in _PLAIN_EXTENSIONS:
         return text
-    language = _LANGUAGES.get(kind, ending if kind not in _SAME else kind)
-    return fenced(text, language)
+    language = _LANGUAGES.get(kind, ending if kind not in _DATA_LANGUAGES else kind)
+    return fence_text(text, language)
 
 
-def fenced(text: str, language: str) -> str:
+def fence_text(text: str, language: str) -> str:
     """A text in a fence that is longer than any run of backticks inside."""
     # A name that would break the fence's first line names no language.
     language = "" if re.search(r"[\s`]", language) else language
     fence = "`" * (max((len(run) for run in _BACKTICKS.findall(text)), default=2) + 1)
-    return f"{fence}{language}\n{ended(text)}{fence}"
+    return f"{fence}{language}\n{end_last_line(text)}{fence}"
 
 
-_SAME = frozenset({"toml", "json", "yaml"})
+_DATA_LANGUAGES = frozenset({"toml", "json", "yaml"})
 
 
-def ended(text: str) -> str:
+def end_last_line(text: str) -> str:
     """Text that ends its last line; empty text has none to end."""
     return text if not text or text.endswith("\n") else text + "\n"
 
 
-def excess_of(size: int) -> str | None:
+def explain_excess_size(size: int) -> str | None:
     """Why a subject of this size (bytes) is not read, None where it is.
 
     Reads the settings, for large files only.
@@ -101,37 +101,37 @@ def excess_of(size: int) -> str | None:
     )
 
 
-def skipped(error: KbtuiError, slug: str) -> str:
+def format_skipped(error: KbtuiError, slug: str) -> str:
     """The line that stands in place of a subject's content."""
     return f'Skipped "{slug}": {error.message}.'
 
 
-def _unreadable(subject: Subject, reason: str) -> UnreadableSubject:
+def _make_unreadable(subject: Subject, reason: str) -> UnreadableSubject:
     return UnreadableSubject(reason, where=f"{subject.topic}/{subject.slug}")
 
 
-def _read(subject: Subject) -> bytes:
+def _read_subject_bytes(subject: Subject) -> bytes:
     path = subject.file
     root = os.fspath(subject.root) if subject.root else path.removesuffix(f"/{subject.relative}")
     try:
         # Looked at again here: what was a file when it was listed may be a link by now.
         real = os.path.realpath(path, strict=True)
-        if not inside(real, root) and not inside(real, os.path.realpath(root)):
-            raise _unreadable(subject, "it leads out of the workspace")
+        if not is_inside(real, root) and not is_inside(real, os.path.realpath(root)):
+            raise _make_unreadable(subject, "it leads out of the workspace")
         flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
         with os.fdopen(os.open(real, flags), "rb") as file:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
-                raise _unreadable(subject, "it is not a regular file")
-            if excess := excess_of(status.st_size):
+                raise _make_unreadable(subject, "it is not a regular file")
+            if excess := explain_excess_size(status.st_size):
                 head = file.read(BINARY_BYTES)
-                raise _unreadable(subject, "it is a binary file" if b"\0" in head else excess)
+                raise _make_unreadable(subject, "it is a binary file" if b"\0" in head else excess)
             return file.read(status.st_size + 1)
     except OSError as error:
-        raise _unreadable(subject, _reason(error)) from error
+        raise _make_unreadable(subject, _describe_read_error(error)) from error
 
 
-def _reason(error: OSError) -> str:
+def _describe_read_error(error: OSError) -> str:
     if error.errno in (errno.ENOENT, errno.ENOTDIR):
         return "it has vanished"
     if error.errno == errno.EACCES:
@@ -140,13 +140,13 @@ def _reason(error: OSError) -> str:
     return f"it cannot be read: {words[:1].lower()}{words[1:]}"
 
 
-NAME_BYTES = 80
+MAX_NAME_BYTES = 80
 """Bytes of the longest file name that is made up here; far below what any file system refuses."""
 
-_RESERVED = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)(?:\..*)?", re.IGNORECASE)
+_RESERVED_NAME = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)(?:\..*)?", re.IGNORECASE)
 
 
-def name_of(text: str) -> str:
+def make_file_name(text: str) -> str:
     """A file name without extension made of any text: small letters, digits, `-`, `_` and `.`.
 
     Never empty, never hidden, never one that some system reserves.
@@ -154,23 +154,23 @@ def name_of(text: str) -> str:
     plain = unicodedata.normalize("NFC", text).casefold()
     name = re.sub(r"[^\w.]+|_{2,}", "-", plain, flags=re.UNICODE)
     name = re.sub(r"-{2,}", "-", re.sub(r"\.{2,}", ".", name)).strip("-._")
-    while len(name.encode()) > NAME_BYTES:
+    while len(name.encode()) > MAX_NAME_BYTES:
         name = name[:-1].rstrip("-._")
-    if not name or _RESERVED.fullmatch(name):
+    if not name or _RESERVED_NAME.fullmatch(name):
         name = f"{name or 'untitled'}-1" if name else "untitled"
     return name
 
 
-def topic_folder(workspace: Workspace, topic: Topic) -> Path:
+def make_topic_folder(workspace: Workspace, topic: Topic) -> Path:
     """The real directory of a topic, made when missing.
 
     Raises `KbtuiError` where it leads out of the workspace or cannot be made.
     """
     root = Path(os.path.realpath(workspace.root))
-    return folder_inside(root, root / topic.subjects)
+    return make_folder_inside(root, root / topic.subjects)
 
 
-def folder_inside(root: Path, folder: Path) -> Path:
+def make_folder_inside(root: Path, folder: Path) -> Path:
     """The real path of a directory inside the real path `root`, made when missing.
 
     Raises `KbtuiError` where a link leads out, something else is in the way, or
@@ -202,14 +202,14 @@ def check_slug(slug: str) -> str:
     return slug
 
 
-def write_new(path: Path, text: str) -> None:
+def write_new_file(path: Path, text: str) -> None:
     """Write a file that must not exist yet, all of it or none; raises `KbtuiError`."""
     try:
         write_file(path, text.encode("utf-8", "replace"), is_new=True)
     except FileExistsError as error:
         raise KbtuiError("there is such a file already", where=str(path)) from error
     except OSError as error:
-        raise _write_error(path, error) from error
+        raise _make_write_error(path, error) from error
 
 
 def replace_file(path: Path, text: str) -> None:
@@ -217,8 +217,8 @@ def replace_file(path: Path, text: str) -> None:
     try:
         write_file(path, text.encode("utf-8", "replace"))
     except OSError as error:
-        raise _write_error(path, error) from error
+        raise _make_write_error(path, error) from error
 
 
-def _write_error(path: Path, error: OSError) -> KbtuiError:
+def _make_write_error(path: Path, error: OSError) -> KbtuiError:
     return KbtuiError(f"cannot be written: {error.strerror or error}", where=str(path))

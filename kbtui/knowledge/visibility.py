@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kbtui.errors import NothingFound, UsageError
-from kbtui.knowledge.discovery import Scan, inside, scan
+from kbtui.knowledge.discovery import TopicScan, is_inside, scan_topic
 from kbtui.knowledge.models import Problem
 from kbtui.workspace.paths import path_from_root
 
@@ -19,29 +19,29 @@ if TYPE_CHECKING:
     from kbtui.knowledge.models import SubjectMark, Topic
 
 
-PATTERN_MOST = 4096
+MAX_PATTERN_CHARACTERS = 4096
 """Characters of the longest pattern that is tried: no path is longer."""
 
-_CACHE: dict[str, Callable[[str], object]] = {}
+_COMPILED: dict[str, Callable[[str], object]] = {}
 
 
-def has_magic(pattern: str) -> bool:
+def is_glob(pattern: str) -> bool:
     """Whether the pattern has a sign that a glob reads as more than itself."""
     return any(sign in pattern for sign in "*?[")
 
 
-def unclosed(pattern: str) -> bool:
+def has_unclosed_bracket(pattern: str) -> bool:
     """Whether a `[` has no `]`, and so stands for itself."""
     position = pattern.find("[")
     while position >= 0:
-        end = _class_end(pattern, position + 1)
+        end = _find_class_end(pattern, position + 1)
         if end is None:
             return True
         position = pattern.find("[", end)
     return False
 
 
-def matcher(pattern: str) -> Callable[[str], object]:
+def compile_pattern(pattern: str) -> Callable[[str], object]:
     """A test of whether a slug matches; its truth is the answer.
 
     Case counts. `**` is a whole component that stands for any number of them
@@ -51,22 +51,22 @@ def matcher(pattern: str) -> Callable[[str], object]:
     """
     if pattern == "**":
         return bool
-    found = _CACHE.get(pattern)
+    found = _COMPILED.get(pattern)
     if found is None:
-        if len(pattern) > PATTERN_MOST or not pattern:
-            return _never
-        found = re.compile(_translate(pattern), re.DOTALL).fullmatch
-        if len(_CACHE) > 256:
-            _CACHE.clear()
-        _CACHE[pattern] = found
+        if len(pattern) > MAX_PATTERN_CHARACTERS or not pattern:
+            return _match_nothing
+        found = re.compile(_pattern_to_regex(pattern), re.DOTALL).fullmatch
+        if len(_COMPILED) > 256:
+            _COMPILED.clear()
+        _COMPILED[pattern] = found
     return found
 
 
-def _never(slug: str) -> bool:
+def _match_nothing(slug: str) -> bool:
     return False
 
 
-def _translate(pattern: str) -> str:
+def _pattern_to_regex(pattern: str) -> str:
     """A regular expression without backtracking into what has matched.
 
     Blocks of fixed components stand between the `**`. The earliest place of a
@@ -76,7 +76,7 @@ def _translate(pattern: str) -> str:
     blocks: list[list[str]] = [[]]
     for component in components:
         if component != "**":
-            blocks[-1].append(_component(component))
+            blocks[-1].append(_component_to_regex(component))
         elif len(blocks) == 1 or blocks[-1]:
             blocks.append([])
     if len(blocks) == 1:
@@ -92,7 +92,7 @@ def _translate(pattern: str) -> str:
     return head + middle + "(?:[^/]+/)*" + "/".join(last)
 
 
-def _component(text: str) -> str:
+def _component_to_regex(text: str) -> str:
     """One component; between `*` every piece has a fixed length, so the same holds."""
     pieces = [""]
     position = 0
@@ -104,8 +104,8 @@ def _component(text: str) -> str:
                 pieces.append("")
         elif sign == "?":
             pieces[-1] += "[^/]"
-        elif sign == "[" and (end := _class_end(text, position)) is not None:
-            pieces[-1] += _class(text[position:end])
+        elif sign == "[" and (end := _find_class_end(text, position)) is not None:
+            pieces[-1] += _class_to_regex(text[position:end])
             position = end + 1
         else:
             pieces[-1] += re.escape(sign)
@@ -115,7 +115,7 @@ def _component(text: str) -> str:
     return f"{pieces[0]}{middle}[^/]*{pieces[-1]}"
 
 
-def _class_end(text: str, start: int) -> int | None:
+def _find_class_end(text: str, start: int) -> int | None:
     position = start
     if text[position : position + 1] in ("!", "^"):
         position += 1
@@ -125,7 +125,7 @@ def _class_end(text: str, start: int) -> int | None:
     return None if end < 0 else end
 
 
-def _class(inner: str) -> str:
+def _class_to_regex(inner: str) -> str:
     negated = inner[:1] in ("!", "^")
     if negated:
         inner = inner[1:]
@@ -145,7 +145,7 @@ def _class(inner: str) -> str:
     return f"(?!/)[{'^' if negated else ''}{''.join(parts)}]"
 
 
-class Resolved:
+class ResolvedTopic:
     """One topic's slugs, sorted into what may be seen.
 
     `visible` is sorted and has neither hidden nor disabled subjects nor the
@@ -154,7 +154,7 @@ class Resolved:
     `folder` is the directory as configured, links and all.
     """
 
-    def __init__(self, topic: Topic, found: Scan, folder: str) -> None:
+    def __init__(self, topic: Topic, found: TopicScan, folder: str) -> None:
         self.topic = topic
         self.scan = found
         self.folder = folder
@@ -178,7 +178,7 @@ class Resolved:
             if self.exact(pattern):
                 found[pattern] = None
             else:
-                found.update(dict.fromkeys(filter(matcher(pattern), self.visible)))
+                found.update(dict.fromkeys(filter(compile_pattern(pattern), self.visible)))
         return list(found)
 
     def exact(self, pattern: str) -> bool:
@@ -193,13 +193,13 @@ class Resolved:
                 found.add(pattern)
                 found.update(name for name, slug in self.scan.shadowed.items() if slug == pattern)
             else:
-                matches = matcher(pattern)
+                matches = compile_pattern(pattern)
                 found.update(filter(matches, self.scan.slugs))
                 found.update(name for name, slug in self.scan.shadowed.items() if matches(slug))
         return found
 
 
-def directory(root: str, topic: Topic) -> tuple[str | None, Problem | None]:
+def find_topic_directory(root: str, topic: Topic) -> tuple[str | None, Problem | None]:
     """The real path of a topic's directory under the real path `root`, or what is wrong with it."""
 
     def problem(message: str, hint: str | None = None) -> tuple[None, Problem]:
@@ -209,7 +209,7 @@ def directory(root: str, topic: Topic) -> tuple[str | None, Problem | None]:
 
     try:
         real = os.path.realpath(Path(root, topic.subjects), strict=True)
-        if not inside(real, root):
+        if not is_inside(real, root):
             return problem(f"{topic.subjects} leads out of the workspace")
         if not Path(real).is_dir():
             return problem(f"{topic.subjects} is not a directory")
@@ -227,26 +227,26 @@ def directory(root: str, topic: Topic) -> tuple[str | None, Problem | None]:
     return real, None
 
 
-def resolve(root: str, topic: Topic) -> tuple[Resolved, list[Problem]]:
+def resolve_topic_slugs(root: str, topic: Topic) -> tuple[ResolvedTopic, list[Problem]]:
     """Walk a topic's directory under the real path `root`; what is wrong comes beside it."""
     folder = os.path.normpath(Path(root, topic.subjects))
-    real, problem = directory(root, topic)
+    real, problem = find_topic_directory(root, topic)
     if real is None:
-        return Resolved(topic, Scan(folder), folder), [problem] if problem else []
+        return ResolvedTopic(topic, TopicScan(folder), folder), [problem] if problem else []
     try:
-        found = scan(root, real)
+        found = scan_topic(root, real)
     except OSError:
         # Gone or closed between the look and the walk: look again to say which.
-        _, problem = directory(root, topic)
-        return Resolved(topic, Scan(folder), folder), [problem] if problem else []
+        _, problem = find_topic_directory(root, topic)
+        return ResolvedTopic(topic, TopicScan(folder), folder), [problem] if problem else []
     mistakes = [
-        Problem(message, where=ascii_name(str(Path(topic.subjects, path))), topic=topic.id)
+        Problem(message, where=escape_unprintable(str(Path(topic.subjects, path))), topic=topic.id)
         for message, path in found.mistakes
     ]
-    return Resolved(topic, found, folder), mistakes
+    return ResolvedTopic(topic, found, folder), mistakes
 
 
-def mark_topic(topic: Topic, resolved: Resolved, mark: SubjectMark) -> Topic:
+def mark_topic(topic: Topic, resolved: ResolvedTopic, mark: SubjectMark) -> Topic:
     """Return a topic with a mark set.
 
     Raises `NothingFound` for an unknown subject, `UsageError` where a glob
@@ -267,29 +267,29 @@ def mark_topic(topic: Topic, resolved: Resolved, mark: SubjectMark) -> Topic:
     if mark.state == "disabled":
         return bare if by_disabled else replace(bare, disabled=(*disabled, slug))
     if by_disabled:
-        raise _pattern_error(topic, slug, "disabled", by_disabled)
+        raise _make_pattern_error(topic, slug, "disabled", by_disabled)
     if mark.state == "learned":
         # In its old place, if it had one: the order of `learned` is that of the prompt.
         if slug in topic.learned:
             return replace(bare, learned=topic.learned)
         return bare if by_learned else replace(bare, learned=(*learned, slug))
     if by_learned:
-        raise _pattern_error(topic, slug, "learned", by_learned)
+        raise _make_pattern_error(topic, slug, "learned", by_learned)
     return bare
 
 
-def _find_pattern(resolved: Resolved, topic: Topic, field: str, slug: str) -> str | None:
+def _find_pattern(resolved: ResolvedTopic, topic: Topic, field: str, slug: str) -> str | None:
     """The pattern of a field that reaches a slug, None where none does."""
     for pattern in getattr(topic, field):
         alone = replace(topic, learned=(), disabled=(pattern,) if field == "disabled" else ())
-        other = Resolved(alone, resolved.scan, resolved.folder)
+        other = ResolvedTopic(alone, resolved.scan, resolved.folder)
         reached = other.disabled if field == "disabled" else other.match([pattern])
         if slug in reached:
             return str(pattern)
     return None
 
 
-def _pattern_error(topic: Topic, slug: str, field: str, pattern: str) -> UsageError:
+def _make_pattern_error(topic: Topic, slug: str, field: str, pattern: str) -> UsageError:
     return UsageError(
         f"{slug} is {field} by the pattern {pattern!r}",
         where=f"kb.topic.{topic.id}.{field}",
@@ -297,7 +297,7 @@ def _pattern_error(topic: Topic, slug: str, field: str, pattern: str) -> UsageEr
     )
 
 
-def ascii_name(path: str) -> str:
+def escape_unprintable(path: str) -> str:
     """A path in which what cannot be printed, such as bytes that are no text, is an escape."""
     if path.isprintable():
         return path

@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 def used_by_conversation(library: Library, conversation: Conversation) -> list[Citation]:
     """What each turn of a conversation used, from the conversation itself."""
-    from kbtui.citations import cite_conversation
+    from kbtui.citations import extract_citations
     from kbtui.conversations import list_conversations
 
     titles = {info.id: info.name for info in list_conversations(library.workspace, counts=False)}
     shelf = CitationTargets(library.knowledge(), titles, subject_id)
     known: dict[str, tuple[str, bool]] = {}
     found = []
-    for cite in cite_conversation(conversation, shelf, titles):
+    for cite in extract_citations(conversation, shelf, titles):
         if cite.target not in known:
             known[cite.target] = _state(library, cite, shelf)
         title, gone = known[cite.target]
@@ -53,11 +53,11 @@ def _state(library: Library, cite: Citation, shelf: CitationTargets) -> tuple[st
 
 def _title_of(subject: Subject) -> str:
     """What its entry is called: as its text says, else by its slug."""
-    from kbtui.knowledge import subject_text
+    from kbtui.knowledge import read_subject_text
     from kbtui.knowledge.front_matter import split_front_matter
 
     try:
-        title = split_front_matter(subject_text(subject)).title
+        title = split_front_matter(read_subject_text(subject)).title
     except KbtuiError:
         title = None
     return title or subject.slug.rpartition("/")[2]

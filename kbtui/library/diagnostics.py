@@ -206,7 +206,7 @@ def _knowledge(library: Library) -> Iterator[Finding]:
     yield Finding("knowledge", "ok", f"{topics}, {subjects}")
     for problem in knowledge.problems:
         yield Finding("knowledge", "wrong", str(problem))
-    for problem in lint.check(knowledge):
+    for problem in lint.lint_knowledge(knowledge):
         yield Finding("knowledge", "note", str(problem), _subject(knowledge, problem))
     yield from _further_names(knowledge)
     yield from _installed_learn(library, knowledge)
@@ -297,7 +297,7 @@ def _conversations(library: Library) -> Iterator[Finding]:
 
 def _sources(library: Library) -> Iterator[Finding]:
     from kbtui.sources import load_sources
-    from kbtui.sources.config import approved_at
+    from kbtui.sources.config import find_approval_time
     from kbtui.userdata import UserData
 
     found = load_sources(library.workspace)
@@ -312,7 +312,7 @@ def _sources(library: Library) -> Iterator[Finding]:
     for name, source in found.sources.items():
         if source.topic not in topics:
             yield Finding("sources", "wrong", f"{name}: there is no topic {source.topic!r}")
-        if approved_at(library.workspace, journal, source) is None:
+        if find_approval_time(library.workspace, journal, source) is None:
             hint = f"`kbtui source approve {name}` shows it and asks"
             yield Finding("sources", "note", f"{name}: not approved, so it never runs; {hint}")
         run = runs.get(name)

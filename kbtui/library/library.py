@@ -108,9 +108,9 @@ class Library:
 
     def subject_text(self, subject: Subject) -> str:
         """A subject's text; raises `KbtuiError` with the reason it cannot be read."""
-        from kbtui.knowledge import subject_text
+        from kbtui.knowledge import read_subject_text
 
-        return subject_text(subject)
+        return read_subject_text(subject)
 
     def topics(self) -> list[Topic]:
         """The topics that are not switched off, in the order of their declaration."""
@@ -386,9 +386,9 @@ class Library:
         """The engine's answer, None where it has none, and whether it is in the query log."""
         from kbtui.engine import protocol
         from kbtui.search.models import Answer
-        from kbtui.workspace.paths import time_zone_variable
+        from kbtui.workspace.paths import read_time_zone
 
-        asked = replace(question, zone=question.zone or time_zone_variable()).as_json()
+        asked = replace(question, zone=question.zone or read_time_zone()).as_json()
         for last in (False, True):
             try:
                 reply = self._request(

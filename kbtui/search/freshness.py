@@ -98,14 +98,14 @@ class Freshness:
     def _read_subject(self, path: str) -> str | None:
         """A subject's text; None where there is none any more, or a link that leads elsewhere."""
         from kbtui.files import read_regular
-        from kbtui.knowledge.discovery import inside
-        from kbtui.knowledge.subject_files import excess_of
+        from kbtui.knowledge.discovery import is_inside
+        from kbtui.knowledge.subject_files import explain_excess_size
 
         try:
             real = os.path.realpath(path, strict=True)
-            if not inside(real, str(self._workspace.root)):
+            if not is_inside(real, str(self._workspace.root)):
                 return None
-            if excess_of(os.stat(real).st_size):  # noqa: PTH116
+            if explain_excess_size(os.stat(real).st_size):  # noqa: PTH116
                 return None
             return read_regular(real, sys.maxsize).decode("utf-8").replace("\r\n", "\n")
         except (OSError, UnicodeDecodeError):

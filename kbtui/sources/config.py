@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from kbtui.errors import ConfigError, KbtuiError, NothingFound, UsageError
 from kbtui.files import parse_toml, read_regular
-from kbtui.knowledge.editing import TomlChange, apply
+from kbtui.knowledge.editing import TomlChange, apply_change
 from kbtui.knowledge.models import Problem
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kbtui.workspace import Workspace
 
 
-Kind = Literal["url_crawl", "file_upload", "mcp"]
+SourceKind = Literal["url_crawl", "file_upload", "mcp"]
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Source:
     """
 
     name: str
-    kind: Kind
+    kind: SourceKind
     topic: str
     url: str | None = None
     depth: int = 1
@@ -94,7 +94,7 @@ def check_cron(expression: str) -> None:
     )
 
 
-def next_time(expression: str, after: float) -> float | None:
+def next_cron_time(expression: str, after: float) -> float | None:
     """The first time of an expression after Unix time `after`; None where there is none any more."""
     from cronsim import CronSim
 
@@ -105,20 +105,20 @@ def next_time(expression: str, after: float) -> float | None:
     return None
 
 
-NAME = re.compile(r"[a-z0-9](?:[a-z0-9._-]{0,62}[a-z0-9])?")
+SOURCE_NAME = re.compile(r"[a-z0-9](?:[a-z0-9._-]{0,62}[a-z0-9])?")
 """What a source may be called: it becomes a directory's name."""
-DEPTH_MOST = 20
+MAX_LINK_DEPTH = 20
 
 _TEXT, _LIST, _NUMBER = "a string", "a list of strings", "a whole number"
-_COMMON = {"kind": _TEXT, "topic": _TEXT, "cron": _TEXT}
-_KEYS: dict[str, dict[str, str]] = {
+_COMMON_KEYS = {"kind": _TEXT, "topic": _TEXT, "cron": _TEXT}
+_KEYS_BY_KIND: dict[str, dict[str, str]] = {
     "url_crawl": {"url": _TEXT, "depth": _NUMBER, "prefixes": _LIST, "allow_hosts": _LIST},
     "file_upload": {"file": _TEXT},
     "mcp": {"server": _TEXT, "pattern": _TEXT, "env": _LIST},
 }
 MAIN_KEY = {"url_crawl": "url", "file_upload": "file", "mcp": "server"}
 """The key that says what a source of this kind fetches."""
-KINDS = tuple(_KEYS)
+SOURCE_KINDS = tuple(_KEYS_BY_KIND)
 
 
 @dataclass
@@ -185,22 +185,22 @@ def load_sources(workspace: Workspace) -> Sources:
 
 def parse_source(name: str, block: Any) -> Source:
     """A source of its table; raises `ConfigError` whose `where` is the key."""
-    from kbtui.knowledge.loader import nearest
+    from kbtui.knowledge.loader import suggest_key
 
-    if not NAME.fullmatch(name) or ".." in name:
+    if not SOURCE_NAME.fullmatch(name) or ".." in name:
         raise ConfigError(
             "a source's name has small letters, digits, `-`, `_` and `.`, at most 64",
         )
     if not isinstance(block, dict):
         raise ConfigError("must be a table")
     kind = block.get("kind")
-    if kind not in _KEYS:
-        raise ConfigError(f"must be one of {', '.join(KINDS)}", where="kind")
-    known = _COMMON | _KEYS[kind]
+    if kind not in _KEYS_BY_KIND:
+        raise ConfigError(f"must be one of {', '.join(SOURCE_KINDS)}", where="kind")
+    known = _COMMON_KEYS | _KEYS_BY_KIND[kind]
     for key, value in block.items():
         if key not in known:
-            raise ConfigError(f"unknown key {key!r}", where=key, hint=nearest(key, list(known)))
-        if not _fits(known[key], value):
+            raise ConfigError(f"unknown key {key!r}", where=key, hint=suggest_key(key, list(known)))
+        if not _has_type(known[key], value):
             raise ConfigError(f"must be {known[key]}", where=key)
     for key in ("topic", MAIN_KEY[kind]):
         if not block.get(key):
@@ -209,13 +209,13 @@ def parse_source(name: str, block: Any) -> Source:
         key: tuple(value) if isinstance(value, list) else value for key, value in block.items()
     }
     if kind == "mcp":
-        values["server"] = _command(block["server"])
+        values["server"] = _parse_command(block["server"])
     source = Source(name=name, block=dict(block), **values)
-    _check(source)
+    _check_source(source)
     return source
 
 
-def _fits(kind: str, value: Any) -> bool:
+def _has_type(kind: str, value: Any) -> bool:
     if kind == _LIST:
         return isinstance(value, list) and all(isinstance(item, str) and item for item in value)
     if kind == _NUMBER:
@@ -223,7 +223,7 @@ def _fits(kind: str, value: Any) -> bool:
     return isinstance(value, str) and "\0" not in value
 
 
-def _command(text: str) -> tuple[str, ...]:
+def _parse_command(text: str) -> tuple[str, ...]:
     import shlex
 
     try:
@@ -235,7 +235,7 @@ def _command(text: str) -> tuple[str, ...]:
     return words
 
 
-def _check(source: Source) -> None:
+def _check_source(source: Source) -> None:
     from kbtui.sources.url_policy import check_url
 
     if source.kind == "url_crawl":
@@ -248,30 +248,30 @@ def _check(source: Source) -> None:
             except ConfigError as error:
                 text = f"{error.where}: {error.message}" if error.where else error.message
                 raise ConfigError(text, where=key, hint=error.hint) from error
-        if not 0 <= source.depth <= DEPTH_MOST:
-            raise ConfigError(f"must be between 0 and {DEPTH_MOST}", where="depth")
+        if not 0 <= source.depth <= MAX_LINK_DEPTH:
+            raise ConfigError(f"must be between 0 and {MAX_LINK_DEPTH}", where="depth")
     if source.cron is not None:
         check_cron(source.cron)
 
 
-_FORM = 1
-FILE_MOST = 50_000_000
-_PROGRAMS = frozenset([
+_APPROVAL_FORMAT = 1
+MAX_PROGRAM_BYTES = 50_000_000
+_PROGRAM_EXTENSIONS = frozenset([
     "py", "pyz", "js", "mjs", "cjs", "ts", "mts", "sh", "bash", "zsh", "fish", "rb", "pl", "php",
     "lua", "jar",
 ])  # fmt: skip
 """Endings of what an interpreter runs; data may change without being approved again."""
 
 
-def digest_of(workspace: Workspace, source: Source) -> str:
+def hash_source(workspace: Workspace, source: Source) -> str:
     """The hash of what an approval of this source approves."""
-    parts = {"form": _FORM, "name": source.name, "block": source.block}
+    parts = {"form": _APPROVAL_FORMAT, "name": source.name, "block": source.block}
     if source.kind == "mcp":
-        parts["programs"] = {word: _program(workspace, word) for word in source.server}
+        parts["programs"] = {word: _hash_program(workspace, word) for word in source.server}
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode("utf-8", "replace")).hexdigest()
 
 
-def _program(workspace: Workspace, word: str) -> str | None:
+def _hash_program(workspace: Workspace, word: str) -> str | None:
     """The hash of a program of the workspace that a word of a command names, else None."""
     path = Path(workspace.root, word)
     try:
@@ -279,26 +279,26 @@ def _program(workspace: Workspace, word: str) -> str | None:
         if not real.is_relative_to(workspace.root) or not real.is_file():
             return None
         status = real.stat()
-        if real.suffix[1:].lower() not in _PROGRAMS and not status.st_mode & 0o111:
+        if real.suffix[1:].lower() not in _PROGRAM_EXTENSIONS and not status.st_mode & 0o111:
             return None
-        if status.st_size > FILE_MOST:
+        if status.st_size > MAX_PROGRAM_BYTES:
             return "too large"
         return hashlib.sha256(real.read_bytes()).hexdigest()
     except (OSError, ValueError):
         return None
 
 
-def approve(workspace: Workspace, journal: UserData, source: Source) -> None:
+def approve_source(workspace: Workspace, journal: UserData, source: Source) -> None:
     """Note that the user agreed to the source as it is now."""
-    journal.approve(source.name, digest_of(workspace, source))
+    journal.approve(source.name, hash_source(workspace, source))
 
 
-def approved_at(workspace: Workspace, journal: UserData, source: Source) -> float | None:
+def find_approval_time(workspace: Workspace, journal: UserData, source: Source) -> float | None:
     """When the user agreed to the source as it is now, in Unix seconds; None when never."""
-    return journal.approved(digest_of(workspace, source))
+    return journal.approved(hash_source(workspace, source))
 
 
-def block_text(source: Source) -> str:
+def format_block(source: Source) -> str:
     """The block as TOML, for showing what would be agreed to."""
     import tomli_w
 
@@ -311,8 +311,8 @@ def add_source(workspace: Workspace, name: str, block: dict[str, Any]) -> Source
         raise UsageError(
             "there is such a source already", where=name, hint="--name gives it another name"
         )
-    source = _parsed(name, block)
-    _write(workspace, name, block)
+    source = _parse_named_source(name, block)
+    _write_block(workspace, name, block)
     return source
 
 
@@ -320,25 +320,25 @@ def edit_source(workspace: Workspace, name: str, changes: dict[str, Any]) -> Sou
     """Change keys of a source; None takes a key away. Raises as `add_source`, and `NothingFound`."""
     block = {**load_sources(workspace).find(name).block, **changes}
     block = {key: value for key, value in block.items() if value is not None}
-    source = _parsed(name, block)
-    _write(workspace, name, block)
+    source = _parse_named_source(name, block)
+    _write_block(workspace, name, block)
     return source
 
 
 def remove_source(workspace: Workspace, name: str) -> None:
     """Take a source out of the file; raises `NothingFound`, `ConfigError`."""
     load_sources(workspace).find(name)
-    _write(workspace, name, None)
+    _write_block(workspace, name, None)
 
 
-def name_for(kind: str, what: str) -> str:
+def suggest_source_name(kind: str, what: str) -> str:
     """A source's name made of the host, the file or the command, or else of the kind."""
     import re
     from contextlib import suppress
     from pathlib import PurePath
     from urllib.parse import urlsplit
 
-    from kbtui.knowledge.subject_files import name_of
+    from kbtui.knowledge.subject_files import make_file_name
 
     if kind == "url_crawl":
         with suppress(ValueError):  # what is wrong with the address is said where it is parsed
@@ -347,11 +347,11 @@ def name_for(kind: str, what: str) -> str:
         what = PurePath(what).stem or what
     else:
         what = "".join(what.split()[:1]).rpartition("/")[2]
-    plain = re.sub(r"[^a-z0-9._-]+", "-", name_of(what)).strip("-._")
+    plain = re.sub(r"[^a-z0-9._-]+", "-", make_file_name(what)).strip("-._")
     return plain[:40].rstrip("-._") or kind.replace("_", "-")
 
 
-def _parsed(name: str, block: dict[str, Any]) -> Source:
+def _parse_named_source(name: str, block: dict[str, Any]) -> Source:
     try:
         return parse_source(name, block)
     except ConfigError as error:
@@ -359,7 +359,7 @@ def _parsed(name: str, block: dict[str, Any]) -> Source:
         raise ConfigError(error.message, where=where, hint=error.hint) from error
 
 
-def _write(workspace: Workspace, name: str, block: dict[str, Any] | None) -> None:
+def _write_block(workspace: Workspace, name: str, block: dict[str, Any] | None) -> None:
     import tomlkit
 
     path = sources_path(workspace)
@@ -375,18 +375,18 @@ def _write(workspace: Workspace, name: str, block: dict[str, Any] | None) -> Non
         ) from error
     unsafe = ConfigError("cannot be edited safely", where=str(path), hint="change it by hand")
     try:
-        _set(expected, name, block, {})
-        _set(document, name, block, tomlkit.table(is_super_table=True))
+        _set_block(expected, name, block, {})
+        _set_block(document, name, block, tomlkit.table(is_super_table=True))
         new = tomlkit.dumps(document)
     except (AttributeError, TypeError, KeyError, tomlkit.exceptions.TOMLKitError) as error:
         raise unsafe from error
     # The parser has the word on whether nothing else changed.
     if tomllib.loads(new) != expected:
         raise unsafe
-    apply(TomlChange(path, old, new))
+    apply_change(TomlChange(path, old, new))
 
 
-def _set(document: Any, name: str, block: dict[str, Any] | None, fresh: Any) -> None:
+def _set_block(document: Any, name: str, block: dict[str, Any] | None, fresh: Any) -> None:
     """Put a block into a parsed file, or take it out, touching only the keys that differ."""
     if block is None:
         del document["source"][name]

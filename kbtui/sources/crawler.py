@@ -15,43 +15,43 @@ from urllib.parse import urlsplit, urlunsplit
 from protego import Protego
 
 from kbtui.errors import KbtuiError
-from kbtui.sources.extraction import READABLE, ExtractError
+from kbtui.sources.extraction import READABLE, ExtractionError
 from kbtui.sources.http_fetcher import AGENT, FetchError
-from kbtui.sources.source_directory import FetchedDocument, relative_name
-from kbtui.sources.url_policy import Bounds, tidy
+from kbtui.sources.source_directory import FetchedDocument, make_document_name
+from kbtui.sources.url_policy import CrawlBounds, normalize_url
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
 
     from kbtui.sources.extraction import Extractor
-    from kbtui.sources.http_fetcher import Fetcher, Limits, Response
+    from kbtui.sources.http_fetcher import FetchedResponse, HttpFetcher, SourceLimits
     from kbtui.sources.source_directory import RunContext
 
-ROBOTS_MOST = 512_000
+MAX_ROBOTS_BYTES = 512_000
 """Bytes of robots.txt that are read (RFC 9309 asks for 500 KiB at least)."""
-SITEMAPS_MOST, SITEMAP_MOST = 50, 50_000_000
-FAILURES_MOST = 10
+MAX_SITEMAPS, MAX_SITEMAP_BYTES = 50, 50_000_000
+MAX_FAILURES = 10
 """After so many failures in a row the network is gone, and the rest would only take time."""
 
-NO_ROBOTS = "robots.txt does not allow it"
+ROBOTS_REFUSAL = "robots.txt does not allow it"
 _XML = ("application/xml", "text/xml")
 _GZIP = ("application/gzip", "application/x-gzip")
-_LOC = re.compile(r"<(?:\w{1,20}:)?loc>\s{0,100}(?:<!\[CDATA\[)?([^<]{1,3000})")
-_NO_PAGE = re.compile(
+_SITEMAP_LOCATION = re.compile(r"<(?:\w{1,20}:)?loc>\s{0,100}(?:<!\[CDATA\[)?([^<]{1,3000})")
+_UNREADABLE_EXTENSION = re.compile(
     r"\.(?:png|jpe?g|gif|svg|webp|ico|css|js|mjs|json|zip|gz|tgz|xz|bz2|7z|tar|exe|dmg|whl|jar|mp[34]|webm|"
     r"woff2?|ttf|eot|avi|mov|iso|deb|rpm|xlsx?|doc|pptx?|rss|atom)$",
     re.IGNORECASE,
 )
 
 
-class Crawl:
+class Crawler:
     """One run of a crawl."""
 
-    def __init__(self, run: RunContext, fetcher: Fetcher, extractor: Extractor) -> None:
+    def __init__(self, run: RunContext, fetcher: HttpFetcher, extractor: Extractor) -> None:
         self._run, self._fetcher, self._extractor = run, fetcher, extractor
-        self._limits: Limits = fetcher.limits
-        self._start = tidy(run.source.url or "") or ""
-        self._bounds = Bounds(self._start, run.source.prefixes)
+        self._limits: SourceLimits = fetcher.limits
+        self._start = normalize_url(run.source.url or "") or ""
+        self._bounds = CrawlBounds(self._start, run.source.prefixes)
         self._queue: deque[tuple[str, int]] = deque()
         self._known: set[str] = set()
         self._robots: dict[str, Protego] = {}
@@ -71,7 +71,7 @@ class Crawl:
                     f"{key} in `kbtui config` is the limit"
                 )
                 return
-            if self._failures >= FAILURES_MOST:
+            if self._failures >= MAX_FAILURES:
                 self._stop(f"stopped: nothing answers any more; {len(self._queue)} were left")
                 return
             url, depth = self._queue.popleft()
@@ -86,10 +86,10 @@ class Crawl:
 
     def _add(self, urls: Iterable[str], depth: int) -> None:
         for found in urls:
-            url = tidy(found)
+            url = normalize_url(found)
             if url is None or url in self._known or url not in self._bounds:
                 continue
-            if named := _NO_PAGE.search(urlsplit(url).path):
+            if named := _UNREADABLE_EXTENSION.search(urlsplit(url).path):
                 self._run.skip(url, f"is a {named[0].lower()} file, which is not read")
                 continue
             self._known.add(url)
@@ -102,18 +102,18 @@ class Crawl:
             robots = await self._rules(url)
             if not robots.can_fetch(url, AGENT):
                 if url == self._start:
-                    raise KbtuiError(NO_ROBOTS, where=url)
-                self._run.skip(url, NO_ROBOTS)
+                    raise KbtuiError(ROBOTS_REFUSAL, where=url)
+                self._run.skip(url, ROBOTS_REFUSAL)
                 return
             found = await self._polite(url, robots)
             self._failures = 0
-            final = tidy(found.url) or url
+            final = normalize_url(found.url) or url
             if final != url:
                 if final in self._known and final != self._start:
                     return
                 self._known.add(final)
                 if not (await self._rules(final)).can_fetch(final, AGENT):
-                    self._run.skip(final, NO_ROBOTS)
+                    self._run.skip(final, ROBOTS_REFUSAL)
                     return
             await self._take(final, found, depth)
         except FetchError as error:
@@ -127,7 +127,7 @@ class Crawl:
             else:
                 self._run.fail(url, error.reason, lasting=False)
 
-    async def _take(self, url: str, found: Response, depth: int) -> None:
+    async def _take(self, url: str, found: FetchedResponse, depth: int) -> None:
         if found.status == 304:
             if not self._run.shelf.fresh(url):
                 raise FetchError("the server says that nothing changed, but it was not asked")
@@ -135,26 +135,28 @@ class Crawl:
             self._follow(self._run.memory.get(url, {}).get("links", []), depth)
             return
         if found.type in _XML:
-            self._add(_locations(found.body.decode("utf-8", "replace")), depth)
+            self._add(_find_locations(found.body.decode("utf-8", "replace")), depth)
             return
         try:
             facts = await self._extractor.extract(found.body, found.type, url, found.charset)
-        except ExtractError as error:
+        except ExtractionError as error:
             if url == self._start:
                 raise KbtuiError(str(error), where=url) from error
             self._run.fail(url, str(error))
             return
         links = [
-            link for link in map(tidy, facts.get("links", [])) if link and link in self._bounds
+            link
+            for link in map(normalize_url, facts.get("links", []))
+            if link and link in self._bounds
         ]
         self._follow(links, depth)
         if facts.get("noindex"):
             self._run.skip(url, "asks not to be indexed (noindex)")
         else:
-            self._run.put(self._document(url, facts), _remembered(found, links))
+            self._run.put(self._document(url, facts), _make_crawl_memory(found, links))
 
     def _document(self, url: str, facts: dict[str, Any]) -> FetchedDocument:
-        name = relative_name(url, self._start)
+        name = make_document_name(url, self._start)
         title = facts["title"] or name.rpartition("/")[2].replace("-", " ")
         return FetchedDocument(url, name, title, facts["text"], tuple(facts["tags"]))
 
@@ -164,7 +166,7 @@ class Crawl:
 
     # asking
 
-    async def _polite(self, url: str, robots: Protego) -> Response:
+    async def _polite(self, url: str, robots: Protego) -> FetchedResponse:
         """Fetch, with the pause that the host wants; once more where it says when."""
         accept = (*READABLE, *_XML) if url == self._start else READABLE
         for again in (True, False):
@@ -174,7 +176,7 @@ class Crawl:
                         url,
                         accept=accept,
                         conditions=self._conditions,
-                        inside=lambda target: (tidy(target) or "") in self._bounds,
+                        inside=lambda target: (normalize_url(target) or "") in self._bounds,
                     )
             except FetchError as error:
                 if error.wait is None or error.wait > self._limits.delay_most or not again:
@@ -200,7 +202,7 @@ class Crawl:
             self._asked[host] = time.monotonic()
 
     def _conditions(self, url: str) -> dict[str, str]:
-        known = tidy(url) or url
+        known = normalize_url(url) or url
         facts = self._run.memory.get(known, {})
         if not self._run.shelf.fresh(known):
             return {}
@@ -215,7 +217,7 @@ class Crawl:
             text = ""
             try:
                 async with self._turn(url, None):
-                    found = await self._fetcher.get(f"{origin}/robots.txt", most=ROBOTS_MOST)
+                    found = await self._fetcher.get(f"{origin}/robots.txt", most=MAX_ROBOTS_BYTES)
                 text = found.body.decode("utf-8", "replace")
             except FetchError as error:
                 if not error.lasting:
@@ -230,25 +232,25 @@ class Crawl:
         parts = urlsplit(self._start)
         usual = urlunsplit((parts.scheme, parts.netloc, "/sitemap.xml", "", ""))
         robots = await self._rules(self._start)
-        listed = [url for url in map(tidy, robots.sitemaps) if url]
+        listed = [url for url in map(normalize_url, robots.sitemaps) if url]
         todo = deque(dict.fromkeys([*listed, usual]))
         seen = set(todo)
-        while todo and len(seen) <= SITEMAPS_MOST:
+        while todo and len(seen) <= MAX_SITEMAPS:
             url = todo.popleft()
             if urlsplit(url).netloc != parts.netloc:
                 continue
             try:
                 async with self._turn(url, robots):
                     found = await self._fetcher.get(
-                        url, accept=(*_XML, *_GZIP, "text/plain"), most=SITEMAP_MOST
+                        url, accept=(*_XML, *_GZIP, "text/plain"), most=MAX_SITEMAP_BYTES
                     )
             except FetchError as error:
                 # A sitemap that is not there is usual; one that fails may list what is not gone.
                 if not error.lasting:
                     self._run.fail(url, error.reason, lasting=False)
                 continue
-            text = _unpacked(found.body)
-            locations = [place for place in map(tidy, _locations(text)) if place]
+            text = _unpack_sitemap(found.body)
+            locations = [place for place in map(normalize_url, _find_locations(text)) if place]
             if "<sitemapindex" in text[:2000]:
                 fresh = [place for place in locations if place not in seen]
                 seen.update(fresh)
@@ -257,23 +259,24 @@ class Crawl:
                 self._add(locations, 1)
 
 
-def _locations(text: str) -> list[str]:
+def _find_locations(text: str) -> list[str]:
     found = [
-        html.unescape(match[1].strip().removesuffix("]]>").strip()) for match in _LOC.finditer(text)
+        html.unescape(match[1].strip().removesuffix("]]>").strip())
+        for match in _SITEMAP_LOCATION.finditer(text)
     ]
     return found or [line.strip() for line in text.split("\n") if line.startswith("http")]
 
 
-def _unpacked(body: bytes) -> str:
+def _unpack_sitemap(body: bytes) -> str:
     if body[:2] == b"\x1f\x8b":
         try:
-            body = zlib.decompressobj(wbits=31).decompress(body, SITEMAP_MOST)
+            body = zlib.decompressobj(wbits=31).decompress(body, MAX_SITEMAP_BYTES)
         except zlib.error:
             return ""
     return body.decode("utf-8", "replace")
 
 
-def _remembered(found: Response, links: list[str]) -> dict[str, Any]:
+def _make_crawl_memory(found: FetchedResponse, links: list[str]) -> dict[str, Any]:
     facts = {
         "etag": found.headers.get("etag"),
         "modified": found.headers.get("last-modified"),

@@ -15,48 +15,50 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin
 
 from kbtui.errors import PackageUnavailable
-from kbtui.knowledge.subject_files import fenced
+from kbtui.knowledge.subject_files import fence_text
 
 if TYPE_CHECKING:
     from typing import BinaryIO
 
 
-LINKS_MOST = 5000
+MAX_LINKS = 5000
 
-_CONTENT = frozenset([
+_CONTENT_CLASSES = frozenset([
     "vp-doc", "theme-doc-markdown", "md-content__inner", "markdown-body", "rst-content",
     "bd-article",
 ])  # fmt: skip
 """Classes of the element that holds the text alone: in pages by VitePress, Docusaurus, Material for
 MkDocs, GitHub, Read the Docs and the PyData theme."""
-_NO_TEXT = frozenset([
+_FURNITURE_TAGS = frozenset([
     "script", "style", "noscript", "template", "svg", "button", "clipboard-copy", "nav", "iframe",
     "object", "dialog", "input", "select", "textarea",
 ])  # fmt: skip
-_NO_TEXT_CLASSES = frozenset([
+_FURNITURE_CLASSES = frozenset([
     "linenos", "linenodiv", "lineno", "line-numbers-wrapper", "gutter", "rouge-gutter",
     "hljs-ln-numbers", "blob-num", "lnt", "visually-hidden", "sr-only", "screen-reader-text",
     "md-source-file", "md-content__button", "zeroclipboard-container", "theme-doc-toc-mobile",
     "theme-doc-breadcrumbs", "wy-breadcrumbs", "rst-footer-buttons",
 ])  # fmt: skip
-_TITLE = re.compile(r"admonition-title|custom-block-title|markdown-alert-title|admonitionHeading.*")
-_LANGUAGE = re.compile(
+_ADMONITION_TITLE = re.compile(
+    r"admonition-title|custom-block-title|markdown-alert-title|admonitionHeading.*"
+)
+_LANGUAGE_CLASS = re.compile(
     r"(?:language|lang|highlight-source|highlight-text|highlight|brush:?)-?(?<=[-:])([a-z0-9][\w+#-]*)",
     re.IGNORECASE,
 )
 _NO_LANGUAGE = frozenset(["default", "none", "text", "plaintext", "plain", "notranslate"])
 _LANGUAGES = {"shell": "sh", "html-basic": "html"}
-_SIGN = re.compile(r"[\W_]*")
-_TOKEN = "kbtuicodeblock{}end"
-_QUOTE = "kbtuiquote"
-_TOKENS = re.compile(r"kbtuicodeblock(\d{1,7})end")
+_ONLY_SIGNS = re.compile(r"[\W_]*")
+_CODE_MARK = "kbtuicodeblock{}end"
+_QUOTE_MARK = "kbtuiquote"
+_CODE_MARKS = re.compile(r"kbtuicodeblock(\d{1,7})end")
 
 
 class NoPage(Exception):
     """Why a text is no page."""
 
 
-def read_page(text: str, url: str) -> dict[str, Any]:
+def extract_page(text: str, url: str) -> dict[str, Any]:
     """A page as `title`, `text`, `tags`, `links`, `noindex` and `nofollow`; raises `NoPage`.
 
     Without `url` the links stay as they are written.
@@ -81,23 +83,23 @@ def read_page(text: str, url: str) -> dict[str, Any]:
         if (one.get("name") or "").lower() in ("robots", "kbtui")
     )
     nofollow = "nofollow" in robots or "none" in robots.split()
-    links = [] if nofollow else _links(tree)
+    links = [] if nofollow else _collect_links(tree)
     about = trafilatura.extract_metadata(tree, default_url=url or None)
     heading = next((one.text_content() for one in tree.iter("title")), "")
     title = (about.title if about else None) or heading
     _drop_furniture(tree)
-    codes = _take_codes(tree)
-    main = _main(tree)
-    body = _markdown(main) if main is not None else ""
+    codes = _cut_code_blocks(tree)
+    main = _find_main_element(tree)
+    body = _element_to_markdown(main) if main is not None else ""
     if body:
         heads = [one.text_content().strip() for one in main.iter("h1")]
         title = heads[0] if len(heads) == 1 and heads[0] else title
     else:
         # A page with little text has no main part that could be told from the rest.
-        body = _extracted(copy.deepcopy(tree), url) or trafilatura.html2txt(tree)
+        body = _extract_with_trafilatura(copy.deepcopy(tree), url) or trafilatura.html2txt(tree)
     return {
         "title": " ".join(title.split()),
-        "text": _put_codes(body, codes),
+        "text": _restore_code_blocks(body, codes),
         "tags": [],
         "links": links,
         "noindex": "noindex" in robots or "none" in robots.split(),
@@ -105,23 +107,23 @@ def read_page(text: str, url: str) -> dict[str, Any]:
     }
 
 
-def markdown_of(html: str) -> str:
+def html_to_markdown(html: str) -> str:
     """Markdown of HTML that is nothing but text."""
     import lxml.html
 
     tree = lxml.html.document_fromstring(f"<body>{html}</body>")
     _drop_furniture(tree)
-    codes = _take_codes(tree)
-    return _put_codes(_markdown(tree), codes)
+    codes = _cut_code_blocks(tree)
+    return _restore_code_blocks(_element_to_markdown(tree), codes)
 
 
-def _links(tree: Any) -> list[str]:
+def _collect_links(tree: Any) -> list[str]:
     found: dict[str, None] = {}
     for anchor in tree.iter("a", "area"):
         target = anchor.get("href")
         if target and "nofollow" not in (anchor.get("rel") or "").lower():
             found[target] = None
-            if len(found) >= LINKS_MOST:
+            if len(found) >= MAX_LINKS:
                 break
     return list(found)
 
@@ -129,7 +131,9 @@ def _links(tree: Any) -> list[str]:
 def _drop_anchors(tree: Any) -> None:
     """Remove links to a place of the page that show nothing but a sign."""
     for anchor in list(tree.iter("a")):
-        if (anchor.get("href") or "#").startswith("#") and _SIGN.fullmatch(anchor.text_content()):
+        if (anchor.get("href") or "#").startswith("#") and _ONLY_SIGNS.fullmatch(
+            anchor.text_content()
+        ):
             anchor.drop_tree()
 
 
@@ -138,16 +142,21 @@ def _drop_furniture(tree: Any) -> None:
     for one in list(tree.iter()):
         if not isinstance(one.tag, str) or one.getparent() is None:
             continue
-        classes = _classes(one)
+        classes = _list_classes(one)
         if one.tag == "input" and one.get("type") == "checkbox" and _is_task(one):
             mark = "x" if one.get("checked") is not None else " "
             one.tail = f"[{mark}] {(one.tail or '').lstrip()}"
             one.drop_tree()
         elif one.tag == "button" and one.getparent().tag in (*_HEADINGS, "summary"):
             one.drop_tag()
-        elif one.tag in _NO_TEXT or classes & _NO_TEXT_CLASSES or _is_hidden(one) or _is_label(one):
+        elif (
+            one.tag in _FURNITURE_TAGS
+            or classes & _FURNITURE_CLASSES
+            or _is_hidden(one)
+            or _is_label(one)
+        ):
             one.drop_tree()
-        elif any(map(_TITLE.fullmatch, classes)):
+        elif any(map(_ADMONITION_TITLE.fullmatch, classes)):
             one.tag, one.tail = "strong", f" {one.tail or ''}"
 
 
@@ -155,7 +164,7 @@ _HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
 
 
 def _is_task(box: Any) -> bool:
-    return any("task" in name for one in (box, box.getparent()) for name in _classes(one))
+    return any("task" in name for one in (box, box.getparent()) for name in _list_classes(one))
 
 
 def _is_hidden(one: Any) -> bool:
@@ -167,18 +176,22 @@ def _is_hidden(one: Any) -> bool:
 
 def _is_label(one: Any) -> bool:
     """Whether it is the name of a language or of a tab beside code."""
-    if one.tag == "span" and "lang" in _classes(one):
+    if one.tag == "span" and "lang" in _list_classes(one):
         return True
-    return one.tag == "label" and any(name.startswith("tab") for name in _classes(one.getparent()))
+    return one.tag == "label" and any(
+        name.startswith("tab") for name in _list_classes(one.getparent())
+    )
 
 
-def _classes(one: Any) -> set[str]:
+def _list_classes(one: Any) -> set[str]:
     return set((one.get("class") or "").split())
 
 
-def _main(tree: Any) -> Any:
+def _find_main_element(tree: Any) -> Any:
     """The element that holds the text alone; None where the page does not say which it is."""
-    named = [one for one in tree.iter("div", "article", "main") if _classes(one) & _CONTENT]
+    named = [
+        one for one in tree.iter("div", "article", "main") if _list_classes(one) & _CONTENT_CLASSES
+    ]
     if named:
         # Several are the posts of a thread.
         return named[0] if len(named) == 1 else None
@@ -186,13 +199,13 @@ def _main(tree: Any) -> Any:
     return next((one for one in tree.iter("div", "article") if one.get("role") == "main"), None)
 
 
-def _extracted(tree: Any, url: str) -> str | None:
+def _extract_with_trafilatura(tree: Any, url: str) -> str | None:
     import trafilatura
 
     for quote in tree.iter("blockquote"):
         # It keeps their words alone.
         for one in list(quote.iter("p")) or [quote]:
-            one.text = f"{_QUOTE}{one.text or ''}"
+            one.text = f"{_QUOTE_MARK}{one.text or ''}"
     found: str | None = trafilatura.extract(
         tree,
         url=url or None,
@@ -202,10 +215,10 @@ def _extracted(tree: Any, url: str) -> str | None:
         include_formatting=True,
         include_comments=False,
     )
-    return found and found.replace(_QUOTE, "> ")
+    return found and found.replace(_QUOTE_MARK, "> ")
 
 
-def _markdown(element: Any) -> str:
+def _element_to_markdown(element: Any) -> str:
     import lxml.html
     from markdownify import markdownify
 
@@ -225,32 +238,32 @@ def _markdown(element: Any) -> str:
 # code
 
 
-def _take_codes(tree: Any) -> list[str]:
+def _cut_code_blocks(tree: Any) -> list[str]:
     """Put a mark in place of each block of code, and return the blocks as fenced text.
 
     Converters change the white space of code, and lose its language.
     """
     for table in list(tree.iter("table")):
-        _unwrap(table)
+        _unwrap_code_table(table)
     codes: list[str] = []
     last = ("", "")
     # All languages first: which blocks stand together is seen while they are there.
-    for block, language in [(one, _language(one)) for one in tree.iter("pre")]:
-        text = _code(block)
+    for block, language in [(one, _detect_language(one)) for one in tree.iter("pre")]:
+        text = _read_code(block)
         before = block.getprevious()
         if not text or (before is not None and (before.text, text) == last):
             # Empty, or the same once more, in the colours of the dark.
             block.drop_tree()
             continue
         mark = block.makeelement("p")
-        mark.text, mark.tail = _TOKEN.format(len(codes)), block.tail
-        codes.append(fenced(text, language))
+        mark.text, mark.tail = _CODE_MARK.format(len(codes)), block.tail
+        codes.append(fence_text(text, language))
         last = (mark.text, text)
         block.getparent().replace(block, mark)
     return codes
 
 
-def _unwrap(table: Any) -> None:
+def _unwrap_code_table(table: Any) -> None:
     """Take a table away that only puts code beside line numbers, or beside other code."""
     from lxml import etree
 
@@ -266,7 +279,7 @@ def _unwrap(table: Any) -> None:
         table.tag = "div"
 
 
-def _code(block: Any) -> str:
+def _read_code(block: Any) -> str:
     parts: list[str] = []
 
     def take(one: Any) -> None:
@@ -286,7 +299,7 @@ def _code(block: Any) -> str:
     return "\n".join(line.rstrip() for line in lines).strip("\n")
 
 
-def _language(block: Any) -> str:
+def _detect_language(block: Any) -> str:
     """The language of a block, by the attributes and classes of it and of what holds it alone."""
     around = [block, *block.iter("code")]
     for one in block.iterancestors():
@@ -297,24 +310,26 @@ def _language(block: Any) -> str:
         words = [one.get(name) for name in ("data-lang", "data-language")]
         words += [one.get("lang")] if one.tag in ("pre", "code") else []
         words += [
-            found[1] for name in sorted(_classes(one)) if (found := _LANGUAGE.fullmatch(name))
+            found[1]
+            for name in sorted(_list_classes(one))
+            if (found := _LANGUAGE_CLASS.fullmatch(name))
         ]
-        if language := next(filter(None, map(_named, filter(None, words))), ""):
+        if language := next(filter(None, map(_normalize_language, filter(None, words))), ""):
             return language
     return ""
 
 
-def _named(language: str) -> str:
+def _normalize_language(language: str) -> str:
     language = language.lower()
     return "" if language in _NO_LANGUAGE else _LANGUAGES.get(language, language)
 
 
-def _put_codes(text: str | None, codes: list[str]) -> str:
+def _restore_code_blocks(text: str | None, codes: list[str]) -> str:
     """The text with its blocks of code, each on lines of its own, indented as its mark is."""
     lines: list[str] = []
     left = dict(enumerate(codes))
     for line in (text or "").split("\n"):
-        pieces = _TOKENS.split(line)
+        pieces = _CODE_MARKS.split(line)
         if len(pieces) == 1:
             lines.append(line)
             continue
@@ -328,10 +343,10 @@ def _put_codes(text: str | None, codes: list[str]) -> str:
             # Once each: a page may hold such marks as text.
             block = left.pop(int(piece), "")
             lines += ["", *(f"{indent}{one}" if one else "" for one in block.split("\n")), ""]
-    return re.sub(r"\A\n+|\n+\Z", "", _squeezed(lines))
+    return re.sub(r"\A\n+|\n+\Z", "", _squeeze_blank_lines(lines))
 
 
-def _squeezed(lines: list[str]) -> str:
+def _squeeze_blank_lines(lines: list[str]) -> str:
     """Lines joined, with one empty line where there were several, except in code."""
     kept: list[str] = []
     fence = ""
@@ -344,11 +359,11 @@ def _squeezed(lines: list[str]) -> str:
     return "\n".join(kept)
 
 
-VERSION = 2
+EXTRACTION_VERSION = 2
 """Raise it when documents come out differently: what did not change is then read again too."""
-SIZE = struct.Struct(">I")
-MEMORY_MOST = 3 << 30
-PDF_PAGES_MOST = 3000
+FRAME_SIZE = struct.Struct(">I")
+MAX_MEMORY_BYTES = 3 << 30
+MAX_PDF_PAGES = 3000
 
 HTML, PDF = ("text/html", "application/xhtml+xml"), ("application/pdf", "application/x-pdf")
 MARKDOWN, PLAIN = ("text/markdown", "text/x-markdown"), ("text/plain",)
@@ -366,28 +381,28 @@ class UnreadableDocument(Exception):
     """Why a document gave no text."""
 
 
-def extract(content: bytes, kind: str, url: str, charset: str | None) -> dict[str, Any]:
+def extract_document(content: bytes, kind: str, url: str, charset: str | None) -> dict[str, Any]:
     """A document of content type `kind` as `title`, `text` and `tags`; for HTML `links`,
     `noindex` and `nofollow` too. Raises `Unreadable`.
     """
     if kind in PDF:
-        return _pdf(content)
+        return _extract_pdf(content)
     if kind in DOCX:
-        return _docx(content)
-    text = decoded(content, charset)
+        return _extract_docx(content)
+    text = decode_text(content, charset)
     if kind in HTML:
         try:
-            return read_page(text, url)
+            return extract_page(text, url)
         except NoPage as error:
             raise UnreadableDocument(str(error)) from error
     if "\0" in text[:8192]:
         raise UnreadableDocument("it is a binary file")
     if kind in CODE:
         return {"title": "", "text": text, "tags": []}
-    return _plain(text, markdown=kind in MARKDOWN)
+    return _extract_plain_text(text, markdown=kind in MARKDOWN)
 
 
-def decoded(content: bytes, charset: str | None) -> str:
+def decode_text(content: bytes, charset: str | None) -> str:
     """Text in the named character set, in UTF-8, in the one it names itself, or in a likely one."""
     own = _OWN_CHARSET.search(content[:2048])
     for name in (charset, "utf-8-sig", own[1].decode("ascii") if own else None):
@@ -403,7 +418,7 @@ def decoded(content: bytes, charset: str | None) -> str:
     return content.decode(likely[0] if likely else "cp1252", "replace")
 
 
-def _pdf(content: bytes) -> dict[str, Any]:
+def _extract_pdf(content: bytes) -> dict[str, Any]:
     import io
 
     import pypdf
@@ -414,8 +429,8 @@ def _pdf(content: bytes) -> dict[str, Any]:
         if reader.is_encrypted and not reader.decrypt(""):
             raise UnreadableDocument("it is encrypted")
         pages = len(reader.pages)
-        if pages > PDF_PAGES_MOST:
-            raise UnreadableDocument(f"it has {pages:,} pages, more than {PDF_PAGES_MOST:,}")
+        if pages > MAX_PDF_PAGES:
+            raise UnreadableDocument(f"it has {pages:,} pages, more than {MAX_PDF_PAGES:,}")
         texts = [page.extract_text().strip() for page in reader.pages]
         title = str(reader.metadata.title or "") if reader.metadata else ""
     except (PyPdfError, ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
@@ -428,7 +443,7 @@ def _pdf(content: bytes) -> dict[str, Any]:
     return {"title": title, "text": body, "tags": []}
 
 
-def _docx(content: bytes) -> dict[str, Any]:
+def _extract_docx(content: bytes) -> dict[str, Any]:
     import io
     from xml.parsers.expat import ExpatError
     from zipfile import BadZipFile
@@ -444,12 +459,12 @@ def _docx(content: bytes) -> dict[str, Any]:
     except (BadZipFile, ExpatError, KeyError, ValueError, AttributeError, IndexError) as error:
         # Damaged files make mammoth stumble in many ways.
         raise UnreadableDocument(f"it is not a readable Word file: {error}") from error
-    text = markdown_of(html) if html else ""
+    text = html_to_markdown(html) if html else ""
     head = next((line for line in text.split("\n") if line.startswith("# ")), "")
     return {"title": head[2:].strip(), "text": text, "tags": []}
 
 
-def _plain(text: str, *, markdown: bool) -> dict[str, Any]:
+def _extract_plain_text(text: str, *, markdown: bool) -> dict[str, Any]:
     from kbtui.knowledge.front_matter import split_front_matter
 
     split = split_front_matter(text)
@@ -466,11 +481,11 @@ def _plain(text: str, *, markdown: bool) -> dict[str, Any]:
     }
 
 
-def _read(stream: BinaryIO) -> bytes | None:
-    head = stream.read(SIZE.size)
-    if len(head) < SIZE.size:
+def _read_frame(stream: BinaryIO) -> bytes | None:
+    head = stream.read(FRAME_SIZE.size)
+    if len(head) < FRAME_SIZE.size:
         return None
-    (size,) = SIZE.unpack(head)
+    (size,) = FRAME_SIZE.unpack(head)
     body = stream.read(size)
     return body if len(body) == size else None
 
@@ -482,18 +497,18 @@ def main() -> None:
 
     warnings.simplefilter("ignore")
     if sys.platform == "linux":
-        resource.setrlimit(resource.RLIMIT_AS, (MEMORY_MOST, MEMORY_MOST))
+        resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
     answers = sys.stdout.buffer
     # What a library prints must not be taken for an answer.
     sys.stdout = sys.stderr
     # Converting HTML takes several frames for each element that stands in another.
     sys.setrecursionlimit(10_000)
     while True:
-        request, content = _read(sys.stdin.buffer), _read(sys.stdin.buffer)
+        request, content = _read_frame(sys.stdin.buffer), _read_frame(sys.stdin.buffer)
         if request is None or content is None:
             return
         try:
-            found = extract(content, **json.loads(request))
+            found = extract_document(content, **json.loads(request))
         except UnreadableDocument as error:
             found = {"error": str(error)}
         except ImportError as error:
@@ -501,7 +516,7 @@ def main() -> None:
         except (Exception, RecursionError, MemoryError) as error:
             found = {"error": f"it cannot be read: {type(error).__name__}"}
         answer = json.dumps(found).encode("ascii")
-        answers.write(SIZE.pack(len(answer)) + answer)
+        answers.write(FRAME_SIZE.pack(len(answer)) + answer)
         answers.flush()
 
 
@@ -509,11 +524,11 @@ if __name__ == "__main__":
     main()
 
 
-SECONDS = 60.0
-ANSWER_MOST = 64_000_000
+EXTRACTION_SECONDS = 60.0
+MAX_ANSWER_BYTES = 64_000_000
 
 
-class ExtractError(Exception):
+class ExtractionError(Exception):
     """Why a document gave no text."""
 
 
@@ -523,7 +538,7 @@ class Extractor:
     `seconds`: how long one document may take.
     """
 
-    def __init__(self, seconds: float = SECONDS) -> None:
+    def __init__(self, seconds: float = EXTRACTION_SECONDS) -> None:
         self._seconds = seconds
         self._process: asyncio.subprocess.Process | None = None
 
@@ -547,7 +562,7 @@ class Extractor:
             late = isinstance(error, TimeoutError)
             await self._end()
             reason = f"reading it took over {self._seconds:g} s" if late else "reading it failed"
-            raise ExtractError(reason) from error
+            raise ExtractionError(reason) from error
         except BaseException:
             # Half a question is no state to go on from.
             await self._end()
@@ -555,7 +570,7 @@ class Extractor:
         if "import" in found:
             raise PackageUnavailable(ImportError(found["import"], name=found["name"]))
         if "error" in found:
-            raise ExtractError(str(found["error"]))
+            raise ExtractionError(str(found["error"]))
         return found
 
     async def _ask(self, request: bytes, content: bytes) -> dict[str, Any]:
@@ -566,17 +581,17 @@ class Extractor:
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.DEVNULL,
                 cwd="/",
-                env=_environment(),
+                env=_make_environment(),
             )  # fmt: skip
         pipe, answers = self._process.stdin, self._process.stdout
         if pipe is None or answers is None:
             raise EOFError
         for part in (request, content):
-            pipe.write(SIZE.pack(len(part)))
+            pipe.write(FRAME_SIZE.pack(len(part)))
             pipe.write(part)
         await pipe.drain()
-        (size,) = SIZE.unpack(await answers.readexactly(SIZE.size))
-        if size > ANSWER_MOST:
+        (size,) = FRAME_SIZE.unpack(await answers.readexactly(FRAME_SIZE.size))
+        if size > MAX_ANSWER_BYTES:
             raise ValueError("the answer is too large")
         found = json.loads(await answers.readexactly(size))
         if not isinstance(found, dict):
@@ -594,7 +609,7 @@ class Extractor:
             process.stdin.close()
 
 
-def _environment() -> dict[str, str]:
+def _make_environment() -> dict[str, str]:
     """What the process needs of ours: where modules are, and no more."""
     kept = ("PATH", "PYTHONPATH", "LANG", "LC_ALL", "TMPDIR", "HOME")
     return {name: os.environ[name] for name in kept if name in os.environ}

@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 
 AGENT = "kbtui"
 USER_AGENT = f"{AGENT}/{__version__} (a person's own crawl; obeys robots.txt)"
-URL_MOST = 2000
+MAX_URL_CHARACTERS = 2000
 
 
 @dataclass(frozen=True)
-class Limits:
+class SourceLimits:
     """What a run may cost. Times in seconds, sizes in bytes.
 
     `pages` is for a crawl, `files` for files and resources; `seconds` is for one
@@ -62,9 +62,9 @@ class Limits:
         )
 
 
-def limits_of(settings: Settings) -> Limits:
+def make_limits(settings: Settings) -> SourceLimits:
     """The limits that a person set."""
-    return Limits(
+    return SourceLimits(
         pages=settings.source_pages,
         files=settings.source_files,
         bytes=settings.source_bytes,
@@ -73,7 +73,7 @@ def limits_of(settings: Settings) -> Limits:
     )
 
 
-def too_large(most: int, size: int | None = None) -> str:
+def format_too_large(most: int, size: int | None = None) -> str:
     """Why a document is not read: it has more bytes than the limit; how many, where that is known."""
     limit = f"more than the {most:,} bytes that are read (source_bytes in `kbtui config`)"
     return f"has {limit}" if size is None else f"has {size:,} bytes, {limit}"
@@ -100,7 +100,7 @@ class FetchError(Exception):
 
 
 @dataclass
-class Response:
+class FetchedResponse:
     """What came: `url` is where the redirects ended; with status 304 there is no body."""
 
     url: str
@@ -130,16 +130,16 @@ async def resolve_name(host: str, port: int) -> list[str]:
 
 
 @dataclass
-class Fetcher:
+class HttpFetcher:
     """Fetches for one source. Use as an asynchronous context manager."""
 
-    limits: Limits
+    limits: SourceLimits
     allow_hosts: Collection[str] = ()
     resolve: Resolve = resolve_name
     _clients: dict[tuple[str, str, int], httpx.AsyncClient] = field(default_factory=dict)
     _context: ssl.SSLContext | None = None
 
-    async def __aenter__(self) -> Fetcher:
+    async def __aenter__(self) -> HttpFetcher:
         return self
 
     async def __aexit__(self, *args: object) -> None:
@@ -155,7 +155,7 @@ class Fetcher:
         conditions: Callable[[str], Mapping[str, str]] = lambda url: {},
         inside: Callable[[str], bool] = lambda url: True,
         most: int | None = None,
-    ) -> Response:
+    ) -> FetchedResponse:
         """Fetch an address with its redirects; raises `FetchError`.
 
         `accept` are the content types that may come (empty: any), `conditions`
@@ -175,7 +175,7 @@ class Fetcher:
         conditions: Callable[[str], Mapping[str, str]],
         inside: Callable[[str], bool],
         most: int | None,
-    ) -> Response:
+    ) -> FetchedResponse:
         for _ in range(self.limits.redirects + 1):
             found = await self._once(url, accept, conditions(url), most or self.limits.bytes)
             if found.status not in (301, 302, 303, 307, 308):
@@ -199,8 +199,8 @@ class Fetcher:
 
     async def _once(
         self, url: str, accept: Collection[str], conditions: Mapping[str, str], most: int
-    ) -> Response:
-        if len(url) > URL_MOST:
+    ) -> FetchedResponse:
+        if len(url) > MAX_URL_CHARACTERS:
             raise FetchError("the address is too long", lasting=True)
         try:
             url_policy.check_url(url, self.allow_hosts)
@@ -217,12 +217,12 @@ class Fetcher:
             except (httpx.ConnectError, httpx.ConnectTimeout) as error:
                 failure = error
             except httpx.HTTPError as error:
-                raise FetchError(_reason(error)) from error
-        raise FetchError(_reason(failure)) from failure
+                raise FetchError(_describe_http_error(error)) from error
+        raise FetchError(_describe_http_error(failure)) from failure
 
     async def _addresses(self, host: str, port: int) -> list[str]:
         """What a host leads to; refused as a whole when any of it is private."""
-        given = url_policy.literal(host)
+        given = url_policy.parse_ip_literal(host)
         if given is not None:
             found = [str(given)]
         else:
@@ -234,10 +234,12 @@ class Fetcher:
                 raise FetchError(f"the name {host} cannot be resolved: {reason}") from error
         if not found:
             raise FetchError(f"the name {host} leads nowhere")
-        if not url_policy.allowed(host, self.allow_hosts):
+        if not url_policy.is_allowed_host(host, self.allow_hosts):
             for text in found:
                 if not url_policy.is_public(ipaddress.ip_address(text.partition("%")[0])):
-                    private = url_policy.forbidden(host, None if given is not None else text)
+                    private = url_policy.make_private_host_error(
+                        host, None if given is not None else text
+                    )
                     raise FetchError(f"{private.message} ({private.hint})", lasting=True)
         return found
 
@@ -250,7 +252,7 @@ class Fetcher:
         accept: Collection[str],
         conditions: Mapping[str, str],
         most: int,
-    ) -> Response:
+    ) -> FetchedResponse:
         client = self._client(url.scheme, host, port)
         # A server's cookies are a memory that a crawl does not want.
         client.cookies.clear()
@@ -270,14 +272,14 @@ class Fetcher:
         )
         response = await client.send(request, stream=True)
         try:
-            found = Response(str(url), response.status_code, response.headers)
+            found = FetchedResponse(str(url), response.status_code, response.headers)
             if response.status_code == 200:
-                _check_head(found, accept, most)
-                found.body = await _body(response, most)
+                _check_headers(found, accept, most)
+                found.body = await _read_body(response, most)
             elif response.status_code in (404, 410):
                 raise FetchError(f"the server answered {response.status_code}", gone=True)
             elif response.status_code not in (301, 302, 303, 304, 307, 308):
-                raise _refused(response)
+                raise _make_status_error(response)
             return found
         finally:
             await response.aclose()
@@ -302,7 +304,7 @@ class Fetcher:
         return self._context
 
 
-def _refused(response: httpx.Response) -> FetchError:
+def _make_status_error(response: httpx.Response) -> FetchError:
     status, after = response.status_code, response.headers.get("retry-after", "")
     return FetchError(
         f"the server answered {status}",
@@ -311,15 +313,15 @@ def _refused(response: httpx.Response) -> FetchError:
     )
 
 
-def _check_head(found: Response, accept: Collection[str], most: int) -> None:
+def _check_headers(found: FetchedResponse, accept: Collection[str], most: int) -> None:
     if accept and found.type not in accept:
         raise FetchError(f"is {found.type or 'of no type'}, which is not read", lasting=True)
     length = found.headers.get("content-length", "")
     if length.isdigit() and int(length) > most:
-        raise FetchError(too_large(most, int(length)), lasting=True)
+        raise FetchError(format_too_large(most, int(length)), lasting=True)
 
 
-async def _body(response: httpx.Response, most: int) -> bytes:
+async def _read_body(response: httpx.Response, most: int) -> bytes:
     """The body, never more than `most` bytes, unpacked by us: a few bytes can unpack to gigabytes."""
     encoding = response.headers.get("content-encoding", "identity").strip().lower()
     if encoding not in ("identity", "gzip", "x-gzip", ""):
@@ -333,14 +335,14 @@ async def _body(response: httpx.Response, most: int) -> bytes:
             raise FetchError("is badly packed") from error
         size += len(part)
         if size > most:
-            raise FetchError(too_large(most), lasting=True)
+            raise FetchError(format_too_large(most), lasting=True)
         parts.append(part)
     if unpack and not unpack.eof:
         raise FetchError("ended too early")
     return b"".join(parts)
 
 
-def _reason(error: Exception | None) -> str:
+def _describe_http_error(error: Exception | None) -> str:
     if isinstance(error, httpx.ConnectTimeout):
         return "no connection in time"
     if isinstance(error, httpx.ConnectError):

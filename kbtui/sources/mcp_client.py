@@ -16,9 +16,9 @@ from mcp import ClientSession, StdioServerParameters, stdio_client
 from mcp.shared.exceptions import MCPError
 
 from kbtui.errors import KbtuiError
-from kbtui.knowledge.subject_files import name_of
-from kbtui.sources.extraction import HTML, MARKDOWN, PDF, PLAIN, ExtractError
-from kbtui.sources.http_fetcher import too_large
+from kbtui.knowledge.subject_files import make_file_name
+from kbtui.sources.extraction import HTML, MARKDOWN, PDF, PLAIN, ExtractionError
+from kbtui.sources.http_fetcher import format_too_large
 from kbtui.sources.source_directory import FetchedDocument
 from kbtui.version import __version__
 
@@ -27,18 +27,20 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kbtui.sources.extraction import Extractor
-    from kbtui.sources.http_fetcher import Limits
+    from kbtui.sources.http_fetcher import SourceLimits
     from kbtui.sources.source_directory import RunContext
 
-LATE_MOST = 3
+MAX_TIMEOUTS = 3
 """After so many resources in a row that did not come in time, the server hangs."""
 
 
-class NotRead(ExtractError):
+class SkippedResource(ExtractionError):
     """A resource of a type or size that is not read."""
 
 
-async def take_resources(run: RunContext, root: Path, extractor: Extractor, limits: Limits) -> None:
+async def fetch_resources(
+    run: RunContext, root: Path, extractor: Extractor, limits: SourceLimits
+) -> None:
     """Start the server in the workspace's `root`, read what matches, end it.
 
     Raises `KbtuiError` when the server does not start, or does not answer in time.
@@ -66,7 +68,7 @@ async def take_resources(run: RunContext, root: Path, extractor: Extractor, limi
                     try:
                         with anyio.fail_after(max(limits.seconds, limits.connect_seconds)):
                             await session.initialize()
-                        await _resources(run, session, extractor, limits)
+                        await _fetch_matching(run, session, extractor, limits)
                     except (MCPError, TimeoutError, RuntimeError, ValueError) as error:
                         # Raised outside: here task groups would wrap it.
                         failure = error
@@ -74,13 +76,13 @@ async def take_resources(run: RunContext, root: Path, extractor: Extractor, limi
             failure = failure or error
         if failure is not None:
             raise KbtuiError(
-                f"the MCP server failed: {_reason(failure)}",
+                f"the MCP server failed: {_describe_mcp_error(failure)}",
                 where=source.what,
-                hint=_said(log),
+                hint=_read_last_log_line(log),
             ) from failure
 
 
-def _reason(error: BaseException) -> str:
+def _describe_mcp_error(error: BaseException) -> str:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     if isinstance(error, TimeoutError):
@@ -88,7 +90,7 @@ def _reason(error: BaseException) -> str:
     return getattr(error, "strerror", None) or str(error) or type(error).__name__
 
 
-def _said(log: Any) -> str | None:
+def _read_last_log_line(log: Any) -> str | None:
     """The last line that the server wrote to its log."""
     log.seek(0, os.SEEK_END)
     log.seek(max(0, log.tell() - 2000))
@@ -96,15 +98,15 @@ def _said(log: Any) -> str | None:
     return f"it said: {lines[-1][:300]}" if lines[-1] else None
 
 
-async def _resources(
-    run: RunContext, session: ClientSession, extractor: Extractor, limits: Limits
+async def _fetch_matching(
+    run: RunContext, session: ClientSession, extractor: Extractor, limits: SourceLimits
 ) -> None:
     """Take in every resource that matches; each, and the list, may take `limits.seconds`."""
     seconds = limits.seconds
     with anyio.fail_after(seconds):
         wanted = [
             one
-            async for one in _listed(session, limits.files)
+            async for one in _list_resources(session, limits.files)
             if run.source.pattern is None or fnmatchcase(one.uri, run.source.pattern)
         ]
     if len(wanted) > limits.files:
@@ -114,28 +116,28 @@ async def _resources(
         run.doing(done, len(wanted), resource.uri)
         try:
             with anyio.fail_after(seconds):
-                text = await _text(session, resource, extractor, limits.bytes)
+                text = await _read_resource_text(session, resource, extractor, limits.bytes)
             late = 0
         except TimeoutError:
             run.fail(resource.uri, f"not done after {seconds:g} s", lasting=False)
             late += 1
-            if late >= LATE_MOST:
+            if late >= MAX_TIMEOUTS:
                 raise
             continue
-        except NotRead as error:
+        except SkippedResource as error:
             run.skip(resource.uri, str(error))
             continue
-        except ExtractError as error:
+        except ExtractionError as error:
             run.fail(resource.uri, str(error))
             continue
         except MCPError as error:
             run.fail(resource.uri, str(error), lasting=False)
             continue
         title = resource.title or resource.name or resource.uri
-        run.put(FetchedDocument(resource.uri, _name(resource.uri), title, text), {})
+        run.put(FetchedDocument(resource.uri, _make_document_name(resource.uri), title, text), {})
 
 
-async def _listed(session: ClientSession, most: int) -> AsyncIterator[types.Resource]:
+async def _list_resources(session: ClientSession, most: int) -> AsyncIterator[types.Resource]:
     cursor: str | None = None
     seen: set[str] = set()
     # A server may give them one by one, or never end.
@@ -151,13 +153,13 @@ async def _listed(session: ClientSession, most: int) -> AsyncIterator[types.Reso
             return
 
 
-async def _text(
+async def _read_resource_text(
     session: ClientSession, resource: types.Resource, extractor: Extractor, most: int
 ) -> str:
     """A resource's parts as Markdown, joined; raises `ExtractError` where one cannot be read."""
     found = await session.read_resource(resource.uri)
     if not isinstance(found, types.ReadResourceResult):
-        raise ExtractError("it asks for input")
+        raise ExtractionError("it asks for input")
     parts = []
     for content in found.contents:
         kind = (content.mime_type or resource.mime_type or "").partition(";")[0].strip().lower()
@@ -167,27 +169,27 @@ async def _text(
             try:
                 data = base64.b64decode(content.blob, validate=True)
             except (binascii.Error, ValueError) as error:
-                raise ExtractError("its content is not base64") from error
+                raise ExtractionError("its content is not base64") from error
         if len(data) > most:
-            raise NotRead(too_large(most, len(data)))
+            raise SkippedResource(format_too_large(most, len(data)))
         if kind in (*HTML, *PDF, *MARKDOWN, *PLAIN):
             parts.append((await extractor.extract(data, kind, resource.uri, "utf-8"))["text"])
         elif isinstance(content, types.TextResourceContents):
-            parts.append(_fenced(content.text, kind))
+            parts.append(_fence_resource(content.text, kind))
         else:
-            raise NotRead(f"is {kind or 'of no type'}, which is not read")
+            raise SkippedResource(f"is {kind or 'of no type'}, which is not read")
     return "\n\n".join(part.strip("\n") for part in parts)
 
 
-def _fenced(text: str, kind: str) -> str:
+def _fence_resource(text: str, kind: str) -> str:
     """Text of a type that is no prose, in a fence that names it."""
-    from kbtui.knowledge.subject_files import present
+    from kbtui.knowledge.subject_files import present_text
 
     if not kind or kind.startswith("text/"):
         return text
-    return present(text, f"x.{kind.rpartition('/')[2].rpartition('+')[2]}")
+    return present_text(text, f"x.{kind.rpartition('/')[2].rpartition('+')[2]}")
 
 
-def _name(uri: str) -> str:
+def _make_document_name(uri: str) -> str:
     pieces = [piece for piece in uri.partition("://")[2].split("/") if piece.strip(". ")]
-    return "/".join(map(name_of, pieces or [uri]))
+    return "/".join(map(make_file_name, pieces or [uri]))

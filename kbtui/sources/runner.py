@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kbtui.errors import ConfigError, KbtuiError
-from kbtui.sources.config import approved_at, load_sources
-from kbtui.sources.http_fetcher import Fetcher, limits_of, resolve_name
-from kbtui.sources.source_directory import NAMED_MOST, RunContext, SourceDirectory
+from kbtui.sources.config import find_approval_time, load_sources
+from kbtui.sources.http_fetcher import HttpFetcher, make_limits, resolve_name
+from kbtui.sources.source_directory import MAX_NAMED_PROBLEMS, RunContext, SourceDirectory
 from kbtui.userdata import UserData
 from kbtui.userdata.models import Run, Skip
 from kbtui.workspace.paths import make_private
@@ -25,21 +25,21 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from kbtui.sources.config import Source, SourceProgress
-    from kbtui.sources.http_fetcher import Limits, Resolve
+    from kbtui.sources.http_fetcher import Resolve, SourceLimits
     from kbtui.workspace import Workspace
 
-STOP_SECONDS = 0.2
+STOP_CHECK_SECONDS = 0.2
 
 
-class Busy(KbtuiError):
+class SourceBusy(KbtuiError):
     """Another run of the source is going on."""
 
 
-class Stopped(KbtuiError):
+class RunStopped(KbtuiError):
     """Its user ended the run."""
 
 
-class NotApproved(ConfigError):
+class SourceNotApproved(ConfigError):
     """The user did not agree to this block."""
 
 
@@ -49,7 +49,7 @@ def run_source(
     *,
     say: Callable[[SourceProgress], None] = lambda progress: None,
     stopped: Callable[[], bool] = lambda: False,
-    limits: Limits | None = None,
+    limits: SourceLimits | None = None,
     resolve: Resolve = resolve_name,
 ) -> Run:
     """Run a source now, and note in the journal how it ended.
@@ -62,34 +62,36 @@ def run_source(
     """
     source = load_sources(workspace).find(name)
     journal = UserData(workspace)
-    if approved_at(workspace, journal, source) is None:
-        raise NotApproved(
+    if find_approval_time(workspace, journal, source) is None:
+        raise SourceNotApproved(
             "you did not approve this source as it is now",
             where=f".jp/kb-sources.toml: source.{name}",
             hint=f"`kbtui source approve {name}` shows it and asks",
         )
-    with lock(workspace, name):
+    with lock_source(workspace, name):
         began = time.time()
         try:
-            work = _Work(workspace, source, limits or limits_of(load_settings()), resolve, stopped)
-            run, interrupted = _run(work, journal, began, say)
+            work = _RunRequest(
+                workspace, source, limits or make_limits(load_settings()), resolve, stopped
+            )
+            run, interrupted = _run_to_end(work, journal, began, say)
         except (KbtuiError, OSError) as error:
             reason = str(error) if isinstance(error, KbtuiError) else error.strerror or str(error)
-            run, interrupted = _failed(journal, name, began, reason), False
+            run, interrupted = _make_failed_run(journal, name, began, reason), False
         journal.put_run(run)
     if interrupted:
         raise KeyboardInterrupt
     return run
 
 
-def _failed(journal: UserData, name: str, began: float, reason: str) -> Run:
+def _make_failed_run(journal: UserData, name: str, began: float, reason: str) -> Run:
     before = journal.runs().get(name)
     entries = before.entries if before else 0
     return Run(name, began, time.time(), "error", reason, entries, problems=(reason,))
 
 
 @contextlib.contextmanager
-def lock(workspace: Workspace, name: str) -> Iterator[None]:
+def lock_source(workspace: Workspace, name: str) -> Iterator[None]:
     """Hold the source for oneself; raises `Busy`. It is let go with the process, however that ends."""
     make_private(workspace.data_dir)
     path = workspace.data_dir / f"source-{name}.lock"
@@ -97,31 +99,31 @@ def lock(workspace: Workspace, name: str) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            raise Busy("is running already", where=f"source {name}") from error
+            raise SourceBusy("is running already", where=f"source {name}") from error
         yield
 
 
 @dataclass(frozen=True)
-class _Work:
+class _RunRequest:
     """What a run is given."""
 
     workspace: Workspace
     source: Source
-    limits: Limits
+    limits: SourceLimits
     resolve: Resolve
     stopped: Callable[[], bool]
 
 
-def _run(
-    work: _Work, journal: UserData, began: float, say: Callable[[SourceProgress], None]
+def _run_to_end(
+    work: _RunRequest, journal: UserData, began: float, say: Callable[[SourceProgress], None]
 ) -> tuple[Run, bool]:
     """Run to the end; says too whether it was interrupted."""
     source = work.source
-    shelf = open_shelf(work.workspace, source)
+    shelf = open_source_directory(work.workspace, source)
     found = RunContext(source, shelf, journal.fetched(source.name), say)
     interrupted = False
     try:
-        asyncio.run(_until_stopped(work, found))
+        asyncio.run(_run_until_stopped(work, found))
     except (KbtuiError, KeyboardInterrupt) as error:
         # What came before stays, and counts.
         interrupted = isinstance(error, KeyboardInterrupt)
@@ -150,31 +152,31 @@ def _run(
         updated=tally.updated,
         removed=tally.removed,
         unchanged=tally.unchanged,
-        problems=problems[:NAMED_MOST],
+        problems=problems[:MAX_NAMED_PROBLEMS],
         skipped=len(found.skips),
-        skips=tuple(Skip(*skip) for skip in list(found.skips.items())[:NAMED_MOST]),
+        skips=tuple(Skip(*skip) for skip in list(found.skips.items())[:MAX_NAMED_PROBLEMS]),
         edited=tuple(shelf.edited),
     )
     return run, interrupted
 
 
-def open_shelf(workspace: Workspace, source: Source) -> SourceDirectory:
+def open_source_directory(workspace: Workspace, source: Source) -> SourceDirectory:
     """The documents of a source; raises `KbtuiError` where its topic is gone or leads elsewhere."""
     from kbtui.knowledge import load_knowledge
-    from kbtui.knowledge.subject_files import topic_folder
+    from kbtui.knowledge.subject_files import make_topic_folder
 
     knowledge = load_knowledge(workspace)
     topic = knowledge.resolve_topic(source.topic)
     root = Path(os.path.realpath(workspace.root))
-    return SourceDirectory(root, topic_folder(workspace, topic), source)
+    return SourceDirectory(root, make_topic_folder(workspace, topic), source)
 
 
 def count_documents(workspace: Workspace, source: Source) -> int:
     """How many documents a source has; raises `KbtuiError` where they cannot be reached."""
-    return len(open_shelf(workspace, source).held)
+    return len(open_source_directory(workspace, source).held)
 
 
-def remove_with_documents(workspace: Workspace, name: str, *, keep: bool) -> list[str]:
+def remove_source_and_documents(workspace: Workspace, name: str, *, keep: bool) -> list[str]:
     """Take a source away; its documents stay as its user's own, or go.
 
     Returns what could not be done to documents. Raises `Busy`, `NothingFound`, `ConfigError`.
@@ -182,10 +184,10 @@ def remove_with_documents(workspace: Workspace, name: str, *, keep: bool) -> lis
     from kbtui.sources.config import remove_source
 
     source = load_sources(workspace).find(name)
-    with lock(workspace, name):
+    with lock_source(workspace, name):
         problems = []
         try:
-            shelf = open_shelf(workspace, source)
+            shelf = open_source_directory(workspace, source)
         except KbtuiError as error:
             shelf = None
             problems.append(f"its documents cannot be reached and are left alone: {error}")
@@ -198,35 +200,35 @@ def remove_with_documents(workspace: Workspace, name: str, *, keep: bool) -> lis
         return problems + ([*shelf.problems, *shelf.edited] if shelf is not None else [])
 
 
-async def _until_stopped(work: _Work, run: RunContext) -> None:
-    task = asyncio.ensure_future(_fetch(work, run))
+async def _run_until_stopped(work: _RunRequest, run: RunContext) -> None:
+    task = asyncio.ensure_future(_fetch_documents(work, run))
     while not task.done():
         if work.stopped():
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await task
-            raise Stopped("stopped; what came until then stays", where=run.source.name)
-        await asyncio.wait([task], timeout=STOP_SECONDS)
+            raise RunStopped("stopped; what came until then stays", where=run.source.name)
+        await asyncio.wait([task], timeout=STOP_CHECK_SECONDS)
     task.result()
 
 
-async def _fetch(work: _Work, run: RunContext) -> None:
+async def _fetch_documents(work: _RunRequest, run: RunContext) -> None:
     from kbtui.sources.extraction import Extractor
 
     async with Extractor() as extractor:
         if run.source.kind == "file_upload":
-            from kbtui.sources.file_upload import upload
+            from kbtui.sources.file_upload import upload_files
 
-            await upload(run, work.workspace.root, extractor, work.limits)
+            await upload_files(run, work.workspace.root, extractor, work.limits)
         elif run.source.kind == "mcp":
-            from kbtui.sources.mcp_client import take_resources
+            from kbtui.sources.mcp_client import fetch_resources
 
-            await take_resources(run, work.workspace.root, extractor, work.limits)
+            await fetch_resources(run, work.workspace.root, extractor, work.limits)
         else:
-            from kbtui.sources.crawler import Crawl
+            from kbtui.sources.crawler import Crawler
 
-            async with Fetcher(work.limits, run.source.allow_hosts, work.resolve) as fetcher:
-                await Crawl(run, fetcher, extractor).run()
+            async with HttpFetcher(work.limits, run.source.allow_hosts, work.resolve) as fetcher:
+                await Crawler(run, fetcher, extractor).run()
 
 
 def main(words: list[str]) -> int:

@@ -8,7 +8,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from kbtui.sources.config import approved_at, load_sources, next_time
+from kbtui.sources.config import find_approval_time, load_sources, next_cron_time
 from kbtui.userdata import UserData
 
 if TYPE_CHECKING:
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from kbtui.sources.config import Source
     from kbtui.workspace import Workspace
 
-LOOK_SECONDS = 30.0
-RUN_SECONDS = 7200.0
+SCHEDULE_SECONDS = 30.0
+MAX_RUN_SECONDS = 7200.0
 """A run that is not done after this long is ended."""
 
 
-def due_at(
+def find_due_time(
     workspace: Workspace, journal: UserData, source: Source, since: float = 0.0
 ) -> float | None:
     """When a source is to run next, in Unix seconds, which may have passed; None for never.
@@ -32,14 +32,14 @@ def due_at(
     """
     if source.cron is None:
         return None
-    approved = approved_at(workspace, journal, source)
+    approved = find_approval_time(workspace, journal, source)
     if approved is None:
         return None
     last = journal.runs().get(source.name)
-    return next_time(source.cron, max(approved, since, last.began if last else 0.0))
+    return next_cron_time(source.cron, max(approved, since, last.began if last else 0.0))
 
 
-def due(
+def list_due_sources(
     workspace: Workspace, now: float | None = None, started: Mapping[str, float] | None = None
 ) -> list[str]:
     """The names of the sources that are to run now, the longest overdue first.
@@ -50,7 +50,7 @@ def due(
     journal = UserData(workspace)
     waiting = []
     for source in load_sources(workspace).sources.values():
-        at = due_at(workspace, journal, source, (started or {}).get(source.name, 0.0))
+        at = find_due_time(workspace, journal, source, (started or {}).get(source.name, 0.0))
         if at is not None and at <= now:
             waiting.append((at, source.name))
     return [name for _, name in sorted(waiting)]
@@ -78,7 +78,7 @@ class Schedule:
         """See whether a run ended or hangs, and start the next that is due."""
         self._reap()
         if self._process is None:
-            for name in due(self._workspace, now, self._started)[:1]:
+            for name in list_due_sources(self._workspace, now, self._started)[:1]:
                 self._started[name] = time.time() if now is None else now
                 self._start(name)
 
@@ -117,8 +117,8 @@ class Schedule:
             return
         code = self._process.poll()
         if code is None:
-            if time.monotonic() - self._began > RUN_SECONDS:
-                self._log(f"source {self._name}: not done after {RUN_SECONDS:g} s, ended")
+            if time.monotonic() - self._began > MAX_RUN_SECONDS:
+                self._log(f"source {self._name}: not done after {MAX_RUN_SECONDS:g} s, ended")
                 self.stop()
             return
         self._log(f"source {self._name}: ended with {code}")

@@ -15,10 +15,15 @@ from urllib.parse import unquote, urlsplit
 from kbtui.errors import KbtuiError
 from kbtui.files import read_regular
 from kbtui.knowledge.front_matter import join_front_matter, split_front_matter
-from kbtui.knowledge.subject_files import folder_inside, name_of, replace_file, write_new
+from kbtui.knowledge.subject_files import (
+    make_file_name,
+    make_folder_inside,
+    replace_file,
+    write_new_file,
+)
 from kbtui.sources.config import SourceProgress
-from kbtui.sources.extraction import VERSION
-from kbtui.sources.url_policy import web_origin
+from kbtui.sources.extraction import EXTRACTION_VERSION
+from kbtui.sources.url_policy import parse_origin
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
@@ -26,15 +31,15 @@ if TYPE_CHECKING:
     from kbtui.sources.config import Source
 
 
-TITLE_MOST, TEXT_MOST = 300, 5_000_000
-FILE_MOST = 20_000_000
-DEPTH_MOST = 8
+MAX_TITLE_CHARACTERS, MAX_TEXT_CHARACTERS = 300, 5_000_000
+MAX_FILE_BYTES = 20_000_000
+MAX_NAME_DEPTH = 8
 """Directories below the source's own; the rest of a longer path is joined to one name."""
 _ENDINGS = (
     ".html", ".htm", ".xhtml", ".md", ".markdown", ".txt", ".text", ".php", ".asp", ".aspx",
     ".pdf",
 )  # fmt: skip
-_STAMPS = ("fetched_at", "digest")
+_STAMP_KEYS = ("fetched_at", "digest")
 
 
 @dataclass(frozen=True)
@@ -87,11 +92,11 @@ class SourceDirectory:
         self._seen: set[str] = set()
         if os.path.realpath(self.folder) != str(self.folder):
             raise KbtuiError("is a link; a source writes into a directory", where=str(self.folder))
-        for path in _files(self.folder):
+        for path in _list_files(self.folder):
             self._taken.add(self._name(path))
             if path.suffix != ".md" or path.is_symlink():
                 continue
-            held = read_held(path, source.name)
+            held = read_stored_document(path, source.name)
             if held is not None:
                 # Of two copies of one document the untouched one is ours to care for.
                 other = self.held.get(held.url)
@@ -127,17 +132,19 @@ class SourceDirectory:
         if document.url in self._seen:
             return
         text = safe(document.text, "strip").strip("\n")
-        if len(text) > TEXT_MOST:
-            raise KbtuiError(f"has {len(text):,} characters of text, more than {TEXT_MOST:,}")
+        if len(text) > MAX_TEXT_CHARACTERS:
+            raise KbtuiError(
+                f"has {len(text):,} characters of text, more than {MAX_TEXT_CHARACTERS:,}"
+            )
         facts: dict[str, Any] = {
-            "title": one_line(document.title, "strip")[:TITLE_MOST] or document.url,
+            "title": one_line(document.title, "strip")[:MAX_TITLE_CHARACTERS] or document.url,
             "type": self._source.kind,
             "tags": [one_line(tag, "strip") for tag in document.tags],
             "source": self._source.name,
             "source_url": document.url,
         }
         facts = {key: value for key, value in facts.items() if value}
-        digest = digest_of(facts, text)
+        digest = compute_digest(facts, text)
         held = self.held.get(document.url)
         self._seen.add(document.url)
         if held is not None and held.digest == digest:
@@ -154,15 +161,15 @@ class SourceDirectory:
             self.tally.updated += 1
             return
         path = self._path(document)
-        write_new(path, content)
+        write_new_file(path, content)
         self._taken.add(self._name(path))
         self.held[document.url] = StoredDocument(path, document.url, digest, edited=False)
         self.tally.added += 1
 
     def _path(self, document: FetchedDocument) -> Path:
-        name = free_name(document.name, document.url, self._taken)
+        name = make_unique_name(document.name, document.url, self._taken)
         path = self.folder / f"{name}.md"
-        folder_inside(self._root, path.parent)
+        make_folder_inside(self._root, path.parent)
         return path
 
     def gone(self, url: str) -> None:
@@ -203,7 +210,7 @@ class SourceDirectory:
         """Make the documents ordinary subjects, of no source any more; returns how many."""
         count = 0
         for held in self.held.values():
-            split = _read(held.path)
+            split = _read_document_file(held.path)
             if split is None:
                 continue
             facts, text = split
@@ -222,7 +229,7 @@ class SourceDirectory:
             self.folder.rmdir()
 
 
-def _files(folder: Path) -> Iterator[Path]:
+def _list_files(folder: Path) -> Iterator[Path]:
     if not folder.is_dir():
         return
     for base, folders, names in os.walk(folder):
@@ -230,9 +237,9 @@ def _files(folder: Path) -> Iterator[Path]:
         yield from (Path(base, name) for name in sorted(names))
 
 
-def read_held(path: Path, source: str) -> StoredDocument | None:
+def read_stored_document(path: Path, source: str) -> StoredDocument | None:
     """The document in a file of a source; None for a file that is not of that source."""
-    split = _read(path)
+    split = _read_document_file(path)
     if split is None:
         return None
     facts, text = split
@@ -240,26 +247,26 @@ def read_held(path: Path, source: str) -> StoredDocument | None:
     if facts.get("source") != source or not isinstance(url, str):
         return None
     held = str(digest or "")
-    rest = {key: value for key, value in facts.items() if key not in _STAMPS}
-    return StoredDocument(path, url, held, edited=digest_of(rest, text) != held)
+    rest = {key: value for key, value in facts.items() if key not in _STAMP_KEYS}
+    return StoredDocument(path, url, held, edited=compute_digest(rest, text) != held)
 
 
-def _read(path: Path) -> tuple[dict[str, Any], str] | None:
+def _read_document_file(path: Path) -> tuple[dict[str, Any], str] | None:
     try:
-        content = read_regular(path, FILE_MOST).decode("utf-8").replace("\r\n", "\n")
+        content = read_regular(path, MAX_FILE_BYTES).decode("utf-8").replace("\r\n", "\n")
     except (OSError, ValueError):
         return None
     split = split_front_matter(content)
     return split.facts, split.body.strip("\n")
 
 
-def digest_of(facts: dict[str, Any], text: str) -> str:
+def compute_digest(facts: dict[str, Any], text: str) -> str:
     """Sixteen hex digits for a document's front matter, without its stamps, and its text."""
     shape = json.dumps(facts, sort_keys=True, default=str)
     return hashlib.sha256(f"{shape}\0{text}".encode("utf-8", "replace")).hexdigest()[:16]
 
 
-NAMED_MOST = 500
+MAX_NAMED_PROBLEMS = 500
 """Failures and skips that a run names; it counts the rest."""
 
 
@@ -280,7 +287,9 @@ class RunContext:
 
     def __post_init__(self) -> None:
         self.memory = {
-            url: facts for url, facts in self.memory.items() if facts.get("reader") == VERSION
+            url: facts
+            for url, facts in self.memory.items()
+            if facts.get("reader") == EXTRACTION_VERSION
         }
 
     def doing(self, done: int, total: int, now: str) -> None:
@@ -294,7 +303,7 @@ class RunContext:
             return
         try:
             self.shelf.put(document)
-            self.remember[document.url] = {**facts, "reader": VERSION}
+            self.remember[document.url] = {**facts, "reader": EXTRACTION_VERSION}
         except KbtuiError as error:
             self.fail(document.url, str(error), lasting=False)
 
@@ -317,7 +326,7 @@ class RunContext:
                 self.remember[what] = self.memory[what]
 
 
-def relative_name(url: str, base: str) -> str:
+def make_document_name(url: str, base: str) -> str:
     """The path, without extension, of the file that an address becomes in its source's directory.
 
     `base` is the source's own address: what it and `url` have in common is left out.
@@ -325,7 +334,7 @@ def relative_name(url: str, base: str) -> str:
     parts, start = urlsplit(url), urlsplit(base)
     path = unquote(parts.path, errors="replace")
     common = unquote(start.path, errors="replace").rpartition("/")[0] + "/"
-    names = [] if web_origin(url) == web_origin(base) else [parts.hostname or "host"]
+    names = [] if parse_origin(url) == parse_origin(base) else [parts.hostname or "host"]
     below = path.removeprefix(common) if not names else path
     pieces = [piece for piece in below.split("/") if piece.strip(". ")]
     if below.endswith("/") or not pieces:
@@ -336,13 +345,13 @@ def relative_name(url: str, base: str) -> str:
             pieces[-1] = last[: -len(ending)]
             break
     names += pieces
-    if len(names) > DEPTH_MOST:
-        names = [*names[: DEPTH_MOST - 1], "-".join(names[DEPTH_MOST - 1 :])]
-    name = "/".join(map(name_of, names))
+    if len(names) > MAX_NAME_DEPTH:
+        names = [*names[: MAX_NAME_DEPTH - 1], "-".join(names[MAX_NAME_DEPTH - 1 :])]
+    name = "/".join(map(make_file_name, names))
     return f"{name}-{short_hash(parts.query)}" if parts.query else name
 
 
-def free_name(name: str, url: str, taken: Collection[str]) -> str:
+def make_unique_name(name: str, url: str, taken: Collection[str]) -> str:
     """`name`, or when another document has it, `name` with a mark made of the address.
 
     `taken` has the names in use, without extension and case.

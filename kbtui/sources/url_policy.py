@@ -30,7 +30,7 @@ _REFUSED_6 = [
                  "fc00::/7", "fe80::/10", "fec0::/10", "ff00::/8")
 ]  # fmt: skip
 # Ranges that carry an IPv4 address, and where in the sixteen bytes it stands.
-_CARRIERS = [
+_IPV4_CARRIERS = [
     (ipaddress.IPv6Network("::ffff:0:0/96"), 12),
     (ipaddress.IPv6Network("::ffff:0:0:0/96"), 12),
     (ipaddress.IPv6Network("::/96"), 12),
@@ -45,13 +45,13 @@ def is_public(address: Address) -> bool:
     """Whether an address lies in the public internet; IPv6 forms of IPv4 count as what they carry."""
     if isinstance(address, ipaddress.IPv4Address):
         return address.is_global and not any(address in network for network in _REFUSED_4)
-    for network, at in _CARRIERS:
+    for network, at in _IPV4_CARRIERS:
         if address in network:
             return is_public(ipaddress.IPv4Address(address.packed[at : at + 4]))
     return address.is_global and not any(address in network for network in _REFUSED_6)
 
 
-def literal(host: str) -> Address | None:
+def parse_ip_literal(host: str) -> Address | None:
     """The address that a host is written as, in any form that a resolver takes (`127.1`); else None."""
     host = host.strip("[]").partition("%")[0]
     try:
@@ -66,14 +66,14 @@ def literal(host: str) -> Address | None:
         return None
 
 
-def plain(host: str) -> str:
+def normalize_host(host: str) -> str:
     """A host for comparing: without case and final dot."""
     return host.casefold().strip("[]").rstrip(".")
 
 
-def allowed(host: str, hosts: Collection[str]) -> bool:
+def is_allowed_host(host: str, hosts: Collection[str]) -> bool:
     """Whether the user named this very host as one that may be private."""
-    return plain(host) in {plain(name) for name in hosts}
+    return normalize_host(host) in {normalize_host(name) for name in hosts}
 
 
 def check_url(url: str, allow_hosts: Collection[str]) -> None:
@@ -95,28 +95,28 @@ def check_url(url: str, allow_hosts: Collection[str]) -> None:
 
 def check_host(host: str, allow_hosts: Collection[str]) -> None:
     """Raise `ConfigError` for a host that is written as a private or loopback place."""
-    if allowed(host, allow_hosts):
+    if is_allowed_host(host, allow_hosts):
         return
-    address, name = literal(host), plain(host)
+    address, name = parse_ip_literal(host), normalize_host(host)
     if address is not None:
         private = not is_public(address)
     else:
         private = any(name == local or name.endswith(f".{local}") for local in _LOCAL_NAMES)
     if private:
-        raise forbidden(host)
+        raise make_private_host_error(host)
 
 
-def forbidden(host: str, address: str | None = None) -> ConfigError:
+def make_private_host_error(host: str, address: str | None = None) -> ConfigError:
     """The error for a host in a private or loopback network."""
     leads = f" leads to {address}, which" if address else ""
     return ConfigError(
         f"the host {host}{leads} is in a private or loopback network",
-        hint=f"if that is meant, --allow-host {plain(host)} of `kbtui source` allows it "
+        hint=f"if that is meant, --allow-host {normalize_host(host)} of `kbtui source` allows it "
         "(allow_hosts in .jp/kb-sources.toml)",
     )
 
 
-def tidy(url: str) -> str | None:
+def normalize_url(url: str) -> str | None:
     """An address in the one form that is compared: without fragment, with a small host and no
     default port. None for one that is not HTTP(S)."""
     try:
@@ -132,38 +132,40 @@ def tidy(url: str) -> str | None:
     return urlunsplit((scheme, place, parts.path or "/", parts.query, ""))
 
 
-def web_origin(url: str) -> tuple[str, int | str]:
+def parse_origin(url: str) -> tuple[str, int | str]:
     """Host and port; the two default ports count as one, so that http may lead to https."""
     parts = urlsplit(url)
     port = parts.port or _PORTS.get(parts.scheme, 0)
     return (parts.hostname or "").rstrip("."), "web" if port in (80, 443) else port
 
 
-class Bounds:
+class CrawlBounds:
     """What a crawl may fetch: addresses that begin with a prefix.
 
     Without prefixes the directory of the first address.
     """
 
     def __init__(self, url: str, prefixes: Iterable[str]) -> None:
-        chosen = [tidy(prefix) or prefix for prefix in prefixes]
-        first = tidy(url) or url
-        chosen = chosen or [first[: first.rindex("/") + 1] if "?" not in first else _folder(first)]
+        chosen = [normalize_url(prefix) or prefix for prefix in prefixes]
+        first = normalize_url(url) or url
+        chosen = chosen or [
+            first[: first.rindex("/") + 1] if "?" not in first else _parent_url(first)
+        ]
         self._first = first
         self.words = " or ".join(chosen)
         """The prefixes, for people."""
-        self._inside = [(web_origin(prefix), urlsplit(prefix).path or "/") for prefix in chosen]
+        self._inside = [(parse_origin(prefix), urlsplit(prefix).path or "/") for prefix in chosen]
 
     def __contains__(self, url: str) -> bool:
         if url == self._first:
             return True
-        origin, path = web_origin(url), urlsplit(url).path or "/"
+        origin, path = parse_origin(url), urlsplit(url).path or "/"
         # `/docs/../private` is another place than it looks.
         if any(part in ("..", ".") for part in unquote(path).split("/")):
             return False
         return any(origin == wanted and path.startswith(start) for wanted, start in self._inside)
 
 
-def _folder(url: str) -> str:
+def _parent_url(url: str) -> str:
     parts = urlsplit(url)
     return urlunsplit((parts.scheme, parts.netloc, parts.path.rpartition("/")[0] + "/", "", ""))

@@ -171,13 +171,15 @@ class CitationsPane(BorderOnlyPane, Vertical):
 
     def action_copy_as(self, form: str) -> None:
         """Copy both ends as Markdown or JSON."""
-        from kbtui.citations.export import json_text, markdown_text
+        from kbtui.citations.export import format_citations_json, format_citations_markdown
 
         shown = self._shown
         used, using = shown.used or [], shown.using or []
         ref = used[0].source if used else shown.ref
         if ref:
-            text = (json_text if form == "json" else markdown_text)(ref, used, using)
+            text = (format_citations_json if form == "json" else format_citations_markdown)(
+                ref, used, using
+            )
             name = f"the citations of {ref} as {'JSON' if form == 'json' else 'Markdown'}"
             self.post_message(self.Copy(text, name))
 

@@ -38,9 +38,9 @@ def edit(app: App[None], path: Path, line: int) -> None:
     """Have the editor open a file, and wait until it ends; raises `KbtuiError`."""
     from textual.app import SuspendNotSupported
 
-    from kbtui.knowledge.authoring import editor, run_editor
+    from kbtui.knowledge.authoring import find_editor, run_editor
 
-    command = editor_command(editor(), path, line)
+    command = editor_command(find_editor(), path, line)
     # Textual takes it out of the environment; the editor is not ours to colour.
     environment = {**os.environ, **({"NO_COLOR": "1"} if app.no_color else {})}
     try:

@@ -23,19 +23,19 @@ if TYPE_CHECKING:
 
 EXTENSIONS = ("toml", "json", "json5", "yaml", "yml")
 """Tried in this order; the first file there is, is the layer."""
-SLOW_MOST = 100_000
+MAX_SLOW_CHARACTERS = 100_000
 """Characters of the largest YAML and JSON5 file: their readers, in Python, take a second for it.
 The one in C is no way out: it ends the process over deep nesting."""
-LAYERS_MOST = 1_000
+MAX_LAYERS = 1_000
 """More files under one are a mistake (a tower of `extends`), and reading them all would hang."""
-DEPTH_MOST = 50
+MAX_DEPTH = 50
 """So many files that extend one another, each the next, are a mistake too."""
 
 _TOO_MANY = "too many files are extended"
 
 
 @dataclass(frozen=True)
-class Layer:
+class ConfigLayer:
     """One configuration file, parsed."""
 
     path: Path
@@ -43,7 +43,7 @@ class Layer:
 
 
 @dataclass
-class Layers:
+class ConfigLayers:
     """The layers, later ones winning, and what was met on the way.
 
     `files` has every file that was read or would have been had it been there,
@@ -52,36 +52,36 @@ class Layers:
     is how many more files may be read under the present one.
     """
 
-    layers: list[Layer] = field(default_factory=list)
+    layers: list[ConfigLayer] = field(default_factory=list)
     files: list[Path] = field(default_factory=list)
     errors: list[ConfigError] = field(default_factory=list)
     load_paths: list[str] = field(default_factory=list)
     inherit: bool = True
-    budget: int = LAYERS_MOST
+    budget: int = MAX_LAYERS
 
 
-def read_layers(workspace: Workspace, cwd: Path | None = None) -> Layers:
+def read_layers(workspace: Workspace, cwd: Path | None = None) -> ConfigLayers:
     """The workspace's file layers: JP's own, then `.jp/kb.toml`.
 
     `cwd` is where `.jp.{ext}` files are looked for, from the root down; it
     counts only inside the workspace and is the process's own by default.
     Mistakes are in `errors`; nothing is raised.
     """
-    found = Layers()
-    for stem in _stems(workspace, cwd):
-        path = _pick(stem, found.files)
+    found = ConfigLayers()
+    for stem in _list_layer_stems(workspace, cwd):
+        path = _find_layer_file(stem, found.files)
         if path is not None:
-            _load(path, found)
+            _load_layer(path, found)
         if not found.inherit:
             break
     kb = workspace.jp / "kb.toml"
     found.files.append(kb)
-    if _exists(kb):
-        _load(kb, found)
+    if _path_exists(kb):
+        _load_layer(kb, found)
     return found
 
 
-def read_named(workspace: Workspace, found: Layers, name: str) -> None:
+def read_named_layers(workspace: Workspace, found: ConfigLayers, name: str) -> None:
     """Add the layers that `--cfg NAME` names to `found`.
 
      A path of an existing file is that file; else NAME is searched in the
@@ -92,7 +92,7 @@ def read_named(workspace: Workspace, found: Layers, name: str) -> None:
     direct = Path(name).absolute()
     if direct.suffix[1:] in EXTENSIONS and direct.is_file():
         found.files.append(direct)
-        _load(direct, found)
+        _load_layer(direct, found)
         return
     if not Path(name).name:
         raise UsageError("an empty name", where="--cfg")
@@ -103,7 +103,7 @@ def read_named(workspace: Workspace, found: Layers, name: str) -> None:
     for root in roots:
         for load_path in found.load_paths:
             tried.append(root / load_path)
-            path = _pick(root / load_path / name, found.files)
+            path = _find_layer_file(root / load_path / name, found.files)
             if path is not None:
                 matches.append(path)
                 break
@@ -113,7 +113,7 @@ def read_named(workspace: Workspace, found: Layers, name: str) -> None:
             f"no configuration named {name!r}", where="--cfg", hint=f"searched: {where}"
         )
     for path in matches:
-        _load(path, found)
+        _load_layer(path, found)
 
 
 def extended_files(path: Path) -> list[Path]:
@@ -121,8 +121,8 @@ def extended_files(path: Path) -> list[Path]:
 
     Unreadable ones are left out; used to say which configuration loads what.
     """
-    found = Layers()
-    _load(path, found)
+    found = ConfigLayers()
+    _load_layer(path, found)
     return [layer.path for layer in found.layers if layer.path != path]
 
 
@@ -136,20 +136,20 @@ def parse_config(path: Path) -> dict[str, Any]:
         reason = error.strerror or str(error)
         raise ConfigError(f"cannot be read: {reason}", where=str(path)) from error
     kind = path.suffix[1:].lower()
-    if kind in _SLOW and len(text) > SLOW_MOST:
+    if kind in _SLOW_FORMATS and len(text) > MAX_SLOW_CHARACTERS:
         raise ConfigError(
-            f"has {len(text):,} characters; of {_NAMES[kind]} at most {SLOW_MOST:,} are read",
+            f"has {len(text):,} characters; of {_FORMAT_NAMES[kind]} at most {MAX_SLOW_CHARACTERS:,} are read",
             where=str(path),
             hint="write it as TOML",
         )
     try:
-        data = _parsers()[kind](text) if kind in EXTENSIONS else None
+        data = _make_parsers()[kind](text) if kind in EXTENSIONS else None
     except RecursionError as error:
         raise ConfigError("is nested too deeply", where=str(path)) from error
     except Exception as error:
         # yaml and json5 raise kinds of their own, which are not imported here.
         raise ConfigError(
-            f"is not valid {_NAMES[kind]}: {_words(error)}", where=str(path)
+            f"is not valid {_FORMAT_NAMES[kind]}: {_format_parse_error(error)}", where=str(path)
         ) from error
     if data is None and kind in ("yaml", "yml"):
         return {}
@@ -158,11 +158,11 @@ def parse_config(path: Path) -> dict[str, Any]:
     return data
 
 
-_NAMES = {"toml": "TOML", "json": "JSON", "json5": "JSON5", "yaml": "YAML", "yml": "YAML"}
-_SLOW = frozenset({"json5", "yaml", "yml"})
+_FORMAT_NAMES = {"toml": "TOML", "json": "JSON", "json5": "JSON5", "yaml": "YAML", "yml": "YAML"}
+_SLOW_FORMATS = frozenset({"json5", "yaml", "yml"})
 
 
-def _parsers() -> dict[str, Any]:
+def _make_parsers() -> dict[str, Any]:
     def json(text: str) -> Any:
         import json
 
@@ -181,21 +181,21 @@ def _parsers() -> dict[str, Any]:
     return {"toml": parse_toml, "json": json, "json5": json5, "yaml": yaml, "yml": yaml}
 
 
-def _words(error: Exception) -> str:
+def _format_parse_error(error: Exception) -> str:
     return " ".join(str(error).split())
 
 
-def _stems(workspace: Workspace, cwd: Path | None) -> Iterator[Path]:
+def _list_layer_stems(workspace: Workspace, cwd: Path | None) -> Iterator[Path]:
     """Where JP's layers lie, in order, without their extension."""
     yield Path(jp_config_home(), "config")
     yield workspace.jp / "config"
-    for folder in _down_to(workspace.root, cwd):
+    for folder in _list_directories(workspace.root, cwd):
         yield folder / ".jp"
     if workspace.user_dir is not None:
         yield workspace.user_dir / "config"
 
 
-def _down_to(root: Path, cwd: Path | None) -> Iterator[Path]:
+def _list_directories(root: Path, cwd: Path | None) -> Iterator[Path]:
     yield root
     try:
         parts = (cwd or Path.cwd()).resolve().relative_to(root).parts
@@ -207,18 +207,18 @@ def _down_to(root: Path, cwd: Path | None) -> Iterator[Path]:
         yield folder
 
 
-def _pick(stem: Path, files: list[Path]) -> Path | None:
+def _find_layer_file(stem: Path, files: list[Path]) -> Path | None:
     """The first existing file of this name, with or without an extension of ours."""
     names = [stem] if stem.suffix[1:] in EXTENSIONS else []
     names += [stem.with_name(f"{stem.name}.{extension}") for extension in EXTENSIONS]
     for path in names:
         files.append(path)
-        if _exists(path):
+        if _path_exists(path):
             return path
     return None
 
 
-def _exists(path: Path) -> bool:
+def _path_exists(path: Path) -> bool:
     # Broken links, directories and unreadable ones exist too: parsing them says what is wrong.
     try:
         return os.path.lexists(path)
@@ -226,12 +226,12 @@ def _exists(path: Path) -> bool:
         return False
 
 
-def _load(path: Path, found: Layers, above: tuple[Path, ...] = ()) -> None:
+def _load_layer(path: Path, found: ConfigLayers, above: tuple[Path, ...] = ()) -> None:
     """Add a file and what it extends to the layers, in the order of merging."""
     if not above:
-        found.budget = LAYERS_MOST
+        found.budget = MAX_LAYERS
     found.budget -= 1
-    if found.budget < 0 or len(above) > DEPTH_MOST:
+    if found.budget < 0 or len(above) > MAX_DEPTH:
         if not any(error.message == _TOO_MANY for error in found.errors):
             found.errors.append(ConfigError(_TOO_MANY, where=str(path)))
         return
@@ -240,11 +240,11 @@ def _load(path: Path, found: Layers, above: tuple[Path, ...] = ()) -> None:
     except ConfigError as error:
         found.errors.append(error)
         return
-    before, after = _extends(path, data.get("extends"), found)
+    before, after = _find_extended(path, data.get("extends"), found)
     stack = (*above, Path(os.path.realpath(path)))
     for other in before:
-        _extend(other, path, found, stack)
-    found.layers.append(Layer(path, data))
+        _load_extended(other, path, found, stack)
+    found.layers.append(ConfigLayer(path, data))
     if isinstance(data.get("inherit"), bool):
         found.inherit = data["inherit"]
     load_paths = data.get("config_load_paths")
@@ -252,18 +252,18 @@ def _load(path: Path, found: Layers, above: tuple[Path, ...] = ()) -> None:
         new = [item for item in load_paths if isinstance(item, str)]
         found.load_paths += [item for item in new if item not in found.load_paths]
     for other in after:
-        _extend(other, path, found, stack)
+        _load_extended(other, path, found, stack)
 
 
-def _extend(other: Path, path: Path, found: Layers, stack: tuple[Path, ...]) -> None:
+def _load_extended(other: Path, path: Path, found: ConfigLayers, stack: tuple[Path, ...]) -> None:
     if Path(os.path.realpath(other)) in stack:
         message = f"extends {os.path.normpath(other)}, which leads back to it"
         found.errors.append(ConfigError(message, where=str(path), hint="break the cycle"))
         return
-    _load(other, found, stack)
+    _load_layer(other, found, stack)
 
 
-def _extends(path: Path, value: Any, found: Layers) -> tuple[list[Path], list[Path]]:
+def _find_extended(path: Path, value: Any, found: ConfigLayers) -> tuple[list[Path], list[Path]]:
     """The files to merge under and over this one."""
     before: list[Path] = []
     after: list[Path] = []
@@ -278,7 +278,7 @@ def _extends(path: Path, value: Any, found: Layers) -> tuple[list[Path], list[Pa
             found.errors.append(ConfigError(message, where=str(path)))
             continue
         try:
-            files = list(_expand(path, item, found))
+            files = list(_expand_extends(path, item, found))
         except ConfigError as error:
             found.errors.append(error)
             continue
@@ -286,29 +286,29 @@ def _extends(path: Path, value: Any, found: Layers) -> tuple[list[Path], list[Pa
     return before, after
 
 
-def _expand(path: Path, item: str, found: Layers) -> Iterable[Path]:
+def _expand_extends(path: Path, item: str, found: ConfigLayers) -> Iterable[Path]:
     if not item or "\0" in item or Path(item).is_absolute():
         message = f"`extends` {item!r} is not a path relative to this file"
         raise ConfigError(message, where=str(path))
     if not any(sign in item for sign in "*?["):
         target = path.parent / item
         found.files.append(target)
-        if not _exists(target):
+        if not _path_exists(target):
             raise ConfigError(f"extends {item}, which does not exist", where=str(path))
         return [target]
     try:
         matches = sorted(path.parent.glob(item))
     except (ValueError, NotImplementedError, OSError) as error:
-        message = f"`extends` {item!r} is not a pattern: {_words(error)}"
+        message = f"`extends` {item!r} is not a pattern: {_format_parse_error(error)}"
         raise ConfigError(message, where=str(path)) from error
-    fixed = Path(*_until_glob(Path(item).parts))
+    fixed = Path(*_split_before_glob(Path(item).parts))
     found.files += sorted({path.parent / fixed} | {match.parent for match in matches})
     files = [match for match in matches if match.suffix[1:] in EXTENSIONS and match.is_file()]
     found.files += files
     return files
 
 
-def _until_glob(parts: tuple[str, ...]) -> list[str]:
+def _split_before_glob(parts: tuple[str, ...]) -> list[str]:
     kept = []
     for part in parts[:-1]:
         if any(sign in part for sign in "*?["):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from asyncio.trsock import TransportSocket
     from pathlib import Path
 
-SOCKET_BYTES = 103
+MAX_SOCKET_BYTES = 103
 """The longest path of a Unix socket: macOS has room for 104 bytes with the final NUL, Linux for 108."""
 
 
@@ -42,7 +42,7 @@ def user_home() -> str:
         return ""
 
 
-def home(variable: str, default: str) -> str:
+def xdg_directory(variable: str, default: str) -> str:
     """A base directory of the XDG specification, which says to ignore a relative value."""
     value = os.environ.get(variable, "")
     return value if value.startswith("/") else f"{user_home()}/{default}"
@@ -50,38 +50,38 @@ def home(variable: str, default: str) -> str:
 
 def cache_home() -> str:
     """Where indexes lie; deleting it loses nothing but time."""
-    return home("XDG_CACHE_HOME", ".cache") + "/kbtui"
+    return xdg_directory("XDG_CACHE_HOME", ".cache") + "/kbtui"
 
 
 def config_home() -> str:
     """Where `config.toml` lies."""
-    return home("XDG_CONFIG_HOME", ".config") + "/kbtui"
+    return xdg_directory("XDG_CONFIG_HOME", ".config") + "/kbtui"
 
 
 def data_home() -> str:
     """Where the journal lies: what cannot be rebuilt."""
-    return home("XDG_DATA_HOME", ".local/share") + "/kbtui"
+    return xdg_directory("XDG_DATA_HOME", ".local/share") + "/kbtui"
 
 
 def state_home() -> str:
     """Where logs lie."""
-    return home("XDG_STATE_HOME", ".local/state") + "/kbtui"
+    return xdg_directory("XDG_STATE_HOME", ".local/state") + "/kbtui"
 
 
 def jp_data_home() -> str:
     """JP's user data directory."""
-    return os.environ.get("JP_USER_DATA_DIR") or _jp("XDG_DATA_HOME", ".local/share")
+    return os.environ.get("JP_USER_DATA_DIR") or _jp_directory("XDG_DATA_HOME", ".local/share")
 
 
 def jp_config_home() -> str:
     """JP's user-global configuration directory."""
-    return os.environ.get("JP_GLOBAL_CONFIG_DIR") or _jp("XDG_CONFIG_HOME", ".config")
+    return os.environ.get("JP_GLOBAL_CONFIG_DIR") or _jp_directory("XDG_CONFIG_HOME", ".config")
 
 
-def _jp(variable: str, default: str) -> str:
+def _jp_directory(variable: str, default: str) -> str:
     if os.uname().sysname == "Darwin":
         default = "Library/Application Support"
-    return home(variable, default) + "/jp"
+    return xdg_directory(variable, default) + "/jp"
 
 
 def runtime_folder() -> str:
@@ -92,18 +92,18 @@ def runtime_folder() -> str:
         (temporary, f"{temporary}/kbtui-{os.getuid()}"),
     ):
         size = len(os.fsencode(f"{folder}/{16 * 'k'}.sock"))
-        if base.startswith("/") and size <= SOCKET_BYTES and os.path.isdir(base):  # noqa: PTH112
+        if base.startswith("/") and size <= MAX_SOCKET_BYTES and os.path.isdir(base):  # noqa: PTH112
             return folder
     return f"/tmp/kbtui-{os.getuid()}"
 
 
 def socket_path(root: str) -> str:
     """Where an engine for the workspace at `root` listens: each cache directory has one of its own."""
-    parts = "\0".join((key(root), _tidy(cache_home())))
-    return f"{runtime_folder()}/{_hash(parts)}.sock"
+    parts = "\0".join((workspace_key(root), _normalize_path(cache_home())))
+    return f"{runtime_folder()}/{_hash_text(parts)}.sock"
 
 
-def is_own_process(connection: socket | TransportSocket) -> bool:
+def is_same_user(connection: socket | TransportSocket) -> bool:
     """Whether a process of this user is at the other end of a Unix socket.
 
     Only Linux tells; elsewhere the mode of the socket's directory keeps others out.
@@ -117,16 +117,18 @@ def is_own_process(connection: socket | TransportSocket) -> bool:
     return int.from_bytes(credentials[4:8], sys.byteorder) == os.getuid()
 
 
-def key(root: str) -> str:
+def workspace_key(root: str) -> str:
     """16 hex digits that name the workspace at `root` in cache, data and runtime.
 
     A hash of the root and of the directories that decide what is read:
     clones share `.jp/.id`, so that is never the key (design, rule 3).
     """
-    return _hash("\0".join((root, _tidy(jp_data_home()), _tidy(jp_config_home()))))
+    return _hash_text(
+        "\0".join((root, _normalize_path(jp_data_home()), _normalize_path(jp_config_home())))
+    )
 
 
-def _hash(text: str) -> str:
+def _hash_text(text: str) -> str:
     return str(sha256(os.fsencode(text)).hexdigest()[:16])
 
 
@@ -140,13 +142,13 @@ def from_wire(path: str) -> str:
     return os.fsdecode(path.encode("utf-8", "surrogateescape"))
 
 
-def _tidy(path: str) -> str:
+def _normalize_path(path: str) -> str:
     """A path written as `pathlib` writes it: without double or final slashes."""
     steps = [step for step in path.split("/") if step not in {"", "."}]
     return ("/" if path.startswith("/") else "") + "/".join(steps)
 
 
-def nearest_root(start: str) -> str | None:
+def find_root(start: str) -> str | None:
     """The nearest directory at or above the real path `start` that holds `.jp`."""
     folder = start
     while True:
@@ -158,12 +160,12 @@ def nearest_root(start: str) -> str | None:
         folder = above
 
 
-def time_zone_variable() -> str:
+def read_time_zone() -> str:
     """What this process has in the variable TZ; `local` where it is not set."""
     return os.environ.get("TZ", "local")
 
 
-def surroundings() -> str:
+def read_environment_state() -> str:
     """What besides the question decides an answer: the directories in use and the settings' state.
 
     Two processes of equal surroundings answer alike; their versions may still differ.

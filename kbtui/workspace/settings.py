@@ -16,7 +16,7 @@ from kbtui.files import read_regular
 from kbtui.workspace.paths import config_home
 
 
-def _key(default: Any, text: str, *, choices: tuple[str, ...] = (), variable: str = "") -> Any:
+def _setting(default: Any, text: str, *, choices: tuple[str, ...] = (), variable: str = "") -> Any:
     return field(default=default, metadata={"text": text, "choices": choices, "variable": variable})
 
 
@@ -24,49 +24,51 @@ def _key(default: Any, text: str, *, choices: tuple[str, ...] = (), variable: st
 class Settings:
     """What a person can set: each key with its default and what it sets."""
 
-    model: str = _key(
+    model: str = _setting(
         "",
         'the embedding model: a name or path for sentence-transformers, "" for the one that is '
         'installed with kbtui, "off" for keyword search alone',
         variable="KBTUI_MODEL",
     )
-    language: str = _key("english", "the language by which words are reduced to their stem")
-    engine_idle: float = _key(
+    language: str = _setting("english", "the language by which words are reduced to their stem")
+    engine_idle: float = _setting(
         600.0,
         "seconds that the engine stays when nobody talks to it",
         variable="KBTUI_ENGINE_IDLE",
     )
-    subject_megabytes: int = _key(
+    subject_megabytes: int = _setting(
         32,
         "how many megabytes a subject may have to be learned, read and indexed; 0 for any size",
     )
-    embed_tool_results: bool = _key(False, "whether tool results are searched by meaning too")
-    embed_pause: str = _key(
+    embed_tool_results: bool = _setting(False, "whether tool results are searched by meaning too")
+    embed_pause: str = _setting(
         "never",
         "when embedding waits: on battery, under load of other programs, on either, never",
         choices=("never", "battery", "load", "either"),
     )
-    query_log: bool = _key(True, "whether searches are logged, on this machine only")
-    query_log_days: int = _key(90, "how many days they are kept")
-    theme: str = _key("", 'the name of a theme; "" follows the terminal')
-    mask_secrets: str = _key(
+    query_log: bool = _setting(True, "whether searches are logged, on this machine only")
+    query_log_days: int = _setting(90, "how many days they are kept")
+    theme: str = _setting("", 'the name of a theme; "" follows the terminal')
+    mask_secrets: str = _setting(
         "mcp",
         "where secrets are masked for an assistant: over MCP, always (for JP's own tools too), never",
         choices=("mcp", "always", "never"),
     )
-    terminal_text: str = _key(
+    terminal_text: str = _setting(
         "strip",
         "what happens to escape sequences and other hidden characters on a terminal: removed, "
         "shown, or left to what commands print",
         choices=("strip", "visualize", "off"),
     )
-    session: bool = _key(True, "whether the screen reopens as it was left")
-    plain: bool = _key(False, "whether the screen is drawn for a screen reader")
-    source_pages: int = _key(1000, "the most pages that one run of a crawl fetches")
-    source_files: int = _key(5000, "the most files or resources that one run of a source takes")
-    source_bytes: int = _key(50_000_000, "the largest page, file or resource that a source reads")
-    source_seconds: float = _key(3600.0, "how many seconds one run of a source may take")
-    source_delay: float = _key(
+    session: bool = _setting(True, "whether the screen reopens as it was left")
+    plain: bool = _setting(False, "whether the screen is drawn for a screen reader")
+    source_pages: int = _setting(1000, "the most pages that one run of a crawl fetches")
+    source_files: int = _setting(5000, "the most files or resources that one run of a source takes")
+    source_bytes: int = _setting(
+        50_000_000, "the largest page, file or resource that a source reads"
+    )
+    source_seconds: float = _setting(3600.0, "how many seconds one run of a source may take")
+    source_delay: float = _setting(
         0.5, "seconds between two requests of a crawl to one host; robots.txt may ask for more"
     )
     keys: dict[str, Any] = field(
@@ -79,7 +81,7 @@ class Settings:
     )
 
 
-class Key(NamedTuple):
+class SettingKey(NamedTuple):
     """One key as declared: `kind` is the type of its values, `variable` one of the environment."""
 
     name: str
@@ -90,19 +92,19 @@ class Key(NamedTuple):
     variable: str
 
 
-class Value(NamedTuple):
+class SettingValue(NamedTuple):
     """One key as it is: `origin` is "default", the file with the line, or the variable."""
 
-    key: Key
+    key: SettingKey
     value: Any
     origin: str
 
 
-KEYS = tuple(
-    Key(one.name, type(getattr(Settings(), one.name)), getattr(Settings(), one.name), **one.metadata)
+SETTING_KEYS = tuple(
+    SettingKey(one.name, type(getattr(Settings(), one.name)), getattr(Settings(), one.name), **one.metadata)
     for one in fields(Settings)
 )  # fmt: skip
-KINDS: dict[type, str] = {
+TYPE_NAMES: dict[type, str] = {
     str: "a string",
     float: "a number",
     int: "a whole number",
@@ -125,54 +127,59 @@ def load_settings(path: Path | None = None) -> Settings:
     return Settings(**{found.key.name: found.value for found in explain_settings(path)})
 
 
-def explain_settings(path: Path | None = None) -> list[Value]:
+def explain_settings(path: Path | None = None) -> list[SettingValue]:
     """Every key with its value and where that comes from; raises as `load_settings` does."""
     path = path or settings_path()
-    text = _read(path)
-    values = _parse(path, text)
+    text = _read_settings_file(path)
+    values = _parse_settings(path, text)
     for name in values:
-        if name not in {key.name for key in KEYS}:
+        if name not in {key.name for key in SETTING_KEYS}:
             raise ConfigError(
-                f"unknown key {name!r}", where=_line(path, text, name), hint=_nearest(name)
+                f"unknown key {name!r}",
+                where=_locate_key(path, text, name),
+                hint=_suggest_key(name),
             )
     found = []
-    for key in KEYS:
+    for key in SETTING_KEYS:
         if given := key.variable and os.environ.get(key.variable):
-            found.append(Value(key, _from_environment(key, given), key.variable))
+            found.append(SettingValue(key, _parse_variable(key, given), key.variable))
         elif key.name in values:
-            where = _line(path, text, key.name)
-            found.append(Value(key, _checked(key, values[key.name], where), where))
+            where = _locate_key(path, text, key.name)
+            found.append(SettingValue(key, _check_value(key, values[key.name], where), where))
         else:
-            found.append(Value(key, key.default, "default"))
+            found.append(SettingValue(key, key.default, "default"))
     return found
 
 
-def example() -> str:
+def format_example() -> str:
     """A commented file with every key and its default, ready to be edited."""
     import textwrap
 
     blocks = ["# kbtui's settings. A key that is not set has the value that stands here."]
-    for key in KEYS:
+    for key in SETTING_KEYS:
         text = key.text
         if key.choices:
-            text += f" ({', '.join(map(toml, key.choices))})"
+            text += f" ({', '.join(map(format_toml_value, key.choices))})"
         if key.variable:
             text += f"; {key.variable} in the environment wins"
         comment = textwrap.fill(text[0].upper() + text[1:] + ".", 90, break_long_words=False)
-        setting = "[keys]" if key.kind is dict else f"{key.name} = {toml(key.default)}"
+        setting = "[keys]" if key.kind is dict else f"{key.name} = {format_toml_value(key.default)}"
         blocks.append(textwrap.indent(f"{comment}\n{setting}", "# "))
     return "\n\n".join(blocks) + "\n"
 
 
-def toml(value: Any) -> str:
+def format_toml_value(value: Any) -> str:
     """A value as it is written in the file."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, dict):
-        inner = ", ".join(f"{toml(str(name))} = {toml(one)}" for name, one in value.items())
+        inner = ", ".join(
+            f"{format_toml_value(str(name))} = {format_toml_value(one)}"
+            for name, one in value.items()
+        )
         return f"{{{inner and f' {inner} '}}}"
     if isinstance(value, list):
-        return f"[{', '.join(map(toml, value))}]"
+        return f"[{', '.join(map(format_toml_value, value))}]"
     if isinstance(value, str):
         import json
 
@@ -180,26 +187,26 @@ def toml(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _checked(key: Key, value: Any, where: str) -> Any:
+def _check_value(key: SettingKey, value: Any, where: str) -> Any:
     if key.kind is float and isinstance(value, int) and not isinstance(value, bool):
         value = float(value)
     if not isinstance(value, key.kind) or (key.kind is int and isinstance(value, bool)):
-        raise ConfigError(f"{key.name} must be {KINDS[key.kind]}", where=where)
+        raise ConfigError(f"{key.name} must be {TYPE_NAMES[key.kind]}", where=where)
     if key.choices and value not in key.choices:
         raise ConfigError(f"{key.name} must be one of {', '.join(key.choices)}", where=where)
     return value
 
 
-def _from_environment(key: Key, given: str) -> Any:
+def _parse_variable(key: SettingKey, given: str) -> Any:
     if key.kind is str:
         return given
     try:
         return key.kind(given)
     except ValueError:
-        raise ConfigError(f"must be {KINDS[key.kind]}", where=key.variable) from None
+        raise ConfigError(f"must be {TYPE_NAMES[key.kind]}", where=key.variable) from None
 
 
-def _read(path: Path) -> str:
+def _read_settings_file(path: Path) -> str:
     try:
         return read_regular(path).decode("utf-8-sig")
     except FileNotFoundError:
@@ -210,7 +217,7 @@ def _read(path: Path) -> str:
         raise ConfigError(f"cannot be read: {error.strerror or error}", where=str(path)) from error
 
 
-def _parse(path: Path, text: str) -> dict[str, Any]:
+def _parse_settings(path: Path, text: str) -> dict[str, Any]:
     if not text:
         return {}
     import tomllib
@@ -221,16 +228,16 @@ def _parse(path: Path, text: str) -> dict[str, Any]:
         raise ConfigError(f"not valid TOML: {error}", where=str(path)) from error
 
 
-def _line(path: Path, text: str, name: str) -> str:
+def _locate_key(path: Path, text: str, name: str) -> str:
     """The file, with the line on which a key begins where that can be told."""
     pattern = rf"""^[ \t]*\[?[ \t]*["']?{re.escape(name)}["']?[ \t]*[\].=]"""
     match = re.search(pattern, text, re.MULTILINE)
     return f"{path}:{text.count(chr(10), 0, match.start()) + 1}" if match else str(path)
 
 
-def _nearest(name: str) -> str:
+def _suggest_key(name: str) -> str:
     from difflib import get_close_matches
 
-    known = [key.name for key in KEYS]
+    known = [key.name for key in SETTING_KEYS]
     near = get_close_matches(name, known, n=1)
     return f"did you mean {near[0]!r}?" if near else "known keys: " + ", ".join(sorted(known))

@@ -10,7 +10,7 @@ from kbtui.errors import KbtuiError, UsageError, WorkspaceError
 from kbtui.files import read_regular, write_file
 from kbtui.workspace import paths
 
-_ID = re.compile(r"[0-9a-z]{5}")
+_WORKSPACE_ID = re.compile(r"[0-9a-z]{5}")
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Workspace:
             lines = read_regular(self.jp / ".id").decode("utf-8", "replace").split()
         except OSError:
             return None
-        return lines[-1] if lines and _ID.fullmatch(lines[-1]) else None
+        return lines[-1] if lines and _WORKSPACE_ID.fullmatch(lines[-1]) else None
 
     @cached_property
     def user_dir(self) -> Path | None:
@@ -50,7 +50,7 @@ class Workspace:
     @cached_property
     def key(self) -> str:
         """16 hex digits that name this workspace in cache, data and runtime."""
-        return paths.key(str(self.root))
+        return paths.workspace_key(str(self.root))
 
     @property
     def cache_dir(self) -> Path:
@@ -85,7 +85,7 @@ def find_workspace(start: Path | None = None) -> Workspace:
         raise WorkspaceError(f"cannot read the path: {error}", where=str(start or ".")) from error
     if not here.exists():
         raise WorkspaceError("no such directory", where=str(start), hint="check the path after -w")
-    if root := paths.nearest_root(str(here)):
+    if root := paths.find_root(str(here)):
         if not os.access(f"{root}/.jp", os.R_OK | os.X_OK):
             raise WorkspaceError("permission denied", where=str(Path(root) / ".jp"))
         return Workspace(Path(root))
@@ -104,7 +104,7 @@ def write_export(workspace: Workspace, path: Path, text: str) -> None:
     they had. Raises `UsageError` where the file would lie in a `.jp` directory or in JP's
     user-local one, and `KbtuiError` where it cannot be written.
     """
-    check_export(workspace, path)
+    check_export_path(workspace, path)
     real = Path(os.path.realpath(path))
     data = text.encode("utf-8", "replace")
     try:
@@ -118,12 +118,12 @@ def write_export(workspace: Workspace, path: Path, text: str) -> None:
         raise KbtuiError(f"cannot be written: {reason}", where=str(path)) from error
 
 
-def check_export(workspace: Workspace, path: Path) -> None:
+def check_export_path(workspace: Workspace, path: Path) -> None:
     """Raise `UsageError` for a path that `write_export` refuses."""
     kept = [workspace.jp, Path(paths.jp_data_home())]
     real = Path(os.path.realpath(path))
     for folder in (real, *real.parents):
-        if folder.name.casefold() == ".jp" or any(_is_same(folder, place) for place in kept):
+        if folder.name.casefold() == ".jp" or any(_is_same_file(folder, place) for place in kept):
             raise UsageError(
                 "an export is not written there: the directory belongs to JP",
                 where=str(path),
@@ -131,7 +131,7 @@ def check_export(workspace: Workspace, path: Path) -> None:
             )
 
 
-def _is_same(path: Path, other: Path) -> bool:
+def _is_same_file(path: Path, other: Path) -> bool:
     """Whether two paths lead to one file, however each is spelled."""
     try:
         return path.samefile(other)

@@ -12,8 +12,8 @@ from support import Builder
 
 from kbtui.assistant.tool_handlers import Reply, UnknownTool, answer, search_text, unforged
 from kbtui.assistant.tools import TOOLS
-from kbtui.citations import cite_conversation
-from kbtui.citations.extract import _HEADER
+from kbtui.citations import extract_citations
+from kbtui.citations.extract import _SEARCH_HEADER
 from kbtui.conversations.models import Conversation, ConversationInfo, Event, Turn
 from kbtui.library import Library
 from kbtui.notices import Notice, keywords_only
@@ -156,14 +156,14 @@ def test_search_finds_subjects_and_live_conversations(library: Library) -> None:
     assert set(refs) == {
         "guide/start:1-3", "guide/basics:1-3", f"jp-c{LIVE}:1", f"jp-c{LIVE}:2", f"jp-c{LIVE + 1}:1",
     }  # fmt: skip
-    assert len(_HEADER.findall(text)) == len(refs)
+    assert len(_SEARCH_HEADER.findall(text)) == len(refs)
     assert text.startswith("Found by keywords only: semantic search is not available.\nPassages")
 
     only = {"query": "aardvark badger", "in": "conversations"}
     assert "guide/" not in answer("knowledge_search", only, library).text
     only = {"query": "aardvark badger", "topics": ["USER GUIDE"], "limit": 1}
     text = answer("knowledge_search", only, library).text
-    assert len(_HEADER.findall(text)) == 1
+    assert len(_SEARCH_HEADER.findall(text)) == 1
     assert "jp-c" not in text
     assert "Old" not in answer("knowledge_search", {"query": "old"}, library).text
 
@@ -194,7 +194,10 @@ def test_a_filter_that_cannot_be_obeyed_is_an_error_in_words(library: Library) -
 def test_search_clamps_its_limit(library: Library) -> None:
     for limit, count in [(0, 1), (-5, 1), (10**9, 7)]:
         arguments = {"query": "aardvark badger", "limit": limit}
-        assert len(_HEADER.findall(answer("knowledge_search", arguments, library).text)) == count
+        assert (
+            len(_SEARCH_HEADER.findall(answer("knowledge_search", arguments, library).text))
+            == count
+        )
 
 
 HIT = Hit(
@@ -272,7 +275,7 @@ header_like = st.one_of(
 def test_no_text_and_no_title_can_forge_a_citation(texts: list[str], title: str) -> None:
     hits = [replace(HIT, text=text, title=title) for text in texts]
     found = search_text(Answer("q", "hybrid", hits))
-    headers = _HEADER.findall(found)
+    headers = _SEARCH_HEADER.findall(found)
     assert [(entry, chunk) for entry, chunk, _, _ in headers] == [
         (HIT.entry_id, HIT.chunk_id)
     ] * len(texts)
@@ -294,7 +297,7 @@ def test_what_a_search_returns_is_cited_by_the_turn_that_searched(library: Libra
         result=result,
     )
     info = next(iter(library.list_conversations()))
-    cited = cite_conversation(
+    cited = extract_citations(
         Conversation(info, [Turn(1, [call, result])]),
         library.knowledge(),
         {one.id: one.name for one in library.list_conversations()},

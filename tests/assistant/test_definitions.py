@@ -14,7 +14,7 @@ from kbtui.assistant.tools import DATA, LEARN, TOOLS, check, offered
 from kbtui.cli.main import main
 from kbtui.errors import UsageError
 from kbtui.knowledge import load_knowledge
-from kbtui.knowledge.prompt import parameters
+from kbtui.knowledge.prompt import define_learn_parameters
 
 # D39, "Tool APIs", with decisions B3 and B5; None: no default.
 D39 = {
@@ -70,7 +70,7 @@ def test_parameters_types_and_defaults_are_those_of_the_specification(name: str)
 
 
 def test_learn_has_the_schema_of_the_knowledge_room_key_for_key() -> None:
-    assert LEARN.schema() == parameters()
+    assert LEARN.schema() == define_learn_parameters()
 
 
 def test_every_description_says_that_what_comes_back_is_data() -> None:

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from kbtui.assistant.xml import to_xml
-from kbtui.citations import Citation, CitationTargets, cite_conversation
-from kbtui.citations.extract import family
+from kbtui.citations import Citation, CitationTargets, extract_citations
+from kbtui.citations.extract import parse_tool_family
 from kbtui.conversations.models import Conversation, ConversationInfo, Event, Turn
 from kbtui.knowledge.models import Subject, Topic
 
@@ -90,7 +90,7 @@ TITLES = {ID: "Talk", OTHER: "Another talk"}
 
 
 def cited(*turns: list[list[Event]], **options: Any) -> list[Citation]:
-    return cite_conversation(talk(*turns), Knowledge(), TITLES, **options)
+    return extract_citations(talk(*turns), Knowledge(), TITLES, **options)
 
 
 def targets(*turns: list[list[Event]], **options: Any) -> list[tuple[str, str, bool]]:
@@ -375,7 +375,7 @@ def test_two_chunks_of_one_entry_are_two_citations() -> None:
     ],
 )
 def test_our_tools_are_known_under_the_names_of_mcp_hosts(name: str) -> None:
-    assert family(name) == "learn"
+    assert parse_tool_family(name) == "learn"
     assert targets([used(name, "x", topic="project", subjects="code-quality")]) == [
         ("subject", "project/code-quality", False)
     ]
@@ -394,7 +394,7 @@ def test_our_tools_are_known_under_the_names_of_mcp_hosts(name: str) -> None:
     ],
 )
 def test_tools_of_others_are_not_taken_for_ours(name: str) -> None:
-    assert family(name) is None
+    assert parse_tool_family(name) is None
     assert targets([used(name, "x", topic="project", subjects="code-quality")]) == []
 
 
@@ -413,9 +413,9 @@ def test_one_shelf_serves_many_conversations_and_reads_each_topic_once() -> None
     knowledge = Knowledge()
     shelf = CitationTargets(knowledge, TITLES)
     conversation = talk([used("fs_read_file", "x", path="docs/project/code-quality.md")])
-    found = [cite_conversation(conversation, shelf, TITLES) for _ in range(5)]
+    found = [extract_citations(conversation, shelf, TITLES) for _ in range(5)]
     assert all(cites == found[0] for cites in found)
     assert knowledge.reads == 2
     empty = Knowledge()
-    cite_conversation(talk([used("other", "x")]), empty, TITLES)
+    extract_citations(talk([used("other", "x")]), empty, TITLES)
     assert empty.reads == 0, "a conversation that uses nothing costs nothing"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from kbtui.assistant.conversation_tools import included_kinds
 from kbtui.citations import Citation
-from kbtui.citations.export import to_markdown
+from kbtui.citations.export import format_conversation_markdown
 from kbtui.conversations.models import Conversation, ConversationInfo, Event, Turn
 
 ID = "jp-c17800836875"
@@ -42,7 +42,7 @@ CITES = [
 
 def test_the_document_has_all_turns_and_their_sources() -> None:
     talk = conversation()
-    assert to_markdown(talk, CITES, talk.turns, included_kinds(None)) == (
+    assert format_conversation_markdown(talk, CITES, talk.turns, included_kinds(None)) == (
         r"""# A \*starred\* title
 
 - Conversation: `jp-c17800836875`
@@ -110,7 +110,7 @@ The *answer*.
 
 def test_chosen_turns_and_kinds_alone_are_written() -> None:
     talk = conversation()
-    text = to_markdown(talk, CITES, talk.turns[:1], included_kinds(["chat"]))
+    text = format_conversation_markdown(talk, CITES, talk.turns[:1], included_kinds(["chat"]))
     assert "### Jean" in text
     assert "### Assistant" in text
     assert "### Call" not in text
@@ -121,6 +121,6 @@ def test_chosen_turns_and_kinds_alone_are_written() -> None:
 
 def test_a_conversation_without_sources_says_so() -> None:
     talk = conversation()
-    assert to_markdown(talk, [], talk.turns, included_kinds(None)).endswith(
+    assert format_conversation_markdown(talk, [], talk.turns, included_kinds(None)).endswith(
         "## Sources\n\nNo turn used a source.\n"
     )

@@ -9,7 +9,14 @@ import pytest
 
 from kbtui.cli.main import main
 from kbtui.errors import ConfigError
-from kbtui.workspace.settings import KEYS, Settings, example, load_settings, settings_path, toml
+from kbtui.workspace.settings import (
+    SETTING_KEYS,
+    Settings,
+    format_example,
+    format_toml_value,
+    load_settings,
+    settings_path,
+)
 
 GUIDE = Path(__file__).parents[2] / "docs/guide/configuration.md"
 
@@ -24,19 +31,19 @@ def test_the_example_uncommented_gives_the_defaults(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("KBTUI_ENGINE_IDLE")
-    names = "|".join(key.name for key in KEYS)
-    lines = re.sub(rf"^# (?=(?:{names}) = |\[keys\]$)", "", example(), flags=re.MULTILINE)
-    assert set(tomllib.loads(lines)) == {key.name for key in KEYS}
+    names = "|".join(key.name for key in SETTING_KEYS)
+    lines = re.sub(rf"^# (?=(?:{names}) = |\[keys\]$)", "", format_example(), flags=re.MULTILINE)
+    assert set(tomllib.loads(lines)) == {key.name for key in SETTING_KEYS}
     file.write_text(lines)
     assert load_settings() == Settings()
-    file.write_text(example())
+    file.write_text(format_example())
     assert load_settings() == Settings()
 
 
-@pytest.mark.parametrize("key", KEYS, ids=lambda key: key.name)
+@pytest.mark.parametrize("key", SETTING_KEYS, ids=lambda key: key.name)
 def test_the_guide_has_every_key_with_its_default(key: object) -> None:
     rows = re.findall(r"^\| `(\w+)` \| `(.*?)` \|", GUIDE.read_text("utf-8"), re.MULTILINE)
-    assert dict(rows)[key.name] == toml(key.default)  # type: ignore[attr-defined]
+    assert dict(rows)[key.name] == format_toml_value(key.default)  # type: ignore[attr-defined]
 
 
 def test_config_says_where_each_value_comes_from(
@@ -55,7 +62,7 @@ def test_config_says_where_each_value_comes_from(
     assert capsys.readouterr().out == "x\n"
     assert main(["config"]) == 0
     text = capsys.readouterr().out
-    assert all(key.name in text for key in KEYS)
+    assert all(key.name in text for key in SETTING_KEYS)
     assert str(file) in text
 
 

@@ -18,7 +18,7 @@ from support import Builder, asked
 from kbtui.cli.diagnostics import Redaction
 from kbtui.cli.main import COMMANDS, main
 from kbtui.engine.log import log
-from kbtui.workspace.settings import KEYS, settings_path
+from kbtui.workspace.settings import SETTING_KEYS, settings_path
 
 GUIDE = Path(__file__).parents[2] / "docs/guide"
 SECRET = "Kündigung-Meier"
@@ -321,7 +321,7 @@ def test_the_manual_page_has_everything_and_pleases_groff(
     page = capsys.readouterr().out
     plain = page.replace("\\-", "-")
     assert all(f".SS kbtui {name}\n" in plain for name in COMMANDS)
-    assert all(f"\\fB{key.name}\\fR" in plain for key in KEYS)
+    assert all(f"\\fB{key.name}\\fR" in plain for key in SETTING_KEYS)
     for option in ("--no-vectors", "--allow-network", "--case-sensitive", "--workspace"):
         assert option in plain or option == "--workspace"
     assert page.isascii()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from demo_files import DEMO, TOPICS, conversation_folders, subject_files
 
-from kbtui.citations import cite_conversation
+from kbtui.citations import extract_citations
 from kbtui.conversations import list_conversations, load_conversation
 from kbtui.conversations.models import Conversation
 from kbtui.index.ids import subject_id
@@ -110,7 +110,7 @@ def test_citations_reach_existing_subjects_and_conversations(
     citations = [
         citation
         for conversation in conversations.values()
-        for citation in cite_conversation(conversation, knowledge, titles, subject_id=subject_id)
+        for citation in extract_citations(conversation, knowledge, titles, subject_id=subject_id)
     ]
     assert {"learn", "search", "file"} <= {citation.how for citation in citations}
     assert {citation.how for citation in citations} & {"read", "grep"}

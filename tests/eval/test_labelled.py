@@ -7,7 +7,7 @@ import pytest
 from eval.labelled import CORPUS, Labelled, read, squeezed
 from kbtui.conversations import find_conversation, load_conversation
 from kbtui.index.chunking import event_text
-from kbtui.knowledge import load_knowledge, subject_text
+from kbtui.knowledge import load_knowledge, read_subject_text
 from kbtui.workspace import open_root
 
 OPEN, SEALED = read("questions"), read("sealed")
@@ -33,7 +33,7 @@ def text_of(ref: str) -> str:
     subject = load_knowledge(workspace).find(topic, slug)
     assert subject is not None, ref
     assert {subject.hidden, subject.disabled} == {False}, ref
-    return subject_text(subject)
+    return read_subject_text(subject)
 
 
 @pytest.mark.parametrize("question", [*OPEN, *SEALED], ids=lambda question: question.text)

@@ -3,7 +3,7 @@
 from kb_support import Build
 
 from kbtui.knowledge import Knowledge
-from kbtui.knowledge.lint import check
+from kbtui.knowledge.lint import lint_knowledge
 from kbtui.knowledge.prompt import estimate_tokens
 
 PROSE = " ".join(f"word{number} and{number % 7}" for number in range(60))
@@ -12,7 +12,7 @@ PROSE = " ".join(f"word{number} and{number % 7}" for number in range(60))
 def said(knowledge: Knowledge) -> list[tuple[str | None, str, str | None]]:
     return [
         (problem.where or problem.key, problem.message, problem.hint)
-        for problem in check(knowledge)
+        for problem in lint_knowledge(knowledge)
     ]
 
 
@@ -100,7 +100,7 @@ def test_near_duplicates_within_and_across_topics(build: Build) -> None:
         "u/short.md": "the same few words",
         "t/short.md": "the same few words",
     }
-    found = check(build(topic() + topic(name="u"), files))
+    found = lint_knowledge(build(topic() + topic(name="u"), files))
     assert [problem.where for problem in found] == ["t/b", "u/c"]
     assert found[0].message == "has the same words as t/a"
     assert found[1].message.startswith("is nearly the same as t/a (9")
@@ -131,7 +131,7 @@ cat `rules/fenced`
         "u/.off.md": "`u/off` is `u/off`, and off.",
     }
     knowledge = build(topic() + topic('title = "The U"\ndisabled = ["off"]', name="u"), files)
-    assert [(problem.where, problem.message) for problem in check(knowledge)] == [
+    assert [(problem.where, problem.message) for problem in lint_knowledge(knowledge)] == [
         ("t/x", "mentions `rules/gone`, which does not exist"),
         ("t/x", "mentions `u/gone`, which does not exist"),
         ("t/x", "mentions 'lost' in u, which does not exist"),

@@ -8,7 +8,7 @@ import pytest
 from kb_support import Build, write
 
 from kbtui.errors import NothingFound
-from kbtui.knowledge import Knowledge, read_subject, subject_text
+from kbtui.knowledge import Knowledge, read_subject, read_subject_text
 from kbtui.workspace.settings import settings_path
 
 
@@ -355,7 +355,7 @@ def test_the_extension_decides_the_form(formats: Knowledge, slug: str, text: str
     subject = formats.find("f", slug)
     assert subject is not None
     assert read_subject(subject) == text
-    assert subject_text(subject).encode() == subject.path.read_bytes()
+    assert read_subject_text(subject).encode() == subject.path.read_bytes()
 
 
 def test_a_missing_last_newline_is_added_before_the_closing_tag_only(formats: Knowledge) -> None:

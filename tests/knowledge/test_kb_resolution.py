@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from kb_support import Build, write
 
 from kbtui.knowledge import Knowledge, load_knowledge
-from kbtui.knowledge.discovery import scan
-from kbtui.knowledge.visibility import matcher, unclosed
+from kbtui.knowledge.discovery import scan_topic
+from kbtui.knowledge.visibility import compile_pattern, has_unclosed_bracket
 from kbtui.workspace import open_root
 
 # The model.
@@ -231,7 +231,7 @@ def test_what_is_learned_is_in_the_prompt_and_never_comes_again(
     ),
 )
 def test_globs_mean_what_the_model_means(pattern: str, slug: str) -> None:
-    assert bool(matcher(pattern)(slug)) == matches(pattern, slug)
+    assert bool(compile_pattern(pattern)(slug)) == matches(pattern, slug)
 
 
 # The RFD's tables, by hand.
@@ -341,16 +341,16 @@ def test_a_visible_file_beats_a_hidden_one(build: Build) -> None:
 
 def test_a_hostile_pattern_takes_no_time() -> None:
     slug = "/".join(["a" * 200] * 20)
-    assert not matcher("*a" * 60 + "b")(slug)
-    assert not matcher("**/*a*a*a*a*a*a*a/" * 10 + "b")(slug)
-    assert not matcher("x" * 100_000)("x")
+    assert not compile_pattern("*a" * 60 + "b")(slug)
+    assert not compile_pattern("**/*a*a*a*a*a*a*a/" * 10 + "b")(slug)
+    assert not compile_pattern("x" * 100_000)("x")
 
 
 def test_unclosed_brackets_are_known() -> None:
-    assert unclosed("a[b")
-    assert unclosed("[a]/[!")
-    assert not unclosed("[]]")
-    assert not unclosed("a[b]c")
+    assert has_unclosed_bracket("a[b")
+    assert has_unclosed_bracket("[a]/[!")
+    assert not has_unclosed_bracket("[]]")
+    assert not has_unclosed_bracket("a[b]c")
 
 
 # Links and odd directories.
@@ -368,7 +368,7 @@ def test_links_are_followed_inside_the_workspace_only(tmp_path: Path) -> None:
     (root / "t/out.md").symlink_to(tmp_path / "outside/secret.md")
     (root / "t/outdir").symlink_to(tmp_path / "outside")
     (root / "t/.#lock.md").symlink_to("nobody@nowhere.1")
-    found = scan(str(root), str(root / "t"))
+    found = scan_topic(str(root), str(root / "t"))
     assert found.slugs == ["a", "file", "folder/b", "folder/c/d"]
     assert sorted(found.mistakes) == [
         ("a link leads out of the workspace", "out.md"),
@@ -383,7 +383,7 @@ def test_loops_of_links_are_cut(tmp_path: Path) -> None:
     (tmp_path / "t/x/other").symlink_to("../a")
     (tmp_path / "t/a/back").symlink_to("../x")
     (tmp_path / "t/root").symlink_to("..")
-    found = scan(str(tmp_path), str(tmp_path / "t"))
+    found = scan_topic(str(tmp_path), str(tmp_path / "t"))
     assert {"a/b/c", "x/y", "x/other/b/c", "a/back/y"} <= set(found.slugs)
     assert len(found.slugs) < 30
     assert all("leads back" in message for message, _ in found.mistakes)
@@ -398,7 +398,7 @@ def test_links_that_multiply_are_cut(tmp_path: Path) -> None:
     (tmp_path / "d20").mkdir()
     (tmp_path / "t").mkdir()
     (tmp_path / "t/in").symlink_to("../d0")
-    found = scan(str(tmp_path), str(tmp_path / "t"))
+    found = scan_topic(str(tmp_path), str(tmp_path / "t"))
     assert "in/s" in found.slugs
     assert any("more than" in message for message, _ in found.mistakes)
 

@@ -12,7 +12,7 @@ from mcp import Client, StdioServerParameters
 from support import Builder, asked, kill_engine, said
 
 import kbtui
-from kbtui.citations.extract import _HEADER
+from kbtui.citations.extract import _SEARCH_HEADER
 from kbtui.errors import UsageError
 from kbtui.search import Question
 from kbtui.workspace import open_root
@@ -63,7 +63,7 @@ def command(builder: Builder, question: str) -> list[tuple[str, float]]:
 
 
 def headers(text: str) -> list[tuple[str, float]]:
-    return [(found[1], float(found[2])) for found in _HEADER.findall(text)]
+    return [(found[1], float(found[2])) for found in _SEARCH_HEADER.findall(text)]
 
 
 async def by_mcp(builder: Builder, questions: list[str]) -> list[list[tuple[str, float]]]:

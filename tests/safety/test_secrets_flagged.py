@@ -10,7 +10,7 @@ from support import Builder, asked, called, said
 
 from kbtui.assistant.tool_handlers import mask, masks
 from kbtui.conversations import find_conversation, load_conversation
-from kbtui.knowledge import load_knowledge, subject_text
+from kbtui.knowledge import load_knowledge, read_subject_text
 from kbtui.secrets import remark_on, secrets_in
 from kbtui.tui.reader.conversation_document import conversation_document
 from kbtui.tui.reader.subject_document import subject_document
@@ -61,7 +61,7 @@ def test_subjects_and_conversations_carry_the_remark(workspace_root: Path) -> No
     for slug, flagged in (("keys", True), ("none", False)):
         subject = knowledge.find("notes", slug)
         assert subject
-        document = subject_document(subject, subject_text(subject))
+        document = subject_document(subject, read_subject_text(subject))
         assert any("AWS access key (line 3)" in word for word, _ in document.badges) == flagged
     conversation = load_conversation(find_conversation(builder.workspace, "jp-c17800000001"))
     from datetime import UTC, datetime

@@ -9,9 +9,9 @@ from support import Builder, tree_hash
 from web_support import FAST, Bench, Site
 
 from kbtui.sources import Schedule, load_sources
-from kbtui.sources.config import approve, approved_at, edit_source
-from kbtui.sources.runner import NotApproved, run_source
-from kbtui.sources.schedule import due
+from kbtui.sources.config import approve_source, edit_source, find_approval_time
+from kbtui.sources.runner import SourceNotApproved, run_source
+from kbtui.sources.schedule import list_due_sources
 from kbtui.userdata import UserData
 from kbtui.workspace import open_root
 
@@ -52,11 +52,11 @@ def test_opening_a_hostile_clone_runs_nothing(tmp_path: Path, site: Site) -> Non
     workspace = builder.workspace
     assert list(load_sources(workspace).sources) == ["beacon", "secret", "program"]
     for name in load_sources(workspace).sources:
-        with pytest.raises(NotApproved, match="did not approve"):
+        with pytest.raises(SourceNotApproved, match="did not approve"):
             run_source(workspace, name, limits=FAST)
     schedule = Schedule(workspace, print)
     for later in (0.0, 120.0, 1e9):
-        assert due(workspace, 2e9 + later) == []
+        assert list_due_sources(workspace, 2e9 + later) == []
         schedule.tick(2e9 + later)
     assert schedule.running is None
     assert site.asked == []
@@ -72,9 +72,9 @@ def test_an_approval_of_one_clone_is_none_of_another(tmp_path: Path, site: Site)
     shutil.copytree(first.root, tmp_path / "second")
     second = open_root(tmp_path / "second")
     source = load_sources(first).find("beacon")
-    approve(first, UserData(first), source)
-    assert approved_at(first, UserData(first), source)
-    assert approved_at(second, UserData(second), load_sources(second).find("beacon")) is None
+    approve_source(first, UserData(first), source)
+    assert find_approval_time(first, UserData(first), source)
+    assert find_approval_time(second, UserData(second), load_sources(second).find("beacon")) is None
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_any_change_of_the_block_is_another_block(
     bench.crawl(site.url(), depth=1, cron="0 4 * * *")
     workspace = bench.builder.workspace
     edit_source(workspace, "docs", change)
-    with pytest.raises(NotApproved):
+    with pytest.raises(SourceNotApproved):
         run_source(workspace, "docs", limits=FAST)
     assert site.asked == []
 
@@ -97,16 +97,16 @@ def test_the_block_as_it_was_is_approved_again(bench: Bench, site: Site) -> None
     bench.crawl(site.url(), depth=1)
     workspace = bench.builder.workspace
     edit_source(workspace, "docs", {"depth": 2})
-    assert approved_at(workspace, UserData(workspace), bench.source()) is None
+    assert find_approval_time(workspace, UserData(workspace), bench.source()) is None
     edit_source(workspace, "docs", {"depth": 1})
-    assert approved_at(workspace, UserData(workspace), bench.source())
+    assert find_approval_time(workspace, UserData(workspace), bench.source())
 
 
 def test_the_same_block_under_another_name_is_not_approved(bench: Bench, site: Site) -> None:
     bench.crawl(site.url())
     path = bench.root / ".jp" / "kb-sources.toml"
     path.write_text(path.read_text().replace("[source.docs]", "[source.docs2]"))
-    with pytest.raises(NotApproved):
+    with pytest.raises(SourceNotApproved):
         run_source(bench.builder.workspace, "docs2", limits=FAST)
 
 
@@ -115,6 +115,6 @@ def test_a_script_that_changed_is_not_what_was_approved(bench: Bench) -> None:
     script.write_text("print('harmless')\n")
     bench.add(kind="mcp", server=f"{sys.executable} server.py")
     workspace = bench.builder.workspace
-    assert approved_at(workspace, UserData(workspace), bench.source())
+    assert find_approval_time(workspace, UserData(workspace), bench.source())
     script.write_text("print('something else')\n")
-    assert approved_at(workspace, UserData(workspace), bench.source()) is None
+    assert find_approval_time(workspace, UserData(workspace), bench.source()) is None

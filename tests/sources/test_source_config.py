@@ -10,7 +10,13 @@ from web_support import Bench
 
 from kbtui.errors import ConfigError, KbtuiError, NothingFound, UsageError
 from kbtui.sources import load_sources
-from kbtui.sources.config import add_source, edit_source, name_for, parse_source, remove_source
+from kbtui.sources.config import (
+    add_source,
+    edit_source,
+    parse_source,
+    remove_source,
+    suggest_source_name,
+)
 
 GOOD = {"kind": "url_crawl", "topic": "guide", "url": "https://example.org/docs/"}
 
@@ -109,7 +115,7 @@ WHAT = st.one_of(
 
 @given(kind=st.sampled_from(["url_crawl", "file_upload", "mcp_resource"]), what=WHAT)
 def test_whatever_is_to_be_fetched_has_a_name_that_is_one(kind: str, what: str) -> None:
-    parse_source(name_for(kind, what), GOOD)
+    parse_source(suggest_source_name(kind, what), GOOD)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 from web_support import FAST, Bench, Site, linked
 
-from kbtui.sources.http_fetcher import Limits
+from kbtui.sources.http_fetcher import SourceLimits
 from kbtui.userdata import UserData
 
 
@@ -288,10 +288,10 @@ def test_pages_and_time_are_limited_and_it_is_said(bench: Bench, site: Site) -> 
     names = [f"/p{number}" for number in range(10)]
     site.pages |= {"/": linked("Start", *names), **{name: linked(name) for name in names}}
     bench.crawl(site.url())
-    run = bench.run(limits=Limits(pages=4, delay=0.0))
+    run = bench.run(limits=SourceLimits(pages=4, delay=0.0))
     assert (run.status, run.entries) == ("partial", 4)
     assert "stopped after 4 pages" in (run.error or "")
-    run = bench.run(limits=Limits(run_seconds=0.0, delay=0.0))
+    run = bench.run(limits=SourceLimits(run_seconds=0.0, delay=0.0))
     assert len(bench.documents()) == 4, "what was not met is not gone"
 
 
@@ -317,7 +317,7 @@ def test_a_host_is_not_asked_faster_than_it_wants(bench: Bench, site: Site) -> N
         "/b": page("B"),  # type: ignore[dict-item]
     }
     bench.crawl(site.url())
-    bench.run(limits=Limits(delay=0.0, delay_most=1.0))
+    bench.run(limits=SourceLimits(delay=0.0, delay_most=1.0))
     assert len(times) == 3
     assert all(later - earlier >= 0.15 for earlier, later in pairwise(times))
 

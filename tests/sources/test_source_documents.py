@@ -11,8 +11,8 @@ from web_support import Bench
 
 from kbtui.errors import KbtuiError
 from kbtui.sources.config import Source
-from kbtui.sources.runner import Busy, lock, run_source
-from kbtui.sources.source_directory import FetchedDocument, SourceDirectory, read_held
+from kbtui.sources.runner import SourceBusy, lock_source, run_source
+from kbtui.sources.source_directory import FetchedDocument, SourceDirectory, read_stored_document
 
 SOURCE = Source("docs", "file_upload", "guide", file="x")
 
@@ -180,7 +180,7 @@ def test_what_is_written_is_recognised_as_untouched(
     root = Path(os.path.realpath(tmp_path_factory.mktemp("shelf")))
     found = shelf(root)
     found.put(FetchedDocument("https://example.org/a", "a", title, text, tuple(tags)))
-    held = read_held(root / "topic/docs/a.md", "docs")
+    held = read_stored_document(root / "topic/docs/a.md", "docs")
     assert held is not None
     assert not held.edited
     again = shelf(root)
@@ -192,7 +192,7 @@ def test_two_runs_at_once_are_one(bench: Bench) -> None:
     (bench.root / "x.md").write_text("# X\n\ntext\n")
     bench.add(kind="file_upload", file="x.md")
     workspace = bench.builder.workspace
-    with lock(workspace, "docs"), pytest.raises(Busy, match="running already"):
+    with lock_source(workspace, "docs"), pytest.raises(SourceBusy, match="running already"):
         run_source(workspace, "docs")
     assert bench.run().status == "ok"
     outcomes: list[str] = []
@@ -200,7 +200,7 @@ def test_two_runs_at_once_are_one(bench: Bench) -> None:
     def go() -> None:
         try:
             outcomes.append(bench.run().status)
-        except Busy:
+        except SourceBusy:
             outcomes.append("busy")
 
     threads = [threading.Thread(target=go) for _ in range(3)]

@@ -12,15 +12,15 @@ import pytest
 from web_support import FAST, Bench, Site, linked, serving
 
 from kbtui.sources import url_policy
-from kbtui.sources.http_fetcher import Fetcher, FetchError, Limits
+from kbtui.sources.http_fetcher import FetchError, HttpFetcher, SourceLimits
 
 Answer = Callable[[Any], None]
 
 
-def fetch(url: str, *, limits: Limits = FAST, resolve: Any = None, **options: Any) -> Any:
+def fetch(url: str, *, limits: SourceLimits = FAST, resolve: Any = None, **options: Any) -> Any:
     async def go() -> Any:
         extra = {"resolve": resolve} if resolve else {}
-        async with Fetcher(limits, ("127.0.0.1",), **extra) as fetcher:
+        async with HttpFetcher(limits, ("127.0.0.1",), **extra) as fetcher:
             return await fetcher.get(url, **options)
 
     return asyncio.run(go())
@@ -124,7 +124,7 @@ def test_a_name_that_changes_its_mind_leads_nowhere(
         return answers.pop(0)
 
     async def go() -> None:
-        async with Fetcher(FAST, (), resolve) as fetcher:
+        async with HttpFetcher(FAST, (), resolve) as fetcher:
             first = await fetcher.get(site.url("/1", host="rebind.example"))
             assert first.body == b"one"
             # Connected to what was checked: nobody resolved a second time.
@@ -156,7 +156,7 @@ def test_a_name_that_does_not_resolve_or_takes_forever_is_said(site: Site) -> No
 
     with pytest.raises(FetchError, match="cannot be resolved"):
         fetch("http://nowhere.example/", resolve=unknown)
-    quick = Limits(connect_seconds=0.2, seconds=60.0)
+    quick = SourceLimits(connect_seconds=0.2, seconds=60.0)
     with pytest.raises(FetchError, match="cannot be resolved"):
         fetch("http://slow.example/", resolve=hanging, limits=quick)
 
@@ -186,7 +186,7 @@ def secure(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
         public = ipaddress.ip_address("127.0.0.1")
         monkeypatch.setattr(url_policy, "is_public", lambda address: address == public)
         trusting = ssl.create_default_context(cafile=str(pem))
-        monkeypatch.setattr(Fetcher, "_tls", lambda fetcher: trusting)
+        monkeypatch.setattr(HttpFetcher, "_tls", lambda fetcher: trusting)
         yield site.port
 
 
@@ -202,7 +202,7 @@ def test_a_certificate_is_checked_for_the_name_not_for_the_address(secure: int) 
 
 def test_a_connection_of_one_name_is_not_used_for_another(secure: int) -> None:
     async def go() -> None:
-        async with Fetcher(FAST, (), at_home) as fetcher:
+        async with HttpFetcher(FAST, (), at_home) as fetcher:
             await fetcher.get(f"https://good.example:{secure}/")
             with pytest.raises(FetchError, match="certificate"):
                 await fetcher.get(f"https://other.example:{secure}/")
@@ -221,7 +221,7 @@ def test_an_endless_body_is_cut_off(site: Site) -> None:
 
     site.pages["/"] = endless
     with pytest.raises(FetchError, match="more than the 100,000 bytes"):
-        fetch(site.url(), limits=Limits(bytes=100_000, seconds=60.0))
+        fetch(site.url(), limits=SourceLimits(bytes=100_000, seconds=60.0))
 
 
 def test_endless_chunks_are_cut_off(site: Site) -> None:
@@ -232,7 +232,7 @@ def test_endless_chunks_are_cut_off(site: Site) -> None:
 
     site.pages["/"] = endless
     with pytest.raises(FetchError, match="more than the 100,000 bytes"):
-        fetch(site.url(), limits=Limits(bytes=100_000, seconds=60.0))
+        fetch(site.url(), limits=SourceLimits(bytes=100_000, seconds=60.0))
 
 
 def test_a_declared_size_over_the_limit_is_not_even_read(site: Site) -> None:
@@ -295,7 +295,7 @@ def test_a_slow_drip_ends_at_the_deadline(site: Site, head: bytes) -> None:
 
     site.pages["/"] = drip
     with pytest.raises(FetchError, match=r"not done after 0\.5 s"):
-        fetch(site.url(), limits=Limits(seconds=0.5))
+        fetch(site.url(), limits=SourceLimits(seconds=0.5))
 
 
 def test_a_server_that_says_nothing_ends_at_the_deadline(site: Site) -> None:
@@ -304,7 +304,7 @@ def test_a_server_that_says_nothing_ends_at_the_deadline(site: Site) -> None:
     held = threading.Event()
     site.pages["/"] = lambda handler: held.wait(10.0)  # type: ignore[assignment, return-value]
     with pytest.raises(FetchError, match="not done after"):
-        fetch(site.url(), limits=Limits(seconds=0.3))
+        fetch(site.url(), limits=SourceLimits(seconds=0.3))
     held.set()
 
 

@@ -11,7 +11,7 @@ import psutil
 import pytest
 from web_support import Bench
 
-from kbtui.sources.http_fetcher import Limits
+from kbtui.sources.http_fetcher import SourceLimits
 
 SERVER = Path(__file__).with_name("mcp_server.py")
 NOTES = {
@@ -86,7 +86,7 @@ def test_one_resource_that_fails_leaves_the_others(bench: Bench) -> None:
 @pytest.mark.slow
 def test_a_server_that_hangs_is_ended(bench: Bench, mode: str) -> None:
     configure(bench, NOTES, mode)
-    run = bench.run(limits=Limits(seconds=2.0, connect_seconds=2.0))
+    run = bench.run(limits=SourceLimits(seconds=2.0, connect_seconds=2.0))
     assert run.status == "error"
     assert "in time" in (run.error or "")
     assert server_is_gone(bench)
@@ -102,15 +102,15 @@ def test_a_server_that_hangs_half_way_loses_nothing(bench: Bench) -> None:
     configure(bench, resources)
     assert bench.run().status == "ok"
     before = bench.documents()
-    from kbtui.sources.config import approve, edit_source
+    from kbtui.sources.config import approve_source, edit_source
     from kbtui.userdata import UserData
 
     workspace = bench.builder.workspace
     slower = edit_source(
         workspace, "docs", {"server": bench.source().block["server"] + " hang-read"}
     )
-    approve(workspace, UserData(workspace), slower)
-    run = bench.run(limits=Limits(seconds=2.0))
+    approve_source(workspace, UserData(workspace), slower)
+    run = bench.run(limits=SourceLimits(seconds=2.0))
     assert run.status == "partial", run.problems
     assert run.problems[0].startswith("a://slow")
     assert bench.documents() == before
@@ -127,14 +127,14 @@ def test_a_server_that_dies_is_an_error_with_its_last_words(bench: Bench) -> Non
 @pytest.mark.parametrize("command", ["/does/not/exist --x", f"{sys.executable} -c pass"])
 def test_a_command_that_is_no_server_is_an_error(bench: Bench, command: str) -> None:
     bench.add(kind="mcp", server=command)
-    run = bench.run(limits=Limits(seconds=5.0))
+    run = bench.run(limits=SourceLimits(seconds=5.0))
     assert run.status == "error"
     assert "MCP server" in (run.error or "")
 
 
 def test_a_server_that_writes_garbage_is_an_error(bench: Bench) -> None:
     configure(bench, NOTES, "garbage")
-    run = bench.run(limits=Limits(seconds=5.0))
+    run = bench.run(limits=SourceLimits(seconds=5.0))
     assert run.status == "error"
     assert bench.documents() == {}
 
@@ -147,10 +147,12 @@ def test_a_server_gets_only_the_variables_that_are_named(
     configure(bench, resources)
     bench.run()
     assert "it is unset" in bench.documents()["x.md"]
-    from kbtui.sources.config import approve, edit_source
+    from kbtui.sources.config import approve_source, edit_source
     from kbtui.userdata import UserData
 
     workspace = bench.builder.workspace
-    approve(workspace, UserData(workspace), edit_source(workspace, "docs", {"env": ["SECRET"]}))
+    approve_source(
+        workspace, UserData(workspace), edit_source(workspace, "docs", {"env": ["SECRET"]})
+    )
     bench.run()
     assert "it is hush" in bench.documents()["x.md"]

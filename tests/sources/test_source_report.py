@@ -11,7 +11,7 @@ import pytest
 from running import run_command
 from web_support import FAST, Bench, Site, linked
 
-from kbtui.sources.http_fetcher import Limits
+from kbtui.sources.http_fetcher import SourceLimits
 from kbtui.userdata import UserData
 from kbtui.workspace.settings import settings_path
 
@@ -138,7 +138,7 @@ def test_too_many_files_are_taken_up_to_the_limit(bench: Bench) -> None:
         (bench.root / f"inbox/{number}.md").write_text(f"# {number}\n\ntext\n")
     bench.add(kind="file_upload", file="inbox")
     assert bench.run().added == 4
-    run = bench.run(limits=Limits(files=3))
+    run = bench.run(limits=SourceLimits(files=3))
     assert (run.status, run.entries, run.removed) == ("partial", 4, 0)
     assert "source_files" in (run.error or "")
 

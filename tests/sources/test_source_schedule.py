@@ -8,9 +8,9 @@ import pytest
 from web_support import Bench
 
 from kbtui.sources import Schedule
-from kbtui.sources.config import next_time
-from kbtui.sources.runner import lock
-from kbtui.sources.schedule import due, due_at
+from kbtui.sources.config import next_cron_time
+from kbtui.sources.runner import lock_source
+from kbtui.sources.schedule import find_due_time, list_due_sources
 from kbtui.userdata import UserData
 from kbtui.userdata.models import Run
 
@@ -34,7 +34,9 @@ def hourly(bench: Bench) -> Bench:
 
 def first_time(bench: Bench) -> float:
     """When the source is due first: a test that reckons from the clock fails as an hour ends."""
-    found = due_at(bench.builder.workspace, UserData(bench.builder.workspace), bench.source())
+    found = find_due_time(
+        bench.builder.workspace, UserData(bench.builder.workspace), bench.source()
+    )
     assert found is not None
     return found
 
@@ -42,32 +44,32 @@ def first_time(bench: Bench) -> float:
 def test_a_source_is_due_at_its_time_and_not_before(hourly: Bench) -> None:
     workspace = hourly.builder.workspace
     ran(hourly, at("2100-01-01 12:00:30"))
-    assert due(workspace, at("2100-01-01 12:59:59")) == []
-    assert due(workspace, at("2100-01-01 13:00:00")) == ["docs"]
+    assert list_due_sources(workspace, at("2100-01-01 12:59:59")) == []
+    assert list_due_sources(workspace, at("2100-01-01 13:00:00")) == ["docs"]
 
 
 def test_missed_times_are_made_up_once(hourly: Bench) -> None:
     workspace = hourly.builder.workspace
     ran(hourly, at("2100-01-01 12:00:30"))
     late = at("2100-01-05 09:20:00")
-    assert due(workspace, late) == ["docs"]
+    assert list_due_sources(workspace, late) == ["docs"]
     ran(hourly, late)
-    assert due(workspace, late + 60) == []
-    assert due(workspace, at("2100-01-05 10:00:00")) == ["docs"]
+    assert list_due_sources(workspace, late + 60) == []
+    assert list_due_sources(workspace, at("2100-01-05 10:00:00")) == ["docs"]
 
 
 def test_a_new_source_waits_for_its_first_time(hourly: Bench) -> None:
     workspace, first = hourly.builder.workspace, first_time(hourly)
     assert time.time() - 1 < first <= time.time() + HOUR
-    assert due(workspace, first - 1) == []
-    assert due(workspace, first) == ["docs"]
+    assert list_due_sources(workspace, first - 1) == []
+    assert list_due_sources(workspace, first) == ["docs"]
 
 
 def test_without_a_schedule_nothing_is_due(bench: Bench) -> None:
     bench.add(kind="file_upload", file="x.md")
     workspace = bench.builder.workspace
-    assert due(workspace, time.time() + 1000 * DAY) == []
-    assert due_at(workspace, UserData(workspace), bench.source()) is None
+    assert list_due_sources(workspace, time.time() + 1000 * DAY) == []
+    assert find_due_time(workspace, UserData(workspace), bench.source()) is None
 
 
 def test_an_unapproved_change_is_not_due(hourly: Bench) -> None:
@@ -75,12 +77,12 @@ def test_an_unapproved_change_is_not_due(hourly: Bench) -> None:
 
     workspace = hourly.builder.workspace
     edit_source(workspace, "docs", {"file": "/etc/passwd"})
-    assert due(workspace, time.time() + DAY) == []
+    assert list_due_sources(workspace, time.time() + DAY) == []
 
 
 def test_a_clock_that_went_back_makes_nothing_due_early(hourly: Bench) -> None:
     ran(hourly, at("2100-01-01 12:00:00"))
-    assert due(hourly.builder.workspace, at("2099-01-01 12:00:00")) == []
+    assert list_due_sources(hourly.builder.workspace, at("2099-01-01 12:00:00")) == []
 
 
 @pytest.mark.parametrize(
@@ -94,7 +96,7 @@ def test_a_clock_that_went_back_makes_nothing_due_early(hourly: Bench) -> None:
     ],
 )
 def test_times_are_local(expression: str, after: str, expected: str) -> None:
-    assert next_time(expression, at(after)) == at(expected)
+    assert next_cron_time(expression, at(after)) == at(expected)
 
 
 def test_summer_time_neither_skips_a_day_nor_runs_backwards(
@@ -108,11 +110,11 @@ def test_summer_time_neither_skips_a_day_nor_runs_backwards(
             ("2026-10-24 00:00", "2026-10-27 00:00"),
         ):
             moment, days = at(start), []
-            while (moment := next_time("30 2 * * *", moment) or 0.0) < at(end):
+            while (moment := next_cron_time("30 2 * * *", moment) or 0.0) < at(end):
                 days.append(datetime.fromtimestamp(moment).date())
             assert len(days) == len(set(days)) == 3
             moment, seen = at(start), []
-            while (moment := next_time("*/20 * * * *", moment) or 0.0) < at(end):
+            while (moment := next_cron_time("*/20 * * * *", moment) or 0.0) < at(end):
                 seen.append(moment)
             assert seen == sorted(set(seen))
     finally:
@@ -158,7 +160,7 @@ def test_a_run_that_notes_nothing_is_not_started_again_and_again(hourly: Bench) 
     lines: list[str] = []
     schedule = Schedule(workspace, lines.append)
     now = first_time(hourly)
-    with lock(workspace, "docs"):
+    with lock_source(workspace, "docs"):
         schedule.tick(now)
         wait_for_end(schedule)
     assert UserData(workspace).runs() == {}

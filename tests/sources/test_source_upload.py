@@ -8,7 +8,7 @@ import pytest
 from web_support import Bench, linked
 
 from kbtui.knowledge.front_matter import join_front_matter
-from kbtui.sources.source_directory import digest_of
+from kbtui.sources.source_directory import compute_digest
 from kbtui.userdata import UserData
 
 
@@ -277,7 +277,9 @@ def test_documents_that_carry_a_path_from_before_keep_their_files(bench: Bench) 
     # As 0.1 wrote it.
     path = bench.root / "docs/guide/docs/a.md"
     facts = {"title": "A", "type": "file_upload", "source": "docs", "source_url": str(bench.root / "inbox/a.md")}  # fmt: skip
-    written = join_front_matter({**facts, "digest": digest_of(facts, "# A\n\ntext")}, "# A\n\ntext")
+    written = join_front_matter(
+        {**facts, "digest": compute_digest(facts, "# A\n\ntext")}, "# A\n\ntext"
+    )
     path.write_text(written)
     UserData(bench.builder.workspace).put_fetched("docs", {facts["source_url"]: {"stat": "1:1"}})
     run = bench.run()

@@ -15,10 +15,10 @@ from support import Builder
 from kbtui.errors import KbtuiError, UsageError
 from kbtui.index.ids import subject_id
 from kbtui.knowledge import Knowledge, authoring, load_knowledge
-from kbtui.knowledge.authoring import Draft, NoTitle
+from kbtui.knowledge.authoring import Draft, MissingTitle
 from kbtui.knowledge.discovery import slug_of
 from kbtui.knowledge.front_matter import join_front_matter, split_front_matter
-from kbtui.knowledge.subject_files import name_of
+from kbtui.knowledge.subject_files import make_file_name
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def knowledge(builder: Builder) -> Knowledge:
 
 def add(builder: Builder, **draft: object) -> object:
     known = knowledge(builder)
-    return authoring.add(known, authoring.choose_topic(known, "guide"), Draft(**draft))  # type: ignore[arg-type]
+    return authoring.add_subject(known, authoring.choose_topic(known, "guide"), Draft(**draft))  # type: ignore[arg-type]
 
 
 def editing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, script: str) -> None:
@@ -169,19 +169,19 @@ def test_an_editor_that_fails_or_is_missing_is_said(
     assert subject is not None
     editing(monkeypatch, tmp_path, "exit 3")
     with pytest.raises(KbtuiError, match="ended with 3") as caught:
-        authoring.edit(subject)
+        authoring.edit_subject(subject)
     assert "what you wrote" not in str(caught.value)
     editing(monkeypatch, tmp_path, 'echo more >> "$1"; exit 3')
     with pytest.raises(KbtuiError, match="ended with 3") as caught:
-        authoring.edit(subject)
+        authoring.edit_subject(subject)
     assert f"what you wrote is in {subject.path}" in str(caught.value)
     assert subject.path.read_text() == "# A\nmore\n"
     monkeypatch.setenv("EDITOR", "/does/not/exist")
     with pytest.raises(KbtuiError, match="cannot be started"):
-        authoring.edit(subject)
+        authoring.edit_subject(subject)
     monkeypatch.setenv("EDITOR", "")
     with pytest.raises(UsageError, match="no editor is set"):
-        authoring.edit(subject)
+        authoring.edit_subject(subject)
 
 
 @pytest.mark.parametrize("chosen", ["vim", "/usr/bin/nano -w", ""])
@@ -199,7 +199,7 @@ def test_no_editor_is_started_that_nobody_chose_or_that_has_no_terminal(
 
 @pytest.mark.parametrize("title", ["", " \t "])
 def test_an_entry_without_a_title_is_refused(builder: Builder, title: str) -> None:
-    with pytest.raises(NoTitle):
+    with pytest.raises(MissingTitle):
         add(builder, title=title, text="words")
     assert list(builder.root.rglob("*.md")) == []
 
@@ -239,7 +239,7 @@ def test_editing_keeps_the_id(
     subject = knowledge(builder).find("guide", "a")
     assert subject is not None
     editing(monkeypatch, tmp_path, "printf '# Another title\\n' > \"$1\"")
-    assert authoring.edit(subject)
+    assert authoring.edit_subject(subject)
     after = knowledge(builder).find("guide", "a")
     assert after is not None
     assert subject_id(after.topic, after.slug) == subject_id(subject.topic, subject.slug)
@@ -259,14 +259,14 @@ def test_front_matter_is_judged_as_the_index_reads_it(text: str, sound: bool) ->
 
 @given(st.text(max_size=200))
 def test_any_text_makes_a_name_that_is_plain_and_keeps_its_slug(text: str) -> None:
-    name = name_of(text)
+    name = make_file_name(text)
     assert name
     assert name.isprintable()
     assert "/" not in name
     assert not name.startswith((".", "-"))
     assert len(name.encode()) <= 90
     assert slug_of(f"{name}.md") == name
-    assert name_of(name) == name or name.endswith("-1")
+    assert make_file_name(name) == name or name.endswith("-1")
 
 
 VALUES = st.one_of(st.text(max_size=40), st.lists(st.text(max_size=10), max_size=4), st.dates())
@@ -299,8 +299,8 @@ def test_a_file_system_without_hard_links_still_writes_nothing_over(
     add(builder, title="First", text="one")
     path = builder.root / "docs/guide/second.md"
     path.write_text("mine")
-    from kbtui.knowledge.subject_files import write_new
+    from kbtui.knowledge.subject_files import write_new_file
 
     with pytest.raises(KbtuiError, match="already"):
-        write_new(path, "theirs")
+        write_new_file(path, "theirs")
     assert path.read_text() == "mine"

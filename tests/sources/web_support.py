@@ -11,8 +11,8 @@ from typing import Any
 from support import Builder
 
 from kbtui.sources import load_sources
-from kbtui.sources.config import add_source, approve
-from kbtui.sources.http_fetcher import Limits
+from kbtui.sources.config import add_source, approve_source
+from kbtui.sources.http_fetcher import SourceLimits
 from kbtui.sources.runner import run_source
 from kbtui.userdata import UserData
 from kbtui.userdata.models import Run
@@ -20,7 +20,7 @@ from kbtui.userdata.models import Run
 Handler = BaseHTTPRequestHandler
 Page = str | bytes | tuple[int, dict[str, str], bytes] | Callable[[Handler], None]
 
-FAST = Limits(delay=0.0, delay_most=0.2, seconds=30.0, connect_seconds=20.0)
+FAST = SourceLimits(delay=0.0, delay_most=0.2, seconds=30.0, connect_seconds=20.0)
 
 
 class Site:
@@ -124,7 +124,7 @@ class Bench:
     def add(self, name: str = "docs", **block: Any) -> None:
         workspace = self.builder.workspace
         source = add_source(workspace, name, {"topic": "guide", **block})
-        approve(workspace, UserData(workspace), source)
+        approve_source(workspace, UserData(workspace), source)
 
     def crawl(self, url: str, **options: Any) -> None:
         self.add(kind="url_crawl", url=url, **{"allow_hosts": ["127.0.0.1"], **options})

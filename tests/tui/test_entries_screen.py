@@ -357,7 +357,7 @@ async def test_what_failed_is_tried_again_on_a_key(
 ) -> None:
     import kbtui.knowledge
 
-    text_of, broken = kbtui.knowledge.subject_text, [True]
+    text_of, broken = kbtui.knowledge.read_subject_text, [True]
 
     def unreadable(subject: Any) -> str:
         if broken and subject.slug == "style":
@@ -366,7 +366,7 @@ async def test_what_failed_is_tried_again_on_a_key(
             raise KbtuiError("the disk is tired")
         return text_of(subject)
 
-    monkeypatch.setattr(kbtui.knowledge, "subject_text", unreadable)
+    monkeypatch.setattr(kbtui.knowledge, "read_subject_text", unreadable)
     async with paged(book, "E", EntriesScreen) as (tui, screen, _):
         await read(tui, screen)
         await detailed(tui, screen, "project/style")

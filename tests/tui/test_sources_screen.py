@@ -12,7 +12,7 @@ from textual.widgets import Input
 from tui_support import Tui, matches_snapshot
 
 from kbtui.sources import load_sources
-from kbtui.sources.config import approve, approved_at
+from kbtui.sources.config import approve_source, find_approval_time
 from kbtui.tui.framework.dialogs import ChoiceField, FormDialog
 from kbtui.tui.sources.screen import SourcesScreen
 from kbtui.userdata import UserData
@@ -76,10 +76,10 @@ async def test_what_somebody_else_declared_is_looked_at_before_it_runs(papers: B
         matches_snapshot("sources_approve", tui.text)
         await tui.press("escape")
         source = load_sources(papers.workspace).find("papers")
-        assert approved_at(papers.workspace, UserData(papers.workspace), source) is None
+        assert find_approval_time(papers.workspace, UserData(papers.workspace), source) is None
         await tui.press("a", "y")
         await tui.until("papers is approved")
-        assert approved_at(papers.workspace, UserData(papers.workspace), source) is not None
+        assert find_approval_time(papers.workspace, UserData(papers.workspace), source) is not None
         await tui.press("r")
         await tui.until("papers: ok, 2 documents (2 new, 0 changed, 0 removed)")
     assert documents(papers) == ["one.md", "two.md"]
@@ -94,7 +94,7 @@ async def test_what_changed_while_it_was_looked_at_is_not_approved(papers: Build
         await tui.press("y")
         await tui.until("papers is approved")
         now = load_sources(papers.workspace).find("papers")
-        assert approved_at(papers.workspace, UserData(papers.workspace), now) is None
+        assert find_approval_time(papers.workspace, UserData(papers.workspace), now) is None
         await tui.until("not approved: a shows")
 
 
@@ -141,7 +141,7 @@ async def test_changing_what_was_not_approved_approves_nothing(papers: Builder) 
         await fill(tui, cron="0 4 * * 1")
         await tui.until("papers is changed, and not approved yet")
         source = load_sources(papers.workspace).find("papers")
-        assert approved_at(papers.workspace, UserData(papers.workspace), source) is None
+        assert find_approval_time(papers.workspace, UserData(papers.workspace), source) is None
 
 
 class _Slow(BaseHTTPRequestHandler):
@@ -256,7 +256,7 @@ def test_what_an_approval_agrees_to_is_spelt_out(tmp_path: Path) -> None:
 
 async def test_what_a_run_skipped_and_left_alone_is_on_its_page(papers: Builder) -> None:
     (papers.root / "papers/photo.png").write_bytes(b"\x89PNG\0")
-    approve(papers.workspace, UserData(papers.workspace), load_sources(papers.workspace).find("papers"))  # fmt: skip
+    approve_source(papers.workspace, UserData(papers.workspace), load_sources(papers.workspace).find("papers"))  # fmt: skip
     async with paged(papers, "S", SourcesScreen) as (tui, screen, _):
         await read(tui, screen)
         await tui.press("r")

@@ -8,7 +8,7 @@ import pytest
 
 from kbtui.errors import UsageError
 from kbtui.workspace import Workspace, open_root
-from kbtui.workspace.jp_config import Layers, extended_files, read_layers, read_named
+from kbtui.workspace.jp_config import ConfigLayers, extended_files, read_layers, read_named_layers
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def write(path: Path, text: str) -> None:
     path.write_text(text)
 
 
-def names(found: Layers) -> list[Any]:
+def names(found: ConfigLayers) -> list[Any]:
     """What each layer calls itself, in order."""
     return [layer.data.get("name") for layer in found.layers]
 
@@ -255,10 +255,10 @@ def test_files_that_are_not_there_are_known_too(workspace: Workspace, home: Path
         assert workspace.root / path in files
 
 
-def named(workspace: Workspace, name: str) -> Layers:
+def named(workspace: Workspace, name: str) -> ConfigLayers:
     found = read_layers(workspace)
     done = len(found.layers)
-    read_named(workspace, found, name)
+    read_named_layers(workspace, found, name)
     del found.layers[:done]
     return found
 

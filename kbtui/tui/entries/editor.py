@@ -77,18 +77,18 @@ class EntryWriter:
     def _plan(self, values: Values) -> Planned:
         """In a thread: see that what would be edited could be written."""
         from kbtui.knowledge import authoring
-        from kbtui.knowledge.subject_files import name_of
+        from kbtui.knowledge.subject_files import make_file_name
 
         if not values["title"]:
-            raise authoring.NoTitle("an entry needs a title")
-        authoring.editor()
+            raise authoring.MissingTitle("an entry needs a title")
+        authoring.find_editor()
         knowledge = self._library.knowledge()
         topic = authoring.choose_topic(knowledge, values["topic"])
         tags = tuple(part.strip() for part in values["tags"].split(",") if part.strip())
         draft = authoring.Draft(
             values["title"], type=values["type"] or "note", tags=tags, slug=values["slug"] or None
         )
-        authoring.check_free(knowledge, topic, draft.slug or name_of(draft.title))
+        authoring.check_slug_is_free(knowledge, topic, draft.slug or make_file_name(draft.title))
         return knowledge, topic, draft
 
     def _planned(self, planned: Planned | None) -> None:
@@ -114,7 +114,7 @@ class EntryWriter:
         from kbtui.knowledge import authoring
         from kbtui.knowledge.front_matter import split_front_matter
 
-        authoring.editor()
+        authoring.find_editor()
         subject = self._library.subject(ref)
         try:
             return subject, split_front_matter(self._library.subject_text(subject)).source
@@ -127,7 +127,7 @@ class EntryWriter:
 
         subject, source = found
         name = f"{subject.topic}/{subject.slug}"
-        changed = self._lend(lambda: authoring.edit(subject))
+        changed = self._lend(lambda: authoring.edit_subject(subject))
         if changed is None:
             return
         if not changed[0]:
@@ -169,10 +169,10 @@ class EntryWriter:
     def _ask_remove(self, subject: Subject) -> None:
         def answered(answer: str | None) -> None:
             if answer == "y":
-                from kbtui.knowledge.authoring import trash
+                from kbtui.knowledge.authoring import trash_subject
 
                 self._lane.submit(
-                    lambda: trash(subject),
+                    lambda: trash_subject(subject),
                     lambda _: self._removed(subject, "is in the trash"),
                     lambda error: self._no_trash(subject, error),
                 )
@@ -182,16 +182,16 @@ class EntryWriter:
         self._screen.app.push_screen(ConfirmDialog(question, {"y": "move it"}), answered)
 
     def _no_trash(self, subject: Subject, error: Exception) -> None:
-        from kbtui.knowledge.authoring import NoTrash, delete
+        from kbtui.knowledge.authoring import TrashUnavailable, delete_subject
 
-        if not isinstance(error, NoTrash):
+        if not isinstance(error, TrashUnavailable):
             self._failed(error)
             return
 
         def answered(answer: str | None) -> None:
             if answer == "D":
                 self._lane.submit(
-                    lambda: delete(subject),
+                    lambda: delete_subject(subject),
                     lambda _: self._removed(subject, "is deleted"),
                     self._failed,
                 )

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kbtui.errors import KbtuiError, describe_error
-from kbtui.knowledge.editing import apply, declare
+from kbtui.knowledge.editing import apply_change, propose_topic
 from kbtui.knowledge.models import Topic
 from kbtui.refs import parse_ref
 from kbtui.text import one_line
@@ -364,8 +364,8 @@ class _Maker:
 
     def __call__(self, values: Values) -> tuple[Path, str, bool]:
         from kbtui.assistant.conversation_tools import included_kinds
-        from kbtui.citations.export import to_markdown
-        from kbtui.workspace.workspace import check_export
+        from kbtui.citations.export import format_conversation_markdown
+        from kbtui.workspace.workspace import check_export_path
 
         if not values["path"]:
             raise KbtuiError("say where it is to be written")
@@ -374,10 +374,10 @@ class _Maker:
             path /= f"{self._conversation}.md"
         if not path.parent.is_dir():
             raise KbtuiError("there is no such directory", where=str(path.parent))
-        check_export(self._library.workspace, path)
+        check_export_path(self._library.workspace, path)
         found = self._library.conversation(self._conversation)
         kinds = included_kinds(WHAT[values["what"]])
-        text = to_markdown(found, self._library.cited(found), found.turns, kinds)
+        text = format_conversation_markdown(found, self._library.cited(found), found.turns, kinds)
         return path, text, path.exists()
 
 
@@ -409,7 +409,7 @@ class Proposal:
             raise KbtuiError(
                 f"cannot be made: {error.strerror}", where=str(self.directory)
             ) from error
-        apply(self.change)
+        apply_change(self.change)
 
 
 def propose_first(library: Library) -> Proposal:
@@ -426,7 +426,7 @@ def propose_first(library: Library) -> Proposal:
         title="Project Knowledge",
         introduction="what everybody here should know",
     )
-    return Proposal(declare(library.knowledge(), topic), directory, texts)
+    return Proposal(propose_topic(library.knowledge(), topic), directory, texts)
 
 
 def _candidates(root: Path) -> list[tuple[Path, int]]:

@@ -7,8 +7,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from kbtui.dates import format_time
-from kbtui.sources.config import approved_at, block_text, load_sources
-from kbtui.sources.schedule import due_at
+from kbtui.sources.config import find_approval_time, format_block, load_sources
+from kbtui.sources.schedule import find_due_time
 from kbtui.text import one_line
 from kbtui.tui.framework.row_list import ListRow
 from kbtui.tui.framework.styled_text import Span, StyledLine, TextMatches, wrap
@@ -73,8 +73,8 @@ def read_source_states(library: Library) -> SourceStates:
                 source,
                 folder,
                 runs.get(name),
-                approved_at(workspace, journal, source),
-                due_at(workspace, journal, source),
+                find_approval_time(workspace, journal, source),
+                find_due_time(workspace, journal, source),
             )
         )
     return SourceStates(states, found.problems)
@@ -216,7 +216,7 @@ def _block(source: Source) -> list[Block]:
         HeadBlock(
             "block", [("As it is declared", "h2")], [(".jp/kb-sources.toml", "dim")], above=1
         ),
-        SourceBlock("toml", block_text(source), language="toml", panel=True, first_line=1),
+        SourceBlock("toml", format_block(source), language="toml", panel=True, first_line=1),
     ]
 
 
@@ -242,7 +242,7 @@ def approval_page(one: SourceState, agree: str, back: str) -> Document:
 def _doings(one: SourceState) -> list[str]:
     import shlex
 
-    from kbtui.sources.url_policy import Bounds
+    from kbtui.sources.url_policy import CrawlBounds
 
     source = one.source
     lines: list[str] = []
@@ -250,7 +250,7 @@ def _doings(one: SourceState) -> list[str]:
         lines.append(f"fetch {one_line(source.url or '')}")
         if source.depth:
             links = "link" if source.depth == 1 else "links"
-            inside = Bounds(source.url or "", source.prefixes).words
+            inside = CrawlBounds(source.url or "", source.prefixes).words
             lines.append(f"and what it leads to, up to {source.depth} {links} away, below {inside}")
         private = "lies in a private network"
         lines += [f"also when {one_line(host)} {private}" for host in source.allow_hosts]

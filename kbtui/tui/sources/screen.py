@@ -100,7 +100,7 @@ def block_of(values: Values, kind: str) -> dict[str, Any]:
 
 def declare(library: Library, values: Values) -> Source:
     """Write a new source, approved by filling in the form; raises `KbtuiError`."""
-    from kbtui.sources.config import MAIN_KEY, add_source, approve, name_for
+    from kbtui.sources.config import MAIN_KEY, add_source, approve_source, suggest_source_name
     from kbtui.userdata import UserData
 
     kind = values["kind"]
@@ -108,9 +108,9 @@ def declare(library: Library, values: Values) -> Source:
     if not what:
         raise UsageError("say what to fetch")
     source = add_source(
-        library.workspace, values["name"] or name_for(kind, what), block_of(values, kind)
+        library.workspace, values["name"] or suggest_source_name(kind, what), block_of(values, kind)
     )
-    approve(library.workspace, UserData(library.workspace), source)
+    approve_source(library.workspace, UserData(library.workspace), source)
     return source
 
 
@@ -119,14 +119,14 @@ def change(library: Library, before: Source, values: Values) -> tuple[Source, bo
 
     Raises `KbtuiError`, also when it was changed meanwhile.
     """
-    from kbtui.sources.config import approve, approved_at, edit_source, load_sources
+    from kbtui.sources.config import approve_source, edit_source, find_approval_time, load_sources
     from kbtui.userdata import UserData
 
     workspace, journal = library.workspace, UserData(library.workspace)
     now = load_sources(workspace).find(before.name)
     if now.block != before.block:
         raise UsageError("the file was changed meanwhile", where=before.name, hint="begin again")
-    approved = approved_at(workspace, journal, now) is not None
+    approved = find_approval_time(workspace, journal, now) is not None
     block = block_of(values, before.kind)
     changes = {**dict.fromkeys(before.block), **block}
     changed = {key: value for key, value in changes.items() if before.block.get(key) != value}
@@ -136,7 +136,7 @@ def change(library: Library, before: Source, values: Values) -> tuple[Source, bo
         return now, approved
     after = edit_source(workspace, before.name, changed)
     if approved:
-        approve(workspace, journal, after)
+        approve_source(workspace, journal, after)
     return after, approved
 
 
@@ -342,7 +342,7 @@ class SourcesScreen(SplitScreen):
             return
         if one.approved is None:
             self.say(
-                f"{one.source.name} is not approved: {self.key_of('approve')} shows what it would do",
+                f"{one.source.name} is not approved: {self.key_of('approve_source')} shows what it would do",
                 "warning",
             )
         elif self.runs.start(one.source.name):
@@ -386,12 +386,12 @@ class SourcesScreen(SplitScreen):
         one, self.approving = self.approving, None
         if one is None:
             return
-        from kbtui.sources.config import approve
+        from kbtui.sources.config import approve_source
         from kbtui.userdata import UserData
 
         workspace = self.library.workspace
         self.worker.submit(
-            lambda: approve(workspace, UserData(workspace), one.source),
+            lambda: approve_source(workspace, UserData(workspace), one.source),
             lambda _: self._done(one.source.name, f"is approved: {self.key_of('run')} runs it"),
             self.failed,
         )
@@ -472,12 +472,12 @@ class SourcesScreen(SplitScreen):
             return 0  # why, is said when they are left alone
 
     def _ask(self, source: Source, count: int) -> None:
-        from kbtui.sources.runner import remove_with_documents
+        from kbtui.sources.runner import remove_source_and_documents
 
         def answered(answer: str | None) -> None:
             if answer is not None:
                 self.worker.submit(
-                    lambda: remove_with_documents(
+                    lambda: remove_source_and_documents(
                         self.library.workspace, source.name, keep=answer in "ky"
                     ),
                     lambda problems: self._removed(source.name, problems),

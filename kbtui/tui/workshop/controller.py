@@ -63,7 +63,9 @@ class KbTomlWriter:
         """Work out what the marks would write."""
         if not self.writing:
             self._lane.submit(
-                lambda: editing.propose(knowledge, marks), self._propose, self._owner.not_written
+                lambda: editing.propose_marks(knowledge, marks),
+                self._propose,
+                self._owner.not_written,
             )
 
     def _propose(self, change: TomlChange) -> None:
@@ -80,7 +82,7 @@ class KbTomlWriter:
         """Write what is shown; nothing else is ever written."""
         change, self.shown = self.shown, None
         if change is not None:
-            self._do(change, editing.apply, self._wrote)
+            self._do(change, editing.apply_change, self._wrote)
 
     def _wrote(self, change: TomlChange) -> None:
         self.written.append(change)
@@ -89,7 +91,7 @@ class KbTomlWriter:
     def undo(self) -> None:
         """Take back what was last written from here."""
         if self.written:
-            self._do(self.written[-1], editing.undo, self._took_back)
+            self._do(self.written[-1], editing.undo_change, self._took_back)
 
     def _took_back(self, change: TomlChange) -> None:
         self.written.remove(change)

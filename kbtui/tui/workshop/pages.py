@@ -8,7 +8,7 @@ from shlex import quote
 from typing import TYPE_CHECKING
 
 from kbtui.errors import KbtuiError
-from kbtui.knowledge.learn import quoted
+from kbtui.knowledge.learn import escape_quotes
 from kbtui.text import one_line
 from kbtui.tui.reader.blocks import FactsBlock, HeadBlock, NoteBlock, message_blocks, source_blocks
 from kbtui.tui.reader.document import Document
@@ -18,7 +18,7 @@ from kbtui.tui.workshop.prompt_state import Cost, cost_of
 if TYPE_CHECKING:
     from kbtui.knowledge import Knowledge
     from kbtui.knowledge.editing import TomlChange
-    from kbtui.knowledge.models import Fragment
+    from kbtui.knowledge.models import PromptFragment
     from kbtui.tui.framework.styled_text import Spans
     from kbtui.tui.reader.blocks import Block
     from kbtui.tui.workshop.pattern import PatternResult
@@ -107,10 +107,10 @@ def _spot(knowledge: Knowledge, text: str, entry: TreeEntry) -> int | None:
     """The line of the section where the selected topic or subject begins."""
     if entry.kind not in ("topic", "subject") or entry.topic not in knowledge.topics:
         return None
-    name = quoted(knowledge.topics[entry.topic].name)
+    name = escape_quotes(knowledge.topics[entry.topic].name)
     at = text.find(f'\n<topic "{name}">\n')
     if at >= 0 and entry.kind == "subject":
-        within = text.find(f'\n<subject "{quoted(entry.name)}">\n', at)
+        within = text.find(f'\n<subject "{escape_quotes(entry.name)}">\n', at)
         at = within if within >= 0 else at
     return None if at < 0 else text.count("\n", 0, at + 1) + 1
 
@@ -126,7 +126,7 @@ def _fragment_page(prompt_state: PromptState, number: int) -> WorkshopPage:
     return WorkshopPage(Document(key, one_line(fragment.name), blocks, size=cost.long), cost)
 
 
-def _facts(prompt_state: PromptState, fragment: Fragment) -> list[tuple[str, Spans]]:
+def _facts(prompt_state: PromptState, fragment: PromptFragment) -> list[tuple[str, Spans]]:
     root = prompt_state.written.workspace.root
     path = fragment.path.relative_to(root) if fragment.path.is_relative_to(root) else fragment.path
     facts: list[tuple[str, Spans]] = [("file", [(one_line(str(path)), "")])]

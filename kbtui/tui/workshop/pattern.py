@@ -13,8 +13,8 @@ from textual.message import Message
 from textual.widgets import Input
 
 from kbtui.errors import UsageError
-from kbtui.knowledge.lint import why_dead
-from kbtui.knowledge.visibility import PATTERN_MOST, unclosed
+from kbtui.knowledge.lint import explain_dead_pattern
+from kbtui.knowledge.visibility import MAX_PATTERN_CHARACTERS, has_unclosed_bracket
 from kbtui.text import cells, one_line
 from kbtui.tui.commands import own_key
 from kbtui.tui.framework.styled_text import fit, width_of
@@ -250,12 +250,14 @@ def _remark(knowledge: Knowledge, topic: str, patterns: list[PatternWord]) -> Pa
     resolved = knowledge.resolved(topic)
     for word in patterns:
         pattern = word.text
-        if len(pattern) > PATTERN_MOST:
+        if len(pattern) > MAX_PATTERN_CHARACTERS:
             return PatternRemark(f"longer than any slug: {len(pattern):,} characters", word.at)
-        open_at = word.at + max(0, pattern.find("[")) if unclosed(pattern) else word.at
+        open_at = word.at + max(0, pattern.find("[")) if has_unclosed_bracket(pattern) else word.at
         if not resolved.match([pattern]):
-            return PatternRemark("nothing matches", open_at, why_dead(resolved, pattern))
-        if unclosed(pattern) and not resolved.exact(pattern):
+            return PatternRemark(
+                "nothing matches", open_at, explain_dead_pattern(resolved, pattern)
+            )
+        if has_unclosed_bracket(pattern) and not resolved.exact(pattern):
             return PatternRemark("this [ has no ], so it stands for itself", open_at, wrong=False)
     return None
 

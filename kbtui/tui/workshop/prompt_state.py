@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from kbtui.knowledge import Knowledge
-    from kbtui.knowledge.models import Fragment, Subject, SubjectMark
+    from kbtui.knowledge.models import PromptFragment, Subject, SubjectMark
     from kbtui.library import Library
 
 
@@ -266,7 +266,7 @@ class PromptState:
     preloads: dict[str, Cost] = field(default_factory=dict)
     listings: dict[str, Cost] = field(default_factory=dict)
     refusals: tuple[Refusal, ...] = ()
-    fragments: tuple[Fragment, ...] = ()
+    fragments: tuple[PromptFragment, ...] = ()
 
 
 def read_prompt_state(library: Library, marks: tuple[SubjectMark, ...] = ()) -> PromptState:

@@ -144,11 +144,11 @@ def settings(data: bytes) -> None:
 
 def globs(data: bytes) -> None:
     """A pattern over slugs; the first line is the pattern, the rest a slug."""
-    from kbtui.knowledge.visibility import has_magic, matcher
+    from kbtui.knowledge.visibility import compile_pattern, is_glob
 
     pattern, _, slug = _text(data).partition("\n")
-    has_magic(pattern)
-    matches = matcher(pattern)
+    is_glob(pattern)
+    matches = compile_pattern(pattern)
     for name in (slug, "a" * 200, "a/" * 100, "one/two/three.four"):
         matches(name)
 

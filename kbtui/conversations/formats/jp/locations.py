@@ -278,7 +278,7 @@ def live_names(path: str | None) -> dict[int, str]:
 
     An id has what its directory's name says after it. Empty without a workspace.
     """
-    root = paths.nearest_root(os.path.realpath("." if path is None else path))
+    root = paths.find_root(os.path.realpath("." if path is None else path))
     if root is None:
         return {}
     folders = [f"{root}/.jp/conversations"]
