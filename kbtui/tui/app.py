@@ -18,8 +18,8 @@ from textual.theme import BUILTIN_THEMES
 from kbtui.dates import get_local_time
 from kbtui.errors import KbtuiError
 from kbtui.text import choose_policy, cut, one_line, safe
-from kbtui.tui.framework.gc_tuning import IdleCollector, begun
-from kbtui.tui.framework.key_queue import Done, KeyQueue
+from kbtui.tui.framework.gc_tuning import IdleCollector, start_gc
+from kbtui.tui.framework.key_queue import KeyFollowUp, KeyQueue
 from kbtui.tui.framework.styled_widget import StyledScreen
 from kbtui.tui.main.screen import MainScreen
 from kbtui.tui.terminal import StderrRedirect, end_with_terminal, leave_when_told
@@ -181,7 +181,7 @@ class KbApp(App[None]):
         own = any("ctrl+j" in keys.split(",") for keys in self.keys.values())
         return event if own else Key("enter", "\r")
 
-    def on_done(self, event: Done) -> None:
+    def on_done(self, event: KeyFollowUp) -> None:
         """What a key set off has happened."""
         self._ahead.came(event)
 
@@ -193,7 +193,7 @@ class KbApp(App[None]):
 
     def on_ready(self) -> None:
         """Hand out what was typed before the screen was there."""
-        begun()
+        start_gc()
         leave_when_told(lambda: self.exit(return_code=128 + signal.SIGTERM))
         if self.start.typed:
             from textual._xterm_parser import XTermParser

@@ -12,7 +12,7 @@ from kbtui.errors import KbtuiError
 from kbtui.refs import parse_ref
 from kbtui.text import one_line
 from kbtui.tui.commands import own_key
-from kbtui.tui.framework.command import hint_spans
+from kbtui.tui.framework.command import format_key_hints
 from kbtui.tui.framework.dialogs import LineDialog
 from kbtui.tui.framework.row_list import ListRow, RowList
 from kbtui.tui.framework.styled_widget import StyledScreen
@@ -69,7 +69,7 @@ class BookmarksScreen(StyledScreen):
         pairs = [("Enter", "open"), ("e", "note"), ("d", "remove"), ("Esc", "close")]
         if self._removed:
             pairs.insert(0, ("u", f"undo: {self._removed.ref} is removed"))
-        self._says.say(hint_spans(pairs))
+        self._says.say(format_key_hints(pairs))
 
     def is_unsettled(self, key: str) -> bool:
         """Whether the bookmarks are still being read or changed."""

@@ -15,7 +15,7 @@ from kbtui.refs import conversation_ref, parse_ref, subject_ref
 from kbtui.text import one_line
 from kbtui.tui.commands import bindings
 from kbtui.tui.framework.row_list import ListRow, RowList
-from kbtui.tui.framework.styled_text import wrap
+from kbtui.tui.framework.styled_text import wrap_spans
 from kbtui.tui.framework.styled_widget import BorderOnlyPane
 from kbtui.tui.framework.workers import LatestOnlyWorker
 from kbtui.tui.navigation_target import NavigationTarget, place_of
@@ -126,7 +126,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
 
     def _reason(self, key: str, text: str) -> list[ListRow]:
         width = max(12, self.list.scrollable_content_region.width - 2)
-        lines = wrap([(text, "dim")], width)
+        lines = wrap_spans([(text, "dim")], width)
         return [
             ListRow(f"note:{key}:{n}", line.spans, selectable=False) for n, line in enumerate(lines)
         ]

@@ -9,9 +9,9 @@ from textual.containers import Horizontal, Vertical
 
 from kbtui.errors import describe_error
 from kbtui.tui.commands import commands_of, own_key
-from kbtui.tui.framework.command import key_hints
+from kbtui.tui.framework.command import format_command_hints
 from kbtui.tui.framework.dialogs import ConfirmDialog
-from kbtui.tui.framework.styled_widget import StyledScreen, plain
+from kbtui.tui.framework.styled_widget import StyledScreen, plain_content
 from kbtui.tui.framework.text_widgets import MessageLine, TextLine
 from kbtui.tui.framework.workers import LatestOnlyWorker
 from kbtui.tui.pages import screen_help_document
@@ -88,7 +88,7 @@ class FeatureScreen(StyledScreen):
         """Show the keys that are of use now."""
         bar = self.query_one("#keys", TextLine)
         commands = commands_of(self.SCOPE, keymap=self.own_keys)
-        bar.say(key_hints(commands, bar.content_size.width, self.offers))
+        bar.say(format_command_hints(commands, bar.content_size.width, self.offers))
 
     def help_blocks(self) -> Sequence[Block]:
         """Blocks of the help page between keys and notes."""
@@ -185,7 +185,7 @@ class SplitScreen(FeatureScreen):
     def show(self, document: Document) -> None:
         """Show a page at the right."""
         super().show(document)
-        self.query_one("#detail", Vertical).border_title = plain(document.title)
+        self.query_one("#detail", Vertical).border_title = plain_content(document.title)
 
     @property
     def detailed(self) -> bool:

@@ -12,10 +12,10 @@ from kbtui.tui.commands import bindings, own_key
 from kbtui.tui.entries.editor import EntryWriter
 from kbtui.tui.feature_screen import FeatureScreen
 from kbtui.tui.framework.styled_text import StyledLine, TextMatches
-from kbtui.tui.framework.styled_widget import LEAVING
+from kbtui.tui.framework.styled_widget import ALWAYS_AVAILABLE_ACTIONS
 from kbtui.tui.framework.workers import LatestOnlyWorker
 from kbtui.tui.reader.blocks import HeadBlock, NoteBlock
-from kbtui.tui.reader.document import Document, counted
+from kbtui.tui.reader.document import Document, format_count
 from kbtui.userdata import UserData
 from kbtui.userdata.insights import day_chart
 
@@ -62,7 +62,7 @@ def bar_cells(width: int) -> int:
 
 def insights_document(found: Insights, writes: str = "Enter") -> Document:
     """A part for each list, then the chart; `writes` is the key that writes an entry."""
-    days = counted(found.days, "day")
+    days = format_count(found.days, "day")
     blocks: list[Block] = [
         *_part("top", "Asked most", map(_asked, found.searches.top), len(found.searches.top)),
         *_part(
@@ -72,7 +72,7 @@ def insights_document(found: Insights, writes: str = "Enter") -> Document:
         *_part("most", "Cited most", map(_used, found.most_cited), len(found.most_cited)),
         *_part("never", "Never cited", map(_unused, found.never_cited), found.never_cited_total),
         *_part(
-            "stale", f"Cited, unchanged for {counted(found.stale_days, 'day')}", map(_used, found.stale),
+            "stale", f"Cited, unchanged for {format_count(found.stale_days, 'day')}", map(_used, found.stale),
             len(found.stale),
         ),
         HeadBlock("chart", [("By day", "h2")], [(f"last {days}", "dim")], above=1),
@@ -163,7 +163,7 @@ class InsightsScreen(FeatureScreen):
 
     def is_unsettled(self, key: str) -> bool:
         """Until the page is read, there is nothing for a key to be about."""
-        return self.found is None and self._meant_by(key)[1] not in LEAVING
+        return self.found is None and self._meant_by(key)[1] not in ALWAYS_AVAILABLE_ACTIONS
 
     # reading
 
@@ -199,8 +199,8 @@ class InsightsScreen(FeatureScreen):
         origins = " · ".join(
             f"{count:,} {ASKED.get(name, name)}" for name, count in found.searches.by_origin.items()
         )
-        left = [(f"{searches}, {counted(found.citations, 'citation')}", "strong")]
-        left.append((f" in {counted(found.days, 'day')}", "dim"))
+        left = [(f"{searches}, {format_count(found.citations, 'citation')}", "strong")]
+        left.append((f" in {format_count(found.days, 'day')}", "dim"))
         right = [(origins, "dim")]
         if not self.library.settings.query_log:
             right = [("searches are not logged (query_log = false)", "warning")]

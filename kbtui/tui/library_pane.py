@@ -24,7 +24,7 @@ from kbtui.tui.framework.text_widgets import LabeledInput, MultilineText, PaneIn
 from kbtui.tui.framework.workers import LatestOnlyWorker
 from kbtui.tui.library_snapshot import activity, by_activity
 from kbtui.tui.navigation_target import NavigationTarget
-from kbtui.tui.reader.document import counted
+from kbtui.tui.reader.document import format_count
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -383,7 +383,7 @@ class _Dated(NamedTuple):
     def _label(self, info: ConversationInfo) -> str:
         if self.sort == "turns":
             turns = self.contents.turns_of(info)
-            return "…" if turns < 0 else counted(turns, "turn")
+            return "…" if turns < 0 else format_count(turns, "turn")
         return format_age(_moment(info, self.sort), self.present)
 
 

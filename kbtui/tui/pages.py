@@ -15,9 +15,9 @@ from kbtui.tui.reader.blocks import (
     HeadBlock,
     MarkdownBlock,
     NoteBlock,
-    message_blocks,
+    make_message_blocks,
 )
-from kbtui.tui.reader.document import Document, cost, counted
+from kbtui.tui.reader.document import Document, format_cost, format_count
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -79,7 +79,7 @@ def _add_home_topics(blocks: list[Block], contents: LibrarySnapshot, first: str)
     if not contents.shelves:
         _no_topics(blocks, contents, first)
         return
-    count = f"{counted(len(contents.shelves), 'topic')}, {counted(total, 'subject')}"
+    count = f"{format_count(len(contents.shelves), 'topic')}, {format_count(total, 'subject')}"
     blocks.append(HeadBlock("topics", [("Topics", "h2")], [(count, "dim")], above=1))
     for shelf in contents.shelves:
         topic = shelf.topic
@@ -113,7 +113,7 @@ def _home_conversations(blocks: list[Block], contents: LibrarySnapshot, present:
         ]
         blocks.append(NoteBlock("no-talks", spans))
         return
-    count = counted(len(contents.conversations), "conversation")
+    count = format_count(len(contents.conversations), "conversation")
     blocks.append(HeadBlock("talks", [("Recent conversations", "h2")], [(count, "dim")], above=1))
     for info in live[:RECENT]:
         when = activity(info).astimezone(present.tzinfo)
@@ -128,7 +128,7 @@ def topic_document(shelf: TopicListing, listing: str) -> Document:
     hidden = sum(subject.hidden for subject in shelf.subjects)
     loaded = sum(subject.learned for subject in shelf.subjects)
     disabled = sum(subject.disabled for subject in shelf.subjects)
-    counts = [counted(shelf.visible, "subject")]
+    counts = [format_count(shelf.visible, "subject")]
     for number, word in ((hidden, "hidden"), (loaded, "pre-loaded"), (disabled, "disabled")):
         if number:
             counts.append(f"{number:,} {word}")
@@ -150,7 +150,7 @@ def topic_document(shelf: TopicListing, listing: str) -> Document:
         blocks.append(NoteBlock(f"problem:{number}", spans, above=int(number == 0)))
     if topic.enable:
         head: Spans = [("What `learn` returns for this topic", "h2")]
-        blocks.append(HeadBlock("learn", head, [(cost(len(listing)), "dim")], above=1))
+        blocks.append(HeadBlock("learn", head, [(format_cost(len(listing)), "dim")], above=1))
         blocks.append(MarkdownBlock("listing", listing, above=1, lead=[("▎ ", "rule")]))
     badges: Spans = [] if topic.enable else [("switched off", "warning")]
     return Document(
@@ -163,7 +163,7 @@ def problem_document(
 ) -> Document:
     """What is shown in place of something that cannot be read."""
     said: Spans = [(f"! {safe(message)}", "error")]
-    return Document(key, one_line(title), message_blocks(said, where, hint))
+    return Document(key, one_line(title), make_message_blocks(said, where, hint))
 
 
 def help_document(scopes: tuple[Scope, ...], keymap: Mapping[str, str] | None = None) -> Document:

@@ -13,7 +13,7 @@ from textual.widgets import Input
 from kbtui.refs import Ref, conversation_ref, subject_ref
 from kbtui.text import one_line
 from kbtui.tui.commands import SCOPES, commands_of
-from kbtui.tui.framework.command import Command, rekeyed
+from kbtui.tui.framework.command import Command, apply_keymap
 from kbtui.tui.framework.row_list import ListRow, RowList
 from kbtui.tui.framework.styled_widget import StyledScreen
 from kbtui.tui.framework.text_widgets import SafeInput
@@ -99,7 +99,7 @@ def id_choices(keymap: Mapping[str, str] | None = None) -> list[PaletteItem]:
 
     return [
         PaletteItem(f"id: {command.id}", "command", command, " ".join(command.shown_keys))
-        for command in rekeyed(ALL, keymap)
+        for command in apply_keymap(ALL, keymap)
     ]
 
 

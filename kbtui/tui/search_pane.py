@@ -14,10 +14,16 @@ from kbtui.notices import NOTHING_INDEXED, join_phrases, phrase
 from kbtui.text import one_line, safe_marked
 from kbtui.tui.commands import bindings, own_key
 from kbtui.tui.framework.row_list import ListRow, RowList
-from kbtui.tui.framework.styled_text import cut_spans, fit, fit_end, width_of, with_role
-from kbtui.tui.framework.styled_widget import BorderOnlyPane, keys_of, plain
+from kbtui.tui.framework.styled_text import (
+    add_role,
+    cell_width,
+    slice_spans,
+    truncate_spans,
+    truncate_start,
+)
+from kbtui.tui.framework.styled_widget import BorderOnlyPane, configured_keys, plain_content
 from kbtui.tui.framework.text_widgets import MultilineText, PaneInput, TextLine
-from kbtui.tui.reader.document import counted
+from kbtui.tui.reader.document import format_count
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
@@ -88,16 +94,16 @@ class SearchBar(Horizontal):
     def compose(self) -> ComposeResult:
         """Sign, input, name."""
         sign = TextLine(id="search-sign")
-        key = own_key("search", keys_of(self)) or "/"
+        key = own_key("search", configured_keys(self)) or "/"
         sign.left = [(key, "key")]
-        sign.styles.width = 3 + width_of(sign.left)
+        sign.styles.width = 3 + cell_width(sign.left)
         yield sign
         yield SearchInput(
             id="search", placeholder="search subjects and conversations", compact=True
         )
         name = TextLine(id="workspace")
         name.left = [(one_line(self._workspace), "strong"), (" kbtui", "dim")]
-        name.styles.width = width_of(name.left) + 2
+        name.styles.width = cell_width(name.left) + 2
         yield name
 
 
@@ -188,7 +194,7 @@ class ResultsPane(BorderOnlyPane, Vertical):
     def show_similar(self, reference: str, answer: Answer) -> None:
         """Show what is like something that is named."""
         self.answer = answer
-        self.border_title = plain(f"More like {reference}")
+        self.border_title = plain_content(f"More like {reference}")
         self.list.set_rows(
             [self._row(hit) for hit in answer.hits], [("Nothing is like it.", "dim")]
         )
@@ -213,14 +219,14 @@ class ResultsPane(BorderOnlyPane, Vertical):
         none: Spans = [
             (f"Nothing found.{left_out} Try fewer words, or ask it as a question.", "dim")
         ]
-        if why := own_key("results.why", keys_of(self)):
+        if why := own_key("results.why", configured_keys(self)):
             none += [(" Press ", "dim"), (why, "key")]
             none += [(" after Esc to ask why something is not here.", "dim")]
         return none
 
     def _summary(self, answer: Answer, refining: bool) -> tuple[Spans, Spans]:
         shown = len(answer.hits)
-        left: Spans = [(counted(shown, "hit"), "")]
+        left: Spans = [(format_count(shown, "hit"), "")]
         if shown < answer.total:
             left = [(f"Top {shown} of {answer.total:,}", ""), (" · ↓ for more", "dim")]
         if answer.omitted:
@@ -229,8 +235,8 @@ class ResultsPane(BorderOnlyPane, Vertical):
             return left, [("keywords; meaning to come …", "dim")]
         others = [notice for notice in answer.notices if notice.code != "meaning_only"]
         if degraded := join_phrases(others):
-            room = self.list.scrollable_content_region.width - width_of(left) - 4
-            return left, fit([(one_line(degraded), "warning")], max(8, room))
+            room = self.list.scrollable_content_region.width - cell_width(left) - 4
+            return left, truncate_spans([(one_line(degraded), "warning")], max(8, room))
         return left, [(MODES[answer.mode], "dim")]
 
     def _row(self, hit: Hit) -> ListRow:
@@ -243,7 +249,7 @@ class ResultsPane(BorderOnlyPane, Vertical):
         changed: Spans = [(" changed since", "warning")] if hit.freshness == "changed" else []
         title: Spans = [(sign, role), (one_line(hit.title), "strong"), *changed]
         width = max(20, self.list.scrollable_content_region.width - 4)
-        where = fit_end(one_line(where), max(18, width * 2 // 5))
+        where = truncate_start(one_line(where), max(18, width * 2 // 5))
         below: list[Spans] = [[("  ", ""), *line] for line in excerpt(hit, width, 2)]
         return ListRow(hit.chunk_id, title, [(where, "dim")], below, data=hit)
 
@@ -293,9 +299,9 @@ def excerpt(hit: Hit, width: int, lines: int) -> list[Spans]:
     if hit.role not in ("tool-call", "tool-result"):
         # Nothing far behind the passage is shown, nor looked at.
         reach = min((end for _, end in matches), default=0) + width * (lines + 4) + 300
-        from kbtui.tui.reader.markdown import unmarked
+        from kbtui.tui.reader.markdown import strip_markdown
 
-        text, matches = unmarked(text, matches, reach)
+        text, matches = strip_markdown(text, matches, reach)
     spans: Spans = []
     position = 0
     for start, end in matches:
@@ -309,14 +315,14 @@ def excerpt(hit: Hit, width: int, lines: int) -> list[Spans]:
     if begin:
         space = text.find(" ", begin, first)
         begin = space + 1 if space >= 0 else begin
-    kept = cut_spans(spans, begin, begin + width * (lines + 2))
+    kept = slice_spans(spans, begin, begin + width * (lines + 2))
     flat = _flat(kept)
-    from kbtui.tui.framework.styled_text import wrap
+    from kbtui.tui.framework.styled_text import wrap_spans
 
-    wrapped = wrap(with_role(flat, "dim") if not matches else flat, width)[: lines + 1]
+    wrapped = wrap_spans(add_role(flat, "dim") if not matches else flat, width)[: lines + 1]
     made = [line.spans for line in wrapped[:lines]]
     if len(wrapped) > lines or begin + width * (lines + 2) < len(text):
-        made[-1] = fit([*made[-1], (" …", "dim")], width)
+        made[-1] = truncate_spans([*made[-1], (" …", "dim")], width)
     return made
 
 

@@ -20,7 +20,7 @@ _READER = """
 from datetime import UTC, datetime
 from pathlib import Path
 from kbtui.conversations import find_conversation, load_conversation
-from kbtui.tui.reader.conversation_document import conversation_document
+from kbtui.tui.reader.conversation_document import build_conversation_document as conversation_document
 from kbtui.workspace import open_root
 
 conversation = load_conversation(find_conversation(open_root(Path(sys.argv[1])), sys.argv[2]))

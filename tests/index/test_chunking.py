@@ -20,7 +20,7 @@ from kbtui.index.models import Chunk
 from kbtui.knowledge.front_matter import split_front_matter
 from kbtui.knowledge.models import Subject
 from kbtui.tui.reader.blocks import MarkdownBlock, SourceBlock
-from kbtui.tui.reader.subject_document import subject_document
+from kbtui.tui.reader.subject_document import build_subject_document
 
 WORDS = st.text(
     alphabet=st.sampled_from("abcdefgh.!?。 \t#`~-\\é日本語\u3000\r\x0b"), min_size=0, max_size=60
@@ -156,7 +156,7 @@ def test_the_reader_shows_as_text_what_the_index_finds(head: str) -> None:
     subject = Subject("guide", "s", "s.md", "s.md")
     blocks = [
         block
-        for block in subject_document(subject, text).blocks
+        for block in build_subject_document(subject, text).blocks
         if isinstance(block, MarkdownBlock | SourceBlock)
     ]
     shown = " ".join(text[block.start : block.end] for block in blocks)

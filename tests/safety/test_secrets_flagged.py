@@ -12,8 +12,8 @@ from kbtui.assistant.tool_handlers import mask, masks
 from kbtui.conversations import find_conversation, load_conversation
 from kbtui.knowledge import load_knowledge, read_subject_text
 from kbtui.secrets import remark_on, secrets_in
-from kbtui.tui.reader.conversation_document import conversation_document
-from kbtui.tui.reader.subject_document import subject_document
+from kbtui.tui.reader.conversation_document import build_conversation_document
+from kbtui.tui.reader.subject_document import build_subject_document
 from kbtui.workspace import Settings
 
 _RANDOM = random.Random(4)
@@ -61,12 +61,12 @@ def test_subjects_and_conversations_carry_the_remark(workspace_root: Path) -> No
     for slug, flagged in (("keys", True), ("none", False)):
         subject = knowledge.find("notes", slug)
         assert subject
-        document = subject_document(subject, read_subject_text(subject))
+        document = build_subject_document(subject, read_subject_text(subject))
         assert any("AWS access key (line 3)" in word for word, _ in document.badges) == flagged
     conversation = load_conversation(find_conversation(builder.workspace, "jp-c17800000001"))
     from datetime import UTC, datetime
 
-    shown = conversation_document(conversation, datetime.now(UTC))
+    shown = build_conversation_document(conversation, datetime.now(UTC))
     lines = [line.plain for block in shown.blocks for line in block.lines(100)]
     assert [line for line in lines if "looks like a secret: GitHub token (line 2)" in line]
     assert masks(Settings(), "mcp")

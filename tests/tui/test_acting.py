@@ -13,10 +13,10 @@ from tui_support import Tui, running
 
 from kbtui.tui.commands import SCOPES, commands_of
 from kbtui.tui.external_programs import editor_command
-from kbtui.tui.framework.clipboard import local_command
+from kbtui.tui.framework.clipboard import find_clipboard_command
 from kbtui.tui.main.jump import LETTERS, JumpScreen
 from kbtui.tui.palette import choose, command_choices
-from kbtui.tui.reader.links import Link, links_of, subject_behind
+from kbtui.tui.reader.links import Link, find_links, resolve_subject_link
 from kbtui.userdata import UserData
 
 TALK = "jp-c17800000001"
@@ -101,13 +101,13 @@ def test_the_local_clipboard_is_that_of_the_session(
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("SSH_CONNECTION", raising=False)
     monkeypatch.setattr(sys, "platform", "linux")
-    assert local_command() is None
+    assert find_clipboard_command() is None
     monkeypatch.setenv("DISPLAY", ":0")
-    assert local_command() == ["xclip", "-selection", "clipboard"]
+    assert find_clipboard_command() == ["xclip", "-selection", "clipboard"]
     monkeypatch.setenv("WAYLAND_DISPLAY", "wayland-0")
-    assert local_command() == ["wl-copy"]
+    assert find_clipboard_command() == ["wl-copy"]
     monkeypatch.setenv("SSH_CONNECTION", "a b")
-    assert local_command() is None
+    assert find_clipboard_command() is None
 
 
 async def test_a_local_clipboard_gets_the_text(
@@ -225,7 +225,7 @@ def test_links_are_found_where_they_are_meant_and_nowhere_else() -> None:
         "See [the style](style.md) and [it][ref], ![a picture](pic.png), <https://a.example/x>.\n"
         "Bare https://b.example/y(1). And `https://not.example`\n\n```\ncurl https://c.example/z\n```\n\n[ref]: https://d.example\n"
     )
-    assert [link.href for link in links_of(text)] == [
+    assert [link.href for link in find_links(text)] == [
         "style.md",
         "https://d.example",
         "pic.png",
@@ -234,12 +234,12 @@ def test_links_are_found_where_they_are_meant_and_nowhere_else() -> None:
         "https://not.example",
         "https://c.example/z",
     ]
-    assert links_of(text)[0].text == "the style"
+    assert find_links(text)[0].text == "the style"
 
 
 def test_addresses_that_only_a_terminal_would_obey_are_no_links() -> None:
     hidden = "\x1b]8;;https://hidden.example/\x1b\\a link\x1b]8;;\x1b\\"
-    found = links_of(f"{hidden} and https://seen.example/ \x1b]0;https://title.example/\x07")
+    found = find_links(f"{hidden} and https://seen.example/ \x1b]0;https://title.example/\x07")
     assert [link.href for link in found] == ["https://seen.example/"]
 
 
@@ -274,13 +274,13 @@ def test_only_the_web_is_for_a_browser(href: str) -> None:
 def test_a_relative_address_is_a_subject_of_the_same_topic(
     href: str, slug: str, found: str | None
 ) -> None:
-    ref = subject_behind(href, "t", slug)
+    ref = resolve_subject_link(href, "t", slug)
     assert (str(ref) if ref else None) == found
 
 
 @given(st.text(max_size=200))
 def test_no_text_makes_finding_links_fail(text: str) -> None:
-    for link in links_of(text):
+    for link in find_links(text):
         assert link.href or link.text
 
 

@@ -7,7 +7,7 @@ from support import Builder, asked, called, said, write_json
 from tui_support import PRESENT, running
 
 from kbtui.conversations import find_conversation, load_conversation
-from kbtui.tui.reader.conversation_document import conversation_document
+from kbtui.tui.reader.conversation_document import build_conversation_document
 from kbtui.tui.reader.document_view import Viewport
 
 TALK = "jp-c17800000001"
@@ -53,7 +53,7 @@ def seen(root: Path, *compactions: dict[str, Any]) -> str:
     conversation = load_conversation(find_conversation(builder.workspace, "jp-c17800000001"))
     port = Viewport()
     port.resize(90, 400)
-    port.show(conversation_document(conversation, PRESENT))
+    port.show(build_conversation_document(conversation, PRESENT))
     for kind in ("tool", "reasoning"):
         port.toggle_kind(kind)
     whole = [line.plain for _, line in port.rows]

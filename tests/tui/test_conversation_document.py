@@ -9,8 +9,12 @@ from tui_support import PRESENT
 
 from kbtui.conversations import find_conversation, load_conversation
 from kbtui.tui.reader.blocks import FoldBlock
-from kbtui.tui.reader.conversation_document import conversation_document, main_argument, readable
-from kbtui.tui.reader.document import Document, characters, cost, counted
+from kbtui.tui.reader.conversation_document import (
+    build_conversation_document,
+    format_value,
+    summarize_arguments,
+)
+from kbtui.tui.reader.document import Document, format_cost, format_count, format_size
 from kbtui.tui.reader.document_view import Viewport
 
 
@@ -18,7 +22,7 @@ def build(root: Path, turns: list, **more: object) -> Document:  # type: ignore[
     builder = Builder(root)
     builder.conversation(1, turns, **more)  # type: ignore[arg-type]
     info = find_conversation(builder.workspace, "jp-c17800000001")
-    return conversation_document(load_conversation(info), PRESENT)
+    return build_conversation_document(load_conversation(info), PRESENT)
 
 
 def shown(document: Document, *kinds: str, width: int = 90) -> str:
@@ -113,7 +117,7 @@ def test_unknown_events_before_the_first_turn_stand_above_it(workspace_root: Pat
     elements.insert(0, {"timestamp": "2026-05-29 10:00:00.0", "type": "participants"})
     (folder / "events.json").write_text(json.dumps(elements))
     info = find_conversation(Builder(workspace_root).workspace, "jp-c17800000001")
-    text = shown(conversation_document(load_conversation(info), PRESENT))
+    text = shown(build_conversation_document(load_conversation(info), PRESENT))
     assert text.index("unknown event  participants") < text.index("turn 1") < text.index("Look")
 
 
@@ -141,7 +145,7 @@ def test_compactions_are_noted_where_they_begin(workspace_root: Path) -> None:
     ]
     (folder / "events.json").write_text(json.dumps(events))
     info = find_conversation(builder.workspace, "jp-c17800000001")
-    document = conversation_document(load_conversation(info), PRESENT)
+    document = build_conversation_document(load_conversation(info), PRESENT)
     text = shown(document)
     assert "▸ compacted for the model: turns 1–2, replaced by a summary" in text
     assert text.index("turns 1–2") < text.index("─ turn 1 ─")
@@ -161,7 +165,7 @@ def test_damage_is_said_and_the_rest_is_shown(workspace_root: Path) -> None:
     events.insert(2, {"type": "chat_response", "timestamp": "never"})
     (folder / "events.json").write_text(json.dumps(events))
     info = find_conversation(builder.workspace, "jp-c17800000001")
-    text = shown(conversation_document(load_conversation(info), PRESENT))
+    text = shown(build_conversation_document(load_conversation(info), PRESENT))
     assert "! " in text
     assert "Fine" in text
     assert "Also fine" in text
@@ -232,20 +236,20 @@ def test_calls_can_be_gone_to_and_numbered(workspace_root: Path) -> None:
     ],
 )
 def test_the_main_argument_says_what_a_call_is_about(arguments: dict | None, wanted: str) -> None:  # type: ignore[type-arg]
-    assert main_argument(arguments) == wanted
+    assert summarize_arguments(arguments) == wanted
 
 
 def test_arguments_read_as_text() -> None:
     value = {"a": 1, "text": "x\ny", "list": ["p", {"q": None}], "empty": []}
-    assert readable(value) == "a: 1\ntext:\n  x\n  y\nlist:\n  - p\n  -\n    q: null\nempty: []"
+    assert format_value(value) == "a: 1\ntext:\n  x\n  y\nlist:\n  - p\n  -\n    q: null\nempty: []"
 
 
 def test_sizes_are_short_and_costs_exact() -> None:
-    assert [characters(n) for n in (0, 999, 1000, 12_345, 99_949, 99_950, 999_499, 1_200_000)] == [
+    assert [format_size(n) for n in (0, 999, 1000, 12_345, 99_949, 99_950, 999_499, 1_200_000)] == [
         "0", "999", "1.0k", "12.3k", "99.9k", "100k", "999k", "1.2M",
     ]  # fmt: skip
-    assert cost(4000) == "4,000 characters ≈ 1,000 tokens"
-    assert [counted(n, "turn") for n in (0, 1, 2)] == ["0 turns", "1 turn", "2 turns"]
+    assert format_cost(4000) == "4,000 characters ≈ 1,000 tokens"
+    assert [format_count(n, "turn") for n in (0, 1, 2)] == ["0 turns", "1 turn", "2 turns"]
 
 
 def test_of_colours_in_a_tools_output_nothing_is_left_wherever_it_is_cut(

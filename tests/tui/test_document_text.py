@@ -10,23 +10,23 @@ from rich.cells import cell_len
 
 from kbtui.tui.framework.styled_text import (
     TextMatches,
-    between,
-    cut_spans,
-    fit,
-    fit_end,
-    mark,
-    slices,
-    width_of,
-    wrap,
+    align_to_edges,
+    cell_width,
+    highlight_matches,
+    slice_many,
+    slice_spans,
+    truncate_spans,
+    truncate_start,
     wrap_code,
+    wrap_spans,
 )
-from kbtui.tui.reader.document import Heights
+from kbtui.tui.reader.document import HeightIndex
 from kbtui.tui.reader.markdown import (
-    PIECE,
-    column_widths,
-    link_definitions,
-    markdown_lines,
-    source_lines,
+    SECTION_CHARACTERS,
+    find_link_definitions,
+    fit_column_widths,
+    highlight_source,
+    layout_markdown,
     split_markdown,
     split_source,
 )
@@ -46,7 +46,7 @@ def plain(lines: list) -> list[str]:  # type: ignore[type-arg]
 @RELAXED
 @given(spans, st.integers(4, 60))
 def test_wrapped_lines_fit_and_lose_only_spaces(given_spans: list, width: int) -> None:  # type: ignore[type-arg]
-    lines = wrap(given_spans, width)
+    lines = wrap_spans(given_spans, width)
     assert all(line.width <= width for line in lines)
     whole = "".join(text for text, _ in given_spans)
     assert "".join("".join(plain(lines)).split()) == "".join(whole.split())
@@ -66,21 +66,23 @@ def test_wrapped_code_fits_and_loses_nothing(given_spans: list, width: int) -> N
 def test_slices_are_what_cutting_one_by_one_gives(given_spans: list, cuts: list[int]) -> None:  # type: ignore[type-arg]
     cuts = sorted(cuts)
     bounds = list(itertools.pairwise(cuts))
-    assert list(slices(given_spans, bounds)) == [cut_spans(given_spans, a, b) for a, b in bounds]
+    assert list(slice_many(given_spans, bounds)) == [
+        slice_spans(given_spans, a, b) for a, b in bounds
+    ]
 
 
 @RELAXED
 @given(spans, st.integers(0, 60), spans)
 def test_what_is_cut_to_fit_fits(left: list, width: int, right: list) -> None:  # type: ignore[type-arg]
-    assert width_of(fit(left, width)) <= width
-    assert width_of(between(left, right, width)) <= width
+    assert cell_width(truncate_spans(left, width)) <= width
+    assert cell_width(align_to_edges(left, right, width)) <= width
     text = "".join(part for part, _ in left)
-    assert cell_len(fit_end(text, max(1, width))) <= max(1, width)
+    assert cell_len(truncate_start(text, max(1, width))) <= max(1, width)
 
 
 def test_marks_count_matches_and_name_the_one_one_is_at() -> None:
     found = TextMatches(re.compile("an", re.IGNORECASE), here=1)
-    marked = mark([("b", ""), ("anan", "strong"), ("A", ""), ("N", "")], found)
+    marked = highlight_matches([("b", ""), ("anan", "strong"), ("A", ""), ("N", "")], found)
     assert [(t, r) for t, r in marked if "found" in r] == [
         ("an", "strong found"),
         ("an", "strong found-here"),
@@ -100,9 +102,9 @@ def test_marks_count_matches_and_name_the_one_one_is_at() -> None:
 def test_heights_agree_with_plain_sums(
     values: list[int], line: int, guess: int | None, data: st.DataObject
 ) -> None:
-    with mock.patch("kbtui.tui.reader.document.CHUNK", 4):
+    with mock.patch("kbtui.tui.reader.document.BLOCKS_PER_CHUNK", 4):
         chunks = None if guess is None else [guess] * -(-len(values) // 4)
-        heights = Heights(len(values), values.copy().__getitem__, chunks)
+        heights = HeightIndex(len(values), values.copy().__getitem__, chunks)
         for _ in range(3):
             if values:
                 at = data.draw(st.integers(0, len(values) - 1))
@@ -124,8 +126,8 @@ def test_heights_agree_with_plain_sums(
 def test_a_line_is_found_where_heights_are_only_guessed(
     values: list[int], line: int, guess: int
 ) -> None:
-    with mock.patch("kbtui.tui.reader.document.CHUNK", 4):
-        heights = Heights(len(values), values.__getitem__, [guess] * -(-len(values) // 4))
+    with mock.patch("kbtui.tui.reader.document.BLOCKS_PER_CHUNK", 4):
+        heights = HeightIndex(len(values), values.__getitem__, [guess] * -(-len(values) // 4))
         block, within = heights.find(line)
         assert (block, within) == (0, 0) or within < values[block]
 
@@ -168,7 +170,7 @@ def f(x):
 
 
 def test_markdown_is_laid_out_for_reading() -> None:
-    lines = plain(markdown_lines(MARKDOWN, 60))
+    lines = plain(layout_markdown(MARKDOWN, 60))
     text = "\n".join(lines)
     assert lines[0] == "Title with code"
     assert set(lines[1]) == {"━"}
@@ -188,7 +190,7 @@ def test_markdown_is_laid_out_for_reading() -> None:
 
 
 def test_every_line_knows_the_line_of_its_source() -> None:
-    lines = markdown_lines(MARKDOWN, 60, first_line=10)
+    lines = layout_markdown(MARKDOWN, 60, first_line=10)
     source = MARKDOWN.split("\n")
     for wanted in ("A paragraph", "def f(x)", "return x", "html stays", "four"):
         line = next(line for line in lines if wanted in line.plain)
@@ -199,8 +201,8 @@ def test_every_line_knows_the_line_of_its_source() -> None:
 @given(st.text(max_size=300), st.integers(8, 80))
 def test_any_text_can_be_laid_out_and_holds_no_control_characters(text: str, width: int) -> None:
     for lines in (
-        markdown_lines(text, width),
-        [line for s in source_lines(text, "python") for line in wrap_code(s, width)],
+        layout_markdown(text, width),
+        [line for s in highlight_source(text, "python") for line in wrap_code(s, width)],
     ):
         for line in lines:
             assert not CONTROL.search(line.plain)
@@ -209,18 +211,18 @@ def test_any_text_can_be_laid_out_and_holds_no_control_characters(text: str, wid
 
 def test_short_lines_of_a_message_stay_lines_and_long_ones_flow() -> None:
     short = "first\nsecond\nthird"
-    assert plain(markdown_lines(short, 80, breaks=True)) == ["first", "second", "third"]
-    assert plain(markdown_lines(short, 80)) == ["first second third"]
+    assert plain(layout_markdown(short, 80, breaks=True)) == ["first", "second", "third"]
+    assert plain(layout_markdown(short, 80)) == ["first second third"]
     broken = "This line was broken by the margin of an editor, not\non purpose."
-    assert len(markdown_lines(broken, 100, breaks=True)) == 1
+    assert len(layout_markdown(broken, 100, breaks=True)) == 1
 
 
 def test_code_keeps_its_indentation_and_gets_roles() -> None:
-    lines = source_lines("if x:\n\treturn 'a'\n", "python")
+    lines = highlight_source("if x:\n\treturn 'a'\n", "python")
     assert "".join(text for text, _ in lines[1]) == "    return 'a'"
     assert ("return", "keyword") in lines[1]
     assert len(lines) == 3
-    assert source_lines("a\nb", "no-such-language") == [[("a", "")], [("b", "")]]
+    assert highlight_source("a\nb", "no-such-language") == [[("a", "")], [("b", "")]]
 
 
 @RELAXED
@@ -266,11 +268,11 @@ def test_a_piece_never_ends_inside_a_fence_or_a_short_list() -> None:
     for piece in pieces:
         part = text[piece.start : piece.end]
         assert part.count("```") % 2 == 0
-    whole = [line for line in plain(markdown_lines(text, 70)) if line.strip()]
+    whole = [line for line in plain(layout_markdown(text, 70)) if line.strip()]
     parts = [
         line
         for piece in pieces
-        for line in plain(markdown_lines(text[piece.start : piece.end], 70))
+        for line in plain(layout_markdown(text[piece.start : piece.end], 70))
         if line.strip()
     ]
     assert parts == whole
@@ -285,14 +287,14 @@ def test_a_fence_of_many_thousand_lines_is_cut_into_code() -> None:
     assert len(code) > 5
     assert {piece.language for piece in code} == {"rust"}
     assert text[code[0].start :].startswith("let x0 = 0;")
-    assert max(piece.end - piece.start for piece in pieces) <= 2 * PIECE
+    assert max(piece.end - piece.start for piece in pieces) <= 2 * SECTION_CHARACTERS
     assert not code[0].continued
     assert all(piece.continued for piece in code[1:])
 
 
 def test_links_defined_elsewhere_in_the_text_still_work() -> None:
-    links = link_definitions("[RFD 1]: https://example.org/1\n\n[b]: <x y>\n")
-    lines = markdown_lines("See [RFD 1].", 80, links=links)
+    links = find_link_definitions("[RFD 1]: https://example.org/1\n\n[b]: <x y>\n")
+    lines = layout_markdown("See [RFD 1].", 80, links=links)
     assert any("link" in role for _, role in lines[0].spans)
     assert plain(lines) == ["See RFD 1 (https://example.org/1)."]
 
@@ -300,7 +302,7 @@ def test_links_defined_elsewhere_in_the_text_still_work() -> None:
 @RELAXED
 @given(st.lists(st.integers(1, 80), min_size=1, max_size=6), st.integers(20, 100))
 def test_columns_fit_as_far_as_they_can(wanted: list[int], width: int) -> None:
-    widths = column_widths(wanted, width)
+    widths = fit_column_widths(wanted, width)
     total = sum(widths) + 3 * (len(widths) - 1)
     assert total <= width or all(w <= 6 for w in widths)
     assert all(got <= want for got, want in zip(widths, wanted, strict=True))

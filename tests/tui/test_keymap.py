@@ -10,7 +10,7 @@ from support import Builder
 from tui_support import WithoutEngine, running, with_keys
 
 from kbtui.tui.commands import ALL, NO_KEY, SCOPES, SCREEN_COMMANDS, SCREENS, read_keymap
-from kbtui.tui.framework.command import rekeyed, shown_key
+from kbtui.tui.framework.command import apply_keymap, format_key
 from kbtui.workspace import load_settings
 
 
@@ -114,7 +114,7 @@ keys = st.sampled_from([*"abcdefgnxyzN/?;", "f5", "ctrl+f", "Enter", "", "nokey"
 def test_whatever_is_asked_no_place_has_a_key_twice(table: dict[str, str]) -> None:
     found = read_keymap(table)
     for scope in (*SCOPES, *SCREENS):
-        commands = rekeyed((one for one in ALL if one.scope == scope), found.keys)
+        commands = apply_keymap((one for one in ALL if one.scope == scope), found.keys)
         used = [key for command in commands for key in command.keys.split(",") if key]
         assert len(used) == len(set(used))
     assert set(found.keys) <= set(table)
@@ -123,7 +123,7 @@ def test_whatever_is_asked_no_place_has_a_key_twice(table: dict[str, str]) -> No
 def test_keys_are_shown_as_they_can_be_written() -> None:
     for command in ALL:
         for key in command.keys.split(","):
-            written = shown_key(key).replace("⇧", "shift+")
+            written = format_key(key).replace("⇧", "shift+")
             found = read_keymap({"citations.open": written})
             assert found.keys == {"citations.open": key} or "is already" in found.problems[0]
 

@@ -33,7 +33,7 @@ async def test_nothing_old_is_looked_at_while_one_types(book: Builder) -> None:
         if phase == "start" and info["generation"] == 2:
             whole.append(info)
 
-    with mock.patch("kbtui.tui.framework.gc_tuning.REST_SECONDS", 3600.0):
+    with mock.patch("kbtui.tui.framework.gc_tuning.IDLE_SECONDS", 3600.0):
         async with running(book.root) as tui:
             gc.collect()
             gc.callbacks.append(noted)

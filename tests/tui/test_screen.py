@@ -186,7 +186,7 @@ def contrast(one: Color, other: Color) -> float:
 
 @pytest.mark.parametrize("theme", [DARK, LIGHT])
 async def test_every_role_can_be_read_on_every_ground(book: Builder, theme: str) -> None:
-    from kbtui.tui.framework.styled_widget import LOOKS
+    from kbtui.tui.framework.styled_widget import TEXT_STYLES
 
     quiet = {"rule", "cursor", "cursor-off", "code"}
     async with running(book.root) as tui:
@@ -204,7 +204,7 @@ async def test_every_role_can_be_read_on_every_ground(book: Builder, theme: str)
             if style.bgcolor
         }
         assert set(ground) == {"plain", "cursor", "cursor-off", "code"}
-        for role in sorted(LOOKS.keys() - quiet):
+        for role in sorted(TEXT_STYLES.keys() - quiet):
             style = screen.role_style(role)
             color = style.color or screen.query_one("#document").rich_style.color
             assert color is not None

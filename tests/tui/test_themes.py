@@ -18,7 +18,7 @@ from textual.color import Color
 from textual.theme import BUILTIN_THEMES, Theme
 from tui_support import running
 
-from kbtui.tui.framework.styled_widget import LOOKS, styled
+from kbtui.tui.framework.styled_widget import TEXT_STYLES, resolve_style
 from kbtui.tui.terminal import is_dark
 from kbtui.tui.theme import NAMES, READABLE, THEMES, blended, contrast, partner, user_themes
 
@@ -32,7 +32,7 @@ def pairs() -> set[tuple[str, str]]:
     """Text and ground of every role and every rule of the styles file; text without a ground can
     be on each."""
     found: set[tuple[str, str]] = set()
-    for look in LOOKS.values():
+    for look in TEXT_STYLES.values():
         if look.text and look.text != "kb-line":
             found |= {(look.text, ground) for ground in ([look.ground] if look.ground else GROUNDS)}
     for body in re.findall(r"\{([^}]*)\}", STYLES.read_text()):
@@ -113,11 +113,11 @@ async def test_every_theme_draws_with_the_colours_that_were_tested(book: Builder
 def test_what_was_found_can_be_read_in_whatever_text_it_was_found() -> None:
     colours = blended(THEMES[0].to_color_system().generate())
     for found in ("found", "found-here"):
-        alone = styled(found, colours)
-        for role in LOOKS:
+        alone = resolve_style(found, colours)
+        for role in TEXT_STYLES:
             for both in (f"{found} {role}", f"{role} {found}"):
                 if not role.startswith("found"):
-                    style = styled(both, colours)
+                    style = resolve_style(both, colours)
                     assert (style.color, style.bgcolor) == (alone.color, alone.bgcolor), both
 
 

@@ -80,7 +80,7 @@ async def test_a_key_after_a_dialog_was_closed_waits_for_nothing_else(
     book: Builder, dialog: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # What follows the key that closes a dialog goes with it: nobody may wait for that.
-    monkeypatch.setattr(key_queue, "GIVE_UP_SECONDS", 3_600.0)
+    monkeypatch.setattr(key_queue, "FOLLOW_UP_TIMEOUT_SECONDS", 3_600.0)
     async with running(book.root) as tui:
         await at_once(tui, dialog)
         await tui.until(lambda: tui.app.screen is not tui.main)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kbtui.search.models import Hit
-from kbtui.tui.reader.markdown import unmarked
+from kbtui.tui.reader.markdown import strip_markdown
 from kbtui.tui.search_pane import excerpt
 
 
@@ -38,7 +38,7 @@ from kbtui.tui.search_pane import excerpt
     ],
 )  # fmt: skip
 def test_marks_go_and_words_stay(text: str, words: str) -> None:
-    assert unmarked(text, []) == (words, [])
+    assert strip_markdown(text, []) == (words, [])
 
 
 MARKS = [
@@ -75,7 +75,7 @@ def test_no_match_is_lost_and_characters_keep_their_order(
     given: tuple[str, list[tuple[int, int]]], reach: int | None
 ) -> None:
     text, matches = given
-    words, moved = unmarked(text, matches, reach)
+    words, moved = strip_markdown(text, matches, reach)
     assert [words[a:b] for a, b in moved] == [text[a:b] for a, b in matches]
     assert moved == sorted(moved)
     # What sets items and cells apart became a dot.

@@ -6,7 +6,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kbtui.tui.reader.blocks import Block, FoldBlock, HeadBlock, MarkdownBlock, SourceBlock
-from kbtui.tui.reader.document import Document, finder
+from kbtui.tui.reader.document import Document, compile_finder
 from kbtui.tui.reader.document_view import Position, Viewport
 
 
@@ -156,7 +156,7 @@ def test_a_short_document_read_from_its_top_does_not_jump_when_it_grows() -> Non
 
 def test_the_match_one_stands_at_is_marked_and_in_sight() -> None:
     port = opened(document([40] * 60))
-    pattern = finder(["w30x20"])
+    pattern = compile_finder(["w30x20"])
     port.look_for(pattern)
     assert pattern is not None
     (match,) = list(port.document.search(pattern))
@@ -168,10 +168,10 @@ def test_the_match_one_stands_at_is_marked_and_in_sight() -> None:
 
 
 def test_terms_match_whatever_the_case_and_white_space() -> None:
-    pattern = finder(["Two  Words", "re[a-z]+"])
+    pattern = compile_finder(["Two  Words", "re[a-z]+"])
     assert pattern is not None
     assert re.findall(pattern, "two\nwords and RE[A-Z]+ not read") == ["two\nwords", "RE[A-Z]+"]
-    assert finder(["", "  "]) is None
+    assert compile_finder(["", "  "]) is None
 
 
 def test_an_empty_document_can_be_walked() -> None:

@@ -12,7 +12,7 @@ from support import Builder
 from tui_support import running
 
 from kbtui.tui.framework.styled_text import wrap_code
-from kbtui.tui.reader.links import file_behind
+from kbtui.tui.reader.links import resolve_file_link
 
 LONG = "value = " + " + ".join(f"part_{number}" for number in range(40)) + " + THE_END"
 PAGE = f"# Code\n\nBefore.\n\n```python\n{LONG}\nshort = 1\n```\n\nAfter.\n"
@@ -84,11 +84,11 @@ def test_only_pictures_of_the_workspace_are_given_away(tmp_path: Path) -> None:
         path.write_bytes(b"x")
     (docs / "link.png").symlink_to(tmp_path / "out.png")
     (docs / "dir.png").mkdir()
-    assert file_behind("a%20b.png", docs, root) == docs / "a b.png"
-    assert file_behind("../up.jpg#part", docs, root) == root / "up.jpg"
+    assert resolve_file_link("a%20b.png", docs, root) == docs / "a b.png"
+    assert resolve_file_link("../up.jpg#part", docs, root) == root / "up.jpg"
     for href in ("run.sh", "../../out.png", str(tmp_path / "out.png"), "link.png", "dir.png", ""):
-        assert file_behind(href, docs, root) is None, href
-    assert file_behind("no\0.png", docs, root) is None
+        assert resolve_file_link(href, docs, root) is None, href
+    assert resolve_file_link("no\0.png", docs, root) is None
 
 
 async def test_an_image_is_opened_by_the_systems_program_after_a_yes(

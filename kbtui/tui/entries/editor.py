@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from textual.app import SuspendNotSupported
 
 from kbtui.errors import KbtuiError, UsageError, describe_error
-from kbtui.tui.framework.dialogs import ConfirmDialog, FormDialog, FormField, Values
+from kbtui.tui.framework.dialogs import ConfirmDialog, FormDialog, FormField, FormValues
 from kbtui.tui.framework.workers import LatestOnlyWorker
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class EntryWriter:
         form = FormDialog("New entry", fields, self._plan, self._words, "write the text")
         self._screen.app.push_screen(form, self._planned)
 
-    def _plan(self, values: Values) -> Planned:
+    def _plan(self, values: FormValues) -> Planned:
         """In a thread: see that what would be edited could be written."""
         from kbtui.knowledge import authoring
         from kbtui.knowledge.subject_files import make_file_name

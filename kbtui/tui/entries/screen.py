@@ -26,14 +26,14 @@ from kbtui.tui.entries.table import (
 )
 from kbtui.tui.external_programs import open_address
 from kbtui.tui.feature_screen import SplitScreen
-from kbtui.tui.framework.clipboard import copy
+from kbtui.tui.framework.clipboard import copy_text
 from kbtui.tui.framework.row_list import ListRow, RowList
-from kbtui.tui.framework.styled_text import StyledLine, TextMatches, wrap
+from kbtui.tui.framework.styled_text import StyledLine, TextMatches, wrap_spans
 from kbtui.tui.framework.text_widgets import LabeledInput as Typed
 from kbtui.tui.framework.text_widgets import PaneInput, TextLine
 from kbtui.tui.framework.workers import LatestOnlyWorker
 from kbtui.tui.reader.blocks import FactsBlock, FoldBlock, HeadBlock, NoteBlock
-from kbtui.tui.reader.document import Document, counted
+from kbtui.tui.reader.document import Document, format_count
 from kbtui.userdata.entry_filter import parse_entry_filter, value_of, with_value
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class ChunkBlock(FoldBlock):
         text = self.text if opened or len(self.text) <= PREVIEW else f"{self.text[:PREVIEW]}…"
         margin: Spans = [("  ", "")]
         for part in safe(text).split("\n"):
-            lines += wrap([(part, "" if opened else "dim")], width, margin, margin)
+            lines += wrap_spans([(part, "" if opened else "dim")], width, margin, margin)
         return lines
 
     def estimate(self, width: int) -> int:
@@ -94,12 +94,12 @@ def entry_document(library: Library, row: EntryRow, present: datetime) -> Docume
     blocks += _citations(library, row, present)
     blocks.append(
         HeadBlock(
-            "chunks", [("Passages", "h2")], [(counted(len(chunks), "passage"), "dim")], above=1
+            "chunks", [("Passages", "h2")], [(format_count(len(chunks), "passage"), "dim")], above=1
         )
     )
     for number, chunk in enumerate(chunks, 1):
         where = _where(chunk)
-        size = counted(chunk["characters"], "character")
+        size = format_count(chunk["characters"], "character")
         left: Spans = [(f"{number} ", "number"), (size, ""), (where, "dim")]
         right: Spans = [(chunk["model"] or NO_MODEL, "dim" if chunk["model"] else "warning")]
         blocks.append(
@@ -391,7 +391,7 @@ class EntriesScreen(SplitScreen):
     def action_copy(self) -> None:
         """Copy its reference."""
         if (entry := self.table.entry) is not None:
-            copy(self.app, entry.ref)
+            copy_text(self.app, entry.ref)
             self.say(f"copied {entry.ref}")
 
     def action_address(self) -> None:
@@ -402,7 +402,7 @@ class EntriesScreen(SplitScreen):
         elif open_address(entry.source_url):
             self.say(f"opened {entry.source_url}")
         else:
-            copy(self.app, entry.source_url)
+            copy_text(self.app, entry.source_url)
             self.say(f"nothing here opens it; copied {entry.source_url}", "warning")
 
     # the filter

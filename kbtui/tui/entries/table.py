@@ -13,7 +13,7 @@ from kbtui.library.index_access import Cancellation, current_cancellation
 from kbtui.text import cells, cut, one_line
 from kbtui.tui.framework.row_list import RowList
 from kbtui.tui.framework.workers import LatestOnlyWorker
-from kbtui.tui.reader.document import characters
+from kbtui.tui.reader.document import format_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -191,7 +191,7 @@ def _right(entry: Entry, width: int) -> Spans:
         "type": entry.type,
         "changed": format_iso_day(entry.changed),
         "passages": f"{entry.chunks:,}",
-        "size": characters(entry.size),
+        "size": format_size(entry.size),
         "cites 30d": f"{entry.cites_30d:,}",
     }
     spans: Spans = []

@@ -15,30 +15,30 @@ from kbtui.text import safe
 if TYPE_CHECKING:
     from textual.app import App
 
-TERMINAL_MOST = 74_000
+MAX_TERMINAL_BYTES = 74_000
 """Bytes that terminals are known to take in one sequence."""
-SECONDS = 2.0
+COMMAND_TIMEOUT_SECONDS = 2.0
 
 
-def copy(app: App[None], text: str) -> str | None:
+def copy_text(app: App[None], text: str) -> str | None:
     """Copy a text to the terminal and to this machine; returns a warning if neither can take it.
 
     The text may be pasted into a shell, so control sequences and hidden characters are removed.
     """
     text = safe(text, "strip")
-    fits = len(text.encode("utf-8", "replace")) <= TERMINAL_MOST
+    fits = len(text.encode("utf-8", "replace")) <= MAX_TERMINAL_BYTES
     if fits:
         app.copy_to_clipboard(text)
-    command = local_command()
+    command = find_clipboard_command()
     if command is not None:
         # In a thread: a program that stays to serve the clipboard would block the screen.
-        threading.Thread(target=_run, args=(command, text), daemon=True).start()
+        threading.Thread(target=_run_clipboard_command, args=(command, text), daemon=True).start()
     elif not fits:
         return "too much for the terminal's clipboard"
     return None
 
 
-def local_command() -> list[str] | None:
+def find_clipboard_command() -> list[str] | None:
     """The program that fills this machine's clipboard; None where there is none, or over ssh."""
     if os.environ.get("SSH_CONNECTION"):
         return None
@@ -52,19 +52,19 @@ def local_command() -> list[str] | None:
     return next((command for command in candidates if shutil.which(command[0])), None)
 
 
-def _run(command: list[str], text: str) -> None:
+def _run_clipboard_command(command: list[str], text: str) -> None:
     with contextlib.suppress(OSError, subprocess.SubprocessError):
         subprocess.run(
             command,
             input=text.encode("utf-8", "replace"),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            timeout=SECONDS,
+            timeout=COMMAND_TIMEOUT_SECONDS,
             check=False,
         )
 
 
-def size_of(text: str) -> str:
+def format_copied_size(text: str) -> str:
     """How much was copied, for people."""
     lines = text.count("\n") + 1
     return f"{lines:,} lines" if lines > 1 else f"{len(text):,} characters"

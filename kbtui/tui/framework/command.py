@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from textual.binding import Binding
 from textual.keys import KEY_NAME_REPLACEMENTS
 
-from kbtui.tui.framework.styled_text import width_of
+from kbtui.tui.framework.styled_text import cell_width
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kbtui.tui.framework.styled_text import Spans
 
 
-NAMED = {
+KEY_LABELS = {
     "enter": "Enter",
     "escape": "Esc",
     "tab": "Tab",
@@ -40,13 +40,13 @@ def _key_name(character: str) -> str:
     return KEY_NAME_REPLACEMENTS.get(name, name)
 
 
-PUNCTUATION = {_key_name(character): character for character in string.punctuation}
+PUNCTUATION_KEYS = {_key_name(character): character for character in string.punctuation}
 """Textual's names of keys, and the characters that they type."""
 
 
-def shown_key(key: str) -> str:
+def format_key(key: str) -> str:
     """A key of Textual's as people write it."""
-    return NAMED.get(key) or PUNCTUATION.get(key) or key.replace("ctrl+", "^")
+    return KEY_LABELS.get(key) or PUNCTUATION_KEYS.get(key) or key.replace("ctrl+", "^")
 
 
 class Command(NamedTuple):
@@ -77,16 +77,18 @@ class Command(NamedTuple):
     @property
     def shown_keys(self) -> list[str]:
         """The keys as people write them."""
-        return [shown_key(key) for key in self.keys.split(",") if key]
+        return [format_key(key) for key in self.keys.split(",") if key]
 
 
-def key(name: str, keys: str, label: str, explained: str, hint: int = 0, **more: Any) -> Command:
+def define_command(
+    name: str, keys: str, label: str, explained: str, hint: int = 0, **more: Any
+) -> Command:
     """A command of no scope yet; `more` has other fields. Its action has its name unless given."""
     action = more.pop("action", name)
     return Command(name, keys, action, label, explained, hint=hint, **more)
 
 
-def rekeyed(commands: Iterable[Command], keymap: Mapping[str, str] | None) -> list[Command]:
+def apply_keymap(commands: Iterable[Command], keymap: Mapping[str, str] | None) -> list[Command]:
     """Commands with the keys that a keymap gives them."""
     return [
         command._replace(keys=keymap[command.id]) if keymap and command.id in keymap else command
@@ -94,7 +96,7 @@ def rekeyed(commands: Iterable[Command], keymap: Mapping[str, str] | None) -> li
     ]
 
 
-def bindings_for(commands: Iterable[Command]) -> list[Binding]:
+def make_bindings(commands: Iterable[Command]) -> list[Binding]:
     """The key bindings of commands."""
     return [
         Binding(
@@ -109,7 +111,7 @@ def bindings_for(commands: Iterable[Command]) -> list[Binding]:
     ]
 
 
-def key_hints(
+def format_command_hints(
     commands: Iterable[Command], width: int, offers: Collection[str] = frozenset()
 ) -> Spans:
     """The keys of commands that have a hint and what they need, as many as fit into `width` cells."""
@@ -119,13 +121,13 @@ def key_hints(
         if command.hint and command.shown_keys and (not command.needs or command.needs in offers)
     ]
     while True:
-        spans = hint_spans((command.shown_keys[0], command.label) for command in wanted)
-        if not wanted or width_of(spans) <= width:
+        spans = format_key_hints((command.shown_keys[0], command.label) for command in wanted)
+        if not wanted or cell_width(spans) <= width:
             return spans
         wanted.remove(min(wanted, key=lambda command: command.hint))
 
 
-def hint_spans(pairs: Iterable[tuple[str, str]]) -> Spans:
+def format_key_hints(pairs: Iterable[tuple[str, str]]) -> Spans:
     """Keys, each with what it does."""
     spans: Spans = []
     for pressed, meaning in pairs:
@@ -133,7 +135,7 @@ def hint_spans(pairs: Iterable[tuple[str, str]]) -> Spans:
     return spans
 
 
-MOVING: tuple[Command, ...] = tuple(
+MOVE_COMMANDS: tuple[Command, ...] = tuple(
     Command(f"move.{name}", keys, action, label, f"{label.capitalize()}.", "moving", palette=False)
     for name, keys, action, label in (
         ("down", "j,down", "down", "down"),
@@ -148,4 +150,4 @@ MOVING: tuple[Command, ...] = tuple(
 )
 """Moving in a list or a page: whatever scrolls has these keys and their actions."""
 
-MOVING_BINDINGS = bindings_for(MOVING)
+MOVE_BINDINGS = make_bindings(MOVE_COMMANDS)

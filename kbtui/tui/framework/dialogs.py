@@ -12,10 +12,10 @@ from textual.screen import ModalScreen
 from textual.widgets import Input
 
 from kbtui.text import one_line
-from kbtui.tui.framework.command import hint_spans
+from kbtui.tui.framework.command import format_key_hints
 from kbtui.tui.framework.row_list import ListRow, RowList
-from kbtui.tui.framework.styled_text import fit, width_of
-from kbtui.tui.framework.styled_widget import StyledScreen, StyledWidget, plain
+from kbtui.tui.framework.styled_text import cell_width, truncate_spans
+from kbtui.tui.framework.styled_widget import StyledScreen, StyledWidget, plain_content
 from kbtui.tui.framework.text_widgets import MessageLine, SafeInput, TextLine
 from kbtui.tui.framework.workers import LatestOnlyWorker
 
@@ -49,7 +49,7 @@ class LineDialog(StyledScreen):
     def compose(self) -> ComposeResult:
         """The input, and what Enter and Esc do."""
         with Vertical(id="dialog", classes="pane low") as pane:
-            pane.border_title = plain(self._title)
+            pane.border_title = plain_content(self._title)
             yield SafeInput(
                 self._text,
                 id="dialog-input",
@@ -58,7 +58,7 @@ class LineDialog(StyledScreen):
                 select_on_focus=self._select,
             )
             hint = TextLine()
-            hint.left = hint_spans([("Enter", "done"), ("Esc", "leave")])
+            hint.left = format_key_hints([("Enter", "done"), ("Esc", "leave")])
             hint.right = [(self._hint, "dim")]
             yield hint
 
@@ -98,7 +98,7 @@ class OptionsDialog(StyledScreen):
     def compose(self) -> ComposeResult:
         """The list."""
         with Vertical(id="dialog", classes="pane") as pane:
-            pane.border_title = plain(self._title)
+            pane.border_title = plain_content(self._title)
             pane.border_subtitle = "a letter, or Enter · Esc leaves"
             pane.styles.height = len(self._options) + 2
             yield self.list
@@ -115,14 +115,14 @@ class OptionsDialog(StyledScreen):
     def _fill(self) -> None:
         # Names are whole; what an option would give shows as far as there is room.
         width = self.list.scrollable_content_region.width or self.app.size.width * 9 // 10 - 4
-        names = max((width_of([(one.name, "")]) for one in self._options), default=0)
+        names = max((cell_width([(one.name, "")]) for one in self._options), default=0)
         room = max(width - names - 8, width // 2 - 8)
         self.list.set_rows(
             [
                 ListRow(
                     one.key,
                     [(f"{one.key}  ", "key"), (one.name, "")],
-                    fit([(one.right, "dim")], room) if room > 8 else [],
+                    truncate_spans([(one.right, "dim")], room) if room > 8 else [],
                     data=one,
                 )
                 for one in self._options
@@ -176,7 +176,7 @@ class ConfirmDialog(StyledScreen, ModalScreen[str | None]):
         self.styles.background = "transparent"
         self._said.say(self.question, "strong")
         bar = self.query_one("#answers", TextLine)
-        bar.left = hint_spans([*self.answers.items(), ("Esc", "leave it as it is")])
+        bar.left = format_key_hints([*self.answers.items(), ("Esc", "leave it as it is")])
 
     def on_key(self, event: events.Key) -> None:
         """Take the answer; other keys do nothing."""
@@ -187,7 +187,7 @@ class ConfirmDialog(StyledScreen, ModalScreen[str | None]):
             self.dismiss(event.character)
 
 
-Values = dict[str, str]
+FormValues = dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -202,7 +202,7 @@ class FormField:
     value: str = ""
     help: str = ""
     choices: tuple[str, ...] = ()
-    when: Callable[[Values], bool] = lambda values: True
+    when: Callable[[FormValues], bool] = lambda values: True
 
 
 class ChoiceField(StyledWidget, can_focus=True):
@@ -298,7 +298,7 @@ class FormDialog(StyledScreen):
         self,
         title: str,
         fields: Sequence[FormField],
-        save: Callable[[Values], Any],
+        save: Callable[[FormValues], Any],
         words: Callable[[Exception], str],
         done: str = "save",
     ) -> None:
@@ -312,7 +312,7 @@ class FormDialog(StyledScreen):
     def compose(self) -> ComposeResult:
         """A line each, then what was said and the keys."""
         with Vertical(id="form", classes="pane") as pane:
-            pane.border_title = plain(self._title)
+            pane.border_title = plain_content(self._title)
             with VerticalScroll(id="fields", can_focus=False):
                 for field in self._fields.values():
                     with Horizontal(id=f"line-{field.name}", classes="field"):
@@ -326,7 +326,7 @@ class FormDialog(StyledScreen):
                         )
             yield self.said
             keys = TextLine(id="form-keys")
-            keys.left = hint_spans([("Enter", "next"), ("^S", self._done), ("Esc", "cancel")])
+            keys.left = format_key_hints([("Enter", "next"), ("^S", self._done), ("Esc", "cancel")])
             yield keys
 
     def on_mount(self) -> None:
@@ -346,7 +346,7 @@ class FormDialog(StyledScreen):
         widget = self._widget(name)
         return widget.value.strip() if isinstance(widget, ChoiceField | Input) else ""
 
-    def values(self) -> Values:
+    def values(self) -> FormValues:
         """What stands in the lines that show."""
         return {name: self.value(name) for name in self._shown()}
 

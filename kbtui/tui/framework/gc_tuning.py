@@ -20,38 +20,38 @@ if TYPE_CHECKING:
     from textual.app import App
     from textual.timer import Timer
 
-MANY = 5_000
+MIN_NEW_OBJECTS = 5_000
 """Objects from which freezing is worth it."""
-YOUNG = 2_000
+YOUNG_THRESHOLD = 2_000
 """Allocations before a collection of the youngest; Python's default is 700, and a paint makes 20,000."""
-SELDOM = 500
+FULL_THRESHOLD = 500
 """Younger collections before a full one; Python's default is 10."""
-REST_SECONDS = 1.0
+IDLE_SECONDS = 1.0
 """After this long without a key a full collection is not noticed."""
-SHORT = 0.008
+SHORT_COLLECTION_SECONDS = 0.008
 """Seconds that a full collection may take between two keys."""
 
-_settled = 0
+_frozen_count = 0
 
 
-def settle(count: int) -> None:
+def freeze_if_grown(count: int) -> None:
     """Set aside what lives now, if since the last time `count` things became many more.
 
     Not more often, because whatever is garbage at this moment stays too.
     """
-    global _settled
-    if count >= _settled + MANY:
-        _settled = count
+    global _frozen_count
+    if count >= _frozen_count + MIN_NEW_OBJECTS:
+        _frozen_count = count
         gc.freeze()
 
 
-def begun() -> None:
+def start_gc() -> None:
     """The first screen is there: set aside what it is made of, and let the collector begin.
 
     Whoever starts the TUI may have held it off, because nothing that is loaded is garbage.
     """
     gc.freeze()
-    gc.set_threshold(YOUNG, 10, SELDOM)
+    gc.set_threshold(YOUNG_THRESHOLD, 10, FULL_THRESHOLD)
     gc.enable()
 
 
@@ -72,35 +72,35 @@ class IdleCollector:
         """Somebody did something, and will do more at once."""
         self._touched = time.monotonic()
         if self._timer is None:
-            self._wait(REST_SECONDS)
+            self._wait(IDLE_SECONDS)
 
     def _wait(self, seconds: float) -> None:
         self._timer = self._app.set_timer(seconds, self._look)
 
     def _look(self) -> None:
-        left = self._touched + REST_SECONDS - time.monotonic()
+        left = self._touched + IDLE_SECONDS - time.monotonic()
         # What is just being read is not set aside yet.
-        if _calm.locked() or (left > 0 and self._took > SHORT):
-            self._wait(left if left > 0 else REST_SECONDS)
+        if _pause_lock.locked() or (left > 0 and self._took > SHORT_COLLECTION_SECONDS):
+            self._wait(left if left > 0 else IDLE_SECONDS)
             return
         began = time.thread_time()
         gc.collect()
         self._took = time.thread_time() - began
         self._timer = None
         if left > 0:
-            self._wait(REST_SECONDS)
+            self._wait(IDLE_SECONDS)
 
 
-_calm = threading.Lock()
+_pause_lock = threading.Lock()
 
 
 @contextmanager
-def undisturbed() -> Iterator[None]:
+def pause_gc() -> Iterator[None]:
     """While something big is read the collector does not look at it; afterwards it never does.
 
     What is read so must not depend on the collector to go: see `let_go`.
     """
-    with _calm:
+    with _pause_lock:
         gc.disable()
         try:
             yield
@@ -109,32 +109,34 @@ def undisturbed() -> Iterator[None]:
             gc.enable()
 
 
-class BigDocument(Protocol):
+class FreeableDocument(Protocol):
     """What is shown: a record, and blocks made of its turns."""
 
     record: Any
     blocks: list[Any]
 
 
-def let_go(document: BigDocument) -> None:
+def free_in_background(document: FreeableDocument) -> None:
     """Give back a big document that is shown no more, in a thread and bit by bit.
 
     Dropped at once, the event loop would stand still until all of it was given back.
     """
-    threading.Thread(target=_let_go, args=(document,), name="kbtui-let-go", daemon=True).start()
+    threading.Thread(
+        target=_free_in_steps, args=(document,), name="kbtui-let-go", daemon=True
+    ).start()
 
 
-def _let_go(document: BigDocument) -> None:
+def _free_in_steps(document: FreeableDocument) -> None:
     record, document.record = document.record, None
     for pieces in (document.blocks, getattr(record, "turns", [])):
         while pieces:
-            for piece in pieces[-BIT:]:
+            for piece in pieces[-FREE_STEP:]:
                 # A call and its result know each other: only the collector would part them.
                 for event in getattr(piece, "events", ()):
                     event.request = event.result = None
-            del pieces[-BIT:]
+            del pieces[-FREE_STEP:]
             time.sleep(0.001)
 
 
-BIT = 100
+FREE_STEP = 100
 """Blocks or turns that are given back at once."""

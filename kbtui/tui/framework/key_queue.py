@@ -23,17 +23,17 @@ if TYPE_CHECKING:
     from textual.screen import Screen
     from textual.widget import Widget
 
-ROUNDS = 3
+FOLLOW_UP_ROUNDS = 3
 """How many messages follow a key up: behind the key, what it caused, and what that caused."""
-GIVE_UP_SECONDS = 0.5
+FOLLOW_UP_TIMEOUT_SECONDS = 0.5
 """After this long without a message (the widget may be gone) the next key is handed out."""
-WAIT_SECONDS = 3.0
+MAX_WAIT_SECONDS = 3.0
 """How long a key waits for what is being read."""
-LOOK_SECONDS = 0.01
-NEVER_HELD = {"ctrl+c", "ctrl+q"}
+RETRY_SECONDS = 0.01
+UNQUEUED_KEYS = {"ctrl+c", "ctrl+q"}
 
 
-class Done(Message):
+class KeyFollowUp(Message):
     """Follows a key: whatever it has passed has dealt with the key."""
 
     def __init__(self, number: int, rounds: int, target: Widget) -> None:
@@ -60,7 +60,7 @@ class KeyQueue:
         """Whether the event is kept for later; one that is not is given out now."""
         if not isinstance(event, events.Key | events.Paste) or event.is_forwarded:
             return False
-        if isinstance(event, events.Key) and event.key in NEVER_HELD:
+        if isinstance(event, events.Key) and event.key in UNQUEUED_KEYS:
             self._held.clear()
         elif event is self._given:
             self._given = None
@@ -82,16 +82,18 @@ class KeyQueue:
         self._screen = app.screen
         target = app.focused or app.screen
         loop = asyncio.get_running_loop()
-        self._giving_up = loop.call_later(GIVE_UP_SECONDS, app.call_later, self._next, self._number)
+        self._giving_up = loop.call_later(
+            FOLLOW_UP_TIMEOUT_SECONDS, app.call_later, self._next, self._number
+        )
         # Behind the event, which is put in the same queue at once.
-        app.call_next(target.post_message, Done(self._number, ROUNDS, target))
+        app.call_next(target.post_message, KeyFollowUp(self._number, FOLLOW_UP_ROUNDS, target))
 
-    def came(self, done: Done) -> None:
+    def came(self, done: KeyFollowUp) -> None:
         """A message that followed an event has come all the way up."""
         if done.number != self._number or not self._busy:
             return
         if done.rounds > 1:
-            done.target.post_message(Done(done.number, done.rounds - 1, done.target))
+            done.target.post_message(KeyFollowUp(done.number, done.rounds - 1, done.target))
         elif self._app.screen is not self._screen:
             # The dialog that was opened gets the rest once it is there.
             self._when_shown()
@@ -136,7 +138,7 @@ class KeyQueue:
             self._waiting = None
             return False
         self._waiting = self._waiting or monotonic()
-        return monotonic() - self._waiting < WAIT_SECONDS
+        return monotonic() - self._waiting < MAX_WAIT_SECONDS
 
     def _look_later(self) -> None:
-        asyncio.get_running_loop().call_later(LOOK_SECONDS, self._app.call_later, self._give)
+        asyncio.get_running_loop().call_later(RETRY_SECONDS, self._app.call_later, self._give)

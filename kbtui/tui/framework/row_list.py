@@ -12,8 +12,8 @@ from textual.geometry import Size
 from textual.message import Message
 from textual.strip import Strip
 
-from kbtui.tui.framework.command import MOVING_BINDINGS
-from kbtui.tui.framework.styled_text import Spans, StyledLine, between, wrap
+from kbtui.tui.framework.command import MOVE_BINDINGS
+from kbtui.tui.framework.styled_text import Spans, StyledLine, align_to_edges, wrap_spans
 from kbtui.tui.framework.styled_widget import StableScrollView, StyledWidget
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
 
 
-NEAR = 3
+NEAR_END_LINES = 3
 """Lines below those in sight: about an entry."""
 
 
@@ -54,7 +54,7 @@ class RowList(StyledWidget, StableScrollView, can_focus=True):
 
     ALLOW_MAXIMIZE = False
     ALLOW_SELECT: ClassVar[bool] = False
-    BINDINGS: ClassVar[list[BindingType]] = [*MOVING_BINDINGS]
+    BINDINGS: ClassVar[list[BindingType]] = [*MOVE_BINDINGS]
 
     class Opened(Message):
         """A row was clicked on."""
@@ -124,7 +124,7 @@ class RowList(StyledWidget, StableScrollView, can_focus=True):
     def is_near_end(self) -> bool:
         """Whether no more than a few lines follow those in sight."""
         height = self.scrollable_content_region.height
-        return height > 0 and self._tops[-1] <= round(self.scroll_y) + height + NEAR
+        return height > 0 and self._tops[-1] <= round(self.scroll_y) + height + NEAR_END_LINES
 
     def select(self, key: str) -> bool:
         """Select the row with this key; False where there is none."""
@@ -212,7 +212,7 @@ class RowList(StyledWidget, StableScrollView, can_focus=True):
         width = self.scrollable_content_region.width
         if not self.rows:
             if y == 0 or width != self._wrapped_to:
-                self._wrapped = wrap(self.empty, max(8, width - 2), [(" ", "")], [(" ", "")])
+                self._wrapped = wrap_spans(self.empty, max(8, width - 2), [(" ", "")], [(" ", "")])
                 self._wrapped_to = width
             if y >= len(self._wrapped) or not self.empty:
                 return Strip.blank(width, self.ground)
@@ -226,7 +226,9 @@ class RowList(StyledWidget, StableScrollView, can_focus=True):
         chosen = number == self.index
         base = ("cursor" if self.has_focus else "cursor-off") if chosen else row.role
         lead = ("▎", "accent") if chosen else (" ", "")
-        spans = between(row.left, row.right, width - 2) if depth == 0 else row.below[depth - 1]
+        spans = (
+            align_to_edges(row.left, row.right, width - 2) if depth == 0 else row.below[depth - 1]
+        )
         return self.paint([lead, *spans], width, base)
 
     def on_resize(self) -> None:

@@ -40,25 +40,25 @@ class StyledLine:
     @property
     def width(self) -> int:
         """Cells that the line takes."""
-        return width_of(self.spans)
+        return cell_width(self.spans)
 
 
-def width_of(spans: Iterable[Span]) -> int:
+def cell_width(spans: Iterable[Span]) -> int:
     """Cells that `spans` take."""
     return sum(len(text) if text.isascii() else cell_len(text) for text, _ in spans)
 
 
-def with_role(spans: Iterable[Span], role: str) -> Spans:
+def add_role(spans: Iterable[Span], role: str) -> Spans:
     """The same text, each span with one more role."""
     return [(text, f"{had} {role}" if had else role) for text, had in spans]
 
 
-def cut_spans(spans: Sequence[Span], start: int, end: int) -> Spans:
+def slice_spans(spans: Sequence[Span], start: int, end: int) -> Spans:
     """The characters `start` to `end` (exclusive) of `spans`."""
-    return next(slices(spans, [(start, end)]))
+    return next(slice_many(spans, [(start, end)]))
 
 
-def slices(spans: Sequence[Span], bounds: Iterable[tuple[int, int]]) -> Iterator[Spans]:
+def slice_many(spans: Sequence[Span], bounds: Iterable[tuple[int, int]]) -> Iterator[Spans]:
     """`cut_spans` for many stretches in ascending order, in one walk."""
     number, position = 0, 0
     for start, end in bounds:
@@ -76,38 +76,41 @@ def slices(spans: Sequence[Span], bounds: Iterable[tuple[int, int]]) -> Iterator
         yield kept
 
 
-def fit(spans: Sequence[Span], width: int) -> Spans:
+def truncate_spans(spans: Sequence[Span], width: int) -> Spans:
     """`spans` in at most `width` cells, ending in `…` where something is left out."""
     if width <= 0:
         return []
-    if width_of(spans) <= width:
+    if cell_width(spans) <= width:
         return list(spans)
     text = "".join(part for part, _ in spans)
-    return [*cut_spans(spans, 0, _reach(text, 0, width - 1)), ("…", spans[-1][1] if spans else "")]
+    return [
+        *slice_spans(spans, 0, _find_fitting_end(text, 0, width - 1)),
+        ("…", spans[-1][1] if spans else ""),
+    ]
 
 
-def fit_end(text: str, width: int) -> str:
+def truncate_start(text: str, width: int) -> str:
     """`text` in at most `width` cells, beginning with `…` where something is left out."""
-    if width_of([(text, "")]) <= width:
+    if cell_width([(text, "")]) <= width:
         return text
     start = max(0, len(text) - width + 1)
-    while width_of([(text[start:], "")]) > width - 1:
+    while cell_width([(text[start:], "")]) > width - 1:
         start += 1
     return "…" + text[start:]
 
 
-def between(left: Sequence[Span], right: Sequence[Span], width: int) -> Spans:
+def align_to_edges(left: Sequence[Span], right: Sequence[Span], width: int) -> Spans:
     """`left` at the left edge and `right` at the right one; `left` gives way, then `right`."""
-    right_width = width_of(right)
+    right_width = cell_width(right)
     if right_width and right_width + 4 > width:
         right, right_width = [], 0
     gap = 1 if right_width else 0
-    kept = fit(left, width - right_width - gap)
-    space = width - right_width - width_of(kept)
+    kept = truncate_spans(left, width - right_width - gap)
+    space = width - right_width - cell_width(kept)
     return [*kept, (" " * space, ""), *right] if right_width else kept
 
 
-def _reach(text: str, start: int, width: int) -> int:
+def _find_fitting_end(text: str, start: int, width: int) -> int:
     """Where the characters from `start` that fit into `width` cells end."""
     if text.isascii():
         return min(len(text), start + width)
@@ -122,7 +125,7 @@ def _reach(text: str, start: int, width: int) -> int:
 _WORD = re.compile(r"\s*\S+")
 
 
-def _breaks(text: str, width: int, first: int, hang: int) -> list[tuple[int, int]]:
+def _find_line_bounds(text: str, width: int, first: int, hang: int) -> list[tuple[int, int]]:
     """Where lines of prose start and end; `first` and `hang` are the cells already taken."""
     lines: list[tuple[int, int]] = []
     start = end = 0
@@ -141,7 +144,7 @@ def _breaks(text: str, width: int, first: int, hang: int) -> list[tuple[int, int
             room = width - hang
         start = word
         # A word longer than a whole line is broken where the line ends.
-        while (reach := _reach(text, start, max(1, room))) < match.end():
+        while (reach := _find_fitting_end(text, start, max(1, room))) < match.end():
             reach = max(reach, start + 1)
             lines.append((start, reach))
             room = width - hang
@@ -152,7 +155,7 @@ def _breaks(text: str, width: int, first: int, hang: int) -> list[tuple[int, int
     return lines
 
 
-def wrap(
+def wrap_spans(
     spans: Sequence[Span],
     width: int,
     first: Sequence[Span] = (),
@@ -161,11 +164,11 @@ def wrap(
 ) -> list[StyledLine]:
     """Prose in lines of at most `width` cells; `first` opens the first line, `hang` the others."""
     text = "".join(part for part, _ in spans)
-    width = max(width, width_of(first) + 1, width_of(hang) + 1)
-    bounds = _breaks(text, width, width_of(first), width_of(hang))
+    width = max(width, cell_width(first) + 1, cell_width(hang) + 1)
+    bounds = _find_line_bounds(text, width, cell_width(first), cell_width(hang))
     return [
         StyledLine([*(hang if number else first), *part], source)
-        for number, part in enumerate(slices(spans, bounds))
+        for number, part in enumerate(slice_many(spans, bounds))
     ]
 
 
@@ -179,14 +182,14 @@ def wrap_code(
     text = "".join(part for part, _ in spans)
     width = max(width, 4)
     if shift is not None:
-        return [_shifted(spans, text, width, shift, source)]
+        return [_scroll_code_line(spans, text, width, shift, source)]
     if (len(text) if text.isascii() else cell_len(text)) <= width:
         return [StyledLine(list(spans), source)]
     bounds: list[tuple[int, int]] = []
     start = 0
     while start < len(text):
         room = width - (2 if bounds else 0)
-        end = max(_reach(text, start, room), start + 1)
+        end = max(_find_fitting_end(text, start, room), start + 1)
         if end < len(text):
             space = text.rfind(" ", start + room // 2, end)
             if space > start:
@@ -195,24 +198,26 @@ def wrap_code(
         start = end
     return [
         StyledLine([("  ", ""), *part] if number else part, source)
-        for number, part in enumerate(slices(spans, bounds))
+        for number, part in enumerate(slice_many(spans, bounds))
     ]
 
 
-def _shifted(spans: Sequence[Span], text: str, width: int, shift: int, source: int) -> StyledLine:
+def _scroll_code_line(
+    spans: Sequence[Span], text: str, width: int, shift: int, source: int
+) -> StyledLine:
     """The `width` cells of a line behind the first `shift`, with a sign where it goes on."""
-    total = width_of(spans)
+    total = cell_width(spans)
     if total <= width and not shift:
         return StyledLine(list(spans), source)
     if not text.strip():
         return StyledLine([], source, text)
-    start = _reach(text, 0, shift) if shift else 0
+    start = _find_fitting_end(text, 0, shift) if shift else 0
     before = cell_len(text[:start])
     more = total - before > width - (shift > 0)
     # A wide character may begin before the edge and end behind it.
     room = width - (shift > 0) - more
-    end = _reach(text, start, room)
-    shown = cut_spans(spans, start, end)
+    end = _find_fitting_end(text, start, room)
+    shown = slice_spans(spans, start, end)
     if shift:
         shown = [("‹", "marker"), *shown]
     if more:
@@ -230,7 +235,7 @@ class TextMatches:
     seen: int = 0
 
 
-def mark(spans: Sequence[Span], found: TextMatches | None) -> Spans:
+def highlight_matches(spans: Sequence[Span], found: TextMatches | None) -> Spans:
     """`spans` with a role added to whatever is looked for."""
     if found is None:
         return list(spans)
@@ -242,7 +247,7 @@ def mark(spans: Sequence[Span], found: TextMatches | None) -> Spans:
             continue
         role = "found-here" if found.seen == found.here else "found"
         found.seen += 1
-        marked += cut_spans(spans, position, match.start())
-        marked += with_role(cut_spans(spans, match.start(), match.end()), role)
+        marked += slice_spans(spans, position, match.start())
+        marked += add_role(slice_spans(spans, match.start(), match.end()), role)
         position = match.end()
-    return [*marked, *cut_spans(spans, position, len(text))] if position else list(spans)
+    return [*marked, *slice_spans(spans, position, len(text))] if position else list(spans)

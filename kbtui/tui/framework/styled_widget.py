@@ -21,8 +21,8 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from kbtui.text import one_line, safe
-from kbtui.tui.framework.command import PUNCTUATION
-from kbtui.tui.framework.styled_text import fit, width_of
+from kbtui.tui.framework.command import PUNCTUATION_KEYS
+from kbtui.tui.framework.styled_text import cell_width, truncate_spans
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -41,7 +41,7 @@ class TextStyle(NamedTuple):
     ground: str = ""
 
 
-LOOKS: dict[str, TextStyle] = {
+TEXT_STYLES: dict[str, TextStyle] = {
     "dim": TextStyle("kb-dim"),
     "strong": TextStyle(letters="bold"),
     "emph": TextStyle(letters="italic"),
@@ -85,7 +85,7 @@ LOOKS: dict[str, TextStyle] = {
 }
 
 
-def styled(roles: str, colours: Mapping[str, str]) -> Style:
+def resolve_style(roles: str, colours: Mapping[str, str]) -> Style:
     """The style of one role or several, later ones winning; what is no role says nothing.
 
     What was found stands out in whatever it was found, so its roles win over all.
@@ -94,7 +94,7 @@ def styled(roles: str, colours: Mapping[str, str]) -> Style:
     """
     style = Style()
     for role in sorted(roles.split(), key=lambda role: role.startswith("found")):
-        if look := LOOKS.get(role):
+        if look := TEXT_STYLES.get(role):
             text, ground = (
                 Color.parse(colours[name]).rich_color if name else None
                 for name in (look.text, look.ground)
@@ -104,16 +104,16 @@ def styled(roles: str, colours: Mapping[str, str]) -> Style:
     return style
 
 
-LEAVING = {"leave", "back", "help"}
+ALWAYS_AVAILABLE_ACTIONS = {"leave", "back", "help"}
 """Actions that are of use before anything is read."""
 
 
-def plain(text: str) -> Content:
+def plain_content(text: str) -> Content:
     """Foreign text for a title or a label: safe, on one line, never parsed as markup."""
     return Content(one_line(text))
 
 
-def keys_of(node: DOMNode) -> Mapping[str, str]:
+def configured_keys(node: DOMNode) -> Mapping[str, str]:
     """The keys set in the configuration: command id -> Textual's key names."""
     found: Mapping[str, str] = getattr(node.app, "keys", {})
     return found
@@ -133,7 +133,7 @@ class StyledScreen(Screen[Any]):
     @property
     def own_keys(self) -> Mapping[str, str]:
         """The keys set in the configuration: command id -> Textual's key names."""
-        return keys_of(self)
+        return configured_keys(self)
 
     @property
     def _binding_chain(self) -> list[tuple[DOMNode, BindingsMap]]:
@@ -153,7 +153,7 @@ class StyledScreen(Screen[Any]):
                 bindings.apply_keymap(keymap)
             for key in list(bindings.key_to_bindings):
                 # Textual has no character for those that it calls by a shorter name.
-                character = PUNCTUATION.get(key) or key_to_character(key)
+                character = PUNCTUATION_KEYS.get(key) or key_to_character(key)
                 if any(inner.check_consume_key(key, character) for inner, _ in chain):
                     del bindings.key_to_bindings[key]
             chain.append((node, bindings))
@@ -191,7 +191,7 @@ class StyledScreen(Screen[Any]):
         key = (self.app.theme, roles)
         style = self._role_styles.get(key)
         if style is None:
-            style = self._role_styles[key] = styled(roles, self.app.get_css_variables())
+            style = self._role_styles[key] = resolve_style(roles, self.app.get_css_variables())
         return style
 
 
@@ -220,7 +220,7 @@ class StyledWidget(Widget, inherit_bindings=False):
         ground = self.ground + screen.role_style(base) if base else self.ground
         segments: list[Segment] = [Segment(" " * indent, ground)] if indent else []
         room = width - indent
-        for text, roles in spans if width_of(spans) <= room else fit(spans, room):
+        for text, roles in spans if cell_width(spans) <= room else truncate_spans(spans, room):
             clean = safe(text)
             if "\n" in clean or "\t" in clean:
                 clean = clean.replace("\n", " ").replace("\t", " ")

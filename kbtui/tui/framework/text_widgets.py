@@ -12,7 +12,7 @@ from textual.widget import Widget
 from textual.widgets import Input
 
 from kbtui.text import one_line
-from kbtui.tui.framework.styled_text import Spans, StyledLine, between, wrap
+from kbtui.tui.framework.styled_text import Spans, StyledLine, align_to_edges, wrap_spans
 from kbtui.tui.framework.styled_widget import StyledWidget
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class TextLine(StyledWidget):
     def render_line(self, y: int) -> Strip:
         """The line."""
         width = self.content_size.width
-        return self.paint(between(self.left, self.right, width) if y == 0 else [], width)
+        return self.paint(align_to_edges(self.left, self.right, width) if y == 0 else [], width)
 
     @property
     def text(self) -> str:
@@ -87,10 +87,10 @@ class MultilineText(StyledWidget):
         return self.paint(lines[y].spans if y < len(lines) else [], width)
 
     def _lines(self, width: int) -> list[StyledLine]:
-        return [line for spans in self._said for line in wrap(spans, max(8, width))]
+        return [line for spans in self._said for line in wrap_spans(spans, max(8, width))]
 
 
-LINES_MOST = 4
+MAX_MESSAGE_LINES = 4
 
 
 class MessageLine(StyledWidget):
@@ -117,7 +117,7 @@ class MessageLine(StyledWidget):
     def _lay_out(self) -> None:
         width = self.content_size.width
         if width and self.text:
-            self._lines = wrap([(self.text, self._role)], width)[:LINES_MOST]
+            self._lines = wrap_spans([(self.text, self._role)], width)[:MAX_MESSAGE_LINES]
         else:
             self._lines = []
         self.styles.height = max(1, len(self._lines))

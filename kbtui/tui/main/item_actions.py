@@ -13,11 +13,11 @@ from kbtui.knowledge.models import Topic
 from kbtui.refs import parse_ref
 from kbtui.text import one_line
 from kbtui.tui.commands import own_key
-from kbtui.tui.framework.dialogs import ConfirmDialog, FormDialog, FormField, Values
+from kbtui.tui.framework.dialogs import ConfirmDialog, FormDialog, FormField, FormValues
 from kbtui.tui.framework.workers import LatestOnlyWorker
 from kbtui.tui.navigation_target import place_of
 from kbtui.tui.reader.blocks import Block, HeadBlock, NoteBlock, SourceBlock
-from kbtui.tui.reader.document import Document, counted
+from kbtui.tui.reader.document import Document, format_count
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -108,18 +108,18 @@ class ItemActions:
 
     def copy(self, text: str, name: str) -> None:
         """Copy a text, and say what was copied."""
-        from kbtui.tui.framework.clipboard import copy, size_of
+        from kbtui.tui.framework.clipboard import copy_text, format_copied_size
 
-        warning = copy(self._screen.app, text)
-        size = "" if name == text else f" ({size_of(text)})"
+        warning = copy_text(self._screen.app, text)
+        size = "" if name == text else f" ({format_copied_size(text)})"
         self._status.flash(warning or f"copied {name}{size}", "warning" if warning else "strong")
 
     def choose_copy(self) -> None:
         """Ask what else to copy."""
         from kbtui.tui.framework.dialogs import DialogOption, OptionsDialog
-        from kbtui.tui.reader.copy_options import copies
+        from kbtui.tui.reader.copy_options import list_copy_options
 
-        found = copies(self._panes.reader.reader.port, self.reference())
+        found = list_copy_options(self._panes.reader.reader.port, self.reference())
         options = [DialogOption(one.key, one.name, one.preview, one) for one in found]
 
         def chosen(one: object) -> None:
@@ -182,9 +182,9 @@ class ItemActions:
         """Open the link of the line or paragraph being read; ask which where there are several."""
         from kbtui.tui.framework.dialogs import DialogOption, OptionsDialog
         from kbtui.tui.main.jump import LETTERS
-        from kbtui.tui.reader.links import links_here
+        from kbtui.tui.reader.links import find_links_at_cursor
 
-        found = links_here(self._panes.reader.reader.port)[: len(LETTERS)]
+        found = find_links_at_cursor(self._panes.reader.reader.port)[: len(LETTERS)]
         if not found:
             self._status.flash("there is no link here", "warning")
         elif len(found) == 1:
@@ -200,21 +200,21 @@ class ItemActions:
 
     def _follow(self, link: Link) -> None:
         """Open the subject that a link names; anything else after showing where it leads."""
-        from kbtui.tui.reader.links import file_behind, subject_behind
+        from kbtui.tui.reader.links import resolve_file_link, resolve_subject_link
 
         if link.is_web:
             self._offer_to_open(link.href)
             return
         root = self._library.workspace.root
         # A picture beside a topic's subjects looks like one of them, and cannot be read.
-        path = file_behind(link.href, self._folder() or root, root)
+        path = resolve_file_link(link.href, self._folder() or root, root)
         if path is not None:
             self._offer_to_open(str(path), path)
             return
         here = self._navigator.shown.ref if self._navigator.shown else None
         ref = None
         if here is not None and here.kind == "subject":
-            ref = subject_behind(link.href, here.topic or "", here.slug or "")
+            ref = resolve_subject_link(link.href, here.topic or "", here.slug or "")
         contents = self._navigator.contents
         if ref and contents and contents.subject(ref.topic or "", ref.slug or ""):
             self._open_place(place_of(ref))
@@ -232,7 +232,7 @@ class ItemActions:
     def _offer_to_open(self, what: str, path: Path | None = None) -> None:
         """Show an address or a file, and give it to another program on request only."""
         from kbtui.tui.framework.dialogs import DialogOption, OptionsDialog
-        from kbtui.tui.reader.links import open_file
+        from kbtui.tui.reader.links import open_with_system
 
         def chosen(choice: str | None) -> None:
             if choice == "copy":
@@ -241,7 +241,7 @@ class ItemActions:
                 self._screen.app.open_url(what)
                 self._status.flash(f"given to the browser: {what}")
             elif choice == "open" and path is not None:
-                problem = open_file(path)
+                problem = open_with_system(path)
                 self._status.flash(
                     problem or f"given to the system: {what}", "warning" if problem else "strong"
                 )
@@ -362,7 +362,7 @@ class _Maker:
     def __init__(self, library: Library, conversation: str) -> None:
         self._library, self._conversation = library, conversation
 
-    def __call__(self, values: Values) -> tuple[Path, str, bool]:
+    def __call__(self, values: FormValues) -> tuple[Path, str, bool]:
         from kbtui.assistant.conversation_tools import included_kinds
         from kbtui.citations.export import format_conversation_markdown
         from kbtui.workspace.workspace import check_export_path
@@ -466,7 +466,7 @@ def proposal_page(proposal: Proposal, root: Path) -> Document:
         SourceBlock("diff", change.diff, language="diff", panel=True, above=1),
     ]
     if proposal.texts:
-        said = f"{name}/ holds {counted(proposal.texts, 'text')}; each becomes a subject."
+        said = f"{name}/ holds {format_count(proposal.texts, 'text')}; each becomes a subject."
     elif proposal.directory.is_dir():
         said = f"{name}/ holds no texts yet; each that you put there becomes a subject."
     else:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from kbtui.errors import KbtuiError, NothingFound
 from kbtui.text import one_line
-from kbtui.tui.framework.gc_tuning import undisturbed
+from kbtui.tui.framework.gc_tuning import pause_gc
 from kbtui.tui.framework.workers import LatestOnlyWorker
 from kbtui.tui.library_snapshot import TopicListing
 from kbtui.tui.navigation_target import HOME, NavigationHistory, place_of
@@ -323,31 +323,31 @@ def _conversation(
     tell: Callable[[Document], None] | None,
     held: Document | None,
 ) -> Document:
-    from kbtui.tui.reader.conversation_document import conversation_document
+    from kbtui.tui.reader.conversation_document import build_conversation_document
 
     info = library.conversation_info(conversation)
     if info.size < BIG:
-        return conversation_document(library.conversation(conversation), clock())
+        return build_conversation_document(library.conversation(conversation), clock())
     if held is not None and not held.partial and held.record is not None:
         # An index that is being made names it again and again.
         shown = getattr(held.record, "info", None)
         if shown is not None and (shown.id, shown.signature) == (info.id, info.signature):
             return held
-    with undisturbed():
+    with pause_gc():
         beginning = library.conversation_beginning(info) if tell else None
         if tell and beginning is not None:
-            tell(_warm(conversation_document(beginning, clock(), partial=True)))
-        return conversation_document(library.conversation(conversation), clock())
+            tell(_warm(build_conversation_document(beginning, clock(), partial=True)))
+        return build_conversation_document(library.conversation(conversation), clock())
 
 
 def _prompt(library: Library) -> Document:
-    from kbtui.tui.reader.subject_document import text_document
+    from kbtui.tui.reader.subject_document import build_text_document
 
     text = library.knowledge().prompt()
     if text is None:
         reason = "There is no <knowledge> section: no topic has anything to list or pre-load."
         return problem_document("prompt", "<knowledge>", reason)
-    return text_document("prompt", "The <knowledge> prompt", text, view="prompt")
+    return build_text_document("prompt", "The <knowledge> prompt", text, view="prompt")
 
 
 def _topic(library: Library, name: str) -> Document:
@@ -363,9 +363,9 @@ def _topic(library: Library, name: str) -> Document:
 def _subject(library: Library, ref: Ref, view: str) -> Document:
     from kbtui.tui.reader.subject_document import (
         VIEWS,
+        build_subject_document,
+        build_text_document,
         subject_badges,
-        subject_document,
-        text_document,
     )
 
     knowledge = library.knowledge()
@@ -374,9 +374,9 @@ def _subject(library: Library, ref: Ref, view: str) -> Document:
     if subject is None:
         raise NothingFound(f"there is no subject {name!r}", hint="it may have been renamed")
     if view != "learn":
-        return subject_document(subject, library.subject_text(subject), view)
+        return build_subject_document(subject, library.subject_text(subject), view)
     text = knowledge.learn(subject.topic, [subject.slug]).text
-    document = text_document(name, name, text, ref=name)
+    document = build_text_document(name, name, text, ref=name)
     document.views, document.record = VIEWS, subject
     document.badges = subject_badges(subject)
     return document

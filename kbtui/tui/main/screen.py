@@ -213,17 +213,17 @@ class MainScreen(StyledScreen):
         """For a screen reader: which command prints what is shown."""
         if not self._plain:
             return
-        from kbtui.tui.reader.copy_options import command_for, search_command
+        from kbtui.tui.reader.copy_options import build_search_command, build_show_command
 
         name, reader = self.panes.focused, self.reader_pane.reader
         if name == "results" or self.search_view.is_open:
-            command = search_command(self.search.query)
+            command = build_search_command(self.search.query)
         elif name == "library":
             command = "kbtui topics; kbtui conversation ls"
         elif name == "citations" and reader.port.reference:
             command = f"kbtui cites {reader.port.reference}"
         else:
-            command = command_for(reader.document, reader.port.reference) or "kbtui --help"
+            command = build_show_command(reader.document, reader.port.reference) or "kbtui --help"
         self.hints.same_as(command)
 
     def is_unsettled(self, key: str) -> bool:

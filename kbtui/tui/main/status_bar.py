@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from kbtui.text import one_line
 from kbtui.tui.commands import commands_of, own_key
-from kbtui.tui.framework.command import hint_spans, key_hints
-from kbtui.tui.framework.styled_text import between, width_of
+from kbtui.tui.framework.command import format_command_hints, format_key_hints
+from kbtui.tui.framework.styled_text import align_to_edges, cell_width
 from kbtui.tui.framework.styled_widget import StyledWidget
 from kbtui.tui.framework.text_widgets import TextLine
 
@@ -169,11 +169,11 @@ class StatusBar(TextLine):
 
     def render_line(self, y: int) -> Strip:
         """The line; the right gives way step by step."""
-        room = self.content_size.width - width_of(self.left) - 2
+        room = self.content_size.width - cell_width(self.left) - 2
         forms: tuple[Spans, ...] = (self.right, self._right(self._short), [*self._sign], [])
-        right = next((form for form in forms if width_of(form) <= room), [])
+        right = next((form for form in forms if cell_width(form) <= room), [])
         width = self.content_size.width
-        return self.paint(between(self.left, right, width) if y == 0 else [], width)
+        return self.paint(align_to_edges(self.left, right, width) if y == 0 else [], width)
 
 
 def _duration(seconds: float) -> str:
@@ -231,17 +231,17 @@ class KeyHints(StyledWidget):
             return self.paint(self._suggested, width)
         if self.typing:
             pairs = self._typed()
-            while len(pairs) > 1 and width_of(hint_spans(pairs)) > width:
+            while len(pairs) > 1 and cell_width(format_key_hints(pairs)) > width:
                 # How to open and how to leave matter more than what is between.
                 pairs.pop(-2)
-            return self.paint(hint_spans(pairs), width)
+            return self.paint(format_key_hints(pairs), width)
         commands = commands_of(*self.scopes, keymap=self.keymap)
         if "links" in self.offers:
             # Where there is nothing to unfold, Enter opens.
             commands = [
                 one._replace(label="open") if one.needs == "folds" else one for one in commands
             ]
-        return self.paint(key_hints(commands, width, self.offers), width)
+        return self.paint(format_command_hints(commands, width, self.offers), width)
 
     @property
     def _help(self) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from kbtui.tui.framework.gc_tuning import settle
+from kbtui.tui.framework.gc_tuning import freeze_if_grown
 from kbtui.tui.framework.workers import LatestOnlyWorker
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ class WorkspaceSync:
             self._set_present(False)
             return
         subjects = sum(len(shelf.subjects) for shelf in snapshot.shelves)
-        settle(subjects + len(snapshot.conversations))
+        freeze_if_grown(subjects + len(snapshot.conversations))
         self._show(snapshot)
 
     def _show(self, snapshot: LibrarySnapshot) -> None:

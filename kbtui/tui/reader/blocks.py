@@ -11,11 +11,11 @@ from kbtui.tui.framework.styled_text import (
     Spans,
     StyledLine,
     TextMatches,
-    between,
-    mark,
-    width_of,
-    wrap,
+    align_to_edges,
+    cell_width,
+    highlight_matches,
     wrap_code,
+    wrap_spans,
 )
 
 Weight = tuple[int, int, int]
@@ -46,7 +46,7 @@ class Block:
         self, width: int, found: TextMatches | None = None, opened: bool = False
     ) -> list[StyledLine]:
         """The block in `width` cells; `found` is marked, `opened` says whether a fold is open."""
-        made = self.layout(max(8, width - width_of(self.lead)), found, opened)
+        made = self.layout(max(8, width - cell_width(self.lead)), found, opened)
         if self.lead:
             for line in made:
                 line.spans = [*self.lead, *line.spans]
@@ -90,7 +90,7 @@ class TextBlock(Block):
 
     def estimate(self, width: int) -> int:
         """Lines, if lines were evenly filled."""
-        width = max(8, width - width_of(self.lead))
+        width = max(8, width - cell_width(self.lead))
         return self.above + max(
             self.newlines + 1, (self.end - self.start) // width + self.newlines // 2 + 1
         )
@@ -113,9 +113,9 @@ class MarkdownBlock(TextBlock):
 
     def layout(self, width: int, found: TextMatches | None, opened: bool) -> list[StyledLine]:
         """Rendered."""
-        from kbtui.tui.reader.markdown import markdown_lines
+        from kbtui.tui.reader.markdown import layout_markdown
 
-        return markdown_lines(
+        return layout_markdown(
             self.piece(),
             width,
             found=found,
@@ -136,16 +136,18 @@ class SourceBlock(TextBlock):
 
     def layout(self, width: int, found: TextMatches | None, opened: bool) -> list[StyledLine]:
         """Line by line, highlighted where the language is known."""
-        from kbtui.tui.reader.markdown import code_panel, source_lines
+        from kbtui.tui.reader.markdown import highlight_source, layout_code_panel
 
         text = self.piece().removesuffix("\n")
         if self.panel:
-            return code_panel(text, self.language, width, self.first_line, found, self.shift)
+            return layout_code_panel(text, self.language, width, self.first_line, found, self.shift)
         lines: list[StyledLine] = []
         room = width - (self.numbers + 2 if self.numbers else 0)
-        for number, spans in enumerate(source_lines(text, self.language), self.first_line):
+        for number, spans in enumerate(highlight_source(text, self.language), self.first_line):
             source = number if self.first_line else 0
-            for place, line in enumerate(wrap_code(mark(spans, found), room, source, self.shift)):
+            for place, line in enumerate(
+                wrap_code(highlight_matches(spans, found), room, source, self.shift)
+            ):
                 if self.numbers:
                     label = f"{number:>{self.numbers}}" if place == 0 else " " * self.numbers
                     line.spans.insert(0, (f"{label}  ", "dim"))
@@ -164,11 +166,13 @@ class HeadBlock(Block):
     def layout(self, width: int, found: TextMatches | None, opened: bool) -> list[StyledLine]:
         """The line."""
         if not self.rule:
-            return [StyledLine(between(mark(self.left, found), self.right, width))]
-        used = width_of(self.left) + width_of(self.right)
+            return [
+                StyledLine(align_to_edges(highlight_matches(self.left, found), self.right, width))
+            ]
+        used = cell_width(self.left) + cell_width(self.right)
         dashes = max(0, width - used - (1 if self.right else 0))
         end: Spans = [(" ", ""), *self.right] if self.right else []
-        return [StyledLine(between([*self.left, ("─" * dashes, "rule"), *end], [], width))]
+        return [StyledLine(align_to_edges([*self.left, ("─" * dashes, "rule"), *end], [], width))]
 
     def search_text(self) -> str:
         """The text of its left side."""
@@ -188,7 +192,11 @@ class FoldBlock(HeadBlock):
         note: Spans = [(f" [{self.note}]", "note")] if self.note else []
         return [
             StyledLine(
-                between([(arrow, "dim"), *mark(self.left, found)], [*self.right, *note], width)
+                align_to_edges(
+                    [(arrow, "dim"), *highlight_matches(self.left, found)],
+                    [*self.right, *note],
+                    width,
+                )
             )
         ]
 
@@ -206,7 +214,9 @@ class FactsBlock(Block):
         lines: list[StyledLine] = []
         for name, value in self.facts:
             label: Spans = [(f"{name:<{column}}  ", self.names)]
-            lines += wrap(mark(value, found), width, label, [(" " * (column + 2), "")])
+            lines += wrap_spans(
+                highlight_matches(value, found), width, label, [(" " * (column + 2), "")]
+            )
         return lines
 
     def estimate(self, width: int) -> int:
@@ -228,12 +238,12 @@ class NoteBlock(Block):
         """Wrapped; line breaks are kept."""
         text = "".join(part for part, _ in self.spans)
         if "\n" not in text:
-            return wrap(mark(self.spans, found), width)
+            return wrap_spans(highlight_matches(self.spans, found), width)
         role = self.spans[0][1]
         return [
             line
             for part in safe(text).split("\n")
-            for line in wrap(mark([(part, role)], found), width)
+            for line in wrap_spans(highlight_matches([(part, role)], found), width)
         ]
 
     def search_text(self) -> str:
@@ -241,7 +251,7 @@ class NoteBlock(Block):
         return "".join(part for part, _ in self.spans)
 
 
-def source_blocks(
+def make_source_blocks(
     key: str, text: str, *, has_line_numbers: bool = False, above: int = 0, **fields: Any
 ) -> list[Block]:
     """Split a text into source blocks with the keys `key:0`, `key:1` and so on.
@@ -267,7 +277,7 @@ def source_blocks(
     return blocks
 
 
-def markdown_blocks(
+def make_markdown_blocks(
     key: str,
     text: str,
     *,
@@ -282,10 +292,10 @@ def markdown_blocks(
     Long fenced code becomes source blocks. The text before `start` has `lines_before` lines;
     None if lines cannot be referred to by number. `above` is set on the first block, `fields` on all.
     """
-    from kbtui.tui.reader.markdown import link_definitions, split_markdown
+    from kbtui.tui.reader.markdown import find_link_definitions, split_markdown
 
     body = text[start:]
-    links = link_definitions(body)
+    links = find_link_definitions(body)
     blocks: list[Block] = []
     for number, section in enumerate(split_markdown(body)):
         first_line = 0 if lines_before is None else lines_before + section.first_line
@@ -300,7 +310,7 @@ def markdown_blocks(
     return blocks
 
 
-def message_blocks(said: Spans, where: str | None, hint: str | None) -> list[Block]:
+def make_message_blocks(said: Spans, where: str | None, hint: str | None) -> list[Block]:
     """A message, with where it happened and what to do as far as that is known."""
     known = [("where", where), ("hint", hint)]
     facts: list[tuple[str, Spans]] = [

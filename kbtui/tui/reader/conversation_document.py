@@ -17,10 +17,10 @@ from kbtui.tui.reader.blocks import (
     FoldBlock,
     HeadBlock,
     NoteBlock,
-    markdown_blocks,
-    source_blocks,
+    make_markdown_blocks,
+    make_source_blocks,
 )
-from kbtui.tui.reader.document import Document, characters, counted, length
+from kbtui.tui.reader.document import Document, format_count, format_length, format_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 # Arguments that say what a call is about, best first; then the first short text will do.
-_MAIN = (
+_MAIN_ARGUMENTS = (
     "path",
     "file",
     "topic",
@@ -45,10 +45,10 @@ _MAIN = (
     "title",
     "package",
 )
-_SHOWN = 120
+_MAX_SUMMARY_CHARACTERS = 120
 
 
-def main_argument(arguments: dict[str, Any] | None) -> str:
+def summarize_arguments(arguments: dict[str, Any] | None) -> str:
     """What a call is about, on one line; empty when it has no arguments."""
     if not arguments:
         return ""
@@ -56,55 +56,56 @@ def main_argument(arguments: dict[str, Any] | None) -> str:
         subjects = arguments.get("subjects")
         names = ", ".join(map(str, subjects)) if isinstance(subjects, list) else str(subjects or "")
         return cut(
-            one_line(f"{arguments['topic']}/{names}" if names else str(arguments["topic"])), _SHOWN
+            one_line(f"{arguments['topic']}/{names}" if names else str(arguments["topic"])),
+            _MAX_SUMMARY_CHARACTERS,
         )
-    keys = [name for name in _MAIN if name in arguments] or list(arguments)
+    keys = [name for name in _MAIN_ARGUMENTS if name in arguments] or list(arguments)
     for name in keys:
-        if text := _brief(arguments[name]):
-            return cut(text, _SHOWN)
+        if text := _summarize_value(arguments[name]):
+            return cut(text, _MAX_SUMMARY_CHARACTERS)
     return ""
 
 
-def _brief(value: Any) -> str:
+def _summarize_value(value: Any) -> str:
     if isinstance(value, str):
-        return one_line(value[: _SHOWN * 4])
+        return one_line(value[: _MAX_SUMMARY_CHARACTERS * 4])
     if isinstance(value, bool) or value is None:
         return ""
     if isinstance(value, int | float):
         return str(value)
     if isinstance(value, list):
-        return ", ".join(filter(None, map(_brief, value[:5])))
+        return ", ".join(filter(None, map(_summarize_value, value[:5])))
     return ""
 
 
-def readable(value: Any, indent: int = 0) -> str:
+def format_value(value: Any, indent: int = 0) -> str:
     """A value as indented text: names, then values; texts of several lines as they are."""
-    return "\n".join(_readable(value, "  " * indent))
+    return "\n".join(_format_lines(value, "  " * indent))
 
 
-def _readable(value: Any, pad: str) -> Iterator[str]:
+def _format_lines(value: Any, pad: str) -> Iterator[str]:
     if isinstance(value, dict):
         for name, item in value.items():
-            yield from _named_lines(f"{pad}{name}:", item, pad)
+            yield from _format_item(f"{pad}{name}:", item, pad)
     elif isinstance(value, list):
         for item in value:
-            yield from _named_lines(f"{pad}-", item, pad)
+            yield from _format_item(f"{pad}-", item, pad)
     else:
-        yield f"{pad}{_scalar(value)}"
+        yield f"{pad}{_format_scalar(value)}"
 
 
-def _named_lines(head: str, item: Any, pad: str) -> Iterator[str]:
+def _format_item(head: str, item: Any, pad: str) -> Iterator[str]:
     if isinstance(item, str) and "\n" in item:
         yield head
         yield from (f"{pad}  {line}" for line in item.rstrip("\n").split("\n"))
     elif isinstance(item, dict | list) and item:
         yield head
-        yield from _readable(item, pad + "  ")
+        yield from _format_lines(item, pad + "  ")
     else:
-        yield f"{head} {_scalar(item)}"
+        yield f"{head} {_format_scalar(item)}"
 
 
-def _scalar(value: Any) -> str:
+def _format_scalar(value: Any) -> str:
     if isinstance(value, str):
         return value
     import json
@@ -130,7 +131,7 @@ class CompactedTurn:
     results: bool = False
 
 
-def what_is_left(conversation: Conversation) -> dict[int, CompactedTurn]:
+def find_compacted_turns(conversation: Conversation) -> dict[int, CompactedTurn]:
     """For each turn that a compaction touches, what is left; the others are not in it.
 
     Of the compactions of a turn the latest wins, for summary, reasoning and tool calls each
@@ -172,16 +173,16 @@ def what_is_left(conversation: Conversation) -> dict[int, CompactedTurn]:
     return left
 
 
-STORED = {
+PRESENCE_LABELS = {
     "projected": "in the workspace and on this machine",
     "user_local": "on this machine only",
     "external": "in the workspace only",
 }
-TOOLS_MOST = 12
+MAX_TOOLS = 12
 """Tools that are named, the most used first."""
 
 
-def conversation_facts(
+def list_conversation_facts(
     conversation: Conversation, present: datetime, *, brief: bool = False
 ) -> list[tuple[str, Spans]]:
     """Names and values; `brief` are those that stand above the first turn."""
@@ -201,11 +202,13 @@ def conversation_facts(
     if conversation.model:
         name = f"{conversation.assistant} · " if conversation.assistant else ""
         facts.append(("assistant", f"{name}{conversation.model}"))
-    turns = counted(len(conversation.turns), "turn")
-    events = f", {counted(info.events_count, 'event')}" if info.events_count is not None else ""
-    size = f"{characters(info.size, ' ')}B"
+    turns = format_count(len(conversation.turns), "turn")
+    events = (
+        f", {format_count(info.events_count, 'event')}" if info.events_count is not None else ""
+    )
+    size = f"{format_size(info.size, ' ')}B"
     facts.append(("holds", f"{turns}{events}, {size}"))
-    facts.append(("stored", STORED[info.presence]))
+    facts.append(("stored", PRESENCE_LABELS[info.presence]))
     if extras := name_extras(conversation):
         facts.append(("also holds", ", ".join(extras)))
     if not brief or conversation.problems or info.problem:
@@ -215,7 +218,7 @@ def conversation_facts(
         facts.append(("labels", ", ".join(labels)))
     facts += [("attachment", item) for item in conversation.attachments]
     if not brief:
-        facts += _turn_facts(conversation)
+        facts += _list_turn_facts(conversation)
         facts += [
             (name, format_time(when, present))
             for name, when in (("written", info.updated_at), ("activated", info.last_activated_at))
@@ -224,11 +227,11 @@ def conversation_facts(
     return [(name, [(one_line(value), "")]) for name, value in facts]
 
 
-def _turn_facts(conversation: Conversation) -> Iterator[tuple[str, str]]:
+def _list_turn_facts(conversation: Conversation) -> Iterator[tuple[str, str]]:
     """What takes a look at every turn."""
     models = Counter(turn.model for turn in conversation.turns if turn.model)
     if len(models) > 1:
-        yield "models", ", ".join(f"{name} {counted(n, 'turn')}" for name, n in models.items())
+        yield "models", ", ".join(f"{name} {format_count(n, 'turn')}" for name, n in models.items())
     tools: Counter[str] = Counter()
     failed = 0
     for turn in conversation.turns:
@@ -237,21 +240,24 @@ def _turn_facts(conversation: Conversation) -> Iterator[tuple[str, str]]:
                 tools[event.name or "a tool"] += 1
                 failed += bool(event.result and event.result.is_error)
     if tools:
-        calls = counted(tools.total(), "tool call")
-        yield "calls", f"{calls}, {counted(failed, 'error')}" if failed else calls
-        named = [f"{name} {number:,}" for name, number in tools.most_common(TOOLS_MOST)]
+        calls = format_count(tools.total(), "tool call")
+        yield "calls", f"{calls}, {format_count(failed, 'error')}" if failed else calls
+        named = [f"{name} {number:,}" for name, number in tools.most_common(MAX_TOOLS)]
         more = len(tools) - len(named)
         yield "tools", ", ".join(named) + (f", {more} more" if more > 0 else "")
     for compaction in conversation.compactions:
-        yield "compacted", f"{span(compaction.first, compaction.last)}, {done(compaction)}"
+        yield (
+            "compacted",
+            f"{format_turn_range(compaction.first, compaction.last)}, {describe_compaction(compaction)}",
+        )
 
 
-def span(first: int, last: int) -> str:
+def format_turn_range(first: int, last: int) -> str:
     """Turns as people write them."""
     return f"turns {first}–{last}" if last > first else f"turn {first}"
 
 
-def done(compaction: Compaction) -> str:
+def describe_compaction(compaction: Compaction) -> str:
     """What a compaction did, in words."""
     what = []
     if compaction.summary is not None:
@@ -264,11 +270,11 @@ def done(compaction: Compaction) -> str:
     return " and ".join(what) or "nothing removed"
 
 
-_INSIDE: Spans = [("  │ ", "rule")]
-_USER: Spans = [("▌ ", "user")]
+_FOLD_LEAD: Spans = [("  │ ", "rule")]
+_USER_LEAD: Spans = [("▌ ", "user")]
 
 
-def conversation_document(
+def build_conversation_document(
     conversation: Conversation, present: datetime, *, partial: bool = False
 ) -> Document:
     """The document of a conversation; `present` is what its dates are relative to.
@@ -276,23 +282,23 @@ def conversation_document(
     `partial` says that more of it is still being read.
     """
     info = conversation.info
-    builder = _Builder(conversation, present)
+    builder = _ConversationBuilder(conversation, present)
     blocks = builder.build()
     return Document(
         key=info.ref,
         title=one_line(info.name),
         blocks=blocks,
         ref=info.ref,
-        badges=badges(info),
+        badges=conversation_badges(info),
         record=conversation,
         turns_total=len(conversation.turns),
         landmarks={"request": builder.requests, "error": builder.errors},
-        facts=conversation_facts(conversation, present),
+        facts=list_conversation_facts(conversation, present),
         partial=partial,
     )
 
 
-def badges(info: ConversationInfo) -> Spans:
+def conversation_badges(info: ConversationInfo) -> Spans:
     """What is special about a conversation, in words."""
     words: list[tuple[str, str]] = []
     if info.pinned_at:
@@ -308,11 +314,11 @@ def badges(info: ConversationInfo) -> Spans:
     return words
 
 
-SECRETS_EACH, SECRETS_ALL = 20_000, 2_000_000
+MAX_SCANNED_PER_TEXT, MAX_SCANNED_TOTAL = 20_000, 2_000_000
 """Characters in which secrets are looked for: of one text, and of a conversation."""
 
 
-class _Builder:
+class _ConversationBuilder:
     def __init__(self, conversation: Conversation, present: datetime) -> None:
         self.conversation = conversation
         self.present = present
@@ -322,12 +328,12 @@ class _Builder:
         self.after_fold = False
         self.gap = 0
         self.said: datetime | None = None
-        self.left = what_is_left(conversation)
+        self.left = find_compacted_turns(conversation)
         self.view = ""
         """For whom the blocks that are made now are."""
         self.requests: list[int] = []
         self.errors: list[int] = []
-        self.unsearched = SECRETS_ALL
+        self.unsearched = MAX_SCANNED_TOTAL
 
     def build(self) -> list[Block]:
         self._facts()
@@ -360,7 +366,7 @@ class _Builder:
         return f"{local:%H:%M}" if before and before.date() == local.date() else self._time(when)
 
     def _facts(self) -> None:
-        facts = conversation_facts(self.conversation, self.present, brief=True)
+        facts = list_conversation_facts(self.conversation, self.present, brief=True)
         self.blocks.append(FactsBlock("facts", facts))
         for number, problem in enumerate(self._problems()):
             self.blocks.append(
@@ -383,7 +389,7 @@ class _Builder:
         left: Spans = [
             ("compacted ", "accent"),
             (
-                f"for the model: {span(compaction.first, compaction.last)}, {done(compaction)}",
+                f"for the model: {format_turn_range(compaction.first, compaction.last)}, {describe_compaction(compaction)}",
                 "dim",
             ),
         ]
@@ -392,7 +398,7 @@ class _Builder:
             self._add(HeadBlock(key, [("≡ ", "accent"), *left], when, above=1))
         else:
             self._add(FoldBlock(key, left, when, kind="compaction", above=1))
-            self._markdown(key, compaction.summary, lead=_INSIDE, fold=key)
+            self._markdown(key, compaction.summary, lead=_FOLD_LEAD, fold=key)
         self.view = ""
 
     def _summary(self, left: CompactedTurn) -> None:
@@ -401,7 +407,7 @@ class _Builder:
         assert left.summary is not None
         key = f"summary:{left.first}"
         words: Spans = [("≡ ", "accent"), ("summary ", "accent")]
-        words.append((f"in place of {span(left.first, left.last)}", "dim"))
+        words.append((f"in place of {format_turn_range(left.first, left.last)}", "dim"))
         when: Spans = [(self._time(left.summary.timestamp), "dim")]
         self._add(HeadBlock(key, words, when, rule=True, above=1))
         self.gap = 0
@@ -429,7 +435,7 @@ class _Builder:
 
     def _event(self, event: Event, left: CompactedTurn | None) -> None:
         before, key = self.view, f"{self.turn}.{event.index}"
-        if left and not left.summary and _removed(event, left):
+        if left and not left.summary and _is_removed(event, left):
             self.view = "person"
         self._show(key, event, left)
         if event.problem:
@@ -441,19 +447,19 @@ class _Builder:
 
     def _secrets(self, key: str, text: str) -> None:
         """Say of a text that it looks as if it held a secret; looking takes time, so not at all of it."""
-        text = text[: min(SECRETS_EACH, self.unsearched)]
+        text = text[: min(MAX_SCANNED_PER_TEXT, self.unsearched)]
         self.unsearched -= len(text)
         if said := remark_on(text):
             self._add(NoteBlock(f"{key}:secret", [(f"! {said}", "warning")]))
 
     def _show(self, key: str, event: Event, left: CompactedTurn | None) -> None:
-        render = _RENDERERS.get(event.kind, _Builder._folded)
+        render = _RENDERERS.get(event.kind, _ConversationBuilder._folded)
         render(self, key, event, left or CompactedTurn())
 
     def _request(self, key: str, event: Event, _: CompactedTurn) -> None:
         self.requests.append(len(self.blocks))
-        self._speaker(key, event.author or "You", "user", event.timestamp, _USER)
-        self._markdown(key, event.text, lead=_USER, breaks=True)
+        self._speaker(key, event.author or "You", "user", event.timestamp, _USER_LEAD)
+        self._markdown(key, event.text, lead=_USER_LEAD, breaks=True)
 
     def _message(self, key: str, event: Event, _: CompactedTurn) -> None:
         name = self.conversation.assistant or "Assistant"
@@ -468,8 +474,8 @@ class _Builder:
     def _reasoning(self, key: str, event: Event, _: CompactedTurn) -> None:
         first = one_line(event.text[:400]) or "(not shown by the provider)"
         words: Spans = [("thinking ", "emph"), (first, "dim")]
-        self._fold(key, "reasoning", words, [(length(event.text), "dim")])
-        self._markdown(key, event.text, lead=_INSIDE, fold=key)
+        self._fold(key, "reasoning", words, [(format_length(event.text), "dim")])
+        self._markdown(key, event.text, lead=_FOLD_LEAD, fold=key)
 
     def _add(self, *blocks: Block) -> None:
         for block in blocks:
@@ -502,10 +508,10 @@ class _Builder:
         self.after_fold, self.gap = True, 0
 
     def _markdown(self, key: str, text: str, **fields: Any) -> None:
-        self._add(*markdown_blocks(key, before_cutting(text), above=self.gap, **fields))
+        self._add(*make_markdown_blocks(key, before_cutting(text), above=self.gap, **fields))
 
     def _source(self, key: str, text: str, **fields: Any) -> None:
-        self._add(*source_blocks(key, before_cutting(text), **fields))
+        self._add(*make_source_blocks(key, before_cutting(text), **fields))
 
     def _tool(self, _: str, event: Event, left: CompactedTurn) -> None:
         key = f"call:{self.turn}.{event.call}" if event.call else f"{self.turn}.{event.index}"
@@ -513,8 +519,8 @@ class _Builder:
         failed = bool(result and result.is_error)
         words: Spans = [("✗ ", "error")] if failed else []
         words += [(one_line(event.name or "a tool"), "error" if failed else "tool"), ("  ", "")]
-        words.append((main_argument(event.arguments), "dim"))
-        size = length(result.text) if result else ""
+        words.append((summarize_arguments(event.arguments), "dim"))
+        size = format_length(result.text) if result else ""
         right: Spans = [(f"{'error, ' if failed else ''}{size}", "error" if failed else "dim")]
         if failed:
             self.errors.append(len(self.blocks))
@@ -522,8 +528,8 @@ class _Builder:
         before = self.view
         if event.arguments:
             self.view = "person" if left.arguments else before
-            text = readable(event.arguments)
-            self._source(f"{key}:arguments", text, lead=_INSIDE, fold=key, call=event.call)
+            text = format_value(event.arguments)
+            self._source(f"{key}:arguments", text, lead=_FOLD_LEAD, fold=key, call=event.call)
         if result is not None:
             self.view = "person" if left.results else before
             self._result(key, event, result)
@@ -531,31 +537,31 @@ class _Builder:
                 self.view = "model"
                 words = [(f"[compacted] {one_line(event.name or '')}: ", "dim")]
                 words.append(("error" if failed else "success", "dim"))
-                self._add(NoteBlock(f"{key}:compacted", words, fold=key, lead=list(_INSIDE)))
+                self._add(NoteBlock(f"{key}:compacted", words, fold=key, lead=list(_FOLD_LEAD)))
         self.view = before
 
     def _result(self, key: str, event: Event, result: Event) -> None:
         word = ("error", "error") if result.is_error else ("result", "strong")
         when: Spans = [(self._time(result.timestamp), "dim")]
-        head = HeadBlock(f"{key}:result", [word], when, lead=list(_INSIDE), fold=key)
+        head = HeadBlock(f"{key}:result", [word], when, lead=list(_FOLD_LEAD), fold=key)
         head.call = event.call
         self._add(head)
-        self._source(f"{key}:text", result.text, lead=_INSIDE, fold=key, call=event.call)
+        self._source(f"{key}:text", result.text, lead=_FOLD_LEAD, fold=key, call=event.call)
         if result.problem:
             problem: Spans = [(f"! {one_line(result.problem)}", "error")]
-            self._add(NoteBlock(f"{key}:problem", problem, fold=key, lead=list(_INSIDE)))
+            self._add(NoteBlock(f"{key}:problem", problem, fold=key, lead=list(_FOLD_LEAD)))
 
     def _orphan(self, key: str, event: Event, _: CompactedTurn) -> None:
         words: Spans = [("a result without its call  ", "warning")]
         words.append((one_line(event.text[:200]), "dim"))
-        self._fold(key, "tool", words, [(length(event.text), "dim")])
-        self._source(key, event.text, lead=_INSIDE, fold=key)
+        self._fold(key, "tool", words, [(format_length(event.text), "dim")])
+        self._source(key, event.text, lead=_FOLD_LEAD, fold=key)
 
     def _unknown(self, key: str, event: Event, _: CompactedTurn) -> None:
         """An event of a kind that only a later JP knows, as it stands in the file."""
         words: Spans = [("unknown event  ", "warning"), (one_line(event.name or ""), "dim")]
-        self._fold(key, "tool", words, [(length(event.text), "dim")])
-        self._source(key, event.text, lead=_INSIDE, fold=key, language="json")
+        self._fold(key, "tool", words, [(format_length(event.text), "dim")])
+        self._source(key, event.text, lead=_FOLD_LEAD, fold=key, language="json")
 
     def _asks(self, key: str, event: Event, left: CompactedTurn) -> None:
         self._folded(key, event, left, "asks")
@@ -565,23 +571,23 @@ class _Builder:
         word = word or EVENT_KINDS[event.kind].label.lower()
         left: Spans = [(f"{word}  ", "tool"), (one_line(event.text[:400]), "dim")]
         self._fold(key, "tool", left, [])
-        self._source(key, event.text, lead=_INSIDE, fold=key)
+        self._source(key, event.text, lead=_FOLD_LEAD, fold=key)
 
 
-_RENDERERS: dict[str, Callable[[_Builder, str, Event, CompactedTurn], None]] = {
-    "chat_request": _Builder._request,
-    "message": _Builder._message,
-    "structured": _Builder._structured,
-    "reasoning": _Builder._reasoning,
-    "tool_call_request": _Builder._tool,
-    "tool_call_response": _Builder._orphan,
-    "inquiry_request": _Builder._asks,
-    "unknown": _Builder._unknown,
+_RENDERERS: dict[str, Callable[[_ConversationBuilder, str, Event, CompactedTurn], None]] = {
+    "chat_request": _ConversationBuilder._request,
+    "message": _ConversationBuilder._message,
+    "structured": _ConversationBuilder._structured,
+    "reasoning": _ConversationBuilder._reasoning,
+    "tool_call_request": _ConversationBuilder._tool,
+    "tool_call_response": _ConversationBuilder._orphan,
+    "inquiry_request": _ConversationBuilder._asks,
+    "unknown": _ConversationBuilder._unknown,
 }
 """How each kind of event is shown; the others are folded under their label."""
 
 
-def _removed(event: Event, left: CompactedTurn) -> bool:
+def _is_removed(event: Event, left: CompactedTurn) -> bool:
     """Whether nothing of an event is left for the model."""
     if event.kind == "reasoning":
         return left.reasoning

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kbtui.tui.reader.document import Document
     from kbtui.tui.reader.document_view import Viewport
 
-PREVIEW = 40
+PREVIEW_WIDTH = 40
 
 
 @dataclass(frozen=True)
@@ -29,32 +29,38 @@ class CopyOption:
     text: Callable[[], str]
 
 
-def copies(port: Viewport, reference: str | None) -> list[CopyOption]:
+def list_copy_options(port: Viewport, reference: str | None) -> list[CopyOption]:
     """What there is to copy here, the smallest first."""
     found: list[CopyOption] = []
     document, line = port.document, port.line
     if line is not None and document.blocks:
         words = (line.whole or line.plain).strip()
-        found.append(CopyOption("l", "the line", cut(words, PREVIEW), lambda: words))
-        text = _block(document.blocks[port.cursor.block], line.source)
-        found.append(CopyOption("b", "the block", cut(one_line(text[:200]), PREVIEW), lambda: text))
+        found.append(CopyOption("l", "the line", cut(words, PREVIEW_WIDTH), lambda: words))
+        text = _find_source_block(document.blocks[port.cursor.block], line.source)
+        found.append(
+            CopyOption("b", "the block", cut(one_line(text[:200]), PREVIEW_WIDTH), lambda: text)
+        )
         if port.turn is not None:
             turn = port.turn
             found.append(
-                CopyOption("t", f"turn {turn}", "", lambda: "\n\n".join(_turn(document, turn)))
+                CopyOption(
+                    "t", f"turn {turn}", "", lambda: "\n\n".join(_list_turn_texts(document, turn))
+                )
             )
         if document.ref is not None or document.view in ("prompt", "learn"):
-            found.append(CopyOption("a", "all of it", document.size, lambda: _all(document)))
+            found.append(
+                CopyOption("a", "all of it", document.size, lambda: _join_document_text(document))
+            )
     if reference is not None:
         found.append(CopyOption("r", "the reference", reference, lambda: reference))
         if link := parse_ref(reference).link:
             found.append(CopyOption("j", "JP's link to it", link, lambda: link))
-    if command := command_for(document, reference):
+    if command := build_show_command(document, reference):
         found.append(CopyOption("c", "the command that shows it", command, lambda: command))
     return found
 
 
-def _block(block: Block, source: int) -> str:
+def _find_source_block(block: Block, source: int) -> str:
     """The paragraph, list, table or code that a line is of, as it is in the file."""
     whole = block.search_text().strip("\n")
     if not isinstance(block, TextBlock) or not source or not block.first_line:
@@ -68,7 +74,7 @@ def _block(block: Block, source: int) -> str:
     return whole
 
 
-def _turn(document: Document, turn: int) -> Iterator[str]:
+def _list_turn_texts(document: Document, turn: int) -> Iterator[str]:
     for block in document.blocks:
         if block.key == f"turn:{turn}":
             continue  # the line that parts turns
@@ -76,13 +82,13 @@ def _turn(document: Document, turn: int) -> Iterator[str]:
             yield text
 
 
-def _all(document: Document) -> str:
+def _join_document_text(document: Document) -> str:
     shown = (block for block in document.blocks if block.view != "model")
     texts = [block.search_text().strip("\n") for block in shown]
     return "\n\n".join(text for text in texts if text.strip()) + "\n"
 
 
-def command_for(document: Document, reference: str | None) -> str | None:
+def build_show_command(document: Document, reference: str | None) -> str | None:
     """The command that prints what is shown here; None for a page of our own without one."""
     if document.key == "home":
         return "kbtui topics" if reference is None else f"kbtui show {reference}"
@@ -91,19 +97,19 @@ def command_for(document: Document, reference: str | None) -> str | None:
     if reference is None:
         return None
     if document.key.startswith("topic:") and document.ref == reference:
-        return f"kbtui learn {_quoted(reference)}"
+        return f"kbtui learn {_quote_word(reference)}"
     if document.view == "learn" and document.ref and "/" in document.ref:
         topic, _, slug = document.ref.partition("/")
-        return f"kbtui learn {_quoted(topic)} {_quoted(slug)}"
-    return f"kbtui show {_quoted(reference)}"
+        return f"kbtui learn {_quote_word(topic)} {_quote_word(slug)}"
+    return f"kbtui show {_quote_word(reference)}"
 
 
-def search_command(query: str) -> str:
+def build_search_command(query: str) -> str:
     """The command that searches for the same."""
-    return f"kbtui search {_quoted(query)}" if query else "kbtui search WORDS"
+    return f"kbtui search {_quote_word(query)}" if query else "kbtui search WORDS"
 
 
-def _quoted(word: str) -> str:
+def _quote_word(word: str) -> str:
     import shlex
 
     return shlex.quote(word)

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from kbtui.tui.reader.blocks import Block, Weight
 
 
-CHUNK = 256
+BLOCKS_PER_CHUNK = 256
 """Blocks of a chunk."""
 
 
-class Heights:
+class HeightIndex:
     """Heights in lines: of `count` blocks, `height` tells one, `chunks` about how much a chunk has.
 
     Without `chunks` every height is asked for at once.
@@ -36,7 +36,7 @@ class Heights:
     ) -> None:
         self._count = count
         self._height = height
-        number = -(-count // CHUNK)
+        number = -(-count // BLOCKS_PER_CHUNK)
         self._known: list[list[int] | None] = [None] * number
         if chunks is None:
             self._known = [self._ask(chunk) for chunk in range(number)]
@@ -44,8 +44,8 @@ class Heights:
         self._totals = list(chunks)
 
     def _ask(self, chunk: int) -> list[int]:
-        first = chunk * CHUNK
-        return list(map(self._height, range(first, min(first + CHUNK, self._count))))
+        first = chunk * BLOCKS_PER_CHUNK
+        return list(map(self._height, range(first, min(first + BLOCKS_PER_CHUNK, self._count))))
 
     def _chunk(self, chunk: int) -> list[int]:
         """The heights of a chunk, asked for now if need be."""
@@ -59,18 +59,18 @@ class Heights:
         return self._count
 
     def __getitem__(self, index: int) -> int:
-        return self._chunk(index // CHUNK)[index % CHUNK]
+        return self._chunk(index // BLOCKS_PER_CHUNK)[index % BLOCKS_PER_CHUNK]
 
     def set(self, index: int, height: int) -> None:
         """Give block `index` the height `height`."""
-        chunk, place = divmod(index, CHUNK)
+        chunk, place = divmod(index, BLOCKS_PER_CHUNK)
         known = self._chunk(chunk)
         self._totals[chunk] += height - known[place]
         known[place] = height
 
     def before(self, index: int) -> int:
         """Lines above block `index`."""
-        chunk, place = divmod(index, CHUNK)
+        chunk, place = divmod(index, BLOCKS_PER_CHUNK)
         inside = sum(self._chunk(chunk)[:place]) if place else 0
         return inside + sum(self._totals[:chunk])
 
@@ -89,14 +89,16 @@ class Heights:
             ends = list(accumulate(self._chunk(chunk)))
             if left < ends[-1]:
                 place = bisect_right(ends, left)
-                return chunk * CHUNK + place, left - (ends[place] - self._chunk(chunk)[place])
+                return chunk * BLOCKS_PER_CHUNK + place, left - (
+                    ends[place] - self._chunk(chunk)[place]
+                )
             left -= ends[-1]
             chunk += 1
         for chunk in range(len(self._totals) - 1, -1, -1):
             known = self._chunk(chunk)
             for place in range(len(known) - 1, -1, -1):
                 if known[place]:
-                    return chunk * CHUNK + place, known[place] - 1
+                    return chunk * BLOCKS_PER_CHUNK + place, known[place] - 1
         return 0, 0
 
 
@@ -163,9 +165,9 @@ class Document:
             self._weigh()
 
     def _weigh(self) -> None:
-        for start in range(0, len(self.blocks), CHUNK):
+        for start in range(0, len(self.blocks), BLOCKS_PER_CHUNK):
             chunk: dict[tuple[str, str], Weight] = {}
-            for block in self.blocks[start : start + CHUNK]:
+            for block in self.blocks[start : start + BLOCKS_PER_CHUNK]:
                 kind = self.fold_kinds.get(block.fold, "") if block.fold else ""
                 lines, characters, newlines = block.weight()
                 held = chunk.get((kind, block.view), (0, 0, 0))
@@ -243,7 +245,7 @@ class Document:
                 yield number, count
 
 
-def finder(terms: list[str]) -> re.Pattern[str] | None:
+def compile_finder(terms: list[str]) -> re.Pattern[str] | None:
     """A pattern for any of `terms`, whatever the case; a space in them is any white space."""
     parts = [
         r"\s+".join(re.escape(word) for word in term.split()) for term in terms if term.strip()
@@ -253,7 +255,7 @@ def finder(terms: list[str]) -> re.Pattern[str] | None:
     return re.compile("|".join(sorted(set(parts), key=len, reverse=True)), re.IGNORECASE)
 
 
-def characters(number: int, gap: str = "") -> str:
+def format_size(number: int, gap: str = "") -> str:
     """A size for people: 640, 3.4k, 1.2M; with a gap before the unit where one is given."""
     if number < 1000:
         return f"{number}{gap}"
@@ -263,22 +265,22 @@ def characters(number: int, gap: str = "") -> str:
     return f"{number / 1_000_000:.1f}{gap}M"
 
 
-def length(text: str) -> str:
+def format_length(text: str) -> str:
     """How long a folded text is, in a word or two."""
-    return f"{characters(len(text))} chars"
+    return f"{format_size(len(text))} chars"
 
 
-def counted(number: int, noun: str) -> str:
+def format_count(number: int, noun: str) -> str:
     """A number with its noun: 1 turn, 2 turns."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def cost(number: int) -> str:
+def format_cost(number: int) -> str:
     """Characters and the tokens they make, at four characters a token."""
     return f"{number:,} characters ≈ {round(number / 4):,} tokens"
 
 
-def find_start(document: Document, place: NavigationTarget) -> tuple[int, int] | None:
+def find_start_block(document: Document, place: NavigationTarget) -> tuple[int, int] | None:
     """Where to begin reading: the block, and which of the marked words in it; None for the top.
 
     The second is -1 when nothing in the block is marked.
@@ -290,7 +292,7 @@ def find_start(document: Document, place: NavigationTarget) -> tuple[int, int] |
         first = document.block_of_turn(ref.turn, ref.call)
         if first is None:
             return None
-        turn = _turn_blocks(document, first, ref.turn)
+        turn = _list_turn_blocks(document, first, ref.turn)
         span: Iterator[int] = (
             number for number in turn if ref.call in (None, document.blocks[number].call)
         )
@@ -298,27 +300,27 @@ def find_start(document: Document, place: NavigationTarget) -> tuple[int, int] |
         first = document.block_of_line(ref.lines[0])
         span = iter(range(first, document.block_of_line(ref.lines[1]) + 1))
     elif place.text and not place.words:
-        return _passage_block(document, place.text), -1
+        return _find_passage_block(document, place.text), -1
     else:
         first, span = 0, iter(range(len(document.blocks))) if place.words else iter(())
-    pattern = finder(list(place.words))
+    pattern = compile_finder(list(place.words))
     if pattern is None:
         return first, -1
-    return _best_block(document, list(span), pattern, place.text) or (first, -1)
+    return _find_best_block(document, list(span), pattern, place.text) or (first, -1)
 
 
-def _turn_blocks(document: Document, first: int, turn: int) -> Iterator[int]:
+def _list_turn_blocks(document: Document, first: int, turn: int) -> Iterator[int]:
     number = first
     while number < len(document.blocks) and document.blocks[number].turn == turn:
         yield number
         number += 1
 
 
-def _best_block(
+def _find_best_block(
     document: Document, span: list[int], pattern: re.Pattern[str], passage: str
 ) -> tuple[int, int] | None:
     """The block that shares most with the passage that was found."""
-    probe = _probe(passage)
+    probe = _compile_passage_start(passage)
     best: tuple[int, int, int] | None = None
     for number in span:
         block = document.blocks[number]
@@ -334,10 +336,10 @@ def _best_block(
     return (best[1], best[2]) if best else None
 
 
-def _passage_block(document: Document, passage: str) -> int:
+def _find_passage_block(document: Document, passage: str) -> int:
     """The block in which a passage begins, by its first line that stands anywhere; else the first."""
     for line in passage.split("\n"):
-        probe = _probe(line)
+        probe = _compile_passage_start(line)
         if probe is None:
             continue
         for number, block in enumerate(document.blocks):
@@ -346,7 +348,7 @@ def _passage_block(document: Document, passage: str) -> int:
     return 0
 
 
-def _probe(passage: str) -> re.Pattern[str] | None:
+def _compile_passage_start(passage: str) -> re.Pattern[str] | None:
     """A pattern for the passage's first words, whatever the white space between them."""
     words = [word for word in passage.split() if any(map(str.isalnum, word))][:8]
     return re.compile(r"\W+".join(map(re.escape, words))) if len(words) > 2 else None

@@ -12,11 +12,16 @@ from textual.geometry import Size
 from textual.message import Message
 from textual.strip import Strip
 
-from kbtui.tui.framework.command import MOVING_BINDINGS
+from kbtui.tui.framework.command import MOVE_BINDINGS
 from kbtui.tui.framework.styled_text import TextMatches
-from kbtui.tui.framework.styled_widget import StableScrollView, StyledScreen, StyledWidget, plain
+from kbtui.tui.framework.styled_widget import (
+    StableScrollView,
+    StyledScreen,
+    StyledWidget,
+    plain_content,
+)
 from kbtui.tui.navigation_target import ScrollAnchor
-from kbtui.tui.reader.document import Document, Heights
+from kbtui.tui.reader.document import Document, HeightIndex
 
 if TYPE_CHECKING:
     import re
@@ -31,9 +36,9 @@ if TYPE_CHECKING:
     from kbtui.tui.framework.styled_text import StyledLine
 
 
-LAID_OUT_MOST = 200
+MAX_CACHED_BLOCKS = 200
 """Blocks whose lines are kept."""
-_OPENED_MOST = 64
+_MAX_EXACT_FOLDS = 64
 
 
 class Position(NamedTuple):
@@ -44,7 +49,7 @@ class Position(NamedTuple):
 
 
 @dataclass
-class Folds:
+class FoldState:
     """Which folds are open: one by one, or all of a kind."""
 
     kinds: Mapping[str, str] = field(default_factory=dict)
@@ -71,7 +76,7 @@ class Folds:
         self.opened = {key for key in self.opened if key in self.kinds}
 
 
-def _letters(line: StyledLine) -> int:
+def _count_letters(line: StyledLine) -> int:
     return sum(map(str.isalnum, line.whole or line.plain))
 
 
@@ -85,7 +90,7 @@ class Viewport:
         self.cursor = Position()
         self.rows: list[tuple[Position, StyledLine]] = []
         """What is in sight, from the top."""
-        self.folds = Folds()
+        self.folds = FoldState()
         self.pattern: re.Pattern[str] | None = None
         self.as_model = False
         """Whether what the model sees is shown (`Block.view`)."""
@@ -93,10 +98,10 @@ class Viewport:
         """Cells of wide code that lie beyond the left edge; None while it is wrapped."""
         self.here: tuple[int, int] | None = None
         """Block and count of the match one stands at."""
-        self.heights = Heights()
+        self.heights = HeightIndex()
         self.layouts = 0
         """Counts the blocks that were laid out."""
-        self._cache: LRUCache[int, list[StyledLine]] = LRUCache(LAID_OUT_MOST)
+        self._cache: LRUCache[int, list[StyledLine]] = LRUCache(MAX_CACHED_BLOCKS)
         self._kept: tuple[ScrollAnchor, ScrollAnchor] | None = None
         self._kept_at = (self.top, self.cursor)
 
@@ -104,9 +109,9 @@ class Viewport:
         """Begin again with estimates: width, folds or document changed."""
         self._cache.clear()
         count = len(self.document.blocks)
-        self.heights = Heights(count, self._estimate, self._chunks())
+        self.heights = HeightIndex(count, self._estimate, self._chunks())
         if self.document.weights:
-            for fold in list(self.folds.opened)[:_OPENED_MOST]:
+            for fold in list(self.folds.opened)[:_MAX_EXACT_FOLDS]:
                 # Counted by kind so far; these are exceptions.
                 head = self.document.index_of(fold)
                 if head is not None and head + 1 < count:
@@ -229,7 +234,7 @@ class Viewport:
         block, line = position
         if block >= len(self.document.blocks):
             return ScrollAnchor("", 0, 0, 0)
-        letters = sum(map(_letters, self.lines(block)[:line]))
+        letters = sum(map(_count_letters, self.lines(block)[:line]))
         return ScrollAnchor(self.document.blocks[block].key, block, line, letters)
 
     def locate(self, mark: ScrollAnchor) -> Position:
@@ -238,11 +243,11 @@ class Viewport:
         if block is None:
             return self.valid(Position(mark.block, 0))
         lines = self.lines(block)
-        if mark.line < len(lines) and sum(map(_letters, lines[: mark.line])) == mark.letters:
+        if mark.line < len(lines) and sum(map(_count_letters, lines[: mark.line])) == mark.letters:
             return self.valid(Position(block, mark.line))
         seen = 0
         for number, line in enumerate(lines):
-            seen += _letters(line)
+            seen += _count_letters(line)
             if seen > mark.letters:
                 return Position(block, number)
         return self.valid(Position(block, max(0, len(lines) - 1)))
@@ -528,7 +533,7 @@ class DocumentView(StyledWidget, StableScrollView, can_focus=True):
 
     ALLOW_MAXIMIZE = False
     ALLOW_SELECT: ClassVar[bool] = True
-    BINDINGS: ClassVar[list[BindingType]] = [*MOVING_BINDINGS]
+    BINDINGS: ClassVar[list[BindingType]] = [*MOVE_BINDINGS]
 
     class Moved(Message):
         """Another line is being read, or another document is shown."""
@@ -722,7 +727,7 @@ class PageScreen(StyledScreen):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,n,question_mark", "dismiss", show=False),
         Binding("y", "yes", show=False),
-        *MOVING_BINDINGS,
+        *MOVE_BINDINGS,
     ]
 
     def __init__(self, title: str, page: Document, yes: str = "") -> None:
@@ -733,9 +738,9 @@ class PageScreen(StyledScreen):
     def compose(self) -> ComposeResult:
         """The page, and what the keys do."""
         with Vertical(id="page", classes="pane") as pane:
-            pane.border_title = plain(self._title)
+            pane.border_title = plain_content(self._title)
             leave = "Esc closes" if not self._yes else f"y: {self._yes} · n or Esc: no"
-            pane.border_subtitle = plain(leave)
+            pane.border_subtitle = plain_content(leave)
             yield self.reader
 
     def on_mount(self) -> None:

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from kbtui.refs import Ref
     from kbtui.tui.reader.document_view import Viewport
 
-_BARE = re.compile(r"https?://[^\s<>\"'`)\]}]+")
-_TRAILING = ".,;:!?"
-OPENABLE = {
+_BARE_ADDRESS = re.compile(r"https?://[^\s<>\"'`)\]}]+")
+_TRAILING_PUNCTUATION = ".,;:!?"
+OPENABLE_SUFFIXES = {
     ".png", ".jpg", ".jpeg", ".gif", ".webp", ".svg", ".bmp", ".avif", ".tif", ".tiff", ".pdf",
 }  # fmt: skip
 """Endings of files that the system's own program may show; it might run others."""
@@ -42,7 +42,7 @@ class Link(NamedTuple):
         return self.href.lower().startswith(("http://", "https://"))
 
 
-def links_of(text: str, references: dict[str, dict[str, str]] | None = None) -> list[Link]:
+def find_links(text: str, references: dict[str, dict[str, str]] | None = None) -> list[Link]:
     """Every link of a piece of Markdown, in order; bare addresses too.
 
     Not those that stand in what only a terminal would obey: nobody sees them in the text.
@@ -65,35 +65,35 @@ def links_of(text: str, references: dict[str, dict[str, str]] | None = None) -> 
             elif href is not None:
                 words += child.content
             elif child.content:
-                found += _bare(child.content)
+                found += _find_bare_addresses(child.content)
         if token.type in ("fence", "code_block", "html_block"):
-            found += _bare(token.content)
+            found += _find_bare_addresses(token.content)
     return list(dict.fromkeys(found))
 
 
-def _bare(text: str) -> list[Link]:
-    addresses = (match[0].rstrip(_TRAILING) for match in _BARE.finditer(text))
+def _find_bare_addresses(text: str) -> list[Link]:
+    addresses = (match[0].rstrip(_TRAILING_PUNCTUATION) for match in _BARE_ADDRESS.finditer(text))
     return [Link(address, address) for address in addresses]
 
 
-def links_here(port: Viewport) -> list[Link]:
+def find_links_at_cursor(port: Viewport) -> list[Link]:
     """The links of the line being read, else those of its paragraph."""
     document, line = port.document, port.line
     if not document.blocks or line is None:
         return []
     block = document.blocks[port.cursor.block]
     if not isinstance(block, TextBlock):
-        return _bare(without_sequences(block.search_text()))
+        return _find_bare_addresses(without_sequences(block.search_text()))
     if not line.source or not block.first_line:
-        return _bare(line.plain)
+        return _find_bare_addresses(line.plain)
     lines = block.piece().split("\n")[line.source - block.first_line :]
     end = next((number for number, text in enumerate(lines) if not text.strip()), len(lines))
-    found = links_of("\n".join(lines[:end]), getattr(block, "links", None))
+    found = find_links("\n".join(lines[:end]), getattr(block, "links", None))
     # A paragraph's lines have one number; wrapping may part a link's words: the first is enough.
     return [link for link in found if link.text.split(" ")[0] in line.plain] or found
 
 
-def subject_behind(href: str, topic: str, slug: str) -> Ref | None:
+def resolve_subject_link(href: str, topic: str, slug: str) -> Ref | None:
     """The subject that a relative address of another subject may name."""
     path = href.partition("#")[0].partition("?")[0]
     if not path or "://" in path or path.startswith(("/", "mailto:")):
@@ -103,7 +103,7 @@ def subject_behind(href: str, topic: str, slug: str) -> Ref | None:
     return None if found.startswith("..") else subject_ref(topic, found)
 
 
-def file_behind(href: str, folder: Path, root: Path) -> Path | None:
+def resolve_file_link(href: str, folder: Path, root: Path) -> Path | None:
     """The image or PDF within `root` that an address names; None for everything else."""
     written = unquote(href.removeprefix("file://").partition("#")[0].partition("?")[0])
     if not written or "\0" in written:
@@ -111,12 +111,14 @@ def file_behind(href: str, folder: Path, root: Path) -> Path | None:
     try:
         path = (folder / written).resolve()
         inside = path.is_relative_to(root.resolve())
-        return path if inside and path.suffix.lower() in OPENABLE and path.is_file() else None
+        return (
+            path if inside and path.suffix.lower() in OPENABLE_SUFFIXES and path.is_file() else None
+        )
     except (OSError, ValueError, RuntimeError):
         return None
 
 
-def open_file(path: Path) -> str:
+def open_with_system(path: Path) -> str:
     """Have the system's own program show a file; gives what was wrong, "" when nothing was."""
     program = shutil.which("open" if sys.platform == "darwin" else "xdg-open")
     if program is None:

@@ -13,11 +13,11 @@ from kbtui.tui.framework.styled_text import (
     Spans,
     StyledLine,
     TextMatches,
-    mark,
-    width_of,
-    with_role,
-    wrap,
+    add_role,
+    cell_width,
+    highlight_matches,
     wrap_code,
+    wrap_spans,
 )
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from markdown_it.tree import SyntaxTreeNode
 
 
-PIECE = 6_000
+SECTION_CHARACTERS = 6_000
 """Characters that a piece should have; a single Markdown block may have twice as many."""
 
 _FENCE_LINE = re.compile(r" {0,3}(`{3,}|~{3,})[ \t]*([^`\n]*)")
@@ -51,7 +51,7 @@ class TextSection:
     continued: bool = False
 
 
-def split_source(text: str, most: int = PIECE) -> Iterator[TextSection]:
+def split_source(text: str, most: int = SECTION_CHARACTERS) -> Iterator[TextSection]:
     """Pieces of a text without structure, cut between lines; a longer line at a space."""
     start, line = 0, 1
     while start < len(text):
@@ -67,7 +67,7 @@ def split_source(text: str, most: int = PIECE) -> Iterator[TextSection]:
         start = end
 
 
-def split_markdown(text: str, most: int = PIECE) -> Iterator[TextSection]:
+def split_markdown(text: str, most: int = SECTION_CHARACTERS) -> Iterator[TextSection]:
     """Pieces of a Markdown text, cut at blank lines outside fences and lists.
 
     A fence that is longer than a piece is cut into pieces of code.
@@ -76,12 +76,12 @@ def split_markdown(text: str, most: int = PIECE) -> Iterator[TextSection]:
         if text.strip():
             yield TextSection(0, len(text), 1)
         return
-    for piece in _at_blank_lines(text, most):
+    for piece in _split_at_blank_lines(text, most):
         if piece.end - piece.start <= 2 * most:
             piece.code = False
             yield piece
         elif piece.code:
-            yield from _inside_fence(text, piece, most)
+            yield from _split_fence(text, piece, most)
         else:
             for part in split_source(text[piece.start : piece.end], most):
                 yield TextSection(
@@ -92,7 +92,7 @@ def split_markdown(text: str, most: int = PIECE) -> Iterator[TextSection]:
                 )
 
 
-def _at_blank_lines(text: str, most: int) -> Iterator[TextSection]:
+def _split_at_blank_lines(text: str, most: int) -> Iterator[TextSection]:
     start = position = 0
     line = first_line = 1
     fence = ""
@@ -120,7 +120,7 @@ def _at_blank_lines(text: str, most: int) -> Iterator[TextSection]:
             if (
                 start < position
                 and new
-                and (long_enough or (opening and _fence_size(text, after, opening[1]) > most))
+                and (long_enough or (opening and _measure_fence(text, after, opening[1]) > most))
             ):
                 yield TextSection(start, position, first_line)
                 start, first_line = position, line
@@ -136,12 +136,12 @@ def _at_blank_lines(text: str, most: int) -> Iterator[TextSection]:
         yield TextSection(start, len(text), first_line, code=whole_fence)
 
 
-def _fence_size(text: str, start: int, fence: str) -> int:
+def _measure_fence(text: str, start: int, fence: str) -> int:
     end = text.find("\n" + fence, start)
     return (end if end >= 0 else len(text)) - start
 
 
-def _inside_fence(text: str, piece: TextSection, most: int) -> Iterator[TextSection]:
+def _split_fence(text: str, piece: TextSection, most: int) -> Iterator[TextSection]:
     opening = _FENCE_LINE.match(text, piece.start)
     language = (opening[2].split() or [""])[0] if opening else ""
     start = text.find("\n", piece.start) + 1
@@ -159,20 +159,20 @@ def _inside_fence(text: str, piece: TextSection, most: int) -> Iterator[TextSect
         )
 
 
-TAB = 4
-HIGHLIGHT_MOST = 60_000
+TAB_WIDTH = 4
+MAX_HIGHLIGHTED_CHARACTERS = 60_000
 """Characters; more than this in one piece is shown without colours, so that it does not stall."""
 
 
-def source_lines(text: str, language: str | None) -> list[Spans]:
+def highlight_source(text: str, language: str | None) -> list[Spans]:
     """`text` line by line, safe, tabs expanded, highlighted where pygments knows `language`."""
-    text = safe(text).expandtabs(TAB)
-    lexer = _lexer(language) if language and len(text) <= HIGHLIGHT_MOST else None
+    text = safe(text).expandtabs(TAB_WIDTH)
+    lexer = _find_lexer(language) if language and len(text) <= MAX_HIGHLIGHTED_CHARACTERS else None
     if lexer is None:
         return [[(line, "")] if line else [] for line in text.split("\n")]
     lines: list[Spans] = [[]]
     for kind, value in lexer.get_tokens(text):
-        role = _token_role(kind)
+        role = _find_token_role(kind)
         first, *others = value.split("\n")
         if first:
             line = lines[-1]
@@ -189,7 +189,7 @@ def source_lines(text: str, language: str | None) -> list[Spans]:
 
 
 @lru_cache(maxsize=64)
-def _lexer(language: str) -> Any:
+def _find_lexer(language: str) -> Any:
     from pygments.lexers import get_lexer_by_name  # type: ignore[import-untyped]
     from pygments.util import ClassNotFound  # type: ignore[import-untyped]
 
@@ -223,7 +223,7 @@ _TOKEN_ROLES = (
 
 
 @lru_cache(maxsize=512)
-def _token_role(kind: Any) -> str:
+def _find_token_role(kind: Any) -> str:
     name = ".".join(kind)
     return next(
         (role for prefix, role in _TOKEN_ROLES if name == prefix or name.startswith(f"{prefix}.")),
@@ -231,36 +231,37 @@ def _token_role(kind: Any) -> str:
     )
 
 
-_GAP = 3  # " │ "
-_LEAST = 6
+_COLUMN_GAP = 3  # " │ "
+_MIN_COLUMN_WIDTH = 6
 
 
-def column_widths(wanted: list[int], width: int) -> list[int]:
+def fit_column_widths(wanted: list[int], width: int) -> list[int]:
     """Widths that add up to at most `width`: narrow columns keep theirs, the widest give way."""
     widths = list(wanted)
-    excess = sum(widths) + _GAP * (len(widths) - 1) - width
+    excess = sum(widths) + _COLUMN_GAP * (len(widths) - 1) - width
     while excess > 0:
         widest = max(range(len(widths)), key=widths.__getitem__)
-        if widths[widest] <= _LEAST:
+        if widths[widest] <= _MIN_COLUMN_WIDTH:
             break
         second = max((w for i, w in enumerate(widths) if i != widest), default=0)
-        take = min(excess, max(1, widths[widest] - max(second, _LEAST)))
+        take = min(excess, max(1, widths[widest] - max(second, _MIN_COLUMN_WIDTH)))
         widths[widest] -= take
         excess -= take
     return widths
 
 
-def table_lines(
+def layout_table(
     rows: list[list[Spans]], aligns: list[str], width: int, sources: list[int]
 ) -> list[StyledLine]:
     """A table, its first row the heading; `aligns` has "left", "right", "center" or "" each."""
     if not rows or not rows[0]:
         return []
     columns = len(rows[0])
-    wanted = [max(1, *(width_of(row[i]) for row in rows if i < len(row))) for i in range(columns)]
-    widths = column_widths(wanted, width)
+    wanted = [max(1, *(cell_width(row[i]) for row in rows if i < len(row))) for i in range(columns)]
+    widths = fit_column_widths(wanted, width)
     laid = [
-        [wrap(row[i] if i < len(row) else [], widths[i]) for i in range(columns)] for row in rows
+        [wrap_spans(row[i] if i < len(row) else [], widths[i]) for i in range(columns)]
+        for row in rows
     ]
     # Where a cell takes several lines, a blank one keeps the rows apart.
     tall = any(len(cell) > 1 for cells in laid[1:] for cell in cells)
@@ -269,28 +270,32 @@ def table_lines(
     for number, (cells, source) in enumerate(zip(laid, sources, strict=True)):
         if tall and number > 1:
             lines.append(StyledLine([(" │ ".join(" " * w for w in widths), "rule")], source))
-        made = [StyledLine(spans, source) for spans in _row(cells, widths, padded)]
+        made = [StyledLine(spans, source) for spans in _layout_table_row(cells, widths, padded)]
         if number == 0:
-            made = [StyledLine(with_role(line.spans, "strong"), source) for line in made]
+            made = [StyledLine(add_role(line.spans, "strong"), source) for line in made]
             made.append(StyledLine([("─┼─".join("─" * w for w in widths), "rule")], source))
         lines += made
     return lines
 
 
-def _row(cells: list[list[StyledLine]], widths: list[int], aligns: list[str]) -> list[Spans]:
+def _layout_table_row(
+    cells: list[list[StyledLine]], widths: list[int], aligns: list[str]
+) -> list[Spans]:
     rows: list[Spans] = []
     for depth in range(max(len(cell) for cell in cells)):
         spans: Spans = []
         for i, cell in enumerate(cells):
             if i:
                 spans.append((" │ ", "rule"))
-            spans += _aligned(cell[depth].spans if depth < len(cell) else [], widths[i], aligns[i])
+            spans += _align_cell(
+                cell[depth].spans if depth < len(cell) else [], widths[i], aligns[i]
+            )
         rows.append(spans)
     return rows
 
 
-def _aligned(spans: Spans, width: int, align: str) -> Spans:
-    space = max(0, width - width_of(spans))
+def _align_cell(spans: Spans, width: int, align: str) -> Spans:
+    space = max(0, width - cell_width(spans))
     before = space if align == "right" else space // 2 if align == "center" else 0
     return [(" " * before, ""), *spans, (" " * (space - before), "")]
 
@@ -302,7 +307,7 @@ _TASK = re.compile(r"\[([ xX])\] ")
 _LINK_DEFINITION = re.compile(r"^ {0,3}\[([^\]\n]{1,200})\]:[ \t]*(\S+)", re.MULTILINE)
 
 
-def link_definitions(text: str) -> dict[str, dict[str, str]]:
+def find_link_definitions(text: str) -> dict[str, dict[str, str]]:
     """The link reference definitions of a whole text, for pieces of it that are parsed alone."""
     if "]:" not in text:
         return {}
@@ -312,7 +317,7 @@ def link_definitions(text: str) -> dict[str, dict[str, str]]:
     }
 
 
-def markdown_lines(
+def layout_markdown(
     text: str,
     width: int,
     *,
@@ -331,19 +336,21 @@ def markdown_lines(
     """
     from markdown_it.tree import SyntaxTreeNode
 
-    text = safe(text).expandtabs(TAB)
-    tokens = _parser().parse(text, {"references": dict(links or {})})
-    return _Page(found, breaks, first_line, shift).blocks(SyntaxTreeNode(tokens).children, width)
+    text = safe(text).expandtabs(TAB_WIDTH)
+    tokens = _get_markdown_parser().parse(text, {"references": dict(links or {})})
+    return _MarkdownLayout(found, breaks, first_line, shift).blocks(
+        SyntaxTreeNode(tokens).children, width
+    )
 
 
 @lru_cache(maxsize=1)
-def _parser() -> Any:
+def _get_markdown_parser() -> Any:
     from markdown_it import MarkdownIt
 
     return MarkdownIt("commonmark").enable(["table", "strikethrough"])
 
 
-class _Page:
+class _MarkdownLayout:
     def __init__(
         self, found: TextMatches | None, breaks: bool, first_line: int, shift: int | None
     ) -> None:
@@ -387,19 +394,19 @@ class _Page:
             line
             for number, text in enumerate(node.content.rstrip("\n").split("\n"))
             for line in wrap_code(
-                mark([(text, "html")], self.found), width, self._source(node) + number
+                highlight_matches([(text, "html")], self.found), width, self._source(node) + number
             )
         ]
 
     def _prose(self, spans: Spans, width: int, source: int) -> list[StyledLine]:
         lines: list[StyledLine] = []
-        for paragraph in _at_breaks(spans):
-            lines += wrap(mark(paragraph, self.found), width, source=source)
+        for paragraph in _split_at_breaks(spans):
+            lines += wrap_spans(highlight_matches(paragraph, self.found), width, source=source)
         return lines
 
     def _heading(self, node: SyntaxTreeNode, width: int) -> list[StyledLine]:
         level = int(node.tag[1])
-        lines = self._prose(with_role(self._inline(node), f"h{level}"), width, self._source(node))
+        lines = self._prose(add_role(self._inline(node), f"h{level}"), width, self._source(node))
         if level == 1:
             lines.append(
                 StyledLine(
@@ -434,7 +441,7 @@ class _Page:
     def _quote(self, node: SyntaxTreeNode, width: int) -> list[StyledLine]:
         return [
             StyledLine(
-                [("▎ ", "marker"), *with_role(line.spans, "quote")],
+                [("▎ ", "marker"), *add_role(line.spans, "quote")],
                 line.source,
                 line.whole,
                 line.more,
@@ -446,7 +453,7 @@ class _Page:
         language = (node.info.split() or [""])[0] if node.type == "fence" else ""
         start = self._source(node) + (node.type == "fence")
         text = node.content.removesuffix("\n")
-        return code_panel(text, language, width, start, self.found, self.shift)
+        return layout_code_panel(text, language, width, start, self.found, self.shift)
 
     def _table(self, node: SyntaxTreeNode, width: int) -> list[StyledLine]:
         rows: list[list[Spans]] = []
@@ -454,13 +461,15 @@ class _Page:
         aligns: list[str] = []
         for part in node.children:
             for row in part.children:
-                rows.append([mark(self._inline(cell), self.found) for cell in row.children])
+                rows.append(
+                    [highlight_matches(self._inline(cell), self.found) for cell in row.children]
+                )
                 sources.append(self._source(row))
                 if len(rows) == 1:
                     aligns = [
                         str(cell.attrs.get("style", "")).partition(":")[2] for cell in row.children
                     ]
-        return table_lines(rows, aligns, width, sources)
+        return layout_table(rows, aligns, width, sources)
 
     def _inline(self, node: SyntaxTreeNode) -> Spans:
         spans: Spans = []
@@ -487,17 +496,17 @@ class _Page:
         if kind == "link":
             return self._link(inner, str(node.attrs.get("href", "")))
         role = {"strong": "strong", "em": "emph", "s": "struck"}.get(kind, "")
-        return with_role(inner, role) if role else inner
+        return add_role(inner, role) if role else inner
 
     def _link(self, inner: Spans, url: str) -> Spans:
         text = "".join(part for part, _ in inner)
-        shown = with_role(inner, "link")
+        shown = add_role(inner, "link")
         if "://" in url and url not in (text, f"mailto:{text}"):
             shown.append((f" ({url})", "dim"))
         return shown
 
 
-def _at_breaks(spans: Spans) -> list[Spans]:
+def _split_at_breaks(spans: Spans) -> list[Spans]:
     """Cut a paragraph at its breaks; a soft one counts only after a short line.
 
     A long line was broken by an editor's margin, a short one on purpose.
@@ -520,7 +529,7 @@ def _at_breaks(spans: Spans) -> list[Spans]:
     return parts
 
 
-def code_panel(
+def layout_code_panel(
     text: str,
     language: str,
     width: int,
@@ -530,19 +539,19 @@ def code_panel(
 ) -> list[StyledLine]:
     """Code on a panel of its own, `width` cells wide; for `shift` see `wrap_code`."""
     lines: list[StyledLine] = []
-    for number, spans in enumerate(source_lines(text, language)):
+    for number, spans in enumerate(highlight_source(text, language)):
         source = first_line + number if first_line else 0
-        for line in wrap_code(mark(spans, found), width - 3, source, shift):
-            space = " " * (width - 2 - width_of(line.spans))
-            line.spans = with_role([("  ", ""), *line.spans, (space, "")], "code")
+        for line in wrap_code(highlight_matches(spans, found), width - 3, source, shift):
+            space = " " * (width - 2 - cell_width(line.spans))
+            line.spans = add_role([("  ", ""), *line.spans, (space, "")], "code")
             lines.append(line)
     return lines
 
 
-Stretch = tuple[int, int]
+CharacterRange = tuple[int, int]
 """Characters of a text, the end exclusive."""
 
-_ANY = re.compile(r"[*_`~>#\[|]|---|^[ \t]*[-+] ", re.MULTILINE)
+_POSSIBLE_MARK = re.compile(r"[*_`~>#\[|]|---|^[ \t]*[-+] ", re.MULTILINE)
 _FENCE_MARK = re.compile(r"^ {0,3}(`{3,}|~{3,})([^`\n]*)$", re.MULTILINE)
 _LINE_MARK = re.compile(
     r"^(?:(?P<quote>(?: {0,3}>[ \t]?)+)(?:\[!(?P<note>\w+)\])?"
@@ -565,23 +574,23 @@ _INLINE_MARK = re.compile(
     r"|(?<!~)~~(?![\s~])(?P<struck>(?:[^~\n]|\n(?!\n)){1,300})(?<!\s)~~(?!~)"
     r")"
 )
-_BAR = re.compile(r"(?<!\\)\|")
-_INSIDE = ("linked", "referred", "bold", "star", "low", "struck")
-_DEEPEST = 3
+_TABLE_BAR = re.compile(r"(?<!\\)\|")
+_NESTED_GROUPS = ("linked", "referred", "bold", "star", "low", "struck")
+_MAX_NESTING = 3
 """Emphasis in a link in emphasis."""
 
 
-def unmarked(
-    text: str, matches: list[Stretch], reach: int | None = None
-) -> tuple[str, list[Stretch]]:
+def strip_markdown(
+    text: str, matches: list[CharacterRange], reach: int | None = None
+) -> tuple[str, list[CharacterRange]]:
     """The text without its marks, and where its matches are then.
 
     `matches` are ascending. A mark that reaches into a match stays, so that no match
     loses a character. Marks are looked for in the first `reach` characters only.
     """
-    if not _ANY.search(text):
+    if not _POSSIBLE_MARK.search(text):
         return text, matches
-    gone: list[Stretch] = []
+    gone: list[CharacterRange] = []
     dots: list[int] = []
     for group in _find_marks(text, len(text) if reach is None else min(reach, len(text)), dots):
         if not any(start < b and a < end for start, end in group for a, b in matches):
@@ -594,7 +603,7 @@ def unmarked(
             signs[at] = "·"
         text = "".join(signs)
     kept: list[str] = []
-    moved: list[Stretch] = []
+    moved: list[CharacterRange] = []
     waiting = iter(matches)
     match = next(waiting, None)
     position = lost = 0
@@ -608,7 +617,7 @@ def unmarked(
     return "".join(kept), moved
 
 
-def _find_marks(text: str, reach: int, dots: list[int]) -> Iterator[list[Stretch]]:
+def _find_marks(text: str, reach: int, dots: list[int]) -> Iterator[list[CharacterRange]]:
     """What may go, in groups that go together; what becomes a dot is put into `dots`."""
     position = 0
     opened = ""
@@ -617,22 +626,26 @@ def _find_marks(text: str, reach: int, dots: list[int]) -> Iterator[list[Stretch
         if opened and (not sign.startswith(opened) or words):
             continue
         if not opened:
-            yield from _prose_marks(text, position, fence.start(), dots)
+            yield from _find_prose_marks(text, position, fence.start(), dots)
         yield [fence.span(1)]
         if words:
             yield [fence.span(2)]
         opened = "" if opened else sign
         position = fence.end()
     if not opened:
-        yield from _prose_marks(text, position, reach, dots)
+        yield from _find_prose_marks(text, position, reach, dots)
 
 
-def _prose_marks(text: str, start: int, end: int, dots: list[int]) -> Iterator[list[Stretch]]:
+def _find_prose_marks(
+    text: str, start: int, end: int, dots: list[int]
+) -> Iterator[list[CharacterRange]]:
     for line in _LINE_MARK.finditer(text, start, end):
         if line["item"]:
             dots.append(line.start("item") + len(line["item"]) - len(line["item"].lstrip()))
         elif line["row"]:
-            first, *others = (bar.start() for bar in _BAR.finditer(text, line.start(), line.end()))
+            first, *others = (
+                bar.start() for bar in _TABLE_BAR.finditer(text, line.start(), line.end())
+            )
             # A row is set apart from the one above, its cells from each other.
             dots += [first, *others[:-1]]
             if others:
@@ -643,13 +656,15 @@ def _prose_marks(text: str, start: int, end: int, dots: list[int]) -> Iterator[l
             yield [(at - 2, at), (after, after + 1)]
         elif line.end() > line.start():
             yield [line.span()]
-    yield from _inline_marks(text, start, end, _DEEPEST)
+    yield from _find_inline_marks(text, start, end, _MAX_NESTING)
 
 
-def _inline_marks(text: str, start: int, end: int, depth: int) -> Iterator[list[Stretch]]:
+def _find_inline_marks(
+    text: str, start: int, end: int, depth: int
+) -> Iterator[list[CharacterRange]]:
     for found in _INLINE_MARK.finditer(text, start, end):
         name = found.lastgroup or ""
         at, after = found.span(name)
         yield [(found.start(), at), (after, found.end())]
-        if name in _INSIDE and depth:
-            yield from _inline_marks(text, at, after, depth - 1)
+        if name in _NESTED_GROUPS and depth:
+            yield from _find_inline_marks(text, at, after, depth - 1)

@@ -15,13 +15,13 @@ from textual.widgets import Input
 from kbtui.refs import parse_ref
 from kbtui.text import one_line
 from kbtui.tui.commands import bindings
-from kbtui.tui.framework.gc_tuning import let_go
-from kbtui.tui.framework.styled_text import between, width_of
-from kbtui.tui.framework.styled_widget import BorderOnlyPane, plain
+from kbtui.tui.framework.gc_tuning import free_in_background
+from kbtui.tui.framework.styled_text import align_to_edges, cell_width
+from kbtui.tui.framework.styled_widget import BorderOnlyPane, plain_content
 from kbtui.tui.framework.text_widgets import LabeledInput, MultilineText, PaneInput, TextLine
 from kbtui.tui.framework.workers import LatestOnlyWorker
 from kbtui.tui.navigation_target import place_of
-from kbtui.tui.reader.document import counted, finder
+from kbtui.tui.reader.document import compile_finder, format_count
 from kbtui.tui.reader.document_view import DocumentView
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from kbtui.tui.reader.document import Document
 
 
-MATCHES_MOST = 100_000
+MAX_MATCHES = 100_000
 """Matches that are counted; nobody walks through more."""
 
 
@@ -52,17 +52,17 @@ class Header(TextLine):
     def render_line(self, y: int) -> Strip:
         """The line; where there is little room, of the size only the tokens."""
         width, right = self.content_size.width, self.right
-        if width_of(self.left) + width_of(right) >= width:
+        if cell_width(self.left) + cell_width(right) >= width:
             right = [
                 (text[text.find("≈") :] if "≈" in text else text, role) for text, role in right
             ]
-        return self.paint(between(self.left, right, width) if y == 0 else [], width)
+        return self.paint(align_to_edges(self.left, right, width) if y == 0 else [], width)
 
     def on_click(self, event: events.Click) -> None:
         """Find the part."""
         edge = self.gutter.left
         for text, _ in self.left:
-            edge += width_of([(text, "")])
+            edge += cell_width([(text, "")])
             if event.x < edge:
                 self.post_message(self.Clicked(text))
                 return
@@ -88,7 +88,7 @@ class FactsBar(MultilineText):
         width, height = self.content_size
         left = len(self._lines(width)) - height
         if y == height - 1 and left > 0:
-            return self.paint([(f"… {counted(left + 1, 'more line')}", "dim")], width)
+            return self.paint([(f"… {format_count(left + 1, 'more line')}", "dim")], width)
         return super().render_line(y)
 
 
@@ -160,7 +160,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
             document = self.reader.document
         self.stop_finding()
         self.facts.say([])
-        self.reader.port.look_for(finder(list(place.words)))
+        self.reader.port.look_for(compile_finder(list(place.words)))
         before = self.reader.document
         self._more = 0
         self.reader.show(document, place.mark)
@@ -172,14 +172,14 @@ class ReaderPane(BorderOnlyPane, Vertical):
         """Go to another place in the document that is shown."""
         self.place = place
         self.stop_finding()
-        self.reader.port.look_for(finder(list(place.words)))
+        self.reader.port.look_for(compile_finder(list(place.words)))
         self._begin(self.reader.document, place)
 
     def reload(self, document: Document) -> None:
         """Show the same document as it is now, where one was reading."""
         before = self.reader.document
         if not before.partial:
-            self._more += max(0, _events(document) - _events(before))
+            self._more += max(0, _count_events(document) - _count_events(before))
         self.reader.reload(document)
         self.let_go(before)
         if self.facts.display:
@@ -194,19 +194,19 @@ class ReaderPane(BorderOnlyPane, Vertical):
             return
         self._requests = {}
         if document.weights or document.partial:
-            let_go(document)
+            free_in_background(document)
 
     def _begin(self, document: Document, place: NavigationTarget) -> None:
         """Go where a place begins; in a big document that is looked for in a thread."""
-        from kbtui.tui.reader.document import find_start
+        from kbtui.tui.reader.document import find_start_block
 
         self._beginning_lane.forget()
         if place.mark or not (document.weights and place.words):
-            self._start(place, None if place.mark else find_start(document, place))
+            self._start(place, None if place.mark else find_start_block(document, place))
             return
         self.reader.changed()
         self._beginning_lane.submit(
-            lambda: find_start(document, place),
+            lambda: find_start_block(document, place),
             lambda start: self._start(place, start),
             lambda error: self._start(place, None),
         )
@@ -225,7 +225,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
 
     def _titles(self) -> None:
         document = self.reader.document
-        self.border_title = plain(document.title or "Reader")
+        self.border_title = plain_content(document.title or "Reader")
 
     # the header
 
@@ -247,7 +247,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
             ]
             left.append((self._request(port.turn), ""))
         elif document.turns_total:
-            left = [(counted(document.turns_total, "turn"), "dim")]
+            left = [(format_count(document.turns_total, "turn"), "dim")]
         elif len(document.views) > 1:
             for view in document.views:
                 left += [(view, "key" if view == document.view else "dim"), (" ", "")]
@@ -261,12 +261,12 @@ class ReaderPane(BorderOnlyPane, Vertical):
         if self._more and port.at_end:
             self._more = 0
         if self._more:
-            right = [(f"↓ {counted(self._more, 'new event')}", "found")]
+            right = [(f"↓ {format_count(self._more, 'new event')}", "found")]
         if self.finding:
             right = [(self.found_where, "found" if self.matches else "warning")]
         self.query_one("#where", TextLine).say(left, right)
         reference = port.reference
-        self.say_below(plain(reference) if reference else "")
+        self.say_below(plain_content(reference) if reference else "")
 
     @on(Header.Clicked)
     def _clicked(self, event: Header.Clicked) -> None:
@@ -279,13 +279,13 @@ class ReaderPane(BorderOnlyPane, Vertical):
         """The first words of a turn's request."""
         document = self.reader.document
         if turn not in self._requests:
-            from kbtui.tui.reader.markdown import unmarked
+            from kbtui.tui.reader.markdown import strip_markdown
 
             conversation = document.record
             found = conversation.turn(turn) if conversation else None
             events = found.events if found else []
             text = next((event.text for event in events if event.kind == "chat_request"), "")
-            self._requests[turn] = one_line(unmarked(text[:300], [])[0])
+            self._requests[turn] = one_line(strip_markdown(text[:300], [])[0])
         return self._requests[turn]
 
     # folds and turns
@@ -361,7 +361,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
         block = document.block_of_turn(turn, int(match[2]) if match[2] else None)
         if block is None:
             self._flash(
-                f"there is no turn {match[1]}: there are {counted(total, 'turn')}", "warning"
+                f"there is no turn {match[1]}: there are {format_count(total, 'turn')}", "warning"
             )
             return True
         if not self.reader.port.shows(block):
@@ -431,7 +431,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
     @property
     def found_where(self) -> str:
         """Which match one stands at, of how many."""
-        more = "+" if len(self.matches) >= MATCHES_MOST else ""
+        more = "+" if len(self.matches) >= MAX_MATCHES else ""
         return f"{self.match + 1:,} of {len(self.matches):,}{more}" if self.matches else "no match"
 
     def action_find(self) -> None:
@@ -456,7 +456,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
 
     def look(self, words: str, *, jump: bool) -> None:
         """Look for words; `jump` goes to the first match from where one reads."""
-        pattern = finder([words])
+        pattern = compile_finder([words])
         document, as_model = self.reader.document, self.reader.port.as_model
         self.reader.port.look_for(pattern)
         self.reader.changed()
@@ -464,7 +464,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
             self._show_matches([], jump=False)
             return
         self._finding_lane.submit(
-            lambda: list(islice(document.search(pattern, as_model), MATCHES_MOST)),
+            lambda: list(islice(document.search(pattern, as_model), MAX_MATCHES)),
             lambda found: self._show_matches(found, jump=jump),
             self._fail_to_find,
         )
@@ -519,7 +519,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
             self.post_message(self.OtherView())
 
 
-def _events(document: Document) -> int:
+def _count_events(document: Document) -> int:
     """How many events a conversation has; 0 for anything else."""
     info = getattr(document.record, "info", None)
     return getattr(info, "events_count", None) or 0

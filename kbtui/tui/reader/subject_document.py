@@ -7,8 +7,14 @@ from typing import TYPE_CHECKING, Any
 from kbtui.knowledge.front_matter import split_front_matter
 from kbtui.secrets import remark_on
 from kbtui.text import one_line
-from kbtui.tui.reader.blocks import Block, FactsBlock, NoteBlock, markdown_blocks, source_blocks
-from kbtui.tui.reader.document import Document, cost
+from kbtui.tui.reader.blocks import (
+    Block,
+    FactsBlock,
+    NoteBlock,
+    make_markdown_blocks,
+    make_source_blocks,
+)
+from kbtui.tui.reader.document import Document, format_cost
 
 if TYPE_CHECKING:
     from kbtui.knowledge.models import Subject
@@ -41,9 +47,13 @@ def subject_badges(subject: Subject) -> Spans:
     return words
 
 
-def subject_document(subject: Subject, text: str, view: str = "read") -> Document:
+def build_subject_document(subject: Subject, text: str, view: str = "read") -> Document:
     """Build the document of a subject's text for the view `read` or `source`."""
-    blocks = _source(text, _language(subject)) if view == "source" else _read(subject, text)
+    blocks = (
+        _make_numbered_source(text, _find_language(subject))
+        if view == "source"
+        else _make_rendered_blocks(subject, text)
+    )
     if not text.strip():
         blocks = [NoteBlock("empty", [("This file is empty.", "dim")])]
     ref = f"{subject.topic}/{subject.slug}"
@@ -54,55 +64,60 @@ def subject_document(subject: Subject, text: str, view: str = "read") -> Documen
         ref=ref,
         view=view,
         views=VIEWS,
-        badges=[*subject_badges(subject), *_secrets(text)],
-        size=cost(len(text)),
+        badges=[*subject_badges(subject), *_make_secret_badge(text)],
+        size=format_cost(len(text)),
         record=subject,
     )
 
 
-def _secrets(text: str) -> Spans:
+def _make_secret_badge(text: str) -> Spans:
     """A warning where a text holds what looks like a key or a password."""
     said = remark_on(text)
     return [(said, "warning")] if said else []
 
 
-def text_document(
+def build_text_document(
     key: str, title: str, text: str, *, view: str = "learn", ref: str | None = None
 ) -> Document:
     """A text shown exactly as an assistant would get it."""
-    blocks = source_blocks("text", text, has_line_numbers=True)
-    return Document(key=key, title=title, blocks=blocks, ref=ref, view=view, size=cost(len(text)))
+    blocks = make_source_blocks("text", text, has_line_numbers=True)
+    return Document(
+        key=key, title=title, blocks=blocks, ref=ref, view=view, size=format_cost(len(text))
+    )
 
 
-def _language(subject: Subject) -> str:
+def _find_language(subject: Subject) -> str:
     suffix = subject.path.suffix.lower()
     if suffix in _MARKDOWN:
         return "markdown"
     return "" if suffix in _PLAIN else _LANGUAGES.get(suffix, suffix.lstrip("."))
 
 
-def _source(text: str, language: str) -> list[Block]:
+def _make_numbered_source(text: str, language: str) -> list[Block]:
     digits = len(str(text.count("\n") + 1))
-    return source_blocks("text", text, has_line_numbers=True, language=language, numbers=digits)
+    return make_source_blocks(
+        "text", text, has_line_numbers=True, language=language, numbers=digits
+    )
 
 
-def _read(subject: Subject, text: str) -> list[Block]:
+def _make_rendered_blocks(subject: Subject, text: str) -> list[Block]:
     suffix = subject.path.suffix.lower()
     if suffix not in _MARKDOWN:
-        return _source(text, _language(subject))
+        return _make_numbered_source(text, _find_language(subject))
     split = split_front_matter(text)
     facts: list[tuple[str, Spans]] = [
-        (one_line(name), [(_value(value), "")]) for name, value in split.facts.items()
+        (one_line(name), [(_format_front_matter_value(value), "")])
+        for name, value in split.facts.items()
     ]
     front: list[Block] = [FactsBlock("front", facts)] if facts else []
     start = len(text) - len(split.body)
-    body = markdown_blocks(
+    body = make_markdown_blocks(
         "text", text, start=start, lines_before=split.lines, above=int(bool(front))
     )
     return [*front, *body]
 
 
-def _value(value: Any) -> str:
+def _format_front_matter_value(value: Any) -> str:
     if isinstance(value, list):
         return ", ".join(one_line(str(item)) for item in value)
     return one_line(str(value)) if value is not None else ""

@@ -11,9 +11,9 @@ from kbtui.sources.config import find_approval_time, format_block, load_sources
 from kbtui.sources.schedule import find_due_time
 from kbtui.text import one_line
 from kbtui.tui.framework.row_list import ListRow
-from kbtui.tui.framework.styled_text import Span, StyledLine, TextMatches, wrap
+from kbtui.tui.framework.styled_text import Span, StyledLine, TextMatches, wrap_spans
 from kbtui.tui.reader.blocks import FactsBlock, HeadBlock, NoteBlock, SourceBlock
-from kbtui.tui.reader.document import Document, counted
+from kbtui.tui.reader.document import Document, format_count
 from kbtui.userdata import UserData
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class ItemBlock(NoteBlock):
 
     def layout(self, width: int, found: TextMatches | None, opened: bool) -> list[StyledLine]:
         """Wrapped beside the sign."""
-        return wrap(self.spans, width, [self.sign], [("  ", "")])
+        return wrap_spans(self.spans, width, [self.sign], [("  ", "")])
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ def _last(run: Run, present: datetime) -> Spans:
     when = format_time(datetime.fromtimestamp(run.began).astimezone(), present)
     spans: Spans = [
         (f"{sign} {run.status}", role),
-        (f"  {when}, {counted(run.entries, 'document')}", "dim"),
+        (f"  {when}, {format_count(run.entries, 'document')}", "dim"),
     ]
     if run.error:
         spans.append((f"  {one_line(run.error)}", role))

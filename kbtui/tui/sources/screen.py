@@ -12,11 +12,11 @@ from kbtui.errors import KbtuiError, UsageError
 from kbtui.text import one_line
 from kbtui.tui.commands import bindings
 from kbtui.tui.feature_screen import SplitScreen
-from kbtui.tui.framework.dialogs import FormDialog, FormField, Values
+from kbtui.tui.framework.dialogs import FormDialog, FormField, FormValues
 from kbtui.tui.framework.row_list import RowList
-from kbtui.tui.framework.styled_widget import LEAVING
+from kbtui.tui.framework.styled_widget import ALWAYS_AVAILABLE_ACTIONS
 from kbtui.tui.framework.workers import LatestOnlyWorker
-from kbtui.tui.reader.document import Document, counted
+from kbtui.tui.reader.document import Document, format_count
 from kbtui.tui.sources.pages import (
     SourceState,
     SourceStates,
@@ -81,7 +81,7 @@ def fields_of(topics: Sequence[str], source: Source | None = None) -> list[FormF
     return [first, *fields, name]
 
 
-def block_of(values: Values, kind: str) -> dict[str, Any]:
+def block_of(values: FormValues, kind: str) -> dict[str, Any]:
     """The block that a filled form means; what is empty is left out. Raises `UsageError`."""
     block: dict[str, Any] = {"kind": kind}
     for key, value in values.items():
@@ -98,7 +98,7 @@ def block_of(values: Values, kind: str) -> dict[str, Any]:
     return block
 
 
-def declare(library: Library, values: Values) -> Source:
+def declare(library: Library, values: FormValues) -> Source:
     """Write a new source, approved by filling in the form; raises `KbtuiError`."""
     from kbtui.sources.config import MAIN_KEY, add_source, approve_source, suggest_source_name
     from kbtui.userdata import UserData
@@ -114,7 +114,7 @@ def declare(library: Library, values: Values) -> Source:
     return source
 
 
-def change(library: Library, before: Source, values: Values) -> tuple[Source, bool]:
+def change(library: Library, before: Source, values: FormValues) -> tuple[Source, bool]:
     """Change a source; says whether it is approved: one that was not has to be looked at first.
 
     Raises `KbtuiError`, also when it was changed meanwhile.
@@ -267,7 +267,7 @@ class SourcesScreen(SplitScreen):
 
     def is_unsettled(self, key: str) -> bool:
         """Until the sources are read, there is nothing for a key to be about."""
-        return self.states is None and self._meant_by(key)[1] not in LEAVING
+        return self.states is None and self._meant_by(key)[1] not in ALWAYS_AVAILABLE_ACTIONS
 
     # reading
 
@@ -295,12 +295,12 @@ class SourcesScreen(SplitScreen):
         select, self._select = self._select, None
         self.list.set_rows(rows, [(EMPTY.format(self.key_of("new")), "dim")], select)
         found = self.states.sources
-        text = counted(len(found), "source")
+        text = format_count(len(found), "source")
         waiting = sum(one.approved is None for one in found)
         left = [(text, "strong")]
         left += [(f"  {waiting:,} not approved", "warning")] if waiting else []
         broken = len(self.states.problems)
-        left += [(f"  {counted(broken, 'block')} cannot be read", "error")] if broken else []
+        left += [(f"  {format_count(broken, 'block')} cannot be read", "error")] if broken else []
         right = [(f"{len(self.runs.progress)} running", "key")] if self.runs.progress else []
         self.show_totals(left, right)
         self.show_keys()
@@ -356,7 +356,7 @@ class SourcesScreen(SplitScreen):
 
     def _ended(self, name: str, outcome: Run | Exception) -> None:
         if isinstance(outcome, Run):
-            documents = counted(outcome.entries, "document")
+            documents = format_count(outcome.entries, "document")
             words = f"{name}: {outcome.status}, {documents} ({outcome.counts})"
             if outcome.error:
                 words += f". {one_line(outcome.error)}"
@@ -485,7 +485,7 @@ class SourcesScreen(SplitScreen):
                 )
 
         if count:
-            its = counted(count, "document")
+            its = format_count(count, "document")
             answers = {"k": f"remove it, keep its {its}", "d": f"remove it with its {its}"}
         else:
             answers = {"y": "remove it"}

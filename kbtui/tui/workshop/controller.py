@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from kbtui.knowledge import editing
-from kbtui.tui.framework.gc_tuning import settle
+from kbtui.tui.framework.gc_tuning import freeze_if_grown
 from kbtui.tui.framework.workers import LatestOnlyWorker
 from kbtui.tui.workshop.pages import make_page
 from kbtui.tui.workshop.pattern import PatternResult, attempt
@@ -209,7 +209,9 @@ class WorkshopController:
         if reread:
             self._trees = Trees(prompt_state.written, hidden=self.options.hidden)
             knowledge = prompt_state.written
-            settle(sum(len(knowledge.resolved(topic).scan.slugs) for topic in knowledge.topics))
+            freeze_if_grown(
+                sum(len(knowledge.resolved(topic).scan.slugs) for topic in knowledge.topics)
+            )
             self._count()
         self.make_rows()
         for refusal in prompt_state.refusals:

@@ -10,9 +10,15 @@ from typing import TYPE_CHECKING
 from kbtui.errors import KbtuiError
 from kbtui.knowledge.learn import escape_quotes
 from kbtui.text import one_line
-from kbtui.tui.reader.blocks import FactsBlock, HeadBlock, NoteBlock, message_blocks, source_blocks
+from kbtui.tui.reader.blocks import (
+    FactsBlock,
+    HeadBlock,
+    NoteBlock,
+    make_message_blocks,
+    make_source_blocks,
+)
 from kbtui.tui.reader.document import Document
-from kbtui.tui.reader.subject_document import text_document
+from kbtui.tui.reader.subject_document import build_text_document
 from kbtui.tui.workshop.prompt_state import Cost, cost_of
 
 if TYPE_CHECKING:
@@ -97,7 +103,7 @@ def _prompt_page(title: str, text: str | None) -> WorkshopPage:
 
 
 def _text_page(key: str, title: str, text: str) -> WorkshopPage:
-    document = text_document(key, one_line(title), text, view="prompt")
+    document = build_text_document(key, one_line(title), text, view="prompt")
     cost = cost_of(text)
     document.size = cost.long
     return WorkshopPage(document, cost)
@@ -120,7 +126,7 @@ def _fragment_page(prompt_state: PromptState, number: int) -> WorkshopPage:
         return message_page("fragment", "This fragment is gone.")
     fragment = prompt_state.fragments[number]
     blocks: list[Block] = [FactsBlock("facts", _facts(prompt_state, fragment))]
-    blocks += source_blocks("text", fragment.content, above=1)
+    blocks += make_source_blocks("text", fragment.content, above=1)
     cost = cost_of(fragment.content)
     key = f"fragment:{number}:{fragment.path}"
     return WorkshopPage(Document(key, one_line(fragment.name), blocks, size=cost.long), cost)
@@ -143,7 +149,7 @@ def message_page(
     key: str, message: str, where: str | None = None, hint: str | None = None
 ) -> WorkshopPage:
     """A page of words of our own."""
-    blocks = message_blocks([(one_line(message), "")], where, hint)
+    blocks = make_message_blocks([(one_line(message), "")], where, hint)
     return WorkshopPage(Document(f"message:{key}", "", blocks))
 
 
@@ -157,5 +163,5 @@ def change_page(
         blocks.append(NoteBlock("error", [(said, "error")]))
     blocks.append(NoteBlock("words", [(words, "dim")]))
     diff = change.diff
-    blocks += source_blocks("text", diff, language="diff", above=1)
+    blocks += make_source_blocks("text", diff, language="diff", above=1)
     return WorkshopPage(Document("change", "", blocks))

@@ -17,10 +17,10 @@ from kbtui.knowledge.lint import explain_dead_pattern
 from kbtui.knowledge.visibility import MAX_PATTERN_CHARACTERS, has_unclosed_bracket
 from kbtui.text import cells, one_line
 from kbtui.tui.commands import own_key
-from kbtui.tui.framework.styled_text import fit, width_of
-from kbtui.tui.framework.styled_widget import keys_of
+from kbtui.tui.framework.styled_text import cell_width, truncate_spans
+from kbtui.tui.framework.styled_widget import configured_keys
 from kbtui.tui.framework.text_widgets import PaneInput, TextLine
-from kbtui.tui.reader.document import counted
+from kbtui.tui.reader.document import format_count
 from kbtui.tui.workshop.prompt_state import NOTHING, Cost
 
 if TYPE_CHECKING:
@@ -301,8 +301,8 @@ class PatternBar(Vertical):
         """The input and the line under it."""
         with Horizontal(id="pattern-line"):
             sign = TextLine(id="pattern-sign")
-            sign.left = [(own_key("workshop.try", keys_of(self)) or "no key", "key")]
-            self._label = 3 + width_of(sign.left)
+            sign.left = [(own_key("workshop.try", configured_keys(self)) or "no key", "key")]
+            self._label = 3 + cell_width(sign.left)
             sign.styles.width = self._label
             yield sign
             yield self.input
@@ -336,7 +336,7 @@ class PatternBar(Vertical):
         count = len(trial.matches)
         right: Spans = []
         if trial.usable:
-            right = [(counted(count, "subject"), "strong"), (f", {outcome}", "")]
+            right = [(format_count(count, "subject"), "strong"), (f", {outcome}", "")]
         remark = trial.remark
         if remark is None:
             self._remark.say([(f"{' ' * self._label}kbtui {one_line(trial.call)}", "dim")], right)
@@ -357,5 +357,7 @@ def pointing(remark: PatternRemark, column: int, width: int) -> Spans:
     role = "error" if remark.wrong else "warning"
     size = cells(words)
     if column + 2 + size <= width or column < size + 1:
-        return fit([(" " * min(column, max(0, width - 2)), ""), ("^ ", role), (words, role)], width)
+        return truncate_spans(
+            [(" " * min(column, max(0, width - 2)), ""), ("^ ", role), (words, role)], width
+        )
     return [(" " * (column - size - 1), ""), (f"{words} ^", role)]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from kbtui.errors import KbtuiError, NothingFound, UsageError
 from kbtui.knowledge import read_subject
 from kbtui.knowledge.prompt import estimate_tokens
-from kbtui.tui.reader.document import characters
+from kbtui.tui.reader.document import format_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -48,7 +48,7 @@ class Cost(NamedTuple):
         sign = "~" if self.about else ""
         if exact:
             return f"{sign}{self.characters:,} ≈ {self.tokens:,}"
-        return f"{sign + characters(self.characters):>5} ≈ {characters(self.tokens):<5}"
+        return f"{sign + format_size(self.characters):>5} ≈ {format_size(self.tokens):<5}"
 
     @property
     def long(self) -> str:

@@ -12,7 +12,7 @@ from kbtui.knowledge.models import SubjectMark
 from kbtui.tui.commands import bindings
 from kbtui.tui.feature_screen import SplitScreen
 from kbtui.tui.framework.row_list import RowList
-from kbtui.tui.framework.styled_widget import LEAVING, plain
+from kbtui.tui.framework.styled_widget import ALWAYS_AVAILABLE_ACTIONS, plain_content
 from kbtui.tui.framework.text_widgets import LabeledInput, PaneInput, TextLine
 from kbtui.tui.library_pane import MARKS
 from kbtui.tui.reader.blocks import FactsBlock, HeadBlock
@@ -129,7 +129,10 @@ class WorkshopScreen(SplitScreen):
 
     def is_unsettled(self, key: str) -> bool:
         """Until the topics are read, there is nothing for a key to be about."""
-        return self.controller.prompt_state is None and self._meant_by(key)[1] not in LEAVING
+        return (
+            self.controller.prompt_state is None
+            and self._meant_by(key)[1] not in ALWAYS_AVAILABLE_ACTIONS
+        )
 
     # what the controller reports
 
@@ -215,8 +218,8 @@ class WorkshopScreen(SplitScreen):
             if page.line is not None:
                 self._go_to(page.line)
         pane = self.query_one("#detail", Vertical)
-        pane.border_title = plain(page.document.title)
-        pane.border_subtitle = plain(page.cost.long if page.cost else page.document.size)
+        pane.border_title = plain_content(page.document.title)
+        pane.border_subtitle = plain_content(page.cost.long if page.cost else page.document.size)
 
     def _go_to(self, line: int) -> None:
         port = self.reader.port

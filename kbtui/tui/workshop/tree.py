@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from kbtui.text import one_line
 from kbtui.tui.framework.row_list import ListRow, RowList
-from kbtui.tui.framework.styled_text import width_of
+from kbtui.tui.framework.styled_text import cell_width
 from kbtui.tui.library_pane import MARKS
-from kbtui.tui.reader.document import counted
+from kbtui.tui.reader.document import format_count
 from kbtui.tui.workshop.prompt_state import Cost, cost_of, growth, state_of
 
 if TYPE_CHECKING:
@@ -315,7 +315,7 @@ def totals(prompt_state: PromptState | None, marks: int, width: int) -> tuple[Sp
         left = [(after.long if words else after.short(), "strong")]
         if grown := growth(before, after, words=words):
             left += [(", ", "dim"), (grown, role)]
-        if width_of(left) + width_of(right) < width:
+        if cell_width(left) + cell_width(right) < width:
             break
     return left, right
 
@@ -325,7 +325,9 @@ def particulars(prompt_state: PromptState, entry: TreeEntry) -> Spans:
     if entry.kind == "whole":
         on = [topic for topic in prompt_state.knowledge.topics.values() if topic.enable]
         learned = sum(len(prompt_state.knowledge.resolved(topic.id).learned) for topic in on)
-        words = f"{counted(len(on), 'topic')} on, {counted(learned, 'subject')} pre-loaded"
+        words = (
+            f"{format_count(len(on), 'topic')} on, {format_count(learned, 'subject')} pre-loaded"
+        )
         return [(words, "dim")]
     if entry.kind == "topic" and entry.topic in prompt_state.preloads:
         loaded = prompt_state.preloads[entry.topic]

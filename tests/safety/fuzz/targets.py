@@ -87,7 +87,7 @@ def front_matter(data: bytes) -> None:
     from kbtui.index.chunking import chunk_subject
     from kbtui.knowledge.front_matter import split_front_matter
     from kbtui.knowledge.models import Subject
-    from kbtui.tui.reader.subject_document import subject_document
+    from kbtui.tui.reader.subject_document import build_subject_document
 
     text = _text(data)
     subject = Subject("t", "s", "s.md", "s.md")
@@ -96,16 +96,16 @@ def front_matter(data: bytes) -> None:
         assert split.title != ""
         for chunk in chunk_subject("s", split):
             assert chunk.text
-        subject_document(subject, given)
+        build_subject_document(subject, given)
         for value in split.facts.values():
             assert len(str(value)) < 1 << 20
 
 
 def markdown(data: bytes) -> None:
     """A text as the reader draws it."""
-    from kbtui.tui.reader.subject_document import text_document
+    from kbtui.tui.reader.subject_document import build_text_document
 
-    for block in text_document("k", "t", _text(data), view="rendered").blocks:
+    for block in build_text_document("k", "t", _text(data), view="rendered").blocks:
         block.lines(80)
 
 
