@@ -365,6 +365,7 @@ async def test_a_first_topic_is_shown_and_written_only_on_yes(make_workspace: Bu
         await tui.press("i")
         await tui.until("Write it?")
         await tui.press("y")
+        await tui.until(file.exists)  # the page behind the question has the same words
         await tui.until("Project Knowledge")
         assert 'subjects = "notes"' in file.read_text()
         await tui.press("i")
