@@ -6,10 +6,9 @@ import ast
 import inspect
 import re
 import sys
-from importlib import import_module
 from pathlib import Path
 from textwrap import dedent
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
 import kbtui
 
@@ -33,13 +32,6 @@ METHODS = {
     "ConversationInfo": ["ref", "name"],
 }
 """The members that are public, for classes with others that front ends use."""
-TYPES = [
-    ("kbtui.search.models", "Mode"),
-    ("kbtui.search.models", "Kind"),
-    ("kbtui.citations.models", "How"),
-    ("kbtui.conversations.models", "Presence"),
-]
-"""The types with a fixed set of values that fields have, and where they are defined."""
 INTRODUCTION = """# Python API
 
 This page is generated from the docstrings by `make docs`. Everything listed here can be imported from `kbtui`. Other modules, classes and
@@ -60,8 +52,7 @@ def make_api_page() -> str:
         for name in names:
             lines += _describe(name, getattr(kbtui, name))
     lines.append("## Types\n\n| name | values |\n|---|---|")
-    for module_name, name in TYPES:
-        values = get_args(getattr(import_module(module_name), name))
+    for name, values in _find_literals().items():
         lines.append(f"| `{name}` | {', '.join(f'`{value!r}`' for value in values)} |")
     return "\n".join(lines).rstrip("\n") + "\n"
 
@@ -137,6 +128,19 @@ def _resolve(value: ast.expr, module: ModuleType) -> ast.expr:
     if isinstance(value, ast.Name):
         return ast.Constant(getattr(module, value.id))
     return value
+
+
+def _find_literals() -> dict[str, tuple[object, ...]]:
+    """Return the values of every `Literal` type that the fields of records name."""
+    found = {}
+    for record in SECTIONS["Records"]:
+        kind = getattr(kbtui, record)
+        for _, annotation, _ in _find_fields(kind):
+            for name in re.findall(r"[A-Z]\w+", annotation):
+                alias = getattr(sys.modules[kind.__module__], name, None)
+                if get_origin(alias) is Literal:
+                    found[name] = get_args(alias)
+    return found
 
 
 def _find_members(kind: type) -> list[str]:

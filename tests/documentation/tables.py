@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from kbtui.cli.main import COMMANDS, load_command
 from kbtui.tui.commands import ALL, SCOPES, SCREENS
-from kbtui.workspace.settings import KEYS, toml
+from kbtui.workspace.settings import SETTING_KEYS, format_toml_value
 
 if TYPE_CHECKING:
     from argparse import Action, ArgumentParser
@@ -149,15 +149,15 @@ def _commands_table() -> str:
 
 def _settings_table() -> str:
     rows = []
-    for key in KEYS:
-        choices = ", ".join(_code(toml(choice)) for choice in key.choices)
+    for key in SETTING_KEYS:
+        choices = ", ".join(_code(format_toml_value(choice)) for choice in key.choices)
         meaning = f"{key.text} ({choices})" if choices else key.text
-        rows.append((_code(key.name), _code(toml(key.default)), meaning))
+        rows.append((_code(key.name), _code(format_toml_value(key.default)), meaning))
     return _format_table(("key", "default", "meaning"), rows)
 
 
 def _variables_table() -> str:
-    rows = [(_code(key.variable), _code(key.name)) for key in KEYS if key.variable]
+    rows = [(_code(key.variable), _code(key.name)) for key in SETTING_KEYS if key.variable]
     return _format_table(("variable", "setting"), rows)
 
 
