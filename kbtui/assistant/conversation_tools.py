@@ -32,28 +32,26 @@ from kbtui.assistant.conversation_notices import (
     word_notice,
 )
 from kbtui.assistant.xml import entry_xml, escape, event_xml, hit_xml, read_envelope, turn_xml
-from kbtui.conversations.event_kinds import EVENT_KINDS, include_groups
-from kbtui.conversations.formats.jp import (
-    EVENTS,
-    ConversationLocation,
-    describe,
-    examined,
-    find_places,
-    load_conversation,
-    name_extras,
-    read_title,
-    with_activity,
-)
+from kbtui.conversations.event_kinds import EVENT_KINDS, group_included_kinds
 from kbtui.conversations.grep import (
     ConversationMatches,
     GrepLine,
     GrepQuery,
-    GrepSearch,
     LinePattern,
     cut_line,
     resolve_scopes,
+    search_turns,
 )
-from kbtui.conversations.repository import activity, find_conversation, list_conversations
+from kbtui.conversations.repository import (
+    ConversationNotFound,
+    add_last_event,
+    check_conversation,
+    find_conversation,
+    get_format,
+    last_activity,
+    list_conversations,
+    load_conversation,
+)
 from kbtui.dates import format_timestamp
 from kbtui.errors import NothingFound, UsageError
 from kbtui.refs import parse_conversation_id, parse_conversation_ref
@@ -325,14 +323,14 @@ def list_answer(
         titles = ((info, _title(info, masked=masked)) for info in infos)
         infos = [info for info, title in titles if title and wanted in title.casefold()]
     if sort == "activity":
-        infos = [with_activity(info) for info in infos]
+        infos = [add_last_event(info) for info in infos]
     infos.sort(
         key=lambda info: (_sort_time(info, sort), info.created_at, info.id), reverse=descending
     )
     page = ConversationPage(len(infos), offset, [])
     room = None if max_chars is None else max_chars - _ENVELOPE
     for info in infos[offset : offset + limit]:
-        entry = _entry(examined(info), masked=masked, short=room is not None)
+        entry = _entry(check_conversation(info), masked=masked, short=room is not None)
         if room is not None:
             room -= len(entry_xml(entry)) + 1
             if room < 0 and page.conversations:
@@ -350,7 +348,7 @@ def _sort_time(info: ConversationInfo, sort: str) -> datetime:
     """What "created", "activity" and "updated" mean."""
     if sort == "updated":
         return info.updated_at or info.created_at
-    return activity(info) if sort == "activity" else info.created_at
+    return last_activity(info) if sort == "activity" else info.created_at
 
 
 def _title(info: ConversationInfo, *, masked: bool) -> str | None:
@@ -471,8 +469,8 @@ def grep_answer(
     archived = check_flag("archived", archived)
     excluded = None if check_flag("include_current", include_current) else current
     answer = GrepAnswer(is_bounded=max_chars is not None)
-    places, left_out = _chosen(workspace, check_texts("ids", ids), archived, excluded)
-    results = _search(places, query, pattern_of_lines)
+    infos, left_out = _chosen(workspace, check_texts("ids", ids), archived, excluded)
+    results = _search(infos, query, pattern_of_lines)
     room = None if max_chars is None else max_chars - _ENVELOPE
     unfinished: list[str] = []
     is_full = False
@@ -519,76 +517,65 @@ def _full(answer: GrepAnswer, unfinished: list[str]) -> AnswerFull:
 
 def _chosen(
     workspace: Workspace, ids: list[str] | None, archived: bool, excluded: str | None
-) -> tuple[list[ConversationLocation], str | None]:
-    """The conversations to search, and the current one where it is asked for and left out."""
-    known = {place.id: place for place in find_places(workspace)[0]}
+) -> tuple[list[ConversationInfo], str | None]:
+    """Return the conversations to search, and the current one if it is asked for and left out."""
     if ids is None:
-        places = [place for place in known.values() if place.archived is archived]
-        return [place for place in places if place.id != excluded], None
+        infos = list_conversations(workspace, archived, counts=False)
+        return [info for info in infos if info.id != excluded], None
+    chosen = []
     wanted = dict.fromkeys(parse_conversation_id(name, workspace.id) for name in ids)
-    for number in wanted:
-        if number not in known:
-            raise RefusedMissing(UnknownConversation(number), where="ids")
-        if (is_archived := known[number].archived) is not archived:
-            raise RefusedMissing(ArchivedOtherwise(number, is_archived), where="ids")
-    chosen = [known[number] for number in wanted if number != excluded]
+    for id in wanted:  # noqa: A001
+        try:
+            info = find_conversation(workspace, id)
+        except ConversationNotFound:
+            raise RefusedMissing(UnknownConversation(id), where="ids") from None
+        if info.archived is not archived:
+            raise RefusedMissing(ArchivedOtherwise(id, info.archived), where="ids")
+        if id != excluded:
+            chosen.append(info)
     return chosen, excluded if excluded in wanted else None
 
 
 @dataclass(slots=True)
 class _Result:
-    """One conversation that has matches, or that could not be searched whole."""
+    """A conversation that has matches, or that could not be searched completely."""
 
-    place: ConversationLocation
+    info: ConversationInfo
     titles: list[GrepLine]
     events: ConversationMatches
-    described: ConversationInfo | None = None
-
-    @property
-    def info(self) -> ConversationInfo:
-        """The conversation's list entry, read on first use: most results need none."""
-        if self.described is None:
-            last = self.events.last_event_at
-            self.described = with_activity(describe(self.place).counted(None, last))
-        return self.described
-
-    @property
-    def order(self) -> tuple[datetime, datetime, str]:
-        """The time of the last activity, then that of the beginning."""
-        created = self.place.created_at
-        return self.events.last_event_at or activity(self.info), created, self.place.id
-
-    @property
-    def problem(self) -> str | None:
-        """Why it could not be searched completely."""
-        return self.events.problem or (None if self.place.has_events else self.info.problem)
+    problem: str | None
 
 
-def _search(
-    places: list[ConversationLocation], query: GrepQuery, pattern: LinePattern
-) -> list[_Result]:
-    """The conversations with matches or problems, newest activity first."""
-    search = GrepSearch(query)
+def _search(infos: list[ConversationInfo], query: GrepQuery, pattern: LinePattern) -> list[_Result]:
+    """Return the conversations with matches or problems, newest activity first."""
     results = []
-    for place in places:
-        result = _Result(place, [], ConversationMatches())
-        if place.has_events and query.scopes != {"title"}:
-            result.events = search.search_file(f"{place.stream.path}/{EVENTS}")
+    for info in infos:
+        result = _Result(info, [], ConversationMatches(), None)
+        if info.events_path is None:
+            result.problem = info.problem
+        elif query.scopes != {"title"}:
+            decoded = get_format(info).decode_turns(info)
+            result.problem = decoded.problem
+            result.events = search_turns(decoded.turns, query, pattern)
+            result.info = info.with_counts(None, decoded.last_event_at)
         if "title" in query.scopes:
-            result.titles = _title_lines(read_title(place), pattern, masked=query.masked)
-        if result.events.count or result.events.problem or result.titles or not place.has_events:
+            result.titles = _title_lines(info.title, pattern, masked=query.masked)
+        if result.events.count or result.problem or result.titles or info.events_path is None:
+            result.info = add_last_event(result.info)
             results.append(result)
-    results.sort(key=lambda result: result.order, reverse=True)
+    results.sort(
+        key=lambda one: (last_activity(one.info), one.info.created_at, one.info.id), reverse=True
+    )
     return results
 
 
 def _title_lines(title: str | None, needle: LinePattern, *, masked: bool) -> list[GrepLine]:
-    if not title or not needle.count(title):
+    if not title or not needle.count_lines(title):
         return []
     title = mask(title) if masked else title
     return [
         GrepLine("title", None, None, cut_line(title[start:end], match - start), True)
-        for start, end, match in needle.lines(title)
+        for start, end, match in needle.find_lines(title)
     ]
 
 
@@ -607,7 +594,7 @@ READ_LIMIT = 60_000
 """Characters of the XML envelope that an assistant is given at most."""
 _HINT_ROOM = 400
 
-INCLUDED = include_groups()
+INCLUDED = group_included_kinds()
 """The kinds of event behind each word of `include`; by default all, those not known among them."""
 
 
@@ -776,7 +763,7 @@ def _remarks(conversation: Conversation, *, masked: bool) -> list[ConversationNo
         remarks.append(Damaged(problem, len(problems) - 1))
     elif not conversation.turns:
         remarks.append(NoTurns())
-    if extras := name_extras(conversation):
+    if extras := conversation.describe_extras():
         remarks.append(Extras(tuple(mask(one) if masked else one for one in extras)))
     return remarks
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def configure_conversation(parser: ArgumentParser) -> None:
     """The four commands and their arguments."""
-    from kbtui.conversations.event_kinds import include_groups
+    from kbtui.conversations.event_kinds import group_included_kinds
 
     commands = parser.add_subparsers(dest="action", required=True, metavar="ls|grep|read|export")
     ls = commands.add_parser("ls", aliases=["list"], help="list conversations, newest first")
@@ -47,7 +47,7 @@ def configure_conversation(parser: ArgumentParser) -> None:
         command.add_argument("id", metavar="ID", help="jp-c17457886043, its digits, or jp-c…:TURN")
         command.add_argument("--turn", type=int, metavar="N", help="this turn alone")
         command.add_argument("--last", type=int, metavar="N", help="the last N turns")
-        words = ", ".join(include_groups())
+        words = ", ".join(group_included_kinds())
         _many(command, ["--include"], "include", "KIND", words)
     for command in (ls, grep, read):
         command.add_argument("--format", choices=["text", "xml", "json"], default="text")
@@ -90,7 +90,7 @@ def run_conversation(args: Namespace) -> int:
 
 def _ls(library: Library, args: Namespace) -> int:
     from kbtui.assistant.conversation_tools import list_answer
-    from kbtui.conversations import strays
+    from kbtui.conversations.repository import find_strays
 
     with working("listing conversations"):
         answer = list_answer(
@@ -102,8 +102,8 @@ def _ls(library: Library, args: Namespace) -> int:
             archived=args.archived,
             title_contains=args.title,
         )
-    for path, reason in strays(library.workspace):
-        note(f"{path}: left out: {reason}")
+    for stray in find_strays(library.workspace):
+        note(f"{stray.path}: left out: {stray.reason}")
     _give("list", answer, args.format, lambda writer: writer.listing(answer))
     if args.format == "text" and not (answer.conversations or answer.notices):
         note("no conversation matches")
@@ -129,7 +129,7 @@ def _grep(library: Library, args: Namespace) -> int:
             limit=args.limit,
             archived=args.archived,
         )
-    spans = LinePattern(pattern, not args.case_sensitive).spans
+    spans = LinePattern(pattern, not args.case_sensitive).find_spans
     _give(
         "grep",
         answer,
@@ -161,7 +161,7 @@ def _read(library: Library, args: Namespace) -> int:
 def _export(library: Library, args: Namespace) -> int:
     from kbtui.assistant.conversation_tools import choose_turns, included_kinds, named_turn
     from kbtui.citations.export import format_conversation_markdown
-    from kbtui.conversations import find_conversation, load_conversation
+    from kbtui.conversations.repository import find_conversation, load_conversation
     from kbtui.refs import parse_conversation_ref
 
     ref = parse_conversation_ref(args.id, library.workspace.id)

@@ -1,8 +1,8 @@
-"""The kinds of event in a conversation, one row each.
+"""The table of the kinds of event in a conversation, one row each.
 
-The parser, the index, grep, the filters of a search, the assistants' tools, the command line and
-the exports read this table. A new kind takes a row here and a renderer in
-`kbtui/tui/reader/conversation_document.py`; without the renderer it is shown folded.
+To add a kind, add a row here and a renderer in `kbtui/tui/reader/conversation_document.py`.
+Parser, index, grep, search filters, tools, command line and exports read this table. Without a
+renderer the reader shows the event folded.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class EventKind:
-    """What every part of kbtui has to know of one kind of event."""
+    """One kind of event: how it is named and shown, and whether a search finds it."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class EventKind:
         self.role = role
         """Its name in searches (`role:`) and in grep (`--scope`); kinds may share one."""
         self.include = include
-        """The word of `include` that selects it; None for events that follow others."""
+        """Its group in the argument `include`; None if only all groups together return it."""
         self.label = label
         """Its heading."""
         self.scope_group = scope_group
@@ -43,7 +43,7 @@ class EventKind:
         self.is_indexed = is_indexed
         """Whether a search finds it."""
         self.is_embedded = is_embedded
-        """Whether its text gets a vector unless the settings ask for more."""
+        """Whether its text gets a vector by default."""
 
 
 EVENT_KINDS: dict[str, EventKind] = {
@@ -72,46 +72,47 @@ EVENT_KINDS: dict[str, EventKind] = {
             is_embedded=False,
         ),
         EventKind("inquiry_request", "inquiry", "tool_calls", "Question"),
-        # An answer is a word or two, which mean nothing without the question.
+        # Answers are a word or two, which mean nothing without the question.
         EventKind("inquiry_response", "inquiry", "tool_results", "Answer", is_indexed=False),
-        # What an event of an unknown kind means nobody can tell.
         EventKind("unknown", "unknown", None, "Unknown event", is_indexed=False),
     )
 }
 
 
-def role_of(kind: str) -> str:
-    """The role of a kind, which is its scope in grep."""
+def get_role(kind: str) -> str:
+    """Return the role of a kind, which is also its scope in grep."""
     return EVENT_KINDS[kind].role
 
 
-def scopes() -> tuple[str, ...]:
-    """What grep can be narrowed to: the title, and every role."""
+def list_scopes() -> tuple[str, ...]:
+    """Return the scopes of grep: the title, and every role."""
     return ("title", *dict.fromkeys(kind.role for kind in EVENT_KINDS.values()))
 
 
-def scope_groups() -> dict[str, tuple[str, ...]]:
-    """The scopes behind each group."""
-    return _group((kind.scope_group, kind.role) for kind in EVENT_KINDS.values())
+def group_scopes() -> dict[str, tuple[str, ...]]:
+    """Return the scopes of each group, such as `chat`."""
+    return _group_values((kind.scope_group, kind.role) for kind in EVENT_KINDS.values())
 
 
-def search_roles() -> tuple[str, ...]:
-    """The roles that a search can be narrowed to."""
+def list_search_roles() -> tuple[str, ...]:
+    """Return the roles that `role:` accepts."""
     return tuple(dict.fromkeys(kind.role for kind in EVENT_KINDS.values() if kind.is_indexed))
 
 
-def search_role_groups() -> dict[str, tuple[str, ...]]:
-    """The roles behind each group."""
-    return _group((kind.role_group, kind.role) for kind in EVENT_KINDS.values() if kind.is_indexed)
+def group_search_roles() -> dict[str, tuple[str, ...]]:
+    """Return the roles of each group that `role:` accepts."""
+    return _group_values(
+        (kind.role_group, kind.role) for kind in EVENT_KINDS.values() if kind.is_indexed
+    )
 
 
-def include_groups() -> dict[str, tuple[str, ...]]:
-    """The kinds behind each word of `include`."""
-    return _group((kind.include, kind.name) for kind in EVENT_KINDS.values())
+def group_included_kinds() -> dict[str, tuple[str, ...]]:
+    """Return the kinds of each group of the argument `include`."""
+    return _group_values((kind.include, kind.name) for kind in EVENT_KINDS.values())
 
 
-def _group(pairs: Iterable[tuple[str | None, str]]) -> dict[str, tuple[str, ...]]:
-    """The distinct values of each group, in order; pairs without a group are left out."""
+def _group_values(pairs: Iterable[tuple[str | None, str]]) -> dict[str, tuple[str, ...]]:
+    """Collect the distinct values of each group in order; pairs without a group are ignored."""
     groups: dict[str, tuple[str, ...]] = {}
     for group, value in pairs:
         if group is not None and value not in groups.setdefault(group, ()):

@@ -1,4 +1,4 @@
-"""Searches conversations line by line for a literal."""
+"""Searches the events of conversations line by line for a literal text."""
 
 from __future__ import annotations
 
@@ -8,14 +8,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kbtui.conversations import event_kinds
-from kbtui.conversations.formats.jp import EventParser, Mended, read_events
 from kbtui.dates import format_timestamp
-from kbtui.errors import UsageError, WorkspaceError
+from kbtui.errors import UsageError
 from kbtui.text import pretty_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
-    from datetime import datetime
 
     from kbtui.conversations.models import Event, Turn
 
@@ -25,10 +23,10 @@ LINE_LENGTH = 400
 
 
 class LinePattern:
-    """A literal pattern that never spans lines.
+    """A literal text that is looked for within lines.
 
-    Without regard to case, an ASCII pattern matches ASCII letters only; any other pattern
-    follows Unicode's simple case folding. Raises `UsageError` for what cannot match.
+    If case is ignored, an ASCII pattern matches ASCII letters only; any other pattern follows
+    Unicode's simple case folding. Raises `UsageError` for an empty pattern and one with line breaks.
     """
 
     def __init__(self, pattern: str, ignore_case: bool = True) -> None:
@@ -36,9 +34,9 @@ class LinePattern:
             raise UsageError("the pattern is empty", where="pattern")
         if "\n" in pattern:
             raise UsageError(
-                "the pattern spans lines",
+                "the pattern has a line break",
                 where="pattern",
-                hint="conversations are searched line by line: give one line of it",
+                hint="conversations are searched line by line: give one line of the text",
             )
         self.pattern = pattern
         self.ignore_case = ignore_case
@@ -46,27 +44,29 @@ class LinePattern:
         if ignore_case and pattern.isascii():
             flags = re.IGNORECASE | re.ASCII
         elif ignore_case:
-            flags, expression = re.IGNORECASE, "".join(map(_folding, pattern))
+            flags, expression = re.IGNORECASE, "".join(map(_fold_letter, pattern))
         self._regex = re.compile(expression, flags)
-        self._required = _forms(pattern) if ignore_case and not pattern.isascii() else ()
+        self._required = (
+            _find_required_letters(pattern) if ignore_case and not pattern.isascii() else ()
+        )
 
-    def _finder(self, text: str) -> Callable[[int], int]:
-        """A function that gives the first match at or after an offset, -1 where there is none."""
+    def _make_finder(self, text: str) -> Callable[[int], int]:
+        """Return a function that finds the first match at or after an offset, -1 if none."""
         if not self.ignore_case:
             return partial(text.find, self.pattern)
         if self.pattern.isascii():
             if text.isascii():
                 return partial(text.lower().find, self.pattern.lower())
-            # Bytes become small letters ten times as fast as text beyond ASCII.
+            # `lower` is ten times as fast for bytes as for text with other letters than ASCII.
             if self.pattern.lower().encode() not in text.encode("utf-8", "replace").lower():
                 return lambda _: -1
-        elif not any(form in text for form in self._required):
+        elif not any(letter in text for letter in self._required):
             return lambda _: -1
         return lambda start: match.start() if (match := self._regex.search(text, start)) else -1
 
-    def lines(self, text: str) -> Iterator[tuple[int, int, int]]:
-        """First and last offset of each line that matches, and the offset of its first match."""
-        find = self._finder(text)
+    def find_lines(self, text: str) -> Iterator[tuple[int, int, int]]:
+        """Yield start and end of each matching line, and the start of its first match."""
+        find = self._make_finder(text)
         place = find(0)
         while place >= 0:
             start = text.rfind("\n", 0, place) + 1
@@ -76,56 +76,56 @@ class LinePattern:
             yield start, end, place
             place = find(end + 1)
 
-    def count(self, text: str) -> int:
-        """How many lines match."""
-        return sum(1 for _ in self.lines(text))
+    def count_lines(self, text: str) -> int:
+        """Return the number of matching lines."""
+        return sum(1 for _ in self.find_lines(text))
 
-    def spans(self, line: str) -> list[tuple[int, int]]:
-        """Where the pattern stands in a line, without overlaps."""
+    def find_spans(self, line: str) -> list[tuple[int, int]]:
+        """Return start and end of each match in a line, without overlaps."""
         return [match.span() for match in self._regex.finditer(line)]
 
 
-def _folding(letter: str) -> str:
-    """The expression for one letter of a pattern, by Unicode's simple folding.
+def _fold_letter(letter: str) -> str:
+    """Return the regular expression for one letter, by Unicode's simple case folding.
 
-    Python takes i, I, ı and İ for one letter. Unicode folds i and I only; ı and İ stay themselves.
+    Python matches i, I, ı and İ with each other. Unicode folds only i and I.
     """
     if letter in "iI":
         return "(?-i:[iI])"
     return f"(?-i:{letter})" if letter in "ıİ" else re.escape(letter)
 
 
-def _forms(pattern: str) -> tuple[str, ...]:
-    """All that the first letter beyond ASCII may match: a text without any of them has no match.
+def _find_required_letters(pattern: str) -> tuple[str, ...]:
+    """Return all letters that match the first non-ASCII letter of a pattern.
 
-    Looking for one letter is ten times as fast as the expression.
+    A text without any of them has no match; this test is ten times as fast as the expression.
     """
     letter = next(letter for letter in pattern if not letter.isascii())
     letters = "".join(map(chr, (*range(0xD800), *range(0xE000, 0x20000))))
-    return (letter, *set(re.findall(_folding(letter), letters, re.IGNORECASE)))
+    return (letter, *set(re.findall(_fold_letter(letter), letters, re.IGNORECASE)))
 
 
 def cut_line(line: str, match: int | None = None, length: int = LINE_LENGTH) -> str:
-    """A line in at most `length` characters around `match`, with `…` where something is left out.
+    """Cut a line to at most `length` characters around `match`, with `…` for omitted ones.
 
-    Never between a letter and the marks over it.
+    Letters are not separated from their combining marks.
     """
     if len(line) <= length:
         return line
     centre = match or 0
-    # A third before the match: what follows says more.
+    # A third before the match: what follows it says more.
     start = max(0, min(centre - length // 3, len(line) - length))
     end = start + length
     if start > 0:
-        start = _boundary(line, start + 1, 1)
+        start = _find_boundary(line, start + 1, 1)
     if end < len(line):
-        end = _boundary(line, end - 1, -1)
+        end = _find_boundary(line, end - 1, -1)
     head, tail = "…" if start > 0 else "", "…" if end < len(line) else ""
     return f"{head}{line[start:end]}{tail}"
 
 
-def _boundary(line: str, place: int, step: int) -> int:
-    """The nearest place at or after (before) `place` that begins a character."""
+def _find_boundary(line: str, place: int, step: int) -> int:
+    """Return the nearest start of a character at `place` or further in the direction of `step`."""
     from unicodedata import category
 
     for _ in range(32):
@@ -138,15 +138,16 @@ def _boundary(line: str, place: int, step: int) -> int:
     return place
 
 
-GROUPS = event_kinds.scope_groups()
-SCOPES = event_kinds.scopes()
+GROUPS = event_kinds.group_scopes()
+SCOPES = event_kinds.list_scopes()
 
 
 @dataclass(frozen=True)
 class GrepQuery:
-    """What to look for in events. `limit` bounds the matches that are kept, not those counted.
+    """What to look for in events.
 
-    With `masked` secrets are replaced first, so that no line of one is found or shown.
+    `limit` bounds the matches that are returned; all are counted. `context` is the number of lines
+    around a match. With `masked` secrets are replaced before the search, so that none is found.
     """
 
     pattern: str
@@ -159,7 +160,7 @@ class GrepQuery:
 
 @dataclass(slots=True)
 class GrepLine:
-    """One line of a hit, or beside one; `block` tells runs of adjoining lines apart."""
+    """A matching line, or a line of context; adjoining lines have the same `block`."""
 
     scope: str
     turn: int | None
@@ -171,19 +172,14 @@ class GrepLine:
 
 @dataclass(slots=True)
 class ConversationMatches:
-    """What one conversation has: the number of matching lines, and the first of them.
-
-    `last_event_at` is the time of its last element.
-    """
+    """The number of matching lines in a conversation, and the first of them with context."""
 
     count: int = 0
     lines: list[GrepLine] = field(default_factory=list)
-    problem: str | None = None
-    last_event_at: datetime | None = None
 
 
 def resolve_scopes(names: Iterable[str] | None) -> frozenset[str]:
-    """The concrete scopes behind `chat`, `tool`, `all` and concrete names; raises `UsageError`."""
+    """Return the scopes behind `all`, names of groups and of scopes; raises `UsageError`."""
     if names is None:
         return frozenset(SCOPES)
     found: set[str] = set()
@@ -200,74 +196,63 @@ def resolve_scopes(names: Iterable[str] | None) -> frozenset[str]:
     return frozenset(found or SCOPES)
 
 
-def searched_text(event: Event) -> str:
-    """What is searched of an event: a tool call as its name and its arguments as JSON."""
+def searchable_text(event: Event) -> str:
+    """Return the text of an event that is searched; for a tool call its name and arguments."""
     if event.kind == "tool_call_request":
         arguments = event.text or pretty_json(event.arguments or {})
         return f"{event.name}\n{arguments}" if event.name else arguments
-    # JP does not search answers; free text given as one is worth finding.
+    # JP does not search answers to questions; those in free text are worth finding.
     if event.kind == "inquiry_response" and not isinstance(event.data, str):
         return ""
     return event.text
 
 
-class GrepSearch:
-    """One query, compiled once for all files that it is put to."""
-
-    def __init__(self, query: GrepQuery) -> None:
-        self.query = query
-        self.pattern = LinePattern(query.pattern, query.ignore_case)
-
-    def search_file(self, path: str) -> ConversationMatches:
-        """Search one `events.json`; counts all matches and keeps the first `query.limit`."""
-        found = ConversationMatches()
-        problems: list[str] = []
-        parser = EventParser()
-        try:
-            for batch in read_events(path, problems):
-                parser.add(batch)
-        except WorkspaceError as error:
-            found.problem = error.message
-            return found
-        parser.finish()
-        lost = [problem for problem in problems if not isinstance(problem, Mended)]
-        found.problem = "; ".join(lost) or None
-        found.last_event_at = parser.last_time
-        scopes = self.query.scopes
-        for turn in parser.turns:
-            for event in turn.events:
-                if event_kinds.role_of(event.kind) in scopes and (text := searched_text(event)):
-                    self._search_event(turn, event, text, found)
-        return found
-
-    def _search_event(
-        self, turn: Turn, event: Event, text: str, found: ConversationMatches
-    ) -> None:
-        if found.count >= self.query.limit:
-            found.count += self.pattern.count(text)
-            return
-        spans = list(self.pattern.lines(text))
-        if spans and self.query.masked:
-            text = _masked_text(event, text)
-            spans = list(self.pattern.lines(text))
-        if not spans:
-            return
-        kept = spans[: self.query.limit - found.count]
-        found.count += len(spans)
-        scope, time = event_kinds.role_of(event.kind), format_timestamp(event.timestamp)
-        block = found.lines[-1].block if found.lines else 0
-        for number, (line, match) in enumerate(_with_context(text, kept, self.query.context)):
-            if number == 0 or line is None:
-                block += 1
-            if line is not None:
-                shown = cut_line(line, match)
-                found.lines.append(
-                    GrepLine(scope, turn.number, time, shown, match is not None, block)
-                )
+def search_turns(
+    turns: Iterable[Turn], query: GrepQuery, pattern: LinePattern
+) -> ConversationMatches:
+    """Search the turns of one conversation; count all matches and keep the first `query.limit`."""
+    found = ConversationMatches()
+    for turn in turns:
+        for event in turn.events:
+            if event_kinds.get_role(event.kind) in query.scopes and (
+                text := searchable_text(event)
+            ):
+                _search_event(turn, event, text, query, pattern, found)
+    return found
 
 
-def _masked_text(event: Event, text: str) -> str:
-    """The text without secrets: of a tool call, those in its values before JSON escapes them."""
+def _search_event(
+    turn: Turn,
+    event: Event,
+    text: str,
+    query: GrepQuery,
+    pattern: LinePattern,
+    found: ConversationMatches,
+) -> None:
+    if found.count >= query.limit:
+        found.count += pattern.count_lines(text)
+        return
+    spans = list(pattern.find_lines(text))
+    if spans and query.masked:
+        text = _mask_event_text(event, text)
+        spans = list(pattern.find_lines(text))
+    if not spans:
+        return
+    kept = spans[: query.limit - found.count]
+    found.count += len(spans)
+    scope, time = event_kinds.get_role(event.kind), format_timestamp(event.timestamp)
+    block = found.lines[-1].block if found.lines else 0
+    for number, (line, match) in enumerate(_add_context(text, kept, query.context)):
+        if number == 0 or line is None:
+            block += 1
+        if line is not None:
+            found.lines.append(
+                GrepLine(scope, turn.number, time, cut_line(line, match), match is not None, block)
+            )
+
+
+def _mask_event_text(event: Event, text: str) -> str:
+    """Mask the secrets in an event's text; in a tool call before JSON escapes its values."""
     from kbtui.secrets import mask, mask_values
 
     if event.kind == "tool_call_request" and event.arguments and not event.text:
@@ -276,10 +261,10 @@ def _masked_text(event: Event, text: str) -> str:
     return str(mask_values(text))
 
 
-def _with_context(
+def _add_context(
     text: str, spans: Sequence[tuple[int, int, int]], context: int
 ) -> Iterator[tuple[str | None, int | None]]:
-    """Lines with the offset of their match, None for those around; None between two blocks."""
+    """Yield lines with the offset of their match (None in context), and None between blocks."""
     if not context:
         for number, (start, end, match) in enumerate(spans):
             if number:
@@ -296,14 +281,15 @@ def _with_context(
         place = start
         matches[number] = match - start
     previous = -1
-    for number in _around(matches, context, len(lines)):
+    for number in _number_lines(matches, context, len(lines)):
         if previous >= 0 and number > previous + 1:
             yield None, None
         previous = number
         yield lines[number].removesuffix("\r"), matches.get(number)
 
 
-def _around(matches: Iterable[int], context: int, count: int) -> Iterator[int]:
+def _number_lines(matches: Iterable[int], context: int, count: int) -> Iterator[int]:
+    """Yield the numbers of the lines to show, once each."""
     last = -1
     for number in matches:
         for near in range(max(last + 1, number - context), min(count, number + context + 1)):

@@ -1,21 +1,26 @@
-"""The data of conversations: list entries, turns, events."""
+"""The data of conversations: list entries, turns, events, parts and summaries."""
 
+from collections import Counter
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
 Presence = Literal["projected", "user_local", "external"]
-"""Both roots, JP's user-local one, or the workspace alone."""
+"""Where JP keeps a conversation: in both roots, in the user's own, or in the workspace alone."""
+PROBLEMS_NAMED = 10
+"""Problems that `Conversation.describe_problems` names; it counts the others."""
+KINDS_NAMED = 5
+"""Unknown kinds of event that `Conversation.describe_extras` names."""
 
 
 @dataclass(frozen=True)
 class ConversationInfo:
-    """One entry of a conversation list; made from metadata and a light look at the events.
+    """A conversation in a list: its metadata, and what is known of its events.
 
-    `id` is in deciseconds, `ref` is `jp-c<id>`. `events_count` counts every array
-    element, as `jp c ls` does. All times are aware, in UTC. `problem` says why
-    the conversation, or a part of it, cannot be read; such a one stays listed.
+    `id` has the prefix of its format (`jp-c17457886043`). `events_count` counts the elements of
+    its file, as `jp c ls` does; None until they are counted. All times are aware and in UTC.
+    `size` is in bytes. `problem` says why the conversation, or a part of it, cannot be read.
     `signature` changes whenever one of its files does. `parent` is the id of the conversation
     that this one belongs to.
     """
@@ -43,16 +48,19 @@ class ConversationInfo:
 
     @property
     def ref(self) -> str:
-        """The id as JP prints it."""
+        """The reference of the conversation, which is its id."""
         return self.id
 
     @property
     def name(self) -> str:
-        """The title, else "Untitled"."""
+        """The title, or "Untitled"."""
         return self.title or "Untitled"
 
-    def counted(self, count: int | None, last: datetime | None) -> "ConversationInfo":
-        """The entry with its events' number and the last one's time; `replace` takes ten times as long."""
+    def with_counts(self, count: int | None, last: datetime | None) -> "ConversationInfo":
+        """Return a copy with this number of events and this time of the last one.
+
+        `dataclasses.replace` takes ten times as long, which a list of thousands shows.
+        """
         entry: ConversationInfo = object.__new__(type(self))
         entry.__dict__.update(self.__dict__, events_count=count, last_event_at=last)
         return entry
@@ -60,15 +68,14 @@ class ConversationInfo:
 
 @dataclass(slots=True)
 class Event:
-    """One thing said or done in a turn, decoded.
+    """One message, tool call, result or question of a turn, decoded.
 
-    `kind` names a row of `event_kinds.EVENT_KINDS`. An event of a kind that is not known has its
-    `type` as `name`, and all of it as JSON in `text`.
-    `text` is what it says: the message, the result, the question. `name`,
-    `arguments` and `call_id` belong to tool calls; a request knows its `result`
-    and a result its `request` once paired. `call` is the 1-based number of the
-    tool call within its turn (`jp-c…:3.2`). `index` is the position of the
-    first array element that it was made from.
+    `kind` is a key of `event_kinds.EVENT_KINDS`. An event of an unknown kind has its `type` as
+    `name`, and the whole event as JSON in `text`.
+    `text` is its content: the message, the result, the question. `name`, `arguments` and
+    `call_id` belong to tool calls. Once paired, a request has its `result` and a result its
+    `request`. `call` is the 1-based number of the tool call in its turn (`jp-c…:3.2`). `index` is
+    the 0-based position of its first element in the file.
     """
 
     kind: str
@@ -90,9 +97,9 @@ class Event:
 
 @dataclass(slots=True)
 class Turn:
-    """One turn, 1-based as JP counts; it may be empty.
+    """One turn, numbered from 1 as in JP; it may have no events.
 
-    `model` is the model in force at its start, where the configuration says.
+    `model` is the model configured at its start, None if the configuration names none.
     """
 
     number: int
@@ -103,7 +110,11 @@ class Turn:
 
 @dataclass(frozen=True)
 class Compaction:
-    """An overlay on turns `first` to `last`, 1-based and inclusive."""
+    """What a model sees instead of turns `first` to `last` (1-based, inclusive).
+
+    `summary` replaces them; `reasoning` says that reasoning is removed; `tool_calls` is the policy
+    for tool calls: `omit`, `strip`, `strip-request` or `strip-response`.
+    """
 
     first: int
     last: int
@@ -115,12 +126,11 @@ class Compaction:
 
 @dataclass
 class Conversation:
-    """A whole conversation: its list entry, turns, overlays, and what was wrong.
+    """A whole conversation: its list entry, turns and compactions.
 
-    `problems` has a line for each damaged part (the first hundred elements by
-    name, the rest as a number, which is `more_problems`); everything else was read.
-    `leading` are the events of unknown kinds before the first turn: they open none. `resources`
-    counts what requests bring with them.
+    `problems` has one line for each damaged part; from the 101st damaged element on, one line
+    counts them, and `more_problems` is their number. `leading` are events of unknown kinds before
+    the first turn. `resources` counts the resources that requests include.
     """
 
     info: ConversationInfo
@@ -135,11 +145,87 @@ class Conversation:
     more_problems: int = 0
 
     @property
-    def unknown(self) -> list[Event]:
-        """The events of kinds that are not known, wherever they stand."""
+    def unknown_events(self) -> list[Event]:
+        """All events of unknown kinds, those before the first turn included."""
         events = (event for turn in self.turns for event in turn.events)
         return [*self.leading, *(event for event in events if event.kind == "unknown")]
 
     def turn(self, number: int) -> Turn | None:
-        """Turn `number`, 1-based; None where there is none."""
+        """Return turn `number` (1-based), None if there is none."""
         return self.turns[number - 1] if 1 <= number <= len(self.turns) else None
+
+    def describe_problems(self) -> str | None:
+        """Join the problems of the list entry and the conversation; None if there are none."""
+        own = self.info.problem
+        new = [problem for problem in self.problems if problem not in (own or "")]
+        named = [*([own] if own else []), *new[:PROBLEMS_NAMED]]
+        if (left := len(new) - PROBLEMS_NAMED) > 0:
+            # The line that counts the damaged elements is not a problem itself.
+            left += max(0, self.more_problems - 1)
+            named.append(f"{left} more problems")
+        return "; ".join(named) or None
+
+    def describe_extras(self) -> list[str]:
+        """Count what the conversation has besides the known kinds of event, one phrase each."""
+        extras = []
+        if unknown := self.unknown_events:
+            kinds = Counter(event.name for event in unknown)
+            named = ", ".join(f"{kind} {count}" for kind, count in kinds.most_common(KINDS_NAMED))
+            more = f", {len(kinds) - KINDS_NAMED} more kinds" if len(kinds) > KINDS_NAMED else ""
+            place = f", {len(self.leading)} of them before the first turn" if self.leading else ""
+            count = len(unknown)
+            events = (
+                "1 event of an unknown kind" if count == 1 else f"{count} events of unknown kinds"
+            )
+            extras.append(f"{events} ({named}{more}){place}")
+        if self.resources:
+            extras.append("1 resource" if self.resources == 1 else f"{self.resources} resources")
+        return extras
+
+
+@dataclass(frozen=True)
+class ConversationSummary:
+    """What was used in a conversation: names of tools and models, as the file has them.
+
+    Models are those that answered; without any answer, the configured one. `turns` is their
+    number. `problem` says which part of the events is damaged.
+    """
+
+    tools: frozenset[str] = frozenset()
+    models: frozenset[str] = frozenset()
+    turns: int = 0
+    problem: str | None = None
+
+
+@dataclass(frozen=True)
+class TurnMark:
+    """The beginning of a turn, from which a conversation can be read on.
+
+    The turn begins at byte `offset`; `digest` is the SHA-256 (hex) of everything before it.
+    `turns` and `elements` count what comes before. `configured` says whether the first element
+    is a configuration. `problem` is the first problem before the mark, `waiting` the ids of calls
+    without a result.
+    """
+
+    offset: int
+    digest: str
+    turns: int
+    elements: int
+    configured: bool = False
+    problem: str | None = None
+    waiting: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ConversationPart:
+    """Some turns of a conversation, numbered as in the whole.
+
+    `start` is the mark at which the part begins, None for the beginning of the file. `mark` is the
+    last place from which reading can continue, None if there is none; in the last part it is
+    the beginning of the last turn, which may still grow.
+    """
+
+    conversation: Conversation
+    start: TurnMark | None
+    mark: TurnMark | None
+    is_last: bool

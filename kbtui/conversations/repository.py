@@ -1,18 +1,32 @@
-"""The list of conversations: from metadata and file states, and no events unless asked."""
+"""The conversations of a workspace, in whatever format: listed, found and loaded."""
 
-from collections.abc import Mapping
-from datetime import datetime
-from pathlib import Path
+from __future__ import annotations
 
-from kbtui.conversations.formats.jp import (
-    ConversationLocation,
-    describe,
-    find_places,
-    with_counts,
-)
-from kbtui.conversations.models import ConversationInfo
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from kbtui.conversations.formats import jp
 from kbtui.errors import NothingFound
-from kbtui.workspace import Workspace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from datetime import datetime
+
+    from kbtui.conversations.formats.base import (
+        ConversationFormat,
+        ConversationLocation,
+        Stray,
+    )
+    from kbtui.conversations.models import Conversation, ConversationInfo
+    from kbtui.workspace import Workspace
+
+FORMATS: tuple[ConversationFormat, ...] = (jp,)
+"""The known formats. A new one is a module that implements `ConversationFormat`."""
+
+
+def get_format(info: ConversationInfo) -> ConversationFormat:
+    """Return the format of a conversation."""
+    return next(one for one in FORMATS if info.id.startswith(one.ID_PREFIX))
 
 
 def list_conversations(
@@ -22,28 +36,26 @@ def list_conversations(
     counts: bool = True,
     known: Mapping[str, ConversationInfo] | None = None,
 ) -> list[ConversationInfo]:
-    """Live and archived conversations (None), or one of the two; newest activity first.
+    """Return live and archived conversations (None) or one of the two, newest activity first.
 
-    Those that cannot be read are there with their `problem`. With `counts`
-    every `events.json` is parsed for `events_count` and `last_event_at`;
-    without, neither is known and the order is that of `last_activated_at`.
-    `known` are entries by id of an earlier call: those of which no file has
-    changed are given back as they are.
+    Conversations that cannot be read are included, with their `problem`. With `counts` each file
+    of events is parsed for `events_count` and `last_event_at`; without, the order is that of
+    `last_activated_at`. `known` are the results of an earlier call by id; those whose files have
+    not changed are returned again.
     """
-    places, _ = find_places(workspace)
     infos = [
-        _known(place, known) or describe(place)
-        for place in places
-        if archived is None or place.archived is archived
+        _find_unchanged(location, known) or location.read_info()
+        for location in _find_locations(workspace)
+        if archived is None or location.is_archived is archived
     ]
     if counts:
-        infos = [with_counts(info) for info in infos]
-    return sorted(infos, key=_newest, reverse=True)
+        infos = [get_format(info).add_event_count(info) for info in infos]
+    return sorted(infos, key=_activity_key, reverse=True)
 
 
-def conversation_signatures(workspace: Workspace) -> dict[str, str]:
-    """The signature of every conversation by id, from file states alone: nothing is read."""
-    return {place.id: place.signature for place in find_places(workspace)[0]}
+def list_signatures(workspace: Workspace) -> dict[str, str]:
+    """Return the signature of every conversation by id; no file is read."""
+    return {location.id: location.signature for location in _find_locations(workspace)}
 
 
 def find_conversation(
@@ -52,41 +64,76 @@ def find_conversation(
     *,
     counts: bool = False,
 ) -> ConversationInfo:
-    """The conversation with this id, live or archived; raises `NothingFound`.
+    """Return the live or archived conversation with this id; `counts` as in `list_conversations`.
 
-    `counts` as in `list_conversations`; `load_conversation` knows them anyway.
+    Raises `ConversationNotFound`.
     """
-    places, _ = find_places(workspace, id)
-    if places:
-        info = describe(places[0])
-        return with_counts(info) if counts else info
+    for location in _find_locations(workspace, id):
+        info = location.read_info()
+        return get_format(info).add_event_count(info) if counts else info
     raise ConversationNotFound(workspace, id)
 
 
 class ConversationNotFound(NothingFound):
-    """There is no conversation with this id; `nearest` is the id most like it, if any is."""
+    """There is no conversation with this id; `nearest` is a similar id, None if there is none."""
 
     def __init__(self, workspace: Workspace, id: str) -> None:  # noqa: A002
         from difflib import get_close_matches
 
-        known = [place.id for place in find_places(workspace)[0]]
-        near = get_close_matches(id, known, n=1, cutoff=0.78)
-        self.nearest = near[0] if near else None
-        hint = f"did you mean {self.nearest}?" if near else "`kbtui conversation ls` lists them"
+        similar = get_close_matches(id, list_signatures(workspace), n=1, cutoff=0.78)
+        self.nearest = similar[0] if similar else None
+        hint = f"did you mean {self.nearest}?" if similar else "`kbtui conversation ls` lists them"
         super().__init__(f"there is no conversation {id}", where=str(workspace.root), hint=hint)
 
 
-def strays(workspace: Workspace) -> list[tuple[Path, str]]:
-    """Directories among the conversations that are none, each with the reason."""
-    return [(Path(path), reason) for path, reason in find_places(workspace)[1]]
+def load_conversation(
+    info: ConversationInfo, progress: Callable[[Conversation], None] | None = None
+) -> Conversation:
+    """Load a conversation with its turns. Never raises: `problems` says what is wrong.
+
+    `progress` is called while a long one is read, with the conversation so far.
+    """
+    return get_format(info).load(info, progress)
 
 
-def activity(info: ConversationInfo) -> datetime:
-    """When something last happened: the last element's time, else what else is known."""
+def check_conversation(info: ConversationInfo) -> ConversationInfo:
+    """Return `info` with counts, and with everything that is wrong with the conversation.
+
+    All events are decoded: a wrong type or a missing time is not found in any other way.
+    """
+    conversation = load_conversation(info)
+    return replace(conversation.info, problem=conversation.describe_problems())
+
+
+def add_last_event(info: ConversationInfo) -> ConversationInfo:
+    """Return `info` with `last_event_at`, reading as little as possible."""
+    return get_format(info).add_last_event(info)
+
+
+def find_strays(workspace: Workspace) -> list[Stray]:
+    """Return the directories that cannot be listed as conversations, with the reasons."""
+    return [stray for one in FORMATS for stray in one.find_locations(workspace)[1]]
+
+
+def find_trash(workspace: Workspace) -> dict[str, int]:
+    """Return where agents put conversations that they could not read, and how many."""
+    return {path: count for one in FORMATS for path, count in one.find_trash(workspace).items()}
+
+
+def last_activity(info: ConversationInfo) -> datetime:
+    """Return the time of the last event, or of the creation if it is not known."""
     return info.last_event_at or info.created_at
 
 
-def _newest(info: ConversationInfo) -> tuple[datetime, datetime, str]:
+def _find_locations(
+    workspace: Workspace, only: str | None = None
+) -> Iterator[ConversationLocation]:
+    for one in FORMATS:
+        if only is None or only.startswith(one.ID_PREFIX):
+            yield from one.find_locations(workspace, only)[0]
+
+
+def _activity_key(info: ConversationInfo) -> tuple[datetime, datetime, str]:
     return (
         info.last_event_at or info.last_activated_at or info.created_at,
         info.created_at,
@@ -94,10 +141,11 @@ def _newest(info: ConversationInfo) -> tuple[datetime, datetime, str]:
     )
 
 
-def _known(
-    place: ConversationLocation, known: Mapping[str, ConversationInfo] | None
+def _find_unchanged(
+    location: ConversationLocation, known: Mapping[str, ConversationInfo] | None
 ) -> ConversationInfo | None:
-    """The entry of an earlier call, while it holds; what was wrong may have become right."""
-    info = known.get(place.id) if known else None
-    good = info is not None and info.problem is None and info.signature == place.signature
-    return info if good else None
+    """Return the known entry of a conversation without problems and with the same signature."""
+    info = known.get(location.id) if known else None
+    # A problem may have gone without any change of the files, such as a missing permission.
+    is_good = info is not None and info.problem is None and info.signature == location.signature
+    return info if is_good else None

@@ -366,7 +366,7 @@ class Index:
         self, knowledge: Knowledge, retry: bool
     ) -> tuple[list[Subject], set[str], list[str]]:
         """The subjects and conversations that are not as they were read, and the entries of none."""
-        from kbtui.conversations import conversation_signatures
+        from kbtui.conversations.repository import list_signatures
 
         again = self.catalog.unread() if retry else frozenset()
         states = {
@@ -384,9 +384,7 @@ class Index:
         ]
         conversations = {
             identity
-            for identity, state in self._until_stopped(
-                conversation_signatures(self.workspace).items()
-            )
+            for identity, state in self._until_stopped(list_signatures(self.workspace).items())
             if differs(states.pop((identity, None), None), state)
         }
         return subjects, conversations, [entry_id for entry_id, _ in states.values()]
@@ -415,7 +413,7 @@ class Index:
         changes: Changes,
     ) -> None:
         from kbtui.citations import CitationTargets
-        from kbtui.conversations import list_conversations
+        from kbtui.conversations.repository import list_conversations
 
         # Metadata is read only when there is a conversation to take in.
         infos = list_conversations(self.workspace, counts=False) if conversations else []

@@ -26,8 +26,12 @@ from kbtui.knowledge.front_matter import split_front_matter
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from kbtui.conversations.formats.jp import ConversationPart, TurnMark
-    from kbtui.conversations.models import Conversation, ConversationInfo
+    from kbtui.conversations.models import (
+        Conversation,
+        ConversationInfo,
+        ConversationPart,
+        TurnMark,
+    )
     from kbtui.index.catalog import Catalog
     from kbtui.knowledge.front_matter import SubjectText
     from kbtui.knowledge.models import Subject
@@ -138,7 +142,7 @@ def read_conversation_entry(
 
     What is damaged is left out; the entry's `error` says so.
     """
-    from kbtui.conversations import load_conversation
+    from kbtui.conversations.repository import load_conversation
 
     entry = conversation_entry(info)
     try:
@@ -241,9 +245,10 @@ def conversation_pieces(
     catalog: Catalog, info: ConversationInfo, *, embed_tool_results: bool = False
 ) -> Iterator[IngestBatch]:
     """A conversation, or what of it is not in the catalog. Each piece must be put before the next."""
-    from kbtui.conversations.formats.jp import comes_in_parts, read_part
+    from kbtui.conversations.repository import get_format
 
-    if not comes_in_parts(info):
+    conversation_format = get_format(info)
+    if not conversation_format.has_parts(info):
         yield _whole(info, embed_tool_results)
         return
     held = _held(catalog, conversation_entry(info))
@@ -252,11 +257,11 @@ def conversation_pieces(
         entry = conversation_entry(info)
         with suppress(OSError):
             entry.stat = stat_text(info.events_path.stat()) if info.events_path else ""
-        part = read_part(info, held.mark if held else None, most)
+        part = conversation_format.load_part(info, held.mark if held else None, most)
         if part is None:
             yield _whole(info, embed_tool_results)
             return
-        piece, held = _piece(catalog, entry, part, held if part.began else None, embed_tool_results)
+        piece, held = _piece(catalog, entry, part, held if part.start else None, embed_tool_results)
         yield piece
         if piece.last:
             return
@@ -272,7 +277,7 @@ def _whole(info: ConversationInfo, embed_tool_results: bool) -> IngestBatch:
 
 def _held(catalog: Catalog, entry: Entry) -> _Held | None:
     """What the catalog has, as long as its chunks would be the same today."""
-    from kbtui.conversations.formats.jp import TurnMark
+    from kbtui.conversations.models import TurnMark
 
     kept, text = catalog.entry(entry.id), catalog.mark(entry.id)
     if kept is None or text is None:
@@ -304,7 +309,7 @@ def _piece(
         entry.changed = max(latest, *(chunk.timestamp or 0.0 for chunk in chunks))
     if part.conversation.problems and not entry.error:
         entry.error = part.conversation.problems[0]
-    if not part.last:
+    if not part.is_last:
         # A state that no file has: it is taken up again, and its hits are not the last word.
         entry.signature, entry.stat = f"{entry.signature}{UNFINISHED}", ""
     now = _to_hold(part, held, fresh)
@@ -314,9 +319,9 @@ def _piece(
         chunks[:cut],
         count - given,
         part.conversation,
-        part.began.turns if part.began else 0,
+        part.start.turns if part.start else 0,
         json.dumps((asdict(now.mark), now.chunks, now.latest)) if now else None,
-        part.last,
+        part.is_last,
     )
     return piece, now
 

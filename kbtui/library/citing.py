@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def used_by_conversation(library: Library, conversation: Conversation) -> list[Citation]:
     """What each turn of a conversation used, from the conversation itself."""
     from kbtui.citations import extract_citations
-    from kbtui.conversations import list_conversations
+    from kbtui.conversations.repository import list_conversations
 
     titles = {info.id: info.name for info in list_conversations(library.workspace, counts=False)}
     shelf = CitationTargets(library.knowledge(), titles, subject_id)

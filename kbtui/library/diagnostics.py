@@ -260,37 +260,29 @@ def _subject(knowledge: Knowledge, problem: Problem) -> str | None:
 
 
 def _conversations(library: Library) -> Iterator[Finding]:
-    from kbtui.conversations import load_conversation, strays
-    from kbtui.conversations.formats.jp import (
-        conversation_folders,
-        name_extras,
-        problems_of,
-        trashed,
-    )
+    from kbtui.conversations.repository import find_strays, find_trash, load_conversation
 
-    infos, left_out = library.conversations_briefly(), strays(library.workspace)
-    folders = conversation_folders(library.workspace)
-    unreadable = any(path in folders for path, _ in left_out)
+    infos, strays = library.conversations_briefly(), find_strays(library.workspace)
     archived = sum(info.archived for info in infos)
     # "ok, 0" would say that there are none, where nobody could look.
-    state: State = "note" if unreadable else "ok"
+    state: State = "note" if any(stray.is_unreadable for stray in strays) else "ok"
     nested = sum(info.parent is not None for info in infos)
     parts = f", {nested} part of another" if nested else ""
     yield Finding("conversations", state, f"{len(infos)}, {archived} archived{parts}")
-    for path, reason in left_out:
-        if path in folders:
+    for path, reason, is_unreadable in strays:
+        if is_unreadable:
             yield Finding("conversations", "wrong", f"{path}: cannot be read: {reason}")
         else:
             yield Finding("conversations", "note", f"{path}: left out: {reason}")
-    for place, count in trashed(library.workspace).items():
+    for place, count in find_trash(library.workspace).items():
         moved = "1 conversation" if count == 1 else f"{count} conversations"
         words = f"{place}: left out: {moved} that JP could not read; TRASHED.md in each says why"
         yield Finding("conversations", "note", words)
     for info in infos:
         conversation = load_conversation(info)
-        if problem := problems_of(conversation):
+        if problem := conversation.describe_problems():
             yield Finding("conversations", "wrong", f"{info.ref}: {problem}", info.ref)
-        if extras := name_extras(conversation):
+        if extras := conversation.describe_extras():
             words = f"{info.ref}: it also has {' and '.join(extras)}"
             yield Finding("conversations", "note", words, info.ref)
 

@@ -30,8 +30,7 @@ if TYPE_CHECKING:
     from typing import Any, Self
 
     from kbtui.citations.models import Citation, Citations
-    from kbtui.conversations.formats.jp import ConversationSummary
-    from kbtui.conversations.models import Conversation, ConversationInfo
+    from kbtui.conversations.models import Conversation, ConversationInfo, ConversationSummary
     from kbtui.engine.connection import EngineClient
     from kbtui.index import IndexReader
     from kbtui.knowledge import Knowledge
@@ -139,7 +138,7 @@ class Library:
 
     def list_conversations(self, archived: bool | None = None) -> list[ConversationInfo]:
         """The conversations, live and archived (None), or one of the two; newest first."""
-        from kbtui.conversations import list_conversations
+        from kbtui.conversations.repository import list_conversations
 
         return list_conversations(self.workspace, archived)
 
@@ -150,32 +149,32 @@ class Library:
         damage before the last event. Newest first by what is known. Of `known`, entries by id of
         an earlier call, only those are read again of which a file has changed.
         """
-        from kbtui.conversations import list_conversations, with_activity
+        from kbtui.conversations.repository import add_last_event, list_conversations
 
         infos = list_conversations(self.workspace, counts=False, known=known)
-        return [with_activity(info) for info in infos]
+        return [add_last_event(info) for info in infos]
 
     def traits(self, info: ConversationInfo) -> ConversationSummary:
         """The tools and models that a conversation used, and its turns: its file is parsed."""
-        from kbtui.conversations import conversation_traits
+        from kbtui.conversations.repository import get_format
 
-        return conversation_traits(info)
+        return get_format(info).summarize(info)
 
     def conversation_info(self, conversation: str) -> ConversationInfo:
         """A conversation's entry, without looking at its events; raises `NothingFound`."""
-        from kbtui.conversations import find_conversation
+        from kbtui.conversations.repository import find_conversation
 
         return find_conversation(self.workspace, conversation)
 
     def conversation_beginning(self, info: ConversationInfo) -> Conversation | None:
         """The first turns of a big conversation, None where it takes the whole to know them."""
-        from kbtui.conversations import load_beginning
+        from kbtui.conversations.repository import get_format
 
-        return load_beginning(info)
+        return get_format(info).load_beginning(info)
 
     def conversation(self, conversation: str) -> Conversation:
         """A whole conversation by id; raises `NothingFound`."""
-        from kbtui.conversations import find_conversation, load_conversation
+        from kbtui.conversations.repository import find_conversation, load_conversation
 
         return load_conversation(find_conversation(self.workspace, conversation))
 
@@ -200,7 +199,7 @@ class Library:
 
         ref = self.resolve(text)
         if ref.kind == "conversation":
-            from kbtui.conversations import find_conversation
+            from kbtui.conversations.repository import find_conversation
 
             find_conversation(self.workspace, ref.conversation or "")
         elif ref.kind == "topic":

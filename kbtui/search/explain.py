@@ -248,7 +248,7 @@ def missing_entry(workspace: Workspace, ref: Ref) -> str:
     if ref.kind == "chunk":
         return "there is no such chunk any more"
     if ref.kind == "conversation":
-        from kbtui.conversations import find_conversation
+        from kbtui.conversations.repository import find_conversation
 
         try:
             problem = find_conversation(workspace, ref.conversation or "").problem

@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from datetime import datetime, tzinfo
     from typing import Any, Literal
 
-    from kbtui.conversations.formats.jp import ConversationSummary
-    from kbtui.conversations.models import ConversationInfo
+    from kbtui.conversations.models import ConversationInfo, ConversationSummary
 
     LibraryCondition = Callable[[ConversationInfo, ConversationSummary, Any], bool]
     """Whether a conversation has a value: folded text, or a moment for a date."""
@@ -175,7 +174,7 @@ FILTERS: tuple[Filter, ...] = (
     Filter(
         "role", "only what this role said: user, assistant, reasoning, tool, …", "choice",
         search="roles", term="role", options=("--role",), metavar="ROLE",
-        choices=_themselves(*event_kinds.search_roles()) | event_kinds.search_role_groups(),
+        choices=_themselves(*event_kinds.list_search_roles()) | event_kinds.group_search_roles(),
     ),
     Filter(
         "tool", "only calls of this tool and their results", "term", ("tools",),

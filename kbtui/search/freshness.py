@@ -126,7 +126,7 @@ class Freshness:
         return self._said[entry.id, number]
 
     def _read_turn(self, entry: Entry, number: int) -> list[str]:
-        from kbtui.conversations import find_conversation, load_conversation
+        from kbtui.conversations.repository import find_conversation, load_conversation
         from kbtui.errors import KbtuiError
         from kbtui.index.chunking import event_text
 

@@ -34,8 +34,7 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
     from textual.binding import BindingType
 
-    from kbtui.conversations.formats.jp import ConversationSummary
-    from kbtui.conversations.models import ConversationInfo
+    from kbtui.conversations.models import ConversationInfo, ConversationSummary
     from kbtui.dates import Clock
     from kbtui.knowledge.models import Subject
     from kbtui.search.query_parser import AlmostFilter, QueryFilter

@@ -12,8 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
-    from kbtui.conversations.formats.jp import ConversationSummary
-    from kbtui.conversations.models import ConversationInfo
+    from kbtui.conversations.models import ConversationInfo, ConversationSummary
     from kbtui.knowledge import Knowledge
     from kbtui.knowledge.models import Problem, Subject, Topic
     from kbtui.library import Library

@@ -5,8 +5,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from kbtui.conversations import find_conversation, load_conversation
 from kbtui.conversations.models import Conversation, Event
+from kbtui.conversations.repository import find_conversation, load_conversation
 from kbtui.workspace import Workspace, open_root
 
 ID = 17_800_836_875

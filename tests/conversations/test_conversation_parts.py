@@ -10,18 +10,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support import Builder, asked, called, said, write_json
 
-from kbtui.conversations import find_conversation, load_conversation
-from kbtui.conversations.formats.jp import incremental_reader
-from kbtui.conversations.formats.jp.incremental_reader import TurnMark, read_part
-from kbtui.conversations.models import ConversationInfo, Event, Turn
+from kbtui.conversations.formats.jp import loader
+from kbtui.conversations.formats.jp.loader import load_part
+from kbtui.conversations.models import ConversationInfo, Event, Turn, TurnMark
+from kbtui.conversations.repository import find_conversation, load_conversation
 
 ONE = {"timestamp": "2026-01-01 00:00:00.0"}
 
 
 @pytest.fixture(autouse=True)
 def short_ones_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(incremental_reader, "FOLLOWED_FROM", 0)
-    monkeypatch.setattr(incremental_reader, "_PIECE", 16)
+    monkeypatch.setattr(loader, "PARTS_FROM", 0)
+    monkeypatch.setattr(loader, "_READ_BYTES", 16)
 
 
 def write(builder: Builder, events: list[dict[str, Any]]) -> ConversationInfo:
@@ -49,14 +49,14 @@ def in_parts(
     """`earlier` and the turns from the mark on, read part by part; and the last mark."""
     found = (earlier or [])[: mark.turns if mark else 0]
     while True:
-        part = read_part(info, mark, most)
+        part = load_part(info, mark, most)
         if part is None:
             return bare(load_conversation(info).turns), None
-        if part.began is None:
+        if part.start is None:
             found.clear()
         found += bare(part.conversation.turns)
         mark = part.mark
-        if part.last:
+        if part.is_last:
             return found, mark
 
 
@@ -82,7 +82,7 @@ def test_parts_make_up_the_whole(
     whole = bare(load_conversation(info).turns)
     turns, mark = in_parts(info, None, most)
     assert turns == whole
-    end = read_part(info, mark, 1 << 20)
+    end = load_part(info, mark, 1 << 20)
     assert not end or end.conversation.problems[:1] == load_conversation(info).problems[:1]
     info = write(builder, first + more)
     assert in_parts(info, mark, most, turns)[0] == bare(load_conversation(info).turns)
@@ -94,7 +94,7 @@ def test_what_was_appended_is_read_and_nothing_before_the_last_turn(workspace_ro
     mark = in_parts(write(builder, turn * 50), None, 1000)[1]
     assert mark is not None
     assert mark.turns == 49
-    part = read_part(write(builder, turn * 52), mark, 10_000)
+    part = load_part(write(builder, turn * 52), mark, 10_000)
     assert part is not None
     assert [turn.number for turn in part.conversation.turns] == [50, 51, 52]
 
@@ -104,9 +104,9 @@ def test_a_change_before_the_mark_means_the_beginning(workspace_root: Path) -> N
     turn = [{"type": "turn_start"}, asked("why"), said("because")]
     mark = in_parts(write(builder, turn * 9), None, 1000)[1]
     other = [{"type": "turn_start"}, asked("who"), said("because")]
-    part = read_part(write(builder, other + turn * 9), mark, 100_000)
+    part = load_part(write(builder, other + turn * 9), mark, 100_000)
     assert part is not None
-    assert part.began is None
+    assert part.start is None
     assert len(part.conversation.turns) == 10
 
 
@@ -118,7 +118,7 @@ def test_an_answer_to_a_call_of_an_earlier_part_means_the_whole(workspace_root: 
     mark = in_parts(write(builder, first), None, 100_000)[1]
     assert mark is not None
     assert mark.waiting == ("a",)
-    assert read_part(write(builder, [*first, answer]), mark, 100_000) is None
+    assert load_part(write(builder, [*first, answer]), mark, 100_000) is None
 
 
 @pytest.mark.parametrize("how", ["compact", "damaged", "cut", "empty", "missing"])
@@ -141,7 +141,7 @@ def test_what_jp_would_not_write_so_is_left_to_be_read_whole(
         path.unlink()
     else:
         path.write_text(broken[how])
-    assert read_part(find_conversation(builder.workspace, info.id), None, 100_000) is None
+    assert load_part(find_conversation(builder.workspace, info.id), None, 100_000) is None
 
 
 def test_a_mark_survives_as_json(workspace_root: Path) -> None:
@@ -150,4 +150,4 @@ def test_a_mark_survives_as_json(workspace_root: Path) -> None:
     mark = in_parts(write(builder, turn * 3), None, 1000)[1]
     assert mark is not None
     kept = TurnMark(*json.loads(json.dumps(astuple(mark))))
-    assert read_part(write(builder, turn * 4), kept, 1000) is not None
+    assert load_part(write(builder, turn * 4), kept, 1000) is not None

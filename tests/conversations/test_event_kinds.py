@@ -19,7 +19,7 @@ _CLI = "from kbtui.cli.main import main; sys.exit(main(sys.argv[1:]))"
 _READER = """
 from datetime import UTC, datetime
 from pathlib import Path
-from kbtui.conversations import find_conversation, load_conversation
+from kbtui.conversations.repository import find_conversation, load_conversation
 from kbtui.tui.reader.conversation_document import build_conversation_document as conversation_document
 from kbtui.workspace import open_root
 

@@ -1,5 +1,6 @@
 """Searching finds every matching line that a plain reading of the events finds."""
 
+from datetime import UTC, datetime
 from json import dumps
 from pathlib import Path
 from typing import Any
@@ -10,16 +11,19 @@ from hypothesis import strategies as st
 from jp_files import ID, Stream, dump, standard, url_safe, workspace_at, write
 from support import grep_answer
 
-from kbtui.conversations.event_kinds import role_of
+from kbtui.conversations.event_kinds import get_role
+from kbtui.conversations.formats.base import DecodedTurns
+from kbtui.conversations.formats.jp import decode_turns
 from kbtui.conversations.formats.jp.event_parser import EventParser
 from kbtui.conversations.formats.jp.json_reader import read_array
 from kbtui.conversations.grep import (
     SCOPES,
     GrepQuery,
-    GrepSearch,
     LinePattern,
-    searched_text,
+    search_turns,
+    searchable_text,
 )
+from kbtui.conversations.models import ConversationInfo
 
 _WORD = st.text(st.sampled_from('abAB kKsİſ\u212aéÉ"\\/\n\t.…😀'), max_size=12)
 _ELEMENT = st.one_of(
@@ -73,17 +77,25 @@ def plainly(data: bytes, query: GrepQuery) -> list[tuple[str, int, str]]:
         builder.add(batch)
     builder.finish()
     return [
-        (role_of(event.kind), turn.number, line.removesuffix("\r"))
+        (get_role(event.kind), turn.number, line.removesuffix("\r"))
         for turn in builder.turns
         for event in turn.events
-        if role_of(event.kind) in query.scopes
-        for line in searched_text(event).split("\n")
-        if needle.spans(line)
+        if get_role(event.kind) in query.scopes
+        for line in searchable_text(event).split("\n")
+        if needle.find_spans(line)
     ]
 
 
+def decode(path: Path) -> DecodedTurns:
+    """Decode the events in a file that is in no workspace."""
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    info = ConversationInfo("jp-c1", None, path.parent, path, None, False, "external", at)
+    return decode_turns(info)
+
+
 def search(path: Path, query: GrepQuery) -> tuple[int, list[tuple[str, Any, str]]]:
-    found = GrepSearch(query).search_file(str(path))
+    pattern = LinePattern(query.pattern, query.ignore_case)
+    found = search_turns(decode(path).turns, query, pattern)
     return found.count, [(line.scope, line.turn, line.text) for line in found.lines]
 
 
@@ -117,9 +129,8 @@ def test_what_is_found_is_what_plain_reading_finds(
     assert search(path, query) == (len(expected), expected)
     first = GrepQuery(pattern, ignore_case, frozenset(scopes), limit=1)
     assert search(path, first) == (len(expected), expected[:1])
-    around = GrepSearch(
-        GrepQuery(pattern, ignore_case, frozenset(scopes), context=1, limit=1000)
-    ).search_file(str(path))
+    with_context = GrepQuery(pattern, ignore_case, frozenset(scopes), context=1, limit=1000)
+    around = search_turns(decode(path).turns, with_context, LinePattern(pattern, ignore_case))
     lines = [(line.scope, line.turn, line.text) for line in around.lines if line.is_match]
     assert (around.count, lines) == (len(expected), expected)
 
@@ -186,7 +197,7 @@ def test_a_line_that_has_the_pattern_in_either_case_matches(
     text: str, pattern: str, ignore_case: bool
 ) -> None:
     needle = LinePattern(pattern, ignore_case)
-    assert needle.count(text) == bool(needle.spans(text))
+    assert needle.count_lines(text) == bool(needle.find_spans(text))
 
 
 def test_a_match_over_two_pieces_of_one_message_is_found(jp: Path) -> None:
@@ -202,12 +213,12 @@ def test_a_damaged_file_is_searched_and_named(jp: Path) -> None:
         "\ufeff" + whole,
     ):
         folder = write(jp, text, title=None)
-        found = GrepSearch(GrepQuery("hit before")).search_file(str(folder / "events.json"))
-        assert found.count == 1
-        assert found.problem
+        problem = decode(folder / "events.json").problem
+        assert search(folder / "events.json", GrepQuery("hit before"))[0] == 1
+        assert problem
         answer = grep_answer(workspace_at(jp.parent), pattern="absent")
         assert answer["hits"] == []
-        assert f"jp-c{ID}: {found.problem}" in answer["hint"]
+        assert f"jp-c{ID}: {problem}" in answer["hint"]
 
 
 def test_many_matches_in_one_conversation_are_all_given_in_order(jp: Path) -> None:
@@ -231,11 +242,11 @@ def test_an_entry_with_counts_is_what_dataclasses_would_make(jp: Path) -> None:
     from dataclasses import replace
     from datetime import UTC, datetime
 
-    from kbtui.conversations import list_conversations
+    from kbtui.conversations.repository import list_conversations
 
     write(jp, Stream().turn().ask("hit"))
     (info,) = list_conversations(workspace_at(jp.parent), counts=False)
     last = datetime(2026, 1, 1, tzinfo=UTC)
-    counted = info.counted(7, last)
+    counted = info.with_counts(7, last)
     assert counted == replace(info, events_count=7, last_event_at=last)
     assert info.events_count is None

@@ -23,9 +23,9 @@ from jp_files import (
 )
 from support import grep_answer
 
-from kbtui.conversations import list_conversations, load_conversation
 from kbtui.conversations.formats.jp import json_reader
 from kbtui.conversations.formats.jp.json_reader import DAMAGED, read_array
+from kbtui.conversations.repository import list_conversations, load_conversation
 from kbtui.errors import WorkspaceError
 
 
@@ -129,9 +129,9 @@ def test_a_configuration_of_another_shape_says_nothing(
     [
         ("", "it is empty"),
         ("\n \n", "it is empty"),
-        ("\0" * 5000, "it holds nothing but NULs"),
-        ('{"timestamp": 1}', "it does not hold a JSON array"),
-        ("null", "it does not hold a JSON array"),
+        ("\0" * 5000, "it contains only NUL characters"),
+        ('{"timestamp": 1}', "it is not a JSON array"),
+        ("null", "it is not a JSON array"),
         ("hello", "it does not begin with a JSON array"),
     ],
 )
@@ -385,7 +385,7 @@ def test_a_directory_that_vanishes_while_it_is_listed(
     folder = write(good, SOUND)
     from kbtui.conversations.formats.jp import locations
 
-    real = locations._look
+    real = locations._stat_copy
 
     def slow(
         path: str, local: bool, archived: bool, parent: int | None
@@ -394,7 +394,7 @@ def test_a_directory_that_vanishes_while_it_is_listed(
             shutil.rmtree(folder)
         return real(path, local, archived, parent)
 
-    monkeypatch.setattr(locations, "_look", slow)
+    monkeypatch.setattr(locations, "_stat_copy", slow)
     check_the_rest(good)
 
 

@@ -324,7 +324,10 @@ def test_events_of_a_later_jp_are_shown_as_they_are_and_change_nothing_else(jp: 
     assert [event.name for event in events[2:]] == ["voice_memo", "voice_memo"]
     assert json.loads(events[2].text) == stream.elements[4]
     assert [event.name for event in conversation.leading] == ["participants"]
-    assert [event.name for event in conversation.unknown] == ["participants", *["voice_memo"] * 2]
+    assert [event.name for event in conversation.unknown_events] == [
+        "participants",
+        *["voice_memo"] * 2,
+    ]
     assert conversation.problems == []
 
 
@@ -389,7 +392,7 @@ def test_typed_content_gives_its_text_and_names_the_rest(jp: Path) -> None:
     assert results[2].text == "[stored elsewhere: cd34]"
     assert texts(conversation)[-1] == "Seen."
     assert conversation.problems == [
-        "events.json: element 6 (tool_call_response): nothing asked for it"
+        "events.json: element 6 (tool_call_response): no request has its id"
     ]
 
 
@@ -518,7 +521,7 @@ def test_a_big_file_is_read_in_batches_and_tells_how_far_it_is(jp: Path) -> None
     for number in range(1500):
         stream.turn().ask(f"question {number}").say("part one, ").say("x" * 4000)
     write(jp, dump(stream.elements))
-    from kbtui.conversations import find_conversation, load_conversation
+    from kbtui.conversations.repository import find_conversation, load_conversation
     from kbtui.workspace import open_root
 
     seen: list[int] = []

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from jp_files import BASE, ID, Stream, dump, jp_id, load, time, workspace_at, write
 
-from kbtui.conversations import (
+from kbtui.conversations.models import ConversationInfo
+from kbtui.conversations.repository import (
     find_conversation,
+    find_strays,
     list_conversations,
     load_conversation,
-    strays,
 )
-from kbtui.conversations.models import ConversationInfo
 from kbtui.errors import NothingFound, UsageError
 from kbtui.refs import conversation_ref, parse_conversation_id, parse_conversation_ref
 
@@ -116,7 +116,7 @@ def test_trash_drafts_and_temporary_files_are_no_conversations(jp: Path) -> None
     (folder.parent / "metadata.json").write_text("{}")
     (jp / "local-conversations").mkdir()
     assert [info.id for info in listed(jp)] == [jp_id()]
-    assert strays(workspace_at(jp.parent)) == []
+    assert find_strays(workspace_at(jp.parent)) == []
     assert listed(jp)[0].problem is None
 
 
@@ -127,7 +127,7 @@ def test_a_directory_without_an_id_is_told_apart(jp: Path, name: str) -> None:
     write(jp, hello())
     (jp / "conversations" / name).mkdir()
     assert [info.id for info in listed(jp)] == [jp_id()]
-    [(path, reason)] = strays(workspace_at(jp.parent))
+    [(path, reason, _)] = find_strays(workspace_at(jp.parent))
     assert path.name == name
     assert "id" in reason
 
@@ -180,7 +180,7 @@ def test_metadata_gives_title_pin_expiry_and_labels(jp: Path) -> None:
     assert info.labels == {"area": "search", "bare": ""}
     assert info.archived_at is None
     assert info.ref == f"jp-c{ID}"
-    assert info.problem == "metadata.json: its labels are not all texts"
+    assert info.problem == "metadata.json: its labels are not all strings"
     assert info.size > 0
 
 
@@ -208,15 +208,15 @@ def test_counts_are_of_every_element_and_can_be_left_out(jp: Path) -> None:
 
 def test_listing_without_counts_opens_no_events(jp: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(jp, hello())
-    from kbtui.conversations.formats.jp import metadata
+    from kbtui.conversations.formats.jp import json_reader
 
-    read = metadata.read_file
+    read = json_reader.read_file
 
     def guarded(path: str, *more: int) -> bytes:
         assert not path.endswith("events.json")
         return read(path, *more)
 
-    monkeypatch.setattr(metadata, "read_file", guarded)
+    monkeypatch.setattr(json_reader, "read_file", guarded)
     assert [info.title for info in list_conversations(workspace_at(jp.parent), counts=False)] == [
         "A title"
     ]

@@ -4,12 +4,14 @@ import fcntl
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from jp_files import BASE, ID, Stream, dump, jp_id, load, texts, time, workspace_at, write
 from support import grep_answer, list_answer, read_answer
 
-from kbtui.conversations import find_conversation, list_conversations
+from kbtui.conversations.models import ConversationInfo
+from kbtui.conversations.repository import find_conversation, list_conversations
 
 SOUND = Stream().turn().ask("one hit").say("two").elements
 
@@ -97,7 +99,7 @@ def test_what_leads_before_any_request_is_kept(jp: Path) -> None:
     conversation = load(jp.parent)
     assert [turn.number for turn in conversation.turns] == [1, 2]
     assert texts(conversation) == ["an answer to nothing", "q", "x"]
-    assert "nothing asked for it" in conversation.problems[0]
+    assert "no request has its id" in conversation.problems[0]
 
 
 @pytest.mark.parametrize(
@@ -109,9 +111,9 @@ def test_what_leads_before_any_request_is_kept(jp: Path) -> None:
         (dump(SOUND).replace('"two"', '"\\ud800 hit"'), 2, None),
         (dump(SOUND).replace('"two"', '"a\\u0000 hit\\u0000"'), 2, None),
         (dump(SOUND) + "\0" * 5000, 1, "after the end of the array"),
-        ("\0" * 5000, 0, "nothing but NULs"),
+        ("\0" * 5000, 0, "only NUL characters"),
         ("", 0, "it is empty"),
-        ("{}", 0, "does not hold a JSON array"),
+        ("{}", 0, "is not a JSON array"),
     ],
 )  # fmt: skip
 def test_what_is_broken_is_searched_as_far_as_it_goes_and_named(
@@ -136,14 +138,12 @@ def test_a_conversation_that_vanishes_while_all_are_searched(
     write(jp, SOUND, number=ID + 1)
     from kbtui.assistant import conversation_tools
 
-    real = conversation_tools.find_places
-
-    def found(*arguments: object) -> object:
-        places = real(*arguments)  # type: ignore[arg-type]
+    def list_then_remove(*arguments: Any, **options: Any) -> list[ConversationInfo]:
+        infos = list_conversations(*arguments, **options)
         shutil.rmtree(folder)
-        return places
+        return infos
 
-    monkeypatch.setattr(conversation_tools, "find_places", found)
+    monkeypatch.setattr(conversation_tools, "list_conversations", list_then_remove)
     answer = grep_answer(workspace_at(jp.parent), pattern="hit")
     assert [hit["id"] for hit in answer["hits"]] == [f"jp-c{ID + 1}"]
     assert answer["hint"] == f"not searched whole: jp-c{ID}: there is no such file"
@@ -164,7 +164,6 @@ def test_a_directory_whose_name_is_no_utf8_is_like_any_other(jp: Path) -> None:
 
 
 def test_the_base_configuration_is_never_searched(jp: Path) -> None:
-    """jp-format 10.9: it is larger than what was said."""
     secret = {**BASE, "assistant": {"instructions": [{"title": "a hidden hit"}]}}
     write(jp, Stream().delta(**secret).turn().ask("x"), base=secret, title=None)
     answer = grep_answer(workspace_at(jp.parent), pattern="hidden hit")

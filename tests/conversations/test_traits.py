@@ -8,14 +8,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support import Builder, write_json
 
-from kbtui.conversations import (
-    conversation_traits,
+from kbtui.conversations.formats.jp import summarize
+from kbtui.conversations.formats.jp.locations import JpLocation
+from kbtui.conversations.models import ConversationInfo
+from kbtui.conversations.repository import (
     find_conversation,
     list_conversations,
     load_conversation,
 )
-from kbtui.conversations.formats.jp.locations import ConversationLocation
-from kbtui.conversations.models import ConversationInfo
 
 TIME = "2026-05-01 10:00:00.0"
 ELEMENTS = st.sampled_from(
@@ -45,7 +45,7 @@ def test_turns_and_tools_are_those_of_the_whole_conversation(
     folder = builder.conversation(1, [])
     write_json(folder / "events.json", [{"timestamp": TIME, **element} for element in elements])
     info = find_conversation(builder.workspace, "jp-c17800000001")
-    traits, whole = conversation_traits(info), load_conversation(info)
+    traits, whole = summarize(info), load_conversation(info)
     assert traits.turns == len(whole.turns)
     events = [event for turn in whole.turns for event in turn.events]
     assert traits.tools == {e.name for e in events if e.kind == "tool_call_request" and e.name}
@@ -59,7 +59,7 @@ def test_a_model_counts_when_it_answered(workspace_root: Path) -> None:
 
     def models(*elements: dict[str, Any]) -> frozenset[str]:
         write_json(folder / "events.json", list(elements))
-        return conversation_traits(find_conversation(builder.workspace, "jp-c17800000001")).models
+        return summarize(find_conversation(builder.workspace, "jp-c17800000001")).models
 
     deltas = [
         {"timestamp": TIME, "type": "config_delta", "delta": {"assistant": {"model": {"id": name}}}}
@@ -74,7 +74,7 @@ def test_damage_is_told_and_costs_only_itself(workspace_root: Path) -> None:
     folder = builder.conversation(1, [])
     call = '{"type": "tool_call_request", "id": "a", "name": "shell", "arguments": {}}'
     (folder / "events.json").write_text(f"[\n  {call},\n  {{nonsense")
-    traits = conversation_traits(find_conversation(builder.workspace, "jp-c17800000001"))
+    traits = summarize(find_conversation(builder.workspace, "jp-c17800000001"))
     assert traits.tools == {"shell"}
     assert traits.problem is not None
     assert traits.problem.startswith("events.json: ")
@@ -83,8 +83,6 @@ def test_damage_is_told_and_costs_only_itself(workspace_root: Path) -> None:
 def test_a_list_made_again_reads_only_what_changed(
     workspace_root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from kbtui.conversations import repository
-
     builder = Builder(workspace_root)
     for number in range(1, 5):
         builder.conversation(number, [[{"type": "chat_request", "content": "Hm?"}]], title="Old")
@@ -93,13 +91,13 @@ def test_a_list_made_again_reads_only_what_changed(
     builder.conversation(5, [], title="Another")
     (builder.conversation(3, []) / "metadata.json").unlink()
     described: list[str] = []
-    describe = repository.describe
+    read_info = JpLocation.read_info
 
-    def remembered(place: ConversationLocation) -> ConversationInfo:
-        described.append(place.id)
-        return describe(place)
+    def remembered(location: JpLocation) -> ConversationInfo:
+        described.append(location.id)
+        return read_info(location)
 
-    monkeypatch.setattr(repository, "describe", remembered)
+    monkeypatch.setattr(JpLocation, "read_info", remembered)
     again = list_conversations(builder.workspace, counts=False, known=known)
     assert sorted(described) == [f"jp-c1780000000{number}" for number in (2, 3, 5)]
     monkeypatch.undo()

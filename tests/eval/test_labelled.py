@@ -5,7 +5,7 @@ import re
 import pytest
 
 from eval.labelled import CORPUS, Labelled, read, squeezed
-from kbtui.conversations import find_conversation, load_conversation
+from kbtui.conversations.repository import find_conversation, load_conversation
 from kbtui.index.chunking import event_text
 from kbtui.knowledge import load_knowledge, read_subject_text
 from kbtui.workspace import open_root

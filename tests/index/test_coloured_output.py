@@ -4,7 +4,7 @@ from pathlib import Path
 
 from support import Builder, asked, called
 
-from kbtui.conversations import find_conversation, load_conversation
+from kbtui.conversations.repository import find_conversation, load_conversation
 from kbtui.index import Index, IndexReader
 from kbtui.index.chunking import chunk_conversation
 from kbtui.search.freshness import Freshness

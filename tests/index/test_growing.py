@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support import Builder, asked, called, content_of, said, write_json
 
-from kbtui.conversations.formats.jp import incremental_reader
+from kbtui.conversations.formats.jp import loader
 from kbtui.engine.index_worker import IndexWorker
 from kbtui.index import Index, IndexReader, ingest
 from kbtui.index import indexer as writing
@@ -31,8 +31,8 @@ TURNS = ["28", "29", "30", "31"]
 
 @pytest.fixture(autouse=True)
 def short_ones_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(incremental_reader, "FOLLOWED_FROM", 0)
-    monkeypatch.setattr(incremental_reader, "_PIECE", 16)
+    monkeypatch.setattr(loader, "PARTS_FROM", 0)
+    monkeypatch.setattr(loader, "_READ_BYTES", 16)
     monkeypatch.setattr(ingest, "PART", 1500)
     monkeypatch.setattr(ingest, "WHOLE_MOST", 3000)
 
@@ -261,11 +261,11 @@ def test_who_asked_first_is_told_when_all_is_done(
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from kbtui.conversations.formats.jp import incremental_reader as parts
+from kbtui.conversations.formats.jp import loader as parts
 from kbtui.index import keyword_index as lexical; from kbtui.index import ingest as pieces; from kbtui.index import Index, catalog
 from kbtui.workspace import Settings, open_root
 
-parts.FOLLOWED_FROM, parts._PIECE, pieces.PART, pieces.WHOLE_MOST = 0, 16, 1500, 3000
+parts.PARTS_FROM, parts._READ_BYTES, pieces.PART, pieces.WHOLE_MOST = 0, 16, 1500, 3000
 left = {"count": int(sys.argv[3])}
 
 def dying(kind, call):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from support import Builder, asked, called, said
 
 from kbtui.assistant.tool_handlers import mask, masks
-from kbtui.conversations import find_conversation, load_conversation
+from kbtui.conversations.repository import find_conversation, load_conversation
 from kbtui.knowledge import load_knowledge, read_subject_text
 from kbtui.secrets import remark_on, secrets_in
 from kbtui.tui.reader.conversation_document import build_conversation_document

@@ -14,8 +14,8 @@ from kbtui.cli import search
 from kbtui.cli.filter_options import question_fields
 from kbtui.cli.main import main
 from kbtui.cli.parser import Parser
-from kbtui.conversations import list_conversations
-from kbtui.conversations.formats.jp.loader import ConversationSummary
+from kbtui.conversations.models import ConversationSummary
+from kbtui.conversations.repository import list_conversations
 from kbtui.index import Index, IndexReader
 from kbtui.knowledge import load_knowledge
 from kbtui.search import Question, filters, suggestions

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbtui.conversations.formats.jp.loader import ConversationSummary
-from kbtui.conversations.models import ConversationInfo
+from kbtui.conversations.models import ConversationInfo, ConversationSummary
 from kbtui.search.filters import filters_for
 from kbtui.tui.library_pane import parse_library_filter
 

@@ -170,7 +170,7 @@ async def test_what_cannot_be_read_says_why_and_where(book: Builder) -> None:
     async with running(book.root) as tui:
         await tui.open("jp-c17800000010")
         for words in (
-            "! events.json: it holds nothing but NULs",
+            "! events.json: it contains only NUL characters",
             "Nothing of it can be read.",
         ):
             assert words in tui.text

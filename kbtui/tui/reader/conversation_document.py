@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kbtui.conversations.event_kinds import EVENT_KINDS
-from kbtui.conversations.formats.jp import name_extras
 from kbtui.dates import format_time
 from kbtui.secrets import remark_on
 from kbtui.text import before_cutting, cut, one_line
@@ -209,7 +208,7 @@ def list_conversation_facts(
     size = f"{format_size(info.size, ' ')}B"
     facts.append(("holds", f"{turns}{events}, {size}"))
     facts.append(("stored", PRESENCE_LABELS[info.presence]))
-    if extras := name_extras(conversation):
+    if extras := conversation.describe_extras():
         facts.append(("also holds", ", ".join(extras)))
     if not brief or conversation.problems or info.problem:
         facts.append(("directory", str(info.directory)))

@@ -49,7 +49,7 @@ def _conversation(root: Path, name: str, data: bytes) -> None:
 def _read_conversation() -> None:
     from kbtui.assistant.conversation_tools import grep_answer, list_answer, read_answer
     from kbtui.assistant.xml import to_xml
-    from kbtui.conversations import find_conversation, load_conversation
+    from kbtui.conversations.repository import find_conversation, load_conversation
     from kbtui.index.ingest import read_conversation_entry
 
     info = find_conversation(workspace(), f"jp-c{ID}")

@@ -1,23 +1,20 @@
-"""From the elements of `events.json` to turns of decoded events.
+"""Decodes the elements of `events.json` into turns of events.
 
-One pass, element by element: what is wrong with one never reaches another. The configuration's
-deltas stand between the events, and what they say of assistant and model is taken in here too.
+One pass, element by element, so that damage in one element costs no other. Configuration changes
+are elements, too; `ConfigState` follows them.
 """
 
 from __future__ import annotations
 
+import re
+from binascii import a2b_base64
 from collections import deque
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from pybase64 import b64decode
+
 from kbtui.conversations.event_kinds import EVENT_KINDS
-from kbtui.conversations.formats.jp.content import (
-    content_text,
-    decode_content,
-    decode_metadata,
-    decode_value,
-    resources_text,
-)
 from kbtui.conversations.formats.jp.json_reader import DAMAGED
 from kbtui.conversations.models import Compaction, Event, Turn
 from kbtui.dates import parse_timestamp
@@ -27,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-class ConversationFacts:
-    """The facts in force after the configurations applied so far."""
+class ConfigState:
+    """What the configurations applied so far say: assistant, model and attachments."""
 
     def __init__(self) -> None:
         self.assistant: str | None = None
@@ -36,7 +33,7 @@ class ConversationFacts:
         self.attachments: list[str] = []
 
     def apply(self, config: Any) -> None:
-        """Merge a base configuration or a delta; whatever has another form is passed over."""
+        """Merge a base configuration or a delta; values of the wrong type are ignored."""
         if not isinstance(config, dict):
             return
         assistant = config.get("assistant")
@@ -44,13 +41,13 @@ class ConversationFacts:
             if isinstance(name := assistant.get("name"), str):
                 self.assistant = name
             if isinstance(model := assistant.get("model"), dict):
-                self.model = _model(model.get("id")) or self.model
+                self.model = _parse_model(model.get("id")) or self.model
         conversation = config.get("conversation")
         if isinstance(conversation, dict):
-            self._attach(conversation.get("attachments"))
+            self._update_attachments(conversation.get("attachments"))
 
-    def _attach(self, value: Any) -> None:
-        """A list, or `{value, strategy}`; only "replace" drops what was attached before."""
+    def _update_attachments(self, value: Any) -> None:
+        """Add a list, or `{value, strategy}`; only the strategy "replace" drops earlier ones."""
         replace = False
         if isinstance(value, dict):
             replace = value.get("strategy") == "replace"
@@ -58,12 +55,12 @@ class ConversationFacts:
         if not isinstance(value, list):
             return
         kept = [] if replace else self.attachments
-        named = [name for item in value if (name := _attachment(item))]
+        named = [name for item in value if (name := _parse_attachment(item))]
         self.attachments = list(dict.fromkeys([*kept, *named]))
 
 
-def _model(value: Any) -> str | None:
-    """An alias as it stands, or `provider/name`."""
+def _parse_model(value: Any) -> str | None:
+    """Return an alias unchanged, or `provider/name`."""
     if isinstance(value, str):
         return value or None
     if isinstance(value, dict):
@@ -72,8 +69,8 @@ def _model(value: Any) -> str | None:
     return None
 
 
-def _attachment(item: Any) -> str | None:
-    """One attachment as a URL; JP writes URLs and `{type, path, params}`."""
+def _parse_attachment(item: Any) -> str | None:
+    """Return an attachment as a URL; JP writes URLs and `{type, path, params}`."""
     if isinstance(item, str):
         return item or None
     if not isinstance(item, dict) or not isinstance(kind := item.get("type"), str):
@@ -93,26 +90,28 @@ def _attachment(item: Any) -> str | None:
 
 
 _Element = dict[str, Any]
-_Open = dict[str, "Event | deque[Event]"]
-"""Requests without an answer by id; several of one id in their order."""
+_OpenRequests = dict[str, "Event | deque[Event]"]
+"""Requests without a response by id; several with the same id in order."""
 
-_bare = object.__new__
-_read_time = datetime.fromisoformat
+_new_object = object.__new__
+_parse_iso_time = datetime.fromisoformat
 
-PROBLEMS_MOST = 100
-"""Damaged elements that are named; the others are counted."""
+PROBLEMS_NAMED = 100
+"""Problems that are kept as text; further ones are counted."""
 
 
 class EventParser:
-    """Takes elements in order; `turns` and the rest are whole after `finish`.
+    """Parses elements in order. After `finish` the attributes are complete.
 
-    `turns` and `count` say how many turns and elements were taken before, by another.
+    A parser that starts within a file gets the number of `turns` and elements (`count`) before.
+    `last_time` is the time of the last element, `is_configured` whether the file's first element
+    is a configuration.
     """
 
     def __init__(
-        self, facts: ConversationFacts | None = None, *, turns: int = 0, count: int = 0
+        self, config: ConfigState | None = None, *, turns: int = 0, count: int = 0
     ) -> None:
-        self.facts = facts or ConversationFacts()
+        self.config = config or ConfigState()
         self.turns_before = turns
         self.turns: list[Turn] = []
         self.compactions: list[Compaction] = []
@@ -121,194 +120,194 @@ class EventParser:
         self.leading: list[Event] = []
         self.resources = 0
         self.count = count
-        self.configured = False
+        self.is_configured = False
         self.last_time: datetime | None = None
         self._turn: Turn | None = None
         self._calls = 0
-        self._tools: _Open = {}
-        self._inquiries: _Open = {}
-        self._run: Event | None = None
-        self._pieces: list[str] = []
+        self._open_calls: _OpenRequests = {}
+        self._open_questions: _OpenRequests = {}
+        self._open_message: Event | None = None
+        self._message_texts: list[str] = []
 
     def add(self, elements: list[Any]) -> None:
-        """Take the next elements."""
-        takers = _TAKERS
+        """Parse the next elements."""
+        parsers = _PARSERS
         for index, element in enumerate(elements, self.count):
             try:
-                taker = takers[element["type"]]
+                parse = parsers[element["type"]]
             except (KeyError, TypeError):
-                self._other(index, element)
+                self._parse_unlisted(index, element)
             else:
-                taker(self, index, element)
+                parse(self, index, element)
         self.count += len(elements)
         if elements:
             last = elements[-1]
             self.last_time = parse_timestamp(last.get("timestamp")) if type(last) is dict else None
 
     def finish(self) -> None:
-        """Close what is open at the end; safe to call between two `add`, and again."""
-        if self._run is not None and self._pieces:
-            self._run.text = "".join((self._run.text, *self._pieces))
-            self._pieces.clear()
+        """Complete the last message; may be called between two `add` and more than once."""
+        if self._open_message is not None and self._message_texts:
+            self._open_message.text = "".join((self._open_message.text, *self._message_texts))
+            self._message_texts.clear()
 
-    @property
-    def waiting(self) -> set[str]:
-        """The ids of calls and questions without an answer so far."""
-        return {*self._tools, *self._inquiries}
+    def find_unanswered(self) -> set[str]:
+        """Return the ids of calls and questions without a response so far."""
+        return {*self._open_calls, *self._open_questions}
 
-    def _other(self, index: int, element: Any) -> None:
-        """What is of no type that is known."""
+    def _parse_unlisted(self, index: int, element: Any) -> None:
+        """Parse an element that is not in `_PARSERS`."""
         if element is DAMAGED:
             return
         if type(element) is not dict:
-            self._note(f"element {index} is not an object")
+            self._add_problem(f"element {index} is not an object")
         elif (kind := element.get("type")) in EVENT_KINDS and kind != "unknown":
-            self._simple_event(index, element, kind)
+            self._parse_plain_event(index, element, kind)
         elif type(kind) is str:
-            # Of a later JP: shown as it is. It opens no turn, and ends no run of pieces.
-            self._timed(index, kind, element)
+            # From a later JP: kept as JSON. It opens no turn and does not end a split message.
+            self._check_timestamp(index, kind, element)
             time = parse_timestamp(element.get("timestamp"))
             event = Event("unknown", time, pretty_json(element), index, name=kind)
             (self._turn.events if self._turn else self.leading).append(event)
         else:
-            self._note(f"element {index} has no type")
+            self._add_problem(f"element {index} has no type")
 
-    # one taker an event type
+    # one method for each type of element
 
-    def _simple_event(self, index: int, element: _Element, kind: str) -> None:
-        """An event of a kind that needs no more than a row in the table: its content is its text."""
-        self._event(kind, index, element, element.get("content"), "content")
+    def _parse_plain_event(self, index: int, element: _Element, kind: str) -> None:
+        """Parse an event of a kind that has only a row in `EVENT_KINDS`: its content is its text."""
+        self._append_event(kind, index, element, element.get("content"), "content")
 
-    def _turn_start(self, index: int, element: _Element) -> None:
+    def _parse_turn_start(self, index: int, element: _Element) -> None:
         self.finish()
-        self._run = None
-        self._timed(index, "turn_start", element)
-        # The first opens the first turn, unless something stood before it.
-        self._new_turn().started_at = parse_timestamp(element.get("timestamp"))
+        self._open_message = None
+        self._check_timestamp(index, "turn_start", element)
+        self._start_turn().started_at = parse_timestamp(element.get("timestamp"))
 
-    def _chat_request(self, index: int, element: _Element) -> None:
-        event = self._event("chat_request", index, element, element.get("content"), "content")
+    def _parse_chat_request(self, index: int, element: _Element) -> None:
+        event = self._append_event(
+            "chat_request", index, element, element.get("content"), "content"
+        )
         if (author := element.get("author")) is not None:
             if type(author) is str:
                 event.author = author
             else:
-                self._blame(event, "its author is no text")
+                self._report(event, "its author is not a string")
         if "schema" in element:
             event.data = element["schema"]
         if resources := element.get("resources"):
-            self._take_resources(event, resources)
+            self._append_resources(event, resources)
 
-    def _take_resources(self, event: Event, resources: Any) -> None:
-        """What a request brings with it is a part of what it says."""
+    def _append_resources(self, event: Event, resources: Any) -> None:
+        """Append the resources of a request to its text."""
         try:
-            count, text = resources_text(resources)
+            count, text = format_resources(resources)
         except RecursionError:
-            self._blame(event, "its resources are nested too deeply")
+            self._report(event, "its resources are nested too deeply")
             return
         self.resources += count
         event.text = f"{event.text}\n\n{text}" if event.text else text
 
-    def _chat_response(self, index: int, element: _Element) -> None:
-        """`message`, `reasoning` or `data`, whichever comes first in this order."""
+    def _parse_chat_response(self, index: int, element: _Element) -> None:
+        """Parse a response by its first key of `message`, `reasoning` and `data`."""
         if "message" in element:
             kind = "message"
         elif "reasoning" in element:
             kind = "reasoning"
         else:
-            self._structured(index, element)
+            self._parse_structured(index, element)
             return
-        text, run = element[kind], self._run
+        text, run = element[kind], self._open_message
         if run is not None and run.kind == kind and type(text) is str:
-            # JP may have split one over several events.
-            self._pieces.append(text)
+            # JP may split one message over several elements.
+            self._message_texts.append(text)
             if type(metadata := element.get("metadata")) is dict:
-                run.metadata = {**(run.metadata or {}), **self._metadata(run, metadata)}
+                run.metadata = {**(run.metadata or {}), **self._decode_metadata(run, metadata)}
             return
-        event = self._event(kind, index, element, text, kind)
+        event = self._append_event(kind, index, element, text, kind)
         if event.problem is None:
-            self._run = event
+            self._open_message = event
 
-    def _structured(self, index: int, element: _Element) -> None:
+    def _parse_structured(self, index: int, element: _Element) -> None:
         if "data" in element:
             data = element["data"]
             text = data if type(data) is str else pretty_json(data)
-            event = self._event("structured", index, element, text, "data")
+            event = self._append_event("structured", index, element, text, "data")
             event.data = data
         else:
-            event = self._event("message", index, element, "", "message")
-            self._blame(event, "it has neither message nor reasoning nor data")
+            event = self._append_event("message", index, element, "", "message")
+            self._report(event, "it has neither message nor reasoning nor data")
 
-    def _tool_request(self, index: int, element: _Element) -> None:
+    def _parse_tool_request(self, index: int, element: _Element) -> None:
         arguments = element.get("arguments", {})
         name = element.get("name")
-        event = self._event("tool_call_request", index, element, "", "arguments")
+        event = self._append_event("tool_call_request", index, element, "", "arguments")
         self._calls += 1
         event.call = self._calls
         if type(name) is str:
             event.name = name
         else:
-            self._blame(event, "it has no name")
+            self._report(event, "it has no name")
         if type(arguments) is dict:
             try:
                 event.arguments = decode_value(arguments)
             except RecursionError:
                 event.arguments = {}
-                self._blame(event, "its arguments are nested too deeply")
+                self._report(event, "its arguments are nested too deeply")
         else:
             event.arguments = {}
             event.text = pretty_json(arguments)
-            self._blame(event, "its arguments are not an object")
-        self._await(event, element, self._tools)
+            self._report(event, "its arguments are not an object")
+        self._add_request(event, element, self._open_calls)
 
-    def _tool_response(self, index: int, element: _Element) -> None:
+    def _parse_tool_response(self, index: int, element: _Element) -> None:
         content = element.get("content")
         if type(content) is str:
             content = decode_content(content)
-        event = self._event("tool_call_response", index, element, content, "content")
-        # With typed content comes the name that the Model Context Protocol has for it.
+        event = self._append_event("tool_call_response", index, element, content, "content")
+        # With typed content the key is spelled as in the Model Context Protocol.
         error = element.get("is_error", element.get("isError"))
         event.is_error = error is True
         if type(error) is not bool:
-            self._blame(event, "it does not say whether it is an error")
-        self._answer(event, element, self._tools)
+            self._report(event, "it has no is_error")
+        self._pair_response(event, element, self._open_calls)
 
-    def _inquiry_request(self, index: int, element: _Element) -> None:
+    def _parse_inquiry_request(self, index: int, element: _Element) -> None:
         question = element.get("question")
         text = question.get("text") if type(question) is dict else None
-        event = self._event("inquiry_request", index, element, text, "question")
+        event = self._append_event("inquiry_request", index, element, text, "question")
         event.data = question
         if type(source := element.get("source")) is dict:
             name = source.get("name") or source.get("source")
             event.name = name if type(name) is str else None
         else:
-            self._blame(event, "it does not say who asks")
-        self._await(event, element, self._inquiries)
+            self._report(event, "it has no source")
+        self._add_request(event, element, self._open_questions)
 
-    def _inquiry_response(self, index: int, element: _Element) -> None:
+    def _parse_inquiry_response(self, index: int, element: _Element) -> None:
         answer = element.get("answer")
         text = answer if type(answer) is str else pretty_json(answer)
-        event = self._event("inquiry_response", index, element, text, "answer")
+        event = self._append_event("inquiry_response", index, element, text, "answer")
         event.data = answer
         if "answer" not in element:
-            self._blame(event, "it has no answer")
-        self._answer(event, element, self._inquiries)
+            self._report(event, "it has no answer")
+        self._pair_response(event, element, self._open_questions)
 
-    def _config_delta(self, index: int, element: _Element) -> None:
+    def _parse_config_delta(self, index: int, element: _Element) -> None:
         if index == 0:
-            self.configured = True
-        self._timed(index, "config_delta", element)
-        # The oldest files have the configuration's keys beside the type.
+            self.is_configured = True
+        self._check_timestamp(index, "config_delta", element)
+        # In the oldest files the configuration's keys are in the element itself.
         delta = element.get("delta", element)
         if type(delta) is not dict:
-            self._note(f"element {index} (config_delta): its delta is not an object")
-        self.facts.apply(delta)
+            self._add_problem(f"element {index} (config_delta): its delta is not an object")
+        self.config.apply(delta)
 
-    def _compaction(self, index: int, element: _Element) -> None:
+    def _parse_compaction(self, index: int, element: _Element) -> None:
         first, last = element.get("from_turn"), element.get("to_turn")
         if type(first) is not int or type(last) is not int or first < 0 or last < first:
-            self._note(f"element {index}: a compaction that names no turns")
+            self._add_problem(f"element {index}: a compaction without valid turns")
             return
-        self._timed(index, "compaction", element)
+        self._check_timestamp(index, "compaction", element)
         summary = element.get("summary")
         text = summary.get("summary") if type(summary) is dict else None
         self.compactions.append(
@@ -318,92 +317,94 @@ class EventParser:
                 parse_timestamp(element.get("timestamp")),
                 summary=text if type(text) is str else None,
                 reasoning=element.get("reasoning") == "strip",
-                tool_calls=_tool_policy(element.get("tool_calls")),
+                tool_calls=_parse_tool_policy(element.get("tool_calls")),
             )
         )
 
-    # what they share
+    # shared by the methods above
 
-    def _event(self, kind: str, index: int, element: _Element, text: Any, field: str) -> Event:
-        """A new event at the end of the turn; every one ends a run of pieces."""
-        if self._run is not None:
-            if self._pieces:
+    def _append_event(
+        self, kind: str, index: int, element: _Element, text: Any, field: str
+    ) -> Event:
+        """Append a new event to the turn; it ends a message that was split over elements."""
+        if self._open_message is not None:
+            if self._message_texts:
                 self.finish()
-            self._run = None
-        turn = self._turn or self._new_turn()
+            self._open_message = None
+        turn = self._turn or self._start_turn()
         try:
-            # As `parse_timestamp` does, without the call: one for each event is noticed.
-            time: datetime | None = _read_time(element["timestamp"] + "+00:00")
+            # The usual form inline: a call of `parse_timestamp` for each event is measurable.
+            time: datetime | None = _parse_iso_time(element["timestamp"] + "+00:00")
             if time is None or time.tzinfo is None:
                 time = parse_timestamp(element["timestamp"])
         except (KeyError, TypeError, ValueError):
             time = parse_timestamp(element.get("timestamp"))
         if turn.started_at is None:
             turn.started_at = time
-        # What `Event(kind, time, text, index)` does, in a third of the time.
-        event = _bare(Event)
+        # Does what `Event(kind, time, text, index)` does, in a third of the time.
+        event = _new_object(Event)
         event.kind, event.timestamp, event.text, event.index = kind, time, text, index
         event.author = event.name = event.arguments = event.call_id = event.call = None
         event.data = event.metadata = event.problem = event.result = event.request = None
         event.is_error = False
         if type(text) is not str:
-            self._untext(event, element, text, field)
+            self._decode_non_string(event, element, text, field)
         turn.events.append(event)
         if time is None:
-            self._blame(event, "its timestamp cannot be read")
+            self._report(event, "its timestamp cannot be read")
         if "metadata" in element:
             if type(metadata := element["metadata"]) is dict:
-                event.metadata = self._metadata(event, metadata)
+                event.metadata = self._decode_metadata(event, metadata)
             else:
-                self._blame(event, "its metadata is not an object")
+                self._report(event, "its metadata is not an object")
         return event
 
-    def _untext(self, event: Event, element: _Element, value: Any, field: str) -> None:
-        """Give an event the text of what is no string: typed content, or damage."""
+    def _decode_non_string(self, event: Event, element: _Element, value: Any, field: str) -> None:
+        """Set the text of an event from typed content, or from a value of the wrong type."""
         try:
-            text = content_text(value)
+            text = format_content(value)
         except RecursionError:
             text = None
         if text is None:
             event.text = pretty_json(value)
-            what = f"its {field} is no text" if field in element else f"it has no {field}"
-            self._blame(event, what)
+            what = f"its {field} is not a string" if field in element else f"it has no {field}"
+            self._report(event, what)
         else:
             event.text = text
 
-    def _timed(self, index: int, kind: str, element: _Element) -> None:
-        """Note an element without a time, where no event is made that would say so."""
+    def _check_timestamp(self, index: int, kind: str, element: _Element) -> None:
+        """Report an element without a valid time from which no event is made."""
         if parse_timestamp(element.get("timestamp")) is None:
-            self._note(f"element {index} ({kind}): its timestamp cannot be read")
+            self._add_problem(f"element {index} ({kind}): its timestamp cannot be read")
 
-    def _new_turn(self) -> Turn:
-        self._turn = turn = Turn(self.turns_before + len(self.turns) + 1, [], self.facts.model)
+    def _start_turn(self) -> Turn:
+        self._turn = turn = Turn(self.turns_before + len(self.turns) + 1, [], self.config.model)
         self.turns.append(turn)
         self._calls = 0
         return turn
 
-    def _blame(self, event: Event, what: str) -> None:
+    def _report(self, event: Event, what: str) -> None:
         event.problem = f"{event.problem}; {what}" if event.problem else what
-        self._note(f"element {event.index} ({event.kind}): {what}")
+        self._add_problem(f"element {event.index} ({event.kind}): {what}")
 
-    def _note(self, problem: str) -> None:
-        if len(self.problems) < PROBLEMS_MOST:
+    def _add_problem(self, problem: str) -> None:
+        if len(self.problems) < PROBLEMS_NAMED:
             self.problems.append(problem)
         else:
             self.more_problems += 1
 
-    def _metadata(self, event: Event, metadata: dict[str, Any]) -> dict[str, Any]:
+    def _decode_metadata(self, event: Event, metadata: dict[str, Any]) -> dict[str, Any]:
         try:
-            return decode_metadata(metadata)
+            return _decode_metadata_values(metadata)
         except RecursionError:
-            self._blame(event, "its metadata is nested too deeply")
+            self._report(event, "its metadata is nested too deeply")
             return {}
 
-    def _await(self, event: Event, element: _Element, waiting: _Open) -> None:
-        """Remember a request until its answer comes."""
+    def _add_request(self, event: Event, element: _Element, waiting: _OpenRequests) -> None:
+        """Remember a request until its response comes."""
         identity = element.get("id")
         if type(identity) is not str:
-            self._blame(event, "it has no id")
+            self._report(event, "it has no id")
             return
         event.call_id = identity
         if identity not in waiting:
@@ -413,11 +414,11 @@ class EventParser:
         else:
             waiting[identity] = deque((row, event))  # type: ignore[arg-type]
 
-    def _answer(self, event: Event, element: _Element, waiting: _Open) -> None:
-        """Pair with the oldest request of that id without an answer: ids repeat."""
+    def _pair_response(self, event: Event, element: _Element, waiting: _OpenRequests) -> None:
+        """Pair a response with the oldest open request of its id: ids repeat."""
         identity = element.get("id")
         if type(identity) is not str:
-            self._blame(event, "it has no id")
+            self._report(event, "it has no id")
             return
         event.call_id = identity
         request = waiting.pop(identity, None)
@@ -426,7 +427,7 @@ class EventParser:
                 waiting[identity] = request
             request = request.popleft()
         if type(request) is not Event:
-            self._blame(event, "nothing asked for it")
+            self._report(event, "no request has its id")
             return
         request.result, event.request = event, request
         event.name = request.name
@@ -434,32 +435,200 @@ class EventParser:
             event.call = request.call
 
 
-_TAKERS: dict[str, Callable[[EventParser, int, _Element], None]] = {
-    "turn_start": EventParser._turn_start,
-    "chat_request": EventParser._chat_request,
-    "chat_response": EventParser._chat_response,
-    "tool_call_request": EventParser._tool_request,
-    "tool_call_response": EventParser._tool_response,
-    "inquiry_request": EventParser._inquiry_request,
-    "inquiry_response": EventParser._inquiry_response,
-    "config_delta": EventParser._config_delta,
-    "compaction": EventParser._compaction,
+_PARSERS: dict[str, Callable[[EventParser, int, _Element], None]] = {
+    "turn_start": EventParser._parse_turn_start,
+    "chat_request": EventParser._parse_chat_request,
+    "chat_response": EventParser._parse_chat_response,
+    "tool_call_request": EventParser._parse_tool_request,
+    "tool_call_response": EventParser._parse_tool_response,
+    "inquiry_request": EventParser._parse_inquiry_request,
+    "inquiry_response": EventParser._parse_inquiry_response,
+    "config_delta": EventParser._parse_config_delta,
+    "compaction": EventParser._parse_compaction,
 }
 
 
-_NO_EVENTS = frozenset({"turn_start", "config_delta", "compaction"})
+_NOT_EVENTS = frozenset({"turn_start", "config_delta", "compaction"})
 
 
 def is_event(element_type: str) -> bool:
-    """Whether elements of this type are events of a known kind."""
-    if element_type in _TAKERS:
-        return element_type not in _NO_EVENTS
+    """Return whether elements of this type are events of a known kind."""
+    if element_type in _PARSERS:
+        return element_type not in _NOT_EVENTS
     return element_type in EVENT_KINDS and element_type != "unknown"
 
 
-def _tool_policy(value: Any) -> str | None:
-    """`omit`, `strip`, or which half is stripped: `strip-request`, `strip-response`."""
+def _parse_tool_policy(value: Any) -> str | None:
+    """Return `omit`, `strip`, `strip-request` or `strip-response`; None for anything else."""
     if type(value) is not dict or type(policy := value.get("policy")) is not str:
         return None
     halves = [half for half in ("request", "response") if value.get(half) is True]
     return f"{policy}-{halves[0]}" if policy == "strip" and len(halves) == 1 else policy
+
+
+# encoded and typed content
+
+# The last character before one or two `=` must have no unused bits. JP's strict decoder refuses
+# others, Python's accepts them.
+_BEFORE_ONE_PAD = frozenset("AEIMQUYcgkosw048")
+_BEFORE_TWO_PADS = frozenset("AQgw")
+_ENCODED = re.compile(r"[A-Za-z0-9_-]{38,}={0,2}")
+_ENCODED_LENGTH = 40
+_SHORT_LENGTH = 60
+
+
+def decode_bytes(text: str) -> bytes | None:
+    """Decode base64 as strictly as JP does; None for any other string.
+
+    The alphabet is the standard or the URL-safe one, the padding canonical.
+    """
+    length = len(text)
+    if length & 3 or not length:
+        return None
+    try:
+        # For a short string `pybase64` takes longer to start than `binascii` takes in all.
+        if length > _SHORT_LENGTH:
+            data = b64decode(text, None, True)
+        else:
+            data = a2b_base64(text, strict_mode=True)
+    except ValueError:
+        # Before March 2026 JP wrote results in the URL-safe alphabet.
+        if not ("-" in text or "_" in text) or "+" in text or "/" in text:
+            return None
+        try:
+            data = b64decode(text.replace("-", "+").replace("_", "/"), None, True)
+        except ValueError:
+            return None
+    if text[-1] == "=":
+        if text[-2] == "=":
+            return data if text[-3] in _BEFORE_TWO_PADS else None
+        return data if text[-2] in _BEFORE_ONE_PAD else None
+    return data
+
+
+def decode_text(text: str) -> str:
+    """Return the text that a string encodes, or the string itself if it encodes none."""
+    data = decode_bytes(text)
+    if data is None:
+        return text
+    try:
+        return data.decode()
+    except ValueError:
+        return text
+
+
+def decode_content(text: str) -> str:
+    """Return the text of a tool result, which may be encoded twice.
+
+    A later JP encodes again what an earlier one wrote in the URL-safe alphabet.
+    """
+    decoded = decode_text(text)
+    if decoded is text or " " in decoded or len(decoded) < _ENCODED_LENGTH:
+        return decoded
+    return decode_text(decoded) if _ENCODED.fullmatch(decoded) else decoded
+
+
+def decode_value(value: Any) -> Any:
+    """Return a JSON value with all its strings decoded, keys excepted.
+
+    Raises `RecursionError` for a value that is nested too deeply.
+    """
+    if type(value) is str:
+        return decode_text(value)
+    if type(value) is dict:
+        decoded = {}
+        for key, item in value.items():
+            decoded[key] = decode_text(item) if type(item) is str else decode_value(item)
+        return decoded
+    if type(value) is list:
+        return [decode_value(item) for item in value]
+    return value
+
+
+def _decode_metadata_values(metadata: dict[str, Any]) -> dict[str, Any]:
+    """Decode an event's metadata.
+
+    `rendered_arguments` is base64 in JP and encoded again on disk. Signatures stay encoded: they
+    are large and never text.
+    """
+    decoded: dict[str, Any] = {
+        key: value if key.endswith("_signature") else decode_value(value)
+        for key, value in metadata.items()
+    }
+    rendered = decoded.get("rendered_arguments")
+    if type(rendered) is str:
+        decoded["rendered_arguments"] = decode_text(rendered)
+    return decoded
+
+
+_NAME_KEYS = ("uri", "url", "path", "name")
+_MEDIA_KEYS = ("mimeType", "mime_type")
+
+
+def format_content(value: Any) -> str | None:
+    """Return the text of typed content, None for any other value.
+
+    Typed content is an object with a `type`, a reference to content that is stored elsewhere
+    (`$blob`), or an array of these. Raises `RecursionError` if it is nested too deeply.
+    """
+    blocks = value if type(value) is list else [value]
+    if not all(type(block) is dict and _is_typed_block(block) for block in blocks):
+        return None
+    return "\n".join(map(_format_block, blocks))
+
+
+def format_resources(value: Any) -> tuple[int, str]:
+    """Return the number of resources of a request, and their text. Raises as `format_content`."""
+    resources = value if type(value) is list else [value]
+    return len(resources), "\n".join(map(_format_resource, resources))
+
+
+def _is_typed_block(block: dict[str, Any]) -> bool:
+    return type(block.get("type")) is str or "$blob" in block
+
+
+def _format_block(block: dict[str, Any]) -> str:
+    kind = block.get("type")
+    if "$blob" in block:
+        size = block.get("size")
+        return _format_label(
+            "stored elsewhere", block["$blob"], f"{size:,} bytes" if size else None
+        )
+    if kind == "text" and type(text := block.get("text")) is str:
+        return decode_content(text)
+    if kind in ("resource", "resource_link"):
+        return _format_resource(block.get("resource", block))
+    if kind in ("image", "audio") and type(data := block.get("data")) is str:
+        return _format_label(kind, _find_text(block, _MEDIA_KEYS), _format_size(data))
+    return f"[{kind}]\n{pretty_json(decode_value(block))}"
+
+
+def _format_resource(resource: Any) -> str:
+    """Return a resource's name and media type, then its text or its other values."""
+    if type(resource) is str:
+        return _format_label("resource", resource)
+    name = _find_text(resource, _NAME_KEYS) if type(resource) is dict else None
+    if name is None:
+        return f"[resource]\n{pretty_json(decode_value(resource))}"
+    data = resource.get("blob")
+    size = _format_size(data) if type(data) is str else None
+    shown = _format_label("resource", name, _find_text(resource, _MEDIA_KEYS), size)
+    known = {"type", *_NAME_KEYS, *_MEDIA_KEYS, *(["blob"] if size else [])}
+    rest = {key: value for key, value in resource.items() if key not in known}
+    if rest.keys() == {"text"} and type(rest["text"]) is str:
+        return f"{shown}\n{decode_content(rest['text'])}"
+    return f"{shown}\n{pretty_json(decode_value(rest))}" if rest else shown
+
+
+def _find_text(block: dict[str, Any], keys: tuple[str, ...]) -> str | None:
+    return next((block[key] for key in keys if type(block.get(key)) is str), None)
+
+
+def _format_size(data: str) -> str:
+    """Return the size of base64 data."""
+    return f"{len(data.rstrip('=')) * 3 // 4:,} bytes"
+
+
+def _format_label(what: str, *parts: Any) -> str:
+    details = ", ".join(str(part) for part in parts if part)
+    return f"[{what}: {details}]" if details else f"[{what}]"

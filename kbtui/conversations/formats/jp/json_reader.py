@@ -1,7 +1,7 @@
-"""Reading JP's JSON files, whatever state they are in.
+"""Reads JP's JSON files, damaged ones included.
 
-A whole file goes through orjson. What orjson refuses is read again, slower and
-element by element, so that damage costs the damaged element and nothing else.
+orjson parses a sound file. What it refuses is parsed again element by element, slower, so that
+damage in one element costs no other.
 """
 
 from __future__ import annotations
@@ -19,83 +19,87 @@ from kbtui.errors import WorkspaceError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    _Part = Callable[[int, int], bytes]
-    """Gives bytes of an array from one position on, of some length."""
+    _ReadRange = Callable[[int, int], bytes]
+    """Reads bytes of an array: from a position, of a length."""
 
 LARGEST = 512 << 20
-"""Bytes: a larger file is listed, never read; JP's own are a thousandth of this."""
+"""Bytes: a larger file is listed but not read. JP's own files are a thousandth of this."""
 LARGEST_CONFIG = 16 << 20
 DAMAGED = object()
-"""Stands where an element cannot be read, so that those after it keep their positions."""
+"""Takes the place of an element that cannot be read, so that later ones keep their index."""
 _BOM = b"\xef\xbb\xbf"
 _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW
-_SPLIT_OVER = 4 << 20
-_PIECE = 1 << 20
+_SPLIT_FROM = 4 << 20
+_BLOCK_BYTES = 1 << 20
 _BEGIN = b"[\n  {"
 _END = b"\n  }\n]\n"
 SEPARATOR = b"\n  },\n  {"
-"""What stands between two elements as JP writes them, and nowhere else."""
-# Where the next element begins: JP indents by two, and puts the timestamp first.
-_NEXT = re.compile(r'\n  \{|\{\s*"timestamp"\s*:')
+"""The bytes between two elements as JP writes them; they occur nowhere else."""
+# The start of the next element: JP indents by two and writes the timestamp first.
+_NEXT_ELEMENT = re.compile(r'\n  \{|\{\s*"timestamp"\s*:')
 _GAP = re.compile(r"[\s,]*")
 _LONE_SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 
 def read_file(path: str, largest: int = LARGEST) -> bytes:
-    """The bytes of a regular file of at most `largest` bytes; raises `WorkspaceError`."""
-    with Opened(path) as (file, size):
-        _refuse(size, largest, path)
-        return _whole(file, size, largest)
+    """Read a regular file of at most `largest` bytes; raises `WorkspaceError`."""
+    with OpenedFile(path) as (file, size):
+        _check_size(size, largest, path)
+        return _read_all(file, size, largest)
 
 
-def _refuse(size: int, largest: int, path: str) -> None:
+def _check_size(size: int, largest: int, path: str) -> None:
     if size > largest:
-        raise WorkspaceError(f"it has {size:,} bytes; {largest:,} are read at most", where=path)
+        raise WorkspaceError(f"it has {size:,} bytes; the limit is {largest:,}", where=path)
 
 
-def _whole(file: int, size: int, largest: int) -> bytes:
+def _read_all(file: int, size: int, largest: int) -> bytes:
     data = os.read(file, size + 1)
     if len(data) == size:
         return data
-    # It grew, or is more than one call gives.
+    # It has grown, or is larger than one call reads.
     parts = [data]
     while data and sum(map(len, parts)) <= largest:
-        data = os.read(file, _PIECE)
+        data = os.read(file, _BLOCK_BYTES)
         parts.append(data)
     return b"".join(parts)
 
 
 def read_head(path: str, length: int) -> bytes:
-    """At most the first `length` bytes of a regular file; raises `WorkspaceError`."""
-    with Opened(path) as (file, _):
+    """Read the first `length` bytes of a regular file, or fewer; raises `WorkspaceError`."""
+    with OpenedFile(path) as (file, _):
         return os.read(file, length)
 
 
-def whole_elements(data: bytes) -> bytes:
-    """The beginning of an array as JP writes it, cut after its last whole element; b"" for others."""
+def take_whole_elements(data: bytes) -> bytes:
+    """Return an array of the complete elements in the first bytes of one.
+
+    b"" if there is none, or if the array is not written as JP writes it.
+    """
     end = data.rfind(SEPARATOR)
     return data[:end] + b"\n  }\n]" if data.startswith(b"[\n  {") and end > 0 else b""
 
 
 def read_tail(path: str, length: int) -> bytes:
-    """At most the last `length` bytes of a regular file; raises `WorkspaceError`."""
-    with Opened(path) as (file, size):
+    """Read the last `length` bytes of a regular file, or fewer; raises `WorkspaceError`."""
+    with OpenedFile(path) as (file, size):
         os.lseek(file, max(0, size - length), os.SEEK_SET)
         return os.read(file, length)
 
 
-class Mended(str):
-    """What was wrong with a file, and cost nothing: all of it could be read."""
+class RecoveredProblem(str):
+    """A problem of a file that lost nothing: everything could be read."""
 
     __slots__ = ()
 
 
-class Opened:
-    """The file's descriptor and size, opened without waiting: a pipe in its place would never answer.
+class OpenedFile:
+    """A context manager that opens a file and returns its descriptor and size.
 
-    Raises `WorkspaceError`.
+    Opening never waits, as it would for a pipe. Raises `WorkspaceError`, also for links that leave
+    the conversations, and for errors of reading within the block.
 
-    A class, because thousands are opened for one list.
+    A class, not a generator: a list opens thousands of files, and a class costs less for each.
     """
 
     def __init__(self, path: str) -> None:
@@ -109,17 +113,17 @@ class Opened:
             except OSError as error:
                 if error.errno != errno.ELOOP:
                     raise
-                self._file = os.open(self._followed(), _FLAGS)
+                self._file = os.open(self._resolve_link(), _FLAGS)
             status = os.fstat(self._file)
         except OSError as error:
-            self._raise(error)
+            self._raise_workspace_error(error)
         if not stat.S_ISREG(status.st_mode):
             os.close(self._file)
             raise WorkspaceError("it is not a file", where=self._path)
         return self._file, status.st_size
 
-    def _followed(self) -> str:
-        """Where a link leads; raises `WorkspaceError` unless that is among the conversations."""
+    def _resolve_link(self) -> str:
+        """Return the target of a link; raises `WorkspaceError` if it is not in the conversations."""
         conversations = os.path.dirname(os.path.dirname(self._path))  # noqa: PTH120
         target = os.path.realpath(self._path)
         if not target.startswith(f"{os.path.realpath(conversations)}/"):
@@ -129,9 +133,9 @@ class Opened:
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         os.close(self._file)
         if isinstance(error, OSError | MemoryError):
-            self._raise(error)
+            self._raise_workspace_error(error)
 
-    def _raise(self, error: OSError | MemoryError) -> NoReturn:
+    def _raise_workspace_error(self, error: OSError | MemoryError) -> NoReturn:
         if isinstance(error, MemoryError):
             raise WorkspaceError("it does not fit into memory", where=self._path) from None
         if isinstance(error, FileNotFoundError):
@@ -142,9 +146,9 @@ class Opened:
 
 
 def read_object(data: bytes, problems: list[str]) -> dict[str, Any]:
-    """One JSON object; what was mended in it goes to `problems`.
+    """Parse one JSON object; problems that lost nothing are appended to `problems`.
 
-    Raises `ValueError` in words for anything else.
+    Raises `ValueError` with a message for anything else.
     """
     if data.startswith(_BOM):
         problems.append("it starts with a byte order mark")
@@ -152,118 +156,122 @@ def read_object(data: bytes, problems: list[str]) -> dict[str, Any]:
     try:
         value = orjson.loads(data)
     except orjson.JSONDecodeError:
-        value = _loads_slowly(_decoded(data, problems), problems)
+        value = _parse_slowly(_decode_utf8(data, problems), problems)
     if not isinstance(value, dict):
-        raise ValueError("it does not hold a JSON object")
+        raise ValueError("it is not a JSON object")
     return value
 
 
 def read_events(path: str, problems: list[str]) -> Iterator[list[Any]]:
-    """The elements of an `events.json` in batches, as `read_array` gives them.
+    """Yield the elements of an `events.json` in batches, as `read_array` does.
 
-    A big one as JP writes it is never in memory as a whole, not even its bytes.
-    Raises `WorkspaceError`.
+    A large file is never in memory as a whole if it is written as JP writes it. Raises
+    `WorkspaceError`.
     """
-    with Opened(path) as (file, size):
+    with OpenedFile(path) as (file, size):
 
-        def part(start: int, length: int) -> bytes:
+        def read_range(start: int, length: int) -> bytes:
             return os.pread(file, length, start)
 
-        _refuse(size, LARGEST, path)
-        if _comes_in_pieces(part, size):
-            yield from _pieces(part, size, problems)
+        _check_size(size, LARGEST, path)
+        if _is_split(read_range, size):
+            yield from _split_array(read_range, size, problems)
             return
-        data = _whole(file, size, LARGEST)
+        data = _read_all(file, size, LARGEST)
     yield from read_array(data, problems)
 
 
 def read_array(data: bytes, problems: list[str]) -> Iterator[list[Any]]:
-    """The elements of `events.json` in batches; what is wrong goes to `problems`.
+    """Yield the elements of `events.json` in batches; append what is wrong to `problems`.
 
-    A big file comes in batches of about a megabyte, so that its raw form is
-    never in memory as a whole. `DAMAGED` stands for an element that cannot be read.
+    Batches of a large file are about a megabyte, so that its JSON values are never in memory as a
+    whole. `DAMAGED` takes the place of an element that cannot be read.
     """
     if data.startswith(_BOM):
         problems.append("it starts with a byte order mark")
         data = data[3:]
 
-    def part(start: int, length: int) -> bytes:
+    def read_range(start: int, length: int) -> bytes:
         return data[start : start + length]
 
-    if _comes_in_pieces(part, len(data)):
-        yield from _pieces(part, len(data), problems)
+    if _is_split(read_range, len(data)):
+        yield from _split_array(read_range, len(data), problems)
         return
     try:
         value = orjson.loads(data)
     except orjson.JSONDecodeError:
-        yield list(_recover(data, problems))
+        yield list(_recover_elements(data, problems))
         return
     if isinstance(value, list):
         yield value
     else:
-        problems.append("it does not hold a JSON array")
+        problems.append("it is not a JSON array")
 
 
-def ends_well(data: bytes) -> bool:
-    """Whether an array ends as JP ends it."""
+def ends_as_jp_writes(data: bytes) -> bool:
+    """Return whether an array ends exactly as JP writes it."""
     return data.endswith((_END, _END[:-1]))
 
 
-def _comes_in_pieces(part: _Part, size: int) -> bool:
-    """Whether an array is big, and as JP writes it, which tells where an element ends."""
+def _is_split(read_range: _ReadRange, size: int) -> bool:
+    """Return whether an array is large, and written as JP writes it, so that it can be split."""
     return (
-        size > _SPLIT_OVER
-        and part(0, len(_BEGIN)) == _BEGIN
-        and ends_well(part(size - len(_END), len(_END)))
+        size > _SPLIT_FROM
+        and read_range(0, len(_BEGIN)) == _BEGIN
+        and ends_as_jp_writes(read_range(size - len(_END), len(_END)))
     )
 
 
-def _pieces(part: _Part, size: int, problems: list[str]) -> Iterator[list[Any]]:
-    """What stands between an array's brackets, in pieces of whole elements."""
-    position, held, count = 1, b"", 0
+def _split_array(read_range: _ReadRange, size: int, problems: list[str]) -> Iterator[list[Any]]:
+    """Yield the elements of an array, split at separators into blocks of whole elements."""
+    position, pending, count = 1, b"", 0
     while position < size:
-        # As much as is held already: an element of many megabytes is copied a few times only.
-        data = part(position, max(_PIECE, len(held)))
+        # Doubling the block means that an element of many megabytes is copied only a few times.
+        data = read_range(position, max(_BLOCK_BYTES, len(pending)))
         if not data:
             problems.append("it became shorter while it was read")
             break
         position += len(data)
-        held += data
-        cut = held.rfind(SEPARATOR)
+        pending += data
+        cut = pending.rfind(SEPARATOR)
         if cut >= 0:
             cut += len(b"\n  }")
-            elements = _elements(b"[%b]" % held[:cut], problems, count, more=True)
+            elements = _parse_block(b"[%b]" % pending[:cut], problems, count, more=True)
             count += len(elements)
             yield elements
-            held = held[cut + 1 :]
-    if held:
-        yield _elements(b"[%b]" % held.removesuffix(b"\n").removesuffix(b"]"), problems, count)
+            pending = pending[cut + 1 :]
+    if pending:
+        yield _parse_block(
+            b"[%b]" % pending.removesuffix(b"\n").removesuffix(b"]"), problems, count
+        )
 
 
-def _elements(piece: bytes, problems: list[str], first: int, more: bool = False) -> list[Any]:
-    """The elements of one piece of an array, which begins with element `first`."""
+def _parse_block(block: bytes, problems: list[str], first: int, more: bool = False) -> list[Any]:
+    """Parse the elements of one block; `first` is the index of its first element."""
     try:
-        value: list[Any] = orjson.loads(piece)
+        value: list[Any] = orjson.loads(block)
     except orjson.JSONDecodeError:
-        value = list(_recover(piece, problems, first, more))
+        value = list(_recover_elements(block, problems, first, more))
     return value
 
 
-def _recover(data: bytes, problems: list[str], first: int = 0, more: bool = False) -> Iterator[Any]:
-    """Every element that is whole, of an array that is not.
+def _recover_elements(
+    data: bytes, problems: list[str], first: int = 0, more: bool = False
+) -> Iterator[Any]:
+    """Yield the elements of a damaged array that can be parsed.
 
-    Its elements are counted from `first`; `more` says that the array goes on.
+    `first` is the index of the first one in the file; `more` says that other blocks follow.
     """
-    text = _decoded(data, problems)
+    text = _decode_utf8(data, problems)
     if not text.strip("\0 \t\r\n"):
-        problems.append("it is empty" if not text.strip() else "it holds nothing but NULs")
+        problems.append("it is empty" if not text.strip() else "it contains only NUL characters")
         return
     start = text.find("[")
     if start < 0 or text[:start].strip():
         problems.append("it does not begin with a JSON array")
-    # Without its bracket the elements may still be there.
+    # The elements may be sound even without the bracket.
     position = start + 1
-    number, whole = first, False
+    number, is_whole = first, False
     while True:
         gap = _GAP.match(text, position)
         assert gap is not None
@@ -271,25 +279,27 @@ def _recover(data: bytes, problems: list[str], first: int = 0, more: bool = Fals
         if position >= len(text):
             problems.append(f"it ends after element {number}, before the end of the array")
             return
-        ends = text[position] == "]"
-        if commas > (whole and not ends):
+        is_end = text[position] == "]"
+        if commas > (is_whole and not is_end):
             where = f"after element {number - 1}" if number > first else "before the first element"
-            problems.append(Mended(f"there is a comma too many {where}"))
-        if ends:
+            problems.append(RecoveredProblem(f"there is an extra comma {where}"))
+        if is_end:
             if text[position + 1 :].strip():
                 problems.append("there is something after the end of the array")
             return
         found: list[str] = []
         try:
-            value, position = _decode(text, position, found)
-            yield _mend(value, found)
-            if whole and not commas:
-                problems.append(Mended(f"a comma is missing after element {number - 1}"))
-            problems += [Mended(f"element {number} has {what}") for what in dict.fromkeys(found)]
-            whole = True
+            value, position = _decode_json(text, position, found)
+            yield _replace_surrogates(value, found)
+            if is_whole and not commas:
+                problems.append(RecoveredProblem(f"a comma is missing after element {number - 1}"))
+            problems += [
+                RecoveredProblem(f"element {number} has {what}") for what in dict.fromkeys(found)
+            ]
+            is_whole = True
         except (ValueError, RecursionError) as error:
             reason = "nested too deeply" if isinstance(error, RecursionError) else "not valid JSON"
-            following = _NEXT.search(text, position + 1)
+            following = _NEXT_ELEMENT.search(text, position + 1)
             if following is None:
                 if more:
                     problems.append(f"element {number} is {reason}")
@@ -301,22 +311,22 @@ def _recover(data: bytes, problems: list[str], first: int = 0, more: bool = Fals
             problems.append(f"element {number} is {reason}")
             yield DAMAGED
             position = following.end() - len(following[0].lstrip())
-            whole = False
+            is_whole = False
         number += 1
 
 
-def _decoded(data: bytes, problems: list[str]) -> str:
-    """The text of a file; what is no UTF-8 is replaced, and goes to `problems`."""
+def _decode_utf8(data: bytes, problems: list[str]) -> str:
+    """Decode a file; bytes that are not UTF-8 are replaced and counted in `problems`."""
     text = data.decode("utf-8", "replace")
     replaced = text.count("\ufffd") - data.count("\ufffd".encode())
     if replaced:
         count = "1 place is" if replaced == 1 else f"{replaced:,} places are"
-        problems.append(Mended(f"{count} not UTF-8, and shown as \ufffd"))
+        problems.append(RecoveredProblem(f"{count} not UTF-8 and shown as \ufffd"))
     return text
 
 
-def _decode(text: str, position: int, found: list[str]) -> tuple[Any, int]:
-    """A JSON value and where it ends; what JSON does not allow, and is taken anyway, goes to `found`.
+def _decode_json(text: str, position: int, found: list[str]) -> tuple[Any, int]:
+    """Return a JSON value and where it ends; append what is not valid JSON in it to `found`.
 
     Raises `ValueError` and `RecursionError`.
     """
@@ -331,18 +341,18 @@ def _decode(text: str, position: int, found: list[str]) -> tuple[Any, int]:
     except ValueError:
         found.clear()
         value = JSONDecoder(strict=False, parse_constant=constant).raw_decode(text, position)
-        found.append("control characters in a text")
+        found.append("control characters in a string")
         return value
 
 
-def _loads_slowly(text: str, problems: list[str]) -> Any:
+def _parse_slowly(text: str, problems: list[str]) -> Any:
     found: list[str] = []
     try:
         start = len(text) - len(text.lstrip())
-        value, end = _decode(text, start, found)
+        value, end = _decode_json(text, start, found)
         if text[end:].strip():
-            raise ValueError("something follows")
-        value = _mend(value, found)
+            raise ValueError("trailing data")
+        value = _replace_surrogates(value, found)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     except ValueError:
@@ -351,15 +361,18 @@ def _loads_slowly(text: str, problems: list[str]) -> Any:
     return value
 
 
-def _mend(value: Any, found: list[str]) -> Any:
-    """The value with unpaired surrogates replaced: nothing after this could store or print them."""
+def _replace_surrogates(value: Any, found: list[str]) -> Any:
+    """Replace unpaired surrogates, which cannot be stored or printed."""
     if isinstance(value, str):
-        mended, count = _LONE_SURROGATE.subn("\ufffd", value)
+        replaced, count = _LONE_SURROGATE.subn("\ufffd", value)
         if count:
-            found.append("half a character (an unpaired surrogate)")
-        return mended
+            found.append("an unpaired surrogate")
+        return replaced
     if isinstance(value, dict):
-        return {_mend(key, found): _mend(item, found) for key, item in value.items()}
+        return {
+            _replace_surrogates(key, found): _replace_surrogates(item, found)
+            for key, item in value.items()
+        }
     if isinstance(value, list):
-        return [_mend(item, found) for item in value]
+        return [_replace_surrogates(item, found) for item in value]
     return value

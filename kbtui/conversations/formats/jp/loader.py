@@ -1,217 +1,397 @@
-"""Reads one conversation from its files: whole, its beginning, or a summary of what it uses."""
+"""Reads the events of one conversation: whole, in parts, its beginning, or a summary."""
 
 from __future__ import annotations
 
-from collections import Counter
-from contextlib import suppress
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+import hashlib
+import os
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kbtui.conversations.formats.jp.event_parser import ConversationFacts, EventParser, is_event
+import orjson
+
+from kbtui.conversations.formats.base import DecodedTurns
+from kbtui.conversations.formats.jp.event_parser import ConfigState, EventParser, is_event
 from kbtui.conversations.formats.jp.json_reader import (
+    LARGEST,
     LARGEST_CONFIG,
+    SEPARATOR,
+    OpenedFile,
+    RecoveredProblem,
+    ends_as_jp_writes,
     read_array,
     read_events,
     read_file,
     read_head,
     read_object,
-    whole_elements,
+    read_tail,
+    take_whole_elements,
 )
 from kbtui.conversations.formats.jp.locations import BASE_CONFIG, EVENTS
-from kbtui.conversations.models import Conversation, ConversationInfo
+from kbtui.conversations.models import (
+    Conversation,
+    ConversationInfo,
+    ConversationPart,
+    ConversationSummary,
+    TurnMark,
+)
+from kbtui.dates import parse_timestamp
 from kbtui.errors import WorkspaceError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
-PROBLEMS_NAMED = 10
-"""Problems of one conversation that a list names; its own page names a hundred."""
-KINDS_MOST = 5
-"""Unknown kinds of event that are named."""
+_BEGINNING_BYTES = 1 << 20
+_TAIL_BYTES = 16 << 10
+PARTS_FROM = 128 << 10
+"""Bytes: reading a shorter conversation whole takes less time than is worth saving."""
+_READ_BYTES = 1 << 20
+_FIRST_BYTES = b"[\n  {"
+_RESULT_TYPES = frozenset({"tool_call_response", "inquiry_response"})
+_NO_CONFIG = "there is no base configuration: JP itself refuses this conversation"
 
 
-def load_conversation(
+def load(
     info: ConversationInfo, progress: Callable[[Conversation], None] | None = None
 ) -> Conversation:
-    """Read a conversation; never raises for what is wrong with it, which is in `problems`.
+    """Load a conversation. Never raises: `problems` says what is wrong.
 
-    A big one is read in batches of about a megabyte; `progress` is called after
-    each with the conversation so far, whose last turn may still grow. The
-    result's `info` has the count and the time of the last element.
+    A long one is read in batches of about a megabyte. `progress` is called after each with the
+    conversation so far, whose last turn may still grow. The `info` of the result has the number
+    of events and the time of the last one.
     """
     problems: list[str] = []
-    facts = ConversationFacts()
+    config = ConfigState()
     if info.base_config_path is not None:
-        read_base(str(info.base_config_path), facts, problems)
-    builder = EventParser(facts)
-    conversation = Conversation(
-        info,
-        builder.turns,
-        compactions=builder.compactions,
-        problems=problems,
-        leading=builder.leading,
-    )
+        problems += _apply_base_config(info, config)
+    parser = EventParser(config)
+    conversation = _make_conversation(info, parser)
+    conversation.problems = problems
     if info.events_path is None:
         problems.append(f"there is no {EVENTS}")
         return conversation
     damage: list[str] = []
     try:
         for batch in read_events(str(info.events_path), damage):
-            builder.add(batch)
+            parser.add(batch)
             if progress is not None:
-                builder.finish()
-                _settle(conversation, builder)
+                parser.finish()
+                _copy_totals(parser, conversation)
                 progress(conversation)
-        builder.finish()
-        conversation.info = info.counted(builder.count, builder.last_time)
+        parser.finish()
+        conversation.info = info.with_counts(parser.count, parser.last_time)
     except WorkspaceError as error:
         damage.append(error.message)
-    if info.base_config_path is None and not builder.configured and not damage:
-        problems.append("there is no base configuration: JP itself refuses this conversation")
-    problems += [f"{EVENTS}: {text}" for text in (*damage, *builder.problems)]
-    if builder.more_problems:
-        problems.append(f"{EVENTS}: {builder.more_problems} more damaged elements")
-    _settle(conversation, builder)
+    if info.base_config_path is None and not parser.is_configured and not damage:
+        problems.append(_NO_CONFIG)
+    problems += [f"{EVENTS}: {text}" for text in (*damage, *parser.problems)]
+    if parser.more_problems:
+        problems.append(f"{EVENTS}: {parser.more_problems} more damaged elements")
+    _copy_totals(parser, conversation)
     return conversation
 
 
-def problems_of(conversation: Conversation) -> str | None:
-    """What is wrong with a conversation, each thing once; None for a sound one."""
-    own = conversation.info.problem
-    new = [problem for problem in conversation.problems if problem not in (own or "")]
-    named = [*([own] if own else []), *new[:PROBLEMS_NAMED]]
-    if (left := len(new) - PROBLEMS_NAMED) > 0:
-        # The line that counts the rest is no problem of its own.
-        left += max(0, conversation.more_problems - 1)
-        named.append(f"{left} more problems")
-    return "; ".join(named) or None
+def load_beginning(info: ConversationInfo, size: int = _BEGINNING_BYTES) -> Conversation | None:
+    """Load the turns in the first `size` bytes, to show a long conversation before it is read.
 
-
-def name_extras(conversation: Conversation) -> list[str]:
-    """What a conversation has besides JP's kinds of event, each counted."""
-    extras = []
-    if unknown := conversation.unknown:
-        kinds = Counter(event.name for event in unknown)
-        named = ", ".join(f"{kind} {count}" for kind, count in kinds.most_common(KINDS_MOST))
-        more = f", {len(kinds) - KINDS_MOST} more kinds" if len(kinds) > KINDS_MOST else ""
-        before = len(conversation.leading)
-        place = f", {before} of them before the first turn" if before else ""
-        events = (
-            "1 event of an unknown kind"
-            if len(unknown) == 1
-            else (f"{len(unknown)} events of unknown kinds")
-        )
-        extras.append(f"{events} ({named}{more}){place}")
-    if count := conversation.resources:
-        extras.append("1 resource" if count == 1 else f"{count} resources")
-    return extras
-
-
-def load_beginning(info: ConversationInfo, length: int = 1 << 20) -> Conversation | None:
-    """A conversation as far as the first `length` bytes of its events go.
-
-    For showing a big one before it is read. None where that is not possible, or where
-    it takes all of the file.
+    None if the file is shorter, or if its beginning cannot be read alone.
     """
-    if info.events_path is None or info.size <= length:
+    if info.events_path is None or info.size <= size:
         return None
-    facts = ConversationFacts()
-    builder = EventParser(facts)
+    config = ConfigState()
+    parser = EventParser(config)
     try:
         if info.base_config_path is not None:
-            read_base(str(info.base_config_path), facts, [])
-        data = whole_elements(read_head(str(info.events_path), length))
+            _apply_base_config(info, config)
+        data = take_whole_elements(read_head(str(info.events_path), size))
         for batch in read_array(data, []) if data else ():
-            builder.add(batch)
+            parser.add(batch)
     except WorkspaceError:
         return None
-    builder.finish()
-    if not builder.turns:
+    parser.finish()
+    if not parser.turns:
         return None
-    conversation = Conversation(
-        info, builder.turns, compactions=builder.compactions, leading=builder.leading
-    )
-    _settle(conversation, builder)
+    conversation = _make_conversation(info, parser)
+    _copy_totals(parser, conversation)
     return conversation
 
 
-def _settle(conversation: Conversation, builder: EventParser) -> None:
-    conversation.assistant = builder.facts.assistant
-    conversation.model = builder.facts.model
-    conversation.attachments = builder.facts.attachments
-    conversation.resources = builder.resources
-    conversation.more_problems = builder.more_problems
-
-
-def read_base(path: str, facts: ConversationFacts, problems: list[str]) -> None:
-    """Take in a base configuration; what is wrong with it goes to `problems`."""
-    found: list[str] = []
-    try:
-        facts.apply(read_object(read_file(path, LARGEST_CONFIG), found))
-    except (WorkspaceError, ValueError) as error:
-        found.append(getattr(error, "message", str(error)))
-    problems += [f"{BASE_CONFIG}: {problem}" for problem in found]
-
-
-@dataclass(frozen=True)
-class ConversationSummary:
-    """What was used in a conversation. `tools` and `models` are names, as JP writes them.
-
-    A model counts when it answered; where nothing was answered, the one that would have.
-    `turns` counts as `load_conversation` does. `problem` says what of the events is damaged.
-    """
-
-    tools: frozenset[str] = frozenset()
-    models: frozenset[str] = frozenset()
-    turns: int = 0
-    problem: str | None = None
-
-
-def conversation_traits(info: ConversationInfo) -> ConversationSummary:
-    """Read a conversation's traits from its files; never raises for what is wrong with them."""
-    facts = ConversationFacts()
-    if info.base_config_path is not None:
-        # What is wrong with it, the conversation's own page tells.
-        with suppress(WorkspaceError, ValueError):
-            facts.apply(read_object(read_file(str(info.base_config_path), LARGEST_CONFIG), []))
-    passed = _Pass(facts)
+def decode_turns(info: ConversationInfo) -> DecodedTurns:
+    """Decode all turns for searching, without metadata and configuration. Never raises."""
+    if info.events_path is None:
+        return DecodedTurns([])
     problems: list[str] = []
-    if info.events_path is not None:
-        try:
-            for batch in read_events(str(info.events_path), problems):
-                passed.take(batch)
-        except WorkspaceError as error:
-            problems.append(error.message)
-    models = passed.models or ({facts.model} if facts.model else set())
-    problem = f"events.json: {'; '.join(problems)}" if problems else None
-    return ConversationSummary(frozenset(passed.tools), frozenset(models), passed.turns, problem)
+    parser = EventParser()
+    try:
+        for batch in read_events(str(info.events_path), problems):
+            parser.add(batch)
+    except WorkspaceError as error:
+        return DecodedTurns([], problem=error.message)
+    parser.finish()
+    lost = [problem for problem in problems if not isinstance(problem, RecoveredProblem)]
+    return DecodedTurns(parser.turns, parser.last_time, "; ".join(lost) or None)
 
 
-class _Pass:
-    def __init__(self, facts: ConversationFacts) -> None:
-        self.facts = facts
-        self.tools: set[str] = set()
-        self.models: set[str] = set()
-        self.turns = 0
-        self._seen = False
+def _make_conversation(info: ConversationInfo, parser: EventParser) -> Conversation:
+    return Conversation(info, parser.turns, compactions=parser.compactions, leading=parser.leading)
 
-    def take(self, elements: list[Any]) -> None:
-        for element in elements:
-            if type(element) is not dict:
-                continue
-            kind = element.get("type")
-            if kind == "turn_start":
-                self.turns += self._seen or not self.turns
-                self._seen = True
-            elif kind == "config_delta":
-                self.facts.apply(element.get("delta", element))
-            elif type(kind) is str and is_event(kind):
-                self._event(kind, element)
 
-    def _event(self, kind: str, element: dict[str, Any]) -> None:
-        self.turns = self.turns or 1
-        self._seen = True
-        if kind == "tool_call_request" and type(name := element.get("name")) is str:
-            self.tools.add(name)
-        elif kind == "chat_response" and self.facts.model:
-            self.models.add(self.facts.model)
+def _copy_totals(parser: EventParser, conversation: Conversation) -> None:
+    conversation.assistant = parser.config.assistant
+    conversation.model = parser.config.model
+    conversation.attachments = parser.config.attachments
+    conversation.resources = parser.resources
+    conversation.more_problems = parser.more_problems
+
+
+def _apply_base_config(info: ConversationInfo, config: ConfigState) -> list[str]:
+    """Apply the base configuration, and return what is wrong with it."""
+    problems: list[str] = []
+    try:
+        data = read_file(str(info.base_config_path), LARGEST_CONFIG)
+        config.apply(read_object(data, problems))
+    except (WorkspaceError, ValueError) as error:
+        problems.append(getattr(error, "message", str(error)))
+    return [f"{BASE_CONFIG}: {problem}" for problem in problems]
+
+
+# the number of events, and the last one
+
+
+def add_last_event(info: ConversationInfo) -> ConversationInfo:
+    """Return `info` with `last_event_at`, from the end of the file if that is enough."""
+    if info.events_path is None or info.last_event_at is not None:
+        return info
+    try:
+        element = _read_last_element(str(info.events_path))
+    except WorkspaceError as error:
+        return _add_problem(info, f"{EVENTS}: {error.message}")
+    if element is None:
+        return add_event_count(info)
+    return info.with_counts(info.events_count, parse_timestamp(element.get("timestamp")))
+
+
+def add_event_count(info: ConversationInfo) -> ConversationInfo:
+    """Return `info` with `events_count` and `last_event_at`; the file is parsed for them."""
+    if info.events_path is None or info.events_count is not None:
+        return info
+    problems: list[str] = []
+    count, last = 0, None
+    try:
+        for batch in read_events(str(info.events_path), problems):
+            count += len(batch)
+            last = batch[-1] if batch else last
+    except WorkspaceError as error:
+        return _add_problem(info, f"{EVENTS}: {error.message}")
+    time = parse_timestamp(last.get("timestamp")) if isinstance(last, dict) else None
+    info = info.with_counts(count, time)
+    return _add_problem(info, f"{EVENTS}: {'; '.join(problems)}") if problems else info
+
+
+def _add_problem(info: ConversationInfo, problem: str) -> ConversationInfo:
+    return replace(info, problem=f"{info.problem}; {problem}" if info.problem else problem)
+
+
+def _read_last_element(path: str) -> dict[str, Any] | None:
+    """Return the last element of an array that is written as JP writes it, None for any other."""
+    tail = read_tail(path, _TAIL_BYTES).rstrip()
+    start = tail.rfind(b"\n  {")
+    if start < 0 or not tail.endswith(b"\n  }\n]"):
+        return None
+    try:
+        element = orjson.loads(tail[start:-1])
+    except orjson.JSONDecodeError:
+        return None
+    return element if isinstance(element, dict) else None
+
+
+# a summary
+
+
+def summarize(info: ConversationInfo) -> ConversationSummary:
+    """Return what was used in a conversation, without decoding its texts. Never raises."""
+    config = ConfigState()
+    if info.base_config_path is not None:
+        # `load` reports what is wrong with it.
+        _apply_base_config(info, config)
+    tools: set[str] = set()
+    models: set[str] = set()
+    turns, has_started = 0, False
+    problems: list[str] = []
+    for element in _iterate_objects(info, problems):
+        kind = element.get("type")
+        if kind == "turn_start":
+            # The first opens the first turn, unless an event has opened it.
+            turns += has_started or not turns
+            has_started = True
+        elif kind == "config_delta":
+            config.apply(element.get("delta", element))
+        elif type(kind) is str and is_event(kind):
+            turns, has_started = turns or 1, True
+            if kind == "tool_call_request" and type(name := element.get("name")) is str:
+                tools.add(name)
+            elif kind == "chat_response" and config.model:
+                models.add(config.model)
+    used = models or ({config.model} if config.model else set())
+    problem = f"{EVENTS}: {'; '.join(problems)}" if problems else None
+    return ConversationSummary(frozenset(tools), frozenset(used), turns, problem)
+
+
+def _iterate_objects(info: ConversationInfo, problems: list[str]) -> Iterator[dict[str, Any]]:
+    """Yield the elements that are JSON objects; append what is wrong to `problems`."""
+    if info.events_path is None:
+        return
+    try:
+        for batch in read_events(str(info.events_path), problems):
+            yield from (element for element in batch if type(element) is dict)
+    except WorkspaceError as error:
+        problems.append(error.message)
+
+
+# parts
+
+
+def has_parts(info: ConversationInfo) -> bool:
+    """Return whether a conversation is long enough for `load_part`."""
+    return info.events_path is not None and PARTS_FROM <= info.size <= LARGEST
+
+
+def load_part(info: ConversationInfo, mark: TurnMark | None, size: int) -> ConversationPart | None:
+    """Load at least one turn from `mark` on, about `size` bytes of the file.
+
+    The part starts at the beginning of the file if what is before the mark has changed. None if
+    the conversation is short or damaged, or if a result belongs to a call before the mark: it must
+    then be loaded whole.
+    """
+    if info.events_path is None or not has_parts(info):
+        return None
+    try:
+        with OpenedFile(str(info.events_path)) as (file, file_size):
+            digest = _hash_until_mark(file, mark)
+            if digest is None:
+                mark, digest = None, hashlib.sha256(b"[")
+            if os.pread(file, len(_FIRST_BYTES), 0) != _FIRST_BYTES:
+                return None
+            while (found := _read_turns(file, mark.offset if mark else 1, file_size, size)) is None:
+                size *= 4
+    except WorkspaceError:
+        return None
+    span, is_last = found
+    return _decode_part(info, mark, digest, span, is_last) if span else None
+
+
+def _hash_until_mark(file: int, mark: TurnMark | None) -> Any:
+    """Return the SHA-256 of the file before the mark; None if it is not the mark's digest."""
+    if mark is None:
+        return None
+    digest, position = hashlib.sha256(), 0
+    while position < mark.offset:
+        block = os.pread(file, min(_READ_BYTES, mark.offset - position), position)
+        if not block:
+            return None
+        digest.update(block)
+        position += len(block)
+    return digest if digest.hexdigest() == mark.digest else None
+
+
+class _ElementSpan(NamedTuple):
+    """Consecutive elements of the array: their bytes, where each starts in them, their values."""
+
+    data: bytes
+    starts: list[int]
+    elements: list[Any]
+
+    def find_last_turn(self) -> int:
+        """Return the index of the last element that begins a turn; 0 if only the first does."""
+        for index in range(len(self.elements) - 1, 0, -1):
+            element = self.elements[index]
+            if type(element) is dict and element.get("type") == "turn_start":
+                return index
+        return 0
+
+
+def _read_turns(
+    file: int, start: int, file_size: int, size: int
+) -> tuple[_ElementSpan | None, bool] | None:
+    """Read whole turns from byte `start` on, and whether they are the last.
+
+    None if `size` bytes have no whole turn; no span if the bytes are not as JP writes them.
+    """
+    is_last = file_size - start <= size + _READ_BYTES
+    data = _read_range(file, start, file_size - start if is_last else size)
+    if is_last:
+        if not ends_as_jp_writes(data):
+            return None, is_last
+        data = data[: data.rindex(b"]")]
+    starts = [0]
+    while (index := data.find(SEPARATOR, starts[-1])) >= 0:
+        starts.append(index + len(b"\n  },"))
+    if not is_last:
+        # The element after the last separator is incomplete.
+        data = data[: starts.pop()]
+        if not starts:
+            return None
+    try:
+        elements = orjson.loads(b"[%b]" % data.removesuffix(b","))
+    except orjson.JSONDecodeError:
+        return None, is_last
+    if len(elements) != len(starts):
+        return None, is_last
+    span = _ElementSpan(data, starts, elements)
+    if not is_last:
+        cut = span.find_last_turn()
+        if not cut:
+            return None
+        span = _ElementSpan(data[: starts[cut]], starts[:cut], elements[:cut])
+    return span, is_last
+
+
+def _read_range(file: int, start: int, length: int) -> bytes:
+    """Read `length` bytes from `start` on, or up to the end of the file."""
+    blocks = []
+    while length > 0 and (block := os.pread(file, length, start)):
+        blocks.append(block)
+        start, length = start + len(block), length - len(block)
+    return blocks[0] if len(blocks) == 1 else b"".join(blocks)
+
+
+def _decode_part(
+    info: ConversationInfo, start: TurnMark | None, digest: Any, span: _ElementSpan, is_last: bool
+) -> ConversationPart | None:
+    """Decode the turns of a span. None if one of its results belongs to a call before it."""
+    before = start or TurnMark(1, "", 0, 0)
+    waiting = set(before.waiting)
+    if waiting and any(
+        type(element) is dict
+        and element.get("type") in _RESULT_TYPES
+        and type(call_id := element.get("id")) is str
+        and call_id in waiting
+        for element in span.elements
+    ):
+        return None
+    problems = _apply_base_config(info, ConfigState()) if info.base_config_path else []
+    parser = EventParser(turns=before.turns, count=before.elements)
+    cut = span.find_last_turn() if is_last else len(span.elements)
+    parser.add(span.elements[:cut])
+    mark = start
+    if cut:
+        end = span.starts[cut] if is_last else len(span.data)
+        digest.update(span.data[:end])
+        mark = TurnMark(
+            before.offset + end,
+            digest.hexdigest(),
+            parser.turns_before + len(parser.turns),
+            parser.count,
+            before.configured if start else parser.is_configured,
+            before.problem or next(iter(parser.problems), None),
+            tuple(sorted(waiting | parser.find_unanswered())),
+        )
+    parser.add(span.elements[cut:])
+    parser.finish()
+    is_configured = before.configured if start else parser.is_configured
+    if is_last and info.base_config_path is None and not is_configured:
+        problems.append(_NO_CONFIG)
+    earlier = [before.problem] if before.problem else []
+    problems += [f"{EVENTS}: {text}" for text in (*earlier, *parser.problems)]
+    return ConversationPart(
+        Conversation(info, parser.turns, problems=problems), start, mark, is_last
+    )

@@ -1,175 +1,249 @@
-"""Finds JP's conversation directories in both roots, live and archived."""
+"""Finds JP's conversations in both roots, live and archived, and reads their metadata."""
 
 from __future__ import annotations
 
 import os
 import stat
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from kbtui.refs import is_jp_id, jp_conversation_id, jp_creation_time
-from kbtui.workspace import Workspace, paths
+from kbtui.conversations.formats.base import Stray
+from kbtui.conversations.models import ConversationInfo
+from kbtui.dates import parse_timestamp
+from kbtui.errors import UsageError, WorkspaceError
+from kbtui.refs import is_jp_id, jp_conversation_id, jp_creation_time, parse_conversation_id
+from kbtui.workspace import paths
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from datetime import datetime
 
     from kbtui.conversations.models import Presence
+    from kbtui.workspace import Workspace
 
+ID_PREFIX = "jp-c"
 EVENTS, METADATA, BASE_CONFIG = "events.json", "metadata.json", "base_config.json"
 _FILES = (METADATA, BASE_CONFIG, EVENTS)
 _ARCHIVE, _TRASH = ".archive", ".trash"
+_METADATA_BYTES = 1 << 20
+_LINK_LEAVES = "it is a link that leaves the workspace"
 
 
 @dataclass(slots=True)
 class ConversationCopy:
-    """One directory that holds a conversation, with the state of its files.
+    """One directory of a conversation, with the state of its files.
 
-    `times` and `sizes` have the files that exist; `failure` is why they cannot be looked at.
-    `parent` is the conversation in whose directory this one lies.
+    `is_local` says that it is in the user's own root. `times` (nanoseconds) and `sizes` (bytes)
+    have the files that exist; `failure` says why a file's state is unknown. `parent` is the id of
+    the conversation that this directory is in.
     """
 
     path: str
-    local: bool
-    archived: bool
+    is_local: bool
+    is_archived: bool
     parent: str | None = None
     times: dict[str, int] = field(default_factory=dict)
     sizes: dict[str, int] = field(default_factory=dict)
     states: list[str] = field(default_factory=list)
     failure: str | None = None
 
-    def stream_time(self) -> tuple[bool, int, bool]:
-        """By this the copies of a stream compete: newest, ties to the user-local one.
+    def events_rank(self) -> tuple[bool, int, bool]:
+        """Rank the copies whose events could be read: the newest wins, ties to the user's root.
 
-        A copy without events never wins over one with them, where JP would only fail.
+        A copy without events never wins over one with events; JP would only fail there.
         """
         newest = max(self.times.get(EVENTS, 0), self.times.get(BASE_CONFIG, 0))
-        return (EVENTS in self.times, newest, self.local)
-
-    def metadata_time(self) -> tuple[int, bool]:
-        """By this the copies of the metadata compete."""
-        return (self.times.get(METADATA, 0), self.local)
+        return (EVENTS in self.times, newest, self.is_local)
 
 
 @dataclass(slots=True)
-class ConversationLocation:
-    """All copies of one conversation in its partition; live wins over archived.
+class JpLocation:
+    """All copies of one conversation. Live ones win over archived ones.
 
-    `others` are copies in the archive of a conversation that is live.
+    `archived_copies` are those in the archive of a conversation that is live.
     """
 
     id: str
-    archived: bool
+    is_archived: bool
     copies: list[ConversationCopy]
-    others: list[ConversationCopy]
+    archived_copies: list[ConversationCopy]
 
-    @property
-    def created_at(self) -> datetime:
-        """When it began, which its id says."""
-        return jp_creation_time(self.id)
-
-    @property
-    def stream(self) -> ConversationCopy:
-        """The copy whose events and base configuration are read."""
+    def events_copy(self) -> ConversationCopy:
+        """Return the copy whose events and base configuration are read."""
         copies = self.copies
-        return copies[0] if len(copies) == 1 else max(copies, key=ConversationCopy.stream_time)
+        return copies[0] if len(copies) == 1 else max(copies, key=ConversationCopy.events_rank)
 
-    @property
-    def metadata(self) -> ConversationCopy:
-        """The copy whose metadata is read; in the archive the workspace's comes first."""
-        having = [copy for copy in self.copies if METADATA in copy.times] or self.copies
-        if self.archived:
-            return min(having, key=lambda copy: (copy.local, -copy.times.get(METADATA, 0)))
-        return max(having, key=ConversationCopy.metadata_time)
-
-    @property
-    def has_events(self) -> bool:
-        """Whether there are events to read."""
-        return EVENTS in self.stream.times
+    def metadata_copy(self) -> ConversationCopy:
+        """Return the copy whose metadata is read: the newest; in the archive the workspace's."""
+        copies = [copy for copy in self.copies if METADATA in copy.times] or self.copies
+        if self.is_archived:
+            return min(copies, key=lambda copy: (copy.is_local, -copy.times.get(METADATA, 0)))
+        return max(copies, key=lambda copy: (copy.times.get(METADATA, 0), copy.is_local))
 
     @property
     def presence(self) -> Presence:
-        """In which roots it lies."""
-        roots = {copy.local for copy in self.copies}
+        """In which roots the conversation is."""
+        roots = {copy.is_local for copy in self.copies}
         if len(roots) == 2:
             return "projected"
         return "user_local" if True in roots else "external"
 
     @property
     def signature(self) -> str:
-        """Changes whenever a file of it does: path, inode, size and time of all copies."""
+        """A digest of path, inode, size and time of all files; it changes if one of them does."""
         from hashlib import blake2b
 
-        states = [state for copy in (*self.copies, *self.others) for state in copy.states]
+        states = [state for copy in (*self.copies, *self.archived_copies) for state in copy.states]
         return blake2b(
             "\n".join(sorted(states)).encode("utf-8", "surrogateescape"), digest_size=12
         ).hexdigest()
 
-    @property
-    def clash(self) -> str | None:
-        """Says that several directories of one root hold this id, None where none do."""
+    def describe_duplicates(self) -> str | None:
+        """Say which directories of one root have the same id; None if there is only one."""
         names = [os.path.basename(copy.path) for copy in self.copies]  # noqa: PTH119
-        doubled = len({copy.local for copy in self.copies}) < len(self.copies)
-        if not doubled and not self.others:
+        is_doubled = len({copy.is_local for copy in self.copies}) < len(self.copies)
+        if not is_doubled and not self.archived_copies:
             return None
-        names += [f"{_ARCHIVE}/{os.path.basename(copy.path)}" for copy in self.others]  # noqa: PTH119
-        chosen = os.path.basename(self.stream.path)  # noqa: PTH119
-        return f"{len(names)} directories hold this id ({', '.join(names)}); {chosen} is read"
+        names += [f"{_ARCHIVE}/{os.path.basename(copy.path)}" for copy in self.archived_copies]  # noqa: PTH119
+        chosen = os.path.basename(self.events_copy().path)  # noqa: PTH119
+        return f"{len(names)} directories have this id ({', '.join(names)}); {chosen} is read"
+
+    def read_info(self) -> ConversationInfo:
+        """Read the metadata, and no events. Never raises: `problem` says what is wrong."""
+        events, source = self.events_copy(), self.metadata_copy()
+        problems = [text for text in (self.describe_duplicates(), events.failure) if text]
+        metadata: dict[str, Any] = {}
+        if METADATA in source.times:
+            metadata, found = _read_metadata(source)
+            problems += [f"{METADATA}: {problem}" for problem in found]
+        elif source.failure is None:
+            problems.append(f"there is no {METADATA}")
+        if EVENTS not in events.times and events.failure is None:
+            is_old = os.path.exists(f"{events.path}/messages.json")  # noqa: PTH110
+            only = ", only messages.json of JP before December 2025" if is_old else ""
+            problems.append(f"there is no {EVENTS}{only}")
+        directory = Path(events.path)
+        newest = max((time for copy in self.copies for time in copy.times.values()), default=None)
+        return ConversationInfo(
+            id=self.id,
+            title=_clean_title(metadata.get("title")),
+            directory=directory,
+            events_path=directory / EVENTS if EVENTS in events.times else None,
+            base_config_path=directory / BASE_CONFIG if BASE_CONFIG in events.times else None,
+            archived=self.is_archived,
+            presence=self.presence,
+            created_at=jp_creation_time(self.id),
+            updated_at=None if newest is None else datetime.fromtimestamp(newest / 1e9, UTC),
+            last_activated_at=parse_timestamp(metadata.get("last_activated_at")),
+            pinned_at=parse_timestamp(metadata.get("pinned_at")),
+            archived_at=parse_timestamp(metadata.get("archived_at")),
+            expires_at=parse_timestamp(metadata.get("expires_at")),
+            labels=_clean_labels(metadata.get("labels")),
+            size=sum(events.sizes.values()),
+            signature=self.signature,
+            problem="; ".join(problems) or None,
+            parent=events.parent or _parse_parent(metadata.get("parent_id")),
+        )
 
 
-def find_places(
+def _read_metadata(copy: ConversationCopy) -> tuple[dict[str, Any], list[str]]:
+    """Read `metadata.json`; an empty object if that fails. Return it and its problems."""
+    from kbtui.conversations.formats.jp.json_reader import read_file, read_object
+
+    problems: list[str] = []
+    try:
+        metadata = read_object(read_file(f"{copy.path}/{METADATA}", _METADATA_BYTES), problems)
+    except (WorkspaceError, ValueError) as error:
+        problems.append(getattr(error, "message", str(error)))
+        return {}, problems
+    return metadata, problems + _find_wrong_values(metadata)
+
+
+def _find_wrong_values(metadata: dict[str, Any]) -> list[str]:
+    """Return what JP would refuse or miss in the metadata, one phrase each."""
+    wrong = []
+    if not isinstance(metadata.get("title"), str | None):
+        wrong.append("its title is not a string")
+    if "last_activated_at" not in metadata:
+        wrong.append("it has no last_activated_at")
+    wrong += [
+        f"its {name} is not a time"
+        for name in ("last_activated_at", "pinned_at", "archived_at", "expires_at")
+        if metadata.get(name) is not None and parse_timestamp(metadata[name]) is None
+    ]
+    labels = metadata.get("labels")
+    if labels is not None and _clean_labels(labels) != labels:
+        wrong.append("its labels are not all strings")
+    return wrong
+
+
+def _clean_title(value: Any) -> str | None:
+    return value if isinstance(value, str) and value.strip() else None
+
+
+def _clean_labels(value: Any) -> dict[str, str]:
+    if not isinstance(value, dict):
+        return {}
+    return {key: text for key, text in value.items() if isinstance(text, str)}
+
+
+def _parse_parent(value: Any) -> str | None:
+    """Return the id of the parent conversation, None if the metadata has no valid one."""
+    try:
+        return parse_conversation_id(str(value)) if isinstance(value, str | int) else None
+    except UsageError:
+        return None
+
+
+def find_locations(
     workspace: Workspace, only: str | None = None
-) -> tuple[list[ConversationLocation], list[tuple[str, str]]]:
-    """Every conversation of the workspace, and the directories that are none, with the reason.
+) -> tuple[list[JpLocation], list[Stray]]:
+    """Find every conversation of a workspace, and the directories that are none.
 
-    With `only` the files of that conversation alone are looked at.
+    With `only`, an id, the files of other conversations are not looked at.
     """
     copies: dict[str, list[ConversationCopy]] = {}
-    strays: list[tuple[str, str]] = []
-    for root, local in _roots(workspace):
-        for archived in (False, True):
-            folder = f"{root}/{_ARCHIVE}" if archived else root
-            names = _directories(workspace, folder, strays)
+    strays: list[Stray] = []
+    for root, is_local in _list_roots(workspace):
+        for is_archived in (False, True):
+            folder = f"{root}/{_ARCHIVE}" if is_archived else root
+            names = _list_directories(workspace, folder, strays)
             if names is None:
                 break  # its archive cannot be read either
             found: list[tuple[str, str | None]] = [(f"{folder}/{name}", None) for name in names]
             for path, parent in found:
-                conversation = _id(os.path.basename(path))  # noqa: PTH119
-                if conversation is None:
-                    strays.append((path, "its name does not begin with a conversation's id"))
+                id = _parse_directory_name(os.path.basename(path))  # noqa: A001, PTH119
+                if id is None:
+                    reason = "its name does not begin with a conversation's id"
+                    strays.append(Stray(Path(path), reason))
                     continue
-                if only is None or only == conversation:
-                    copies.setdefault(conversation, []).append(_look(path, local, archived, parent))
-                found += [(nested, conversation) for nested in _nested(path)]
-    places = []
-    for conversation, having in copies.items():
-        live = [copy for copy in having if not copy.archived]
-        rest = [copy for copy in having if copy.archived]
-        places.append(
-            ConversationLocation(conversation, not live, live or rest, rest if live else [])
-        )
-    return places, strays
+                if only is None or only == id:
+                    copy = _stat_copy(path, is_local, is_archived, parent)
+                    copies.setdefault(id, []).append(copy)
+                found += [(nested, id) for nested in _find_nested(path)]
+    locations = []
+    for id, found_copies in copies.items():  # noqa: A001
+        live = [copy for copy in found_copies if not copy.is_archived]
+        archived = [copy for copy in found_copies if copy.is_archived]
+        locations.append(JpLocation(id, not live, live or archived, archived if live else []))
+    return locations, strays
 
 
-def _roots(workspace: Workspace) -> Iterator[tuple[str, bool]]:
-    """The two roots; `storage` beside the second leads back to the first, and is left alone."""
+def _list_roots(workspace: Workspace) -> Iterator[tuple[str, bool]]:
+    """Yield the directories of conversations, and whether it is the user's own.
+
+    JP's `storage` link in the user's directory leads back to the first root and is ignored.
+    """
     yield f"{workspace.jp}/conversations", False
     if workspace.user_dir is not None:
         yield f"{workspace.user_dir}/conversations", True
 
 
-def conversation_folders(workspace: Workspace) -> set[Path]:
-    """The directories that hold conversations, whether or not they exist."""
-    return {
-        Path(folder) for root, _ in _roots(workspace) for folder in (root, f"{root}/{_ARCHIVE}")
-    }
-
-
-def trashed(workspace: Workspace) -> dict[str, int]:
-    """Where JP has moved conversations that it could not read, and how many each place holds."""
+def find_trash(workspace: Workspace) -> dict[str, int]:
+    """Return where JP moved conversations that it could not read, and how many are there."""
     counts = {}
-    for root, _ in _roots(workspace):
+    for root, _ in _list_roots(workspace):
         try:
             with os.scandir(f"{root}/{_TRASH}") as entries:
                 counts[f"{root}/{_TRASH}"] = sum(entry.is_dir() for entry in entries)
@@ -178,66 +252,64 @@ def trashed(workspace: Workspace) -> dict[str, int]:
     return {path: count for path, count in counts.items() if count}
 
 
-def _directories(
-    workspace: Workspace, folder: str, strays: list[tuple[str, str]]
-) -> list[str] | None:
-    """The names of the directories in `folder`, without links that leave the workspace.
+def _list_directories(workspace: Workspace, folder: str, strays: list[Stray]) -> list[str] | None:
+    """Return the names of the directories in `folder`, without links that leave the workspace.
 
-    None when `folder` exists and cannot be read; `strays` then has the reason.
+    None if `folder` exists and cannot be read; the reason is then in `strays`.
     """
     if os.path.realpath(folder) != folder and not _is_inside(workspace, folder):
-        strays.append((folder, _LEAVES))
+        strays.append(Stray(Path(folder), _LINK_LEAVES, True))
         return None
     names = []
     try:
         with os.scandir(folder) as entries:
             for entry in entries:
-                if entry.name[0] == "." or not _is_folder(entry, strays):
+                if entry.name[0] == "." or not _is_directory(entry, strays):
                     continue
                 if entry.is_symlink() and not _is_inside(workspace, entry.path):
-                    strays.append((entry.path, _LEAVES))
+                    strays.append(Stray(Path(entry.path), _LINK_LEAVES))
                 else:
                     names.append(entry.name)
             return sorted(names)
     except FileNotFoundError:
         if not os.path.lexists(folder):
             return []
-        strays.append((folder, "the link leads nowhere"))
+        strays.append(Stray(Path(folder), "the target of the link does not exist", True))
     except OSError as error:
-        strays.append((folder, (error.strerror or str(error)).lower()))
+        strays.append(Stray(Path(folder), (error.strerror or str(error)).lower(), True))
     return None
 
 
-def _is_folder(entry: os.DirEntry[str], strays: list[tuple[str, str]]) -> bool:
-    """Whether it is a directory, or leads to one; one bad link says nothing of the others."""
+def _is_directory(entry: os.DirEntry[str], strays: list[Stray] | None = None) -> bool:
+    """Return whether an entry is a directory or a link to one; a broken link goes to `strays`."""
     try:
         return entry.is_dir()
     except OSError as error:
-        strays.append((entry.path, (error.strerror or str(error)).lower()))
+        if strays is not None:
+            strays.append(Stray(Path(entry.path), (error.strerror or str(error)).lower()))
         return False
 
 
-_LEAVES = "it is a link that leaves the workspace"
-
-
 def _is_inside(workspace: Workspace, path: str) -> bool:
-    """Whether a path leads to the workspace, JP's storage in it, or JP's user-local directory."""
-    held = [workspace.root, workspace.jp, *([workspace.user_dir] if workspace.user_dir else [])]
-    return any(f"{os.path.realpath(path)}/".startswith(f"{os.path.realpath(at)}/") for at in held)
+    """Return whether a path leads to the workspace, its `.jp`, or JP's directory of the user."""
+    allowed = [workspace.root, workspace.jp, *([workspace.user_dir] if workspace.user_dir else [])]
+    real = f"{os.path.realpath(path)}/"
+    return any(real.startswith(f"{os.path.realpath(directory)}/") for directory in allowed)
 
 
-def _id(name: str) -> str | None:
-    """The id of the conversation whose directory has this name: its digits end at the first `-`."""
+def _parse_directory_name(name: str) -> str | None:
+    """Return the id in a directory's name, whose digits end at the first `-`; None without one."""
     digits = name.partition("-")[0]
     if not (digits.isascii() and digits.isdigit()) or len(digits) > 12:
         return None
     return jp_conversation_id(digits) if is_jp_id(int(digits)) else None
 
 
-def _nested(path: str) -> list[str]:
-    """The directories in a conversation's own that hold conversations, as a later JP has them."""
+def _find_nested(path: str) -> list[str]:
+    """Return the conversations in a conversation's own directory, as later versions of JP write."""
     try:
-        # With two links it has no directories: most file systems count them, and the others have one.
+        # A directory with two links has no subdirectories: most file systems count them, the
+        # others give 1.
         if os.stat(path).st_nlink == 2:  # noqa: PTH116
             return []
         with os.scandir(path) as entries:
@@ -247,7 +319,7 @@ def _nested(path: str) -> list[str]:
                 if entry.name[0] != "." and entry.is_dir(follow_symlinks=False)
             )
     except OSError:
-        return []  # what is wrong with it, looking at its files tells
+        return []  # `_stat_copy` reports it
     folders = [f"{path}/{name}" for name in names]
     return [
         folder
@@ -256,8 +328,10 @@ def _nested(path: str) -> list[str]:
     ]
 
 
-def _look(path: str, local: bool, archived: bool, parent: str | None) -> ConversationCopy:
-    copy = ConversationCopy(path, local, archived, parent)
+def _stat_copy(
+    path: str, is_local: bool, is_archived: bool, parent: str | None
+) -> ConversationCopy:
+    copy = ConversationCopy(path, is_local, is_archived, parent)
     for name in _FILES:
         file = f"{path}/{name}"
         try:
@@ -273,29 +347,26 @@ def _look(path: str, local: bool, archived: bool, parent: str | None) -> Convers
     return copy
 
 
-def live_names(path: str | None) -> dict[int, str]:
-    """The live conversations of the workspace at or above `path` (default: the current directory).
+def list_live_names(path: str | None) -> dict[int, str]:
+    """Return the live conversations of the workspace at or above `path` (default: here), for TAB.
 
-    An id has what its directory's name says after it. Empty without a workspace.
+    Keys are ids without prefix, values what the directory's name has after the id. No file is
+    read or checked. Empty without a workspace.
     """
     root = paths.find_root(os.path.realpath("." if path is None else path))
     if root is None:
         return {}
     folders = [f"{root}/.jp/conversations"]
+    # Finding the user's own directory reads a file; it is needed only if JP has any.
     if os.path.isdir(paths.jp_data_home() + "/workspace"):  # noqa: PTH112
-        # JP keeps something of some workspace there: it takes more to know whether of this one.
-        from pathlib import Path
+        from kbtui.workspace import Workspace
 
-        from kbtui.workspace.workspace import Workspace
-
-        user_dir = Workspace(Path(root)).user_dir
-        if user_dir is not None:
-            folders.append(f"{user_dir}/conversations")
+        folders = [folder for folder, _ in _list_roots(Workspace(Path(root)))]
     found: dict[int, str] = {}
     for folder in folders:
         try:
             with os.scandir(folder) as entries:
-                names = [entry.name for entry in entries if _is_folder_path(entry)]
+                names = [entry.name for entry in entries if _is_directory(entry)]
         except OSError:
             continue
         for name in names:
@@ -303,10 +374,3 @@ def live_names(path: str | None) -> dict[int, str]:
             if digits.isascii() and digits.isdigit() and len(digits) <= 12:
                 found[int(digits)] = rest
     return found
-
-
-def _is_folder_path(entry: os.DirEntry[str]) -> bool:
-    try:
-        return entry.is_dir()
-    except OSError:  # a link that leads round in a circle
-        return False

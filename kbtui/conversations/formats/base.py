@@ -1,0 +1,114 @@
+"""The interface of a conversation format: what kbtui asks of the files of one agent.
+
+A format is a module, or a package, with the attributes of `ConversationFormat`. It is listed in
+`FORMATS` of `kbtui/conversations/repository.py`, which is the only module that imports it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from datetime import datetime
+    from pathlib import Path
+
+    from kbtui.conversations.models import (
+        Conversation,
+        ConversationInfo,
+        ConversationPart,
+        ConversationSummary,
+        Turn,
+        TurnMark,
+    )
+    from kbtui.workspace import Workspace
+
+
+class Stray(NamedTuple):
+    """A directory that cannot be listed as a conversation, and the reason.
+
+    `is_unreadable` means that the directory should contain conversations and cannot be read.
+    """
+
+    path: Path
+    reason: str
+    is_unreadable: bool = False
+
+
+class DecodedTurns(NamedTuple):
+    """The turns of one conversation without its metadata, for searching.
+
+    `problem` says what could not be read; `last_event_at` is the time of the last event.
+    """
+
+    turns: list[Turn]
+    last_event_at: datetime | None = None
+    problem: str | None = None
+
+
+class ConversationLocation(Protocol):
+    """The files of one conversation, found but not read."""
+
+    @property
+    def id(self) -> str:
+        """The id with the format's prefix."""
+
+    @property
+    def is_archived(self) -> bool:
+        """Whether it is archived."""
+
+    @property
+    def signature(self) -> str:
+        """A digest of path, inode, size and time of all files; it changes if one of them does."""
+
+    def read_info(self) -> ConversationInfo:
+        """Read the metadata, and no events. Never raises: `problem` says what is wrong."""
+
+
+class ConversationFormat(Protocol):
+    """The functions of a format.
+
+    A function that takes a `ConversationInfo` gets only those that this format has made.
+    """
+
+    ID_PREFIX: str
+    """What the ids of this format begin with, such as `jp-c`."""
+
+    def find_locations(
+        self, workspace: Workspace, only: str | None = None
+    ) -> tuple[Sequence[ConversationLocation], list[Stray]]:
+        """Find every conversation of a workspace, or the one with the id `only`."""
+
+    def find_trash(self, workspace: Workspace) -> dict[str, int]:
+        """Return where the agent put conversations that it could not read, and how many."""
+
+    def add_last_event(self, info: ConversationInfo) -> ConversationInfo:
+        """Return `info` with `last_event_at`, reading as little as possible."""
+
+    def add_event_count(self, info: ConversationInfo) -> ConversationInfo:
+        """Return `info` with `events_count` and `last_event_at`."""
+
+    def load(
+        self, info: ConversationInfo, progress: Callable[[Conversation], None] | None = None
+    ) -> Conversation:
+        """Load a conversation. Never raises: `problems` says what is wrong.
+
+        `progress` is called while a long one is read, with the conversation so far.
+        """
+
+    def load_beginning(self, info: ConversationInfo) -> Conversation | None:
+        """Load the first turns of a long conversation; None if it must be loaded whole."""
+
+    def has_parts(self, info: ConversationInfo) -> bool:
+        """Return whether a conversation is long enough for `load_part`."""
+
+    def load_part(
+        self, info: ConversationInfo, mark: TurnMark | None, size: int
+    ) -> ConversationPart | None:
+        """Load at least one turn from `mark` on, about `size` bytes; None if it must be whole."""
+
+    def decode_turns(self, info: ConversationInfo) -> DecodedTurns:
+        """Decode all turns for searching, without metadata and configuration. Never raises."""
+
+    def summarize(self, info: ConversationInfo) -> ConversationSummary:
+        """Return what was used in a conversation, without decoding its texts. Never raises."""
