@@ -7,9 +7,8 @@ renderer the reader shows the event folded.
 
 from __future__ import annotations
 
-TYPE_CHECKING = (
-    False  # `kbtui search` reads this table, and importing `typing` would take a tenth of its time
-)
+# `kbtui search` imports this table, and importing `typing` would take a tenth of its time.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
