@@ -54,7 +54,7 @@ class CitationTargets:
         self._entries: dict[str, Subject] | None = None
         self._files: dict[str, Subject] | None = None
 
-    def topic(self, name: str) -> Topic | None:
+    def find_topic(self, name: str) -> Topic | None:
         """The topic of this id, else of this title without regard to case.
 
         One that is switched off today may have been on when it was cited.
@@ -69,13 +69,13 @@ class CitationTargets:
         ]
         return next((topic for topic in titled if topic.enable), titled[0] if titled else None)
 
-    def subjects(self, topic: str) -> list[Subject]:
+    def list_subjects(self, topic: str) -> list[Subject]:
         """All subjects of a topic."""
         if topic not in self._subjects:
             self._subjects[topic] = list(self.knowledge.subjects(topic))
         return self._subjects[topic]
 
-    def find(self, topic: str, slug: str) -> Subject | None:
+    def find_subject(self, topic: str, slug: str) -> Subject | None:
         """The subject with this slug, hidden, disabled and shadowed ones too."""
         key = (topic, slug)
         if key not in self._found:
@@ -83,24 +83,24 @@ class CitationTargets:
         return self._found[key]
 
     @property
-    def knows_entries(self) -> bool:
+    def has_entry_ids(self) -> bool:
         """Whether entry ids can be told."""
         return self._subject_id is not None
 
-    def entry(self, identity: str) -> Subject | None:
+    def find_entry_subject(self, identity: str) -> Subject | None:
         """The subject with this entry id."""
         if self._entries is None:
             self._entries = {}
             if self._subject_id is not None:
-                for subject in self._all():
+                for subject in self._iterate_subjects():
                     self._entries[self._subject_id(subject.topic, subject.slug)] = subject
         return self._entries.get(identity)
 
-    def file(self, path: str) -> Subject | None:
+    def find_file_subject(self, path: str) -> Subject | None:
         """The subject whose file this is: a path relative to the workspace, or an absolute one."""
         if self._files is None:
             self._files = {}
-            for subject in self._all():
+            for subject in self._iterate_subjects():
                 folder = self.knowledge.topics[subject.topic].subjects
                 relative = posixpath.normpath(posixpath.join(folder, subject.relative))
                 # Two topics may share a directory; the first declared has the file.
@@ -108,9 +108,9 @@ class CitationTargets:
                 self._files.setdefault(subject.file, subject)
         return self._files.get(path)
 
-    def _all(self) -> Iterable[Subject]:
+    def _iterate_subjects(self) -> Iterable[Subject]:
         for topic in self.knowledge.topics:
-            yield from self.subjects(topic)
+            yield from self.list_subjects(topic)
 
 
 ToolFamily = Literal["learn", "knowledge_search", "conversation_read", "conversation_grep"]
@@ -203,13 +203,13 @@ def extract_citations(
 
 
 def _extract_turn_citations(
-    conversation: str, turn: Turn, shelf: CitationTargets, file_tools: Mapping[str, str]
+    conversation: str, turn: Turn, targets: CitationTargets, file_tools: Mapping[str, str]
 ) -> Iterator[Citation]:
     seen = set()
     for event in turn.events:
         if event.kind != "tool_call_request" or event.name is None or not _has_succeeded(event):
             continue
-        for target in _find_targets(event, shelf, file_tools):
+        for target in _find_targets(event, targets, file_tools):
             key = (target.target, target.chunk)
             if key in seen:
                 continue
@@ -236,30 +236,30 @@ def _has_succeeded(call: Event) -> bool:
 
 
 def _find_targets(
-    call: Event, shelf: CitationTargets, file_tools: Mapping[str, str]
+    call: Event, targets: CitationTargets, file_tools: Mapping[str, str]
 ) -> Iterator[_CitedTarget]:
     name = call.name or ""
     arguments = call.arguments or {}
     result = call.result.text if call.result else ""
     if name in file_tools:
-        yield from _find_read_file(arguments.get(file_tools[name]), shelf)
+        yield from _find_read_file(arguments.get(file_tools[name]), targets)
         return
     ours: ToolFamily | None = parse_tool_family(name)
     if ours == "learn":
-        yield from _find_learned_subjects(arguments, result, shelf)
+        yield from _find_learned_subjects(arguments, result, targets)
     elif ours == "knowledge_search":
-        yield from _find_search_hits(result, shelf)
+        yield from _find_search_hits(result, targets)
     elif ours == "conversation_read":
-        yield from _find_read_conversation(arguments.get("id"), shelf)
+        yield from _find_read_conversation(arguments.get("id"), targets)
     elif ours == "conversation_grep":
-        yield from _find_grep_hits(result, shelf)
+        yield from _find_grep_hits(result, targets)
 
 
 # learn
 
 
 def _find_learned_subjects(
-    arguments: dict[str, Any], result: str, shelf: CitationTargets
+    arguments: dict[str, Any], result: str, targets: CitationTargets
 ) -> Iterator[_CitedTarget]:
     """The subjects that `learn` gave; its listing cites nothing."""
     name = arguments.get("topic")
@@ -268,35 +268,35 @@ def _find_learned_subjects(
         patterns = [patterns]
     if not isinstance(name, str):
         return
-    topic = shelf.topic(name)
+    topic = targets.find_topic(name)
     if not patterns and topic is None:
         # `topic/slug:lines` stands for a topic and its subject.
         name, _, slug = name.partition("/")
-        topic, patterns = shelf.topic(name), [slug]
+        topic, patterns = targets.find_topic(name), [slug]
     if not isinstance(patterns, list):
         return
     patterns = [pattern for pattern in patterns if isinstance(pattern, str) and pattern]
     identity = topic.id if topic else name
-    slugs = _find_learned_slugs(identity if topic else None, patterns, result, shelf)
+    slugs = _find_learned_slugs(identity if topic else None, patterns, result, targets)
     for slug in dict.fromkeys(slugs):
-        found = shelf.find(identity, slug) if topic else None
+        found = targets.find_subject(identity, slug) if topic else None
         yield _CitedTarget("learn", "subject", f"{identity}/{slug}", slug, gone=found is None)
 
 
 def _find_learned_slugs(
-    topic: str | None, patterns: list[str], result: str, shelf: CitationTargets
+    topic: str | None, patterns: list[str], result: str, targets: CitationTargets
 ) -> Iterator[str]:
     """Exact slugs as they stand; of a glob what the result shows, which may be gone since."""
     from kbtui.knowledge.visibility import compile_pattern, is_glob
 
     def exact(pattern: str) -> bool:
         return not is_glob(pattern) or (
-            topic is not None and shelf.find(topic, pattern) is not None
+            topic is not None and targets.find_subject(topic, pattern) is not None
         )
 
     def whole(name: str) -> str:
         """The slug of `slug:first-last`."""
-        if topic is not None and shelf.find(topic, name) is None:
+        if topic is not None and targets.find_subject(topic, name) is None:
             try:
                 return split_lines(name)[0]
             except UsageError:
@@ -318,7 +318,7 @@ def _find_learned_slugs(
     known = (
         [
             subject.slug
-            for subject in shelf.subjects(topic)
+            for subject in targets.list_subjects(topic)
             if not (subject.hidden or subject.disabled)
         ]
         if topic is not None and not shown
@@ -337,7 +337,7 @@ def _find_learned_slugs(
 # the others
 
 
-def _find_search_hits(result: str, shelf: CitationTargets) -> Iterator[_CitedTarget]:
+def _find_search_hits(result: str, targets: CitationTargets) -> Iterator[_CitedTarget]:
     """The hits of a `knowledge_search`, by the header line of each."""
     headers = list(_SEARCH_HEADER.finditer(result))
     for number, header in enumerate(headers):
@@ -345,10 +345,10 @@ def _find_search_hits(result: str, shelf: CitationTargets) -> Iterator[_CitedTar
         end = headers[number + 1].start() if number + 1 < len(headers) else len(result)
         quote = result[header.end() : min(end, header.end() + QUOTE_CHARACTERS)].strip()
         if _is_id(entry):
-            found = _make_conversation_target("search", entry, shelf, title)
+            found = _make_conversation_target("search", entry, targets, title)
             yield replace(found, chunk=chunk, score=float(score), quote=quote)
             continue
-        subject = shelf.entry(entry)
+        subject = targets.find_entry_subject(entry)
         target = f"{subject.topic}/{subject.slug}" if subject else f"chunk:{chunk}"
         yield _CitedTarget(
             "search",
@@ -356,25 +356,25 @@ def _find_search_hits(result: str, shelf: CitationTargets) -> Iterator[_CitedTar
             target,
             title,
             # Without entry ids it cannot be known whether it is there.
-            gone=subject is None and shelf.knows_entries,
+            gone=subject is None and targets.has_entry_ids,
             chunk=chunk,
             score=float(score),
             quote=quote,
         )
 
 
-def _find_read_file(path: Any, shelf: CitationTargets) -> Iterator[_CitedTarget]:
+def _find_read_file(path: Any, targets: CitationTargets) -> Iterator[_CitedTarget]:
     if not isinstance(path, str) or not path.strip():
         return
     path = posixpath.normpath(path.strip().removeprefix("file://"))
-    subject = shelf.file(path)
+    subject = targets.find_file_subject(path)
     if subject is not None:
         yield _CitedTarget("file", "subject", f"{subject.topic}/{subject.slug}", subject.slug)
     else:
         yield _CitedTarget("file", "file", path, path)
 
 
-def _find_read_conversation(name: Any, shelf: CitationTargets) -> Iterator[_CitedTarget]:
+def _find_read_conversation(name: Any, targets: CitationTargets) -> Iterator[_CitedTarget]:
     if isinstance(name, int) and not isinstance(name, bool):
         name = str(name)
     try:
@@ -382,10 +382,10 @@ def _find_read_conversation(name: Any, shelf: CitationTargets) -> Iterator[_Cite
     except UsageError:
         return
     if ref is not None and ref.conversation is not None:
-        yield _make_conversation_target("read", ref.conversation, shelf)
+        yield _make_conversation_target("read", ref.conversation, targets)
 
 
-def _find_grep_hits(result: str, shelf: CitationTargets) -> Iterator[_CitedTarget]:
+def _find_grep_hits(result: str, targets: CitationTargets) -> Iterator[_CitedTarget]:
     """The conversations with a matching line, of either envelope."""
     if result.lstrip().startswith("{"):
         try:
@@ -399,7 +399,7 @@ def _find_grep_hits(result: str, shelf: CitationTargets) -> Iterator[_CitedTarge
         found = [match[1] for block in blocks if (match := _GREP_HIT_ID.search(block))]
     for conversation in dict.fromkeys(found):
         if _is_id(conversation):
-            yield _make_conversation_target("grep", conversation, shelf)
+            yield _make_conversation_target("grep", conversation, targets)
 
 
 def _is_id(text: str) -> bool:
@@ -409,14 +409,14 @@ def _is_id(text: str) -> bool:
 def _make_conversation_target(
     how: CitationMethod,
     conversation: str,
-    shelf: CitationTargets,
+    targets: CitationTargets,
     title: str = "",
 ) -> _CitedTarget:
-    known = shelf.titles.get(conversation)
+    known = targets.titles.get(conversation)
     return _CitedTarget(
         how,
         "conversation",
         conversation,
         known or title or "Untitled",
-        gone=conversation not in shelf.titles,
+        gone=conversation not in targets.titles,
     )

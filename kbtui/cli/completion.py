@@ -145,7 +145,7 @@ def subjects(path: str | None, given: list[str], current: str) -> Pairs:
     """The slugs of the topic that was named first, a step at a time."""
     knowledge = _knowledge(path)
     topic = knowledge.resolve_topic(given[0])
-    return _steps(knowledge.resolved(topic.id).visible, current)
+    return _steps(knowledge.resolve(topic.id).visible, current)
 
 
 def globs(path: str | None, given: list[str], current: str) -> Pairs:
@@ -156,7 +156,7 @@ def globs(path: str | None, given: list[str], current: str) -> Pairs:
         return [(f"{topic.id}/", topic.title or "") for topic in _enabled(knowledge)]
     if not any(one.id == topic for one in _enabled(knowledge)):
         return []
-    steps = _steps(knowledge.resolved(topic).visible, rest)
+    steps = _steps(knowledge.resolve(topic).visible, rest)
     return [(f"{topic}/{slug}", text) for slug, text in steps]
 
 

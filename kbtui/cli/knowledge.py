@@ -28,7 +28,7 @@ def run_topics(args: Namespace) -> int:
     """
     knowledge = _open_knowledge(args)
     if args.topic is None:
-        topics, fragments = list(knowledge.topics.values()), knowledge.fragments()
+        topics, fragments = list(knowledge.topics.values()), knowledge.read_fragments()
     else:
         named = knowledge.topics.get(args.topic)
         topics, fragments = [named or knowledge.resolve_topic(args.topic)], []
@@ -227,7 +227,7 @@ def _open_knowledge(args: Namespace) -> Knowledge:
         note(str(problem))
     for value in args.knowledge:
         topic, _, pattern = value.partition("/")
-        resolved = knowledge.resolved(topic)
+        resolved = knowledge.resolve(topic)
         if not resolved.match([pattern]):
             from kbtui.knowledge.lint import explain_dead_pattern
 

@@ -215,7 +215,7 @@ def _run(workspace: Workspace, journal: UserData, args: Namespace) -> int:
     for name in names:
         try:
             with progress:
-                runs.append(runner.run_source(workspace, name, say=show))
+                runs.append(runner.run_source(workspace, name, on_progress=show))
         except KeyboardInterrupt:
             if (run := journal.runs().get(name)) is not None:
                 _print_run(run)

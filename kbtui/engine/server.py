@@ -212,7 +212,7 @@ class EngineServer:
             if reason := self._reason_to_end():
                 log(reason)
                 return
-            busy = self._semantic.busy or self._refresher.busy or self._schedule.running
+            busy = self._semantic.busy or self._refresher.busy or self._schedule.running_source
             if self._clients or busy:
                 self._last_seen = time.monotonic()
             elif time.monotonic() - self._last_seen > self._settings.engine_idle:

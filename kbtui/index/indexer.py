@@ -421,7 +421,7 @@ class Index:
             *subjects,
             *(info for info in infos if info.id in conversations),
         ]
-        shelf = CitationTargets(knowledge, {info.id: info.name for info in infos}, subject_id)
+        targets = CitationTargets(knowledge, {info.id: info.name for info in infos}, subject_id)
         work.sort(key=_precedence)
         if gone:
             self._remove(gone, changes)
@@ -431,7 +431,7 @@ class Index:
         batch: list[tuple[IngestBatch, Rows]] = []
         self._say(IndexProgress("keywords", 0, len(work)))
         for piece in self._read(work, changes):
-            batch.append((piece, _citation_rows(piece.read, shelf) if piece.read else []))
+            batch.append((piece, _citation_rows(piece.read, targets) if piece.read else []))
             done += piece.last
             now = time.monotonic()
             # A part is put before the next one is read, which stands on it.
@@ -483,7 +483,7 @@ class Index:
 def _indexed_subjects(knowledge: Knowledge) -> Iterator[Subject]:
     for topic in knowledge.topics.values():
         if topic.enable:
-            for subject in knowledge.each_subject(topic.id):
+            for subject in knowledge.iterate_subjects(topic.id):
                 if not subject.disabled:
                     yield subject
 
@@ -509,7 +509,7 @@ def configuration_state(files: list[Path]) -> list[list[object]]:
     return state
 
 
-def _citation_rows(conversation: Conversation, shelf: CitationTargets) -> Rows:
+def _citation_rows(conversation: Conversation, targets: CitationTargets) -> Rows:
     from kbtui.citations import extract_citations
 
     return [
@@ -517,5 +517,5 @@ def _citation_rows(conversation: Conversation, shelf: CitationTargets) -> Rows:
             cite.conversation, cite.turn, cite.call, cite.how, cite.kind, cite.target, cite.title,
             cite.tool, cite.timestamp.timestamp() if cite.timestamp else None, cite.chunk, cite.score,
         )
-        for cite in extract_citations(conversation, shelf, shelf.titles)
+        for cite in extract_citations(conversation, targets, targets.titles)
     ]  # fmt: skip

@@ -51,11 +51,11 @@ class TopicScan:
             self._relative = dict(_iterate_slugs(self._folders))
         return self._relative
 
-    def close(self, folders: list[_ScannedFolder]) -> None:
+    def finish(self, folders: list[_ScannedFolder]) -> None:
         """Name everything that the walk found."""
         text = _join_slugs(folders)
         if not text.isprintable():
-            folders = [folder.sound(self.mistakes) for folder in folders]
+            folders = [folder.without_bad_names(self.mistakes) for folder in folders]
             text = _join_slugs(folders)
         self._folders = folders
         self.slugs = sorted(text.split("//")) if text else []
@@ -67,9 +67,9 @@ class TopicScan:
                     slug for slug, path in _iterate_slugs([folder]) if is_hidden(path)
                 )
         if any(map(eq, self.slugs, self.slugs[1:])):
-            self._settle()
+            self._resolve_collisions()
 
-    def _settle(self) -> None:
+    def _resolve_collisions(self) -> None:
         """Give each contested slug to one file; the others go by their path as written.
 
         Where that path is itself a slug (`LICENSE` beside `LICENSE.md`), it gets
@@ -101,7 +101,7 @@ class _ScannedFolder:
         self.names = names
         self.dotted = False
 
-    def sound(self, mistakes: list[tuple[str, str]]) -> _ScannedFolder:
+    def without_bad_names(self, mistakes: list[tuple[str, str]]) -> _ScannedFolder:
         """The folder with the names that can be shown; notes what is wrong with the others."""
         good = []
         for name in self.names:
@@ -228,7 +228,7 @@ def scan_topic(root: str, base: str) -> TopicScan:
         found.mistakes.append(
             (f"more than {MAX_LINKED_DIRECTORIES:,} directories behind links; cut", "")
         )
-    found.close(folders)
+    found.finish(folders)
     return found
 
 

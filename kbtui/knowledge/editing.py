@@ -182,7 +182,7 @@ class TomlChange:
     new: str | None
 
     @property
-    def empty(self) -> bool:
+    def is_empty(self) -> bool:
         """Whether there is nothing to do."""
         return self.old == self.new
 
@@ -259,7 +259,7 @@ def apply_change(change: TomlChange) -> None:
             where=str(change.path),
             hint="look at the change again",
         )
-    if change.empty:
+    if change.is_empty:
         return
     try:
         if change.new is None:

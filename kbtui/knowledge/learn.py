@@ -45,17 +45,17 @@ class LearnCaller(NamedTuple):
     max_chars: int | None = None
     masked: bool = False
 
-    def given(self, resolved: ResolvedTopic) -> frozenset[str]:
+    def list_given(self, resolved: ResolvedTopic) -> frozenset[str]:
         """The subjects that the caller has already."""
         return resolved.learned_set if self.has_prompt else frozenset()
 
-    def available(self, resolved: ResolvedTopic) -> list[str]:
+    def list_available(self, resolved: ResolvedTopic) -> list[str]:
         """The subjects that a listing offers."""
         if self.has_prompt or not resolved.learned:
             return resolved.available
         return sorted({*resolved.available, *resolved.learned})
 
-    def shown(self, text: str) -> str:
+    def mask_secrets(self, text: str) -> str:
         """A text without its secrets, where they are masked."""
         if not self.masked:
             return text
@@ -101,14 +101,14 @@ def format_listing(resolved: ResolvedTopic, caller: LearnCaller) -> str:
     blocks = [f"# Topic: {topic.name}"]
     if topic.description and topic.description.strip():
         blocks.append(topic.description.rstrip())
-    available, given = caller.available(resolved), sorted(caller.given(resolved))
+    available, given = caller.list_available(resolved), sorted(caller.list_given(resolved))
     if available:
         blocks += [*_format_available(available, caller), _USE]
     elif not given:
         blocks.append("No subjects are available.")
     if given:
         blocks += ["## Already learned (in system prompt):", _format_slug_list(given, caller)]
-    return caller.shown("\n\n".join(blocks))
+    return caller.mask_secrets("\n\n".join(blocks))
 
 
 def learn_subjects(
@@ -121,7 +121,7 @@ def learn_subjects(
 
     A pattern may be a slug with lines, `slug:first-last`, as `knowledge_search` names its sources.
     """
-    given = caller.given(resolved)
+    given = caller.list_given(resolved)
     try:
         exact = {pattern: _parse_exact(resolved, pattern) for pattern in patterns}
     except UsageError as error:
@@ -193,10 +193,10 @@ def _format_blocks(
 
 def _parse_exact(resolved: ResolvedTopic, pattern: str) -> SubjectPart | None:
     """The subject, or the lines of one, that a pattern names exactly; raises `UsageError`."""
-    if resolved.exact(pattern):
+    if resolved.has_exact(pattern):
         return SubjectPart(pattern)
     slug, _, _ = pattern.rpartition(":")
-    if not slug or not resolved.exact(slug):
+    if not slug or not resolved.has_exact(slug):
         return None
     return SubjectPart(*split_lines(pattern))
 
@@ -273,12 +273,12 @@ def _format_no_match(resolved: ResolvedTopic, patterns: list[str], caller: Learn
     """The error for patterns that match nothing, with what there is."""
     named = ", ".join(f'"{shorten_argument(pattern)}"' for pattern in patterns[:_MAX_PATTERNS])
     blocks = [f'Nothing in topic "{resolved.topic.name}" matches {named}.']
-    available = caller.available(resolved)
+    available = caller.list_available(resolved)
     if available:
         blocks += _format_available(available, caller)
     else:
         blocks.append("No subjects are available.")
-    return caller.shown("\n\n".join(blocks))
+    return caller.mask_secrets("\n\n".join(blocks))
 
 
 def _format_available(slugs: list[str], caller: LearnCaller) -> list[str]:

@@ -136,7 +136,7 @@ def find_dead_mentions(
     unless a file of that path exists.
     """
     firsts = {
-        topic: {slug.partition("/")[0] for slug in knowledge.resolved(topic).scan.slugs}
+        topic: {slug.partition("/")[0] for slug in knowledge.resolve(topic).scan.slugs}
         for topic in dict.fromkeys(subject.topic for subject in subjects)
     }
     problems = []
@@ -185,7 +185,7 @@ def _iterate_dead_mentions(
 
 def _slug_exists(knowledge: Knowledge, topic: str, slug: str) -> bool:
     """Whether a slug, or a folder of slugs, is there; a disabled one is not missing but hidden."""
-    slugs = knowledge.resolved(topic).scan
+    slugs = knowledge.resolve(topic).scan
     return slug in slugs or any(name.startswith(f"{slug}/") for name in slugs.slugs)
 
 
@@ -212,7 +212,7 @@ def lint_knowledge(knowledge: Knowledge) -> list[Problem]:
     for topic in knowledge.topics.values():
         if not topic.enable:
             continue
-        resolved = knowledge.resolved(topic.id)
+        resolved = knowledge.resolve(topic.id)
         problems += _find_collisions(resolved)
         problems += _find_dead_patterns(resolved, "learned")
         problems += _find_dead_patterns(resolved, "disabled")

@@ -61,7 +61,7 @@ class TopicDeclarations:
     broken: set[str] = field(default_factory=set)
     problems: list[Problem] = field(default_factory=list)
 
-    def wrong(
+    def add_problem(
         self,
         message: str,
         where: Path | None,
@@ -90,17 +90,17 @@ def add_config_layer(declared: TopicDeclarations, layer: ConfigLayer) -> None:
     if kb is None:
         return
     if not isinstance(kb, dict):
-        declared.wrong("must be a table", layer.path, "kb")
+        declared.add_problem("must be a table", layer.path, "kb")
         return
     for key in kb:
         if key != "topic":
             hint = suggest_key(str(key), ["topic"]) + " Topics are declared as [kb.topic.ID]"
-            declared.wrong(f"unknown key {key!r}", layer.path, f"kb.{key}", hint=hint)
+            declared.add_problem(f"unknown key {key!r}", layer.path, f"kb.{key}", hint=hint)
     topics = kb.get("topic")
     if topics is None:
         return
     if not isinstance(topics, dict):
-        declared.wrong("must be a table of topics", layer.path, "kb.topic")
+        declared.add_problem("must be a table of topics", layer.path, "kb.topic")
         return
     for name, table in topics.items():
         _add_topic_table(declared, layer.path, str(name), table)
@@ -112,19 +112,19 @@ def _add_topic_table(declared: TopicDeclarations, where: Path, name: str, table:
     declared.origins.setdefault(name, where)
     if not name or "/" in name or not name.isprintable():
         message = "a topic's id must not be empty nor hold `/` or control characters"
-        declared.wrong(message, where, key, name)
+        declared.add_problem(message, where, key, name)
         return
     if not isinstance(table, dict):
-        declared.wrong("must be a table", where, key, name)
+        declared.add_problem("must be a table", where, key, name)
         return
     for entry, value in table.items():
         if entry not in TOPIC_FIELDS:
             hint = suggest_key(str(entry), list(TOPIC_FIELDS))
-            declared.wrong(f"unknown key {entry!r}", where, f"{key}.{entry}", name, hint)
+            declared.add_problem(f"unknown key {entry!r}", where, f"{key}.{entry}", name, hint)
         elif value is None:
             values.pop(entry, None)  # JSON's and YAML's way of saying nothing
         elif not _has_type(TOPIC_FIELDS[entry], value):
-            declared.wrong(f"must be {TOPIC_FIELDS[entry]}", where, f"{key}.{entry}", name)
+            declared.add_problem(f"must be {TOPIC_FIELDS[entry]}", where, f"{key}.{entry}", name)
         else:
             values[entry] = value
 
@@ -198,7 +198,7 @@ def build_topics(declared: TopicDeclarations) -> dict[str, Topic]:
         if name not in declared.broken:
             message, hint = _find_directory_problem(values.get("subjects"))
             if message:
-                declared.wrong(message, where, key, name, hint)
+                declared.add_problem(message, where, key, name, hint)
         if name in declared.broken:
             continue
         topics[name] = Topic(
@@ -349,28 +349,28 @@ class Knowledge:
         Hidden, disabled, learned and contested ones too. Empty, with a Problem,
         where the directory cannot be read. Raises `NothingFound`.
         """
-        return list(self.each_subject(topic))
+        return list(self.iterate_subjects(topic))
 
-    def each_subject(self, topic: str) -> Iterator[Subject]:
+    def iterate_subjects(self, topic: str) -> Iterator[Subject]:
         """The same one by one, for callers that may be told to stop. Raises `NothingFound`."""
-        return self._each(topic, self.resolved(topic).scan.slugs)
+        return self._iterate_records(topic, self.resolve(topic).scan.slugs)
 
     def find(self, topic: str, slug: str) -> Subject | None:
         """The subject of exactly this slug, whatever its flags; None where there is none."""
-        if topic not in self.topics or slug not in self.resolved(topic).scan:
+        if topic not in self.topics or slug not in self.resolve(topic).scan:
             return None
-        return next(self._each(topic, [slug]), None)
+        return next(self._iterate_records(topic, [slug]), None)
 
     def match(self, topic: str, patterns: Iterable[str]) -> list[Subject]:
         """What patterns match, in pattern order, then slug order."""
-        return list(self._each(topic, self.slugs(topic, patterns)))
+        return list(self._iterate_records(topic, self.slugs(topic, patterns)))
 
     def slugs(self, topic: str, patterns: Iterable[str] | None = None) -> list[str]:
         """The slugs that patterns match, or those that a listing offers (None).
 
         The same as `match` without looking at each file. Raises `NothingFound`.
         """
-        resolved = self.resolved(topic)
+        resolved = self.resolve(topic)
         return list(resolved.available) if patterns is None else resolved.match(patterns)
 
     def resolve_topic(self, name: str) -> Topic:
@@ -401,12 +401,12 @@ class Knowledge:
             if self.problems and not self.topics:
                 # Else an assistant would conclude that nothing is known here.
                 text += " The files that declare topics have mistakes: `kbtui doctor` names them."
-            return LearnResult(caller.shown(text), is_error=True)
-        resolved = self.resolved(found.id)
+            return LearnResult(caller.mask_secrets(text), is_error=True)
+        resolved = self.resolve(found.id)
         if not patterns:
             return LearnResult(learn.format_listing(resolved, caller))
         return learn.learn_subjects(
-            resolved, patterns, lambda slug: self._for_reading(found.id, slug), caller
+            resolved, patterns, lambda slug: self._get_record(found.id, slug), caller
         )
 
     def _find_source(self, topic: str, patterns: list[str]) -> tuple[Topic, list[str]]:
@@ -425,23 +425,23 @@ class Knowledge:
 
     def prompt(self) -> str | None:
         """The `<knowledge>` section; None where there is nothing to list or pre-load."""
-        return prompt.format_knowledge_section(self._enabled(), self._for_reading)
+        return prompt.format_knowledge_section(self._resolve_enabled(), self._get_record)
 
-    def preloaded(self, topic: str) -> str | None:
+    def format_preloaded(self, topic: str) -> str | None:
         """A topic's own part of the `<knowledge>` section; None where it pre-loads nothing.
 
         Raises `NothingFound`.
         """
-        resolved = self.resolved(topic)
+        resolved = self.resolve(topic)
         if not resolved.topic.enable or not resolved.learned:
             return None
-        return prompt.format_topic_block(resolved, self._for_reading)
+        return prompt.format_topic_block(resolved, self._get_record)
 
     def tool_definition(self) -> dict[str, Any] | None:
         """The `learn` tool: name, description, parameters; None when nothing is learnable."""
-        return prompt.define_learn_tool(self._enabled())
+        return prompt.define_learn_tool(self._resolve_enabled())
 
-    def fragments(self) -> list[PromptFragment]:
+    def read_fragments(self) -> list[PromptFragment]:
         """JP's own prompt fragments, read-only."""
         from kbtui.knowledge.prompt import read_fragments
 
@@ -455,8 +455,12 @@ class Knowledge:
         other = self._copy()
         for mark in marks:
             if mark.topic not in other.topics:
-                raise NothingFound(f"there is no topic {mark.topic!r}", hint=self._known())
-            other._put(mark_topic(other.topics[mark.topic], other.resolved(mark.topic), mark))
+                raise NothingFound(
+                    f"there is no topic {mark.topic!r}", hint=self._format_known_topics()
+                )
+            other._replace_topic(
+                mark_topic(other.topics[mark.topic], other.resolve(mark.topic), mark)
+            )
         return other
 
     def with_preloaded(self, values: Iterable[str]) -> Knowledge:
@@ -467,7 +471,7 @@ class Knowledge:
             apply_preload(topics, value)
         for name, topic in topics.items():
             if topic is not self.topics[name]:
-                other._put(topic)
+                other._replace_topic(topic)
         return other
 
     def _copy(self) -> Knowledge:
@@ -475,50 +479,50 @@ class Knowledge:
         other._resolved = dict(self._resolved)
         return other
 
-    def _put(self, topic: Topic) -> None:
+    def _replace_topic(self, topic: Topic) -> None:
         """Replace a topic, keeping the walk of its directory."""
-        walked = self.resolved(topic.id)
+        walked = self.resolve(topic.id)
         self.topics[topic.id] = topic
         self._resolved[topic.id] = ResolvedTopic(topic, walked.scan, walked.folder)
 
-    def resolved(self, topic: str) -> ResolvedTopic:
+    def resolve(self, topic: str) -> ResolvedTopic:
         """A topic's slugs and what may be seen of them; raises `NothingFound`."""
         found = self._resolved.get(topic)
         if found is None:
             if topic not in self.topics:
-                raise NothingFound(f"there is no topic {topic!r}", hint=self._known())
+                raise NothingFound(f"there is no topic {topic!r}", hint=self._format_known_topics())
             found, problems = resolve_topic_slugs(self._root, self.topics[topic])
             self._resolved[topic] = found
-            self._note(problems)
+            self._add_problems(problems)
         return found
 
-    def _known(self) -> str:
+    def _format_known_topics(self) -> str:
         return "topics: " + ", ".join(self.topics) if self.topics else "no topics are configured"
 
-    def _enabled(self) -> list[ResolvedTopic]:
-        return [self.resolved(topic.id) for topic in self.topics.values() if topic.enable]
+    def _resolve_enabled(self) -> list[ResolvedTopic]:
+        return [self.resolve(topic.id) for topic in self.topics.values() if topic.enable]
 
     def _check_directory(self, topic: Topic) -> None:
         """Note a missing or misplaced directory before anybody asks for its subjects."""
         _, problem = find_topic_directory(self._root, topic)
         if problem is not None:
-            self._note([problem])
+            self._add_problems([problem])
 
-    def _note(self, problems: list[Problem]) -> None:
+    def _add_problems(self, problems: list[Problem]) -> None:
         self.problems += [problem for problem in problems if problem not in self.problems]
 
-    def _for_reading(self, topic: str, slug: str) -> Subject:
+    def _get_record(self, topic: str, slug: str) -> Subject:
         """A record to read from; one without a stat where the file has vanished."""
-        for subject in self._each(topic, [slug]):
+        for subject in self._iterate_records(topic, [slug]):
             return subject
-        resolved = self.resolved(topic)
+        resolved = self.resolve(topic)
         relative = resolved.scan.relative[slug]
         file = f"{resolved.folder}/{relative}"
         return Subject(topic, slug, file, relative, root=self._folder)
 
-    def _each(self, topic: str, slugs: Iterable[str]) -> Iterator[Subject]:
+    def _iterate_records(self, topic: str, slugs: Iterable[str]) -> Iterator[Subject]:
         """The records of slugs, in their order, without files that vanished since the walk."""
-        resolved = self.resolved(topic)
+        resolved = self.resolve(topic)
         records = self._records.setdefault(topic, {})
         scan, relatives = resolved.scan, resolved.scan.relative
         for slug in slugs:
@@ -531,7 +535,7 @@ class Knowledge:
                     status = os.stat(file)  # noqa: PTH116
                 except OSError:
                     continue
-                subject = records[slug] = Subject.quickly(
+                subject = records[slug] = Subject.from_fields(
                     topic=topic,
                     slug=slug,
                     file=file,

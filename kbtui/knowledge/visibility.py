@@ -175,13 +175,13 @@ class ResolvedTopic:
         """
         found: dict[str, None] = {}
         for pattern in patterns:
-            if self.exact(pattern):
+            if self.has_exact(pattern):
                 found[pattern] = None
             else:
                 found.update(dict.fromkeys(filter(compile_pattern(pattern), self.visible)))
         return list(found)
 
-    def exact(self, pattern: str) -> bool:
+    def has_exact(self, pattern: str) -> bool:
         """Whether a pattern is the slug of a subject that is not disabled."""
         return pattern in self.scan and pattern not in self.disabled
 

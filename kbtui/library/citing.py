@@ -28,24 +28,24 @@ def used_by_conversation(library: Library, conversation: Conversation) -> list[C
     from kbtui.conversations.repository import list_conversations
 
     titles = {info.id: info.name for info in list_conversations(library.workspace, counts=False)}
-    shelf = CitationTargets(library.knowledge(), titles, subject_id)
+    targets = CitationTargets(library.knowledge(), titles, subject_id)
     known: dict[str, tuple[str, bool]] = {}
     found = []
-    for cite in extract_citations(conversation, shelf, titles):
+    for cite in extract_citations(conversation, targets, titles):
         if cite.target not in known:
-            known[cite.target] = _state(library, cite, shelf)
+            known[cite.target] = _state(library, cite, targets)
         title, gone = known[cite.target]
         found.append(replace(cite, title=title, gone=gone, source_title=conversation.info.name))
     return found
 
 
-def _state(library: Library, cite: Citation, shelf: CitationTargets) -> tuple[str, bool]:
+def _state(library: Library, cite: Citation, targets: CitationTargets) -> tuple[str, bool]:
     """The title of a citation's target, and whether it is gone."""
     if cite.kind == "file":
         return cite.title, _is_missing(library.workspace.root, cite.target)
     if cite.kind == "subject" and not cite.gone:
         topic, _, slug = cite.target.partition("/")
-        subject = shelf.find(topic, slug)
+        subject = targets.find_subject(topic, slug)
         if subject is not None:
             return _title_of(subject), False
     return cite.title, cite.gone
@@ -180,11 +180,11 @@ def _file(library: Library, text: str) -> Ref | str | None:
     from pathlib import Path
 
     root = library.workspace.root
-    shelf, reader = CitationTargets(library.knowledge(), {}), library.reader()
+    targets, reader = CitationTargets(library.knowledge(), {}), library.reader()
     for base in (root, Path.cwd()):
         path = os.path.normpath(base / text.removeprefix("file://"))
         name = os.path.relpath(path, root) if path.startswith(f"{root}/") else path
-        subject = shelf.file(name)
+        subject = targets.find_file_subject(name)
         if subject is not None and not subject.disabled:
             return subject_ref(subject.topic, subject.slug)
         if name != path and Path(path).is_file():

@@ -55,36 +55,36 @@ class Crawler:
         self._queue: deque[tuple[str, int]] = deque()
         self._known: set[str] = set()
         self._robots: dict[str, Protego] = {}
-        self._asked: dict[str, float] = {}
+        self._last_requests: dict[str, float] = {}
         self._done = 0
         self._failures = 0
 
     async def run(self) -> None:
         """Fetch everything within bounds; raises `KbtuiError` when the first page cannot be had."""
         end = time.monotonic() + self._limits.run_seconds
-        self._add([self._start], 0)
+        self._enqueue([self._start], 0)
         while self._queue:
             if self._done >= self._limits.pages or time.monotonic() > end:
                 key = "source_pages" if self._done >= self._limits.pages else "source_seconds"
-                self._stop(
+                self._stop_early(
                     f"stopped after {self._done} pages with {len(self._queue)} more to fetch: "
                     f"{key} in `kbtui config` is the limit"
                 )
                 return
             if self._failures >= MAX_FAILURES:
-                self._stop(f"stopped: nothing answers any more; {len(self._queue)} were left")
+                self._stop_early(f"stopped: nothing answers any more; {len(self._queue)} were left")
                 return
             url, depth = self._queue.popleft()
-            self._run.doing(self._done, self._done + len(self._queue) + 1, url)
-            await self._page(url, depth)
+            self._run.report_progress(self._done, self._done + len(self._queue) + 1, url)
+            await self._crawl_page(url, depth)
             self._done += 1
             if url == self._start and self._run.source.depth > 0:
-                await self._sitemaps()
+                await self._read_sitemaps()
 
-    def _stop(self, reason: str) -> None:
-        self._run.fail(self._start, reason, lasting=False)
+    def _stop_early(self, reason: str) -> None:
+        self._run.fail(self._start, reason, permanent=False)
 
-    def _add(self, urls: Iterable[str], depth: int) -> None:
+    def _enqueue(self, urls: Iterable[str], depth: int) -> None:
         for found in urls:
             url = normalize_url(found)
             if url is None or url in self._known or url not in self._bounds:
@@ -97,45 +97,45 @@ class Crawler:
 
     # one page
 
-    async def _page(self, url: str, depth: int) -> None:
+    async def _crawl_page(self, url: str, depth: int) -> None:
         try:
-            robots = await self._rules(url)
+            robots = await self._load_robots(url)
             if not robots.can_fetch(url, AGENT):
                 if url == self._start:
                     raise KbtuiError(ROBOTS_REFUSAL, where=url)
                 self._run.skip(url, ROBOTS_REFUSAL)
                 return
-            found = await self._polite(url, robots)
+            found = await self._fetch_politely(url, robots)
             self._failures = 0
             final = normalize_url(found.url) or url
             if final != url:
                 if final in self._known and final != self._start:
                     return
                 self._known.add(final)
-                if not (await self._rules(final)).can_fetch(final, AGENT):
+                if not (await self._load_robots(final)).can_fetch(final, AGENT):
                     self._run.skip(final, ROBOTS_REFUSAL)
                     return
-            await self._take(final, found, depth)
+            await self._process_response(final, found, depth)
         except FetchError as error:
             if url == self._start:
                 raise KbtuiError(error.reason, where=url) from error
-            self._failures += not error.lasting
-            if error.gone:
-                self._run.shelf.gone(url)
-            if error.lasting:
+            self._failures += not error.is_permanent
+            if error.is_gone:
+                self._run.directory.remove_document(url)
+            if error.is_permanent:
                 self._run.skip(url, error.reason)
             else:
-                self._run.fail(url, error.reason, lasting=False)
+                self._run.fail(url, error.reason, permanent=False)
 
-    async def _take(self, url: str, found: FetchedResponse, depth: int) -> None:
+    async def _process_response(self, url: str, found: FetchedResponse, depth: int) -> None:
         if found.status == 304:
-            if not self._run.shelf.fresh(url):
+            if not self._run.directory.is_current(url):
                 raise FetchError("the server says that nothing changed, but it was not asked")
             self._run.keep(url)
-            self._follow(self._run.memory.get(url, {}).get("links", []), depth)
+            self._add_links(self._run.memory.get(url, {}).get("links", []), depth)
             return
         if found.type in _XML:
-            self._add(_find_locations(found.body.decode("utf-8", "replace")), depth)
+            self._enqueue(_find_locations(found.body.decode("utf-8", "replace")), depth)
             return
         try:
             facts = await self._extractor.extract(found.body, found.type, url, found.charset)
@@ -149,43 +149,47 @@ class Crawler:
             for link in map(normalize_url, facts.get("links", []))
             if link and link in self._bounds
         ]
-        self._follow(links, depth)
+        self._add_links(links, depth)
         if facts.get("noindex"):
             self._run.skip(url, "asks not to be indexed (noindex)")
         else:
-            self._run.put(self._document(url, facts), _make_crawl_memory(found, links))
+            self._run.put(self._make_document(url, facts), _make_crawl_memory(found, links))
 
-    def _document(self, url: str, facts: dict[str, Any]) -> FetchedDocument:
+    def _make_document(self, url: str, facts: dict[str, Any]) -> FetchedDocument:
         name = make_document_name(url, self._start)
         title = facts["title"] or name.rpartition("/")[2].replace("-", " ")
         return FetchedDocument(url, name, title, facts["text"], tuple(facts["tags"]))
 
-    def _follow(self, links: Iterable[str], depth: int) -> None:
+    def _add_links(self, links: Iterable[str], depth: int) -> None:
         if depth < self._run.source.depth:
-            self._add(links, depth + 1)
+            self._enqueue(links, depth + 1)
 
     # asking
 
-    async def _polite(self, url: str, robots: Protego) -> FetchedResponse:
+    async def _fetch_politely(self, url: str, robots: Protego) -> FetchedResponse:
         """Fetch, with the pause that the host wants; once more where it says when."""
         accept = (*READABLE, *_XML) if url == self._start else READABLE
         for again in (True, False):
             try:
-                async with self._turn(url, robots):
+                async with self._wait_for_turn(url, robots):
                     return await self._fetcher.get(
                         url,
                         accept=accept,
-                        conditions=self._conditions,
+                        conditions=self._make_conditions,
                         inside=lambda target: (normalize_url(target) or "") in self._bounds,
                     )
             except FetchError as error:
-                if error.wait is None or error.wait > self._limits.delay_most or not again:
+                if (
+                    error.retry_after is None
+                    or error.retry_after > self._limits.delay_most
+                    or not again
+                ):
                     raise
-                await asyncio.sleep(error.wait)
+                await asyncio.sleep(error.retry_after)
         raise AssertionError
 
     @contextlib.asynccontextmanager
-    async def _turn(self, url: str, robots: Protego | None) -> AsyncIterator[None]:
+    async def _wait_for_turn(self, url: str, robots: Protego | None) -> AsyncIterator[None]:
         """One request to a host, no sooner than it wants after the end of the last one."""
         host = urlsplit(url).netloc
         delay = self._limits.delay
@@ -193,45 +197,45 @@ class Crawler:
             wanted = robots.crawl_delay(AGENT) or 0.0
             # `not >`: a delay that is no number is none.
             delay = max(delay, min(wanted, self._limits.delay_most)) if wanted > 0 else delay
-        left = self._asked.get(host, -1e9) + delay - time.monotonic()
+        left = self._last_requests.get(host, -1e9) + delay - time.monotonic()
         if left > 0:
             await asyncio.sleep(left)
         try:
             yield
         finally:
-            self._asked[host] = time.monotonic()
+            self._last_requests[host] = time.monotonic()
 
-    def _conditions(self, url: str) -> dict[str, str]:
+    def _make_conditions(self, url: str) -> dict[str, str]:
         known = normalize_url(url) or url
         facts = self._run.memory.get(known, {})
-        if not self._run.shelf.fresh(known):
+        if not self._run.directory.is_current(known):
             return {}
         headers = {"If-None-Match": facts.get("etag"), "If-Modified-Since": facts.get("modified")}
         return {name: value for name, value in headers.items() if value}
 
-    async def _rules(self, url: str) -> Protego:
+    async def _load_robots(self, url: str) -> Protego:
         """The host's robots.txt; what it cannot say now, forbids (RFC 9309, 2.3.1.4)."""
         parts = urlsplit(url)
         origin = f"{parts.scheme}://{parts.netloc}"
         if origin not in self._robots:
             text = ""
             try:
-                async with self._turn(url, None):
+                async with self._wait_for_turn(url, None):
                     found = await self._fetcher.get(f"{origin}/robots.txt", most=MAX_ROBOTS_BYTES)
                 text = found.body.decode("utf-8", "replace")
             except FetchError as error:
-                if not error.lasting:
+                if not error.is_permanent:
                     raise FetchError(f"robots.txt: {error.reason}") from error
             self._robots[origin] = Protego.parse(text)
         return self._robots[origin]
 
     # sitemaps
 
-    async def _sitemaps(self) -> None:
+    async def _read_sitemaps(self) -> None:
         """Add what the host's sitemaps list, as if the first page linked to it."""
         parts = urlsplit(self._start)
         usual = urlunsplit((parts.scheme, parts.netloc, "/sitemap.xml", "", ""))
-        robots = await self._rules(self._start)
+        robots = await self._load_robots(self._start)
         listed = [url for url in map(normalize_url, robots.sitemaps) if url]
         todo = deque(dict.fromkeys([*listed, usual]))
         seen = set(todo)
@@ -240,14 +244,14 @@ class Crawler:
             if urlsplit(url).netloc != parts.netloc:
                 continue
             try:
-                async with self._turn(url, robots):
+                async with self._wait_for_turn(url, robots):
                     found = await self._fetcher.get(
                         url, accept=(*_XML, *_GZIP, "text/plain"), most=MAX_SITEMAP_BYTES
                     )
             except FetchError as error:
                 # A sitemap that is not there is usual; one that fails may list what is not gone.
-                if not error.lasting:
-                    self._run.fail(url, error.reason, lasting=False)
+                if not error.is_permanent:
+                    self._run.fail(url, error.reason, permanent=False)
                 continue
             text = _unpack_sitemap(found.body)
             locations = [place for place in map(normalize_url, _find_locations(text)) if place]
@@ -256,7 +260,7 @@ class Crawler:
                 seen.update(fresh)
                 todo.extend(fresh)
             else:
-                self._add(locations, 1)
+                self._enqueue(locations, 1)
 
 
 def _find_locations(text: str) -> list[str]:

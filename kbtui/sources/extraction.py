@@ -546,7 +546,7 @@ class Extractor:
         return self
 
     async def __aexit__(self, *args: object) -> None:
-        await self._end()
+        await self._stop_process()
 
     async def extract(
         self, content: bytes, kind: str, url: str, charset: str | None = None
@@ -557,15 +557,15 @@ class Extractor:
         request = json.dumps({"kind": kind, "url": url, "charset": charset}).encode()
         try:
             async with asyncio.timeout(self._seconds):
-                found = await self._ask(request, content)
+                found = await self._request(request, content)
         except (TimeoutError, OSError, EOFError, ValueError) as error:
             late = isinstance(error, TimeoutError)
-            await self._end()
+            await self._stop_process()
             reason = f"reading it took over {self._seconds:g} s" if late else "reading it failed"
             raise ExtractionError(reason) from error
         except BaseException:
             # Half a question is no state to go on from.
-            await self._end()
+            await self._stop_process()
             raise
         if "import" in found:
             raise PackageUnavailable(ImportError(found["import"], name=found["name"]))
@@ -573,7 +573,7 @@ class Extractor:
             raise ExtractionError(str(found["error"]))
         return found
 
-    async def _ask(self, request: bytes, content: bytes) -> dict[str, Any]:
+    async def _request(self, request: bytes, content: bytes) -> dict[str, Any]:
         if self._process is None or self._process.returncode is not None:
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable, "-P", "-m", "kbtui.sources.extraction",
@@ -598,7 +598,7 @@ class Extractor:
             raise ValueError("the answer is no table")
         return found
 
-    async def _end(self) -> None:
+    async def _stop_process(self) -> None:
         process, self._process = self._process, None
         if process is None:
             return

@@ -50,12 +50,12 @@ async def upload_files(
     named = _make_public_address(run.source.file or "", base, root)
     found = [(base, "")] if base.is_file() else list(_list_files(run, base, named))
     if len(found) > limits.files:
-        run.fail(named, limits.too_many(len(found), "files"), lasting=False)
+        run.fail(named, limits.format_too_many(len(found), "files"), permanent=False)
     for done, (path, relative) in enumerate(found[: limits.files]):
         below = f"/{relative}" if relative else ""
         # Versions up to 0.1 wrote absolute paths.
-        run.shelf.rename(f"{run.source.file}{below}", named + below)
-        run.doing(done, len(found), named + below)
+        run.directory.rename_document(f"{run.source.file}{below}", named + below)
+        run.report_progress(done, len(found), named + below)
         await _upload_file(run, path, relative, named + below, extractor, limits.bytes)
 
 
@@ -90,7 +90,7 @@ async def _upload_file(
 ) -> None:
     try:
         content, mark = _open_file(path, most)
-        if run.memory.get(url, {}).get("stat") == mark and run.shelf.fresh(url):
+        if run.memory.get(url, {}).get("stat") == mark and run.directory.is_current(url):
             run.keep(url)
             return
         kind = _KINDS_BY_EXTENSION.get(path.suffix.lower()) or _detect_kind(path)
@@ -100,7 +100,7 @@ async def _upload_file(
         run.skip(url, str(error))
     except OSError as error:
         reason = error.strerror or str(error)
-        run.fail(url, f"cannot be read: {reason}", lasting=False)
+        run.fail(url, f"cannot be read: {reason}", permanent=False)
     except ExtractionError as error:
         run.fail(url, str(error))
     else:

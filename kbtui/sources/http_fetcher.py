@@ -54,7 +54,7 @@ class SourceLimits:
     delay: float = 0.5
     delay_most: float = 30.0
 
-    def too_many(self, count: int, what: str) -> str:
+    def format_too_many(self, count: int, what: str) -> str:
         """Word the notice that a run took only the first `files` of `count` documents."""
         return (
             f"the first {self.files:,} of {count:,} {what} are taken: "
@@ -90,13 +90,13 @@ class FetchError(Exception):
         self,
         reason: str,
         *,
-        lasting: bool = False,
+        permanent: bool = False,
         gone: bool = False,
-        wait: float | None = None,
+        retry_after: float | None = None,
     ) -> None:
         super().__init__(reason)
-        self.reason, self.lasting = reason, lasting or gone
-        self.gone, self.wait = gone, wait
+        self.reason, self.is_permanent = reason, permanent or gone
+        self.is_gone, self.retry_after = gone, retry_after
 
 
 @dataclass
@@ -164,11 +164,11 @@ class HttpFetcher:
         """
         try:
             async with asyncio.timeout(self.limits.seconds):
-                return await self._follow(url, accept, conditions, inside, most)
+                return await self._fetch_following(url, accept, conditions, inside, most)
         except TimeoutError:
             raise FetchError(f"not done after {self.limits.seconds:g} s") from None
 
-    async def _follow(
+    async def _fetch_following(
         self,
         url: str,
         accept: Collection[str],
@@ -177,7 +177,7 @@ class HttpFetcher:
         most: int | None,
     ) -> FetchedResponse:
         for _ in range(self.limits.redirects + 1):
-            found = await self._once(url, accept, conditions(url), most or self.limits.bytes)
+            found = await self._fetch_once(url, accept, conditions(url), most or self.limits.bytes)
             if found.status not in (301, 302, 303, 307, 308):
                 return found
             try:
@@ -185,42 +185,44 @@ class HttpFetcher:
             except (httpx.InvalidURL, ValueError):
                 target = ""
             if not target:
-                raise FetchError("redirected to nowhere", lasting=True)
+                raise FetchError("redirected to nowhere", permanent=True)
             try:
                 url_policy.check_url(target, self.allow_hosts)
             except ConfigError as error:
                 raise FetchError(
-                    f"redirected to {target}: {error.message}", lasting=True
+                    f"redirected to {target}: {error.message}", permanent=True
                 ) from error
             if not inside(target):
-                raise FetchError(f"redirected out of the prefixes, to {target}", lasting=True)
+                raise FetchError(f"redirected out of the prefixes, to {target}", permanent=True)
             url = target
-        raise FetchError(f"redirected more than {self.limits.redirects} times", lasting=True)
+        raise FetchError(f"redirected more than {self.limits.redirects} times", permanent=True)
 
-    async def _once(
+    async def _fetch_once(
         self, url: str, accept: Collection[str], conditions: Mapping[str, str], most: int
     ) -> FetchedResponse:
         if len(url) > MAX_URL_CHARACTERS:
-            raise FetchError("the address is too long", lasting=True)
+            raise FetchError("the address is too long", permanent=True)
         try:
             url_policy.check_url(url, self.allow_hosts)
             parsed = httpx.URL(url)
         except (ConfigError, httpx.InvalidURL) as error:
             reason = error.message if isinstance(error, ConfigError) else str(error)
-            raise FetchError(reason, lasting=True) from error
+            raise FetchError(reason, permanent=True) from error
         host = parsed.raw_host.decode("ascii")
         port = parsed.port or (443 if parsed.scheme == "https" else 80)
         failure: Exception | None = None
-        for address in await self._addresses(host, port):
+        for address in await self._resolve_addresses(host, port):
             try:
-                return await self._request(parsed, host, port, address, accept, conditions, most)
+                return await self._send_request(
+                    parsed, host, port, address, accept, conditions, most
+                )
             except (httpx.ConnectError, httpx.ConnectTimeout) as error:
                 failure = error
             except httpx.HTTPError as error:
                 raise FetchError(_describe_http_error(error)) from error
         raise FetchError(_describe_http_error(failure)) from failure
 
-    async def _addresses(self, host: str, port: int) -> list[str]:
+    async def _resolve_addresses(self, host: str, port: int) -> list[str]:
         """What a host leads to; refused as a whole when any of it is private."""
         given = url_policy.parse_ip_literal(host)
         if given is not None:
@@ -240,10 +242,10 @@ class HttpFetcher:
                     private = url_policy.make_private_host_error(
                         host, None if given is not None else text
                     )
-                    raise FetchError(f"{private.message} ({private.hint})", lasting=True)
+                    raise FetchError(f"{private.message} ({private.hint})", permanent=True)
         return found
 
-    async def _request(
+    async def _send_request(
         self,
         url: httpx.URL,
         host: str,
@@ -253,7 +255,7 @@ class HttpFetcher:
         conditions: Mapping[str, str],
         most: int,
     ) -> FetchedResponse:
-        client = self._client(url.scheme, host, port)
+        client = self._get_client(url.scheme, host, port)
         # A server's cookies are a memory that a crawl does not want.
         client.cookies.clear()
         named = f"[{host}]" if ":" in host else host
@@ -284,19 +286,19 @@ class HttpFetcher:
         finally:
             await response.aclose()
 
-    def _client(self, scheme: str, host: str, port: int) -> httpx.AsyncClient:
+    def _get_client(self, scheme: str, host: str, port: int) -> httpx.AsyncClient:
         """A client for one host alone: a connection's certificate was checked for its name."""
         key = (scheme, host, port)
         if key not in self._clients:
             self._clients[key] = httpx.AsyncClient(
-                verify=self._tls() if scheme == "https" else False,
+                verify=self._make_tls_context() if scheme == "https" else False,
                 trust_env=False,
                 follow_redirects=False,
                 timeout=httpx.Timeout(self.limits.connect_seconds, read=self.limits.seconds),
             )
         return self._clients[key]
 
-    def _tls(self) -> ssl.SSLContext:
+    def _make_tls_context(self) -> ssl.SSLContext:
         """The usual authorities, and those that this system knows."""
         if self._context is None:
             self._context = httpx.create_ssl_context(trust_env=False)
@@ -308,24 +310,24 @@ def _make_status_error(response: httpx.Response) -> FetchError:
     status, after = response.status_code, response.headers.get("retry-after", "")
     return FetchError(
         f"the server answered {status}",
-        lasting=status < 500 and status != 429,
-        wait=float(after) if status in (429, 503) and after.isdecimal() else None,
+        permanent=status < 500 and status != 429,
+        retry_after=float(after) if status in (429, 503) and after.isdecimal() else None,
     )
 
 
 def _check_headers(found: FetchedResponse, accept: Collection[str], most: int) -> None:
     if accept and found.type not in accept:
-        raise FetchError(f"is {found.type or 'of no type'}, which is not read", lasting=True)
+        raise FetchError(f"is {found.type or 'of no type'}, which is not read", permanent=True)
     length = found.headers.get("content-length", "")
     if length.isdigit() and int(length) > most:
-        raise FetchError(format_too_large(most, int(length)), lasting=True)
+        raise FetchError(format_too_large(most, int(length)), permanent=True)
 
 
 async def _read_body(response: httpx.Response, most: int) -> bytes:
     """The body, never more than `most` bytes, unpacked by us: a few bytes can unpack to gigabytes."""
     encoding = response.headers.get("content-encoding", "identity").strip().lower()
     if encoding not in ("identity", "gzip", "x-gzip", ""):
-        raise FetchError(f"is packed as {encoding}, which was not asked for", lasting=True)
+        raise FetchError(f"is packed as {encoding}, which was not asked for", permanent=True)
     unpack = zlib.decompressobj(wbits=31) if "gzip" in encoding else None
     parts, size = [], 0
     async for raw in response.aiter_raw():
@@ -335,7 +337,7 @@ async def _read_body(response: httpx.Response, most: int) -> bytes:
             raise FetchError("is badly packed") from error
         size += len(part)
         if size > most:
-            raise FetchError(format_too_large(most), lasting=True)
+            raise FetchError(format_too_large(most), permanent=True)
         parts.append(part)
     if unpack and not unpack.eof:
         raise FetchError("ended too early")

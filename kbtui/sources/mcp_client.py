@@ -110,16 +110,16 @@ async def _fetch_matching(
             if run.source.pattern is None or fnmatchcase(one.uri, run.source.pattern)
         ]
     if len(wanted) > limits.files:
-        run.fail(run.source.name, limits.too_many(len(wanted), "resources"), lasting=False)
+        run.fail(run.source.name, limits.format_too_many(len(wanted), "resources"), permanent=False)
     late = 0
     for done, resource in enumerate(wanted[: limits.files]):
-        run.doing(done, len(wanted), resource.uri)
+        run.report_progress(done, len(wanted), resource.uri)
         try:
             with anyio.fail_after(seconds):
                 text = await _read_resource_text(session, resource, extractor, limits.bytes)
             late = 0
         except TimeoutError:
-            run.fail(resource.uri, f"not done after {seconds:g} s", lasting=False)
+            run.fail(resource.uri, f"not done after {seconds:g} s", permanent=False)
             late += 1
             if late >= MAX_TIMEOUTS:
                 raise
@@ -131,7 +131,7 @@ async def _fetch_matching(
             run.fail(resource.uri, str(error))
             continue
         except MCPError as error:
-            run.fail(resource.uri, str(error), lasting=False)
+            run.fail(resource.uri, str(error), permanent=False)
             continue
         title = resource.title or resource.name or resource.uri
         run.put(FetchedDocument(resource.uri, _make_document_name(resource.uri), title, text), {})

@@ -47,8 +47,8 @@ def run_source(
     workspace: Workspace,
     name: str,
     *,
-    say: Callable[[SourceProgress], None] = lambda progress: None,
-    stopped: Callable[[], bool] = lambda: False,
+    on_progress: Callable[[SourceProgress], None] = lambda progress: None,
+    should_stop: Callable[[], bool] = lambda: False,
     limits: SourceLimits | None = None,
     resolve: Resolve = resolve_name,
 ) -> Run:
@@ -72,9 +72,9 @@ def run_source(
         began = time.time()
         try:
             work = _RunRequest(
-                workspace, source, limits or make_limits(load_settings()), resolve, stopped
+                workspace, source, limits or make_limits(load_settings()), resolve, should_stop
             )
-            run, interrupted = _run_to_end(work, journal, began, say)
+            run, interrupted = _run_to_end(work, journal, began, on_progress)
         except (KbtuiError, OSError) as error:
             reason = str(error) if isinstance(error, KbtuiError) else error.strerror or str(error)
             run, interrupted = _make_failed_run(journal, name, began, reason), False
@@ -111,16 +111,19 @@ class _RunRequest:
     source: Source
     limits: SourceLimits
     resolve: Resolve
-    stopped: Callable[[], bool]
+    should_stop: Callable[[], bool]
 
 
 def _run_to_end(
-    work: _RunRequest, journal: UserData, began: float, say: Callable[[SourceProgress], None]
+    work: _RunRequest,
+    journal: UserData,
+    began: float,
+    on_progress: Callable[[SourceProgress], None],
 ) -> tuple[Run, bool]:
     """Run to the end; says too whether it was interrupted."""
     source = work.source
-    shelf = open_source_directory(work.workspace, source)
-    found = RunContext(source, shelf, journal.fetched(source.name), say)
+    directory = open_source_directory(work.workspace, source)
+    found = RunContext(source, directory, journal.fetched(source.name), on_progress)
     interrupted = False
     try:
         asyncio.run(_run_until_stopped(work, found))
@@ -128,16 +131,16 @@ def _run_to_end(
         # What came before stays, and counts.
         interrupted = isinstance(error, KeyboardInterrupt)
         found.problems.insert(0, "interrupted" if interrupted else str(error))
-        found.complete = False
-    if found.complete:
-        shelf.drop_unseen()
+        found.is_complete = False
+    if found.is_complete:
+        directory.remove_unseen()
     # What an incomplete run did not meet may be there yet.
-    memory = {} if found.complete else found.memory
-    journal.put_fetched(source.name, {**memory, **found.remember})
-    problems = (*found.problems, *shelf.problems)
-    tally = shelf.tally
+    memory = {} if found.is_complete else found.memory
+    journal.put_fetched(source.name, {**memory, **found.new_memory})
+    problems = (*found.problems, *directory.problems)
+    tally = directory.counts
     worked = tally.added + tally.updated + tally.unchanged + tally.removed
-    if found.skips and not (problems or worked or shelf.held):
+    if found.skips and not (problems or worked or directory.documents):
         what, reason = next(iter(found.skips.items()))
         problems = (f"nothing could be taken: {what}: {reason}",)
     status = "ok" if not problems else "partial" if worked else "error"
@@ -147,7 +150,7 @@ def _run_to_end(
         ended=time.time(),
         status=status,  # type: ignore[arg-type]
         error=problems[0] if problems else None,
-        entries=len(shelf.held),
+        entries=len(directory.documents),
         added=tally.added,
         updated=tally.updated,
         removed=tally.removed,
@@ -155,7 +158,7 @@ def _run_to_end(
         problems=problems[:MAX_NAMED_PROBLEMS],
         skipped=len(found.skips),
         skips=tuple(Skip(*skip) for skip in list(found.skips.items())[:MAX_NAMED_PROBLEMS]),
-        edited=tuple(shelf.edited),
+        edited=tuple(directory.edited),
     )
     return run, interrupted
 
@@ -173,7 +176,7 @@ def open_source_directory(workspace: Workspace, source: Source) -> SourceDirecto
 
 def count_documents(workspace: Workspace, source: Source) -> int:
     """How many documents a source has; raises `KbtuiError` where they cannot be reached."""
-    return len(open_source_directory(workspace, source).held)
+    return len(open_source_directory(workspace, source).documents)
 
 
 def remove_source_and_documents(workspace: Workspace, name: str, *, keep: bool) -> list[str]:
@@ -187,23 +190,25 @@ def remove_source_and_documents(workspace: Workspace, name: str, *, keep: bool) 
     with lock_source(workspace, name):
         problems = []
         try:
-            shelf = open_source_directory(workspace, source)
+            directory = open_source_directory(workspace, source)
         except KbtuiError as error:
-            shelf = None
+            directory = None
             problems.append(f"its documents cannot be reached and are left alone: {error}")
         remove_source(workspace, name)
-        if shelf is not None and keep:
-            shelf.release()
-        elif shelf is not None:
-            shelf.remove_all()
+        if directory is not None and keep:
+            directory.release_documents()
+        elif directory is not None:
+            directory.remove_all()
         UserData(workspace).forget_source(name)
-        return problems + ([*shelf.problems, *shelf.edited] if shelf is not None else [])
+        return problems + (
+            [*directory.problems, *directory.edited] if directory is not None else []
+        )
 
 
 async def _run_until_stopped(work: _RunRequest, run: RunContext) -> None:
     task = asyncio.ensure_future(_fetch_documents(work, run))
     while not task.done():
-        if work.stopped():
+        if work.should_stop():
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await task

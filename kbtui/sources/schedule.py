@@ -70,17 +70,17 @@ class Schedule:
         self._started: dict[str, float] = {}
 
     @property
-    def running(self) -> str | None:
+    def running_source(self) -> str | None:
         """The source that runs now."""
         return self._name if self._process is not None else None
 
     def tick(self, now: float | None = None) -> None:
         """See whether a run ended or hangs, and start the next that is due."""
-        self._reap()
+        self._check_process()
         if self._process is None:
             for name in list_due_sources(self._workspace, now, self._started)[:1]:
                 self._started[name] = time.time() if now is None else now
-                self._start(name)
+                self._start_run(name)
 
     def stop(self) -> None:
         """End the run that is going on; the next start makes it up."""
@@ -94,7 +94,7 @@ class Schedule:
             process.kill()
             process.wait()
 
-    def _start(self, name: str) -> None:
+    def _start_run(self, name: str) -> None:
         self._log(f"source {name}: due, started")
         self._name, self._began = name, time.monotonic()
         self._process = subprocess.Popen(
@@ -112,7 +112,7 @@ class Schedule:
             umask=self._umask,
         )
 
-    def _reap(self) -> None:
+    def _check_process(self) -> None:
         if self._process is None:
             return
         code = self._process.poll()

@@ -60,7 +60,7 @@ class StoredDocument:
     path: Path
     url: str
     digest: str
-    edited: bool
+    is_edited: bool
 
 
 @dataclass
@@ -83,46 +83,46 @@ class SourceDirectory:
     def __init__(self, root: Path, folder: Path, source: Source) -> None:
         self._root, self._source = root, source
         self.folder = folder / source.name
-        self.tally = ChangeCounts()
+        self.counts = ChangeCounts()
         self.problems: list[str] = []
         self.edited: list[str] = []
         """What became of documents that their user edited."""
-        self.held: dict[str, StoredDocument] = {}
-        self._taken: set[str] = set()
+        self.documents: dict[str, StoredDocument] = {}
+        self._names_in_use: set[str] = set()
         self._seen: set[str] = set()
         if os.path.realpath(self.folder) != str(self.folder):
             raise KbtuiError("is a link; a source writes into a directory", where=str(self.folder))
         for path in _list_files(self.folder):
-            self._taken.add(self._name(path))
+            self._names_in_use.add(self._relative_name(path))
             if path.suffix != ".md" or path.is_symlink():
                 continue
             held = read_stored_document(path, source.name)
             if held is not None:
                 # Of two copies of one document the untouched one is ours to care for.
-                other = self.held.get(held.url)
-                if other is None or (other.edited and not held.edited):
-                    self.held[held.url] = held
+                other = self.documents.get(held.url)
+                if other is None or (other.is_edited and not held.is_edited):
+                    self.documents[held.url] = held
 
-    def _name(self, path: Path) -> str:
+    def _relative_name(self, path: Path) -> str:
         return str(path.relative_to(self.folder).with_suffix("")).casefold()
 
-    def fresh(self, url: str) -> bool:
+    def is_current(self, url: str) -> bool:
         """Whether the file is what was fetched last, so that asking for changes alone is enough."""
-        held = self.held.get(url)
-        return held is not None and not held.edited
+        held = self.documents.get(url)
+        return held is not None and not held.is_edited
 
-    def rename(self, before: str, url: str) -> None:
+    def rename_document(self, before: str, url: str) -> None:
         """A document is known by another address from now on."""
-        if before != url and before in self.held and url not in self.held:
-            self.held[url] = self.held.pop(before)
+        if before != url and before in self.documents and url not in self.documents:
+            self.documents[url] = self.documents.pop(before)
 
-    def keep(self, url: str) -> None:
+    def mark_unchanged(self, url: str) -> None:
         """The document is as it was."""
-        if url in self.held and url not in self._seen:
+        if url in self.documents and url not in self._seen:
             self._seen.add(url)
-            self.tally.unchanged += 1
+            self.counts.unchanged += 1
 
-    def put(self, document: FetchedDocument) -> None:
+    def write_document(self, document: FetchedDocument) -> None:
         """Write a document, unless it is as it was or a person changed its file.
 
         Raises `KbtuiError` when it cannot be written.
@@ -145,59 +145,59 @@ class SourceDirectory:
         }
         facts = {key: value for key, value in facts.items() if value}
         digest = compute_digest(facts, text)
-        held = self.held.get(document.url)
+        held = self.documents.get(document.url)
         self._seen.add(document.url)
         if held is not None and held.digest == digest:
-            self.tally.unchanged += 1
+            self.counts.unchanged += 1
             return
-        if held is not None and held.edited:
-            self._left(held, "changed at its source")
+        if held is not None and held.is_edited:
+            self._note_edited(held, "changed at its source")
             return
         stamps = {"fetched_at": datetime.now(UTC).replace(microsecond=0), "digest": digest}
         content = join_front_matter({**facts, **stamps}, text)
         if held is not None:
             replace_file(held.path, content)
             held.digest = digest
-            self.tally.updated += 1
+            self.counts.updated += 1
             return
-        path = self._path(document)
+        path = self._make_path(document)
         write_new_file(path, content)
-        self._taken.add(self._name(path))
-        self.held[document.url] = StoredDocument(path, document.url, digest, edited=False)
-        self.tally.added += 1
+        self._names_in_use.add(self._relative_name(path))
+        self.documents[document.url] = StoredDocument(path, document.url, digest, is_edited=False)
+        self.counts.added += 1
 
-    def _path(self, document: FetchedDocument) -> Path:
-        name = make_unique_name(document.name, document.url, self._taken)
+    def _make_path(self, document: FetchedDocument) -> Path:
+        name = make_unique_name(document.name, document.url, self._names_in_use)
         path = self.folder / f"{name}.md"
         make_folder_inside(self._root, path.parent)
         return path
 
-    def gone(self, url: str) -> None:
+    def remove_document(self, url: str) -> None:
         """The source has the document no more: its file goes, unless a person changed it."""
-        held = self.held.pop(url, None)
+        held = self.documents.pop(url, None)
         if held is None:
             return
-        if held.edited:
-            self._left(held, "gone at its source")
+        if held.is_edited:
+            self._note_edited(held, "gone at its source")
             return
         try:
             held.path.unlink(missing_ok=True)
-            self._prune(held.path.parent)
+            self._remove_empty_folders(held.path.parent)
         except OSError as error:
             self.problems.append(f"{held.path.name}: cannot be removed: {error.strerror}")
             return
-        self.tally.removed += 1
+        self.counts.removed += 1
 
-    def drop_unseen(self) -> None:
+    def remove_unseen(self) -> None:
         """What a complete run did not meet is gone."""
-        for url in [url for url in self.held if url not in self._seen]:
-            self.gone(url)
+        for url in [url for url in self.documents if url not in self._seen]:
+            self.remove_document(url)
 
-    def _left(self, held: StoredDocument, why: str) -> None:
+    def _note_edited(self, held: StoredDocument, why: str) -> None:
         name = held.path.relative_to(self.folder)
         self.edited.append(f"{name}: {why}; you edited it, so it is left alone")
 
-    def _prune(self, folder: Path) -> None:
+    def _remove_empty_folders(self, folder: Path) -> None:
         """Remove directories that are empty now, up to the source's own."""
         while folder != self.folder and folder.is_relative_to(self.folder):
             try:
@@ -206,10 +206,10 @@ class SourceDirectory:
                 return
             folder = folder.parent
 
-    def release(self) -> int:
+    def release_documents(self) -> int:
         """Make the documents ordinary subjects, of no source any more; returns how many."""
         count = 0
-        for held in self.held.values():
+        for held in self.documents.values():
             split = _read_document_file(held.path)
             if split is None:
                 continue
@@ -223,8 +223,8 @@ class SourceDirectory:
 
     def remove_all(self) -> None:
         """Remove every document that nobody changed; `edited` and `problems` name the others."""
-        for url in list(self.held):
-            self.gone(url)
+        for url in list(self.documents):
+            self.remove_document(url)
         with contextlib.suppress(OSError):
             self.folder.rmdir()
 
@@ -248,7 +248,7 @@ def read_stored_document(path: Path, source: str) -> StoredDocument | None:
         return None
     held = str(digest or "")
     rest = {key: value for key, value in facts.items() if key not in _STAMP_KEYS}
-    return StoredDocument(path, url, held, edited=compute_digest(rest, text) != held)
+    return StoredDocument(path, url, held, is_edited=compute_digest(rest, text) != held)
 
 
 def _read_document_file(path: Path) -> tuple[dict[str, Any], str] | None:
@@ -277,13 +277,13 @@ class RunContext:
     """
 
     source: Source
-    shelf: SourceDirectory
+    directory: SourceDirectory
     memory: dict[str, dict[str, Any]]
-    say: Callable[[SourceProgress], None]
-    remember: dict[str, dict[str, Any]] = field(default_factory=dict)
+    on_progress: Callable[[SourceProgress], None]
+    new_memory: dict[str, dict[str, Any]] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
     skips: dict[str, str] = field(default_factory=dict)
-    complete: bool = True
+    is_complete: bool = True
 
     def __post_init__(self) -> None:
         self.memory = {
@@ -292,9 +292,9 @@ class RunContext:
             if facts.get("reader") == EXTRACTION_VERSION
         }
 
-    def doing(self, done: int, total: int, now: str) -> None:
+    def report_progress(self, done: int, total: int, now: str) -> None:
         """Say how far it is."""
-        self.say(SourceProgress(self.source.name, done, total, now))
+        self.on_progress(SourceProgress(self.source.name, done, total, now))
 
     def put(self, document: FetchedDocument, facts: dict[str, Any]) -> None:
         """A document as it is now; one that cannot be written is a failure."""
@@ -302,28 +302,28 @@ class RunContext:
             self.skip(document.url, "it has no text")
             return
         try:
-            self.shelf.put(document)
-            self.remember[document.url] = {**facts, "reader": EXTRACTION_VERSION}
+            self.directory.write_document(document)
+            self.new_memory[document.url] = {**facts, "reader": EXTRACTION_VERSION}
         except KbtuiError as error:
-            self.fail(document.url, str(error), lasting=False)
+            self.fail(document.url, str(error), permanent=False)
 
     def keep(self, url: str) -> None:
         """A document that is as it was."""
-        self.shelf.keep(url)
-        self.remember[url] = self.memory.get(url, {})
+        self.directory.mark_unchanged(url)
+        self.new_memory[url] = self.memory.get(url, {})
 
     def skip(self, what: str, reason: str) -> None:
         """One thing is not taken, and that is as it should be: it is no document, or is not there."""
         self.skips.setdefault(what, reason)
 
-    def fail(self, what: str, reason: str, *, lasting: bool = True) -> None:
+    def fail(self, what: str, reason: str, *, permanent: bool = True) -> None:
         """One thing went wrong. One that may pass leaves open what else there is: nothing is
         taken for gone then."""
         self.problems.append(f"{what}: {reason}")
-        if not lasting:
-            self.complete = False
+        if not permanent:
+            self.is_complete = False
             if what in self.memory:
-                self.remember[what] = self.memory[what]
+                self.new_memory[what] = self.memory[what]
 
 
 def make_document_name(url: str, base: str) -> str:

@@ -152,7 +152,7 @@ class CrawlBounds:
             first[: first.rindex("/") + 1] if "?" not in first else _parent_url(first)
         ]
         self._first = first
-        self.words = " or ".join(chosen)
+        self.description = " or ".join(chosen)
         """The prefixes, for people."""
         self._inside = [(parse_origin(prefix), urlsplit(prefix).path or "/") for prefix in chosen]
 

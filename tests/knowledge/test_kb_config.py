@@ -299,7 +299,7 @@ def test_nothing_is_written_by_reading(rfd: Build, workspace: Workspace) -> None
         knowledge.subjects(topic)
         knowledge.learn(topic, "**")
     knowledge.prompt()
-    knowledge.fragments()
+    knowledge.read_fragments()
     assert state() == before
 
 
@@ -331,7 +331,7 @@ def test_fragments_know_which_configuration_loads_them(build: Build, workspace: 
             ".jp/config.toml": 'extends = ["config/knowledge/st*.toml"]\n',
         },
     )
-    found = build().fragments()
+    found = build().read_fragments()
     loaders = (".jp/config.toml", ".jp/config/personas/dev.toml", ".jp/config/personas/lead.toml")
     assert [(part.path.name, part.name, part.content, part.loaded_by) for part in found] == [
         ("lonely.toml", "t", "x", ()),
@@ -344,4 +344,4 @@ def test_fragments_know_which_configuration_loads_them(build: Build, workspace: 
 
 def test_without_fragments_there_are_none(tmp_path: Path) -> None:
     (tmp_path / ".jp").mkdir()
-    assert load_knowledge(open_root(tmp_path)).fragments() == []
+    assert load_knowledge(open_root(tmp_path)).read_fragments() == []

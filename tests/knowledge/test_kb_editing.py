@@ -152,7 +152,7 @@ def test_marks_that_change_nothing_write_nothing(knowledge: Knowledge) -> None:
         SubjectMark("skills", None, "on"),
     ]
     change = propose_marks(knowledge, marks)
-    assert change.empty
+    assert change.is_empty
     assert change.diff == ""
     before = (knowledge.workspace.jp / "kb.toml").stat().st_mtime_ns
     apply_change(change)

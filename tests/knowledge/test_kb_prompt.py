@@ -229,10 +229,10 @@ def test_the_description_follows_what_is_learnable(rfd: Build) -> None:
 
 def test_a_topics_own_part_of_the_section_is_what_stands_in_it(rfd: Build) -> None:
     knowledge = rfd('learned = ["maintainers/*"]')
-    block = knowledge.preloaded("project")
+    block = knowledge.format_preloaded("project")
     assert block is not None
     assert block.startswith('<topic "General Project Knowledge">\n\n<subject')
     assert block.endswith("</topic>")
     assert block in (knowledge.prompt() or "")
-    assert knowledge.preloaded("skills") is None
-    assert rfd('learned = ["maintainers/*"]\nenable = false').preloaded("project") is None
+    assert knowledge.format_preloaded("skills") is None
+    assert rfd('learned = ["maintainers/*"]\nenable = false').format_preloaded("project") is None

@@ -58,7 +58,7 @@ def test_opening_a_hostile_clone_runs_nothing(tmp_path: Path, site: Site) -> Non
     for later in (0.0, 120.0, 1e9):
         assert list_due_sources(workspace, 2e9 + later) == []
         schedule.tick(2e9 + later)
-    assert schedule.running is None
+    assert schedule.running_source is None
     assert site.asked == []
     assert not marker.exists()
     assert tree_hash(builder.root) == before

@@ -31,7 +31,7 @@ def root(tmp_path: Path) -> Path:
 def fill(root: Path, *names: str, text: str = "text") -> SourceDirectory:
     found = shelf(root)
     for name in names:
-        found.put(FetchedDocument(f"x/{name}", name, name.title(), text))
+        found.write_document(FetchedDocument(f"x/{name}", name, name.title(), text))
     return found
 
 
@@ -39,8 +39,8 @@ def test_the_same_again_touches_nothing(root: Path) -> None:
     fill(root, "a", "b/c")
     files = {path: path.stat().st_mtime_ns for path in (root / "topic").rglob("*.md")}
     again = fill(root, "a", "b/c")
-    again.drop_unseen()
-    assert again.tally.unchanged == 2
+    again.remove_unseen()
+    assert again.counts.unchanged == 2
     assert {path: path.stat().st_mtime_ns for path in (root / "topic").rglob("*.md")} == files
 
 
@@ -51,11 +51,11 @@ def test_what_a_person_changed_is_left_alone_and_said(root: Path) -> None:
         path.write_text(path.read_text() + change)
     # Unchanged at the source: nothing to say.
     same = fill(root, "a", "b", "c")
-    same.drop_unseen()
+    same.remove_unseen()
     assert (same.problems, same.edited) == ([], [])
     # Changed there, or gone there: kept here, and said.
     found = fill(root, "a", text="other text")
-    found.drop_unseen()
+    found.remove_unseen()
     assert found.problems == []
     assert sorted(found.edited) == [
         "a.md: changed at its source; you edited it, so it is left alone",
@@ -79,7 +79,7 @@ def test_other_line_ends_are_no_change_of_hand(root: Path) -> None:
     path = root / "topic/docs/a.md"
     path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
     found = fill(root, "a", text="three")
-    assert found.tally.updated == 1
+    assert found.counts.updated == 1
 
 
 def test_files_of_others_in_the_directory_are_never_touched(root: Path) -> None:
@@ -89,18 +89,18 @@ def test_files_of_others_in_the_directory_are_never_touched(root: Path) -> None:
     (folder / "b.txt").write_text("mine")
     (folder / "c.md").write_text("---\nsource: other\nsource_url: x/c\n---\nanother source's\n")
     found = fill(root, "a", "b", "c")
-    assert found.tally.added == 3
+    assert found.counts.added == 3
     names = sorted(path.name for path in folder.iterdir())
     assert len(names) == 6
     gone = shelf(root)
-    gone.drop_unseen()
+    gone.remove_unseen()
     assert sorted(path.name for path in folder.iterdir()) == ["a.md", "b.txt", "c.md"]
     assert (folder / "a.md").read_text() == "# Mine\n"
 
 
 def test_empty_directories_go_with_their_last_document(root: Path) -> None:
     fill(root, "deep/er/a", "b")
-    fill(root, "b").drop_unseen()
+    fill(root, "b").remove_unseen()
     assert sorted(path.name for path in (root / "topic/docs").iterdir()) == ["b.md"]
 
 
@@ -108,7 +108,7 @@ def test_a_document_that_moved_is_found_by_its_address(root: Path) -> None:
     fill(root, "a")
     (root / "topic/docs/a.md").rename(root / "topic/docs/renamed.md")
     found = fill(root, "a", text="new text")
-    assert found.tally.updated == 1
+    assert found.counts.updated == 1
     assert "new text" in (root / "topic/docs/renamed.md").read_text()
 
 
@@ -128,7 +128,7 @@ def test_a_link_inside_leads_nothing_out(
     (root / "topic/docs/sub").symlink_to(outside)
     found = shelf(root)
     with pytest.raises(KbtuiError, match="out of the workspace"):
-        found.put(FetchedDocument("x/sub/a", "sub/a", "A", "text"))
+        found.write_document(FetchedDocument("x/sub/a", "sub/a", "A", "text"))
     assert list(outside.iterdir()) == []
 
 
@@ -149,13 +149,13 @@ def test_a_full_disk_leaves_what_was_there(root: Path, monkeypatch: pytest.Monke
 
 def test_letting_go_makes_documents_ordinary_subjects(root: Path) -> None:
     found = fill(root, "a")
-    assert found.release() == 1
+    assert found.release_documents() == 1
     text = (root / "topic/docs/a.md").read_text()
     assert "source_url: x/a" in text
     assert "type: reference" in text
     assert "\nsource: " not in text
     assert "\ndigest: " not in text
-    assert shelf(root).held == {}
+    assert shelf(root).documents == {}
 
 
 def test_removing_all_keeps_what_a_person_changed(root: Path) -> None:
@@ -179,13 +179,13 @@ def test_what_is_written_is_recognised_as_untouched(
 ) -> None:
     root = Path(os.path.realpath(tmp_path_factory.mktemp("shelf")))
     found = shelf(root)
-    found.put(FetchedDocument("https://example.org/a", "a", title, text, tuple(tags)))
+    found.write_document(FetchedDocument("https://example.org/a", "a", title, text, tuple(tags)))
     held = read_stored_document(root / "topic/docs/a.md", "docs")
     assert held is not None
-    assert not held.edited
+    assert not held.is_edited
     again = shelf(root)
-    again.put(FetchedDocument("https://example.org/a", "a", title, text, tuple(tags)))
-    assert again.tally.unchanged == 1
+    again.write_document(FetchedDocument("https://example.org/a", "a", title, text, tuple(tags)))
+    assert again.counts.unchanged == 1
 
 
 def test_two_runs_at_once_are_one(bench: Bench) -> None:

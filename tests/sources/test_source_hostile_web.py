@@ -186,7 +186,7 @@ def secure(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
         public = ipaddress.ip_address("127.0.0.1")
         monkeypatch.setattr(url_policy, "is_public", lambda address: address == public)
         trusting = ssl.create_default_context(cafile=str(pem))
-        monkeypatch.setattr(HttpFetcher, "_tls", lambda fetcher: trusting)
+        monkeypatch.setattr(HttpFetcher, "_make_tls_context", lambda fetcher: trusting)
         yield site.port
 
 
@@ -312,7 +312,7 @@ def test_a_type_that_is_not_wanted_is_not_read(site: Site) -> None:
     site.pages["/"] = (200, {"Content-Type": "video/mp4"}, b"x")
     with pytest.raises(FetchError, match="video/mp4") as caught:
         fetch(site.url(), accept=("text/html",))
-    assert caught.value.lasting
+    assert caught.value.is_permanent
 
 
 def test_an_answer_that_nothing_changed_without_being_asked_is_an_error(

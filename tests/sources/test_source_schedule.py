@@ -124,7 +124,7 @@ def test_summer_time_neither_skips_a_day_nor_runs_backwards(
 
 def wait_for_end(schedule: Schedule) -> None:
     end = time.monotonic() + 30
-    while schedule.running is not None:
+    while schedule.running_source is not None:
         assert time.monotonic() < end, "the run does not end"
         time.sleep(0.02)
         schedule.tick(0.0)
@@ -134,9 +134,9 @@ def test_the_engine_runs_what_is_due_in_a_process_of_its_own(hourly: Bench) -> N
     lines: list[str] = []
     schedule = Schedule(hourly.builder.workspace, lines.append)
     schedule.tick(first_time(hourly) - 1)
-    assert schedule.running is None
+    assert schedule.running_source is None
     schedule.tick(first_time(hourly))
-    assert schedule.running == "docs"
+    assert schedule.running_source == "docs"
     wait_for_end(schedule)
     assert list(hourly.documents()) == ["x.md"]
     assert UserData(hourly.builder.workspace).runs()["docs"].status == "ok"
@@ -165,8 +165,8 @@ def test_a_run_that_notes_nothing_is_not_started_again_and_again(hourly: Bench) 
         wait_for_end(schedule)
     assert UserData(workspace).runs() == {}
     schedule.tick(now + 60)
-    assert schedule.running is None
+    assert schedule.running_source is None
     schedule.tick(now + HOUR)
-    assert schedule.running == "docs"
+    assert schedule.running_source == "docs"
     schedule.stop()
-    assert schedule.running is None
+    assert schedule.running_source is None

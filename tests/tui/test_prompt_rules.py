@@ -149,7 +149,9 @@ def test_any_keys_end_in_what_the_marks_alone_would_give(
     assert prompt_state.prompt == knowledge.with_marks(marks.all).prompt()
     assert prompt_state.cost == cost_of(prompt_state.prompt)
     for topic in knowledge.topics:
-        assert prompt_state.preloads[topic] == cost_of(prompt_state.knowledge.preloaded(topic))
+        assert prompt_state.preloads[topic] == cost_of(
+            prompt_state.knowledge.format_preloaded(topic)
+        )
 
 
 @FILES
@@ -172,9 +174,9 @@ def test_whatever_one_types_is_understood_or_pointed_at(book: Builder, typed: st
     if trial.remark is not None:
         assert 0 <= trial.remark.at <= max(0, len(typed) - 1)
     if trial.preloads:
-        before = {(t, s) for t in knowledge.topics for s in knowledge.resolved(t).learned}
+        before = {(t, s) for t in knowledge.topics for s in knowledge.resolve(t).learned}
         tried = knowledge.with_preloaded(trial.preloads)
-        after = {(t, s) for t in tried.topics for s in tried.resolved(t).learned}
+        after = {(t, s) for t in tried.topics for s in tried.resolve(t).learned}
         assert set(trial.matches) == after - before
     elif trial.topic is not None:
         wanted = knowledge.slugs(trial.topic, trial.patterns or None)

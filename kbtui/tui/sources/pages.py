@@ -250,7 +250,7 @@ def _doings(one: SourceState) -> list[str]:
         lines.append(f"fetch {one_line(source.url or '')}")
         if source.depth:
             links = "link" if source.depth == 1 else "links"
-            inside = CrawlBounds(source.url or "", source.prefixes).words
+            inside = CrawlBounds(source.url or "", source.prefixes).description
             lines.append(f"and what it leads to, up to {source.depth} {links} away, below {inside}")
         private = "lies in a private network"
         lines += [f"also when {one_line(host)} {private}" for host in source.allow_hosts]

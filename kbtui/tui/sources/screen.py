@@ -193,7 +193,7 @@ class Runs:
 
         try:
             outcome: Run | Exception = run_source(
-                self._library.workspace, name, say=say, stopped=job.stop.is_set
+                self._library.workspace, name, on_progress=say, should_stop=job.stop.is_set
             )
         except Exception as error:
             outcome = error

@@ -69,7 +69,7 @@ class KbTomlWriter:
             )
 
     def _propose(self, change: TomlChange) -> None:
-        self.shown = None if change.empty else change
+        self.shown = None if change.is_empty else change
         self._owner.proposed(change)
 
     def withdraw(self) -> None:
@@ -210,7 +210,7 @@ class WorkshopController:
             self._trees = Trees(prompt_state.written, hidden=self.options.hidden)
             knowledge = prompt_state.written
             freeze_if_grown(
-                sum(len(knowledge.resolved(topic).scan.slugs) for topic in knowledge.topics)
+                sum(len(knowledge.resolve(topic).scan.slugs) for topic in knowledge.topics)
             )
             self._count()
         self.make_rows()

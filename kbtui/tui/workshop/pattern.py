@@ -207,7 +207,7 @@ def _preload(
         slugs = [
             slug
             for slug in knowledge.slugs(name, [pattern])
-            if slug not in knowledge.resolved(name).learned_set and (name, slug) not in matches
+            if slug not in knowledge.resolve(name).learned_set and (name, slug) not in matches
         ]
         matches.update(((name, slug), None) for slug in slugs)
         cost = cost.plus(costs.total(name, slugs))
@@ -247,7 +247,7 @@ def _values(words: list[PatternWord]) -> Iterator[PatternWord]:
 
 def _remark(knowledge: Knowledge, topic: str, patterns: list[PatternWord]) -> PatternRemark | None:
     """What to say about patterns that cannot do what they look like."""
-    resolved = knowledge.resolved(topic)
+    resolved = knowledge.resolve(topic)
     for word in patterns:
         pattern = word.text
         if len(pattern) > MAX_PATTERN_CHARACTERS:
@@ -257,7 +257,7 @@ def _remark(knowledge: Knowledge, topic: str, patterns: list[PatternWord]) -> Pa
             return PatternRemark(
                 "nothing matches", open_at, explain_dead_pattern(resolved, pattern)
             )
-        if has_unclosed_bracket(pattern) and not resolved.exact(pattern):
+        if has_unclosed_bracket(pattern) and not resolved.has_exact(pattern):
             return PatternRemark("this [ has no ], so it stands for itself", open_at, wrong=False)
     return None
 

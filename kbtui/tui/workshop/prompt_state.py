@@ -181,7 +181,7 @@ def sums_of(knowledge: Knowledge, costs: Costs) -> dict[str, Sums]:
     return {
         topic: Sums(visible, [costs.get(topic, slug) for slug in visible])
         for topic in knowledge.topics
-        for visible in [knowledge.resolved(topic).visible]
+        for visible in [knowledge.resolve(topic).visible]
     }
 
 
@@ -232,7 +232,7 @@ class Marks:
 
 def state_of(knowledge: Knowledge, topic: str, slug: str | None) -> State:
     """What a subject or a topic is in a knowledge."""
-    resolved = knowledge.resolved(topic)
+    resolved = knowledge.resolve(topic)
     if slug is None:
         return "on" if resolved.topic.enable else "off"
     if slug in resolved.disabled:
@@ -274,8 +274,8 @@ def read_prompt_state(library: Library, marks: tuple[SubjectMark, ...] = ()) -> 
     written = library.knowledge()
     for topic in written.topics:
         # Read directories here, in the thread, so that drawing a row never waits for one.
-        assert written.resolved(topic).scan.relative is not None
-    bare = PromptState(written, written, fragments=tuple(written.fragments()))
+        assert written.resolve(topic).scan.relative is not None
+    bare = PromptState(written, written, fragments=tuple(written.read_fragments()))
     bare = _measure_prompt(bare, written, (), ())
     bare = replace(bare, written_cost=bare.cost)
     return with_marks(bare, marks) if marks else bare
@@ -309,7 +309,7 @@ def _measure_prompt(
         if name in before.preloads and topic == before.knowledge.topics[name]:
             preloads[name], listings[name] = before.preloads[name], before.listings[name]
             continue
-        preloads[name] = cost_of(knowledge.preloaded(name))
+        preloads[name] = cost_of(knowledge.format_preloaded(name))
         listings[name] = (
             cost_of(knowledge.learn(name, has_prompt=True).text) if topic.enable else NOTHING
         )

@@ -153,7 +153,7 @@ class WorkshopScreen(SplitScreen):
         if prompt_state is None:
             return
         knowledge, options = prompt_state.written, self.controller.options
-        counts = {topic: len(knowledge.resolved(topic).visible) for topic in knowledge.topics}
+        counts = {topic: len(knowledge.resolve(topic).visible) for topic in knowledge.topics}
         if sum(counts.values()) <= EXPAND_MOST:
             options.opened |= {f"topic:{topic}" for topic in counts}
         topic, _, slug = reference.partition("/")
@@ -161,7 +161,7 @@ class WorkshopScreen(SplitScreen):
             return
         self._select = f"topic:{topic}"
         options.opened.add(self._select)
-        scan = knowledge.resolved(topic).scan
+        scan = knowledge.resolve(topic).scan
         slug = slug if slug in scan else slug.rpartition(":")[0]  # lines may follow
         if slug and slug in scan:
             options.hidden = options.hidden or slug in scan.hidden
@@ -417,7 +417,7 @@ class WorkshopScreen(SplitScreen):
 
     def proposed(self, change: TomlChange) -> None:
         """Show the change before it is written."""
-        if change.empty:
+        if change.is_empty:
             self.say("the file says so already: there is nothing to write", "warning")
             return
         self.controller.forget_pages()

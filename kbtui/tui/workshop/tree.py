@@ -90,7 +90,7 @@ class Trees:
 
     def slugs(self, topic: str) -> list[str]:
         """The slugs to be shown, sorted."""
-        scan = self._knowledge.resolved(topic).scan
+        scan = self._knowledge.resolve(topic).scan
         if self._hidden or not scan.hidden:
             return scan.slugs
         return [slug for slug in scan.slugs if slug not in scan.hidden]
@@ -209,7 +209,7 @@ class RowFormatter:
         """Use a newer state of the prompt."""
         self.prompt_state, self.sums = prompt_state, sums
         self._learned = {
-            topic.id: sorted(prompt_state.knowledge.resolved(topic.id).learned)
+            topic.id: sorted(prompt_state.knowledge.resolve(topic.id).learned)
             if topic.enable
             else []
             for topic in prompt_state.knowledge.topics.values()
@@ -245,7 +245,7 @@ class RowFormatter:
     def _subject(self, prompt_state: PromptState, entry: TreeEntry) -> tuple[Spans, Spans]:
         topic, slug = entry.topic, entry.name
         state = self.state(topic, slug)
-        resolved = prompt_state.written.resolved(topic)
+        resolved = prompt_state.written.resolve(topic)
         hidden = slug in resolved.scan.hidden
         sign, role = "  ", ""
         if state == "learned":
@@ -324,7 +324,7 @@ def particulars(prompt_state: PromptState, entry: TreeEntry) -> Spans:
     """The line under the list: what there is to say about the selected entry besides."""
     if entry.kind == "whole":
         on = [topic for topic in prompt_state.knowledge.topics.values() if topic.enable]
-        learned = sum(len(prompt_state.knowledge.resolved(topic.id).learned) for topic in on)
+        learned = sum(len(prompt_state.knowledge.resolve(topic.id).learned) for topic in on)
         words = (
             f"{format_count(len(on), 'topic')} on, {format_count(learned, 'subject')} pre-loaded"
         )
@@ -336,7 +336,7 @@ def particulars(prompt_state: PromptState, entry: TreeEntry) -> Spans:
             words = f"in the prompt {loaded.short()} · {words}"
         return [(words, "dim")]
     if entry.kind == "subject" and entry.topic in prompt_state.written.topics:
-        resolved = prompt_state.written.resolved(entry.topic)
+        resolved = prompt_state.written.resolve(entry.topic)
         if entry.name in resolved.scan:
             path = f"{resolved.topic.subjects}/{resolved.scan.relative[entry.name]}"
             return [(one_line(path), "dim")]
