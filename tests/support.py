@@ -48,7 +48,7 @@ def end_engine(builder: "Builder") -> None:
     """End this workspace's engine by its id, and see that it is gone."""
     import psutil
 
-    from kbtui.engine.paths import announced
+    from kbtui.engine.client import announced
 
     found = announced(builder.workspace)
     if not found:
@@ -65,7 +65,7 @@ def kill_engine(builder: "Builder") -> None:
     """Kill this workspace's engine after a test: ending in order takes up to seconds on a busy machine."""
     import psutil
 
-    from kbtui.engine.paths import announced
+    from kbtui.engine.client import announced
 
     found = announced(builder.workspace)
     if found:

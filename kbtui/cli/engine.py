@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
     from typing import Any
 
-    from kbtui.engine.connection import EngineClient
+    from kbtui.engine.protocol import EngineClient
 
 
 def configure_engine(parser: ArgumentParser) -> None:

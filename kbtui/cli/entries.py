@@ -215,7 +215,7 @@ def run_entry(args: Namespace) -> int:
 def _create_entry(library: Library, args: Namespace) -> int:
     from dataclasses import replace
 
-    from kbtui.index.ids import subject_id
+    from kbtui.index.models import subject_id
     from kbtui.knowledge import authoring
 
     knowledge = library.knowledge()
@@ -306,7 +306,7 @@ def _remove_entry(library: Library, args: Namespace) -> int:
 def _show_entry(library: Library, args: Namespace) -> int:
     from kbtui.errors import NothingFound
     from kbtui.index.entry_query import CITES_DAYS, DAY, chunks_of, entry_row
-    from kbtui.index.ids import subject_id
+    from kbtui.index.models import subject_id
 
     ref = library.resolve(args.ref)
     if ref.kind == "subject":

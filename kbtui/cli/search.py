@@ -83,7 +83,7 @@ def _ask_running_engine(start: str | None, request: dict[str, Any]) -> dict[str,
     of a short command.
     """
     from kbtui.engine import protocol
-    from kbtui.engine.connection import EngineClient
+    from kbtui.engine.protocol import EngineClient
     from kbtui.errors import EngineUnavailable
     from kbtui.version import __version__
     from kbtui.workspace import paths

@@ -1,6 +1,6 @@
 """The one process that writes the index: watch, refresh, embed, serve; and its client.
 
-Names are imported on first use: a command that only asks a running engine needs `connection`.
+Names are imported on first use: a command that only asks a running engine needs `protocol` alone.
 """
 
 from importlib import import_module
@@ -8,7 +8,7 @@ from importlib import import_module
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from kbtui.engine.client import NoEngine, connect
-    from kbtui.engine.connection import EngineClient
+    from kbtui.engine.protocol import EngineClient
 
 __all__ = ["EngineClient", "NoEngine", "connect"]
 
@@ -16,5 +16,5 @@ __all__ = ["EngineClient", "NoEngine", "connect"]
 def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = "connection" if name == "EngineClient" else "client"
+    module = "protocol" if name == "EngineClient" else "client"
     return getattr(import_module(f"kbtui.engine.{module}"), name)

@@ -1,8 +1,9 @@
-"""Finds the engine of a workspace, starts it when there is none, and sends requests."""
+"""Finds the engine of a workspace, and starts it where none runs."""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import math
 import os
 import sys
@@ -10,8 +11,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kbtui.engine.connection import EngineClient, ForeignEngine, SilentEngine
-from kbtui.engine.paths import announced, lock_path, socket_path
+from kbtui.engine.protocol import EngineClient, ForeignEngine, SilentEngine
 from kbtui.errors import ConfigError, EngineUnavailable, WorkspaceError
 from kbtui.index.generations import schema_mark
 from kbtui.version import __version__
@@ -21,6 +21,34 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kbtui.workspace import Workspace
+
+
+def lock_path(workspace: Workspace) -> Path:
+    """The lock file, in the index directory; its holder is the engine."""
+    return workspace.cache_dir / "engine.lock"
+
+
+def socket_path(workspace: Workspace) -> Path:
+    """Where an engine started here listens; its directory is made, for this user alone.
+
+    Raises `WorkspaceError` where that cannot be.
+    """
+    paths.make_runtime_folder()
+    return Path(paths.socket_path(str(workspace.root)))
+
+
+def announced(workspace: Workspace) -> dict[str, Any] | None:
+    """What the lock file says: pid, version, host, socket; None when it says nothing.
+
+    Clients whose XDG_RUNTIME_DIR differs (ssh, cron) find the engine by it.
+    """
+    try:
+        found = json.loads(lock_path(workspace).read_text("utf-8"))
+    except (OSError, ValueError):
+        return None
+    if not isinstance(found, dict) or not isinstance(found.get("socket"), str):
+        return None
+    return {**found, "socket": paths.from_wire(found["socket"])}
 
 
 MOUNTS = Path("/proc/self/mountinfo")

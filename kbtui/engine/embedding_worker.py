@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import IndexUnavailable, KbtuiError
 from kbtui.index.catalog import Catalog
-from kbtui.index.integrity import is_panic
+from kbtui.index.generations import is_panic
 from kbtui.notices import Notice, keywords_only
 
 if TYPE_CHECKING:
@@ -23,10 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from concurrent.futures import Future
 
-    from kbtui.index.embedding_model import Embedder, Matrix, Model
+    from kbtui.index.embedding_model import Embedder, FastEmbedder, Matrix, Model
     from kbtui.index.embedding_queue import EmbeddingQueue, Encoder
     from kbtui.index.indexer import IndexProgress
-    from kbtui.index.onnx_model import FastEmbedder
     from kbtui.index.vectors import VectorStore
     from kbtui.workspace import Settings
 
@@ -100,282 +99,76 @@ def _fact(place: Path, name: str) -> str:
         return ""
 
 
-def import_lance() -> None:
-    """Import what the vectors are kept with: a second or two."""
+MANY_CHUNKS = 300
+"""From this many missing chunks on, a second session of the model embeds them on all cores."""
+RETRY_SECONDS = 60.0
+"""How long after a failure the next query makes the engine load the model again."""
+MODEL_LOADING = keywords_only("model_loading")
+
+
+def import_lancedb() -> None:
+    """Import the vector store, which takes a second or two."""
     import kbtui.index.vectors  # noqa: F401
 
 
-WAITING_MOST = 8
-"""So many questions are held that were told of and not asked; of more, the oldest go."""
-
-
-class QueryEmbedder:
-    """The vectors of questions to come. From any thread."""
-
-    def __init__(self, encode: Callable[[str], Matrix]) -> None:
-        self._encode = encode
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="questions")
-        self._lock = threading.Lock()
-        self._begun: dict[str, Future[Matrix]] = {}
-
-    def begin(self, text: str) -> None:
-        """`text` will be asked."""
-        with self._lock:
-            if text not in self._begun:
-                self._begun[text] = self._pool.submit(self._encode, text)
-            while len(self._begun) > WAITING_MOST:
-                self._begun.pop(next(iter(self._begun))).cancel()
-
-    def vector(self, text: str) -> Matrix:
-        """The vector of `text`, as one row."""
-        with self._lock:
-            begun = self._begun.pop(text, None)
-        # Behind others, whose askers may be gone, it does not wait for its turn.
-        return self._encode(text) if begun is None or begun.cancel() else begun.result()
-
-
-MANY_CHUNKS = 300
-"""From this many chunks on they are embedded on all cores, by a second session of the model."""
-AGAIN_SECONDS = 60.0
-"""How long after a failure the next question makes the engine load the model again."""
-LOADING = keywords_only("model_loading")
-
-
-def _be_nice() -> None:
-    """Lowest priority for this thread on Linux; elsewhere the process keeps its own."""
+def lower_thread_priority() -> None:
+    """Give this thread the lowest priority on Linux; elsewhere priorities belong to processes."""
     if sys.platform == "linux":
         with contextlib.suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 19)
 
 
-class EmbeddingWorker:
-    """Loads the model, keeps the vectors up with the catalog, and answers questions.
+class EngineModel:
+    """The embedding model of an engine: the packaged one under onnxruntime, others under torch.
 
-    `missing` is the notice that there is no semantic leg; None when there is one.
-    `left` counts the chunks without a vector, None when not known yet.
-    `asleep` says that the model is not loaded because nobody asked and nothing waits for it.
+    One thread at a time loads it and embeds passages; `encode_query` may be called from any thread.
     """
 
-    def __init__(
-        self,
-        settings: Settings,
-        cache_dir: Path,
-        say: Callable[[IndexProgress], None],
-        changed: Callable[[], None],
-        log: Callable[[str], None],
-    ) -> None:
-        self._settings, self._cache_dir = settings, cache_dir
-        self._say, self._changed, self._log = say, changed, log
-        self.missing: Notice | None = LOADING
-        self.left: int | None = None
-        self.busy = False
-        self._folder: Path | None = None
-        self._store: VectorStore | None = None
+    def __init__(self, setting: str, log: Callable[[str], None]) -> None:
+        self._setting, self._log = setting, log
+        self._model: Model | None = None
         self._embedder: Embedder | FastEmbedder | None = None
-        self._questions = QueryEmbedder(self._encode_query)
         self._bulk_embedder: FastEmbedder | None = None
-        self._exporting: subprocess.Popen[bytes] | None = None
-        self._wake = threading.Event()
-        self._stop = threading.Event()
-        self.warm = threading.Event()
-        self.settled = threading.Event()
-        self._moved = False
-        self._failed_at: float | None = None
-        self._wanted = threading.Event()
-        self.asleep = False
-        self._conditions = EmbeddingThrottle(settings.embed_pause)
-        self._thread = threading.Thread(target=self._run, name="semantic", daemon=True)
-        self._niced = ThreadPoolExecutor(1, thread_name_prefix="backlog", initializer=_be_nice)
-
-    def start(self) -> None:
-        """Begin loading."""
-        self._wake.set()
-        self._thread.start()
-
-    def stop(self) -> None:
-        """End after the batch at hand; neither that nor loading the model is waited for.
-
-        Ended in the middle of a write, the table is as it was before (tests/engine kills it).
-        """
-        self._stop.set()
-        self._wake.set()
-        self._niced.shutdown(wait=False, cancel_futures=True)
-
-    def follow(self, folder: Path) -> None:
-        """The catalog of the generation at `folder` has moved on."""
-        self._folder = folder
-        self._moved = True
-        self.settled.clear()
-        self._wake.set()
+        self._export: subprocess.Popen[bytes] | None = None
 
     @property
-    def generation(self) -> str | None:
-        """The generation whose vectors are open."""
-        return self._open.name if self._open else None
+    def is_loaded(self) -> bool:
+        """Whether it can embed."""
+        return self._embedder is not None
 
-    _open: Path | None = None
-
-    def expect(self, text: str) -> None:
-        """A question that will be asked: it is embedded meanwhile. From any thread."""
-        self.want()
-        if self._embedder is not None:
-            self._questions.begin(text)
-
-    def ask(
-        self,
-        text: str,
-        narrowing: dict[str, Any],
-        limit: int,
-        per_entry: int,
-        worded: Sequence[int] = (),
-    ) -> list[tuple[int, float]]:
-        """The nearest chunks; call only when `missing` is None. From any thread.
-
-        The question leans towards the first of the best keyword hits in `worded` that has a
-        vector.
-        """
-        from kbtui.index.vectors import LEAN_ON, condition, leaning
-
-        store = self._store
-        if self._embedder is None or store is None:
-            return []
-        near = self._questions.vector(text)[0].tolist()
-        vector = leaning(near, store.vector(worded[:LEAN_ON]))
-        return store.search(vector, condition(**narrowing), limit, per_entry)
-
-    def _encode_query(self, text: str) -> Matrix:
+    @property
+    def dimension(self) -> int:
+        """The length of its vectors."""
         assert self._embedder is not None
-        return self._embedder.encode_query(text)
+        return self._embedder.dimension
 
-    def reply(
-        self,
-        text: str,
-        narrowing: dict[str, Any],
-        limit: int,
-        per_entry: int,
-        worded: Sequence[int] = (),
-    ) -> dict[str, Any]:
-        """The semantic leg as clients get it: `ranked`, `left` and `total` of what the question may
-        see, and which of `worded` are `pending`; or the `cause` why there is none."""
-        store = self._store
-        try:
-            ranked = self.ask(text, narrowing, limit, per_entry, worded)
-        except BaseException as error:
-            if not isinstance(error, Exception) and not is_panic(error):
-                raise
-            self._log(f"the vectors cannot be searched: {type(error).__name__}: {error}")
-            if store is self._store and self._open != self._mended:
-                self._hurt = True
-                self._wake.set()
-            return {"cause": "vectors_replaced"}
-        left, total = self._counts(hidden=bool(narrowing.get("hidden")))
-        return {
-            "ranked": ranked,
-            "left": left,
-            "total": total,
-            "pending": self.without_vector(worded),
-        }
-
-    def _counts(self, *, hidden: bool) -> tuple[int, int]:
-        backlog = self._backlog
-        return backlog.counts(hidden=hidden) if backlog is not None else (0, 0)
-
-    def without_vector(self, numbers: Sequence[int]) -> list[int]:
-        """Those of the chunks `numbers` that wait for their vector."""
-        backlog = self._backlog
-        return backlog.lacking(numbers) if backlog is not None and self.left else []
-
-    def want(self) -> None:
-        """Somebody will ask: load the model, whether or not there is something to embed."""
-        failed_at = self._failed_at
-        if failed_at is not None and time.monotonic() - failed_at > AGAIN_SECONDS:
-            self.retry()
-        if not self._wanted.is_set():
-            self._wanted.set()
-            self._wake.set()
-
-    def retry(self) -> None:
-        """Load the model and open the vectors again, if either failed."""
-        if self._failed_at is None:
-            return
-        self.missing = LOADING
-        self.warm.clear()
-        self.settled.clear()
-        self._failed_at = None
-        self._wake.set()
-
-    def _run(self) -> None:
-        while not self._stop.is_set():
-            self._wake.wait()
-            self._wake.clear()
-            if self._failed_at is not None:
-                # Nothing will be embedded for what has changed.
-                self.settled.set()
-                continue
-            try:
-                self._keep_up()
-            except KbtuiError as error:
-                self._fail(error.message, str(error))
-            except Exception as error:
-                self._fail(f"the vectors failed: {type(error).__name__}", traceback.format_exc())
-        self.warm.set()
-        self.settled.set()
-
-    def _keep_up(self) -> None:
-        """Load the model where somebody needs it, and embed what has no vector."""
+    def find(self) -> str:
+        """Return the key of the model that the settings name; raises `ModelUnavailable`."""
         from kbtui.index.embedding_model import find_model
 
-        if self._embedder is None:
-            self._model = find_model(self._settings.model)
-        if self._stop.is_set() or self._may_rest():
-            return
-        if self._embedder is None:
-            self._load()
-        if self._folder is not None and not self._stop.is_set():
-            self._catch_up(self._folder)
+        if self._model is None or self._embedder is None:
+            self._model = find_model(self._setting)
+        return self._model.key
 
-    def _fail(self, reason: str, details: str) -> None:
-        self.missing = keywords_only(
-            "model_off" if self._settings.model == "off" else "error", reason
+    def load(self) -> None:
+        """Load the model: from its ONNX export in a second, under torch in several.
+
+        Raises `ModelUnavailable`.
+        """
+        from kbtui.index.embedding_model import (
+            Embedder,
+            FastEmbedder,
+            ModelUnavailable,
+            export_in_background,
         )
-        self._log(f"no semantic search: {details}")
-        self._store = self._open = self._backlog = None
-        self._failed_at = time.monotonic()
-        self.left = 0 if self.left is None else self.left
-        self.busy = False
-        self.warm.set()
-        self.settled.set()
-        self._changed()
 
-    def _may_rest(self) -> bool:
-        """Whether nobody wants the model, and nothing waits for it."""
-        from kbtui.index.embedding_status import nothing_lacks
-
-        if self._embedder is not None or self._wanted.is_set():
-            self.asleep = False
-            return False
-        if self._folder is None:
-            return True
-        self._moved = False
-        self.asleep = nothing_lacks(self._folder, self._model.key)
-        if self.asleep:
-            self.left = 0
-            if not self._moved:
-                self.settled.set()
-            self._changed()
-        return self.asleep
-
-    def _load(self) -> None:
-        """Load the model: from its ONNX export in a second, without one under torch in several."""
-        from kbtui.index.embedding_model import Embedder, ModelUnavailable
-        from kbtui.index.onnx_model import FastEmbedder, export_in_background
-
+        assert self._model is not None
         began = time.monotonic()
-        # Both sides import numpy, which fails in either thread when they do so at the same time.
+        # The model and LanceDB both import numpy, which fails when two threads do so at once.
         import numpy  # noqa: F401
 
-        # Lance is loaded meanwhile, so that the first question does not pay for it.
-        lance = threading.Thread(target=import_lance, name="lance", daemon=True)
+        # In parallel, so that the first query does not wait for it.
+        lance = threading.Thread(target=import_lancedb, name="lance", daemon=True)
         lance.start()
         try:
             if not self._model.packaged:
@@ -385,113 +178,346 @@ class EmbeddingWorker:
         except ModelUnavailable:
             self._embedder = Embedder(self._model)
             self._log(f"model loaded in {time.monotonic() - began:.1f} s")
-            self._exporting = export_in_background(self._model)
+            self._export = export_in_background(self._model)
         finally:
             lance.join()
 
-    def _take_export(self) -> None:
-        """Replace torch by the export as soon as that is made."""
-        from kbtui.index.embedding_model import ModelUnavailable
-        from kbtui.index.onnx_model import FastEmbedder
+    def switch_to_export(self) -> None:
+        """Replace torch by the export if that is finished."""
+        from kbtui.index.embedding_model import FastEmbedder, ModelUnavailable
 
-        if self._exporting is None or self._exporting.poll() is None:
+        if self._export is None or self._export.poll() is None:
             return
-        self._exporting = None
+        self._export = None
+        assert self._model is not None
         with contextlib.suppress(ModelUnavailable):
             self._embedder = FastEmbedder(self._model)
-            self._log("the model's export is made and used from now on")
+            self._log("the model's export is finished and used from now on")
 
-    def _encoder(self, missing: int) -> Encoder:
-        """The model that embeds the next of `missing` chunks. Called in the niced thread."""
-        from kbtui.index.onnx_model import FastEmbedder
+    def get_encoder(self, missing: int) -> Encoder:
+        """Return what embeds the next of `missing` chunks. Called in the thread with low priority."""
+        from kbtui.index.embedding_model import FastEmbedder
 
-        self._take_export()
+        self.switch_to_export()
         assert self._embedder is not None
+        assert self._model is not None
         if missing < MANY_CHUNKS or not isinstance(self._embedder, FastEmbedder):
             return self._embedder
         if self._bulk_embedder is None:
-            # Its threads are niced, because the thread that starts them is.
+            # Its threads inherit the low priority of the thread that starts them.
             self._bulk_embedder = FastEmbedder(self._model, threads=os.cpu_count() or 1)
         return self._bulk_embedder
 
-    def _catch_up(self, folder: Path) -> None:
-        """Bring the vectors up to date; those that cannot be read or written are made anew, once."""
-        if self._embedder is None:
+    def release_bulk_encoder(self) -> None:
+        """Free the session that embeds on all cores."""
+        self._bulk_embedder = None
+
+    def encode_query(self, text: str) -> Matrix:
+        """Return the vector of a query, as one row."""
+        assert self._embedder is not None
+        return self._embedder.encode_query(text)
+
+
+class EmbeddingWorker:
+    """Loads the model, keeps the vectors up to date with the catalog, and ranks by meaning.
+
+    `missing` is the notice why there is no semantic search; None when there is.
+    `left` counts the chunks without a vector; None while that is unknown.
+    `is_asleep` says that the model is not loaded because no query and no chunk needs it.
+    `model_ready` is set once the model is loaded or has failed, `caught_up` once every chunk has its
+    vector or none will get one.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        cache_dir: Path,
+        on_progress: Callable[[IndexProgress], None],
+        on_change: Callable[[], None],
+        log: Callable[[str], None],
+        model: EngineModel | None = None,
+    ) -> None:
+        """`on_change` is called when `missing`, `left` or `is_asleep` may have changed."""
+        self._settings, self._cache_dir = settings, cache_dir
+        self._on_progress, self._on_change, self._log = on_progress, on_change, log
+        self._model = model or EngineModel(settings.model, log)
+        self._model_key = ""
+        self.missing: Notice | None = MODEL_LOADING
+        self.left: int | None = None
+        self.is_busy = False
+        self.is_asleep = False
+        self.model_ready = threading.Event()
+        self.caught_up = threading.Event()
+        self._folder: Path | None = None
+        """The generation to embed; `_open_folder` is the one whose vectors are open."""
+        self._open_folder: Path | None = None
+        self._store: VectorStore | None = None
+        self._queue: EmbeddingQueue | None = None
+        self._has_moved = False
+        """The catalog changed since the vectors were last compared with it."""
+        self._is_damaged = False
+        self._rebuilt_folder: Path | None = None
+        """The generation whose vectors were already made again once."""
+        self._failed_at: float | None = None
+        self._is_wanted = threading.Event()
+        self._wake = threading.Event()
+        self._stop = threading.Event()
+        self._throttle = EmbeddingThrottle(settings.embed_pause)
+        self._query_pool = ThreadPoolExecutor(1, thread_name_prefix="queries")
+        self._passage_pool = ThreadPoolExecutor(
+            1, thread_name_prefix="passages", initializer=lower_thread_priority
+        )
+        self._thread = threading.Thread(
+            target=self._run_until_stopped, name="embedding", daemon=True
+        )
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._wake.set()
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End after the current batch, without waiting for it or for the model to load.
+
+        A write that is cut off leaves the table as it was before (tests/engine kills it).
+        """
+        self._stop.set()
+        self._wake.set()
+        self._passage_pool.shutdown(wait=False, cancel_futures=True)
+
+    def set_generation(self, folder: Path) -> None:
+        """Embed what the catalog of the generation at `folder` has and its vectors lack."""
+        self._folder = folder
+        self._has_moved = True
+        self.caught_up.clear()
+        self._wake.set()
+
+    @property
+    def generation(self) -> str | None:
+        """The name of the generation whose vectors are open."""
+        return self._open_folder.name if self._open_folder else None
+
+    def request_model(self) -> None:
+        """Load the model even if there is nothing to embed: a query is coming."""
+        failed_at = self._failed_at
+        if failed_at is not None and time.monotonic() - failed_at > RETRY_SECONDS:
+            self.retry_failed()
+        if not self._is_wanted.is_set():
+            self._is_wanted.set()
+            self._wake.set()
+
+    def retry_failed(self) -> None:
+        """Load the model and open the vectors again, if either failed."""
+        if self._failed_at is None:
             return
-        self.busy = True
-        if self._hurt:
-            self._begin_anew(folder)
+        self.missing = MODEL_LOADING
+        self.model_ready.clear()
+        self.caught_up.clear()
+        self._failed_at = None
+        self._wake.set()
+
+    # queries, from any thread
+
+    def start_query(self, text: str) -> Future[Matrix] | None:
+        """Begin to embed a query; None where the model is not loaded yet."""
+        self.request_model()
+        if not self._model.is_loaded:
+            return None
+        return self._query_pool.submit(self._model.encode_query, text)
+
+    def search(
+        self,
+        text: str,
+        pending: Future[Matrix] | None,
+        filters: dict[str, Any],
+        limit: int,
+        per_entry: int,
+        worded: Sequence[int] = (),
+    ) -> dict[str, Any]:
+        """Rank chunks by meaning; call only while `missing` is None.
+
+        `pending` is what `start_query` returned for `text`, `filters` are arguments of
+        `vectors.condition`. The query's vector leans towards the first of the best keyword hits
+        in `worded` (chunk numbers) that has one.
+
+        Returns `ranked` (pairs of chunk number and cosine similarity), `left` and `total` of the
+        chunks that the query may see, and which of `worded` are `pending`; or only the `cause`
+        why there is no ranking.
+        """
+        store = self._store
         try:
-            self._bring_up(folder)
+            ranked = self._rank_chunks(text, pending, filters, limit, per_entry, worded)
         except BaseException as error:
-            mendable = isinstance(error, IndexUnavailable) or (
+            if not isinstance(error, Exception) and not is_panic(error):
+                raise
+            self._log(f"the vectors cannot be searched: {type(error).__name__}: {error}")
+            if store is self._store and self._open_folder != self._rebuilt_folder:
+                self._is_damaged = True
+                self._wake.set()
+            return {"cause": "vectors_replaced"}
+        queue = self._queue
+        left, total = queue.counts(hidden=bool(filters.get("hidden"))) if queue else (0, 0)
+        return {
+            "ranked": ranked,
+            "left": left,
+            "total": total,
+            "pending": queue.lacking(worded) if queue and self.left else [],
+        }
+
+    def _rank_chunks(
+        self,
+        text: str,
+        pending: Future[Matrix] | None,
+        filters: dict[str, Any],
+        limit: int,
+        per_entry: int,
+        worded: Sequence[int],
+    ) -> list[tuple[int, float]]:
+        from kbtui.index.vectors import LEAN_ON, condition, leaning
+
+        store = self._store
+        if store is None or not self._model.is_loaded:
+            return []
+        # A query that has not begun would wait behind others, so this thread embeds it.
+        if pending is None or pending.cancel():
+            vector = self._model.encode_query(text)[0].tolist()
+        else:
+            vector = pending.result()[0].tolist()
+        vector = leaning(vector, store.vector(worded[:LEAN_ON]))
+        return store.search(vector, condition(**filters), limit, per_entry)
+
+    # the thread
+
+    def _run_until_stopped(self) -> None:
+        while not self._stop.is_set():
+            self._wake.wait()
+            self._wake.clear()
+            if self._failed_at is not None:
+                # What has changed will not be embedded.
+                self.caught_up.set()
+                continue
+            try:
+                self._load_and_embed()
+            except KbtuiError as error:
+                self._report_failure(error.message, str(error))
+            except Exception as error:
+                reason = f"the vectors failed: {type(error).__name__}"
+                self._report_failure(reason, traceback.format_exc())
+        self.model_ready.set()
+        self.caught_up.set()
+
+    def _load_and_embed(self) -> None:
+        """Load the model if something needs it, and embed what has no vector."""
+        self._model_key = self._model.find()
+        if self._stop.is_set() or self._can_sleep():
+            return
+        if not self._model.is_loaded:
+            self._model.load()
+        if self._folder is not None and not self._stop.is_set():
+            self._update_vectors(self._folder)
+
+    def _report_failure(self, reason: str, details: str) -> None:
+        self.missing = keywords_only(
+            "model_off" if self._settings.model == "off" else "error", reason
+        )
+        self._log(f"no semantic search: {details}")
+        self._store = self._open_folder = self._queue = None
+        self._failed_at = time.monotonic()
+        self.left = 0 if self.left is None else self.left
+        self.is_busy = False
+        self.model_ready.set()
+        self.caught_up.set()
+        self._on_change()
+
+    def _can_sleep(self) -> bool:
+        """Whether no query and no chunk needs the model."""
+        from kbtui.index.embedding_status import nothing_lacks
+
+        if self._model.is_loaded or self._is_wanted.is_set():
+            self.is_asleep = False
+            return False
+        if self._folder is None:
+            return True
+        self._has_moved = False
+        self.is_asleep = nothing_lacks(self._folder, self._model_key)
+        if self.is_asleep:
+            self.left = 0
+            if not self._has_moved:
+                self.caught_up.set()
+            self._on_change()
+        return self.is_asleep
+
+    def _update_vectors(self, folder: Path) -> None:
+        """Bring the vectors up to date; make unreadable or unwritable ones again, once."""
+        self.is_busy = True
+        if self._is_damaged:
+            self._discard_vectors(folder)
+        try:
+            self._embed_missing(folder)
+        except BaseException as error:
+            is_repairable = isinstance(error, IndexUnavailable) or (
                 isinstance(error, Exception) and not isinstance(error, KbtuiError | sqlite3.Error)
             )
             if self._folder != folder and not self._stop.is_set():
-                # Another generation took over, and this one was removed under our hands.
+                # Another generation replaced this one, whose files were removed meanwhile.
                 self._wake.set()
                 return
-            # What fails while the engine ends says nothing of the files.
-            if folder == self._mended or self._stop.is_set() or not (is_panic(error) or mendable):
+            # A failure while the engine ends says nothing about the files.
+            is_final = folder == self._rebuilt_folder or self._stop.is_set()
+            if is_final or not (is_panic(error) or is_repairable):
                 raise
-            self._log(f"{error}; making the vectors anew")
-            self._begin_anew(folder)
-            self._bring_up(folder)
-        self.busy = False
-        if not self._moved:
-            self.settled.set()
-            self._bulk_embedder = None
-            self._take_export()
-        self._changed()
+            self._log(f"{error}; rebuilding the vectors")
+            self._discard_vectors(folder)
+            self._embed_missing(folder)
+        self.is_busy = False
+        if not self._has_moved:
+            self.caught_up.set()
+            self._model.release_bulk_encoder()
+            self._model.switch_to_export()
+        self._on_change()
 
-    def _begin_anew(self, folder: Path) -> None:
+    def _discard_vectors(self, folder: Path) -> None:
         from kbtui.index.vectors import remove_vectors
 
         self.missing = keywords_only("vectors_replaced")
-        self._store = self._open = self._backlog = None
-        self._hurt, self._mended = False, folder
+        self._store = self._open_folder = self._queue = None
+        self._is_damaged, self._rebuilt_folder = False, folder
         remove_vectors(folder / "vectors")
 
-    def _bring_up(self, folder: Path) -> None:
+    def _embed_missing(self, folder: Path) -> None:
         from kbtui.index.embedding_cache import EmbeddingCache
         from kbtui.index.embedding_queue import EmbeddingQueue
         from kbtui.index.vectors import VectorStore
 
-        assert self._embedder is not None
         catalog = Catalog(folder / "catalog.sqlite")
-        model = self._model.key
-        remembered = EmbeddingCache(self._cache_dir / "embeddings.sqlite", model)
+        cache = EmbeddingCache(self._cache_dir / "embeddings.sqlite", self._model_key)
         try:
-            if self._open != folder or self._backlog is None:
-                store = VectorStore(folder / "vectors", model, self._embedder.dimension)
-                self._store, self._open = store, folder
-                self._backlog = EmbeddingQueue(
-                    catalog, store, remembered,
-                    say=self._note, stop=self._stop, hold=self._conditions.reason,
+            if self._open_folder != folder or self._queue is None:
+                store = VectorStore(folder / "vectors", self._model_key, self._model.dimension)
+                self._store, self._open_folder = store, folder
+                self._queue = EmbeddingQueue(
+                    catalog, store, cache,
+                    say=self._report_progress, stop=self._stop, hold=self._throttle.reason,
                 )  # fmt: skip
             else:
-                self._backlog.continue_with(catalog, remembered)
+                self._queue.continue_with(catalog, cache)
             self.missing = None
-            self.warm.set()
-            self._changed()
+            self.model_ready.set()
+            self._on_change()
             while not self._stop.is_set():
-                self._moved = False
-                work = self._niced.submit(self._backlog.run, self._encoder, self._interrupted)
+                self._has_moved = False
+                work = self._passage_pool.submit(
+                    self._queue.run,
+                    self._model.get_encoder,
+                    lambda: self._has_moved or self._is_damaged,
+                )
                 self.left = work.result()
-                if not self._moved or self._folder != folder:
+                if not self._has_moved or self._folder != folder:
                     break
         finally:
             catalog.close()
-            remembered.close()
+            cache.close()
 
-    def _interrupted(self) -> bool:
-        return self._moved or self._hurt
-
-    _hurt = False
-    _mended: Path | None = None
-    _backlog: EmbeddingQueue | None = None
-    _model: Model
-
-    def _note(self, progress: IndexProgress) -> None:
+    def _report_progress(self, progress: IndexProgress) -> None:
         self.left = progress.total - progress.done
-        self._say(progress)
+        self._on_progress(progress)

@@ -10,9 +10,8 @@ import time
 from typing import TYPE_CHECKING
 
 from kbtui.errors import KbtuiError
-from kbtui.index.generations import current
+from kbtui.index.generations import current, damage, is_panic
 from kbtui.index.indexer import Index
-from kbtui.index.integrity import damage, is_panic
 
 if TYPE_CHECKING:
     from collections.abc import Callable

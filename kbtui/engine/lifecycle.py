@@ -1,8 +1,4 @@
-"""An engine's life: take the lock, listen, serve, leave nothing behind.
-
-`flock` before `bind`; whoever loses ends at once, and its client finds the
-winner. The socket is unlinked only under the lock (design, the engine's rules).
-"""
+"""An engine process from start to end: take the lock, listen, serve, clean up."""
 
 from __future__ import annotations
 
@@ -12,11 +8,13 @@ import fcntl
 import json
 import os
 import socket
+import sys
+import time
 from typing import TYPE_CHECKING, Any
 
-from kbtui.engine.log import log
-from kbtui.engine.paths import lock_path, socket_path
+from kbtui.engine.client import lock_path, socket_path
 from kbtui.errors import KbtuiError
+from kbtui.text import safe
 from kbtui.version import __version__
 from kbtui.workspace import load_settings, open_root, paths
 from kbtui.workspace.paths import make_private
@@ -55,7 +53,7 @@ def run_engine(root: Path) -> int:
         def in_charge() -> bool:
             return holds_lock(lock, workspace) and _inode(place) == inode
 
-        asyncio.run(EngineServer(workspace, settings, listener, in_charge, umask).serve())
+        asyncio.run(EngineServer(workspace, settings, listener, in_charge, umask, log).serve())
     except KbtuiError as error:
         log(f"stopped: {error}")
         return 3
@@ -132,3 +130,15 @@ def _leave(lock: Any, place: Path | None, inode: int | None) -> None:
         if place is not None and inode is not None and _inode(place) == inode:
             place.unlink()
     lock.close()
+
+
+def log(text: str) -> None:
+    """Write a record to the log; control characters are removed, for it is read in a terminal.
+
+    All lines but the first are indented, so that no message looks like another record
+    (`cli.redaction` relies on it). A full disk does not end the engine.
+    """
+    stamp = time.strftime("%Y-%m-%d %H:%M:%S")
+    record = "\n  ".join(safe(text, "strip").splitlines())
+    with contextlib.suppress(OSError):
+        print(f"{stamp} [{os.getpid()}] {record}", file=sys.stderr, flush=True)

@@ -18,9 +18,11 @@ from kbtui.workspace.paths import read_time_zone
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from concurrent.futures import Future
 
     from kbtui.engine.embedding_worker import EmbeddingWorker
     from kbtui.index import IndexReader
+    from kbtui.index.embedding_model import Matrix
     from kbtui.search.models import Answer, Question
     from kbtui.search.pipeline import Begun, Semantic
     from kbtui.workspace import Settings, Workspace
@@ -139,7 +141,7 @@ class SearchService:
         return {"answer": answered.as_message(), "suspect": is_suspect}
 
     def _answer(self, reader: IndexReader, question: Question, semantic: Semantic | None) -> Answer:
-        from kbtui.index.integrity import damage_behind
+        from kbtui.index.generations import damage_behind
 
         try:
             return answer_question(self._workspace, reader, question, semantic)
@@ -149,22 +151,30 @@ class SearchService:
             raise
 
     def _begin(self, wait: float, text: str) -> Begun:
-        # The question is embedded while the keyword leg is asked.
-        self._semantic.expect(text)
-        return partial(self._rank, text, wait)
+        # Embedding runs in parallel to the keyword leg.
+        return partial(self._rank, text, self._semantic.start_query(text), wait)
 
-    def _rank(self, text: str, wait: float, question: Question, generation: str) -> Ranking:
+    def _rank(
+        self,
+        text: str,
+        pending: Future[Matrix] | None,
+        wait: float,
+        question: Question,
+        generation: str,
+    ) -> Ranking:
         from kbtui.search.semantic import narrowed, ranking
 
-        if self._semantic.missing is not None and wait and not self._semantic.warm.is_set():
-            self._semantic.warm.wait(wait)
+        if self._semantic.missing is not None and wait:
+            self._semantic.model_ready.wait(wait)
         if self._semantic.missing is not None:
             return Ranking(None, self._semantic.missing)
         if generation != self._semantic.generation:
             return ranking({"cause": "index_replaced"})
-        depth, worded = question.depth, list(question.worded)
+        filters, worded = narrowed(question), list(question.worded)
         return ranking(
-            self._semantic.reply(text, narrowed(question), depth, question.per_entry, worded)
+            self._semantic.search(
+                text, pending, filters, question.depth, question.per_entry, worded
+            )
         )
 
     def rest(self) -> None:

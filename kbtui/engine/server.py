@@ -14,7 +14,6 @@ from kbtui.engine import protocol
 from kbtui.engine.embedding_worker import EmbeddingWorker
 from kbtui.engine.file_watcher import FileWatcher
 from kbtui.engine.index_worker import IndexWorker
-from kbtui.engine.log import log
 from kbtui.engine.search_service import SearchService
 from kbtui.errors import ConfigError, KbtuiError
 from kbtui.index.generations import schema_mark
@@ -143,8 +142,10 @@ class EngineServer:
         listener: socket.socket,
         in_charge: Callable[[], bool],
         umask: int,
+        log: Callable[[str], None],
     ) -> None:
         """Serve on `listener`; `umask` is the user's own, for what sources write."""
+        self._log = log
         self._workspace, self._settings = workspace, settings
         self._listener, self._in_charge, self._umask = listener, in_charge, umask
         self._clients: set[ClientConnection] = set()
@@ -165,10 +166,10 @@ class EngineServer:
         self._loop = asyncio.get_running_loop()
         self._ended = asyncio.Event()
         self._semantic = EmbeddingWorker(
-            self._settings, self._workspace.cache_dir, self._say, self._say_ready, log
+            self._settings, self._workspace.cache_dir, self._say, self._say_ready, self._log
         )
         self._refresher = IndexWorker(
-            self._workspace, self._settings, self._say, self._refreshed, log
+            self._workspace, self._settings, self._say, self._refreshed, self._log
         )
         self._search_service = SearchService(
             self._workspace,
@@ -176,8 +177,8 @@ class EngineServer:
             self._semantic,
             lambda: self._refresher.is_checked_lately,
         )
-        self._watcher = FileWatcher(self._workspace, self._refresher.ask, log)
-        self._schedule = Schedule(self._workspace, log, self._umask)
+        self._watcher = FileWatcher(self._workspace, self._refresher.ask, self._log)
+        self._schedule = Schedule(self._workspace, self._log, self._umask)
         self._refresher.start()
         self._watcher.start()
         self._semantic.start()
@@ -210,13 +211,13 @@ class EngineServer:
                 await asyncio.to_thread(self._look)
             self._search_service.rest()
             if reason := self._reason_to_end():
-                log(reason)
+                self._log(reason)
                 return
-            busy = self._semantic.busy or self._refresher.busy or self._schedule.running_source
+            busy = self._semantic.is_busy or self._refresher.busy or self._schedule.running_source
             if self._clients or busy:
                 self._last_seen = time.monotonic()
             elif time.monotonic() - self._last_seen > self._settings.engine_idle:
-                log("idle")
+                self._log("idle")
                 return
 
     def _reason_to_end(self) -> str | None:
@@ -231,7 +232,7 @@ class EngineServer:
         except ConfigError as error:
             if now != self._mistaken:
                 self._mistaken = now
-                log(f"the settings stay as they were: {error}")
+                self._log(f"the settings stay as they were: {error}")
             return None
         if is_changed:
             return "the settings have changed"
@@ -243,7 +244,7 @@ class EngineServer:
         try:
             self._schedule.tick()
         except KbtuiError as error:
-            log(f"sources: {error}")
+            self._log(f"sources: {error}")
 
     # what the threads say
 
@@ -267,7 +268,7 @@ class EngineServer:
             self._reading = None
         if changes or not self._refresher.told:
             self._refresher.told = True
-            self._semantic.follow(self._refresher.folder)
+            self._semantic.set_generation(self._refresher.folder)
         if changes:
             self._tell(
                 {
@@ -283,7 +284,7 @@ class EngineServer:
         self._tell({"event": "ready", **self._readiness()})
 
     def _readiness(self) -> dict[str, Any]:
-        missing = None if self._semantic.asleep else self._semantic.missing
+        missing = None if self._semantic.is_asleep else self._semantic.missing
         return {
             "lexical": self._refresher.first.is_set(),
             "semantic": missing is None,
@@ -336,7 +337,7 @@ class EngineServer:
                 )
             )
             if int(greeting.get("protocol") or 0) > protocol.PROTOCOL:
-                log("a newer client: making way")
+                self._log("a newer client: making way")
                 self._ended.set()
                 return
             while True:
@@ -345,7 +346,7 @@ class EngineServer:
                 client.send(await self._answer(client, request))
                 await client.drain()
         except (protocol.BadFrame, TypeError, ValueError) as error:
-            log(f"a client was let go: {error}")
+            self._log(f"a client was let go: {error}")
         except (asyncio.IncompleteReadError, ConnectionError, TimeoutError):
             pass
         except asyncio.CancelledError:
@@ -377,7 +378,7 @@ class EngineServer:
             "generation": self._refresher.generation,
             "clients": len(self._clients),
             "progress": self._progress,
-            "busy": self._semantic.busy or self._refresher.busy,
+            "busy": self._semantic.is_busy or self._refresher.busy,
             "polling": self._watcher.polling,
             **self._readiness(),
         }
@@ -386,7 +387,7 @@ class EngineServer:
         self, client: ClientConnection, request: dict[str, Any]
     ) -> dict[str, Any]:
         client.subscribed = True
-        self._semantic.want()
+        self._semantic.request_model()
         return {"event": "ready", **self._readiness()}
 
     async def _op_refresh(
@@ -402,7 +403,7 @@ class EngineServer:
         self._stand_down()
         wait = seconds_of(request.get("wait"), 10.0)
         if request.get("meaning"):
-            self._semantic.want()
+            self._semantic.request_model()
         check = request.get("check")
         if check == "suspicion" and self._refresher.is_checked_lately:
             return {"done": True, **self._readiness()}
@@ -410,11 +411,11 @@ class EngineServer:
             done = self._refresher.ask_rebuild()
         elif check:
             if request.get("retry"):
-                self._semantic.retry()
+                self._semantic.retry_failed()
                 self._refresher.ask_retry()
             done = self._refresher.ask_check()
         elif request.get("retry"):
-            self._semantic.retry()
+            self._semantic.retry_failed()
             done = self._refresher.ask_retry()
         elif request.get("force", True):
             done = self._refresher.ask()
@@ -449,7 +450,7 @@ class EngineServer:
 
     async def _op_settle(self, client: ClientConnection, request: dict[str, Any]) -> dict[str, Any]:
         """Wait until every chunk has its vector, or there is a reason that none will."""
-        finished = await happened(self._semantic.settled, seconds_of(request.get("wait"), 1.0))
+        finished = await happened(self._semantic.caught_up, seconds_of(request.get("wait"), 1.0))
         return {"done": finished, "progress": self._progress, **self._readiness()}
 
     async def _op_search(self, client: ClientConnection, request: dict[str, Any]) -> dict[str, Any]:
@@ -459,7 +460,7 @@ class EngineServer:
         if request.get("surroundings", self._surroundings) != self._surroundings:
             return {"declined": "surroundings"}
         if request["question"].get("mode") != "lexical" and request.get("uses_model", True):
-            self._semantic.want()
+            self._semantic.request_model()
         is_done = await happened(self._refresher.first, FIRST_REFRESH_SECONDS)
         state = {"done": is_done, **self._readiness()}
         return await self._loop.run_in_executor(

@@ -1,4 +1,9 @@
-"""The catalog: SQLite, the source of truth for the index."""
+"""The catalog: SQLite, the index's record of truth.
+
+SQLite has no checksums, so the catalog keeps one for each entry: the CRCs of its row, its chunks, its
+citations and its resume mark, added up. Writing a row adds its CRC, deleting one subtracts it, so
+that a change costs nothing for the rows that stay.
+"""
 
 from __future__ import annotations
 
@@ -6,194 +11,130 @@ import json
 import sqlite3
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from marshal import dumps
 from typing import TYPE_CHECKING, Any
+from zlib import crc32
 
 from kbtui.errors import IndexUnavailable
-from kbtui.index import catalog, row_checksums
-from kbtui.index.schema import CHUNK, ENTRY, TABLES, chunk_of, entry_of
+from kbtui.index.models import Chunk, Entry
 
 if TYPE_CHECKING:
     import threading
     from collections.abc import Collection, Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from kbtui.index.models import Chunk, Entry
+CATALOG_VERSION = 12
+"""Part of the generation's fingerprint: change it with the tables."""
+
+TABLES = """
+CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE entries (
+  id TEXT PRIMARY KEY, kind TEXT NOT NULL, title TEXT NOT NULL, signature TEXT NOT NULL,
+  path TEXT NOT NULL, type TEXT NOT NULL, topic TEXT, slug TEXT, conversation TEXT,
+  tags TEXT NOT NULL, source_url TEXT, created REAL NOT NULL, changed REAL NOT NULL,
+  size INTEGER NOT NULL, hidden INTEGER NOT NULL, archived INTEGER NOT NULL, error TEXT,
+  stat TEXT NOT NULL, seq INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX entries_seq ON entries (seq);
+CREATE TABLE sums (entry_id TEXT PRIMARY KEY, sum INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE gone (entry_id TEXT PRIMARY KEY, seq INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE chunks (
+  number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, entry_id TEXT NOT NULL,
+  ordinal INTEGER NOT NULL, text TEXT NOT NULL, first_line INTEGER, last_line INTEGER,
+  turn INTEGER, role TEXT, tool TEXT, timestamp REAL, embed INTEGER NOT NULL, hash BLOB,
+  call INTEGER, args TEXT, seq INTEGER NOT NULL
+);
+CREATE INDEX chunks_entry ON chunks (entry_id, ordinal);
+CREATE INDEX chunks_seq ON chunks (seq);
+CREATE TABLE marks (entry_id TEXT PRIMARY KEY, mark TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE citations (
+  conversation TEXT NOT NULL, turn INTEGER NOT NULL, call INTEGER, how TEXT NOT NULL,
+  kind TEXT NOT NULL, target TEXT NOT NULL, title TEXT NOT NULL, tool TEXT NOT NULL,
+  timestamp REAL, chunk TEXT, score REAL
+);
+CREATE INDEX citations_target ON citations (target);
+CREATE INDEX citations_source ON citations (conversation, turn);
+"""
+
+ENTRY = (
+    "id, kind, title, signature, path, type, topic, slug, conversation, tags, source_url, "
+    "created, changed, size, hidden, archived, error, stat"
+)
+CHUNK = (
+    "number, id, ordinal, text, first_line, last_line, turn, role, tool, timestamp, embed, hash, "
+    "call, args"
+)
 
 
 AROUND = 2
-"""So many chunks on each side of one are part of its document and of its vector."""
-DROPPED_MOST = 20_000
-"""So many numbers of chunks that are gone are remembered."""
+"""How many chunks on each side of a chunk are part of its document and of its vector."""
 
+_CHECKSUM_MODULUS = 1 << 63
 _COLUMNS = (
     "number", "id", "entry_id", "ordinal", "text", "first_line", "last_line", "turn", "role",
     "tool", "timestamp", "embed", "hash", "call", "args", "seq",
 )  # fmt: skip
 _SET = f"({', '.join(_COLUMNS[1:])}) = ({', '.join('?' * (len(_COLUMNS) - 1))})"
 _VECTOR = slice(11, 13)
-"""Of the columns above, those that say whether there is a vector, and which."""
+"""The columns that say whether a chunk has a vector, and which."""
 _DOCUMENT = (4, 8, 9, 10, 11, 14)
-"""Those that are in the keyword index, or decide what else is."""
+"""The columns that are in the keyword index or decide what else is."""
+_ENTRY_TABLES = (
+    ("chunks", "entry_id"), ("entries", "id"), ("sums", "entry_id"), ("marks", "entry_id"),
+)  # fmt: skip
 
 
 @dataclass
 class WriteResult:
-    """What was written: the positions, in the chunks that were put, of those whose document is
-    another now, and the numbers of the chunks that are gone."""
+    """What writing an entry changed.
+
+    `changed` are the positions, in the chunks that were passed, of those whose document in the
+    keyword index must be written; `gone` are the numbers of the chunks that were deleted.
+    """
 
     changed: list[int] = field(default_factory=list)
     gone: list[int] = field(default_factory=list)
 
 
-def put(
-    db: sqlite3.Connection,
-    entry: Entry,
-    chunks: Sequence[Chunk],
-    seq: int,
-    *,
-    start: int = 0,
-    mark: str | None = None,
-) -> WriteResult:
-    """Put an entry in place of what was there, its chunks from ordinal `start` on.
-
-    Unchanged chunks keep their number; each chunk is given its own. `mark` says where to go
-    on when the entry has grown.
-    """
-    old = row_checksums.entry_rows(db, entry.id)
-    written, difference = _put_chunks(db, entry.id, chunks, seq, start if old else None)
-    row = (
-        entry.id, entry.kind, writable(entry.title), entry.signature, writable(entry.path),
-        entry.type, entry.topic, writable(entry.slug), entry.conversation,
-        json.dumps(entry.tags) if entry.tags else "[]", writable(entry.source_url), float(entry.created),
-        float(entry.changed), entry.size, int(entry.hidden), int(entry.archived), entry.error,
-        entry.stat, seq,
-    )  # fmt: skip
-    db.execute(f"INSERT OR REPLACE INTO entries VALUES ({', '.join('?' * len(row))})", row)
-    db.execute("DELETE FROM gone WHERE entry_id = ?", (entry.id,))
-    now: list[tuple[Any, ...]] = [row]
-    if mark is not None:
-        now.append((entry.id, mark))
-        db.execute("INSERT OR REPLACE INTO marks VALUES (?, ?)", now[-1])
-    elif old:
-        db.execute("DELETE FROM marks WHERE entry_id = ?", (entry.id,))
-    row_checksums.add(db, entry.id, difference + row_checksums.part(now) - row_checksums.part(old))
-    return written
+def parse_entry_row(row: tuple[Any, ...]) -> Entry:
+    """Return the entry of a row with the columns `ENTRY`."""
+    values = list(row)
+    values[9] = [] if values[9] == "[]" else json.loads(str(values[9]))
+    values[14], values[15] = bool(values[14]), bool(values[15])
+    (id_, kind, title, signature, path, type_, topic, slug, conversation, *rest) = values
+    return Entry(id_, kind, title, signature, path, type_, topic, slug, conversation, *rest)
 
 
-def _put_chunks(
-    db: sqlite3.Connection, entry_id: str, chunks: Sequence[Chunk], seq: int, start: int | None
-) -> tuple[WriteResult, int]:
-    """Write the changed rows; also returns the change of the entry's checksum.
-
-    `start` is None for an entry that has no rows yet.
-    """
-    old: dict[str, tuple[Any, ...]] = {}
-    if start is not None:
-        asked = "SELECT * FROM chunks WHERE entry_id = ? AND ordinal >= ? ORDER BY ordinal"
-        old = {row[1]: row for row in db.execute(asked, (entry_id, start))}
-    gone = [old[id_] for id_ in old.keys() - {c.id for c in chunks}] if old else []
-    written = WriteResult(gone=_drop(db, [row[0] for row in gone], seq))
-    minus, plus = gone, []
-    number = _last_number(db)
-    fresh: list[tuple[Any, ...]] = []
-    same: set[str] = set()
-    for chunk in chunks:
-        held = old.get(chunk.id)
-        if held is None:
-            number += 1
-            chunk.number = number
-            fresh.append(_row(entry_id, chunk, seq))
-            continue
-        chunk.number = held[0]
-        row = _row(entry_id, chunk, held[-1])
-        if held != row:
-            if held[_VECTOR] != row[_VECTOR]:
-                row = (*row[:-1], seq)
-            db.execute(f"UPDATE chunks SET {_SET} WHERE number = ?", (*row[1:], chunk.number))
-            minus.append(held)
-            plus.append(row)
-        if all(held[at] == row[at] for at in _DOCUMENT):
-            same.add(chunk.id)
-    db.executemany(f"INSERT INTO chunks VALUES ({', '.join('?' * len(_COLUMNS))})", fresh)
-    plus += fresh
-    written.changed = _changed(list(old), [chunk.id for chunk in chunks], same)
-    return written, row_checksums.part(plus) - row_checksums.part(minus)
-
-
-def _last_number(db: sqlite3.Connection) -> int:
-    """The highest number that a chunk ever had: none is given twice."""
-    row = db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'chunks'").fetchone()
-    return int(row[0]) if row else 0
-
-
-def _changed(old: list[str], new: list[str], same: set[str]) -> list[int]:
-    """The positions of new chunks that are others, or stand beside others than before."""
-    if not same:
-        return list(range(len(new)))
-    places = {id_: at for at, id_ in enumerate(old)}
-
-    def around(ids: list[str], at: int) -> list[str | None]:
-        return [
-            (ids[other] if ids[other] in same else None) if 0 <= other < len(ids) else ""
-            for other in range(at - AROUND, at + AROUND + 1)
-        ]
-
-    return [
-        at
-        for at, id_ in enumerate(new)
-        if id_ not in same or None in (here := around(new, at)) or here != around(old, places[id_])
-    ]
-
-
-def _drop(db: sqlite3.Connection, numbers: list[int], seq: int) -> list[int]:
-    db.executemany("DELETE FROM chunks WHERE number = ?", [(number,) for number in numbers])
-    drop(db, numbers, seq)
-    return numbers
-
-
-def drop(db: sqlite3.Connection, numbers: Sequence[int], seq: int) -> None:
-    """Remember that the chunks of these numbers are gone; the oldest of many are forgotten."""
-    if not numbers:
-        return
-    db.executemany(
-        "INSERT OR REPLACE INTO dropped VALUES (?, ?)", [(number, seq) for number in numbers]
+def parse_chunk_row(row: tuple[Any, ...]) -> Chunk:
+    """Return the chunk of a row that begins with the columns `CHUNK`."""
+    (number, id_, ordinal, text, first, last, turn, role, tool, timestamp, embed, mark, call,
+     args) = row[:14]  # fmt: skip
+    return Chunk(
+        id=id_,
+        text=text,
+        ordinal=ordinal,
+        lines=(first, last) if first is not None else None,
+        turn=turn,
+        role=role,
+        tool=tool,
+        timestamp=timestamp,
+        embed=bool(embed),
+        number=number,
+        vector_hash=mark,
+        call=call,
+        args=json.loads(args) if args else None,
     )
-    count = db.execute("SELECT count(*) FROM dropped").fetchone()[0]
-    if count > DROPPED_MOST:
-        least = db.execute(
-            "SELECT seq FROM dropped ORDER BY seq DESC LIMIT 1 OFFSET ?", (DROPPED_MOST // 2,)
-        ).fetchone()[0]
-        db.execute("DELETE FROM dropped WHERE seq <= ?", (least,))
-        db.execute("INSERT OR REPLACE INTO meta VALUES ('forgotten', ?)", (str(least),))
-
-
-def put_citations(
-    db: sqlite3.Connection,
-    entry_id: str,
-    conversation: str,
-    rows: Sequence[tuple[object, ...]],
-    after: int,
-) -> None:
-    """Put a conversation's citations in place of those of its turns after turn `after`."""
-    where = "FROM citations WHERE conversation = ? AND turn > ?"
-    old = db.execute(f"SELECT * {where}", (conversation, after)).fetchall()
-    if not old and not rows:
-        return
-    db.execute(f"DELETE {where}", (conversation, after))
-    db.executemany("INSERT INTO citations VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
-    now = db.execute(f"SELECT * {where}", (conversation, after))
-    row_checksums.add(db, entry_id, row_checksums.part(now) - row_checksums.part(old))
 
 
 def writable(text: str | None) -> str | None:
-    """Text that SQLite takes: it refuses lone surrogates, which file names and JSON can hold."""
+    """Replace lone surrogates, which file names and JSON can hold and SQLite refuses."""
     if text is None or text.isascii():
         return text
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
-def _row(entry_id: str, chunk: Chunk, seq: int) -> tuple[Any, ...]:
-    """A chunk's row, as the catalog will give it: its sum is made without reading it back."""
+def _make_chunk_row(entry_id: str, chunk: Chunk, seq: int) -> tuple[Any, ...]:
+    """Return a chunk's row exactly as SQLite will return it, so that its CRC needs no reading back."""
     first, last = chunk.lines or (None, None)
     when = chunk.timestamp
     return (
@@ -204,12 +145,44 @@ def _row(entry_id: str, chunk: Chunk, seq: int) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
-_OF_ENTRY = (
-    ("chunks", "entry_id"),
-    ("entries", "id"),
-    ("sums", "entry_id"),
-    ("marks", "entry_id"),
-)
+def _make_entry_row(entry: Entry, seq: int) -> tuple[Any, ...]:
+    return (
+        entry.id, entry.kind, writable(entry.title), entry.signature, writable(entry.path),
+        entry.type, entry.topic, writable(entry.slug), entry.conversation,
+        json.dumps(entry.tags) if entry.tags else "[]", writable(entry.source_url), float(entry.created),
+        float(entry.changed), entry.size, int(entry.hidden), int(entry.archived), entry.error,
+        entry.stat, seq,
+    )  # fmt: skip
+
+
+def _find_changed_positions(old: list[str], new: list[str], same: set[str]) -> list[int]:
+    """Return the positions of new chunks that changed or whose neighbours changed.
+
+    `old` and `new` are ids in order, `same` those whose text and document did not change.
+    """
+    if not same:
+        return list(range(len(new)))
+    places = {id_: at for at, id_ in enumerate(old)}
+
+    def list_neighbours(ids: list[str], at: int) -> list[str | None]:
+        return [
+            (ids[other] if ids[other] in same else None) if 0 <= other < len(ids) else ""
+            for other in range(at - AROUND, at + AROUND + 1)
+        ]
+
+    return [
+        at
+        for at, id_ in enumerate(new)
+        if id_ not in same
+        or None in (around := list_neighbours(new, at))
+        or around != list_neighbours(old, places[id_])
+    ]
+
+
+def _checksum_rows(rows: Iterable[Any]) -> int:
+    """Return the part of a checksum that these rows, as SQLite returns them, contribute."""
+    # marshal's version 0, because later versions can encode equal rows differently.
+    return sum(crc32(dumps(row, 0)) for row in rows)
 
 
 class Catalog:
@@ -286,37 +259,152 @@ class Catalog:
         start: int = 0,
         mark: str | None = None,
     ) -> WriteResult:
-        """Put an entry in place of what was there, its chunks from ordinal `start` on."""
-        return catalog.put(self._db, entry, chunks, seq, start=start, mark=mark)
+        """Replace an entry, and its chunks from ordinal `start` on.
+
+        Sets each chunk's `number`; unchanged chunks keep theirs. `mark` says where to resume
+        reading when the entry has grown.
+        """
+        old = self._entry_rows(entry.id)
+        written, difference = self._put_chunks(entry.id, chunks, seq, start if old else None)
+        row = _make_entry_row(entry, seq)
+        self._db.execute(
+            f"INSERT OR REPLACE INTO entries VALUES ({', '.join('?' * len(row))})", row
+        )
+        self._db.execute("DELETE FROM gone WHERE entry_id = ?", (entry.id,))
+        now: list[tuple[Any, ...]] = [row]
+        if mark is not None:
+            now.append((entry.id, mark))
+            self._db.execute("INSERT OR REPLACE INTO marks VALUES (?, ?)", now[-1])
+        elif old:
+            self._db.execute("DELETE FROM marks WHERE entry_id = ?", (entry.id,))
+        self._add_to_checksum(entry.id, difference + _checksum_rows(now) - _checksum_rows(old))
+        return written
+
+    def _put_chunks(
+        self, entry_id: str, chunks: Sequence[Chunk], seq: int, start: int | None
+    ) -> tuple[WriteResult, int]:
+        """Write the changed rows; also return how much the entry's checksum changes.
+
+        `start` is None for an entry that has no rows yet.
+        """
+        old: dict[str, tuple[Any, ...]] = {}
+        if start is not None:
+            query = "SELECT * FROM chunks WHERE entry_id = ? AND ordinal >= ? ORDER BY ordinal"
+            old = {row[1]: row for row in self._db.execute(query, (entry_id, start))}
+        removed = [old[id_] for id_ in old.keys() - {chunk.id for chunk in chunks}] if old else []
+        gone = [row[0] for row in removed]
+        self._db.executemany("DELETE FROM chunks WHERE number = ?", [(number,) for number in gone])
+        added: list[tuple[Any, ...]] = []
+        number = self._last_number()
+        fresh: list[tuple[Any, ...]] = []
+        same: set[str] = set()
+        for chunk in chunks:
+            held = old.get(chunk.id)
+            if held is None:
+                number += 1
+                chunk.number = number
+                fresh.append(_make_chunk_row(entry_id, chunk, seq))
+                continue
+            chunk.number = held[0]
+            row = _make_chunk_row(entry_id, chunk, held[-1])
+            if held != row:
+                if held[_VECTOR] != row[_VECTOR]:
+                    row = (*row[:-1], seq)
+                self._db.execute(f"UPDATE chunks SET {_SET} WHERE number = ?", (*row[1:], row[0]))
+                removed.append(held)
+                added.append(row)
+            if all(held[at] == row[at] for at in _DOCUMENT):
+                same.add(chunk.id)
+        places = ", ".join("?" * len(_COLUMNS))
+        self._db.executemany(f"INSERT INTO chunks VALUES ({places})", fresh)
+        changed = _find_changed_positions(list(old), [chunk.id for chunk in chunks], same)
+        difference = _checksum_rows([*added, *fresh]) - _checksum_rows(removed)
+        return WriteResult(changed, gone), difference
+
+    def _last_number(self) -> int:
+        """Return the highest number that any chunk ever had: none is given twice."""
+        query = "SELECT seq FROM sqlite_sequence WHERE name = 'chunks'"
+        row = self._db.execute(query).fetchone()
+        return int(row[0]) if row else 0
 
     def remove(self, entry_id: str, seq: int) -> None:
-        """Take an entry out, with its chunks and, for a conversation, its citations."""
-        row = self._db.execute(
-            "SELECT conversation FROM entries WHERE id = ?", (entry_id,)
-        ).fetchone()
+        """Delete an entry with its chunks and, for a conversation, its citations."""
+        query = "SELECT conversation FROM entries WHERE id = ?"
+        row = self._db.execute(query, (entry_id,)).fetchone()
         if row and row[0] is not None:
             self._db.execute("DELETE FROM citations WHERE conversation = ?", (row[0],))
-        numbers = self._db.execute("SELECT number FROM chunks WHERE entry_id = ?", (entry_id,))
-        catalog.drop(self._db, [row[0] for row in numbers.fetchall()], seq)
-        for table, column in _OF_ENTRY:
+        for table, column in _ENTRY_TABLES:
             self._db.execute(f"DELETE FROM {table} WHERE {column} = ?", (entry_id,))
         self._db.execute("INSERT OR REPLACE INTO gone VALUES (?, ?)", (entry_id, seq))
 
     def put_citations(
         self, entry: Entry, rows: Sequence[tuple[object, ...]], *, after: int = 0
     ) -> None:
-        """Put a conversation's citations (columns as in the table) in place of what was there
-        of its turns after turn `after`."""
+        """Replace the citations of a conversation's turns after turn `after`.
+
+        The columns are those of the table `citations`.
+        """
         assert entry.conversation is not None
-        catalog.put_citations(self._db, entry.id, entry.conversation, rows, after)
+        where, values = "WHERE conversation = ? AND turn > ?", (entry.conversation, after)
+        old = self._db.execute(f"SELECT * FROM citations {where}", values).fetchall()
+        if not old and not rows:
+            return
+        self._db.execute(f"DELETE FROM citations {where}", values)
+        places = ", ".join("?" * 11)
+        self._db.executemany(f"INSERT INTO citations VALUES ({places})", rows)
+        now = self._db.execute(f"SELECT * FROM citations {where}", values)
+        self._add_to_checksum(entry.id, _checksum_rows(now) - _checksum_rows(old))
+
+    # checksums
+
+    def _add_to_checksum(self, entry_id: str, difference: int) -> None:
+        row = self._db.execute("SELECT sum FROM sums WHERE entry_id = ?", (entry_id,)).fetchone()
+        total = ((row[0] if row else 0) + difference) % _CHECKSUM_MODULUS
+        self._db.execute("INSERT OR REPLACE INTO sums VALUES (?, ?)", (entry_id, total))
+
+    def _entry_rows(self, entry_id: str) -> list[Any]:
+        """Return an entry's own row and its mark; [] where there is no entry."""
+        rows: list[Any] = []
+        for query in (
+            "SELECT * FROM entries WHERE id = ?",
+            "SELECT * FROM marks WHERE entry_id = ?",
+        ):
+            rows += self._db.execute(query, (entry_id,))
+            if not rows:
+                break
+        return rows
+
+    def _compute_checksum(self, entry_id: str) -> int:
+        chunks = self._db.execute("SELECT * FROM chunks WHERE entry_id = ?", (entry_id,))
+        citations = self._db.execute(
+            "SELECT * FROM citations WHERE conversation = "
+            "(SELECT conversation FROM entries WHERE id = ?)",
+            (entry_id,),
+        )
+        rows = (*self._entry_rows(entry_id), *chunks, *citations)
+        return _checksum_rows(rows) % _CHECKSUM_MODULUS
 
     def damage(self, stop: threading.Event | None = None) -> str | None:
-        """What is not as it was written, in a phrase; None when nothing is, or `stop` is set.
+        """Describe damage in a phrase; None where there is none, or once `stop` is set.
 
         Raises `sqlite3.Error` where the file cannot be read at all.
         """
         with self.snapshot():
-            return row_checksums.damage(self._db, stop)
+            problem = self._db.execute("PRAGMA quick_check(1)").fetchone()[0]
+            if problem != "ok":
+                return f"the catalog is damaged: {problem}"
+            checksums = dict(self._db.execute("SELECT entry_id, sum FROM sums"))
+            strays = self._db.execute(
+                "SELECT 1 FROM chunks WHERE entry_id NOT IN (SELECT id FROM entries) LIMIT 1"
+            ).fetchone()
+            if set(self.ids()) != checksums.keys() or strays:
+                return "the catalog is damaged: entries are missing or were never written"
+            for entry_id, checksum in checksums.items():
+                if stop is not None and stop.is_set():
+                    return None
+                if self._compute_checksum(entry_id) != checksum:
+                    return "the catalog is damaged: an entry differs from its checksum"
+        return None
 
     # reading
 
@@ -367,26 +455,26 @@ class Catalog:
     def entry(self, entry_id: str) -> Entry | None:
         """One entry."""
         row = self._db.execute(f"SELECT {ENTRY} FROM entries WHERE id = ?", (entry_id,)).fetchone()
-        return entry_of(row) if row else None
+        return parse_entry_row(row) if row else None
 
     def entries(self, ids: Iterable[str]) -> dict[str, Entry]:
         """Entries by id; those that do not exist are left out."""
         held = list(ids)
         marks = ", ".join("?" * len(held))
         rows = self._db.execute(f"SELECT {ENTRY} FROM entries WHERE id IN ({marks})", held)
-        return {row[0]: entry_of(row) for row in rows}
+        return {row[0]: parse_entry_row(row) for row in rows}
 
     def all_entries(self) -> Iterator[Entry]:
         """Every entry, by id."""
         for row in self._db.execute(f"SELECT {ENTRY} FROM entries ORDER BY id"):
-            yield entry_of(row)
+            yield parse_entry_row(row)
 
     def chunks_of(self, entry_id: str) -> list[Chunk]:
         """An entry's chunks, in order."""
         rows = self._db.execute(
             f"SELECT {CHUNK} FROM chunks WHERE entry_id = ? ORDER BY ordinal", (entry_id,)
         )
-        return [chunk_of(row) for row in rows]
+        return [parse_chunk_row(row) for row in rows]
 
     def chunks_between(self, entry_id: str, first: int, end: int) -> list[Chunk]:
         """An entry's chunks from ordinal `first` on, before ordinal `end`."""
@@ -395,7 +483,7 @@ class Catalog:
             "ORDER BY ordinal",
             (entry_id, first, end),
         )
-        return [chunk_of(row) for row in rows]
+        return [parse_chunk_row(row) for row in rows]
 
     def ordinals(self, numbers: Sequence[int]) -> list[int]:
         """The ordinals of chunks by number, ascending."""
@@ -420,7 +508,7 @@ class Catalog:
         rows = self._db.execute(
             f"SELECT {CHUNK}, entry_id FROM chunks WHERE number IN ({marks})", held
         )
-        return {row[0]: (chunk_of(row), row[-1]) for row in rows}
+        return {row[0]: (parse_chunk_row(row), row[-1]) for row in rows}
 
     def owners(self, numbers: Iterable[int]) -> dict[int, tuple[str, str]]:
         """The ids of chunks by number, each with its entry's; those that do not exist are left out."""
@@ -436,7 +524,7 @@ class Catalog:
         row = self._db.execute(
             f"SELECT {CHUNK}, entry_id FROM chunks WHERE id = ?", (chunk_id,)
         ).fetchone()
-        return (chunk_of(row), row[-1]) if row else None
+        return (parse_chunk_row(row), row[-1]) if row else None
 
     def counts(self) -> dict[str, int]:
         """How many entries, chunks and citations there are."""
@@ -474,23 +562,6 @@ class Catalog:
     def wanted_vectors(self) -> Iterator[tuple[int, str, bytes]]:
         """Number, entry and vector hash of every chunk that gets a vector."""
         yield from self._db.execute("SELECT number, entry_id, hash FROM chunks WHERE embed = 1")
-
-    def vectors_since(
-        self, seq: int
-    ) -> tuple[list[tuple[int, str, bytes | None]], list[int]] | None:
-        """What transactions after `seq` did that is about vectors.
-
-        Number, entry and vector hash (None where there is to be no vector) of the chunks whose
-        vector is another now, and the numbers of those that are gone. None when that is too
-        long ago to be known.
-        """
-        if seq < int(self.get("forgotten") or 0):
-            return None
-        changed = self._db.execute(
-            "SELECT number, entry_id, iif(embed, hash, NULL) FROM chunks WHERE seq > ?", (seq,)
-        ).fetchall()
-        gone = self._db.execute("SELECT number FROM dropped WHERE seq > ?", (seq,)).fetchall()
-        return changed, [row[0] for row in gone]
 
     def wants_vectors_since(self, seq: int) -> bool:
         """Whether there is a chunk that gets a vector, and was written after transaction `seq`."""

@@ -17,8 +17,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from kbtui.conversations.event_kinds import EVENT_KINDS
-from kbtui.index.ids import chunk_id
-from kbtui.index.models import Chunk
+from kbtui.index.models import Chunk, chunk_id
 from kbtui.text import without_sequences
 
 if TYPE_CHECKING:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import Counter
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kbtui.errors import KbtuiError
 from kbtui.index.embedding_model import BATCH
 from kbtui.index.embedding_status import EmbeddingStatusWriter
-from kbtui.index.ids import text_hash
 from kbtui.index.indexer import IndexProgress
 from kbtui.index.ingest import NEIGHBOURS, vector_neighbours
-from kbtui.index.ordering import tie_value
+from kbtui.index.models import text_hash, tie_value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -26,8 +24,6 @@ if TYPE_CHECKING:
     from kbtui.index.vectors import VectorStore
 
 
-CHUNKS_MOST = 20_000
-"""When more chunks than these changed, everything is compared again."""
 DIFF_BATCH = 20_000
 
 
@@ -46,17 +42,9 @@ class MissingVectors:
 
     def follow(self, catalog: Catalog, store: VectorStore) -> None:
         """Take in what the catalog did since, and remove the rows that it has no chunk for."""
-        # Read first: what is written meanwhile is then looked at again.
+        # Read before everything else: what is written meanwhile is then looked at again.
         seq = catalog.seq()
-        since = catalog.vectors_since(self.seq) if self.seq >= 0 else None
-        if since is None or len(since[0]) + len(since[1]) > CHUNKS_MOST:
-            stale, found = _all(catalog, store)
-        else:
-            stale, found = _some(store, *since)
-            touched = {*since[1], *(number for number, _, _ in since[0])}
-            for name, held in self.entries.items():
-                if left := held - touched if touched & held else held:
-                    found.setdefault(name, set()).update(left)
+        stale, found = _compare_vectors(catalog, store)
         if stale:
             store.remove(stale)
         self.entries = {name: found[name] for name in catalog.oldest_last(found)}
@@ -79,22 +67,7 @@ class MissingVectors:
         return not left
 
 
-def _some(
-    store: VectorStore, changed: list[tuple[int, str, bytes | None]], gone: list[int]
-) -> tuple[list[int], dict[str, set[int]]]:
-    """What is stale and what is missing of some chunks."""
-    rows = store.rows_among([*gone, *(number for number, _, _ in changed)])
-    marks = {number: mark for number, _, mark in changed}
-    times = Counter(number for number, _ in rows)
-    good = {number for number, mark in rows if marks.get(number) == mark and times[number] == 1}
-    found: dict[str, set[int]] = {}
-    for number, name, mark in changed:
-        if mark is not None and number not in good:
-            found.setdefault(name, set()).add(number)
-    return sorted(set(times) - good), found
-
-
-def _all(catalog: Catalog, store: VectorStore) -> tuple[list[int], dict[str, set[int]]]:
+def _compare_vectors(catalog: Catalog, store: VectorStore) -> tuple[list[int], dict[str, set[int]]]:
     """What is stale and what is missing of everything."""
     import numpy as np
 
@@ -106,7 +79,8 @@ def _all(catalog: Catalog, store: VectorStore) -> tuple[list[int], dict[str, set
     numbers, marks = numbers[once], marks[once]
     good = np.zeros(len(numbers), dtype=bool)
     found: dict[str, set[int]] = {}
-    for batch in _batches(catalog.wanted_vectors()):
+    rows = catalog.wanted_vectors()
+    while batch := list(islice(rows, DIFF_BATCH)):
         wanted = np.array([number for number, _, _ in batch], dtype=np.int64)
         mark = np.array([mark for _, _, mark in batch], dtype=marks.dtype)
         at = np.searchsorted(numbers, wanted)
@@ -122,13 +96,6 @@ def _all(catalog: Catalog, store: VectorStore) -> tuple[list[int], dict[str, set
     return [*numbers[~good].tolist(), *twice.tolist()], found
 
 
-def _batches(
-    rows: Iterator[tuple[int, str, bytes]],
-) -> Iterator[list[tuple[int, str, bytes]]]:
-    while batch := list(islice(rows, DIFF_BATCH)):
-        yield batch
-
-
 NEIGHBOUR_WEIGHT = TITLE_WEIGHT = 0.3
 WRITE_ROWS, WRITE_SECONDS, WRITE_SECONDS_MOST = 5000, 3.0, 60.0
 """Rows are written when there are so many, or so long after the last ones; the longer the work
@@ -137,8 +104,6 @@ SLICE = 128
 """So many chunks of an entry are read at once: a long conversation is never in memory whole."""
 FAILURES_MOST = 3
 """After so many entries in a row that cannot be embedded, it is the model and not the entries."""
-BATCH_SECONDS = 0.12
-"""A batch takes about so long at most: work must stop within a fifth of a second."""
 HOLD_SECONDS = 2.0
 """How often it is asked whether work may go on."""
 
@@ -170,7 +135,6 @@ class EmbeddingQueue:
         self._stop = stop or threading.Event()
         self._hold = hold or (lambda: None)
         self._lacking = MissingVectors()
-        self._batch = BATCH
         self._total = self._hidden_total = self._failures = 0
         self._failing: set[str] = set()
         self._rows: list[tuple[dict[str, Any], Matrix]] = []
@@ -334,24 +298,15 @@ class EmbeddingQueue:
         }
         missing = [key for key in texts if key not in found]
         while missing and self._may_go_on():
-            keys, missing = missing[: self._batch], missing[self._batch :]
-            began = time.monotonic()
+            keys, missing = missing[:BATCH], missing[BATCH:]
             left = len(self._lacking.numbers)
             vectors = self._encoder(left).encode([texts[key] for key in keys])
-            self._adapt(len(keys), time.monotonic() - began)
             fresh = dict(zip(keys, vectors, strict=True))
             self._remembered.put(fresh)
             found.update(fresh)
             if self._again():
                 break
         return found
-
-    def _adapt(self, size: int, seconds: float) -> None:
-        """Batches as large as can be stopped in time, up to `BATCH`."""
-        if seconds > BATCH_SECONDS:
-            self._batch = max(1, size * 2 // 3)
-        elif size == self._batch and seconds < BATCH_SECONDS / 2:
-            self._batch = min(BATCH, size + 1)
 
     def _may_go_on(self) -> bool:
         """Whether to embed the next batch; waits while something asks for it."""

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, TypeVar
 from kbtui.errors import IndexUnavailable
 from kbtui.index import generations
 from kbtui.index.catalog import Catalog
-from kbtui.index.ids import subject_id
 from kbtui.index.ingest import conversation_pieces, subject_piece, subject_signature
 from kbtui.index.keyword_index import LexicalWriter
+from kbtui.index.models import subject_id
 from kbtui.workspace.paths import make_private
 
 if TYPE_CHECKING:

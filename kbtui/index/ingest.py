@@ -19,8 +19,7 @@ from kbtui.index.chunking import (
     number_chunks,
     spoken,
 )
-from kbtui.index.ids import chunk_id, subject_id
-from kbtui.index.models import Chunk, Entry, stat_text
+from kbtui.index.models import Chunk, Entry, chunk_id, stat_text, subject_id
 from kbtui.knowledge.front_matter import split_front_matter
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from zlib import crc32
 import tantivy
 
 from kbtui.errors import IndexUnavailable
-from kbtui.index.ordering import tie_value
+from kbtui.index.models import tie_value
 from kbtui.index.tokenizer import LONGEST, STEPS, code_words, plain
 from kbtui.workspace.paths import as_utf8, make_private
 

@@ -1,8 +1,14 @@
-"""What the index room hands out: entries and chunks."""
+"""Entries and chunks, their ids, and the order of ranked chunks."""
 
-import os
+from __future__ import annotations
+
+import hashlib
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterable
 
 
 @dataclass(slots=True)
@@ -64,3 +70,65 @@ class Entry:
 def stat_text(status: os.stat_result) -> str:
     """The state of a file: inode, size, modification time in nanoseconds."""
     return f"{status.st_ino}:{status.st_size}:{status.st_mtime_ns}"
+
+
+def subject_id(topic: str, slug: str) -> str:
+    """The entry id of a subject: `s` and 12 hex digits."""
+    return "s" + _digest(topic, slug)[:12]
+
+
+def chunk_id(entry: str, text: str, repeat: int) -> str:
+    """The id of a chunk: 16 hex digits; `repeat` counts equal texts before it in the entry."""
+    return _digest(entry, text, str(repeat))[:16]
+
+
+def text_hash(text: str) -> bytes:
+    """What an embedding is remembered by."""
+    return hashlib.sha256(text.encode("utf-8", "replace")).digest()[:16]
+
+
+def _digest(*parts: str) -> str:
+    return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+TOLERANCE = 5e-6
+"""Scores that differ by less than this share are equal. Both indexes add 32-bit floats in an order
+that depends on where their rows lie."""
+
+
+class Found(NamedTuple):
+    """A chunk that a leg found, with its score and what it belongs to; `tie` orders equal scores."""
+
+    number: int
+    score: float
+    owner: object
+    tie: int
+
+
+def tie_value(chunk_id: str) -> int:
+    """A chunk's id as a 64-bit number; the order is the same."""
+    return int(chunk_id, 16)
+
+
+def best_first(
+    rows: Iterable[Found], *, tolerance: float = TOLERANCE, least: float = 0.0, cut: bool = False
+) -> list[Found]:
+    """The rows by score, equal ones by chunk id.
+
+    `tolerance` is a share of the score, or of `least` where the score is smaller. With `cut` the
+    search stopped at a limit: the last group of equal scores may have more rows than were found,
+    and is left out.
+    """
+    ordered = sorted(rows, key=lambda row: -row.score)
+    result: list[Found] = []
+    start = 0
+    for at in range(1, len(ordered) + 1):
+        if at < len(ordered):
+            score = ordered[at].score
+            if ordered[at - 1].score - score <= tolerance * max(least, abs(score)):
+                continue
+        elif cut:
+            break
+        result += sorted(ordered[start:at], key=lambda row: row.tie)
+        start = at
+    return result

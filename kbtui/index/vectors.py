@@ -14,7 +14,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import IndexUnavailable
-from kbtui.index.ordering import Found, best_first
+from kbtui.index.models import Found, best_first
 from kbtui.workspace.paths import as_utf8, make_private
 
 # Lance writes its log to file descriptor 2 unless told before it is imported.
@@ -110,16 +110,6 @@ class VectorStore:
         table = self._table.search().select(["number", "hash"]).to_arrow()
         marks = [np.array(batch["hash"].to_pylist(), dtype="S16") for batch in table.to_batches()]
         return table["number"].to_numpy(), np.concatenate([np.array([], dtype="S16"), *marks])
-
-    def rows_among(self, numbers: Sequence[int]) -> list[tuple[int, bytes]]:
-        """Number and hash of the rows of some chunks."""
-        found: list[tuple[int, bytes]] = []
-        for at in range(0, len(numbers), 2000):
-            part = ", ".join(str(int(number)) for number in numbers[at : at + 2000])
-            query: Any = self._table.search().where(f"number IN ({part})")
-            table = query.select(["number", "hash"]).to_arrow()
-            found += zip(table["number"].to_pylist(), table["hash"].to_pylist(), strict=True)
-        return found
 
     def count(self, where: str | None = None) -> int:
         """How many rows there are, or how many a filter leaves."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from kbtui.citations.extract import CitationTargets
 from kbtui.citations.models import Citation, Citations
 from kbtui.errors import KbtuiError, NothingFound, UsageError
-from kbtui.index.ids import subject_id
+from kbtui.index.models import subject_id
 from kbtui.refs import Ref, subject_ref
 
 if TYPE_CHECKING:

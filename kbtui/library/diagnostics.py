@@ -315,7 +315,7 @@ def _sources(library: Library) -> Iterator[Finding]:
 
 def _index(library: Library) -> Iterator[Finding]:
     from kbtui.index import IndexReader
-    from kbtui.index.integrity import damage
+    from kbtui.index.generations import damage
 
     try:
         reader = IndexReader(library.workspace.cache_dir)
@@ -337,7 +337,7 @@ def _index(library: Library) -> Iterator[Finding]:
 
 def _engine(library: Library) -> Iterator[Finding]:
     from kbtui.engine import NoEngine
-    from kbtui.engine.paths import socket_path
+    from kbtui.engine.client import socket_path
 
     try:
         client = library.engine(start=False)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from kbtui.engine.connection import EngineClient
+    from kbtui.engine.protocol import EngineClient
 
 AGAIN_SECONDS = (0.2, 1.0, 5.0, 15.0, 30.0)
 

@@ -17,7 +17,7 @@ from kbtui.notices import Notice, keywords_only
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from kbtui.engine.connection import EngineClient
+    from kbtui.engine.protocol import EngineClient
     from kbtui.index import IndexReader
     from kbtui.workspace import Settings, Workspace
 
@@ -178,7 +178,7 @@ class IndexAccess:
 
     def _remember(self, error: EngineUnavailable) -> None:
         """One call waits for an engine that is silent, not each of those behind it too."""
-        from kbtui.engine.connection import SilentEngine
+        from kbtui.engine.protocol import SilentEngine
 
         with self._lock:
             before, _ = self._silent

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from kbtui.citations.models import Citation, Citations
     from kbtui.conversations.models import Conversation, ConversationInfo, ConversationSummary
-    from kbtui.engine.connection import EngineClient
+    from kbtui.engine.protocol import EngineClient
     from kbtui.index import IndexReader
     from kbtui.knowledge import Knowledge
     from kbtui.knowledge.models import Subject, Topic
@@ -263,7 +263,7 @@ class Library:
 
     def _read(self, ask: Callable[[IndexReader], T]) -> T:
         """What `ask` finds in the index; one that proves damaged is built again first, once."""
-        from kbtui.index.integrity import damage_behind
+        from kbtui.index.generations import damage_behind
 
         reader = self.reader()
         try:

@@ -201,7 +201,7 @@ class Explainer:
 def passages(reader: IndexReader, ref: Ref) -> tuple[Entry | None, list[Chunk]]:
     """The entry that a reference names, and those of its chunks that it means; None when the
     index does not have it."""
-    from kbtui.index.ids import subject_id
+    from kbtui.index.models import subject_id
 
     if ref.kind == "chunk":
         found = reader.chunk(ref.chunk or "")

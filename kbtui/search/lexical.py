@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import tantivy
 
-from kbtui.index.ordering import TOLERANCE, Found, best_first
+from kbtui.index.models import TOLERANCE, Found, best_first
 from kbtui.index.tokenizer import cjk_pairs, code_words, forms, is_unspaced, plain
 from kbtui.search.analysis import Language, QueryWord, begun_with, read_words
 

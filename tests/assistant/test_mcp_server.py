@@ -28,7 +28,7 @@ from kbtui.assistant import mcp_server as server
 from kbtui.assistant.jp_local_tool import outcome
 from kbtui.assistant.tool_handlers import answer
 from kbtui.assistant.tools import TOOLS, offered
-from kbtui.engine.paths import socket_path
+from kbtui.engine.client import socket_path
 from kbtui.knowledge import load_knowledge
 from kbtui.library import Library
 from kbtui.workspace import open_root

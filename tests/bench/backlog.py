@@ -11,9 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from kbtui.engine import EngineClient, connect
-from kbtui.engine.paths import announced
-from kbtui.index.embedding_model import ModelUnavailable, find_model
-from kbtui.index.onnx_model import export
+from kbtui.engine.client import announced
+from kbtui.index.embedding_model import ModelUnavailable, export, find_model
 from kbtui.library import Library
 from kbtui.search import Question
 from kbtui.workspace import Settings, Workspace, open_root

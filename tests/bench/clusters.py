@@ -1,13 +1,13 @@
 """Made-up vectors for every chunk of an index, in clusters as those of texts; and exact search among them."""
 
 import time
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kbtui.engine.embedding_worker import QueryEmbedder
 from kbtui.index import Index, IndexReader
 from kbtui.index.embedding_model import find_model
 from kbtui.index.embedding_queue import _row
@@ -88,15 +88,14 @@ class Near:
         self._store = VectorStore(reader.folder / "vectors", find_model("").key, DIMENSION)
 
     def leg(self, encode: "Callable[[str], Any]" = lambda text: None) -> "Semantic":
-        """The semantic leg as the engine has it; `encode` is told the text, a made-up vector asked."""
-        questions = QueryEmbedder(encode)
+        """Return the semantic leg as the engine has it, searching for made-up vectors; `encode` only takes time."""
+        pool = ThreadPoolExecutor(1)
 
         def begin(text: str) -> "Begun":
-            questions.begin(text)
-            return partial(ask, text)
+            return partial(ask, pool.submit(encode, text))
 
-        def ask(text: str, question: Question, generation: str) -> Ranking:
-            questions.vector(text)
+        def ask(pending: Future[Any], question: Question, generation: str) -> Ranking:
+            pending.result()
             towards = self._store.vector(list(question.worded[:LEAN_ON]))
             vector = leaning(self._asked.some(1)[0].tolist(), towards)
             return Ranking(

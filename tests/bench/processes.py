@@ -13,8 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from kbtui.index import generations
-from kbtui.index.embedding_model import find_model
-from kbtui.index.onnx_model import export
+from kbtui.index.embedding_model import export, find_model
 from kbtui.library import Library
 from kbtui.search import Question
 from kbtui.workspace import Settings, open_root

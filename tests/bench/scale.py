@@ -18,9 +18,8 @@ from typing import Any
 
 from kbtui.engine import EngineClient, connect
 from kbtui.index import Index, IndexReader
-from kbtui.index.embedding_model import Embedder, ModelUnavailable, find_model
+from kbtui.index.embedding_model import Embedder, FastEmbedder, ModelUnavailable, export, find_model
 from kbtui.index.embedding_status import EmbeddingStatusWriter
-from kbtui.index.onnx_model import FastEmbedder, export
 from kbtui.search import Question
 from kbtui.search.pipeline import answer
 from kbtui.workspace import Settings, open_root

@@ -17,7 +17,7 @@ from support import Builder, asked
 
 from kbtui.cli.diagnostics import Redaction
 from kbtui.cli.main import COMMANDS, main
-from kbtui.engine.log import log
+from kbtui.engine.lifecycle import log
 from kbtui.workspace.settings import SETTING_KEYS, settings_path
 
 GUIDE = Path(__file__).parents[2] / "docs/guide"

@@ -14,7 +14,7 @@ from support import Builder, asked, end_engine
 
 from kbtui.cli.main import main
 from kbtui.cli.output import left_text, working
-from kbtui.engine.paths import announced
+from kbtui.engine.client import announced
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from demo_files import DEMO, TOPICS, conversation_folders, subject_files
 from kbtui.citations import extract_citations
 from kbtui.conversations.models import Conversation
 from kbtui.conversations.repository import list_conversations, load_conversation
-from kbtui.index.ids import subject_id
+from kbtui.index.models import subject_id
 from kbtui.knowledge import Knowledge, load_knowledge, read_subject
 from kbtui.workspace import Workspace, open_root
 

@@ -2,26 +2,36 @@
 
 import random
 import shutil
+import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import lancedb
 import numpy as np
 import pytest
 from support import Builder, hurt_file
 
-from kbtui.engine.embedding_worker import EmbeddingWorker
+from kbtui.engine.embedding_worker import EmbeddingWorker, EngineModel
 from kbtui.index import Index
+from kbtui.index.vectors import VERSION
 from kbtui.workspace import Settings
 
 SEED = 11
 
 
-class Lettered:
+class LetterModel(EngineModel):
     """In the model's place: a vector of how often each letter is in a text."""
 
+    is_loaded = True
     dimension = 26
+
+    def find(self) -> str:
+        return "letters"
+
+    def get_encoder(self, missing: int) -> Any:
+        return self
 
     def encode(self, texts: Sequence[str]) -> Any:
         counts = [[text.count(chr(97 + at)) + 0.1 for at in range(26)] for text in texts]
@@ -32,20 +42,19 @@ class Lettered:
         return self.encode([text])
 
 
-class Bench(EmbeddingWorker):
-    """The engine's semantic side with such a model, and what it logged."""
+def make_worker(builder: Builder, log: list[str]) -> EmbeddingWorker:
+    """An engine's embedding worker with such a model; it logs to `log`."""
+    return EmbeddingWorker(
+        Settings(), builder.workspace.cache_dir, lambda _: None, lambda: None, log.append,
+        LetterModel("", log.append),
+    )  # fmt: skip
 
-    def __init__(self, builder: Builder) -> None:
-        self.logged: list[str] = []
-        cache = builder.workspace.cache_dir
-        settings = Settings()
-        super().__init__(settings, cache, lambda _: None, lambda: None, self.logged.append)
 
-    def _load(self) -> None:
-        self._embedder = Lettered()  # type: ignore[assignment]
-
-    def _encoder(self, missing: int) -> Any:
-        return self._embedder
+def join_worker() -> None:
+    """Wait until the worker's thread has ended."""
+    for thread in threading.enumerate():
+        if thread.name == "embedding":
+            thread.join(30)
 
 
 @pytest.fixture
@@ -71,30 +80,30 @@ def folder(workspace_root: Path) -> Path:
 
 def held(builder: Builder, folder: Path) -> tuple[Any, Any, list[str]]:
     """What a start of the engine makes of the vectors: the rows, what a question finds, its log."""
-    semantic = Bench(builder)
-    semantic.want()
-    semantic.follow(folder)
+    logged: list[str] = []
+    semantic = make_worker(builder, logged)
+    semantic.request_model()
+    semantic.set_generation(folder)
     semantic.start()
     try:
-        assert semantic.settled.wait(60)
-        assert semantic.missing is None, semantic.logged
+        assert semantic.caught_up.wait(60)
+        assert semantic.missing is None, logged
         # A file that only a search reads is found to be damaged then.
         end = time.monotonic() + 60
-        while "ranked" not in (found := semantic.reply("otter kkkkkkkkk", {}, 5, 3)):
-            assert time.monotonic() < end, semantic.logged
+        while "ranked" not in (found := semantic.search("otter kkkkkkkkk", None, {}, 5, 3)):
+            assert time.monotonic() < end, logged
             time.sleep(0.05)
-        store = semantic._store
-        assert store is not None
-        table = store._table.to_arrow()
+        database = lancedb.connect(folder / "vectors")
+        table = database.open_table(f"chunks_{VERSION}_letters").to_arrow()
         vectors = {
             row["number"]: (row["hash"], row["entry"], tuple(np.round(row["vector"], 6)))
             for row in table.to_pylist()
         }
         assert len(vectors) == table.num_rows
-        return vectors, [number for number, _ in found["ranked"]], semantic.logged
+        return vectors, [number for number, _ in found["ranked"]], logged
     finally:
         semantic.stop()
-        semantic._thread.join(30)
+        join_worker()
 
 
 def files(folder: Path) -> list[Path]:
@@ -133,17 +142,18 @@ def test_what_is_lost_while_it_runs_is_made_anew_when_it_is_asked(
 ) -> None:
     builder = Builder(workspace_root)
     good = held(builder, folder)[:2]
-    semantic = Bench(builder)
-    semantic.want()
-    semantic.follow(folder)
+    logged: list[str] = []
+    semantic = make_worker(builder, logged)
+    semantic.request_model()
+    semantic.set_generation(folder)
     semantic.start()
-    assert semantic.settled.wait(60)
+    assert semantic.caught_up.wait(60)
     for path in files(folder / "vectors"):
         path.write_bytes(b"")
-    semantic.settled.clear()
+    semantic.caught_up.clear()
     # An answer from what Lance still has in memory is a right one; else it says what it does.
-    answer = semantic.reply("otter kkkkkkkkk", {}, 5, 3)
+    answer = semantic.search("otter kkkkkkkkk", None, {}, 5, 3)
     assert answer.get("cause") or [number for number, _ in answer["ranked"]] == good[1]
     semantic.stop()
-    semantic._thread.join(30)
+    join_worker()
     assert held(builder, folder)[:2] == good

@@ -19,7 +19,7 @@ from support import Builder, asked, content_of, end_engine, kill_engine, said
 
 from kbtui.cli.main import main
 from kbtui.engine import EngineClient, connect
-from kbtui.engine.paths import announced, socket_path
+from kbtui.engine.client import announced, socket_path
 from kbtui.errors import EngineUnavailable
 from kbtui.index import Index
 from kbtui.library import Library

@@ -15,16 +15,18 @@ import pytest
 from support import Builder, asked, end_engine, kill_engine, said
 
 from kbtui.cli.main import main
-from kbtui.engine.paths import announced
+from kbtui.engine.client import announced
 from kbtui.index.embedding_model import (
     CHECKSUMS,
     Embedder,
+    FastEmbedder,
     Model,
     ModelUnavailable,
+    export,
+    export_path,
     find_model,
     verify,
 )
-from kbtui.index.onnx_model import FastEmbedder, export, export_path
 from kbtui.library import Library
 from kbtui.search import Question
 from kbtui.workspace import load_settings

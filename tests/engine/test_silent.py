@@ -13,7 +13,7 @@ from support import Builder, end_engine
 
 from kbtui.cli.main import main
 from kbtui.engine import NoEngine, client, connect
-from kbtui.engine.connection import SilentEngine
+from kbtui.engine.protocol import SilentEngine
 from kbtui.library import Library
 from kbtui.library.diagnostics import examine
 from kbtui.search import Question

@@ -9,37 +9,33 @@ import numpy as np
 import pytest
 from support import Builder
 
-from kbtui.engine.embedding_worker import EmbeddingWorker
+from kbtui.engine.embedding_worker import EmbeddingWorker, EngineModel
 from kbtui.index import Index
 from kbtui.workspace import Settings
 
 
-class Slow:
+class SlowModel(EngineModel):
     """In the model's place: its first batch takes until `go`."""
 
+    is_loaded = True
     dimension = 4
 
     def __init__(self) -> None:
+        super().__init__("", print)
         self.begun, self.go = threading.Event(), threading.Event()
         self.batches = 0
+
+    def find(self) -> str:
+        return "slow"
+
+    def get_encoder(self, missing: int) -> Any:
+        return self
 
     def encode(self, texts: Sequence[str]) -> Any:
         self.batches += 1
         self.begun.set()
         assert self.go.wait(60)
         return np.full((len(texts), 4), 0.5, dtype=np.float32)
-
-
-class Bench(EmbeddingWorker):
-    """The engine's semantic side with such a model."""
-
-    model = Slow()
-
-    def _load(self) -> None:
-        self._embedder = self.model  # type: ignore[assignment]
-
-    def _encoder(self, missing: int) -> Any:
-        return self._embedder
 
 
 def test_the_batch_at_hand_is_not_waited_for_and_is_the_last(
@@ -54,17 +50,20 @@ def test_the_batch_at_hand_is_not_waited_for_and_is_the_last(
     index.close()
     logged: list[str] = []
     cache = builder.workspace.cache_dir
-    semantic = Bench(Settings(), cache, lambda _: None, lambda: None, logged.append)
-    semantic.want()
-    semantic.follow(index.folder)
+    model = SlowModel()
+    semantic = EmbeddingWorker(
+        Settings(), cache, lambda _: None, lambda: None, logged.append, model
+    )
+    semantic.request_model()
+    semantic.set_generation(index.folder)
     semantic.start()
-    model = semantic.model
+    (thread,) = (one for one in threading.enumerate() if one.name == "embedding")
     assert model.begun.wait(60)
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "join", lambda *_: pytest.fail("it waits for a thread"))
         semantic.stop()
-    assert semantic._thread.is_alive(), "the batch is still at hand"
+    assert thread.is_alive(), "the batch is still at hand"
     model.go.set()
-    semantic._thread.join(60)
-    assert not semantic._thread.is_alive()
+    thread.join(60)
+    assert not thread.is_alive()
     assert (model.batches, logged) == (1, [])

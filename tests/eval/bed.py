@@ -16,7 +16,7 @@ from kbtui.index.catalog import Catalog
 from kbtui.index.embedding_cache import EmbeddingCache
 from kbtui.index.embedding_model import Embedder, find_model
 from kbtui.index.embedding_queue import EmbeddingQueue
-from kbtui.index.ids import text_hash
+from kbtui.index.models import text_hash
 from kbtui.index.vectors import LEAN_ON, VectorStore, condition, leaning
 from kbtui.search.models import Ranking
 from kbtui.search.pipeline import answer

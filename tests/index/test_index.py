@@ -175,7 +175,7 @@ def test_an_unreadable_subject_is_an_entry_with_an_error(built: Builder) -> None
     (built.root / "docs/guide/picture.md").write_bytes(b"\x89PNG\0\0" + b"binary" * 10)
     refresh(built)
     reader = IndexReader(built.workspace.cache_dir)
-    from kbtui.index.ids import subject_id
+    from kbtui.index.models import subject_id
 
     identity = subject_id("guide", "picture")
     assert "binary" in (reader.entries({identity})[identity].error or "")

@@ -13,7 +13,7 @@ import psutil
 import pytest
 from support import Builder, kill_engine
 
-from kbtui.engine.paths import announced
+from kbtui.engine.client import announced
 from kbtui.errors import Cancelled, EngineUnavailable, KbtuiError
 from kbtui.index import Index
 from kbtui.library import Cancellation, Library

@@ -19,7 +19,7 @@ from support import Builder, asked, content_of, hurt_file, kill_engine, said
 from kbtui.engine import connect
 from kbtui.errors import EngineUnavailable
 from kbtui.index import Index, generations
-from kbtui.index.integrity import damage
+from kbtui.index.generations import damage
 from kbtui.workspace import Settings
 
 SEED = int(os.environ.get("KBTUI_SEED") or 8)

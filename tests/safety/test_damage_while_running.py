@@ -13,7 +13,7 @@ from support import Builder, asked, kill_engine, said
 
 from kbtui.engine import connect
 from kbtui.index import generations
-from kbtui.index.integrity import damage
+from kbtui.index.generations import damage
 
 
 @pytest.fixture

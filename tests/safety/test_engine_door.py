@@ -18,7 +18,7 @@ from support import Builder, kill_engine
 
 from kbtui.cli.main import main
 from kbtui.engine import connect, protocol
-from kbtui.engine.paths import announced, lock_path, socket_path
+from kbtui.engine.client import announced, lock_path, socket_path
 from kbtui.engine.server import STRANGERS_MOST, same_user
 from kbtui.errors import EngineUnavailable
 from kbtui.index import Index

@@ -15,10 +15,10 @@ from pty_support import COMMAND, Terminal
 from support import Builder, asked, content_of, kill_engine, said
 
 from kbtui.engine import connect
-from kbtui.engine.paths import announced
+from kbtui.engine.client import announced
 from kbtui.errors import EngineUnavailable
 from kbtui.index import Index
-from kbtui.index.integrity import damage
+from kbtui.index.generations import damage
 from kbtui.workspace import Settings
 
 COMMANDS = [

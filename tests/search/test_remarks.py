@@ -8,7 +8,7 @@ from support import Builder
 from kbtui.assistant.tool_handlers import search_text
 from kbtui.cli.search_format import format_notices
 from kbtui.index import Index, IndexReader
-from kbtui.index.ids import subject_id
+from kbtui.index.models import subject_id
 from kbtui.notices import Notice
 from kbtui.search import Answer, Question
 from kbtui.search.models import Mode, Ranking

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from support import Builder
 
 from kbtui.errors import KbtuiError, UsageError
-from kbtui.index.ids import subject_id
+from kbtui.index.models import subject_id
 from kbtui.knowledge import Knowledge, authoring, load_knowledge
 from kbtui.knowledge.authoring import Draft, MissingTitle
 from kbtui.knowledge.discovery import slug_of

@@ -110,7 +110,7 @@ def test_no_workspace_is_said_before_anything_is_drawn(tmp_path: Path) -> None:
 def test_a_killed_engine_is_replaced_while_one_reads(built: Builder) -> None:
     import psutil
 
-    from kbtui.engine.paths import announced
+    from kbtui.engine.client import announced
 
     terminal = Terminal(["-w", str(built.root)])
     terminal.until("keywords only")

@@ -11,7 +11,7 @@ from support import Builder
 from tui_support import running
 
 from kbtui.engine import protocol
-from kbtui.engine.paths import socket_path
+from kbtui.engine.client import socket_path
 from kbtui.index.generations import schema_mark
 from kbtui.library import Library
 from kbtui.version import __version__

@@ -12,7 +12,7 @@ from support import Builder, asked, called, said
 from tui_support import Tui, matches_snapshot, running
 
 from kbtui.errors import UsageError
-from kbtui.index.ids import subject_id
+from kbtui.index.models import subject_id
 from kbtui.tui.entries.screen import EntriesScreen
 from kbtui.userdata.entry_filter import parse_entry_filter, value_of, with_value
 
