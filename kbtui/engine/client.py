@@ -277,17 +277,3 @@ def _open_log(path: Path) -> Any:
         if path.stat().st_size > 1 << 20:
             path.replace(path.with_suffix(".old.log"))
     return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab")
-
-
-def is_locked(workspace: Workspace) -> bool:
-    """Whether an engine holds the lock (for `doctor` and tests; takes it for an instant)."""
-    import fcntl
-
-    try:
-        with lock_path(workspace).open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return False
-    except FileNotFoundError:
-        return False
-    except OSError:
-        return True

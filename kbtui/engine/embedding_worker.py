@@ -356,12 +356,12 @@ class EmbeddingWorker:
                 self._wake.set()
             return {"cause": "vectors_replaced"}
         queue = self._queue
-        left, total = queue.counts(hidden=bool(filters.get("hidden"))) if queue else (0, 0)
+        left, total = queue.count_missing(hidden=bool(filters.get("hidden"))) if queue else (0, 0)
         return {
             "ranked": ranked,
             "left": left,
             "total": total,
-            "pending": queue.lacking(worded) if queue and self.left else [],
+            "pending": queue.filter_missing(worded) if queue and self.left else [],
         }
 
     def _rank_chunks(
@@ -431,7 +431,7 @@ class EmbeddingWorker:
 
     def _can_sleep(self) -> bool:
         """Whether no query and no chunk needs the model."""
-        from kbtui.index.embedding_status import nothing_lacks
+        from kbtui.index.embedding_status import is_fully_embedded
 
         if self._model.is_loaded or self._is_wanted.is_set():
             self.is_asleep = False
@@ -439,7 +439,7 @@ class EmbeddingWorker:
         if self._folder is None:
             return True
         self._has_moved = False
-        self.is_asleep = nothing_lacks(self._folder, self._model_key)
+        self.is_asleep = is_fully_embedded(self._folder, self._model_key)
         if self.is_asleep:
             self.left = 0
             if not self._has_moved:
@@ -497,17 +497,18 @@ class EmbeddingWorker:
                 self._store, self._open_folder = store, folder
                 self._queue = EmbeddingQueue(
                     catalog, store, cache,
-                    say=self._report_progress, stop=self._stop, hold=self._throttle.reason,
+                    on_progress=self._report_progress, stop=self._stop,
+                    get_pause_reason=self._throttle.reason,
                 )  # fmt: skip
             else:
-                self._queue.continue_with(catalog, cache)
+                self._queue.reopen(catalog, cache)
             self.missing = None
             self.model_ready.set()
             self._on_change()
             while not self._stop.is_set():
                 self._has_moved = False
                 work = self._passage_pool.submit(
-                    self._queue.run,
+                    self._queue.embed_missing,
                     self._model.get_encoder,
                     lambda: self._has_moved or self._is_damaged,
                 )

@@ -123,8 +123,6 @@ SEARCHES_MOST = 16
 HELLO_SECONDS = 10.0
 STAY_SECONDS = 1.0
 """How often the engine looks whether it is still needed."""
-QUEUE_MOST = 1000
-"""Events that may wait for a slow client before it is let go."""
 CLIENTS_MOST = 128
 STRANGERS_MOST = 64
 """Connections that have not said who they are."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from marshal import dumps
@@ -485,21 +486,13 @@ class Catalog:
         )
         return [parse_chunk_row(row) for row in rows]
 
-    def ordinals(self, numbers: Sequence[int]) -> list[int]:
-        """The ordinals of chunks by number, ascending."""
+    def count_texts(self, texts: Collection[str], entry_id: str, end: int) -> Counter[str]:
+        """Count how often each text occurs among an entry's chunks before ordinal `end`."""
+        wanted = {writable(text): text for text in texts}
         rows = self._db.execute(
-            "SELECT ordinal FROM chunks WHERE number IN (SELECT value FROM json_each(?)) ORDER BY 1",
-            (json.dumps(list(numbers)),),
+            "SELECT text FROM chunks WHERE entry_id = ? AND ordinal < ?", (entry_id, end)
         )
-        return [row[0] for row in rows]
-
-    def standing_before(self, ids: Sequence[str], ordinal: int) -> frozenset[str]:
-        """Those of the chunks `ids` that stand before ordinal `ordinal` of their entry."""
-        rows = self._db.execute(
-            "SELECT id FROM chunks WHERE id IN (SELECT value FROM json_each(?)) AND ordinal < ?",
-            (json.dumps(list(ids)), ordinal),
-        )
-        return frozenset(row[0] for row in rows)
+        return Counter(wanted[text] for (text,) in rows if text in wanted)
 
     def chunks(self, numbers: Iterable[int]) -> dict[int, tuple[Chunk, str]]:
         """Chunks by number, each with its entry's id; those that do not exist are left out."""

@@ -1,4 +1,4 @@
-"""Brings the vectors up to date with the catalog, a batch at a time."""
+"""Brings the vectors up to date with the catalog, in batches."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kbtui.errors import KbtuiError
 from kbtui.index.embedding_model import BATCH
 from kbtui.index.embedding_status import EmbeddingStatusWriter
 from kbtui.index.indexer import IndexProgress
-from kbtui.index.ingest import NEIGHBOURS, vector_neighbours
+from kbtui.index.ingest import vector_neighbours
 from kbtui.index.models import text_hash, tie_value
 
 if TYPE_CHECKING:
@@ -23,43 +23,63 @@ if TYPE_CHECKING:
     from kbtui.index.models import Chunk, Entry
     from kbtui.index.vectors import VectorStore
 
+COMPARED_ROWS = 20_000
+"""How many rows of the catalog are compared with the vectors at a time."""
+NEIGHBOUR_WEIGHT = TITLE_WEIGHT = 0.3
+"""What a chunk's neighbours and its entry's title add to its own vector, which weighs 1."""
+WRITE_ROWS, WRITE_SECONDS, WRITE_SECONDS_MAX = 5000, 3.0, 60.0
+"""Rows are written when there are this many, or this long after the last write. The pause grows
+with each write, because every write leaves another fragment in the table."""
+SLICE = 128
+"""How many chunks of an entry are embedded between two looks at what else there is to do."""
+FAILURES_MAX = 3
+"""After this many entries in a row that cannot be embedded, the model is at fault."""
+PAUSE_SECONDS = 2.0
+"""How often a paused queue asks whether it may continue."""
 
-DIFF_BATCH = 20_000
+
+class Encoder(Protocol):
+    """A loaded model, whatever it runs under."""
+
+    def encode(self, texts: Sequence[str]) -> Matrix:
+        """Return unit vectors, one row for each text."""
 
 
 class MissingVectors:
-    """The chunks without their vector: `numbers`, and by entry, in the order of work: `entries`.
+    """The chunks that have no vector yet.
 
-    `hidden` counts those of hidden entries.
+    `numbers` are the chunks' numbers; `entries` has them by entry, in the order in which they are
+    embedded; `hidden` counts those of hidden entries; `seq` is the catalog's transaction that all
+    this is about, -1 before the first comparison.
     """
 
     def __init__(self) -> None:
-        self.hidden = 0
-        self._hidden_entries: frozenset[str] = frozenset()
         self.numbers: set[int] = set()
         self.entries: dict[str, set[int]] = {}
+        self.hidden = 0
         self.seq = -1
+        self._hidden_entries: frozenset[str] = frozenset()
 
-    def follow(self, catalog: Catalog, store: VectorStore) -> None:
-        """Take in what the catalog did since, and remove the rows that it has no chunk for."""
-        # Read before everything else: what is written meanwhile is then looked at again.
+    def update(self, catalog: Catalog, store: VectorStore) -> None:
+        """Compare the vectors with the catalog; remove those that belong to no chunk."""
+        # Read first, so that what is written during the comparison is compared the next time.
         seq = catalog.seq()
-        stale, found = _compare_vectors(catalog, store)
+        stale, found = compare_vectors(catalog, store)
         if stale:
             store.remove(stale)
         self.entries = {name: found[name] for name in catalog.oldest_last(found)}
-        self.numbers = {number for held in self.entries.values() for number in held}
+        self.numbers = {number for numbers in self.entries.values() for number in numbers}
         self._hidden_entries = catalog.hidden() & self.entries.keys()
         self.hidden = sum(len(self.entries[name]) for name in self._hidden_entries)
         self.seq = seq
 
-    def done(self, entry_id: str, numbers: set[int]) -> bool:
-        """These chunks of an entry have their vector now; whether all of the entry's have."""
+    def remove(self, entry_id: str, numbers: set[int]) -> bool:
+        """Remove chunks of an entry that have their vector now; return whether none is left."""
         self.numbers -= numbers
-        held = self.entries.get(entry_id, set())
-        left = held - numbers
+        before = self.entries.get(entry_id, set())
+        left = before - numbers
         if entry_id in self._hidden_entries:
-            self.hidden -= len(held) - len(left)
+            self.hidden -= len(before) - len(left)
         if left:
             self.entries[entry_id] = left
         else:
@@ -67,166 +87,153 @@ class MissingVectors:
         return not left
 
 
-def _compare_vectors(catalog: Catalog, store: VectorStore) -> tuple[list[int], dict[str, set[int]]]:
-    """What is stale and what is missing of everything."""
+def compare_vectors(catalog: Catalog, store: VectorStore) -> tuple[list[int], dict[str, set[int]]]:
+    """Return the chunk numbers of stale rows, and by entry those of chunks without a vector.
+
+    A chunk with two rows counts as stale, so that both are removed and one is written again.
+    """
     import numpy as np
 
-    numbers, marks = store.rows()
+    numbers, hashes = store.rows()
     order = np.argsort(numbers, kind="stable")
-    numbers, marks = numbers[order], marks[order]
-    twice = np.unique(numbers[1:][numbers[1:] == numbers[:-1]])
-    once = ~np.isin(numbers, twice)
-    numbers, marks = numbers[once], marks[once]
-    good = np.zeros(len(numbers), dtype=bool)
-    found: dict[str, set[int]] = {}
+    numbers, hashes = numbers[order], hashes[order]
+    duplicates = np.unique(numbers[1:][numbers[1:] == numbers[:-1]])
+    single = ~np.isin(numbers, duplicates)
+    numbers, hashes = numbers[single], hashes[single]
+    is_current = np.zeros(len(numbers), dtype=bool)
+    missing: dict[str, set[int]] = {}
     rows = catalog.wanted_vectors()
-    while batch := list(islice(rows, DIFF_BATCH)):
+    while batch := list(islice(rows, COMPARED_ROWS)):
         wanted = np.array([number for number, _, _ in batch], dtype=np.int64)
-        mark = np.array([mark for _, _, mark in batch], dtype=marks.dtype)
+        wanted_hashes = np.array([hash_ for _, _, hash_ in batch], dtype=hashes.dtype)
         at = np.searchsorted(numbers, wanted)
-        inside = at < len(numbers)
-        at[~inside] = 0
-        same = inside
+        is_same = at < len(numbers)
+        at[~is_same] = 0
         if len(numbers):
-            same = inside & (numbers[at] == wanted) & (marks[at] == mark)
-        good[at[same]] = True
-        for position in np.flatnonzero(~same):
+            is_same &= (numbers[at] == wanted) & (hashes[at] == wanted_hashes)
+        is_current[at[is_same]] = True
+        for position in np.flatnonzero(~is_same):
             number, name, _ = batch[position]
-            found.setdefault(name, set()).add(number)
-    return [*numbers[~good].tolist(), *twice.tolist()], found
-
-
-NEIGHBOUR_WEIGHT = TITLE_WEIGHT = 0.3
-WRITE_ROWS, WRITE_SECONDS, WRITE_SECONDS_MOST = 5000, 3.0, 60.0
-"""Rows are written when there are so many, or so long after the last ones; the longer the work
-goes on, the more at once, because every write makes the table another fragment."""
-SLICE = 128
-"""So many chunks of an entry are read at once: a long conversation is never in memory whole."""
-FAILURES_MOST = 3
-"""After so many entries in a row that cannot be embedded, it is the model and not the entries."""
-HOLD_SECONDS = 2.0
-"""How often it is asked whether work may go on."""
-
-
-class Encoder(Protocol):
-    """A loaded model, whatever it runs under."""
-
-    def encode(self, texts: Sequence[str]) -> Matrix:
-        """Unit vectors, one row a text."""
+            missing.setdefault(name, set()).add(number)
+    return [*numbers[~is_current].tolist(), *duplicates.tolist()], missing
 
 
 class EmbeddingQueue:
-    """Embeds what the catalog has and the vector table has not. One thread makes all calls."""
+    """Embeds the chunks that have no vector. One thread makes all calls, except where noted."""
 
     def __init__(
         self,
         catalog: Catalog,
         store: VectorStore,
-        remembered: EmbeddingCache,
+        cache: EmbeddingCache,
         *,
-        say: Callable[[IndexProgress], None] | None = None,
+        on_progress: Callable[[IndexProgress], None] | None = None,
         stop: threading.Event | None = None,
-        hold: Callable[[], str | None] | None = None,
+        get_pause_reason: Callable[[], str | None] | None = None,
     ) -> None:
-        """`hold` says in a phrase why work has to wait; None when it has not."""
-        self._catalog, self._store = catalog, store
-        self._remembered = remembered
-        self._say = say or (lambda progress: None)
+        """`get_pause_reason` returns a phrase while embedding must pause, otherwise None."""
+        self._catalog, self._store, self._cache = catalog, store, cache
+        self._on_progress = on_progress or (lambda progress: None)
         self._stop = stop or threading.Event()
-        self._hold = hold or (lambda: None)
-        self._lacking = MissingVectors()
-        self._total = self._hidden_total = self._failures = 0
-        self._failing: set[str] = set()
+        self._get_pause_reason = get_pause_reason or (lambda: None)
+        self._missing = MissingVectors()
+        self._total = self._hidden_total = 0
         self._rows: list[tuple[dict[str, Any], Matrix]] = []
 
-    def continue_with(self, catalog: Catalog, remembered: EmbeddingCache) -> None:
-        """Go on with these, opened anew; what the table has is still known."""
-        self._catalog, self._remembered = catalog, remembered
+    def reopen(self, catalog: Catalog, cache: EmbeddingCache) -> None:
+        """Continue with newly opened files."""
+        self._catalog, self._cache = catalog, cache
 
-    def lacking(self, numbers: Sequence[int]) -> list[int]:
-        """Those of the chunks `numbers` that wait for their vector. From any thread."""
-        waiting = self._lacking.numbers
-        return [number for number in numbers if number in waiting]
+    def filter_missing(self, numbers: Sequence[int]) -> list[int]:
+        """Return those of the chunks `numbers` that have no vector yet. From any thread."""
+        missing = self._missing.numbers
+        return [number for number in numbers if number in missing]
 
-    def counts(self, *, hidden: bool) -> tuple[int, int]:
-        """How many chunks have no vector yet, and how many want one; with `hidden` false, of what
-        everybody may see. From any thread."""
-        left, total = len(self._lacking.numbers), self._total
+    def count_missing(self, *, hidden: bool) -> tuple[int, int]:
+        """Return how many chunks have no vector yet, and how many should have one.
+
+        `hidden` says whether chunks of hidden entries count. From any thread.
+        """
+        left, total = len(self._missing.numbers), self._total
         if not hidden:
-            left, total = left - self._lacking.hidden, total - self._hidden_total
+            left, total = left - self._missing.hidden, total - self._hidden_total
         return max(0, left), total
 
-    def run(
-        self, encoder: Callable[[int], Encoder], again: Callable[[], bool] = lambda: False
+    def embed_missing(
+        self,
+        get_encoder: Callable[[int], Encoder],
+        should_restart: Callable[[], bool] = lambda: False,
     ) -> int:
-        """Work until nothing is left, stopped, or `again()` says that the catalog moved on.
+        """Embed until nothing is missing, `stop` is set, or `should_restart()`; return what is left.
 
-        `encoder` gives a loaded model for so many chunks; it is asked only when there is a text
-        that was never embedded. Returns how many chunks are left.
+        `get_encoder` is called with the number of missing chunks, and only when there is a text
+        that was never embedded before. `should_restart` says that the catalog has changed.
         """
-        self._encoder, self._again = encoder, again
-        self._standing = EmbeddingStatusWriter(self._catalog.path.parent)
-        self._lacking.follow(self._catalog, self._store)
-        self._standing.begin(self._lacking.seq, self._remembered.model, self._lacking.entries)
-        if self._lacking.numbers:
-            self._total = self._store.count() + len(self._lacking.numbers)
-            self._hidden_total = self._store.count("hidden = true") + self._lacking.hidden
-            self._tell()
-            self._work()
+        self._get_encoder, self._should_restart = get_encoder, should_restart
+        self._status = EmbeddingStatusWriter(self._catalog.path.parent)
+        self._missing.update(self._catalog, self._store)
+        self._status.start(self._missing.seq, self._cache.model, self._missing.entries)
+        if self._missing.numbers:
+            self._total = self._store.count() + len(self._missing.numbers)
+            self._hidden_total = self._store.count("hidden = true") + self._missing.hidden
+            self._report_progress()
+            self._embed_and_write()
         if not self._stop.is_set():
             self._store.tidy()
-        return len(self._lacking.numbers)
+        return len(self._missing.numbers)
 
-    def _tell(self, waits: str | None = None) -> None:
-        left = len(self._lacking.numbers) - len(self._rows)
-        self._say(IndexProgress("vectors", self._total - left, self._total, waits))
+    def _report_progress(self, pause_reason: str | None = None) -> None:
+        left = len(self._missing.numbers) - len(self._rows)
+        done = self._total - left
+        self._on_progress(IndexProgress("vectors", done, self._total, pause_reason))
 
-    def _work(self) -> None:
+    def _embed_and_write(self) -> None:
+        self._rows = []
         written, writes = time.monotonic(), 0
-        for entry_id, numbers in self._slices():
+        for rows in self._embed_slices():
+            self._rows += rows
+            self._report_progress()
+            if self._stop.is_set():
+                # Nothing is lost: every embedded text is in the cache.
+                self._rows = []
+                return
+            pause = min(WRITE_SECONDS * (1 + writes), WRITE_SECONDS_MAX)
+            if len(self._rows) >= WRITE_ROWS or time.monotonic() - written > pause:
+                self._write_rows()
+                written, writes = time.monotonic(), writes + 1
+                self._store.tidy()
+        self._write_rows()
+
+    def _embed_slices(self) -> Iterator[list[tuple[dict[str, Any], Matrix]]]:
+        """Yield the rows of missing chunks, a few at a time, until stopped or restarted.
+
+        An entry that cannot be embedded is left for the next run. Raises its error when it is the
+        third in a row.
+        """
+        failures = 0
+        for entry_id in list(self._missing.entries):
             try:
-                made = self._slice(entry_id, numbers)
-                self._failures = 0
+                with self._catalog.snapshot():
+                    entry, chunks = self._catalog.entry(entry_id), self._catalog.chunks_of(entry_id)
+                missing = self._missing.entries.get(entry_id, set())
+                positions = [at for at, one in enumerate(chunks) if one.number in missing]
+                for start in range(0, len(positions) if entry else 0, SLICE):
+                    if self._stop.is_set() or self._should_restart():
+                        return
+                    assert entry is not None
+                    rows = self._make_rows(entry, chunks, positions[start : start + SLICE])
+                    failures = 0
+                    yield rows
             except KbtuiError:
                 raise
             except Exception as error:
-                self._failed(entry_id, error)
-                continue
-            self._rows += made
-            self._tell()
-            if self._stop.is_set():
-                # Nothing is lost: what was embedded is remembered.
-                self._rows = []
-                return
-            pause = min(WRITE_SECONDS * (1 + writes), WRITE_SECONDS_MOST)
-            if len(self._rows) >= WRITE_ROWS or time.monotonic() - written > pause:
-                self._write()
-                written, writes = time.monotonic(), writes + 1
-                self._store.tidy()
-        self._write()
+                self._status.mark_failed(entry_id, f"not embedded: {type(error).__name__}: {error}")
+                failures += 1
+                if failures >= FAILURES_MAX:
+                    raise
 
-    def _slices(self) -> Iterator[tuple[str, list[int]]]:
-        """The entries to work on, a few chunks at a time, until something else comes first."""
-        self._rows, self._failures, self._failing = [], 0, set()
-        for entry_id in list(self._lacking.entries):
-            numbers = sorted(self._lacking.entries.get(entry_id, ()))
-            for at in range(0, len(numbers), SLICE):
-                if self._stop.is_set() or self._again():
-                    return
-                if entry_id in self._failing:
-                    break
-                yield entry_id, numbers[at : at + SLICE]
-
-    def _failed(self, entry_id: str, error: Exception) -> None:
-        """Tried again with the next work; one entry never takes the rest down."""
-        self._failing.add(entry_id)
-        self._standing.failed(entry_id, f"not embedded: {type(error).__name__}: {error}")
-        self._failures += 1
-        if self._failures >= FAILURES_MOST:
-            raise error
-
-    def _write(self) -> None:
-        """Put the rows that were made into the table."""
+    def _write_rows(self) -> None:
+        """Write the finished rows to the table."""
         if not self._rows:
             return
         import numpy as np
@@ -238,90 +245,72 @@ class EmbeddingQueue:
         for row, _ in self._rows:
             done.setdefault(row["entry"], set()).add(row["number"])
         self._rows = []
-        self._standing.done([name for name, held in done.items() if self._lacking.done(name, held)])
+        finished = [name for name, numbers in done.items() if self._missing.remove(name, numbers)]
+        self._status.mark_done(finished)
 
-    def _slice(self, entry_id: str, numbers: list[int]) -> list[tuple[dict[str, Any], Matrix]]:
-        """The rows of some of an entry's chunks; fewer when stopped half way."""
+    def _make_rows(
+        self, entry: Entry, chunks: list[Chunk], positions: list[int]
+    ) -> list[tuple[dict[str, Any], Matrix]]:
+        """Embed an entry's chunks at `positions`; return fewer rows when stopped half-way."""
         import numpy as np
 
-        with self._catalog.snapshot():
-            entry = self._catalog.entry(entry_id)
-            chunks = self._surroundings(entry_id, numbers)
-        if entry is None:
-            return []
-        lacking = set(numbers)
-        wanted = [
-            (run, at)
-            for run in chunks
-            for at, chunk in enumerate(run)
-            if chunk.number in lacking and chunk.embed
-        ]
-        around = [vector_neighbours(run, at) for run, at in wanted]
+        neighbours = [vector_neighbours(chunks, at) for at in positions]
         texts = {text_hash(entry.title): entry.title}
-        for (run, at), others in zip(wanted, around, strict=True):
-            for chunk in (run[at], *others):
+        for at, others in zip(positions, neighbours, strict=True):
+            for chunk in (chunks[at], *others):
                 texts[text_hash(chunk.text)] = chunk.text
-        known = self._embedded(texts)
+        known = self._embed_texts(texts)
         title = known.get(text_hash(entry.title))
         result: list[tuple[dict[str, Any], Matrix]] = []
-        for (run, at), others in zip(wanted, around, strict=True):
-            own = known.get(text_hash(run[at].text))
-            beside = [known.get(text_hash(chunk.text)) for chunk in others]
+        for at, others in zip(positions, neighbours, strict=True):
+            own = known.get(text_hash(chunks[at].text))
+            around = [known.get(text_hash(chunk.text)) for chunk in others]
             if own is None or title is None:
                 break
             vector = np.array(own)
-            for other in beside:
+            for other in around:
                 if other is None:
                     return result
                 vector = vector + NEIGHBOUR_WEIGHT * other
             vector = vector / np.linalg.norm(vector) + TITLE_WEIGHT * title
-            result.append((_row(entry, run[at]), vector / np.linalg.norm(vector)))
+            result.append((make_vector_row(entry, chunks[at]), vector / np.linalg.norm(vector)))
         return result
 
-    def _surroundings(self, entry_id: str, numbers: list[int]) -> list[list[Chunk]]:
-        """These chunks with those that colour their vectors, in runs without a gap."""
-        runs: list[list[int]] = []
-        for ordinal in self._catalog.ordinals(numbers):
-            first, end = max(0, ordinal - NEIGHBOURS), ordinal + NEIGHBOURS + 1
-            if runs and first <= runs[-1][1]:
-                runs[-1][1] = end
-            else:
-                runs.append([first, end])
-        return [self._catalog.chunks_between(entry_id, first, end) for first, end in runs]
-
-    def _embedded(self, texts: dict[bytes, str]) -> dict[bytes, Matrix]:
+    def _embed_texts(self, texts: dict[bytes, str]) -> dict[bytes, Matrix]:
+        """Return the vectors of texts by hash, from the cache or the model; fewer when stopped."""
         import numpy as np
 
         found = {
             key: np.frombuffer(blob, dtype=np.float32)
-            for key, blob in self._remembered.get(texts).items()
+            for key, blob in self._cache.get(texts).items()
         }
         missing = [key for key in texts if key not in found]
-        while missing and self._may_go_on():
+        while missing and self._wait_for_permission():
             keys, missing = missing[:BATCH], missing[BATCH:]
-            left = len(self._lacking.numbers)
-            vectors = self._encoder(left).encode([texts[key] for key in keys])
+            encoder = self._get_encoder(len(self._missing.numbers))
+            vectors = encoder.encode([texts[key] for key in keys])
             fresh = dict(zip(keys, vectors, strict=True))
-            self._remembered.put(fresh)
+            self._cache.put(fresh)
             found.update(fresh)
-            if self._again():
+            if self._should_restart():
                 break
         return found
 
-    def _may_go_on(self) -> bool:
-        """Whether to embed the next batch; waits while something asks for it."""
-        reason = self._hold()
+    def _wait_for_permission(self) -> bool:
+        """Wait while embedding must pause; return whether to embed the next batch."""
+        reason = self._get_pause_reason()
         while reason and not self._stop.is_set():
-            self._write()
-            self._tell(reason)
-            if self._again():
+            self._write_rows()
+            self._report_progress(reason)
+            if self._should_restart():
                 return False
-            self._stop.wait(HOLD_SECONDS)
-            reason = self._hold()
+            self._stop.wait(PAUSE_SECONDS)
+            reason = self._get_pause_reason()
         return not self._stop.is_set()
 
 
-def _row(entry: Entry, chunk: Chunk) -> dict[str, Any]:
+def make_vector_row(entry: Entry, chunk: Chunk) -> dict[str, Any]:
+    """Return a chunk's row in the vector table, without the vector."""
     return {
         "number": chunk.number,
         "hash": chunk.vector_hash or b"",

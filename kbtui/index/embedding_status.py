@@ -1,8 +1,7 @@
-"""How far each entry's vectors are: written by the backlog, read by clients, who never open LanceDB.
+"""How far each entry's vectors are: written while embedding, read by clients without LanceDB.
 
-A file beside the vectors, with the catalog's sequence number that it was made
-at: what the catalog wrote later is pending, what is listed lacks vectors, and
-everything else has them.
+A file beside the vectors has the catalog's sequence number for which it holds: entries that the
+catalog wrote later are pending, listed entries lack vectors, and all others have them.
 """
 
 from __future__ import annotations
@@ -16,100 +15,105 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
-NAME = "standing.sqlite"
+NAME = "embedding_status.sqlite"
 
 _TABLES = """
 BEGIN;
 CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS lacking (entry_id TEXT PRIMARY KEY, error TEXT) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS missing (entry_id TEXT PRIMARY KEY, error TEXT) WITHOUT ROWID;
 COMMIT
 """
 
 
 @dataclass
 class EmbeddingStatus:
-    """`lacking` has the entries without all their vectors, each with why it failed, if it did.
+    """Which entries lack vectors.
 
-    `seq` is the catalog's transaction that this is about, -1 when nothing was
-    ever embedded; `model` is the model's key.
+    `missing` has their ids, each with the error that kept it from being embedded, if any. `seq` is
+    the catalog's transaction that this is about, -1 when nothing was ever embedded; `model` is the
+    model's key.
     """
 
     seq: int = -1
     model: str = ""
-    lacking: dict[str, str | None] = field(default_factory=dict)
+    missing: dict[str, str | None] = field(default_factory=dict)
 
 
-def read_standing(folder: Path) -> EmbeddingStatus:
-    """How far the generation at `folder` is; nothing known counts as nothing done."""
-    found = EmbeddingStatus()
+def read_embedding_status(folder: Path) -> EmbeddingStatus:
+    """Read the status of the generation at `folder`; without a readable file, nothing is embedded."""
     path = folder / NAME
-    if not path.exists():
-        return found
-    with contextlib.suppress(sqlite3.Error, ValueError):
-        db = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None)
-        try:
+    if path.exists():
+        with (
+            contextlib.suppress(sqlite3.Error, ValueError),
+            contextlib.closing(
+                sqlite3.connect(
+                    f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None
+                )
+            ) as db,
+        ):
             db.execute("BEGIN")
-            facts = dict(db.execute("SELECT key, value FROM meta"))
-            lacking = dict(db.execute("SELECT entry_id, error FROM lacking"))
-            found = EmbeddingStatus(int(facts.get("seq", -1)), facts.get("model", ""), lacking)
-        finally:
-            db.close()
-    return found
+            meta = dict(db.execute("SELECT key, value FROM meta"))
+            missing = dict(db.execute("SELECT entry_id, error FROM missing"))
+            return EmbeddingStatus(int(meta.get("seq", -1)), meta.get("model", ""), missing)
+    return EmbeddingStatus()
 
 
-def nothing_lacks(folder: Path, model: str) -> bool:
-    """Whether every chunk of the generation at `folder` has its vector of this model.
+def is_fully_embedded(folder: Path, model: str) -> bool:
+    """Whether every chunk of the generation at `folder` has a vector of this model.
 
-    Known without opening LanceDB. What the catalog wrote since counts as lacking, where it has
-    something to embed.
+    Answered without opening LanceDB.
     """
     from kbtui.index.catalog import Catalog
 
-    standing = read_standing(folder)
+    status = read_embedding_status(folder)
     catalog = Catalog(folder / "catalog.sqlite")
     try:
-        known = standing.seq >= 0 and standing.model == model and (folder / "vectors").is_dir()
-        if known and standing.lacking:
+        is_known = status.seq >= 0 and status.model == model and (folder / "vectors").is_dir()
+        if is_known and status.missing:
             return False
-        return not catalog.wants_vectors_since(standing.seq if known else -1)
+        return not catalog.wants_vectors_since(status.seq if is_known else -1)
     finally:
         catalog.close()
 
 
 class EmbeddingStatusWriter:
-    """Notes how far the vectors are. For the backlog's thread; a failure is no reason to stop."""
+    """Writes the embedding status. Errors of SQLite are ignored, so that embedding continues."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / NAME
 
-    def begin(self, seq: int, model: str, lacking: Iterable[str]) -> None:
-        """The work now known: these entries, of the catalog at transaction `seq`."""
-        rows = list(lacking)
+    def start(self, seq: int, model: str, missing: Iterable[str]) -> None:
+        """Note which entries lack vectors in the catalog at transaction `seq`."""
+        entry_ids = list(missing)
 
         def write(db: sqlite3.Connection) -> None:
-            # What failed before is failed until it has been tried again.
-            errors = dict(db.execute("SELECT entry_id, error FROM lacking WHERE error IS NOT NULL"))
-            db.execute("DELETE FROM lacking")
+            # An entry that failed keeps its error until it is tried again.
+            errors = dict(db.execute("SELECT entry_id, error FROM missing WHERE error IS NOT NULL"))
+            db.execute("DELETE FROM missing")
             db.executemany(
-                "INSERT OR REPLACE INTO lacking VALUES (?, ?)",
-                [(entry_id, errors.get(entry_id)) for entry_id in rows],
+                "INSERT OR REPLACE INTO missing VALUES (?, ?)",
+                [(entry_id, errors.get(entry_id)) for entry_id in entry_ids],
             )
-            facts = [("seq", str(seq)), ("model", model)]
-            db.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", facts)
+            meta = [("seq", str(seq)), ("model", model)]
+            db.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", meta)
 
-        self._write(write)
+        self._write_transaction(write)
 
-    def done(self, entries: Iterable[str]) -> None:
-        """These entries have all their vectors."""
+    def mark_done(self, entries: Iterable[str]) -> None:
+        """Note that these entries have all their vectors."""
         rows = [(entry_id,) for entry_id in entries]
-        self._write(lambda db: db.executemany("DELETE FROM lacking WHERE entry_id = ?", rows))
+        self._write_transaction(
+            lambda db: db.executemany("DELETE FROM missing WHERE entry_id = ?", rows)
+        )
 
-    def failed(self, entry_id: str, reason: str) -> None:
-        """This entry could not be embedded; it is tried again with the next work."""
-        row = (entry_id, reason)
-        self._write(lambda db: db.execute("INSERT OR REPLACE INTO lacking VALUES (?, ?)", row))
+    def mark_failed(self, entry_id: str, error: str) -> None:
+        """Note why an entry could not be embedded; the next run tries it again."""
+        row = (entry_id, error)
+        self._write_transaction(
+            lambda db: db.execute("INSERT OR REPLACE INTO missing VALUES (?, ?)", row)
+        )
 
-    def _write(self, work: Callable[[sqlite3.Connection], object]) -> None:
+    def _write_transaction(self, work: Callable[[sqlite3.Connection], object]) -> None:
         with (
             contextlib.suppress(sqlite3.Error),
             contextlib.closing(sqlite3.connect(self._path, isolation_level=None)) as db,

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from kbtui.errors import IndexUnavailable, UsageError
-from kbtui.index.embedding_status import EmbeddingStatus, read_standing
+from kbtui.index.embedding_status import EmbeddingStatus, read_embedding_status
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -296,8 +296,8 @@ def _list(
     only: str | None = None,
 ) -> None:
     """Make a temporary table `listed` of the wanted entries with their status."""
-    standing = read_standing(reader.folder) if vectors else EmbeddingStatus(seq=2**62)
-    failed = {entry_id: error for entry_id, error in standing.lacking.items() if error}
+    status = read_embedding_status(reader.folder) if vectors else EmbeddingStatus(seq=2**62)
+    failed = {entry_id: error for entry_id, error in status.missing.items() if error}
     conditions, values = _conditions(wanted)
     if only is not None:
         conditions.append("e.id = ?")
@@ -314,17 +314,17 @@ def _list(
       WHERE {" AND ".join(conditions) or "1"}
     ) SELECT * FROM found WHERE {_one_of("status", wanted.statuses)}
     """
-    lacking = json.dumps(list(standing.lacking))
-    db.execute(sql, [standing.seq, lacking, json.dumps(failed), *values, *wanted.statuses])
+    missing = json.dumps(list(status.missing))
+    db.execute(sql, [status.seq, missing, json.dumps(failed), *values, *wanted.statuses])
 
 
 def chunks_of(reader: IndexReader, entry_id: str) -> list[dict[str, Any]]:
     """An entry's chunks in order: `chunk_id`, `characters`, `model` (None without a vector),
     `lines`, `turn`, `role`, `text`."""
-    standing = read_standing(reader.folder)
+    status = read_embedding_status(reader.folder)
     with reading(reader) as db:
         row = db.execute("SELECT seq FROM entries WHERE id = ?", (entry_id,)).fetchone()
-        embedded = bool(row) and row[0] <= standing.seq and entry_id not in standing.lacking
+        embedded = bool(row) and row[0] <= status.seq and entry_id not in status.missing
         rows = db.execute(
             "SELECT id, text, first_line, last_line, turn, role, embed FROM chunks "
             "WHERE entry_id = ? ORDER BY ordinal",
@@ -334,7 +334,7 @@ def chunks_of(reader: IndexReader, entry_id: str) -> list[dict[str, Any]]:
         {
             "chunk_id": id_,
             "characters": len(text),
-            "model": standing.model if embed and embedded else None,
+            "model": status.model if embed and embedded else None,
             "lines": None if first is None else [first, last],
             "turn": turn,
             "role": role,

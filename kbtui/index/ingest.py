@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections import Counter
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, date, datetime
@@ -19,11 +18,11 @@ from kbtui.index.chunking import (
     number_chunks,
     spoken,
 )
-from kbtui.index.models import Chunk, Entry, chunk_id, stat_text, subject_id
+from kbtui.index.models import Chunk, Entry, stat_text, subject_id
 from kbtui.knowledge.front_matter import split_front_matter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from kbtui.conversations.models import (
         Conversation,
@@ -297,7 +296,7 @@ def _piece(
     count = held.chunks if held else 0
     around = catalog.chunks_between(entry.id, max(0, count - 2 * AROUND), count) if count else []
     fresh = list(spoken(part.conversation, embed_tool_results))
-    seen = _repeats(catalog, entry.id, {chunk.text for chunk in fresh}, count)
+    seen = catalog.count_texts({chunk.text for chunk in fresh}, entry.id, count)
     number_chunks(entry.id, fresh, first=count, seen=seen)
     chunks = [*around, *fresh]
     given = min(AROUND, count)
@@ -341,34 +340,3 @@ def _to_hold(part: ConversationPart, held: _Held | None, fresh: list[Chunk]) -> 
         (held.chunks if held else 0) + len(settled),
         max([held.latest if held else 0.0, *times]),
     )
-
-
-def _repeats(catalog: Catalog, entry_id: str, texts: Iterable[str], count: int) -> Counter[str]:
-    """How often each text stands among the entry's first `count` chunks.
-
-    Found by their ids, which count repeats from 0: by doubling, then by halving.
-    """
-    seen: Counter[str] = Counter()
-    if not count:
-        return seen
-
-    def standing(wanted: dict[str, int]) -> set[str]:
-        ids = {chunk_id(entry_id, text, repeat): text for text, repeat in wanted.items()}
-        return {ids[id_] for id_ in catalog.standing_before(list(ids), count)}
-
-    low = dict.fromkeys(standing(dict.fromkeys(texts, 0)), 0)
-    high: dict[str, int] = {}
-    reach, growing = 1, set(low)
-    while growing:
-        found = standing(dict.fromkeys(growing, reach))
-        high |= dict.fromkeys(growing - found, reach)
-        low |= dict.fromkeys(found, reach)
-        growing, reach = found, reach * 2
-    while open_ := {
-        text: (low[text] + high[text]) // 2 for text in low if high[text] - low[text] > 1
-    }:
-        found = standing(open_)
-        for text, middle in open_.items():
-            (low if text in found else high)[text] = middle
-    seen.update(high)
-    return seen

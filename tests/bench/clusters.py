@@ -10,7 +10,7 @@ import numpy as np
 
 from kbtui.index import Index, IndexReader
 from kbtui.index.embedding_model import find_model
-from kbtui.index.embedding_queue import _row
+from kbtui.index.embedding_queue import make_vector_row
 from kbtui.index.vectors import LEAN_ON, VectorStore, condition, leaning
 from kbtui.search import Question
 from kbtui.search.models import Ranking
@@ -62,7 +62,7 @@ def fill(index: Index, place: Path) -> float:
         for number, name, mark in part:
             if name not in owners:
                 owners[name] = index.catalog.entry(name)
-            rows.append(_row(owners[name], _Chunk(number, mark)))  # type: ignore[arg-type]
+            rows.append(make_vector_row(owners[name], _Chunk(number, mark)))  # type: ignore[arg-type]
         store.add(rows, vectors)
     store.tidy(force=True)
     return time.monotonic() - began

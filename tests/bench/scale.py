@@ -72,7 +72,7 @@ def make(base: Path, made: Path) -> None:
     print(f"  vectors and their index: {clusters.fill(index, base):.0f} s", flush=True)
     # The engine is told that every chunk has its vector, as it would know had it made them.
     standing = EmbeddingStatusWriter(index.folder)
-    standing.begin(index.catalog.seq(), find_model("").key, [])
+    standing.start(index.catalog.seq(), find_model("").key, [])
     index.close()
     made.write_text(json.dumps(words))
 

@@ -106,7 +106,7 @@ def open_bed(root: Path, vectors: Vectors, settings: Settings | None = None) -> 
     catalog = Catalog(reader.folder / "catalog.sqlite")
     store = VectorStore(reader.folder / "vectors", vectors.model.key, 384)
     backlog: Any = EmbeddingQueue(catalog, store, vectors.remembered)
-    left = backlog.run(lambda count: vectors.embedder)
+    left = backlog.embed_missing(lambda count: vectors.embedder)
     assert left == 0, f"{left} chunks have no vector"
     catalog.close()
     return Bed(workspace, reader, store, vectors)

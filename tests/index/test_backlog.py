@@ -14,7 +14,7 @@ from kbtui.index import Index
 from kbtui.index.catalog import Catalog
 from kbtui.index.embedding_cache import EmbeddingCache
 from kbtui.index.embedding_queue import EmbeddingQueue, MissingVectors
-from kbtui.index.embedding_status import nothing_lacks
+from kbtui.index.embedding_status import is_fully_embedded
 from kbtui.index.vectors import VectorStore
 from kbtui.workspace import Settings
 
@@ -52,7 +52,12 @@ class Bed:
 
     def backlog(self, **more: Any) -> EmbeddingQueue:
         return EmbeddingQueue(
-            self.catalog, self.store, self.remembered, say=self.said.append, stop=self.stop, **more
+            self.catalog,
+            self.store,
+            self.remembered,
+            on_progress=self.said.append,
+            stop=self.stop,
+            **more,
         )
 
     def close(self) -> None:
@@ -95,36 +100,36 @@ def test_whatever_is_edited_the_table_follows(bed: Bed) -> None:
                     name, f"# Step {step}\n\nSaid in step {chosen.randint(0, 5)}.\n"
                 )
         bed.index.refresh()
-        assert backlog.run(lambda left: encoder) == 0
+        assert backlog.embed_missing(lambda left: encoder) == 0
         assert held(bed) == wanted(bed)
     assert len(set(encoder.texts)) == len(encoder.texts), "nothing is embedded twice"
 
 
 def test_subjects_are_embedded_before_conversations(bed: Bed) -> None:
     missing = MissingVectors()
-    missing.follow(bed.catalog, bed.store)
+    missing.update(bed.catalog, bed.store)
     assert missing.numbers == set(wanted(bed))
     assert list(missing.entries)[-1] == "jp-c17800000001"
 
 
 def test_a_row_that_is_there_twice_is_made_once(bed: Bed) -> None:
-    bed.backlog().run(lambda left: Counting())
+    bed.backlog().embed_missing(lambda left: Counting())
     rows = bed.store._table.search().limit(3).to_arrow()
     bed.store._table.add(rows)
     assert bed.store.count() == len(wanted(bed)) + 3
-    bed.backlog().run(lambda left: Counting())
+    bed.backlog().embed_missing(lambda left: Counting())
     assert held(bed) == wanted(bed)
     assert bed.store.count() == len(wanted(bed))
 
 
 def test_stopped_it_makes_no_further_batch_and_goes_on_later(bed: Bed) -> None:
     encoder = Counting(before=bed.stop.set)
-    left = bed.backlog().run(lambda left: encoder)
+    left = bed.backlog().embed_missing(lambda left: encoder)
     assert left > 0
     assert encoder.batches == 1
     bed.stop.clear()
     again = Counting()
-    assert bed.backlog().run(lambda left: again) == 0
+    assert bed.backlog().embed_missing(lambda left: again) == 0
     assert not set(again.texts) & set(encoder.texts)
     assert held(bed) == wanted(bed)
 
@@ -132,11 +137,16 @@ def test_stopped_it_makes_no_further_batch_and_goes_on_later(bed: Bed) -> None:
 def test_it_waits_while_the_machine_has_other_work_and_says_why(
     bed: Bed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kbtui.index.embedding_queue.HOLD_SECONDS", 0.01)
+    monkeypatch.setattr("kbtui.index.embedding_queue.PAUSE_SECONDS", 0.01)
     reasons = iter([None, "the computer is busy", "the computer is busy", None])
     made: list[int] = []
     encoder = Counting(before=lambda: made.append(len(bed.said)))
-    assert bed.backlog(hold=lambda: next(reasons, None)).run(lambda left: encoder) == 0
+    assert (
+        bed.backlog(get_pause_reason=lambda: next(reasons, None)).embed_missing(
+            lambda left: encoder
+        )
+        == 0
+    )
     assert [one.waits for one in bed.said].count("the computer is busy") == 2
     assert held(bed) == wanted(bed)
 
@@ -147,7 +157,7 @@ def test_told_to_stop_while_it_waits_it_stops(bed: Bed) -> None:
         return "the computer runs on battery"
 
     encoder = Counting()
-    assert bed.backlog(hold=hold).run(lambda left: encoder) > 0
+    assert bed.backlog(get_pause_reason=hold).embed_missing(lambda left: encoder) > 0
     assert encoder.batches == 0
 
 
@@ -155,28 +165,28 @@ def test_what_was_saved_meanwhile_comes_first(bed: Bed) -> None:
     moved = iter([False, False, True])
     first = Counting()
     backlog = bed.backlog()
-    assert backlog.run(lambda left: first, lambda: next(moved, False)) > 0
+    assert backlog.embed_missing(lambda left: first, lambda: next(moved, False)) > 0
     bed.builder.subject("guide/fresh.md", "# Fresh\n\nJust now it was saved.\n")
     bed.index.refresh()
     second = Counting()
-    backlog.run(lambda left: second)
+    backlog.embed_missing(lambda left: second)
     assert second.texts[0] == "Fresh"
     assert held(bed) == wanted(bed)
 
 
 def test_it_is_known_without_the_vectors_whether_something_lacks(bed: Bed) -> None:
-    assert not nothing_lacks(bed.index.folder, "m")
-    bed.backlog().run(lambda left: Counting())
-    assert nothing_lacks(bed.index.folder, "m")
-    assert not nothing_lacks(bed.index.folder, "another model")
+    assert not is_fully_embedded(bed.index.folder, "m")
+    bed.backlog().embed_missing(lambda left: Counting())
+    assert is_fully_embedded(bed.index.folder, "m")
+    assert not is_fully_embedded(bed.index.folder, "another model")
     bed.builder.subject("guide/s1.md", "# S1\n\nSaid anew.\n")
     bed.index.refresh()
-    assert not nothing_lacks(bed.index.folder, "m")
+    assert not is_fully_embedded(bed.index.folder, "m")
 
 
 def test_what_waits_is_counted_for_who_may_see_it(bed: Bed) -> None:
     backlog = bed.backlog()
-    assert backlog.run(lambda left: Counting()) == 0
+    assert backlog.embed_missing(lambda left: Counting()) == 0
     visible = len(wanted(bed))
     bed.builder.subject(
         "guide/.h.md", "# H\n\n" + "\n\n".join(f"{n} zebra " * 150 for n in range(3))
@@ -185,10 +195,10 @@ def test_what_waits_is_counted_for_who_may_see_it(bed: Bed) -> None:
     hidden = len(wanted(bed)) - visible
     assert hidden > 1
     # As it is once known what waits, before anything is embedded.
-    assert bed.backlog().counts(hidden=True) == (0, 0)
-    assert backlog.run(lambda left: Counting(), lambda: True) == hidden
-    assert backlog.counts(hidden=True) == (hidden, visible + hidden)
-    assert backlog.counts(hidden=False) == (0, visible)
-    assert backlog.run(lambda left: Counting()) == 0
-    assert backlog.counts(hidden=True) == (0, visible + hidden)
-    assert backlog.counts(hidden=False) == (0, visible)
+    assert bed.backlog().count_missing(hidden=True) == (0, 0)
+    assert backlog.embed_missing(lambda left: Counting(), lambda: True) == hidden
+    assert backlog.count_missing(hidden=True) == (hidden, visible + hidden)
+    assert backlog.count_missing(hidden=False) == (0, visible)
+    assert backlog.embed_missing(lambda left: Counting()) == 0
+    assert backlog.count_missing(hidden=True) == (0, visible + hidden)
+    assert backlog.count_missing(hidden=False) == (0, visible)

@@ -11,7 +11,7 @@ from platform_support import indexed
 from support import Builder, asked, called, said
 
 from kbtui.errors import IndexUnavailable, UsageError
-from kbtui.index.embedding_status import EmbeddingStatusWriter, read_standing
+from kbtui.index.embedding_status import EmbeddingStatusWriter, read_embedding_status
 from kbtui.index.entry_query import EntryFilter, EntryPage, chunks_of, entry_row, list_entries
 
 DAY = 86_400.0
@@ -151,9 +151,9 @@ def test_status_is_what_the_backlog_stored(builder: Builder) -> None:
         ids = {row.ref: row.id for row in rows}
         writer = EmbeddingStatusWriter(reader.folder)
         seq = reader._catalog.seq()
-        writer.begin(seq, "model-1", list(ids.values()))
-        writer.done([ids["guide/start"], ids["ops/page"]])
-        writer.failed(ids["guide/end"], "the model choked")
+        writer.start(seq, "model-1", list(ids.values()))
+        writer.mark_done([ids["guide/start"], ids["ops/page"]])
+        writer.mark_failed(ids["guide/end"], "the model choked")
         assert chunks_of(reader, ids["guide/start"])[0]["model"] == "model-1"
         assert chunks_of(reader, ids["guide/end"])[0]["model"] is None
         row = entry_row(builder.workspace, reader, ids["guide/end"])
@@ -167,9 +167,11 @@ def test_status_is_what_the_backlog_stored(builder: Builder) -> None:
     # A failure stays one until it has been tried again.
     with indexed(builder) as reader:
         writer = EmbeddingStatusWriter(reader.folder)
-        writer.begin(reader._catalog.seq(), "model-1", [ids["guide/end"]])
-        assert read_standing(reader.folder).lacking == {ids["guide/end"]: "the model choked"}
-        writer.done([ids["guide/end"]])
+        writer.start(reader._catalog.seq(), "model-1", [ids["guide/end"]])
+        assert read_embedding_status(reader.folder).missing == {
+            ids["guide/end"]: "the model choked"
+        }
+        writer.mark_done([ids["guide/end"]])
     assert set(statuses().values()) == {"ready"}
 
 

@@ -76,7 +76,10 @@ class Bed:
         remembered = EmbeddingCache(self._cache / "embeddings.sqlite", "m")
         self._store = VectorStore(folder / "vectors", "m", DIMENSION)
         assert (
-            EmbeddingQueue(catalog, self._store, remembered).run(lambda count: WordVectors()) == 0
+            EmbeddingQueue(catalog, self._store, remembered).embed_missing(
+                lambda count: WordVectors()
+            )
+            == 0
         )
         catalog.close()
         remembered.close()
