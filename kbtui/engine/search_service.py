@@ -162,7 +162,7 @@ class SearchService:
         question: Question,
         generation: str,
     ) -> Ranking:
-        from kbtui.search.semantic import narrowed, ranking
+        from kbtui.search.pipeline import narrowed, ranking
 
         if self._semantic.missing is not None and wait:
             self._semantic.model_ready.wait(wait)

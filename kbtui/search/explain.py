@@ -7,9 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from kbtui.search.freshness import Freshness
-from kbtui.search.fusion import gives
 from kbtui.search.models import Embedded, Explanation, LegRank, TermMatch
-from kbtui.search.pipeline import SearchRun, respond
+from kbtui.search.pipeline import SearchRun, gives, respond
 
 if TYPE_CHECKING:
     from kbtui.index import IndexReader

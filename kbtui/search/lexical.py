@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 
     from kbtui.index import IndexReader
     from kbtui.search.models import Question
-    from kbtui.search.narrowing import ExtraFilters
-    from kbtui.search.query_parser import ParsedQuery
+    from kbtui.search.query_parser import ExtraFilters, ParsedQuery
 
 
 LARGE = 50_000

@@ -1,4 +1,4 @@
-"""`answer`: from a question to hits. The one function behind every face."""
+"""Answers a question: runs both legs, fuses their rankings, and makes hits of the best."""
 
 from __future__ import annotations
 
@@ -6,20 +6,18 @@ from collections import Counter
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from kbtui.notices import Notice
+from kbtui.notices import Notice, keywords_only
 from kbtui.refs import conversation_ref, subject_ref
+from kbtui.search.analysis import Highlighter
+from kbtui.search.filters import list_filters
 from kbtui.search.freshness import Freshness
-from kbtui.search.fusion import fuse
-from kbtui.search.gaps import filters_of, is_gap
-from kbtui.search.highlight import Highlighter
-from kbtui.search.models import QUERY_CHARACTERS, REACH, Answer, Hit, Ranking
-from kbtui.search.narrowing import narrow
-from kbtui.search.query_parser import parse_query
+from kbtui.search.models import DEPTH, QUERY_CHARACTERS, REACH, Answer, Hit, Ranking
+from kbtui.search.query_parser import narrow, parse_query
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from kbtui.index import IndexReader
     from kbtui.index.models import Chunk, Entry
@@ -30,7 +28,11 @@ if TYPE_CHECKING:
     Begun = Callable[[Question, str], Ranking]
     Semantic = Callable[[str], Begun]
     """The semantic leg, in two steps: told the text it may begin, and what it gives then ranks for
-    the question and the generation."""
+        the question and the generation."""
+    from collections.abc import Iterator
+
+    from kbtui.search.analysis import QueryWord
+    from kbtui.search.query_parser import ParsedQuery
 
 
 def answer(
@@ -261,4 +263,170 @@ def _hit(
         role=chunk.role,
         timestamp=datetime.fromtimestamp(chunk.timestamp, UTC) if chunk.timestamp else None,
         freshness="changed" if freshness == "changed" else "fresh",
+    )
+
+
+def narrowed(question: Question) -> dict[str, Any]:
+    """What the question leaves of the vectors, as the engine takes it."""
+    return {
+        "hidden": question.hidden,
+        "archived": question.archived,
+        "kinds": [] if len(question.kinds) == 2 else list(question.kinds),
+        "topics": list(question.topics),
+        "types": list(question.types),
+        "roles": list(question.roles),
+        "since": question.since.timestamp() if question.since else None,
+        "until": question.until.timestamp() if question.until else None,
+        "exclude": question.exclude,
+        "entries": list(question.entries),
+    }
+
+
+def ranking(reply: dict[str, Any]) -> Ranking:
+    """The engine's reply as a leg; its `cause` where it could not rank."""
+    if "ranked" not in reply:
+        return Ranking(None, keywords_only(reply["cause"], reply.get("detail") or ""))
+    ranked = [(int(number), float(score)) for number, score in reply["ranked"]]
+    left, total = int(reply.get("left") or 0), int(reply.get("total") or 0)
+    if not left:
+        return Ranking(ranked)
+    return Ranking(
+        ranked,
+        Notice("passages_pending", {"total": left}),
+        max(1, total - left) / max(1, total),
+        frozenset(map(int, reply.get("pending", ()))),
+    )
+
+
+K = 15
+WEIGHTS = {"lexical": 1.0, "semantic": 1.0}
+"""Measured (docs/search-quality.md); the documented baseline is k = 60."""
+
+
+def gives(
+    leg: str,
+    rank: int | None,
+    length: int,
+    *,
+    k: float = K,
+    weights: Mapping[str, float] = WEIGHTS,
+    depth: int = DEPTH,
+    coverage: float = 1.0,
+) -> float:
+    """What a leg of `length` gives to the score of a hit at `rank`, or to one that it lacks.
+
+    `coverage` is the share of chunks, over 0 and up to 1, that the leg could rank at all.
+    """
+    if rank is None or rank > length:
+        if length < depth:
+            return 0.0
+        rank = length + 1
+    return weights.get(leg, 1.0) / (k + rank / coverage)
+
+
+def fuse(
+    legs: Mapping[str, Sequence[int]],
+    *,
+    k: float = K,
+    weights: Mapping[str, float] = WEIGHTS,
+    depth: int = DEPTH,
+    coverage: float = 1.0,
+    pending: Collection[int] = (),
+) -> dict[int, float]:
+    """The score of every chunk number that a leg ranked.
+
+    `coverage` is the share of chunks that have a vector, `pending` are keyword hits without one.
+    """
+    held = {
+        name: {number: at for at, number in enumerate(ranked, 1)} for name, ranked in legs.items()
+    }
+
+    def part(name: str, number: int) -> float:
+        share = coverage if name == "semantic" else 1.0
+        if name == "semantic" and number in pending:
+            name, share = "lexical", 1.0
+        ranks = held[name]
+        return gives(
+            name, ranks.get(number), len(ranks), k=k, weights=weights, depth=depth, coverage=share
+        )
+
+    return {
+        number: sum(part(name, number) for name in held)
+        for number in {number for ranked in legs.values() for number in ranked}
+    }
+
+
+RARE = 0.05
+"""A word that at most this share of all passages has is rare."""
+ALIKE = 0.4
+"""The least similarity (cosine) of a passage that is about what was asked for (docs/search-quality.md)."""
+
+
+def filters_of(question: Question, query: ParsedQuery) -> str:
+    """What narrowed the search, by its query or its options, as a query spells it."""
+    return " ".join(_filters(question, query))
+
+
+def _filters(question: Question, query: ParsedQuery) -> Iterator[str]:
+    fields = {row.key: getattr(question, row.search, None) for row in list_filters("search")}
+    for key, value in fields.items():
+        if isinstance(value, datetime):
+            yield f"{key}:{value.isoformat()}"
+        elif value and not (key == "in" and len(value) > 1):
+            yield f"{key}:{','.join(map(_quoted, value))}"
+    for part in query.filters:
+        if part.excluded or fields.get(part.key) is None:
+            yield query.text[part.start : part.end]
+    yield from (f"-{_quoted(text)}" for text in query.excluded)
+
+
+def _quoted(text: str) -> str:
+    return f'"{text}"' if " " in text or "," in text else text
+
+
+def is_gap(query: ParsedQuery, lexical: LexicalSearch, best: Hit | None, similarity: float) -> bool:
+    """Whether what was asked for seems to be missing, by the best hit and its similarity."""
+    if best is None:
+        return True
+    rare = _rare_words(query, lexical)
+    if not rare or Highlighter(rare, (), lexical.language).find(f"{best.title}\n{best.text}"):
+        return False
+    return similarity < ALIKE
+
+
+def _rare_words(query: ParsedQuery, lexical: LexicalSearch) -> list[QueryWord]:
+    """The rare words of the question, function words aside; where none is rare, all of them.
+
+    None of a question with a phrase: its hits have that.
+    """
+    if query.phrases:
+        return []
+    # Hidden subjects have an index of their own, too small to say what is rare.
+    side = lexical.sides[0]
+    words = [word for word in side.words if _tells(word)]
+    most = max(1, RARE * side.searcher.num_docs)
+    return [word for word in words if _passages(word, side.searcher) <= most] or words
+
+
+def _tells(word: QueryWord) -> bool:
+    return not word.tokens or any(token.weight == 1.0 for token in word.tokens)
+
+
+def _passages(word: QueryWord, searcher: Any) -> int:
+    """How many passages have the word, by the rarest of its parts that tell something."""
+    return min(
+        (
+            max(
+                searcher.doc_freq(field, term)
+                for field, term in (
+                    ("body", token.stem),
+                    ("title", token.stem),
+                    ("code", token.plain),
+                    *token.others,
+                )
+            )
+            for token in word.tokens
+            if token.weight == 1.0
+        ),
+        default=0,
     )

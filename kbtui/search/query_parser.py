@@ -1,22 +1,25 @@
-"""The query grammar: words, "phrases", -not, key:value. No text reaches an engine's own parser.
-
-A quotation mark that is never closed opens a phrase that runs to the end, a lone
-`-` is nothing, `--flag` is a word, and an unknown key is text: every text is a
-query. What may stand before a colon is in `kbtui.search.filters`.
-"""
+"""Parses queries, and applies their filters to a question."""
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kbtui.dates import time_zone
 from kbtui.notices import Notice
-from kbtui.search.filters import VALUE, filters_for, split_values
+from kbtui.search.filters import VALUE, Filter, FilterError, filters_for, split_values
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
+    from datetime import datetime
 
+    from kbtui.index import IndexReader
+    from kbtui.index.models import Chunk, Entry
     from kbtui.search.filters import Surface
+    from kbtui.search.models import Question
+    from kbtui.workspace import Workspace
+
 
 _SURROGATES = re.compile(r"[\ud800-\udfff]")
 _ALMOST = re.compile(r"([a-z]{2,8}):(?![:/\\])\S")
@@ -161,3 +164,277 @@ def _notice_almost_filter(word: str, known: Iterable[str]) -> Notice | None:
         if near := get_close_matches(match[1], known, n=1, cutoff=0.79):
             return Notice("unknown_filter", {"word": match[1], "suggestion": near[0]})
     return None
+
+
+ENTRIES_MOST = 2000
+"""So many entries a title may name; the rest is left out."""
+
+
+class ExtraFilters(NamedTuple):
+    """What no field of a `Question` holds: arguments of calls, and what is left out.
+
+    `args` has for each `arg:` the terms of which one must be there; `without`
+    has fields of the lexical index with values that must not.
+    """
+
+    args: tuple[tuple[str, ...], ...] = ()
+    without: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+    def allows(self, entry: Entry, chunk: Chunk) -> bool:
+        """Whether a chunk passes; for the leg whose store cannot be asked."""
+        return all(set(terms) & _argument_terms(chunk) for terms in self.args) and not any(
+            set(values) & _values(name, entry, chunk) for name, values in self.without
+        )
+
+
+def _values(name: str, entry: Entry, chunk: Chunk) -> set[str | None]:
+    if name == "arg":
+        return {*_argument_terms(chunk)}
+    return {
+        {
+            "topic": entry.topic,
+            "kind": entry.kind,
+            "type": entry.type or entry.kind,
+            "role": chunk.role,
+            "tool": chunk.tool,
+            "entry": entry.id,
+        }[name]
+    }
+
+
+def _argument_terms(chunk: Chunk) -> set[str]:
+    from kbtui.index.keyword_index import argument_terms
+
+    return {
+        term for key, value in (chunk.args or {}).items() for term in argument_terms(key, value)
+    }
+
+
+def narrow(
+    workspace: Workspace,
+    reader: IndexReader,
+    query: ParsedQuery,
+    question: Question,
+    now: datetime | None = None,
+) -> tuple[Question, ExtraFilters, list[QueryError]]:
+    """The question with the query's filters in it; a mistake for each that cannot be obeyed."""
+    if not (query.filters or question.topics or question.roles or question.types):
+        return question, ExtraFilters(), []
+    return _Narrower(workspace, reader, question, now).narrow(query)
+
+
+class _Narrower:
+    def __init__(
+        self,
+        workspace: Workspace,
+        reader: IndexReader,
+        question: Question,
+        now: datetime | None,
+    ) -> None:
+        self._workspace, self._reader, self._now = workspace, reader, now
+        self._zone = time_zone(question.zone) if question.zone is not None else None
+        self._question = question
+        self._mistakes: list[QueryError] = []
+        self._wanted: dict[str, list[str]] = {}
+        self._places: dict[str, QueryFilter] = {}
+        self._args: list[tuple[str, ...]] = []
+        self._without: list[tuple[str, tuple[str, ...]]] = []
+        self._entries: set[str] | None = None
+
+    def narrow(self, query: ParsedQuery) -> tuple[Question, ExtraFilters, list[QueryError]]:
+        self._options()
+        for part in query.filters:
+            try:
+                self._take(part)
+            except FilterError as wrong:
+                if not part.unfinished:
+                    self._mistakes.append(
+                        QueryError(part.start, part.end, f"{part.key}: {wrong.message}", wrong.hint)
+                    )
+        for field in self._wanted:
+            self._merge(field)
+        if self._entries is not None:
+            held = self._question.entries
+            entries = self._entries & set(held) if held else self._entries
+            self._question = replace(self._question, entries=tuple(sorted(entries)) or ("",))
+        return (
+            self._question,
+            ExtraFilters(tuple(self._args), tuple(self._without)),
+            self._mistakes,
+        )
+
+    def _options(self) -> None:
+        """Topics of the question may be named by title; unknown values are mistakes too."""
+        for key in ("topic", "role", "type"):
+            row = filters_for("search")[key]
+            field = row.search
+            values: list[str] = []
+            mistakes: list[QueryError] = []
+            for value in getattr(self._question, field):
+                try:
+                    values += self._read(row, value)
+                except FilterError as wrong:
+                    mistakes.append(QueryError(-1, -1, wrong.message, wrong.hint))
+            # Types are open: a program may ask for some that only other workspaces have.
+            if field != "types" or not values:
+                self._mistakes += mistakes
+            self._set(field, tuple(dict.fromkeys(values)))
+
+    def _set(self, field: str, values: tuple[str, ...]) -> None:
+        changed: dict[str, Any] = {field: values}
+        self._question = replace(self._question, **changed)
+
+    def _take(self, part: QueryFilter) -> None:
+        row = filters_for("search")[part.key]
+        values = [value for value in part.values if value]
+        if not values:
+            raise FilterError("needs a value", row.about)
+        if row.kind == "date":
+            for value in values:
+                self._bound(row, part, row.read_date(value, self._now, self._zone))
+        elif row.kind == "title":
+            found = set().union(*(self._titled(value) for value in values))
+            if part.excluded:
+                self._without.append((row.term, tuple(sorted(found))))
+            else:
+                self._entries = found if self._entries is None else self._entries & found
+        elif row.kind == "argument":
+            terms = tuple(_argument(value) for value in values)
+            if part.excluded:
+                self._without.append((row.term, terms))
+            else:
+                self._args.append(terms)
+        else:
+            meant = [one for value in values for one in self._read(row, value)]
+            if part.excluded:
+                self._without.append((row.term, tuple(meant)))
+            else:
+                self._wanted.setdefault(row.search, []).extend(meant)
+                self._places[row.search] = part
+
+    def _merge(self, field: str) -> None:
+        """Hold what was typed together with the question's own options."""
+        wanted = tuple(dict.fromkeys(self._wanted[field]))
+        held: Sequence[str] = getattr(self._question, field)
+        if held:
+            both = tuple(value for value in wanted if value in held)
+            if not both:
+                part = self._places[field]
+                self._mistakes.append(
+                    QueryError(
+                        part.start,
+                        part.end,
+                        f"{part.key}: {', '.join(wanted)} is outside of what is searched",
+                        f"searched is {', '.join(held)}",
+                    )
+                )
+            wanted = both
+        self._set(field, wanted)
+
+    # one value each
+
+    def _bound(self, row: Filter, part: QueryFilter, moment: datetime) -> None:
+        question = self._question
+        # Not before a day is after it.
+        if (row.search == "since") != part.excluded:
+            since = max(moment, question.since) if question.since else moment
+            self._question = replace(question, since=since)
+        else:
+            until = min(moment, question.until) if question.until else moment
+            self._question = replace(question, until=until)
+
+    def _read(self, row: Filter, value: str) -> Sequence[str]:
+        """What a value means; raises `FilterError` for one that does not exist."""
+        if row.kind == "choice":
+            return row.read_choice(value)
+        if self._known(row.term, value):
+            return [value]
+        if row.kind == "topic":
+            return [self._topic(row, value)]
+        known = self._terms(row.term)
+        for term in known:
+            if term.lower() == value.lower():
+                return [term]
+        raise row.unknown(value, known)
+
+    def _topic(self, row: Filter, value: str) -> str:
+        from kbtui.errors import NothingFound
+        from kbtui.knowledge import load_knowledge
+
+        knowledge = load_knowledge(self._workspace)
+        try:
+            return knowledge.resolve_topic(value).id
+        except NothingFound:
+            topics = [topic.id for topic in knowledge.topics.values() if topic.enable]
+            raise row.unknown(value, topics) from None
+
+    def _known(self, field: str, value: str) -> bool:
+        return any(searcher.doc_freq(field, value) for searcher in self._searchers() if value)
+
+    def _terms(self, field: str) -> list[str]:
+        found: dict[str, int] = {}
+        for searcher in self._searchers():
+            for term, count in searcher.terms_with_prefix(field, "", limit=200):
+                found[term] = found.get(term, 0) + count
+        return sorted(found, key=lambda term: (-found[term], term))
+
+    def _searchers(self) -> Iterable[Any]:
+        for hidden in (False, True) if self._question.hidden else (False,):
+            yield self._reader.lexical(hidden=hidden).searcher()
+
+    def _titled(self, value: str) -> set[str]:
+        """The entries whose title has all words of `value`."""
+        return _find_titles(self._reader, value, hidden=self._question.hidden, most=ENTRIES_MOST)
+
+
+def _find_titles(reader: IndexReader, text: str, *, hidden: bool, most: int) -> set[str]:
+    """Return the ids of the entries whose title has all words of `text`."""
+    import tantivy
+
+    from kbtui.index.tokenizer import cjk_pairs, is_unspaced, plain
+    from kbtui.search.analysis import Language
+
+    text = plain(text)
+    language = Language(reader.language)
+    unspaced = is_unspaced(text)
+    terms = [("title", stem) for stem in language.stems(text) if not is_unspaced(stem)]
+    terms += [("code", pair) for pair in cjk_pairs(text)]
+    found: dict[object, int] = {}
+    for side in (False, True) if hidden else (False,):
+        index = reader.lexical(hidden=side)
+        searcher = index.searcher()
+        if not terms or not searcher.num_docs:
+            continue
+        query = tantivy.Query.boolean_query(
+            [
+                (tantivy.Occur.Must, tantivy.Query.term_query(index.schema, field, term, "basic"))
+                for field, term in terms
+            ]
+        )
+        hits = searcher.search(query, limit=searcher.num_docs, count=False).hits
+        addresses = [address for _, address in hits]
+        numbers = searcher.fast_field_values("chunk", addresses)
+        owners = searcher.fast_field_values("owner", addresses)
+        for number, owner in zip(numbers, owners, strict=True):
+            if number is not None and len(found) < most:
+                found.setdefault(owner, int(number))
+    owned = {entry_id for _, entry_id in reader.chunks(list(found.values())).values()}
+    if not unspaced:
+        return owned
+    # Pairs are of the text as well: look at the titles themselves.
+    wanted = "".join(text.lower().split())
+    return {
+        entry.id
+        for entry in reader.entries(owned).values()
+        if wanted in "".join(plain(entry.title).lower().split())
+    }
+
+
+def _argument(value: str) -> str:
+    from kbtui.index.tokenizer import plain
+
+    key, sign, wanted = plain(value).partition("=")
+    wanted = " ".join(wanted.lower().split())
+    if len(wanted) > 1:
+        wanted = wanted.rstrip("/")
+    return f"{key.lower()}={wanted}" if sign and wanted else key.lower()

@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kbtui.search import Question
-from kbtui.search.fusion import fuse
-from kbtui.search.pipeline import SearchRun, respond
+from kbtui.search.pipeline import SearchRun, fuse, respond
 from tests.eval import cranfield, labelled
 from tests.eval.bed import Bed, Vectors, cache_folder, open_bed
 from tests.eval.metrics import METRICS, mean, measure

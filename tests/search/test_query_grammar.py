@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from kbtui.dates import parse_moment
 from kbtui.notices import phrase
 from kbtui.search.filters import filters_for
-from kbtui.search.fusion import fuse
+from kbtui.search.pipeline import fuse
 from kbtui.search.query_parser import parse_query
 
 NOW = datetime(2026, 11, 18, 15, 30, tzinfo=UTC)  # a Wednesday

@@ -22,8 +22,7 @@ from kbtui.index.vectors import VectorStore, condition, leaning
 from kbtui.library import Library
 from kbtui.search import Question
 from kbtui.search.models import Ranking
-from kbtui.search.pipeline import answer
-from kbtui.search.semantic import narrowed
+from kbtui.search.pipeline import answer, narrowed
 from kbtui.workspace import Settings, load_settings
 
 WORDS = [
