@@ -1,7 +1,7 @@
 """What the conversation tools have to say beside their results, as values.
 
 Each notice is a class with typed fields, and `word_notice` words it for assistants. The command
-line words the same notices in `kbtui/cli/conversation_format.py`.
+line words the same notices in `kbtui/cli/conversation.py`.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 import time
 
-from kbtui.cli.filter_options import add_filter_options, iter_filter_options
 from kbtui.cli.output import ask, emit, emit_json, note, valid, working
+from kbtui.cli.parser import add_filter_options, iter_filter_options
 from kbtui.errors import KbtuiError, UsageError
 
 TYPE_CHECKING = False

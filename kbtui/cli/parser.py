@@ -1,4 +1,4 @@
-"""An argument parser whose errors are kbtui's own: one line, a hint, exit code 2."""
+"""An argument parser with kbtui's errors, and the options of its filters."""
 
 from __future__ import annotations
 
@@ -9,7 +9,11 @@ from kbtui.errors import UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Iterator
     from typing import Any, NoReturn
+
+    from kbtui.search.filters import Filter, Surface
 
 
 class _Help(argparse.RawDescriptionHelpFormatter):
@@ -42,3 +46,56 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Raise `UsageError` with the parser's words."""
         raise UsageError(message, hint=self.hint or f"`{self.prog} --help` explains the arguments")
+
+
+def add_filter_options(parser: Parser, surface: Surface) -> None:
+    """Declare an option for each filter that a surface has."""
+    from kbtui.search.filters import list_filters
+
+    for row in list_filters(surface):
+        if row.options:
+            parser.add_argument(
+                *row.options,
+                dest=f"filter_{row.key}",
+                action="append",
+                default=[],
+                metavar=row.metavar,
+                help=row.about,
+            )
+
+
+def iter_filter_options(args: Namespace, surface: Surface) -> Iterator[tuple[Filter, list[str]]]:
+    """The filters that options set, each with its values; raises `UsageError` for an empty one."""
+    from kbtui.errors import UsageError
+    from kbtui.search.filters import list_filters, split_values
+
+    for row in list_filters(surface):
+        found: list[str] = []
+        for given in getattr(args, f"filter_{row.key}", ()) if row.options else ():
+            # A title may have commas in it.
+            values = (given,) if row.kind == "topic" else split_values(given)
+            if not any(value.strip() for value in values):
+                # An empty variable of a script must not mean all.
+                raise UsageError("needs a value", where=row.option_names, hint=row.about)
+            found += [value for value in values if value.strip()]
+        if found:
+            yield row, found
+
+
+def question_fields(args: Namespace) -> dict[str, Any]:
+    """The fields of a `Question` that options set; raises `UsageError`."""
+    from kbtui.errors import UsageError
+    from kbtui.search.filters import FilterError
+
+    fields: dict[str, Any] = {}
+    for row, values in iter_filter_options(args, "search"):
+        try:
+            if row.kind == "date":
+                fields[row.search] = row.read_date(values[-1])
+            elif row.kind == "choice":
+                fields[row.search] = tuple(one for name in values for one in row.read_choice(name))
+            else:
+                fields[row.search] = tuple(values)
+        except FilterError as error:
+            raise UsageError(error.message, where=row.option_names, hint=error.hint) from error
+    return fields

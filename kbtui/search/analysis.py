@@ -12,8 +12,6 @@ from kbtui.index.tokenizer import TokenForms, forms, plain
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from kbtui.search.query_parser import ParsedQuery
-
 
 _WORDS = {
     "english": """a about after again all also am an and any are as at be because been before being
@@ -156,20 +154,19 @@ class Language:
 
 
 def read_words(
-    query: ParsedQuery, searcher: Any, language: Language, *, partial: bool = False
+    words: Sequence[str], searcher: Any, language: Language, *, completes_last: bool = False
 ) -> list[QueryWord]:
     """The words of a query against one index: what is nowhere in it is corrected.
 
-    With `partial` the last word of an open query is completed instead.
+    With `completes_last` the last word is completed instead.
     """
     found = []
-    last = len(query.words) - 1
-    for position, text in enumerate(query.words):
+    for position, text in enumerate(words, 1):
         word = plain(text)
         tokens = language.tokens(word)
         begun: list[str] = []
         begun_code: list[str] = []
-        if partial and query.open and position == last and len(word) > 1:
+        if completes_last and position == len(words) and len(word) > 1:
             begun, begun_code = _begun(word, tokens, searcher)
         if not begun and not begun_code:
             tokens = [_corrected(token, searcher, language) for token in tokens]

@@ -249,7 +249,9 @@ class _IndexQuery:
     ) -> None:
         self.searcher = index.searcher()
         self._schema = index.schema
-        self.words = read_words(query, self.searcher, language, partial=question.partial)
+        self.words = read_words(
+            query.words, self.searcher, language, completes_last=question.partial and query.open
+        )
         made = QueryTermBuilder(self._schema, self.searcher, language)
         words = [part for word in self.words for part in made.of_word(word)]
         self.parts = select_terms([*words, *made.of_pairs(self.words)], self.searcher)

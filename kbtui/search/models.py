@@ -3,14 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 from kbtui.errors import UsageError
 from kbtui.notices import Notice, NoticeCode, join_phrases
 from kbtui.refs import Ref, parse_ref
-
-if TYPE_CHECKING:
-    from kbtui.search.query_parser import QueryError
 
 Mode = Literal["hybrid", "lexical", "semantic"]
 Kind = Literal["subject", "conversation"]
@@ -120,6 +117,24 @@ def question_of(
     return Question(
         query, mode, types=tuple(types), topics=tuple(topics), limit=max(1, min(LIMIT_MOST, limit))
     )
+
+
+class QueryError(NamedTuple):
+    """What is wrong with a part of a query: characters `start` to `end` of it, or -1 twice for an
+    option that is not of the text."""
+
+    start: int
+    end: int
+    message: str
+    hint: str
+
+    def __str__(self) -> str:
+        return f"{self.message} ({self.hint})" if self.hint else self.message
+
+    @property
+    def notice(self) -> Notice:
+        """The mistake as a notice of the answer."""
+        return Notice("query_mistake", {"detail": str(self)})
 
 
 class Ranking(NamedTuple):
@@ -292,7 +307,7 @@ class Answer:
     omitted: int = 0
     notices: list[Notice] = field(default_factory=list)
     partial: bool = False
-    mistakes: "tuple[QueryError, ...]" = ()
+    mistakes: tuple[QueryError, ...] = ()
     empty: bool = False
     filters: str = ""
     is_gap: bool = False
@@ -338,8 +353,6 @@ class Answer:
     @classmethod
     def from_message(cls, shape: dict[str, Any]) -> "Answer":
         """The answer that `as_message` wrote down."""
-        from kbtui.search.query_parser import QueryError
-
         details = shape["details"]
         answered = cls(
             shape["query"],

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kbtui.dates import time_zone
 from kbtui.notices import Notice
 from kbtui.search.filters import VALUE, Filter, FilterError, filters_for, split_values
+from kbtui.search.models import QueryError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -23,24 +24,6 @@ if TYPE_CHECKING:
 
 _SURROGATES = re.compile(r"[\ud800-\udfff]")
 _ALMOST = re.compile(r"([a-z]{2,8}):(?![:/\\])\S")
-
-
-class QueryError(NamedTuple):
-    """What is wrong with a part of a query: characters `start` to `end` of it, or -1 twice for an
-    option that is not of the text."""
-
-    start: int
-    end: int
-    message: str
-    hint: str
-
-    def __str__(self) -> str:
-        return f"{self.message} ({self.hint})" if self.hint else self.message
-
-    @property
-    def notice(self) -> Notice:
-        """The mistake as a notice of the answer."""
-        return Notice("query_mistake", {"detail": str(self)})
 
 
 class QueryFilter(NamedTuple):

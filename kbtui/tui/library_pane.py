@@ -15,7 +15,8 @@ from kbtui.dates import format_age
 from kbtui.notices import phrase
 from kbtui.refs import Ref, conversation_ref, subject_ref
 from kbtui.search.filters import Filter, FilterError, filters_for
-from kbtui.search.query_parser import QueryError, parse_query
+from kbtui.search.models import QueryError
+from kbtui.search.query_parser import parse_query
 from kbtui.text import one_line
 from kbtui.tui.commands import bindings
 from kbtui.tui.framework.row_list import ListRow, RowList

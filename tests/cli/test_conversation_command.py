@@ -17,7 +17,7 @@ from support import grep_answer, list_answer, read_answer
 
 from kbtui.assistant.conversation_tools import ConversationEntry, ConversationPage
 from kbtui.assistant.xml import to_xml
-from kbtui.cli.conversation_format import ConversationWriter, ago
+from kbtui.cli.conversation import ConversationWriter, ago
 from kbtui.cli.main import main
 from kbtui.workspace import open_root
 

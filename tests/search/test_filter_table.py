@@ -11,9 +11,8 @@ from running import complete_line
 from support import Builder, asked, said
 
 from kbtui.cli import search
-from kbtui.cli.filter_options import question_fields
 from kbtui.cli.main import main
-from kbtui.cli.parser import Parser
+from kbtui.cli.parser import Parser, question_fields
 from kbtui.conversations.models import ConversationSummary
 from kbtui.conversations.repository import list_conversations
 from kbtui.index import Index, IndexReader

@@ -6,7 +6,7 @@ from pathlib import Path
 from support import Builder
 
 from kbtui.assistant.tool_handlers import search_text
-from kbtui.cli.search_format import format_notices
+from kbtui.cli.search import format_notices
 from kbtui.index import Index, IndexReader
 from kbtui.index.models import subject_id
 from kbtui.notices import Notice

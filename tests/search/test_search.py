@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support import Builder, asked, said
 
-from kbtui.cli.search_format import format_notices
+from kbtui.cli.search import format_notices
 from kbtui.index import Index, IndexReader
 from kbtui.notices import NOTHING_INDEXED
 from kbtui.search import Answer, Question

@@ -1,14 +1,52 @@
-"""The command `cites`."""
+"""The commands `show`, `open` and `cites`, which take a reference."""
 
 from __future__ import annotations
 
-from kbtui.cli.output import emit, emit_json, note, valid, working
+import sys
+
+from kbtui.cli.output import emit, emit_json, note, page, valid, working
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
     from kbtui.citations.models import Citation
+
+
+def configure_show(parser: ArgumentParser) -> None:
+    """The arguments of `kbtui show`."""
+    parser.add_argument(
+        "ref", metavar="REF", help="topic/slug, topic/slug:12-18, jp-c…:3, chunk:ID"
+    )
+
+
+def run_show(args: Namespace) -> int:
+    """Print what a reference names: a topic, a subject, some lines, a turn, a tool call, a passage."""
+    from kbtui.library import open_workspace
+
+    library = open_workspace(args.workspace)
+    text = library.read(args.ref)
+    if sys.stdout.isatty():
+        from kbtui.text import safe
+
+        page(safe(text).rstrip("\n") + "\n")
+    else:
+        emit(text)
+    return 0
+
+
+def configure_open(parser: ArgumentParser) -> None:
+    """The arguments of `kbtui open`."""
+    parser.add_argument(
+        "ref", metavar="REF", help="topic/slug, topic/slug:12-18, jp-c…:3, chunk:ID"
+    )
+
+
+def run_open(args: Namespace) -> int:
+    """Open in the TUI what a reference names."""
+    from kbtui.cli.tui import browse
+
+    return browse(args.workspace, args.ref)
 
 
 def configure_cites(parser: ArgumentParser) -> None:
@@ -33,7 +71,7 @@ def run_cites(args: Namespace) -> int:
     if args.json:
         emit_json(citations_to_dict(found.ref, found.uses, found.used_by))
     else:
-        lines = [_use(number, cite) for number, cite in enumerate(found.uses, 1)]
+        lines = [_format_use(number, cite) for number, cite in enumerate(found.uses, 1)]
         lines += [f"used by {format_citing_turn(cite)}\n" for cite in found.used_by]
         emit("".join(lines))
     if not found.uses and not found.used_by:
@@ -42,7 +80,7 @@ def run_cites(args: Namespace) -> int:
     return 0
 
 
-def _use(number: int, cite: Citation) -> str:
+def _format_use(number: int, cite: Citation) -> str:
     from kbtui.text import one_line
 
     gone = "  gone" if cite.gone else ""
