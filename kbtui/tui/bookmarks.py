@@ -18,7 +18,7 @@ from kbtui.tui.framework.row_list import ListRow, RowList
 from kbtui.tui.framework.styled_widget import StyledScreen
 from kbtui.tui.framework.text_widgets import TextLine
 from kbtui.tui.framework.workers import LatestOnlyWorker
-from kbtui.tui.navigation_target import place_of
+from kbtui.tui.navigation_target import make_target
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
@@ -94,7 +94,7 @@ class BookmarksScreen(StyledScreen):
         """Open the selected one."""
         if row := self.list.selected:
             try:
-                self.dismiss(place_of(parse_ref(row.data.ref)))
+                self.dismiss(make_target(parse_ref(row.data.ref)))
             except KbtuiError as error:
                 self._failed(error)
 

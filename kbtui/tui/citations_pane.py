@@ -18,7 +18,7 @@ from kbtui.tui.framework.row_list import ListRow, RowList
 from kbtui.tui.framework.styled_text import wrap_spans
 from kbtui.tui.framework.styled_widget import BorderOnlyPane
 from kbtui.tui.framework.workers import LatestOnlyWorker
-from kbtui.tui.navigation_target import NavigationTarget, place_of
+from kbtui.tui.navigation_target import NavigationTarget, make_target
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
@@ -72,7 +72,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
             super().__init__()
             self.place = place
 
-    class Copy(Message):
+    class CopyRequested(Message):
         """A text is to be copied; `name` says what it is."""
 
         def __init__(self, text: str, name: str) -> None:
@@ -135,7 +135,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
         # A file that is no subject is shown where it was read, in the tool call, gone or not.
         place = _target(cite)
         if cite.kind == "file" or (place is None and not cite.gone):
-            place = place_of(conversation_ref(cite.conversation, cite.turn, cite.call))
+            place = make_target(conversation_ref(cite.conversation, cite.turn, cite.call))
         if place is not None and cite.quote:
             # The passage itself: its chunk may have been cut another way since.
             place = place._replace(text=cite.quote, words=_phrase(cite.quote))
@@ -161,7 +161,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
         below: Spans = [("  ", ""), (" · ".join(parts), "dim")]
         name = one_line(cite.source_title or cite.source)
         return ListRow(
-            f"using:{number}:{cite.source}", [(name, "")], below=[below], data=place_of(ref)
+            f"using:{number}:{cite.source}", [(name, "")], below=[below], data=make_target(ref)
         )
 
     @on(RowList.Opened)
@@ -181,7 +181,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
                 ref, used, using
             )
             name = f"the citations of {ref} as {'JSON' if form == 'json' else 'Markdown'}"
-            self.post_message(self.Copy(text, name))
+            self.post_message(self.CopyRequested(text, name))
 
     def action_open(self) -> None:
         """Open the selected end."""
@@ -208,7 +208,7 @@ def _target(cite: Citation) -> NavigationTarget | None:
         ref = parse_ref(cite.target)
     except UsageError:
         return None
-    return None if ref.kind == "chunk" else place_of(ref)
+    return None if ref.kind == "chunk" else make_target(ref)
 
 
 def _heading(key: str, text: str, right: str = "") -> ListRow:
@@ -251,14 +251,14 @@ class CitationsController:
         self._turning: Timer | None = None
 
     @property
-    def is_asking(self) -> bool:
+    def is_loading(self) -> bool:
         """Whether nothing is known yet of one end of what is shown, or it is another turn's."""
         if self._turning is not None:
             return True
         unknown = self._used is None and self._conversation is not None
         return self._target is not None and (unknown or self._why_not_used == WAITING)
 
-    def opened(self, document: Document, place: NavigationTarget) -> None:
+    def show_document(self, document: Document, place: NavigationTarget) -> None:
         """Show the citations of a document; what is known of the same one stays until asked again."""
         before, known = self._target, self._conversation
         ref, record = place.ref, document.record
@@ -277,10 +277,10 @@ class CitationsController:
             return
         if self._conversation is not None and self._conversation is not known:
             self._used_lane.submit(lambda: self._library.cited(record), self._cited, self._no_used)
-        self.refresh_using()
+        self.load_using()
         self._show()
 
-    def refresh_using(self) -> None:
+    def load_using(self) -> None:
         """Ask the index who used what is shown; again, when it has changed."""
         target = self._target
         if target is not None:
@@ -288,7 +288,7 @@ class CitationsController:
                 lambda: self._library.turns_citing(target), self._citing, self._no_using
             )
 
-    def moved(self) -> None:
+    def follow_cursor(self) -> None:
         """Another line is read, perhaps in another turn: shown when one stays in it."""
         if self._turning is not None:
             self._turning.stop()

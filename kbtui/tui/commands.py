@@ -91,10 +91,10 @@ COMMANDS: tuple[Command, ...] = (
     *within(
         "results",
         define_command("open", "enter", "open", "Open the hit where it matches.", 9),
-        define_command("explain", "x", "explain", "Explain why this hit stands where it stands.", 7),
-        define_command("why", "w", "why not", "Explain why something was not found; asks for its reference.", 3),
-        define_command("mode", "m", "other mode", "Change between all results, keywords and meaning.", 6),
-        define_command("close", "escape", "close", "Leave the results, back to what was being read.", 8),
+        define_command("explain", "x", "explain", "Explain this result's rank.", 7, action="screen.explain_hit"),
+        define_command("why", "w", "why isn't X here?", "Explain why something is not in the results; asks for its reference.", 3, action="screen.explain_missing"),
+        define_command("mode", "m", "mode", "Switch the search mode: both, keywords, meaning.", 6, action="screen.change_search_mode"),
+        define_command("close", "escape", "close", "Close the results.", 8, action="screen.close_results"),
     ),
     *MOVE_COMMANDS,
     *within(

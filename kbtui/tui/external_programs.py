@@ -1,4 +1,4 @@
-"""Other programs: the user's editor, the browser, viewers."""
+"""Starts other programs: the user's editor, the browser, a viewer for images and PDFs."""
 
 from __future__ import annotations
 
@@ -14,62 +14,73 @@ from kbtui.errors import KbtuiError
 if TYPE_CHECKING:
     from textual.app import App
 
-
+# Editors by the way they take a line number: `+12 FILE`, `FILE:12` or `--goto FILE:12`.
 _PLUS = {"vi", "vim", "nvim", "view", "nano", "pico", "micro", "emacs", "emacsclient", "kak", "joe", "jed", "mg", "ne", "gedit"}  # fmt: skip
 _COLON = {"hx", "helix", "subl", "sublime_text", "zed"}
 _GOTO = {"code", "code-insiders", "codium", "cursor"}
 
 
-def editor_command(editor: list[str], path: Path, line: int) -> list[str]:
-    """The command that opens a file at a line, 1-based; at the top where nobody knows how."""
+def build_editor_command(editor: list[str], path: Path, line: int) -> list[str]:
+    """Return the command that opens `path` at `line` (1-based), or at the top if unsupported."""
     name = Path(editor[0]).name.partition(".")[0]
-    if line < 2:
-        return [*editor, str(path)]
-    if name in _PLUS:
-        return [*editor, f"+{line}", str(path)]
-    if name in _COLON:
-        return [*editor, f"{path}:{line}"]
-    if name in _GOTO:
-        return [*editor, "--goto", f"{path}:{line}"]
+    if line >= 2:
+        if name in _PLUS:
+            return [*editor, f"+{line}", str(path)]
+        if name in _COLON:
+            return [*editor, f"{path}:{line}"]
+        if name in _GOTO:
+            return [*editor, "--goto", f"{path}:{line}"]
     return [*editor, str(path)]
 
 
-def edit(app: App[None], path: Path, line: int) -> None:
-    """Have the editor open a file, and wait until it ends; raises `KbtuiError`."""
+def edit_file(app: App[None], path: Path, line: int) -> None:
+    """Lend the terminal to the user's editor and wait until it ends.
+
+    Raises `KbtuiError` if there is no editor or no terminal, or if the editor fails.
+    """
     from textual.app import SuspendNotSupported
 
     from kbtui.knowledge.authoring import find_editor, run_editor
 
-    command = editor_command(find_editor(), path, line)
-    # Textual takes it out of the environment; the editor is not ours to colour.
+    command = build_editor_command(find_editor(), path, line)
+    # Textual removes NO_COLOR from the environment; the editor should still see it.
     environment = {**os.environ, **({"NO_COLOR": "1"} if app.no_color else {})}
     try:
         with app.suspend():
             run_editor(command, environment)
     except SuspendNotSupported as error:
-        raise KbtuiError("there is no terminal to lend to an editor here") from error
+        raise KbtuiError("no terminal for an editor here") from error
 
 
-def open_address(url: str) -> bool:
-    """Hand a web address to the desktop; False where there is none, or it is no web address.
+def open_web_address(app: App[None], url: str) -> bool:
+    """Open a web address in the user's browser; return False if there is none to start.
 
-    Never a browser in this terminal, which the TUI has.
+    Textual's `App.open_url` is used only where the TUI itself runs in a browser: elsewhere it
+    may start a text browser in the terminal that the TUI is drawing on.
     """
     if not url.startswith(("https://", "http://")) or any(map(str.isspace, url)):
         return False
-    if sys.platform == "darwin":
-        program = "open"
-    elif os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"):
-        program = "xdg-open"
-    else:
-        return False
-    found = shutil.which(program)
-    if found is None:
+    if app.is_web:
+        app.open_url(url)
+        return True
+    has_desktop = os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+    return bool(sys.platform == "darwin" or has_desktop) and _start_opener(url)
+
+
+def open_file(path: Path) -> bool:
+    """Show a file in the system's program for it; return False if that cannot be started."""
+    return _start_opener(str(path))
+
+
+def _start_opener(target: str) -> bool:
+    program = shutil.which("open" if sys.platform == "darwin" else "xdg-open")
+    if program is None:
         return False
     null = subprocess.DEVNULL
+    command = [program, target]
     try:
         subprocess.Popen(
-            [found, url], stdin=null, stdout=null, stderr=null, start_new_session=True, cwd="/"
+            command, stdin=null, stdout=null, stderr=null, start_new_session=True, cwd="/"
         )
     except OSError:
         return False

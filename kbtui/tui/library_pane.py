@@ -199,14 +199,14 @@ def _topic_section(contents: LibrarySnapshot, state: LibraryState) -> Iterator[L
         if problem.key:
             row.below = [[("  ", ""), (one_line(problem.key), "dim")]]
         yield row
-    if not contents.shelves and not failures and not contents.problems:
+    if not contents.listings and not failures and not contents.problems:
         yield _note("no-topics", "none yet")
     shown = False
-    for shelf in contents.shelves:
-        rows = list(_shelf(shelf, state))
+    for listing in contents.listings:
+        rows = list(_topic_rows_of(listing, state))
         shown = shown or bool(rows)
         yield from rows
-    if state.filter and contents.shelves and not shown:
+    if state.filter and contents.listings and not shown:
         yield _note("no-subject", "nothing matches")
     yield _blank("topics")
 
@@ -217,9 +217,9 @@ def _problem(key: str, text: str, indent: str = "", whole: str = "") -> ListRow:
     return ListRow(f"problem:{key}", [(f"{indent}! ", "error"), (text, "error")], data=place)
 
 
-def _shelf(shelf: TopicListing, state: LibraryState) -> Iterator[ListRow]:
-    topic = shelf.topic
-    subjects = [s for s in shelf.subjects if state.hidden or not s.hidden]
+def _topic_rows_of(listing: TopicListing, state: LibraryState) -> Iterator[ListRow]:
+    topic = listing.topic
+    subjects = [s for s in listing.subjects if state.hidden or not s.hidden]
     if state.filter:
         subjects = [s for s in subjects if state.filter.matches_title(f"{topic.name} {s.slug}")]
         if not subjects and not state.filter.matches_title(topic.name):
@@ -229,11 +229,11 @@ def _shelf(shelf: TopicListing, state: LibraryState) -> Iterator[ListRow]:
     arrow = "▾ " if opened else "▸ "
     name: Spans = [(arrow, "dim"), (one_line(topic.name), "" if topic.enable else "dim")]
     count: Spans = [(f"{len(subjects):,}", "dim")] if topic.enable else [("off", "warning")]
-    if shelf.problems:
+    if listing.problems:
         count = [("! ", "error"), *count]
     place = NavigationTarget(key, ref=Ref("topic", topic=topic.id))
     yield ListRow(key, name, count, data=place)
-    for number, problem in enumerate(shelf.problems):
+    for number, problem in enumerate(listing.problems):
         message = one_line(problem.message)
         yield _problem(f"{topic.id}:{number}", message, "  ", whole=str(problem))
     if opened:
@@ -299,9 +299,11 @@ def conversation_rows(
 def _conversation_section(
     contents: LibrarySnapshot, state: LibraryState, present: datetime
 ) -> Iterator[ListRow]:
-    traits = contents.traits
+    summaries = contents.summaries
     infos = [
-        info for info in contents.conversations if state.filter.matches(info, traits.get(info.id))
+        info
+        for info in contents.conversations
+        if state.filter.matches(info, summaries.get(info.id))
     ]
     infos.sort(key=_order(state.sort, contents))
     yield _heading("conversations", "CONVERSATIONS", f"by {state.sort}")
@@ -433,7 +435,7 @@ class LibraryPane(BorderOnlyPane, Vertical):
         self.filter = LabeledInput("filter", "filter", self._wrong)
         self.says = MultilineText(self.list)
         self._ticked: datetime | None = None
-        self._reopened = False
+        self._is_restored = False
         self.list.empty = [("Reading the workspace …", "dim")]
         self._clock = clock
         self._lane = LatestOnlyWorker(self)
@@ -447,24 +449,24 @@ class LibraryPane(BorderOnlyPane, Vertical):
         """Let the dates tick."""
         self.set_interval(TICK_SECONDS, self.tick)
 
-    def update(self, contents: LibrarySnapshot) -> None:
+    def show(self, contents: LibrarySnapshot) -> None:
         """Show other contents, keeping what is selected and expanded."""
         first = self.contents is None
         self.contents = contents
-        if first and not self._reopened:
+        if first and not self._is_restored:
             self._expand_what_fits()
         self.refill()
 
-    def reopen(self, expanded: list[str]) -> None:
+    def restore_expanded(self, expanded: list[str]) -> None:
         """Expand what was expanded when it was left."""
-        self._reopened = True
+        self._is_restored = True
         self.state.expanded = set(expanded)
         self.refill()
 
-    def learn(self, contents: LibrarySnapshot) -> None:
+    def set_summaries(self, contents: LibrarySnapshot) -> None:
         """Take in what was read of the same conversations; shown only where it is asked for."""
         self.contents = contents
-        if self.waits_for_traits:
+        if self.needs_summaries:
             self.refill()
 
     @property
@@ -473,7 +475,7 @@ class LibraryPane(BorderOnlyPane, Vertical):
         return self._lane.owes
 
     @property
-    def waits_for_traits(self) -> bool:
+    def needs_summaries(self) -> bool:
         """Whether what is shown depends on what conversations used."""
         return self.state.filter.needs_summaries or self.state.sort == "turns"
 
@@ -487,10 +489,10 @@ class LibraryPane(BorderOnlyPane, Vertical):
             return
         room -= len(conversation_rows(contents, self.state, self._clock()))
         room += len(contents.conversations)
-        for shelf in contents.shelves:
-            if shelf.visible > AT_ONCE:
+        for listing in contents.listings:
+            if listing.visible > AT_ONCE:
                 continue
-            key = f"topic:{shelf.topic.id}"
+            key = f"topic:{listing.topic.id}"
             self.state.expanded.add(key)
             if len(topic_rows(contents, self.state)) > room:
                 self.state.expanded.discard(key)
@@ -503,7 +505,9 @@ class LibraryPane(BorderOnlyPane, Vertical):
         self.border_subtitle = "hidden shown" if self.state.hidden else ""
         self._lane.forget()
         present = self._ticked = self._clock()
-        many = sum(len(shelf.subjects) for shelf in contents.shelves) + len(contents.conversations)
+        many = sum(len(listing.subjects) for listing in contents.listings) + len(
+            contents.conversations
+        )
         if many <= AT_ONCE:
             self.list.set_rows(library_rows(contents, self.state, present), select=select)
             return

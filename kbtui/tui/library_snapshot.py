@@ -49,26 +49,26 @@ class TopicListing(NamedTuple):
 class LibrarySnapshot:
     """Topics, conversations, and what could not be read of them."""
 
-    shelves: list[TopicListing] = field(default_factory=list)
+    listings: list[TopicListing] = field(default_factory=list)
     conversations: list[ConversationInfo] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
     knowledge: Knowledge | None = None
-    traits: Mapping[str, ConversationSummary] = field(default_factory=dict)
+    summaries: Mapping[str, ConversationSummary] = field(default_factory=dict)
     """What each conversation used, by id, as far as it was read."""
     unread: int = 0
     """Conversations whose events were not read yet."""
 
     def turns_of(self, info: ConversationInfo) -> int:
         """How many turns a conversation has, -1 while it is not known."""
-        traits = self.traits.get(info.id)
-        return traits.turns if traits else -1
+        summary = self.summaries.get(info.id)
+        return summary.turns if summary else -1
 
     def subject(self, topic: str, slug: str) -> Subject | None:
         """The subject with this slug."""
-        for shelf in self.shelves:
-            if shelf.topic.id == topic:
-                return next((found for found in shelf.subjects if found.slug == slug), None)
+        for listing in self.listings:
+            if listing.topic.id == topic:
+                return next((found for found in listing.subjects if found.slug == slug), None)
         return None
 
     def conversation(self, conversation: str) -> ConversationInfo | None:
@@ -91,7 +91,7 @@ class SnapshotReader:
     def read(self) -> LibrarySnapshot:
         """Everything that the library lists; what fails becomes a line in `failures`."""
         failures: list[str] = []
-        shelves: list[TopicListing] = []
+        listings: list[TopicListing] = []
         problems: list[Problem] = []
         knowledge = None
         try:
@@ -99,7 +99,7 @@ class SnapshotReader:
             read = [(topic, knowledge.subjects(topic.id)) for topic in knowledge.topics.values()]
             for topic, subjects in read:
                 own = [problem for problem in knowledge.problems if problem.topic == topic.id]
-                shelves.append(TopicListing(topic, subjects, own))
+                listings.append(TopicListing(topic, subjects, own))
             known = set(knowledge.topics)
             problems = [problem for problem in knowledge.problems if problem.topic not in known]
         except (KbtuiError, OSError) as error:
@@ -111,10 +111,12 @@ class SnapshotReader:
         except (KbtuiError, OSError) as error:
             failures.append(f"conversations: {error}")
         return self._completed(
-            LibrarySnapshot(shelves, conversations, problems, failures, knowledge)
+            LibrarySnapshot(listings, conversations, problems, failures, knowledge)
         )
 
-    def read_on(self, contents: LibrarySnapshot, seconds: float = READ_SECONDS) -> LibrarySnapshot:
+    def read_summaries(
+        self, contents: LibrarySnapshot, seconds: float = READ_SECONDS
+    ) -> LibrarySnapshot:
         """The same with the traits of more conversations, as many as can be read in that time."""
         end = monotonic() + seconds
         for info in contents.conversations:
@@ -127,14 +129,14 @@ class SnapshotReader:
 
     def _completed(self, contents: LibrarySnapshot) -> LibrarySnapshot:
         """The contents with what is known of the conversations."""
-        traits: dict[str, ConversationSummary] = {}
+        summaries: dict[str, ConversationSummary] = {}
         infos: list[ConversationInfo] = []
         for info in contents.conversations:
             held = self._known.get(info.id)
             if held is not None and held[0] == info.signature:
-                traits[info.id] = held[1]
+                summaries[info.id] = held[1]
                 if held[1].problem and not info.problem:
                     info = replace(info, problem=held[1].problem)
             infos.append(info)
-        unread = len(infos) - len(traits)
-        return replace(contents, conversations=infos, traits=traits, unread=unread)
+        unread = len(infos) - len(summaries)
+        return replace(contents, conversations=infos, summaries=summaries, unread=unread)

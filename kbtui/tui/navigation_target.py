@@ -1,4 +1,4 @@
-"""Places: what can be opened, and the way back through what was read."""
+"""`NavigationTarget`: what can be opened in the reader, and where in it."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ if TYPE_CHECKING:
 
 
 class ScrollAnchor(NamedTuple):
-    """A position that survives another width, or a reload.
+    """A position in a document that survives a resize or a reload.
 
-    The block's key and number, the line, and the letters and digits before it.
+    `key` and `block` identify a block by its key and its index, `line` is the line within it, and
+    `letters` counts the letters and digits before that line.
     """
 
     key: str
@@ -24,9 +25,9 @@ class ScrollAnchor(NamedTuple):
 class NavigationTarget(NamedTuple):
     """Something to open, and where in it.
 
-    `key` is a document's: `home`, `prompt`, `topic:ID`, `topic/slug` or
-    `jp-c…`. `ref` names the thing and the lines, turn or call in it; `words` are to be marked
-    there, and `text` is a passage in which they stand. `mark` is where one was reading.
+    `key` identifies the document: `home`, `prompt`, `topic:ID`, `topic/slug` or `jp-c…`. `ref`
+    names the thing and possibly lines, a turn or a call in it. `text` is a passage to go to,
+    `words` are highlighted in it. `mark` is the position where the user stopped reading.
     """
 
     key: str
@@ -36,8 +37,8 @@ class NavigationTarget(NamedTuple):
     text: str = ""
     mark: ScrollAnchor | None = None
 
-    def same_document(self, other: NavigationTarget | None) -> bool:
-        """Whether the other one is in the same document, seen the same way."""
+    def is_same_document(self, other: NavigationTarget | None) -> bool:
+        """Return whether both targets are in one document and show the same view of it."""
         return other is not None and (self.key, self.view) == (other.key, other.view)
 
 
@@ -45,8 +46,8 @@ HOME = NavigationTarget("home")
 PROMPT = NavigationTarget("prompt", "prompt")
 
 
-def place_of(ref: Ref) -> NavigationTarget:
-    """Where a reference leads; chunks have to be looked up first."""
+def make_target(ref: Ref) -> NavigationTarget:
+    """Return the target for a reference; a chunk must be resolved to its entry first."""
     if ref.kind == "topic":
         return NavigationTarget(f"topic:{ref.topic}", ref=ref)
     if ref.kind == "subject":
@@ -54,38 +55,7 @@ def place_of(ref: Ref) -> NavigationTarget:
     return NavigationTarget(ref.conversation or "", ref=ref)
 
 
-def place_of_hit(hit: Hit) -> NavigationTarget:
-    """Where a search hit leads, with the words that matched."""
+def make_hit_target(hit: Hit) -> NavigationTarget:
+    """Return the target for a search hit, with its matches as the words to highlight."""
     words = tuple(dict.fromkeys(hit.text[start:end] for start, end in hit.matches))
-    return place_of(hit.target)._replace(words=words, text=hit.text)
-
-
-class NavigationHistory:
-    """Back and forward history, like a browser's; `at` is the index of the current place."""
-
-    def __init__(self, places: list[NavigationTarget] | None = None, at: int = -1) -> None:
-        self.places = places or []
-        self.at = at
-
-    @property
-    def here(self) -> NavigationTarget | None:
-        """The place being read."""
-        return self.places[self.at] if self.places else None
-
-    def leave(self, mark: ScrollAnchor | None) -> None:
-        """Remember where one was reading."""
-        if self.places:
-            self.places[self.at] = self.places[self.at]._replace(mark=mark)
-
-    def go(self, place: NavigationTarget) -> None:
-        """Read another place; what lay ahead is forgotten."""
-        del self.places[self.at + 1 :]
-        self.places.append(place)
-        self.at = len(self.places) - 1
-
-    def step(self, by: int) -> NavigationTarget | None:
-        """The place `by` steps forward (or back, when negative), which one then reads."""
-        if not 0 <= self.at + by < len(self.places):
-            return None
-        self.at += by
-        return self.places[self.at]
+    return make_target(hit.target)._replace(words=words, text=hit.text)

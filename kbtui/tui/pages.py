@@ -75,14 +75,14 @@ def home_document(
 
 
 def _add_home_topics(blocks: list[Block], contents: LibrarySnapshot, first: str) -> None:
-    total = sum(shelf.visible for shelf in contents.shelves)
-    if not contents.shelves:
+    total = sum(listing.visible for listing in contents.listings)
+    if not contents.listings:
         _no_topics(blocks, contents, first)
         return
-    count = f"{format_count(len(contents.shelves), 'topic')}, {format_count(total, 'subject')}"
+    count = f"{format_count(len(contents.listings), 'topic')}, {format_count(total, 'subject')}"
     blocks.append(HeadBlock("topics", [("Topics", "h2")], [(count, "dim")], above=1))
-    for shelf in contents.shelves:
-        topic = shelf.topic
+    for listing in contents.listings:
+        topic = listing.topic
         words: Spans = [(one_line(topic.name), "strong")]
         if topic.introduction:
             words.append((f"  {one_line(topic.introduction)}", "dim"))
@@ -122,17 +122,17 @@ def _home_conversations(blocks: list[Block], contents: LibrarySnapshot, present:
         blocks.append(HeadBlock(f"talk:{info.id}", left, right, lead=[("  ", "")], link=info.ref))
 
 
-def topic_document(shelf: TopicListing, listing: str) -> Document:
+def topic_document(listing: TopicListing, learn_text: str) -> Document:
     """A topic's page: its facts, then what `learn` returns for it without subjects."""
-    topic = shelf.topic
-    hidden = sum(subject.hidden for subject in shelf.subjects)
-    loaded = sum(subject.learned for subject in shelf.subjects)
-    disabled = sum(subject.disabled for subject in shelf.subjects)
-    counts = [format_count(shelf.visible, "subject")]
+    topic = listing.topic
+    hidden = sum(subject.hidden for subject in listing.subjects)
+    loaded = sum(subject.learned for subject in listing.subjects)
+    disabled = sum(subject.disabled for subject in listing.subjects)
+    counts = [format_count(listing.visible, "subject")]
     for number, word in ((hidden, "hidden"), (loaded, "pre-loaded"), (disabled, "disabled")):
         if number:
             counts.append(f"{number:,} {word}")
-    size = sum(subject.size for subject in shelf.subjects)
+    size = sum(subject.size for subject in listing.subjects)
     facts: list[tuple[str, Spans]] = [
         ("id", [(one_line(topic.id), "")]),
         ("holds", [(", ".join(counts), ""), (f"  {size:,} bytes", "dim")]),
@@ -145,13 +145,13 @@ def topic_document(shelf: TopicListing, listing: str) -> Document:
     if topic.disabled:
         facts.append(("disabled", [(one_line(", ".join(topic.disabled)), "")]))
     blocks: list[Block] = [FactsBlock("facts", facts)]
-    for number, problem in enumerate(shelf.problems):
+    for number, problem in enumerate(listing.problems):
         spans: Spans = [(f"! {one_line(str(problem))}", "error")]
         blocks.append(NoteBlock(f"problem:{number}", spans, above=int(number == 0)))
     if topic.enable:
         head: Spans = [("What `learn` returns for this topic", "h2")]
-        blocks.append(HeadBlock("learn", head, [(format_cost(len(listing)), "dim")], above=1))
-        blocks.append(MarkdownBlock("listing", listing, above=1, lead=[("▎ ", "rule")]))
+        blocks.append(HeadBlock("learn", head, [(format_cost(len(learn_text)), "dim")], above=1))
+        blocks.append(MarkdownBlock("listing", learn_text, above=1, lead=[("▎ ", "rule")]))
     badges: Spans = [] if topic.enable else [("switched off", "warning")]
     return Document(
         f"topic:{topic.id}", one_line(topic.name), blocks, ref=topic.id, badges=badges, record=topic

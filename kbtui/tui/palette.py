@@ -18,7 +18,7 @@ from kbtui.tui.framework.row_list import ListRow, RowList
 from kbtui.tui.framework.styled_widget import StyledScreen
 from kbtui.tui.framework.text_widgets import SafeInput
 from kbtui.tui.framework.workers import LatestOnlyWorker
-from kbtui.tui.navigation_target import place_of
+from kbtui.tui.navigation_target import make_target
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -76,15 +76,15 @@ def place_choices(contents: LibrarySnapshot | None, hidden: bool) -> list[Palett
     found: list[PaletteItem] = []
     if contents is None:
         return found
-    for shelf in contents.shelves:
-        ref = Ref("topic", topic=shelf.topic.id)
-        found.append(PaletteItem(one_line(shelf.topic.name), "topic", ref, str(ref)))
-    for shelf in contents.shelves:
+    for listing in contents.listings:
+        ref = Ref("topic", topic=listing.topic.id)
+        found.append(PaletteItem(one_line(listing.topic.name), "topic", ref, str(ref)))
+    for listing in contents.listings:
         # As little as possible for each: there may be tens of thousands, and keys wait meanwhile.
-        topic = shelf.topic.id
+        topic = listing.topic.id
         found += [
             PaletteItem(f"{topic}/{subject.slug}", "subject", subject)
-            for subject in shelf.subjects
+            for subject in listing.subjects
             if hidden or not subject.hidden
         ]
     for info in contents.conversations:
@@ -236,7 +236,7 @@ class PaletteScreen(StyledScreen):
             what = row.data.what
             if row.data.kind == "subject":
                 what = subject_ref(what.topic, what.slug)
-            self.dismiss(place_of(what) if isinstance(what, Ref) else what)
+            self.dismiss(make_target(what) if isinstance(what, Ref) else what)
 
 
 def _rows(found: list[PaletteItem]) -> Iterator[ListRow]:

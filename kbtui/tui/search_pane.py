@@ -112,28 +112,15 @@ class ResultsPane(BorderOnlyPane, Vertical):
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("results")]
 
-    class Open(Message):
-        """A hit is to be opened; `preview` while one only looks through them."""
+    class HitOpened(Message):
+        """A hit was opened, or only selected (`preview`)."""
 
         def __init__(self, hit: Hit, preview: bool) -> None:
             super().__init__()
             self.hit, self.preview = hit, preview
 
-    class Close(Message):
-        """The results are to be left."""
-
-    class More(Message):
-        """More hits are asked for, because those that are shown come to an end."""
-
-    class OtherMode(Message):
-        """The next mode of searching is asked for."""
-
-    class Why(Message):
-        """A hit is to be explained; None: something that is no hit."""
-
-        def __init__(self, hit: Hit | None) -> None:
-            super().__init__()
-            self.hit = hit
+    class EndReached(Message):
+        """The end of the hits came into sight; there are more."""
 
     def __init__(self, clock: Clock) -> None:
         super().__init__(id="results", classes="pane")
@@ -184,9 +171,9 @@ class ResultsPane(BorderOnlyPane, Vertical):
     def _ask_for_more(self) -> None:
         """Ask for more hits where the end of those that are shown comes into sight."""
         if self.answer and len(self.answer.hits) < self.answer.total and self.list.is_near_end:
-            self.post_message(self.More())
+            self.post_message(self.EndReached())
 
-    def waits_for(self, reason: str) -> None:
+    def show_wait(self, reason: str) -> None:
         """Where there is no hit, say what may still bring one."""
         if reason and not self.list.rows:
             self.list.set_rows([], [("Nothing so far. ", ""), (reason, "dim")])
@@ -268,29 +255,12 @@ class ResultsPane(BorderOnlyPane, Vertical):
     def _moved(self, event: RowList.Moved) -> None:
         event.stop()
         if event.row is not None:
-            self.post_message(self.Open(event.row.data, preview=True))
+            self.post_message(self.HitOpened(event.row.data, preview=True))
 
     def action_open(self) -> None:
         """Open the selected hit."""
         if row := self.list.selected:
-            self.post_message(self.Open(row.data, preview=False))
-
-    def action_close(self) -> None:
-        """Leave the results."""
-        self.post_message(self.Close())
-
-    def action_explain(self) -> None:
-        """Ask why the selected hit stands where it stands."""
-        if row := self.list.selected:
-            self.post_message(self.Why(row.data))
-
-    def action_why(self) -> None:
-        """Ask why something was not found."""
-        self.post_message(self.Why(None))
-
-    def action_mode(self) -> None:
-        """Search in the next mode."""
-        self.post_message(self.OtherMode())
+            self.post_message(self.HitOpened(row.data, preview=False))
 
 
 def excerpt(hit: Hit, width: int, lines: int) -> list[Spans]:

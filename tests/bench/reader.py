@@ -170,9 +170,9 @@ async def main():
         await asyncio.sleep(2)
         said["before"] = memory()
         peak[0] = 0
-        from kbtui.tui.navigation_target import place_of
+        from kbtui.tui.navigation_target import make_target
         from kbtui.refs import conversation_ref
-        place = place_of(conversation_ref(f"jp-c{identity}"))
+        place = make_target(conversation_ref(f"jp-c{identity}"))
         document = lambda: screen.reader_pane.reader.document
         work.begin("opening")
         began = time.perf_counter()

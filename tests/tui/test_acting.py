@@ -12,7 +12,7 @@ from support import Builder
 from tui_support import Tui, running
 
 from kbtui.tui.commands import SCOPES, commands_of
-from kbtui.tui.external_programs import editor_command
+from kbtui.tui.external_programs import build_editor_command
 from kbtui.tui.framework.clipboard import find_clipboard_command
 from kbtui.tui.main.jump import LETTERS, JumpScreen
 from kbtui.tui.palette import choose, command_choices
@@ -28,7 +28,7 @@ TALK = "jp-c17800000001"
         ("doctor", "doctor"),
         ("workshop", "workshop"),
         ("insights", "insights"),
-        ("why not", "results.why"),
+        ("why isn't", "results.why"),
         ("export", "export"),
         ("open link", "reader.link"),
         ("quit", "quit"),
@@ -140,7 +140,7 @@ async def test_a_bookmark_is_made_changed_opened_removed_and_brought_back(book: 
         await tui.until(f"Bookmark {TALK}:2")
         await tui.type("how to test")
         await tui.press("enter")
-        await tui.until(f"made a bookmark: {TALK}:2")
+        await tui.until(f"Bookmarked {TALK}:2")
         assert [(mark.ref, mark.title, mark.note) for mark in journal.bookmarks()] == [
             (f"{TALK}:2", "First steps", "how to test")
         ]
@@ -149,7 +149,7 @@ async def test_a_bookmark_is_made_changed_opened_removed_and_brought_back(book: 
         await tui.until("how to test")
         await tui.type("s")
         await tui.press("enter")
-        await tui.until("changed the bookmark")
+        await tui.until("Changed the bookmark")
         await tui.open("project/start")
         await tui.press("apostrophe")
         await tui.until("how to tests")
@@ -166,7 +166,7 @@ async def test_a_bookmark_is_made_changed_opened_removed_and_brought_back(book: 
 async def test_what_has_no_reference_is_not_marked(book: Builder) -> None:
     async with running(book.root) as tui:
         await tui.press("2", "B")
-        await tui.until("nothing here has a reference")
+        await tui.until("Nothing here has a reference")
         await tui.press("apostrophe")
         await tui.until("No bookmarks yet. B makes one")
 
@@ -285,7 +285,7 @@ def test_no_text_makes_finding_links_fail(text: str) -> None:
 
 
 async def test_a_link_to_a_subject_is_opened_and_one_to_the_web_only_after_yes(
-    make_workspace: Builder,
+    make_workspace: Builder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_workspace.topics(t={})
     make_workspace.subject(
@@ -293,11 +293,16 @@ async def test_a_link_to_a_subject_is_opened_and_one_to_the_web_only_after_yes(
     )
     make_workspace.subject("t/b.md", "# B\n\nHere.\n")
     opened: list[str] = []
+
+    def open_web_address(app: object, url: str) -> bool:
+        opened.append(url)
+        return True
+
+    monkeypatch.setattr("kbtui.tui.external_programs.open_web_address", open_web_address)
     async with running(make_workspace.root) as tui:
-        tui.app.open_url = lambda url, **_: opened.append(url)  # type: ignore[method-assign,assignment]
         await tui.open("t/a")
         await tui.press("2", "o")
-        await tui.until("there is no link here")
+        await tui.until("No link on this line")
         await tui.press("G", "o")
         await tui.until("https://x.example/p?q=1")
         assert opened == []
@@ -323,8 +328,8 @@ async def test_a_link_to_a_subject_is_opened_and_one_to_the_web_only_after_yes(
     ],
 )
 def test_an_editor_is_told_the_line_in_its_own_way(editor: list[str], command: list[str]) -> None:
-    assert editor_command(editor, Path("/x"), 7) == command
-    assert editor_command(editor, Path("/x"), 0) == [*editor, "/x"]
+    assert build_editor_command(editor, Path("/x"), 7) == command
+    assert build_editor_command(editor, Path("/x"), 0) == [*editor, "/x"]
 
 
 async def test_without_an_editor_that_is_said(
@@ -338,7 +343,7 @@ async def test_without_an_editor_that_is_said(
         await tui.until("no editor is set")
         await tui.open(TALK)
         await tui.press("e")
-        await tui.until("only subjects are edited")
+        await tui.until("Only subject files can be edited here")
 
 
 # the first topic
@@ -354,7 +359,7 @@ async def test_a_first_topic_is_shown_and_written_only_on_yes(make_workspace: Bu
         await tui.until("No topics yet")
         await tui.press("i")
         await tui.until('+subjects = "notes"')
-        assert "notes/ holds 1 text" in tui.text
+        assert "notes/ has 1 text file" in tui.text
         await tui.press("escape")
         assert not file.exists()
         await tui.press("i")

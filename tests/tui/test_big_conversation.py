@@ -98,9 +98,9 @@ async def test_what_was_read_goes_without_the_collector(big: Path) -> None:
 
 
 def place(tui: Tui, ref: str):  # type: ignore[no-untyped-def]
-    from kbtui.tui.navigation_target import place_of
+    from kbtui.tui.navigation_target import make_target
 
-    return place_of(tui.app.library.resolve(ref))
+    return make_target(tui.app.library.resolve(ref))
 
 
 @pytest.mark.slow
@@ -170,7 +170,7 @@ async def test_a_big_one_whose_files_are_as_they_were_is_not_read_again(big: Pat
 
         with mock.patch.object(Library, "conversation", side_effect=AssertionError):
             tui.main.navigator.reload()
-            await tui.until(lambda: not tui.main.navigator._reload_lane.busy)
+            await tui.until(lambda: not tui.main.navigator._reload_worker.busy)
             await tui.pilot.pause()
         assert reader.document is document
         (events,) = big.glob(".jp/conversations/*/events.json")
@@ -208,7 +208,7 @@ async def test_what_was_read_for_nobody_goes_without_the_collector(big: Path) ->
                 tui.main.open(place(tui, TALK))
                 await tui.until(lambda: bool(made))
                 tui.main.open(HOME)
-                await tui.until(lambda: len(made) == 2 and not tui.main.navigator._lane.busy)
+                await tui.until(lambda: len(made) == 2 and not tui.main.navigator._open_worker.busy)
                 await tui.until(lambda: all(one() is None for one in made))
             finally:
                 gc.enable()
@@ -229,7 +229,7 @@ async def test_however_often_it_changes_nothing_is_read_for_nobody(big: Path) ->
                     for _ in range(5):
                         tui.main.navigator.reload()
                 await tui.until("A third one?")
-                await tui.until(lambda: not tui.main.navigator._reload_lane.busy)
+                await tui.until(lambda: not tui.main.navigator._reload_worker.busy)
                 assert len(made) <= 2
             finally:
                 events.write_text(said)

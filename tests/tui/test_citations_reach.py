@@ -123,7 +123,7 @@ async def test_a_conversation_is_exported_with_its_sources(book: Builder, tmp_pa
     target.write_text("mine")
     async with running(book.root, size=(120, 40)) as tui:
         await tui.press("X")
-        await tui.until("open a conversation to export it")
+        await tui.until("Open a conversation first")
         await tui.open("jp-c17800000001")
         await tui.press("X")
         await tui.until(lambda: isinstance(tui.app.screen, FormDialog))

@@ -96,6 +96,6 @@ async def test_errors_with_markup_in_their_words_are_only_shown(book: Builder) -
         await tui.open("project/[b]bad")
         await tui.until("! ")
         tui.main.status.flash("a [/b] flash \x1b[31m")
-        tui.main.status.doing("x", "[link=x] doing")
+        tui.main.status.set_activity("x", "[link=x] doing")
         await tui.pilot.pause()
         assert_harmless(tui)

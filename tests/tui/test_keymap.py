@@ -225,7 +225,7 @@ async def test_the_palette_has_the_ids_of_all_screens(book: Builder) -> None:
         await tui.type("id: workshop.write")
         await tui.until("id: workshop.write")
         await tui.press("enter")
-        await tui.until("workshop.write is f4, where it is of use")
+        await tui.until("workshop.write works only in the prompt workshop; key f4")
 
 
 def test_every_command_of_a_screen_has_its_action_and_is_bound_there() -> None:

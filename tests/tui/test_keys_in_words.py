@@ -39,8 +39,8 @@ async def test_a_command_without_a_key_is_not_promised_one(book: Builder) -> Non
         await tui.until("Nothing found.")
         assert "ask why" not in tui.text
         await find_in_a_subject(tui)
-        await tui.until("Esc end finding")
-        assert "go to the matches" not in tui.text
+        await tui.until("Esc clear")
+        assert "accept, then" not in tui.text
 
 
 async def test_what_to_do_about_no_hit_and_no_match_names_ones_own_keys(book: Builder) -> None:
@@ -49,7 +49,7 @@ async def test_what_to_do_about_no_hit_and_no_match_names_ones_own_keys(book: Bu
         await search_in_vain(tui)
         await tui.until("Press f6 after Esc to ask why")
         await find_in_a_subject(tui)
-        await tui.until("done: f7 and f8 go to the matches")
+        await tui.until("accept, then f7/f8")
 
 
 async def test_a_workspace_without_topics_offers_one_by_ones_own_key(workspace_root: Path) -> None:
@@ -75,7 +75,7 @@ async def test_folded_panes_and_no_bookmarks_name_ones_own_keys(book: Builder) -
     async with running(book.root, size=(120, 40), library=library) as tui:
         await tui.until("CONVERSATIONS")
         await tui.press("f4")
-        await tui.until("folded away; f4 brings the library back")
+        await tui.until("Library folded. Press f4 to unfold it.")
         await tui.press("f4", "apostrophe")
         await tui.until("No bookmarks yet. f5 makes one")
 

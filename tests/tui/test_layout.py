@@ -51,7 +51,7 @@ async def test_panes_are_made_wider_and_narrower_within_bounds(book: Builder) ->
         pane = tui.main.library_pane
         for width, usual in ((80, 30), (120, 34), (200, 42)):
             await tui.pilot.resize_terminal(width, 30)
-            tui.main.panes.go("#library-list")
+            tui.main.panes.focus("#library-list")
             await tui.until(lambda usual=usual: pane.outer_size.width == usual)
             await tui.press("greater_than_sign")
             await tui.until(lambda usual=usual: pane.outer_size.width == usual + 2)
@@ -145,10 +145,10 @@ async def test_nothing_jumps_while_lists_and_documents_are_read(book: Builder) -
 async def test_the_status_line_says_the_short_thing_where_there_is_no_room(book: Builder) -> None:
     async with running(book.root, size=(120, 30)) as tui:
         status = tui.main.status
-        status.hear({"event": "ready", "lexical": True, "semantic": True})
+        status.show_event({"event": "ready", "lexical": True, "semantic": True})
         await tui.until("● index ready · keywords and meaning")
         assert tui.text.split("\n")[-2].startswith(" ws ")
-        status.hear(
+        status.show_event(
             {"event": "progress", "phase": "vectors", "done": 5, "total": 500, "seconds_left": 130}
         )
         await tui.until("embedding 5 of 500, 2 min left")
@@ -159,7 +159,7 @@ async def test_the_status_line_says_the_short_thing_where_there_is_no_room(book:
 
         def ready() -> bool:
             # Again, for the listener also tells that there is no engine.
-            status.hear({"event": "ready", "lexical": True, "semantic": True})
+            status.show_event({"event": "ready", "lexical": True, "semantic": True})
             return "● index ready" in tui.text
 
         await tui.until(ready)
@@ -170,7 +170,7 @@ async def test_the_keys_of_an_input_are_whole_ones_too(book: Builder) -> None:
         await tui.press("slash")
         await tui.type("make")
         last = tui.text.split("\n")[-1]
-        assert last == " Enter open  Esc leave the input"
+        assert last == " Enter open  Esc to results"
 
 
 async def test_both_ends_of_the_status_line_count_the_same_passages(
@@ -181,13 +181,13 @@ async def test_both_ends_of_the_status_line_count_the_same_passages(
     async with running(book.root, size=(120, 30)) as tui:
         status = tui.main.status
         await tui.until("keywords only: not in this test")
-        status.hear({"event": "ready", "lexical": True, "semantic": True, "left": 500})
+        status.show_event({"event": "ready", "lexical": True, "semantic": True, "left": 500})
         await tui.until("index ready · 500 passages to embed")
         told = {"event": "progress", "phase": "vectors", "done": 5, "total": 500}
-        status.hear({**told, "seconds_left": 70})
+        status.show_event({**told, "seconds_left": 70})
         await tui.until("index ready · 495 passages to embed")
         assert "embedding 5 of 500, 70 s left" in tui.text
-        status.hear({**told, "seconds_left": 70, "waits": "the computer is busy"})
+        status.show_event({**told, "seconds_left": 70, "waits": "the computer is busy"})
         await tui.until("embedding 5 of 500; waiting, the computer is busy")
 
 
@@ -197,27 +197,27 @@ async def test_a_workspace_that_is_moved_away_is_said_and_what_was_read_stays(
     async with running(book.root) as tui:
         away = book.root.with_name("elsewhere")
         book.root.rename(away)
-        await tui.until("the workspace is gone")
+        await tui.until("was moved or deleted")
         tui.main.action_reload()
         await tui.pilot.pause(0.2)
         assert "Project Handbook" in tui.text
         away.rename(book.root)
-        await tui.until(lambda: "the workspace is gone" not in tui.text)
+        await tui.until(lambda: "was moved or deleted" not in tui.text)
 
 
 async def test_plain_draws_text_alone_and_names_the_command(book: Builder) -> None:
     from kbtui.tui.app import Start
 
     async with running(book.root, size=(80, 24), start=Start(fresh=True, plain=True)) as tui:
-        await tui.until("as text: kbtui topics; kbtui conversation ls")
+        await tui.until("In text: kbtui topics; kbtui conversation ls")
         assert not set("╭╮╰╯│▄▆") & set(tui.text)
         await tui.open("project/start")
-        await tui.until("as text: kbtui show project/start")
+        await tui.until("In text: kbtui show project/start")
         assert shown(tui) == ["reader"]
         assert not set("╭╮╰╯▄▆") & set(tui.text)
         await tui.press("slash")
         await tui.type("make")
-        await tui.until("as text: kbtui search make")
+        await tui.until("In text: kbtui search make")
         assert tui.app.animation_level == "none"
 
 

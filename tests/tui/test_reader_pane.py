@@ -213,7 +213,7 @@ async def test_back_and_forward_return_to_the_line_one_was_reading(book: Builder
         await tui.press("right_square_bracket")
         await tui.until(lambda: tui.main.reader_pane.reader.document.key == "project/start")
         await tui.press("right_square_bracket")
-        assert "nothing further on" in tui.text
+        assert "Nothing to go forward to" in tui.text
 
 
 async def test_y_copies_the_reference_of_what_is_read(book: Builder) -> None:

@@ -44,13 +44,13 @@ async def test_what_was_not_found_is_explained(book: Builder) -> None:
     async with running(book.root, size=(120, 50)) as tui:
         await search(tui, "program")
         await tui.press("escape", "w")
-        await tui.until("Why was this not found?")
+        await tui.until("Why is this not in the results?")
         await tui.type("project/old")
         await tui.press("enter")
         await tui.until("✕ ")
         assert "project/old" in tui.text
         await tui.press("escape", "w")
-        await tui.until("Why was this not found?")
+        await tui.until("Why is this not in the results?")
         await tui.type("no ref")
         await tui.press("enter")
         await tui.until("is not a reference")
@@ -61,7 +61,7 @@ async def test_why_can_be_asked_when_nothing_was_found(book: Builder) -> None:
         await search(tui, "xyzzyplugh")
         await tui.until("after Esc to ask why")
         await tui.press("escape", "w")
-        await tui.until("Why was this not found?")
+        await tui.until("Why is this not in the results?")
         await tui.type("project/style")
         await tui.press("enter")
         await tui.until("not in it")
@@ -76,7 +76,7 @@ async def test_more_like_what_is_read_or_selected(book: Builder) -> None:
         assert not any(ref.startswith(TALK) for ref in refs)
         # It is no search: nothing to explain, nothing in the log, and a new search takes its place.
         await tui.press("x")
-        await tui.until("only what was searched for can be explained")
+        await tui.until("Search first, then ask why.")
         await search(tui, "make")
         await tui.until("─ Results ─")
     assert UserData(book.workspace).recent() in (["make"], [])
@@ -85,7 +85,7 @@ async def test_more_like_what_is_read_or_selected(book: Builder) -> None:
 async def test_a_topic_has_nothing_like_it(book: Builder) -> None:
     async with running(book.root) as tui:
         await tui.press("s")
-        await tui.until("compared subject by subject")
+        await tui.until("Select a subject: topics")
 
 
 async def test_earlier_searches_come_back_newest_first(book: Builder) -> None:
@@ -164,17 +164,21 @@ async def test_while_the_first_index_is_made_a_search_says_so_and_how_far_it_is(
         await tui.until("keywords only: not in this test")
         tui.main.sync.stop()
         status: Any = tui.main.status
-        status.hear({"event": "ready", "lexical": False})
-        tui.main.sync.heard({"event": "progress", "phase": "keywords", "done": 5, "total": 80})
+        status.show_event({"event": "ready", "lexical": False})
+        tui.main.sync.handle_event(
+            {"event": "progress", "phase": "keywords", "done": 5, "total": 80}
+        )
         await tui.press("slash")
         await tui.type("xyzzyplugh")
-        await tui.until("indexing 5 of 80. Hits show")
-        tui.main.sync.heard({"event": "progress", "phase": "keywords", "done": 60, "total": 80})
-        await tui.until("indexing 60 of 80. Hits show")
+        await tui.until("indexing 5 of 80. Results appear")
+        tui.main.sync.handle_event(
+            {"event": "progress", "phase": "keywords", "done": 60, "total": 80}
+        )
+        await tui.until("indexing 60 of 80. Results appear")
         # The engine is killed: what was waited for does not come from it.
-        tui.main.sync.heard({"event": "gone", "reason": "the engine went away"})
+        tui.main.sync.handle_event({"event": "gone", "reason": "the engine went away"})
         tui.main.search.query = ""
-        tui.main.search.type("xyzzyplug")
+        tui.main.search.set_query("xyzzyplug")
         await tui.until("Nothing found.")
         assert "looking" not in tui.text
 
@@ -184,14 +188,16 @@ async def test_a_question_asked_again_for_another_index_is_logged_once(book: Bui
         asker = tui.main.search
 
         async def settles() -> None:
-            await tui.until(lambda: not asker._timer and not asker._whole.owes and asker._shown)
-            asker.note()
-            await tui.until(lambda: not asker._log.owes)
+            await tui.until(
+                lambda: not asker._timer and not asker._full_worker.owes and asker._answered_query
+            )
+            asker.log_query()
+            await tui.until(lambda: not asker._log_worker.owes)
 
         await search(tui, "make")
         await settles()
         for _ in range(2):
-            asker.again()
+            asker.repeat()
             await settles()
         assert times(book, "make") == 1
         # What was asked in between makes it a question of its own again.

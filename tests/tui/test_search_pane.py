@@ -123,7 +123,7 @@ async def test_the_mode_and_what_is_missing_are_said_in_one_phrase(book: Builder
         await search(tui, "sentences")
         assert "keywords only: not in this test" in tui.text
         await tui.press("escape", "m")
-        await tui.until("searching by keywords")
+        await tui.until("Mode: keywords")
 
 
 async def test_nothing_found_says_what_to_try(book: Builder) -> None:
@@ -237,7 +237,7 @@ async def test_all_that_is_similar_is_listed(book: Builder) -> None:
 async def test_the_same_question_ranks_as_it_does_for_the_command(book: Builder) -> None:
     async with running(book.root) as tui:
         await search(tui, "make tests")
-        await tui.until(lambda: not tui.main.search._whole.busy)
+        await tui.until(lambda: not tui.main.search._full_worker.busy)
         answer = tui.app.library.search(Question("make tests"))
         assert hits(tui) == [found.ref for found in answer.hits]
         assert answer.hits

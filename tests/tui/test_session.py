@@ -12,8 +12,9 @@ from tui_support import Tui, WithoutEngine, running
 
 from kbtui.refs import parse_ref
 from kbtui.tui.app import Start
-from kbtui.tui.main.session import PLACES, SavedSession, load_session, save_session
-from kbtui.tui.navigation_target import NavigationHistory, NavigationTarget, place_of
+from kbtui.tui.main.navigator import NavigationHistory
+from kbtui.tui.main.session import TARGETS_MOST, SavedSession, load_session, save_session
+from kbtui.tui.navigation_target import NavigationTarget, make_target
 from kbtui.userdata import UserData
 from kbtui.workspace import load_settings
 
@@ -85,7 +86,7 @@ async def test_a_reference_that_is_named_is_opened_instead(book: Builder) -> Non
         await read_something(tui)
     async with running(book.root, open_ref=parse_ref("project/start"), start=AGAIN) as tui:
         await tui.until("Clone, build")
-        assert len(tui.main.navigator.trail.places) == 1
+        assert len(tui.main.navigator.history.targets) == 1
 
 
 async def test_the_first_page_is_only_for_the_first_time(book: Builder) -> None:
@@ -128,7 +129,7 @@ async def test_what_was_searched_for_is_not_in_the_session(book: Builder) -> Non
         await tui.type("hereabouts tests")
         await tui.until(lambda: bool(tui.main.results_pane.list.rows))
         await tui.press("enter")
-        await tui.until(lambda: len(tui.main.navigator.trail.places) > 1)
+        await tui.until(lambda: len(tui.main.navigator.history.targets) > 1)
         await tui.until(lambda: tui.main.navigator.shown and tui.main.navigator.shown.words)
     state = UserData(book.workspace).remembered("tui")
     assert state is not None
@@ -152,7 +153,7 @@ def test_a_state_that_cannot_be_read_is_no_session_or_an_empty_one(
     library = WithoutEngine(book.workspace, load_settings())
     UserData(book.workspace).remember("tui", state)
     found = load_session(library)
-    assert found is None or found.trail.here is None
+    assert found is None or found.history.here is None
 
 
 refs = st.sampled_from(
@@ -160,7 +161,7 @@ refs = st.sampled_from(
 )
 
 
-@given(st.lists(refs, min_size=1, max_size=3 * PLACES), st.integers(0, 400))
+@given(st.lists(refs, min_size=1, max_size=3 * TARGETS_MOST), st.integers(0, 400))
 def test_the_way_back_comes_back_around_where_one_was(
     tmp_path_factory: pytest.TempPathFactory, names: list[str], at: int
 ) -> None:
@@ -170,11 +171,12 @@ def test_the_way_back_comes_back_around_where_one_was(
 
     library = WithoutEngine(open_root(root), load_settings())
     places = [
-        NavigationTarget("home") if name == "home" else place_of(parse_ref(name)) for name in names
+        NavigationTarget("home") if name == "home" else make_target(parse_ref(name))
+        for name in names
     ]
     trail = NavigationHistory(places, at % len(places))
-    save_session(library, SavedSession(trail=trail))
+    save_session(library, SavedSession(history=trail))
     found = load_session(library)
     assert found is not None
-    assert found.trail.here == trail.here
-    assert len(found.trail.places) == min(len(places), PLACES)
+    assert found.history.here == trail.here
+    assert len(found.history.targets) == min(len(places), TARGETS_MOST)

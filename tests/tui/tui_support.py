@@ -80,9 +80,9 @@ class Tui:
 
     async def open(self, ref: str) -> None:
         """Open something, as the palette would, and wait for it."""
-        from kbtui.tui.navigation_target import place_of
+        from kbtui.tui.navigation_target import make_target
 
-        place = place_of(self.app.library.resolve(ref))
+        place = make_target(self.app.library.resolve(ref))
         self.main.open(place)
         await self.until(lambda: self.main.navigator.shown == place)
         await self.until(lambda: self.main.reader_pane.reader.document.key == place.key)

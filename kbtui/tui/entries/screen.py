@@ -24,7 +24,7 @@ from kbtui.tui.entries.table import (
     LoadedEntries,
     headings,
 )
-from kbtui.tui.external_programs import open_address
+from kbtui.tui.external_programs import open_web_address
 from kbtui.tui.feature_screen import SplitScreen
 from kbtui.tui.framework.clipboard import copy_text
 from kbtui.tui.framework.row_list import ListRow, RowList
@@ -399,7 +399,7 @@ class EntriesScreen(SplitScreen):
         entry = self.table.entry
         if entry is None or not entry.source_url:
             self.say("it was not fetched from anywhere", "warning")
-        elif open_address(entry.source_url):
+        elif open_web_address(self.app, entry.source_url):
             self.say(f"opened {entry.source_url}")
         else:
             copy_text(self.app, entry.source_url)

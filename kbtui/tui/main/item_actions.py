@@ -5,17 +5,14 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from kbtui.errors import KbtuiError, describe_error
-from kbtui.knowledge.editing import apply_change, propose_topic
-from kbtui.knowledge.models import Topic
 from kbtui.refs import parse_ref
 from kbtui.text import one_line
 from kbtui.tui.commands import own_key
-from kbtui.tui.framework.dialogs import ConfirmDialog, FormDialog, FormField, FormValues
 from kbtui.tui.framework.workers import LatestOnlyWorker
-from kbtui.tui.navigation_target import place_of
+from kbtui.tui.navigation_target import make_target
 from kbtui.tui.reader.blocks import Block, HeadBlock, NoteBlock, SourceBlock
 from kbtui.tui.reader.document import Document, format_count
 
@@ -24,41 +21,40 @@ if TYPE_CHECKING:
 
     from kbtui.knowledge.editing import TomlChange
     from kbtui.library import Library
-    from kbtui.tui.framework.styled_widget import StyledScreen
-    from kbtui.tui.main.navigator import Navigator
-    from kbtui.tui.main.pane_layout import PaneLayout
-    from kbtui.tui.main.status_bar import StatusBar
-    from kbtui.tui.navigation_target import NavigationTarget
+    from kbtui.tui.framework.dialogs import FormValues
+    from kbtui.tui.main.navigator import MainContext
+    from kbtui.tui.reader.copy_options import CopyOption
     from kbtui.tui.reader.links import Link
+    from kbtui.userdata.models import Bookmark
+
+T = TypeVar("T")
+
+EXPORTED_KINDS: dict[str, list[str] | None] = {
+    "messages": ["chat"],
+    "messages, reasoning, tools": None,
+}
+"""What an export can include, with the `include` words of it; None is everything."""
+
+LIKELY_NAMES = ("docs", "doc", "documentation", "notes", "wiki", "knowledge", "handbook")
+TEXT_SUFFIXES = (".md", ".markdown", ".txt", ".rst", ".adoc", ".org")
+SEARCH_DEPTH, FILES_MOST = 3, 2_000
+"""How many levels, and about how many files, of a directory are searched for text files."""
 
 
 class ItemActions:
-    """Acts on the item that has the focus: a row of a list, or the line being read."""
+    """Acts on the item that has the focus: the selected row of a list, or the line being read."""
 
-    def __init__(
-        self,
-        screen: StyledScreen,
-        library: Library,
-        panes: PaneLayout,
-        navigator: Navigator,
-        status: StatusBar,
-        open_place: Callable[[NavigationTarget], None],
-    ) -> None:
-        self._screen = screen
-        self._library = library
-        self._panes = panes
-        self._navigator = navigator
-        self._status = status
-        self._open_place = open_place
-        self._worker = LatestOnlyWorker(screen)
+    def __init__(self, main: MainContext) -> None:
+        self._main = main
+        self._worker = LatestOnlyWorker(main.screen)
         self.is_asking = False
-        """Whether something short is under way that the next keys build on."""
+        """Whether a dialog is about to open; keys that were typed meanwhile are for it."""
 
     # the item
 
-    def reference(self) -> str | None:
-        """The reference of what is selected or read."""
-        panes = self._panes
+    def get_reference(self) -> str | None:
+        """Return the reference of the item, None if it has none."""
+        panes = self._main.panes
         lists = {
             "results": panes.results.list,
             "library": panes.library.list,
@@ -70,106 +66,111 @@ class ItemActions:
         return panes.reader.reader.port.reference
 
     def require_reference(self) -> str | None:
-        """The same; the status line says so where there is none."""
-        reference = self.reference()
+        """Return the reference of the item; the status line tells if it has none."""
+        reference = self.get_reference()
         if reference is None:
-            self._status.flash("nothing here has a reference", "warning")
+            self._main.status.flash("Nothing here has a reference.", "warning")
         return reference
 
     def run_slow(
         self,
-        name: str,
-        work: Callable[[], object],
-        done: Callable[[object], None],
-        asks: bool = False,
+        activity: str,
+        work: Callable[[], T],
+        on_done: Callable[[T], object],
+        holds_keys: bool = False,
     ) -> None:
-        """Run `work` in a thread with its name in the status line; `asks` holds keys until then."""
-        self._status.doing("slow", name)
-        self.is_asking = asks
+        """Run `work` in a thread and show `activity` until then; errors go to the status line.
 
-        def finished(found: object) -> None:
+        With `holds_keys`, keys typed meanwhile wait for what `on_done` opens.
+        """
+        status = self._main.status
+        status.set_activity("slow", activity)
+        self.is_asking = holds_keys
+
+        def finish() -> None:
             self.is_asking = False
-            self._status.doing("slow", None)
-            done(found)
+            status.set_activity("slow", None)
 
-        def failed(error: Exception) -> None:
-            self.is_asking = False
-            self._status.doing("slow", None)
-            self._status.flash(one_line(str(error)), "error")
+        def succeed(result: T) -> None:
+            finish()
+            on_done(result)
 
-        self._worker.submit(work, finished, failed)
+        def fail(error: Exception) -> None:
+            finish()
+            status.flash(one_line(str(error)), "error")
+
+        self._worker.submit(work, succeed, fail)
 
     # copying
 
     def copy_reference(self) -> None:
-        """Copy the item's reference."""
+        """Copy the reference of the item."""
         if reference := self.require_reference():
-            self.copy(reference, reference)
+            self.copy_text(reference, reference)
 
-    def copy(self, text: str, name: str) -> None:
-        """Copy a text, and say what was copied."""
+    def copy_text(self, text: str, name: str) -> None:
+        """Copy a text to the clipboard; the status line tells what was copied."""
         from kbtui.tui.framework.clipboard import copy_text, format_copied_size
 
-        warning = copy_text(self._screen.app, text)
+        warning = copy_text(self._main.screen.app, text)
         size = "" if name == text else f" ({format_copied_size(text)})"
-        self._status.flash(warning or f"copied {name}{size}", "warning" if warning else "strong")
+        role = "warning" if warning else "strong"
+        self._main.status.flash(warning or f"copied {name}{size}", role)
 
     def choose_copy(self) -> None:
-        """Ask what else to copy."""
+        """Ask what to copy: the line, the block, the turn, the whole document, a command."""
         from kbtui.tui.framework.dialogs import DialogOption, OptionsDialog
         from kbtui.tui.reader.copy_options import list_copy_options
 
-        found = list_copy_options(self._panes.reader.reader.port, self.reference())
+        found = list_copy_options(self._main.panes.reader.reader.port, self.get_reference())
         options = [DialogOption(one.key, one.name, one.preview, one) for one in found]
 
-        def chosen(one: object) -> None:
-            if one is not None:
-                self.run_slow("copying …", one.text, lambda text: self.copy(str(text), one.name))  # type: ignore[attr-defined]
+        def copy_chosen(option: CopyOption | None) -> None:
+            if option is not None:
+                name = option.name
+                self.run_slow("copying …", option.text, lambda text: self.copy_text(text, name))
 
-        self._screen.app.push_screen(OptionsDialog("Copy", options), chosen)
+        self._main.screen.app.push_screen(OptionsDialog("Copy", options), copy_chosen)
 
     # bookmarks
 
     def bookmark(self) -> None:
-        """Bookmark the item, with a note."""
+        """Bookmark the item with a note, or change the note of its bookmark."""
         reference = self.require_reference()
         if reference is None:
             return
         from kbtui.tui.framework.dialogs import LineDialog
         from kbtui.userdata import UserData
 
-        journal = UserData(self._library.workspace)
-        title = self._title_of(reference)
+        userdata = UserData(self._main.library.workspace)
+        title = self._get_title(reference)
 
-        def typed(note: str | None, known: bool) -> None:
-            if note is not None:
+        def find_bookmark() -> Bookmark | None:
+            return next((mark for mark in userdata.bookmarks() if mark.ref == reference), None)
+
+        def ask_for_note(known: Bookmark | None) -> None:
+            def save(note: str | None) -> None:
+                if note is None:
+                    return
+                done = f"Changed the bookmark: {reference}" if known else f"Bookmarked {reference}"
                 self.run_slow(
                     "bookmarking …",
-                    lambda: journal.bookmark(reference, title, note),
-                    lambda _: self._status.flash(
-                        f"{'changed the' if known else 'made a'} bookmark: {reference}"
-                    ),
-                    asks=True,
+                    lambda: userdata.bookmark(reference, title, note),
+                    lambda _: self._main.status.flash(done),
+                    holds_keys=True,
                 )
 
-        def ask(found: object) -> None:
-            known = found is not None
-            note = found.note if known else ""  # type: ignore[attr-defined]
-            screen = LineDialog(f"Bookmark {reference}", note, "a note, or nothing")
-            self._screen.app.push_screen(screen, lambda text: typed(text, known))
+            note = known.note if known else ""
+            dialog = LineDialog(f"Bookmark {reference}", note, "note (optional)")
+            self._main.screen.app.push_screen(dialog, save)
 
-        self.run_slow(
-            "looking for the bookmark …",
-            lambda: next((mark for mark in journal.bookmarks() if mark.ref == reference), None),
-            ask,
-            asks=True,
-        )
+        self.run_slow("reading bookmarks …", find_bookmark, ask_for_note, holds_keys=True)
 
-    def _title_of(self, reference: str) -> str:
-        panes = self._panes
+    def _get_title(self, reference: str) -> str:
+        panes = self._main.panes
         if panes.focused == "results" and (row := panes.results.list.selected):
             return str(row.data.title)
-        contents = self._navigator.contents
+        contents = self._main.navigator.contents
         ref = parse_ref(reference)
         if contents and ref.conversation is not None:
             info = contents.conversation(ref.conversation)
@@ -179,303 +180,299 @@ class ItemActions:
     # links
 
     def choose_link(self) -> None:
-        """Open the link of the line or paragraph being read; ask which where there are several."""
+        """Follow the link on the line being read; ask which one if there are several."""
         from kbtui.tui.framework.dialogs import DialogOption, OptionsDialog
         from kbtui.tui.main.jump import LETTERS
         from kbtui.tui.reader.links import find_links_at_cursor
 
-        found = find_links_at_cursor(self._panes.reader.reader.port)[: len(LETTERS)]
+        found = find_links_at_cursor(self._main.panes.reader.reader.port)[: len(LETTERS)]
         if not found:
-            self._status.flash("there is no link here", "warning")
+            self._main.status.flash("No link on this line.", "warning")
         elif len(found) == 1:
-            self._follow(found[0])
+            self._follow_link(found[0])
         else:
             options = [
                 DialogOption(letter, link.text, link.href, link)
                 for letter, link in zip(LETTERS, found, strict=False)
             ]
-            self._screen.app.push_screen(
-                OptionsDialog("Links", options), lambda link: self._follow(link) if link else None
+            self._main.screen.app.push_screen(
+                OptionsDialog("Links", options),
+                lambda link: self._follow_link(link) if link else None,
             )
 
-    def _follow(self, link: Link) -> None:
-        """Open the subject that a link names; anything else after showing where it leads."""
+    def _follow_link(self, link: Link) -> None:
+        """Open the subject that a link names; offer to open a web page, an image or a PDF."""
         from kbtui.tui.reader.links import resolve_file_link, resolve_subject_link
 
         if link.is_web:
             self._offer_to_open(link.href)
             return
-        root = self._library.workspace.root
-        # A picture beside a topic's subjects looks like one of them, and cannot be read.
-        path = resolve_file_link(link.href, self._folder() or root, root)
+        main = self._main
+        root = main.library.workspace.root
+        record_path = getattr(main.panes.reader.reader.document.record, "path", None)
+        folder = record_path.parent if record_path is not None else root
+        # Checked first: an image beside a topic's subjects has the form of a slug.
+        path = resolve_file_link(link.href, folder, root)
         if path is not None:
             self._offer_to_open(str(path), path)
             return
-        here = self._navigator.shown.ref if self._navigator.shown else None
+        here = main.navigator.shown.ref if main.navigator.shown else None
         ref = None
         if here is not None and here.kind == "subject":
             ref = resolve_subject_link(link.href, here.topic or "", here.slug or "")
-        contents = self._navigator.contents
+        contents = main.navigator.contents
         if ref and contents and contents.subject(ref.topic or "", ref.slug or ""):
-            self._open_place(place_of(ref))
+            main.open_target(make_target(ref))
             return
-        self._status.flash(
-            f"{link.href} is no subject, no page on the web, and no image or PDF of this workspace",
+        main.status.flash(
+            f"cannot open {link.href}: not a subject, a web page, or an image or PDF in the workspace",
             "warning",
         )
 
-    def _folder(self) -> Path | None:
-        """The directory that relative links of what is being read start from."""
-        path: Path | None = getattr(self._panes.reader.reader.document.record, "path", None)
-        return path.parent if path is not None else None
-
-    def _offer_to_open(self, what: str, path: Path | None = None) -> None:
-        """Show an address or a file, and give it to another program on request only."""
+    def _offer_to_open(self, address: str, path: Path | None = None) -> None:
+        """Show a web address or a file, and start another program for it only if the user agrees."""
+        from kbtui.tui import external_programs
         from kbtui.tui.framework.dialogs import DialogOption, OptionsDialog
-        from kbtui.tui.reader.links import open_with_system
 
-        def chosen(choice: str | None) -> None:
+        main = self._main
+        program = "browser" if path is None else "system's viewer"
+
+        def act(choice: str | None) -> None:
             if choice == "copy":
-                self.copy(what, what)
-            elif choice == "open" and path is None:
-                self._screen.app.open_url(what)
-                self._status.flash(f"given to the browser: {what}")
-            elif choice == "open" and path is not None:
-                problem = open_with_system(path)
-                self._status.flash(
-                    problem or f"given to the system: {what}", "warning" if problem else "strong"
-                )
+                self.copy_text(address, address)
+            elif choice == "open":
+                if path is None:
+                    is_open = external_programs.open_web_address(main.screen.app, address)
+                else:
+                    is_open = external_programs.open_file(path)
+                if is_open:
+                    main.status.flash(f"opened in the {program}: {address}")
+                else:
+                    main.status.flash(f"no program to open it with: {address}", "warning")
 
-        offer = "open it in the browser" if path is None else "open it with the system's program"
         options = [
-            DialogOption("o", offer, "", "open"),
+            DialogOption("o", f"open it in the {program}", "", "open"),
             DialogOption("y", f"copy the {'address' if path is None else 'path'}", "", "copy"),
         ]
-        self._screen.app.push_screen(OptionsDialog(what, options), chosen)
+        main.screen.app.push_screen(OptionsDialog(address, options), act)
 
     # editing
 
     def edit(self) -> None:
-        """Open the subject in the person's editor, at the line being read."""
-        from kbtui.tui.external_programs import edit
+        """Open the subject in the user's editor, at the line being read."""
+        from kbtui.tui.external_programs import edit_file
 
         reference = self.require_reference()
         if reference is None:
             return
+        main = self._main
         try:
             ref = parse_ref(reference)
             if ref.kind != "subject":
-                self._status.flash("only subjects are edited; copying takes the rest", "warning")
+                key = own_key("copy_more", main.screen.own_keys)
+                hint = f" Press {key} to copy this." if key else ""
+                main.status.flash(f"Only subject files can be edited here.{hint}", "warning")
                 return
-            subject = self._library.subject(ref)
-            edit(self._screen.app, subject.path, ref.lines[0] if ref.lines else 0)
+            path = main.library.subject(ref).path
+            edit_file(main.screen.app, path, ref.lines[0] if ref.lines else 0)
         except KbtuiError as error:
-            self._status.flash(str(error), "error")
+            main.status.flash(str(error), "error")
             return
-        self._navigator.reload()
+        main.navigator.reload()
 
-    def propose_first_topic(self, written: Callable[[], None]) -> None:
-        """Show what a first topic would be; write it on yes."""
-        from kbtui.tui.reader.document_view import PageScreen
+    # exporting
 
-        contents = self._navigator.contents
-        if contents is None or contents.shelves or contents.problems:
-            said = "there are topics already" if contents and contents.shelves else "not now"
-            self._status.flash(f"{said}; .jp/kb.toml declares them (guide/topics in `kbtui demo`)")
+    def export_conversation(self) -> None:
+        """Ask for a file, and write the conversation being read to it as Markdown."""
+        from kbtui.tui.framework.dialogs import ConfirmDialog, FormDialog, FormField
+        from kbtui.workspace.workspace import write_export
+
+        main = self._main
+        app, library = main.screen.app, main.library
+        shown = main.navigator.shown
+        conversation = shown.ref.conversation if shown and shown.ref else None
+        if conversation is None:
+            key = own_key("export", main.screen.own_keys)
+            main.status.flash(f"Open a conversation first, then press {key}.", "warning")
             return
 
-        def show(proposal: object) -> None:
-            def answered(yes: bool | None) -> None:
-                if yes:
-                    self.run_slow("writing …", proposal.write, lambda _: finished())  # type: ignore[attr-defined]
+        def confirm(export: tuple[Path, str] | None) -> None:
+            if export is None:
+                return
+            path, text = export
+            if not path.exists():
+                write(path, text)
+                return
+            dialog = ConfirmDialog(f"{path} exists. Overwrite it?", {"y": "overwrite"})
+            app.push_screen(dialog, lambda answer: write(path, text) if answer == "y" else None)
 
-            page = proposal_page(proposal, self._library.workspace.root)  # type: ignore[arg-type]
-            self._screen.app.push_screen(
-                PageScreen("A first topic", page, yes="write it"), answered
+        def write(path: Path, text: str) -> None:
+            self.run_slow(
+                "exporting …",
+                lambda: write_export(library.workspace, path, text),
+                lambda _: main.status.flash(f"written: {path}"),
             )
 
-        def finished() -> None:
-            workshop = own_key("workshop", self._screen.own_keys)
-            more = f"; {workshop} shapes what assistants get" if workshop else ""
-            self._status.flash(f"written: .jp/kb.toml declares a topic{more}")
-            written()
-
-        self.run_slow("looking for texts …", lambda: propose_first(self._library), show)
-
-
-WHAT: dict[str, list[str] | None] = {
-    "messages": ["chat"],
-    "messages, reasoning, tools": None,
-}
-"""What a choice leaves in; None: everything."""
-
-
-def export_conversation(
-    screen: StyledScreen, library: Library, status: StatusBar, place: NavigationTarget | None
-) -> None:
-    """Ask where to, and write the conversation that is being read."""
-    conversation = place.ref.conversation if place and place.ref else None
-    if conversation is None:
-        status.flash("open a conversation to export it", "warning")
-        return
-    lane = LatestOnlyWorker(screen)
-
-    def words(error: Exception) -> str:
-        return describe_error(error, library.workspace.root)
-
-    def written(made: tuple[Path, str, bool] | None) -> None:
-        if made is None:
-            return
-        path, text, there = made
-        if not there:
-            write(path, text)
-            return
-
-        def answered(answer: str | None) -> None:
-            if answer == "y":
-                write(path, text)
-
-        question = f"{path} is there already. Write over it?"
-        screen.app.push_screen(ConfirmDialog(question, {"y": "write over it"}), answered)
-
-    def write(path: Path, text: str) -> None:
-        lane.submit(
-            lambda: _write(library, path, text),
-            lambda _: status.flash(f"written: {path}"),
-            lambda error: status.flash(words(error), "error"),
+        default_path = str(Path.cwd() / f"{conversation}.md")
+        fields = (
+            FormField(
+                "what",
+                "what",
+                "messages",
+                "What to include (sources are always included).",
+                tuple(EXPORTED_KINDS),
+            ),
+            FormField("path", "file", default_path, "Output file."),
         )
+        dialog = FormDialog(
+            f"Export {conversation} with its sources",
+            fields,
+            lambda values: make_export(library, conversation, values),
+            lambda error: describe_error(error, library.workspace.root),
+            "write",
+        )
+        app.push_screen(dialog, confirm)
 
-    fields = (
-        FormField("what", "what", "messages", "What of each turn; sources always.", tuple(WHAT)),
-        FormField(
-            "path", "file", str(Path.cwd() / f"{conversation}.md"), "Where it is written to."
-        ),
-    )
-    title = f"Export {conversation} with its sources"
-    save = _Maker(library, conversation)
-    screen.app.push_screen(FormDialog(title, fields, save, words, "write"), written)
+    # the first topic
+
+    def propose_first_topic(self, on_written: Callable[[], None]) -> None:
+        """Show what a first `.jp/kb.toml` would contain, and write it if the user agrees."""
+        from kbtui.tui.reader.document_view import PageScreen
+
+        main = self._main
+        contents = main.navigator.contents
+        if contents is None or contents.listings or contents.problems:
+            reason = "there are topics already"
+            if contents is None or not contents.listings:
+                reason = ".jp/kb.toml cannot be read" if contents else "the lists are still read"
+            main.status.flash(f"{reason}; topics are declared in .jp/kb.toml (guide/topics)")
+            return
+
+        def show(proposal: TopicProposal) -> None:
+            def answer(is_yes: bool | None) -> None:
+                if is_yes:
+                    self.run_slow("writing …", proposal.write, lambda _: finish())
+
+            page = make_proposal_page(proposal, main.library.workspace.root)
+            screen = PageScreen("A first topic", page, yes="write it")
+            main.screen.app.push_screen(screen, answer)
+
+        def finish() -> None:
+            workshop = own_key("workshop", main.screen.own_keys)
+            hint = f"; {workshop} opens the prompt workshop" if workshop else ""
+            main.status.flash(f"written: .jp/kb.toml declares a topic{hint}")
+            on_written()
+
+        self.run_slow("looking for text files …", lambda: propose_first_topic(main.library), show)
 
 
-class _Maker:
-    """Makes the document of a filled form, in the form's thread."""
+def make_export(library: Library, conversation: str, values: FormValues) -> tuple[Path, str]:
+    """Return the file and the Markdown text that a filled export form asks for.
 
-    def __init__(self, library: Library, conversation: str) -> None:
-        self._library, self._conversation = library, conversation
+    Raises `KbtuiError` if the file cannot be written there.
+    """
+    from kbtui.assistant.conversation_tools import included_kinds
+    from kbtui.citations.export import format_conversation_markdown
+    from kbtui.workspace.workspace import check_export_path
 
-    def __call__(self, values: FormValues) -> tuple[Path, str, bool]:
-        from kbtui.assistant.conversation_tools import included_kinds
-        from kbtui.citations.export import format_conversation_markdown
-        from kbtui.workspace.workspace import check_export_path
-
-        if not values["path"]:
-            raise KbtuiError("say where it is to be written")
-        path = Path(values["path"]).expanduser()
-        if path.is_dir():
-            path /= f"{self._conversation}.md"
-        if not path.parent.is_dir():
-            raise KbtuiError("there is no such directory", where=str(path.parent))
-        check_export_path(self._library.workspace, path)
-        found = self._library.conversation(self._conversation)
-        kinds = included_kinds(WHAT[values["what"]])
-        text = format_conversation_markdown(found, self._library.cited(found), found.turns, kinds)
-        return path, text, path.exists()
-
-
-def _write(library: Library, path: Path, text: str) -> None:
-    from kbtui.workspace.workspace import write_export
-
-    write_export(library.workspace, path, text)
-
-
-LIKELY = ("docs", "doc", "documentation", "notes", "wiki", "knowledge", "handbook")
-TEXT = (".md", ".markdown", ".txt", ".rst", ".adoc", ".org")
-DEPTH, MOST = 3, 2_000
-"""How deep, and at how many files, a directory is looked at."""
+    if not values["path"]:
+        raise KbtuiError("enter a file name")
+    path = Path(values["path"]).expanduser()
+    if path.is_dir():
+        path /= f"{conversation}.md"
+    if not path.parent.is_dir():
+        raise KbtuiError("no such directory", where=str(path.parent))
+    check_export_path(library.workspace, path)
+    found = library.conversation(conversation)
+    kinds = included_kinds(EXPORTED_KINDS[values["what"]])
+    return path, format_conversation_markdown(found, library.cited(found), found.turns, kinds)
 
 
 @dataclass(frozen=True)
-class Proposal:
-    """A change of `.jp/kb.toml`, the directory it names, and how many texts are in that."""
+class TopicProposal:
+    """A change of `.jp/kb.toml` that declares a directory as a topic."""
 
     change: TomlChange
     directory: Path
-    texts: int
+    text_files: int
+    """How many text files the directory contains."""
 
     def write(self) -> None:
-        """Make the directory where there is none, then write; raises `KbtuiError`."""
+        """Create the directory if it is missing, and write the change; raises `KbtuiError`."""
+        from kbtui.knowledge.editing import apply_change
+
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise KbtuiError(
-                f"cannot be made: {error.strerror}", where=str(self.directory)
-            ) from error
+            reason = f"cannot be created: {error.strerror}"
+            raise KbtuiError(reason, where=str(self.directory)) from error
         apply_change(self.change)
 
 
-def propose_first(library: Library) -> Proposal:
-    """A topic of the directory that most likely holds what people know; writes nothing.
+def propose_first_topic(library: Library) -> TopicProposal:
+    """Return a topic for the directory that most likely contains the project's documents.
 
-    Raises `KbtuiError` where the configuration cannot be read.
+    Writes nothing. Raises `KbtuiError` if the configuration cannot be read.
     """
+    from kbtui.knowledge.editing import propose_topic
+    from kbtui.knowledge.models import Topic
+
     root = library.workspace.root
-    found = max(_candidates(root), key=lambda pair: pair[1], default=(root / "docs", 0))
-    directory, texts = found
+    candidates = _find_text_directories(root)
+    directory, text_files = max(candidates, key=lambda pair: pair[1], default=(root / "docs", 0))
     topic = Topic(
         id="project",
         subjects=str(directory.relative_to(root)),
         title="Project Knowledge",
         introduction="what everybody here should know",
     )
-    return Proposal(propose_topic(library.knowledge(), topic), directory, texts)
+    return TopicProposal(propose_topic(library.knowledge(), topic), directory, text_files)
 
 
-def _candidates(root: Path) -> list[tuple[Path, int]]:
-    """Directories at the top that hold texts; likely names come before all others."""
+def _find_text_directories(root: Path) -> list[tuple[Path, int]]:
+    """Return directories in the root with their numbers of text files, likely names if any."""
     try:
         names = [entry.name for entry in os.scandir(root) if entry.is_dir(follow_symlinks=False)]
     except OSError:
         return []
     names = sorted(name for name in names if not name.startswith("."))
-    likely = [name for name in LIKELY if name in names]
-    for group in (likely, names):
-        found = [(root / name, _texts(root / name)) for name in group]
+    likely = [name for name in LIKELY_NAMES if name in names]
+    for group in (likely, [name for name in names if name not in likely]):
+        found = [(root / name, _count_text_files(root / name)) for name in group]
         if any(count for _, count in found):
             return found
     return []
 
 
-def _texts(directory: Path) -> int:
+def _count_text_files(directory: Path) -> int:
     count = seen = 0
     start = len(directory.parts)
     for folder, folders, files in os.walk(directory):
         seen += len(files)
-        count += sum(name.lower().endswith(TEXT) for name in files)
-        deep = folder.count(os.sep) + 1 - start >= DEPTH
-        folders[:] = [] if deep or seen > MOST else [n for n in folders if not n.startswith(".")]
+        count += sum(name.lower().endswith(TEXT_SUFFIXES) for name in files)
+        is_deep = folder.count(os.sep) + 1 - start >= SEARCH_DEPTH
+        stop = is_deep or seen > FILES_MOST
+        folders[:] = [] if stop else [name for name in folders if not name.startswith(".")]
     return count
 
 
-def proposal_page(proposal: Proposal, root: Path) -> Document:
-    """What would be written, and where."""
+def make_proposal_page(proposal: TopicProposal, root: Path) -> Document:
+    """Return the page that shows what would be written, and where."""
     name = proposal.directory.relative_to(root)
     change = proposal.change
-    what = "would get these lines" if change.old else "would be this file"
-    blocks: list[Block] = [
-        NoteBlock("title", [("A first topic", "h1")]),
-        NoteBlock("where", [(str(change.path), "strong"), (f"  {what}:", "dim")], above=1),
-        SourceBlock("diff", change.diff, language="diff", panel=True, above=1),
-    ]
-    if proposal.texts:
-        said = f"{name}/ holds {format_count(proposal.texts, 'text')}; each becomes a subject."
+    lead = "These lines will be added to " if change.old else "This will be written to "
+    if proposal.text_files:
+        count = format_count(proposal.text_files, "text file")
+        about = f"{name}/ has {count}; each becomes a subject."
     elif proposal.directory.is_dir():
-        said = f"{name}/ holds no texts yet; each that you put there becomes a subject."
+        about = f"{name}/ has no text files yet; each one that you add becomes a subject."
     else:
-        said = f"{name}/ is made too, empty; each text that you put there becomes a subject."
-    blocks.append(NoteBlock("directory", [(said, "")], above=1))
-    blocks.append(HeadBlock("ask", [("Write it?", "h2")], [("y yes · n no", "key")], above=1))
-    blocks.append(
-        NoteBlock(
-            "later", [("Title, introduction and directory can be changed in that file.", "dim")]
-        )
-    )
+        about = f"An empty {name}/ is created; every text file in it becomes a subject."
+    blocks: list[Block] = [
+        NoteBlock("where", [(lead, "dim"), (str(change.path), "strong"), (":", "dim")]),
+        SourceBlock("diff", change.diff, language="diff", panel=True, above=1),
+        NoteBlock("directory", [(about, "")], above=1),
+        HeadBlock("ask", [("Write it?", "h2")], [("y yes · n no", "key")], above=1),
+        NoteBlock("later", [("You can edit title, introduction and directory later.", "dim")]),
+    ]
     return Document("first", "A first topic", blocks)

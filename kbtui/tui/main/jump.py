@@ -39,7 +39,7 @@ def targets(panes: PaneLayout, open_link: Callable[[], object]) -> list[Target]:
     shown = (panes.library, panes.reader, panes.citations, panes.results)
     for digit, pane in zip("1234", shown, strict=True):
         if pane.region.width:
-            go = lambda name=pane.id: panes.go(FOCUS_TARGETS[name])  # noqa: E731
+            go = lambda name=pane.id: panes.focus(FOCUS_TARGETS[name])  # noqa: E731
             found.append(Target(pane.region.right - 3, pane.region.y, digit, go))
     spots = [*_rows(panes), *_links(panes, open_link)]
     return found + [
@@ -62,7 +62,7 @@ def _rows(panes: PaneLayout) -> Iterator[tuple[int, int, Callable[[], object]]]:
         for line, row in found.in_sight():
 
             def go(found: RowList = found, key: str = row.key, owner: object = pane) -> None:
-                panes.go(f"#{found.id}")
+                panes.focus(f"#{found.id}")
                 found.select(key)
                 owner.action_open()  # type: ignore[attr-defined]
 
@@ -84,7 +84,7 @@ def _links(
             continue
 
         def go(position: Position = position, head: bool = bool(head)) -> None:
-            panes.go("#document")
+            panes.focus("#document")
             reader.port.cursor = position
             reader.changed()
             if head:

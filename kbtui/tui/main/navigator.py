@@ -1,41 +1,80 @@
-"""Opens places in the reader, and goes back and forward through them."""
+"""Reads documents in threads, shows them in the reader, and goes back and forward through them."""
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kbtui.errors import KbtuiError, NothingFound
+from kbtui.errors import KbtuiError, NothingFound, describe_error
 from kbtui.text import one_line
 from kbtui.tui.framework.gc_tuning import pause_gc
 from kbtui.tui.framework.workers import LatestOnlyWorker
 from kbtui.tui.library_snapshot import TopicListing
-from kbtui.tui.navigation_target import HOME, NavigationHistory, place_of
+from kbtui.tui.navigation_target import HOME, make_target
 from kbtui.tui.pages import home_document, problem_document, topic_document
 from kbtui.tui.reader.blocks import TextBlock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
     from kbtui.dates import Clock
     from kbtui.library import Library
     from kbtui.refs import Ref
+    from kbtui.tui.framework.styled_widget import StyledScreen
     from kbtui.tui.library_snapshot import LibrarySnapshot
+    from kbtui.tui.main.pane_layout import PaneLayout
     from kbtui.tui.main.status_bar import StatusBar
-    from kbtui.tui.navigation_target import NavigationTarget
+    from kbtui.tui.navigation_target import NavigationTarget, ScrollAnchor
     from kbtui.tui.reader.document import Document
     from kbtui.tui.reader.reader_pane import ReaderPane
 
-    Home = tuple[LibrarySnapshot | None, Sequence[str], Mapping[str, str]]
-    """What the home page is about: what there is, what is wrong with settings, own keys."""
+BIG_CONVERSATION_BYTES = 2 << 20
+"""Conversations from this size on show their beginning before the rest is read."""
+WARM_BLOCKS = 20
+"""Blocks laid out in the thread, so that drawing them imports no further module."""
+
+_CERTAIN_REFERENCE = re.compile(r"jp-c\d+(?:-[0-9a-z]+)?(?::\d+(?:\.\d+)?)?|jp://\S+|chunk:\S+")
+_POSSIBLE_REFERENCE = re.compile(r"[^\s/]+/\S+")
 
 
-_CERTAIN = re.compile(r"jp-c\d+(?:-[0-9a-z]+)?(?::\d+(?:\.\d+)?)?|jp://\S+|chunk:\S+")
-_POSSIBLE = re.compile(r"[^\s/]+/\S+")
+class NavigationHistory:
+    """Back and forward history, like a browser's; `at` is the index of the current target."""
+
+    def __init__(self, targets: list[NavigationTarget] | None = None, at: int = -1) -> None:
+        self.targets = targets or []
+        self.at = at
+
+    @property
+    def current(self) -> NavigationTarget | None:
+        """The target being read, None if nothing was opened yet."""
+        return self.targets[self.at] if self.targets else None
+
+    def save_position(self, mark: ScrollAnchor | None) -> None:
+        """Store where the user is reading in the current target."""
+        if self.targets:
+            self.targets[self.at] = self.targets[self.at]._replace(mark=mark)
+
+    def add(self, target: NavigationTarget) -> None:
+        """Make `target` the current one, and drop the targets after the previous one."""
+        del self.targets[self.at + 1 :]
+        self.targets.append(target)
+        self.at = len(self.targets) - 1
+
+    def step(self, by: int) -> NavigationTarget | None:
+        """Go `by` targets forward, or back if negative; return None at the end."""
+        if not 0 <= self.at + by < len(self.targets):
+            return None
+        self.at += by
+        return self.targets[self.at]
 
 
 class Navigator:
-    """Decides what the reader shows; documents are made in a thread."""
+    """Decides what the reader shows.
+
+    `on_opened(document, target, is_reload)` is called with everything that is shown;
+    `is_reload` means that only its files changed.
+    """
 
     def __init__(
         self,
@@ -43,304 +82,229 @@ class Navigator:
         clock: Clock,
         pane: ReaderPane,
         status: StatusBar,
-        opened: Callable[[Document, NavigationTarget, bool], None],
+        on_opened: Callable[[Document, NavigationTarget, bool], None],
     ) -> None:
         self._library = library
         self._clock = clock
         self._pane = pane
         self._status = status
-        self._opened = opened
-        """Called with each place that is shown, and whether only its files changed."""
-        self._lane = LatestOnlyWorker(pane, drop=self._drop)
-        self._reload_lane = LatestOnlyWorker(pane, drop=self._drop)
+        self._on_opened = on_opened
+        self._open_worker = LatestOnlyWorker(pane, drop=self._drop_document)
+        self._reload_worker = LatestOnlyWorker(pane, drop=self._drop_document)
         self._reloading: NavigationTarget | None = None
-        self._reload_again = False
-        self.trail = NavigationHistory()
+        self._must_reload_again = False
+        self.history = NavigationHistory()
         self.contents: LibrarySnapshot | None = None
         self.notices: list[str] = []
-        """What is wrong with settings, for the home page."""
+        """Problems with the settings, for the home page."""
         self.keymap: Mapping[str, str] = {}
-        """The person's own keys, for the home page."""
+        """Keys that the user chose, for the home page."""
         self.is_opening = False
-        """Whether something is made ready that one wants to read, and nothing of it is shown yet."""
+        """Whether a target is being opened of which nothing is shown yet."""
         self.shown: NavigationTarget | None = None
-        """What the reader shows; not `trail.here` while a search hit is only looked at."""
+        """What the reader shows; differs from `history.current` while a hit is previewed."""
 
-    def open(self, place: NavigationTarget, *, preview: bool = False) -> None:
-        """Show a place; a preview leaves no trace in the history."""
+    def open(self, target: NavigationTarget, *, preview: bool = False) -> None:
+        """Show a target; a preview is not added to the history."""
         if not preview:
-            self.leave()
-            if not (self.trail.here and self.trail.here.same_document(place) and place.ref is None):
-                self.trail.go(place)
-        self._show(place)
+            self.save_position()
+            current = self.history.current
+            if not (current and current.is_same_document(target) and target.ref is None):
+                self.history.add(target)
+        self.show(target)
         self.is_opening = self.is_opening and not preview
 
-    def leave(self) -> None:
-        """Remember where one was reading, unless what is shown is only a preview."""
-        here = self.trail.here
-        if here is not None and here.same_document(self.shown):
-            self.trail.leave(self._pane.reader.port.mark())
-
-    def resume(self, place: NavigationTarget) -> None:
-        """Show where one was, without another step on the way."""
-        self._show(place)
+    def save_position(self) -> None:
+        """Store where the user is reading, unless the reader shows a preview."""
+        current = self.history.current
+        if current is not None and current.is_same_document(self.shown):
+            self.history.save_position(self._pane.reader.port.mark())
 
     def step(self, by: int) -> bool:
-        """Go back or forward; False at the end."""
-        self.leave()
-        place = self.trail.step(by)
-        if place is None:
+        """Go back (negative) or forward in the history; return False at its end."""
+        self.save_position()
+        target = self.history.step(by)
+        if target is None:
             return False
-        self._show(place)
+        self.show(target)
         return True
 
     def end_preview(self) -> None:
-        """Show what was being read before a preview."""
-        here = self.trail.here
-        if here is not None and here != self.shown and not here.same_document(self.shown):
-            self._show(here)
+        """Show again what was being read before a preview."""
+        current = self.history.current
+        if current and current != self.shown and not current.is_same_document(self.shown):
+            self.show(current)
 
-    def _show(self, place: NavigationTarget) -> None:
-        self._lane.forget()
+    def show(self, target: NavigationTarget) -> None:
+        """Show a target without adding it to the history."""
+        self._open_worker.forget()
         self.is_opening = False
-        if place.key.startswith("problem:"):
-            from kbtui.tui.pages import problem_document
-
-            self._made(place, problem_document(place.key, "A problem", place.text))
+        if target.key.startswith("problem:"):
+            self._show_document(target, problem_document(target.key, "A problem", target.text))
             return
         if (
-            place.same_document(self.shown)
-            and place.ref is not None
-            and place.mark is None
+            target.is_same_document(self.shown)
+            and target.ref is not None
+            and target.mark is None
             and not self._pane.reader.document.partial
         ):
-            self.shown = place
-            self._pane.go(place)
-            self._opened(self._pane.reader.document, place, False)
+            self.shown = target
+            self._pane.go(target)
+            self._on_opened(self._pane.reader.document, target, False)
             return
-        self._status.doing("open", f"opening {place.key} …")
+        self._status.set_activity("open", f"opening {target.key} …")
         contents = self.contents
         self.is_opening = True
-        self._lane.submit_in_parts(
-            lambda tell: self._make(place, contents, tell),
-            lambda document: self._begun(place, document),
-            lambda document: self._made_of(contents, place, document),
-            self._failed,
+        self._open_worker.submit_in_parts(
+            lambda tell: self._load_document(target, contents, tell),
+            lambda document: self._show_beginning(target, document),
+            lambda document: self._finish_opening(contents, target, document),
+            self._report_failure,
         )
 
-    def _make(
-        self,
-        place: NavigationTarget,
-        contents: LibrarySnapshot | None,
-        tell: Callable[[Document], None] | None,
-        held: Document | None = None,
-    ) -> Document:
-        """Called in a thread."""
-
-        home = (contents, self.notices, self.keymap)
-        return make_document(self._library, place, self._clock, home, tell, held)
-
-    def _begun(self, place: NavigationTarget, document: Document) -> None:
-        """The beginning of something big is there: shown, when one is to begin to read in it."""
+    def _show_beginning(self, target: NavigationTarget, document: Document) -> None:
+        """Show the beginning of a big document if the target is in it."""
         from kbtui.tui.reader.document import has_start
 
-        if has_start(document, place):
-            self._made(place, document)
-        self._status.doing("open", f"reading the rest of {place.key} …")
+        if has_start(document, target):
+            self._show_document(target, document)
+        self._status.set_activity("open", f"reading the rest of {target.key} …")
 
-    def _made_of(
-        self, contents: LibrarySnapshot | None, place: NavigationTarget, document: Document
+    def _finish_opening(
+        self, contents: LibrarySnapshot | None, target: NavigationTarget, document: Document
     ) -> None:
-        if self._pane.reader.document.partial and place == self.shown:
-            self._status.doing("open", None)
-            self._remade(place, document)
+        if self._pane.reader.document.partial and target == self.shown:
+            self._status.set_activity("open", None)
+            self._replace_document(target, document)
             return
-        self._made(place, document)
+        self._show_document(target, document)
         # The home page may have been made before the lists were read.
-        if place.key == "home" and contents is not self.contents:
+        if target.key == "home" and contents is not self.contents:
             self.reload()
 
-    def _made(self, place: NavigationTarget, document: Document) -> None:
-        self._status.doing("open", None)
+    def _show_document(self, target: NavigationTarget, document: Document) -> None:
+        self._status.set_activity("open", None)
         self.is_opening = False
-        self.shown = place
-        self._pane.show(document, place)
-        self._opened(document, place, False)
+        self.shown = target
+        self._pane.show(document, target)
+        self._on_opened(document, target, False)
 
-    def _failed(self, error: Exception) -> None:
-        self._status.doing("open", None)
+    def _report_failure(self, error: Exception) -> None:
+        self._status.set_activity("open", None)
         self.is_opening = False
-        from kbtui.errors import describe_error
-
-        words = describe_error(error, self._library.workspace.root)
-        self._status.flash(f"cannot be opened: {words}", "error")
+        reason = describe_error(error, self._library.workspace.root)
+        self._status.flash(f"cannot open: {reason}", "error")
 
     def reload(self) -> None:
-        """Make what is shown again from the files, where one is reading."""
-        place = self.shown or HOME
-        if place.key.startswith("problem:"):
+        """Read what is shown again from its files, and stay at the line being read."""
+        target = self.shown or HOME
+        if target.key.startswith("problem:"):
             return
-        if self._reload_lane.owes and place.same_document(self._reloading):
-            # What is being made is shown first: where much is written it would never be.
-            self._reload_again = True
+        if self._reload_worker.owes and target.is_same_document(self._reloading):
+            # Finish the reload under way: restarting it with every write might never end.
+            self._must_reload_again = True
             return
-        self._reloading, self._reload_again = place, False
-        contents, held = self.contents, self._pane.reader.document
+        self._reloading, self._must_reload_again = target, False
+        contents, shown = self.contents, self._pane.reader.document
 
-        def made(document: Document) -> None:
-            if document is not held:
-                self._remade(place, document)
-            if self._reload_again:
+        def finish(document: Document) -> None:
+            if document is not shown:
+                self._replace_document(target, document)
+            if self._must_reload_again:
                 self.reload()
 
-        self._reload_lane.submit(
-            lambda: self._make(place, contents, None, held), made, self._failed
+        self._reload_worker.submit(
+            lambda: self._load_document(target, contents, None, shown), finish, self._report_failure
         )
 
-    def _remade(self, place: NavigationTarget, document: Document) -> None:
-        if place.same_document(self.shown):
+    def _replace_document(self, target: NavigationTarget, document: Document) -> None:
+        if target.is_same_document(self.shown):
             self._pane.reload(document)
-            self._opened(document, place, True)
+            self._on_opened(document, target, True)
         else:
-            self._drop(document)
+            self._drop_document(document)
 
-    def _drop(self, made: Document | Exception) -> None:
-        """What was made is not wanted any more."""
-        if not isinstance(made, Exception):
-            self._pane.let_go(made)
+    def _drop_document(self, result: Document | Exception) -> None:
+        """Free a document that is no longer wanted."""
+        if not isinstance(result, Exception):
+            self._pane.let_go(result)
 
+    # loading documents, in threads
 
-class ReferenceNavigator:
-    """Opens what a reference names; it is looked up in a thread."""
+    def _load_document(
+        self,
+        target: NavigationTarget,
+        contents: LibrarySnapshot | None,
+        show_beginning: Callable[[Document], None] | None,
+        shown: Document | None = None,
+    ) -> Document:
+        """Read a target and lay out its first blocks; never raises.
 
-    def __init__(
-        self, library: Library, pane: ReaderPane, open_: Callable[[NavigationTarget], None]
-    ) -> None:
-        self._library = library
-        self._pane = pane
-        self._open = open_
-        self._lane = LatestOnlyWorker(pane)
-
-    @property
-    def is_looking_up(self) -> bool:
-        """Whether it is still looked up where a reference leads."""
-        return self._lane.owes
-
-    def go(self, text: str, failed: Callable[[str], None]) -> None:
-        """Go where `text` says; what is wrong with it goes to `failed`."""
-        if self._pane.go_to_turn(text):
-            return
-        self._lane.submit(
-            lambda: self._find(text),
-            self._open,
-            lambda error: failed(one_line(self._describe(error))),
-        )
-
-    def open_reference(self, text: str, otherwise: Callable[[], None]) -> bool:
-        """Open a text that is a reference and nothing else; False where it cannot be one.
-
-        One that looks like a subject's is opened where there is such a subject; where there
-        is none, `otherwise` is done.
+        What cannot be read becomes a page that says why. `show_beginning` is called with the
+        beginning of a big conversation. `shown` is returned if its files have not changed.
         """
-        text = text.strip()
-        if not _CERTAIN.fullmatch(text) and not _POSSIBLE.fullmatch(text):
-            return False
-        self._lane.submit(lambda: self._find(text), self._open, lambda error: otherwise())
-        return True
+        try:
+            made = self._make_document(target, contents, show_beginning, shown)
+            return _lay_out_beginning(made)
+        except KbtuiError as error:
+            return problem_document(target.key, target.key, error.message, error.where, error.hint)
+        except (OSError, ValueError, RecursionError, MemoryError) as error:
+            return problem_document(target.key, target.key, f"{type(error).__name__}: {error}")
 
-    def _describe(self, error: Exception) -> str:
-        from kbtui.errors import describe_error
+    def _make_document(
+        self,
+        target: NavigationTarget,
+        contents: LibrarySnapshot | None,
+        show_beginning: Callable[[Document], None] | None,
+        shown: Document | None,
+    ) -> Document:
+        library, ref = self._library, target.ref
+        if target.key == "home":
+            name, now = library.workspace.name, self._clock()
+            return home_document(name, contents, now, self.notices, self.keymap)
+        if target.key == "prompt":
+            return _make_prompt_document(library)
+        if ref is None:
+            raise NothingFound(f"unknown page {target.key!r}")
+        if ref.kind == "conversation":
+            return self._make_conversation_document(ref.conversation or "", show_beginning, shown)
+        if ref.kind == "topic":
+            return _make_topic_document(library, ref.topic or "")
+        return _make_subject_document(library, ref, target.view)
 
-        return describe_error(error, self._library.workspace.root)
+    def _make_conversation_document(
+        self,
+        conversation: str,
+        show_beginning: Callable[[Document], None] | None,
+        shown: Document | None,
+    ) -> Document:
+        from kbtui.tui.reader.conversation_document import build_conversation_document
 
-    def _find(self, text: str) -> NavigationTarget:
-        """Called in a thread; raises `KbtuiError` for what does not exist."""
-        return place_of(self._library.located(text))
-
-
-BIG = 2 << 20
-"""Bytes of a conversation whose beginning is shown before the rest is read."""
-
-WARMED = 20
-"""Blocks that are laid out once in the thread."""
-
-
-def make_document(
-    library: Library,
-    place: NavigationTarget,
-    clock: Clock,
-    home: Home = (None, (), {}),
-    tell: Callable[[Document], None] | None = None,
-    held: Document | None = None,
-) -> Document:
-    """Read what a place names and make its document; called in a thread, never raises.
-
-    What cannot be read becomes a page that says why. `tell` is given the beginning of
-    something big before the rest is read. `held` is what is shown: where it is big and
-    its files are as they were, it is given back.
-    """
-    try:
-        if place.ref is not None and place.ref.kind == "conversation":
-            return _warm(_conversation(library, place.ref.conversation or "", clock, tell, held))
-        return _warm(_make(library, place, clock, home))
-    except KbtuiError as error:
-        return problem_document(place.key, place.key, error.message, error.where, error.hint)
-    except (OSError, ValueError, RecursionError, MemoryError) as error:
-        return problem_document(place.key, place.key, f"{type(error).__name__}: {error}")
+        library, clock = self._library, self._clock
+        info = library.conversation_info(conversation)
+        if info.size < BIG_CONVERSATION_BYTES:
+            return build_conversation_document(library.conversation(conversation), clock())
+        if shown is not None and not shown.partial and shown.record is not None:
+            # While an index is being built, the engine reports it as changed again and again.
+            known = getattr(shown.record, "info", None)
+            if known is not None and (known.id, known.signature) == (info.id, info.signature):
+                return shown
+        with pause_gc():
+            beginning = library.conversation_beginning(info) if show_beginning else None
+            if show_beginning and beginning is not None:
+                document = build_conversation_document(beginning, clock(), partial=True)
+                show_beginning(_lay_out_beginning(document))
+            return build_conversation_document(library.conversation(conversation), clock())
 
 
-def _warm(document: Document) -> Document:
-    """Lay out some of it here, so that no module has to be loaded when it is drawn."""
-    for block in document.blocks[:WARMED]:
+def _lay_out_beginning(document: Document) -> Document:
+    for block in document.blocks[:WARM_BLOCKS]:
         if isinstance(block, TextBlock):
             block.lines(80)
     return document
 
 
-def _make(
-    library: Library,
-    place: NavigationTarget,
-    clock: Clock,
-    home: Home,
-) -> Document:
-    if place.key == "home":
-        contents, notices, keymap = home
-        return home_document(library.workspace.name, contents, clock(), notices, keymap)
-    if place.key == "prompt":
-        return _prompt(library)
-    ref = place.ref
-    if ref is None:
-        raise NothingFound(f"{place.key!r} cannot be opened")
-    if ref.kind == "topic":
-        return _topic(library, ref.topic or "")
-    return _subject(library, ref, place.view)
-
-
-def _conversation(
-    library: Library,
-    conversation: str,
-    clock: Clock,
-    tell: Callable[[Document], None] | None,
-    held: Document | None,
-) -> Document:
-    from kbtui.tui.reader.conversation_document import build_conversation_document
-
-    info = library.conversation_info(conversation)
-    if info.size < BIG:
-        return build_conversation_document(library.conversation(conversation), clock())
-    if held is not None and not held.partial and held.record is not None:
-        # An index that is being made names it again and again.
-        shown = getattr(held.record, "info", None)
-        if shown is not None and (shown.id, shown.signature) == (info.id, info.signature):
-            return held
-    with pause_gc():
-        beginning = library.conversation_beginning(info) if tell else None
-        if tell and beginning is not None:
-            tell(_warm(build_conversation_document(beginning, clock(), partial=True)))
-        return build_conversation_document(library.conversation(conversation), clock())
-
-
-def _prompt(library: Library) -> Document:
+def _make_prompt_document(library: Library) -> Document:
     from kbtui.tui.reader.subject_document import build_text_document
 
     text = library.knowledge().prompt()
@@ -350,17 +314,17 @@ def _prompt(library: Library) -> Document:
     return build_text_document("prompt", "The <knowledge> prompt", text, view="prompt")
 
 
-def _topic(library: Library, name: str) -> Document:
+def _make_topic_document(library: Library, name: str) -> Document:
     knowledge = library.knowledge()
     topic = knowledge.topics.get(name)
     if topic is None:
         raise NothingFound(f"there is no topic {name!r}")
-    subjects = knowledge.subjects(name)
     problems = [problem for problem in knowledge.problems if problem.topic == name]
-    return topic_document(TopicListing(topic, subjects, problems), knowledge.learn(name).text)
+    listing = TopicListing(topic, knowledge.subjects(name), problems)
+    return topic_document(listing, knowledge.learn(name).text)
 
 
-def _subject(library: Library, ref: Ref, view: str) -> Document:
+def _make_subject_document(library: Library, ref: Ref, view: str) -> Document:
     from kbtui.tui.reader.subject_document import (
         VIEWS,
         build_subject_document,
@@ -380,3 +344,62 @@ def _subject(library: Library, ref: Ref, view: str) -> Document:
     document.views, document.record = VIEWS, subject
     document.badges = subject_badges(subject)
     return document
+
+
+class ReferenceNavigator:
+    """Opens what a typed reference names, after looking it up in a thread."""
+
+    def __init__(
+        self, library: Library, pane: ReaderPane, open_target: Callable[[NavigationTarget], None]
+    ) -> None:
+        self._library = library
+        self._pane = pane
+        self._open_target = open_target
+        self._worker = LatestOnlyWorker(pane)
+
+    @property
+    def is_looking_up(self) -> bool:
+        """Whether a reference is still being looked up."""
+        return self._worker.owes
+
+    def go(self, text: str, on_error: Callable[[str], None]) -> None:
+        """Go to a turn number of what is being read, or to any reference."""
+        if self._pane.go_to_turn(text):
+            return
+
+        def report(error: Exception) -> None:
+            on_error(one_line(describe_error(error, self._library.workspace.root)))
+
+        self._worker.submit(lambda: self._find_target(text), self._open_target, report)
+
+    def open_reference(self, text: str, otherwise: Callable[[], None]) -> bool:
+        """Open `text` if the whole of it is a reference; return False if it cannot be one.
+
+        Text that only looks like a subject's reference is looked up first; `otherwise` is called
+        if there is no such subject.
+        """
+        text = text.strip()
+        if not _CERTAIN_REFERENCE.fullmatch(text) and not _POSSIBLE_REFERENCE.fullmatch(text):
+            return False
+        self._worker.submit(
+            lambda: self._find_target(text), self._open_target, lambda error: otherwise()
+        )
+        return True
+
+    def _find_target(self, text: str) -> NavigationTarget:
+        """Return the target of a reference; raises `KbtuiError` if it does not exist."""
+        return make_target(self._library.located(text))
+
+
+@dataclass(frozen=True)
+class MainContext:
+    """What all controllers of the main screen use."""
+
+    screen: StyledScreen
+    library: Library
+    panes: PaneLayout
+    status: StatusBar
+    navigator: Navigator
+    references: ReferenceNavigator
+    open_target: Callable[[NavigationTarget], None]
+    """Shows a target and focuses the reader."""

@@ -68,22 +68,22 @@ class PaneLayout:
     @property
     def focused(self) -> str | None:
         """The pane that has the focus."""
-        return self._pane_of(self._screen.focused)
+        return self._find_pane_name(self._screen.focused)
 
-    def _pane_of(self, widget: Widget | None) -> str | None:
+    def _find_pane_name(self, widget: Widget | None) -> str | None:
         while widget is not None and widget is not self._screen:
             if widget.id in FOCUS_TARGETS:
                 return widget.id
             widget = widget.parent  # type: ignore[assignment]
         return None
 
-    def go(self, selector: str) -> None:
+    def focus(self, selector: str) -> None:
         """Focus a widget, and show the pane that it is in."""
         target = self._screen.query_one(selector)
-        self.show(self._pane_of(target))
+        self.show_pane(self._find_pane_name(target))
         self._screen.set_focus(target)
 
-    def show(self, name: str | None) -> None:
+    def show_pane(self, name: str | None) -> None:
         """Show a pane, also where there is no room for all of them."""
         if name is None:
             return
@@ -96,7 +96,7 @@ class PaneLayout:
         elif name == "library":
             screen.remove_class("citing")
 
-    def cycle(self, step: int) -> None:
+    def focus_next(self, step: int) -> None:
         """Focus the next pane, or the one before."""
         if self._screen.has_class("searching"):
             order = ["#search", "#results-list", "#document"]
@@ -106,9 +106,11 @@ class PaneLayout:
                 for name in ("library", "reader", "citations")
                 if name not in self.folded or name == self.focused
             ]
-        here = [self._pane_of(self._screen.query_one(name)) == self.focused for name in order]
+        here = [
+            self._find_pane_name(self._screen.query_one(name)) == self.focused for name in order
+        ]
         now = here.index(True) if True in here else -1
-        self.go(order[(now + step) % len(order)])
+        self.focus(order[(now + step) % len(order)])
 
     # folding
 
@@ -117,20 +119,20 @@ class PaneLayout:
         """The panes that were folded away."""
         return [name for name in FOLDABLE if self._screen.has_class(f"no-{name}")]
 
-    def fold(self, name: str) -> bool:
+    def fold_pane(self, name: str) -> bool:
         """Fold the focused pane away; False where `name` is another one or cannot be folded."""
         if name not in FOLDABLE or self.focused != name:
             return False
         screen = self._screen
         if screen.has_class("-one"):
-            self.go("#document")
+            self.focus("#document")
             return True
         screen.remove_class("zoomed")
         if name == "citations":
             screen.remove_class("citing")
         if not (name == "citations" and screen.has_class("-two")):
             screen.add_class(f"no-{name}")
-        self.go("#document")
+        self.focus("#document")
         self.apply_widths()
         return True
 
@@ -139,7 +141,7 @@ class PaneLayout:
         for name in folded:
             self._screen.add_class(f"no-{name}")
         if self.focused in folded and not self._screen.has_class("-one"):
-            self.go("#document")  # a hidden pane cannot keep the focus
+            self.focus("#document")  # a hidden pane cannot keep the focus
         self.extra_widths = dict(extra_widths)
         self.apply_widths()
 
@@ -150,7 +152,7 @@ class PaneLayout:
 
     # widths
 
-    def classes_for(self, size: Size) -> dict[str, bool]:
+    def get_size_classes(self, size: Size) -> dict[str, bool]:
         """Which of the size classes a screen of this size has."""
         classes = {}
         for room, breakpoints in ((size.width, WIDTH_CLASSES), (size.height, HEIGHT_CLASSES)):
@@ -158,12 +160,12 @@ class PaneLayout:
             classes.update({one[1]: one is has for one in breakpoints})
         return classes
 
-    def resized(self) -> None:
+    def update_size(self) -> None:
         """Set the classes of a new size before Textual does, so that it lays out only once."""
         size = self._screen.app.size
         before, self._size = self._size, size
         if before is not None and before != size:
-            self._screen.update_classes(self.classes_for(size), animate=False)
+            self._screen.update_classes(self.get_size_classes(size), animate=False)
             self.apply_widths()
         self._screen.call_after_refresh(self.apply_widths)
 
@@ -171,21 +173,21 @@ class PaneLayout:
     def _width_class(self) -> str | None:
         return next((name for name in DEFAULT_WIDTHS if self._screen.has_class(name)), None)
 
-    def _default_width(self, name: str) -> int:
+    def _get_default_width(self, name: str) -> int:
         kind, total = self._width_class, self._screen.app.size.width
         if name == "results":
             return total // 2
         width = DEFAULT_WIDTHS[kind][name] if kind else 0
         if name == "citations" and kind == "-wide":
-            return max(width, total - self._width_beside(name) - READER_MAX_WIDTH)
+            return max(width, total - self._get_neighbour_width(name) - READER_MAX_WIDTH)
         return width
 
-    def _width_beside(self, name: str) -> int:
+    def _get_neighbour_width(self, name: str) -> int:
         """Cells of the pane that shares the screen with this one and the reader."""
         other = {"library": "citations", "citations": "library"}.get(name)
         if other is None or not self._screen.query_one(f"#{other}").display:
             return 0
-        return max(MIN_WIDTH, self._default_width(other) + self.extra_widths.get(other, 0))
+        return max(MIN_WIDTH, self._get_default_width(other) + self.extra_widths.get(other, 0))
 
     def apply_widths(self) -> None:
         """Give the panes their widths for the screen's size."""
@@ -200,8 +202,8 @@ class PaneLayout:
                     pane.styles.clear_rule("width")
                     pane.refresh(layout=True)
                 continue
-            most = total - 2 * MIN_WIDTH - self._width_beside(name)
-            width = self._default_width(name) + self.extra_widths.get(name, 0)
+            most = total - 2 * MIN_WIDTH - self._get_neighbour_width(name)
+            width = self._get_default_width(name) + self.extra_widths.get(name, 0)
             pane.styles.width = max(MIN_WIDTH, min(width, most))
 
     def widen(self, name: str | None, by: int) -> bool:
@@ -214,14 +216,14 @@ class PaneLayout:
         if not pane.display or pane.size.width == 0:
             return False
         before = pane.outer_size.width
-        self.extra_widths[name] = before - self._default_width(name) + by
+        self.extra_widths[name] = before - self._get_default_width(name) + by
         self.apply_widths()
         # Keep what was applied, so that the way back from a bound is as long as the way there.
         if (width := pane.styles.width) is not None:
-            self.extra_widths[name] = int(width.value) - self._default_width(name)
+            self.extra_widths[name] = int(width.value) - self._get_default_width(name)
         return True
 
-    def reset(self) -> None:
+    def reset_layout(self) -> None:
         """Give all panes their default widths, and unfold them."""
         self._screen.remove_class("zoomed", *(f"no-{name}" for name in FOLDABLE))
         self.extra_widths.clear()
@@ -229,7 +231,7 @@ class PaneLayout:
 
     # dragging a border
 
-    def grab(self, x: int, y: int) -> bool:
+    def grab_border(self, x: int, y: int) -> bool:
         """Take hold of the border at this cell; False where there is none."""
         if self._width_class is None:
             return False
@@ -244,7 +246,7 @@ class PaneLayout:
                 return True
         return False
 
-    def drag(self, x: int) -> None:
+    def drag_border(self, x: int) -> None:
         """Move the border that was grabbed."""
         if self._grabbed is None:
             return
@@ -253,7 +255,7 @@ class PaneLayout:
         if by and self.widen(name, by):
             self._grabbed = (name, x)
 
-    def release(self) -> bool:
+    def release_border(self) -> bool:
         """Let go of the border; False where none was grabbed."""
         grabbed, self._grabbed = self._grabbed is not None, None
         return grabbed

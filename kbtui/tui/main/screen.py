@@ -9,18 +9,18 @@ from textual.containers import Horizontal
 from textual.widgets import Input
 
 from kbtui.tui.citations_pane import NOTHING_TO_CITE, CitationsController, CitationsPane
-from kbtui.tui.commands import bindings, command_by_id, own_key
+from kbtui.tui.commands import SCOPES, SCREENS, bindings, command_by_id, own_key
 from kbtui.tui.framework.command import Command
 from kbtui.tui.framework.styled_widget import StyledScreen
 from kbtui.tui.library_pane import LibraryPane
 from kbtui.tui.main.item_actions import ItemActions
-from kbtui.tui.main.navigator import Navigator, ReferenceNavigator
+from kbtui.tui.main.navigator import MainContext, Navigator, ReferenceNavigator
 from kbtui.tui.main.pane_layout import FOCUS_TARGETS, HEIGHT_CLASSES, WIDTH_CLASSES, PaneLayout
-from kbtui.tui.main.search_controller import QueryCompleter, SearchController, SearchView
+from kbtui.tui.main.search_controller import QueryCompleter, SearchController
 from kbtui.tui.main.session import SessionManager
 from kbtui.tui.main.status_bar import KeyHints, StatusBar
 from kbtui.tui.main.workspace_sync import WorkspaceSync
-from kbtui.tui.navigation_target import HOME, PROMPT, place_of
+from kbtui.tui.navigation_target import HOME, PROMPT, make_target
 from kbtui.tui.reader.reader_pane import ReaderPane
 from kbtui.tui.search_pane import ResultsPane, SearchBar, SearchInput
 
@@ -41,30 +41,30 @@ if TYPE_CHECKING:
 
 
 class PaneRow(Horizontal):
-    """The panes side by side, which cover it."""
+    """The panes side by side; they cover it, so it draws nothing."""
 
     BLANK = True
 
 
 class MainScreen(StyledScreen):
-    """Hands keys and the panes' messages to the controllers:
+    """Passes keys and the panes' messages to the controllers.
 
-    * `panes` shows, folds, resizes and focuses the panes;
-    * `navigator` and `references` open places in the reader;
-    * `items` acts on what is selected or read;
-    * `search` asks the library, `search_view` enters, leaves and previews the results;
-    * `citations` follows what is being read;
-    * `sync` follows the files and the engine;
-    * `session` reopens and saves how the screen was left.
+    * `panes` shows, folds, resizes and focuses the panes.
+    * `navigator` and `references` open documents in the reader.
+    * `items` acts on what is selected or read.
+    * `search` searches, and shows the results.
+    * `citations` shows the citations of what is being read.
+    * `sync` follows the files and the engine.
+    * `session` restores and saves how the screen was left.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("everywhere")]
     AUTO_FOCUS = ""
-    # Its panes and bars cover it: nothing of its own is drawn.
+    # The panes and bars cover the screen: it draws nothing itself.
     BLANK = True
     HORIZONTAL_BREAKPOINTS = WIDTH_CLASSES
     VERTICAL_BREAKPOINTS = HEIGHT_CLASSES
-    # The pane to show where there is room for one only.
+    # Which pane to show if there is room for one only.
     DEFAULT_CLASSES = "at-library"
 
     def __init__(
@@ -76,14 +76,19 @@ class MainScreen(StyledScreen):
         fresh: bool = False,
         plain: bool = False,
     ) -> None:
+        """Make a screen that shows `open_ref`, else the saved session, else `first`.
+
+        `fresh` ignores the saved session. `plain` shows one pane at a time without decoration,
+        for a screen reader.
+        """
         super().__init__()
         self.library = library
         self._clock = clock
         self._plain = plain
         wanted = open_ref or first
-        self._first = place_of(wanted) if wanted else HOME
+        self._first = make_target(wanted) if wanted else HOME
         if open_ref:
-            # Show what was asked for at once, however narrow the terminal is.
+            # However narrow the terminal is, show what was asked for.
             self.set_classes("at-reader")
         self.status = StatusBar(library.workspace.name)
         self.hints = KeyHints()
@@ -97,44 +102,21 @@ class MainScreen(StyledScreen):
         self.citations = CitationsController(library, self.citations_pane, self.reader_pane.reader)
         self.navigator = Navigator(library, clock, self.reader_pane, self.status, self._show_opened)
         self.references = ReferenceNavigator(library, self.reader_pane, self.open)
-        self.items = ItemActions(self, library, self.panes, self.navigator, self.status, self.open)
-        self.search = SearchController(
-            library,
-            self.results_pane,
-            lambda: self.library_pane.state.hidden,
-            self.status.waiting,
+        context = MainContext(
+            self, library, self.panes, self.status, self.navigator, self.references, self.open
         )
+        self.items = ItemActions(context)
+        self.search = SearchController(context, self.items)
         self.completer = QueryCompleter(
-            library, self.hints.suggest, lambda: self.results_pane.answer is not None
+            library, self.hints.show_suggestions, lambda: self.results_pane.answer is not None
         )
-        self.search_view = SearchView(
-            self,
-            library,
-            self.panes,
-            self.navigator,
-            self.references,
-            self.search,
-            self.items,
-            self.status,
-            self.open,
-        )
-        self.sync = WorkspaceSync(
-            self, library, self.panes, self.navigator, self.search, self.status
-        )
-        self.session = SessionManager(
-            self,
-            library,
-            self.panes,
-            self.navigator,
-            self.search,
-            self.search_view,
-            reopen=open_ref is None and not fresh,
-        )
-        self._changes: list[TomlChange] = []
-        """What the prompt workshop wrote, to be undone there."""
+        self.sync = WorkspaceSync(context, self.search)
+        self.session = SessionManager(context, self.search, reopen=open_ref is None and not fresh)
+        self._prompt_changes: list[TomlChange] = []
+        """What the prompt workshop wrote, so that it can be undone there."""
 
     def compose(self) -> ComposeResult:
-        """Search on top, the panes, two lines below."""
+        """Return the search bar, the panes, the status line and the key hints."""
         yield SearchBar(self.library.workspace.name)
         with PaneRow(id="panes"):
             yield self.library_pane
@@ -145,20 +127,20 @@ class MainScreen(StyledScreen):
         yield self.hints
 
     def on_mount(self) -> None:
-        """Begin to read, once something is on the screen."""
+        """Focus a pane, and start reading after the first paint."""
         self.hints.keymap = self.navigator.keymap = self.own_keys
         if self._plain:
             self.add_class("plain", "zoomed")
         self.panes.apply_widths()
-        reading = self.has_class("at-reader")
-        self.set_focus(self.reader_pane.reader if reading else self.library_pane.list)
+        is_reading = self.has_class("at-reader")
+        self.set_focus(self.reader_pane.reader if is_reading else self.library_pane.list)
         self.citations_pane.say(NOTHING_TO_CITE)
-        self.call_after_refresh(self._begin)
+        self.call_after_refresh(self._start)
 
-    def _begin(self) -> None:
+    def _start(self) -> None:
         notices = self.navigator.notices = list(getattr(self.app, "problems", ()))
         if notices:
-            # The home page lists all of them, but may not be the first page.
+            # The home page lists all of them, but another page may be shown first.
             home = own_key("home", self.hints.keymap)
             shown = f"; {home} shows them" if home else ""
             more = f" ({len(notices)} such{shown})" if len(notices) > 1 else ""
@@ -167,56 +149,56 @@ class MainScreen(StyledScreen):
         self.sync.start()
 
     def on_unmount(self) -> None:
-        """Save the session, and stop listening."""
+        """Save the session, and stop listening to the engine."""
         self.session.stop()
         self.sync.stop()
 
-    # size, focus and the borders between panes
+    # size, focus and the borders align_to_edges panes
 
     def fit(self, size: Size) -> None:
         """Set the classes of a size before the first layout."""
-        self.update_classes(self.panes.classes_for(size), update=False)
+        self.update_classes(self.panes.get_size_classes(size), update=False)
 
     def on_resize(self) -> None:
         """Lay the panes out for the new size."""
-        self.panes.resized()
+        self.panes.update_size()
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
-        """Take hold of a border between panes."""
-        if self.panes.grab(event.screen_x, event.screen_y):
+        """Grab the border align_to_edges two panes."""
+        if self.panes.grab_border(event.screen_x, event.screen_y):
             event.stop()
             self.capture_mouse()
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
-        """Move the border that was grabbed."""
-        self.panes.drag(event.screen_x)
+        """Drag the grabbed border."""
+        self.panes.drag_border(event.screen_x)
 
     def on_mouse_up(self) -> None:
-        """Let go of the border."""
-        if self.panes.release():
+        """Release the grabbed border."""
+        if self.panes.release_border():
             self.release_mouse()
 
     def on_descendant_focus(self) -> None:
-        """Show the pane that has the focus, and its keys."""
-        self._show_hints()
+        """Show the focused pane, and its keys."""
+        self._update_hints()
 
-    def _show_hints(self) -> None:
+    def _update_hints(self) -> None:
         name = self.panes.focused
-        self.panes.show(name)
-        typing = (self.focused.id or "input") if isinstance(self.focused, Input) else ""
+        self.panes.show_pane(name)
+        input_id = (self.focused.id or "input") if isinstance(self.focused, Input) else ""
         scopes: tuple[Scope, ...] = (name, "everywhere") if name else ("everywhere",)  # type: ignore[assignment]
         offers = self.reader_pane.reader.document.offers
-        self.hints.point(*scopes, typing=typing, offers=offers)
-        self._show_command()
+        self.hints.show_keys(*scopes, input_id=input_id, offers=offers)
+        self._update_command()
 
-    def _show_command(self) -> None:
-        """For a screen reader: which command prints what is shown."""
+    def _update_command(self) -> None:
+        """Show a command that prints what is on the screen, for users of a screen reader."""
         if not self._plain:
             return
         from kbtui.tui.reader.copy_options import build_search_command, build_show_command
 
         name, reader = self.panes.focused, self.reader_pane.reader
-        if name == "results" or self.search_view.is_open:
+        if name == "results" or self.search.is_open:
             command = build_search_command(self.search.query)
         elif name == "library":
             command = "kbtui topics; kbtui conversation ls"
@@ -224,97 +206,100 @@ class MainScreen(StyledScreen):
             command = f"kbtui cites {reader.port.reference}"
         else:
             command = build_show_command(reader.document, reader.port.reference) or "kbtui --help"
-        self.hints.same_as(command)
+        self.hints.show_command(command)
 
     def is_unsettled(self, key: str) -> bool:
-        """Whether a key is about something that is still being opened, found, asked or listed."""
+        """Return whether a key must wait for something that is being opened, found or listed."""
         if self.search.is_opening or self.references.is_looking_up or self.items.is_asking:
-            # Where it leads is where the next key belongs.
+            # The key is meant for what is about to be shown.
             return key != "escape"
-        opening = self.navigator.is_opening
-        reader = opening or self.reader_pane.is_looking
-        citations = opening or self.citations.is_asking
-        library = self.library_pane.is_filling
-        if not (reader or citations or library):
+        is_opening = self.navigator.is_opening
+        reader_waits = is_opening or self.reader_pane.is_looking
+        citations_wait = is_opening or self.citations.is_loading
+        library_waits = self.library_pane.is_filling
+        if not (reader_waits or citations_wait or library_waits):
             return False
         owner, binding = self._binding_at(key)
         command = command_by_id(binding.id or "") if binding else None
-        about_item = command is not None and command.about == "item"
-        in_pane = owner not in (None, self, self.app)
+        is_about_item = command is not None and command.about == "item"
+        is_in_pane = owner not in (None, self, self.app)
         name = self.panes.focused
         if name == "reader":
-            return (reader and in_pane) or (opening and about_item)
+            return (reader_waits and is_in_pane) or (is_opening and is_about_item)
         if name == "citations":
-            return citations and (in_pane or about_item)
-        return name == "library" and library and about_item
+            return citations_wait and (is_in_pane or is_about_item)
+        return name == "library" and library_waits and is_about_item
 
-    # what changed
+    # changes of files
 
     def files_changed(self, event: dict[str, Any]) -> None:
-        """Read again whatever the engine's message says may have changed."""
+        """Reload what an event of the engine reports as changed."""
         for screen in self.app.screen_stack:
             if screen is not self and isinstance(screen, StyledScreen):
                 screen.files_changed(event)
-        if self.search_view.is_open:
-            self.search.again()
-        self.citations.refresh_using()
-        place = self.navigator.shown
-        if self.sync.may_have_changed(place.ref if place else None, event):
+        if self.search.is_open:
+            self.search.repeat()
+        self.citations.load_using()
+        target = self.navigator.shown
+        if self.sync.may_have_changed(target.ref if target else None, event):
             self.navigator.reload()
 
     def action_reload(self) -> None:
-        """Read everything again."""
-        self.sync.read()
+        """Read the lists and the document again from the files."""
+        self.sync.read_lists()
         if self.navigator.shown:
             self.navigator.reload()
 
     def action_hidden(self) -> None:
         """Show or hide hidden subjects."""
-        shown = self.library_pane.toggle_hidden()
-        self.status.flash("hidden subjects are shown" if shown else "hidden subjects are not shown")
-        self.search.again()
+        is_shown = self.library_pane.toggle_hidden()
+        self.status.flash(f"Hidden subjects {'shown' if is_shown else 'not shown'}.")
+        self.search.repeat()
 
     # opening
 
     @on(LibraryPane.Open)
     @on(CitationsPane.Open)
     @on(ReaderPane.Open)
-    def _open_place(self, event: LibraryPane.Open | CitationsPane.Open | ReaderPane.Open) -> None:
+    def _open_from_pane(
+        self, event: LibraryPane.Open | CitationsPane.Open | ReaderPane.Open
+    ) -> None:
         event.stop()
         self.open(event.place)
 
-    def open(self, place: NavigationTarget) -> None:
-        """Show a place and go to the reader."""
-        self.search_view.leave()
-        self.navigator.open(place)
-        self.panes.go("#document")
+    def open(self, target: NavigationTarget) -> None:
+        """Show a target in the reader, and focus it."""
+        self.search.leave()
+        self.navigator.open(target)
+        self.panes.focus("#document")
 
     def open_ref(self, ref: Ref | None) -> None:
-        """Open what another screen gave back; None opens nothing."""
+        """Open the reference that another screen returned, if any."""
         if ref is not None:
-            self.open(place_of(ref))
+            self.open(make_target(ref))
 
-    def _show_opened(self, document: Document, place: NavigationTarget, again: bool) -> None:
-        self.citations.opened(document, place)
-        self._show_hints()
-        self.session.changed()
-        if not again and place.ref and place == self.navigator.trail.here:
-            self.library_pane.reveal(place)
+    def _show_opened(self, document: Document, target: NavigationTarget, is_reload: bool) -> None:
+        """Update citations, hints, session and library for what the navigator shows."""
+        self.citations.show_document(document, target)
+        self._update_hints()
+        self.session.save_soon()
+        if not is_reload and target.ref and target == self.navigator.history.current:
+            self.library_pane.reveal(target)
 
     @on(ReaderPane.Moved)
     def _follow_reader(self, event: ReaderPane.Moved) -> None:
         event.stop()
-        self.citations.moved()
-        self._show_command()
+        self.citations.follow_cursor()
+        self._update_command()
 
     @on(ReaderPane.OtherView)
     def _change_view(self, event: ReaderPane.OtherView) -> None:
         event.stop()
-        place, document = self.navigator.shown, self.reader_pane.reader.document
-        if place:
+        target, document = self.navigator.shown, self.reader_pane.reader.document
+        if target:
             views = document.views
             view = event.view or views[(views.index(document.view) + 1) % len(views)]
-            self.navigator.open(place._replace(view=view, mark=None, words=()))
+            self.navigator.open(target._replace(view=view, mark=None, words=()))
 
     @on(ReaderPane.Remark)
     def _show_remark(self, event: ReaderPane.Remark) -> None:
@@ -322,178 +307,177 @@ class MainScreen(StyledScreen):
         self.status.flash(event.text, event.role)
 
     def action_back(self) -> None:
-        """Back to what was read before."""
+        """Go back in the history."""
         if not self.navigator.step(-1):
-            self.status.flash("nothing further back", "dim")
+            self.status.flash("Nothing to go back to.", "dim")
 
     def action_forward(self) -> None:
-        """Forward again."""
+        """Go forward in the history."""
         if not self.navigator.step(1):
-            self.status.flash("nothing further on", "dim")
+            self.status.flash("Nothing to go forward to.", "dim")
 
     def action_go(self) -> None:
-        """Go to a turn by its number, or to any reference."""
+        """Ask for a turn number or a reference, and go there."""
         from kbtui.tui.framework.dialogs import LineDialog
 
-        def typed(text: str | None) -> None:
+        def go(text: str | None) -> None:
             if text:
                 self.references.go(text, lambda reason: self.status.flash(reason, "warning"))
 
-        self.app.push_screen(
-            LineDialog("Go to", placeholder="a turn's number, or a reference"), typed
-        )
+        dialog = LineDialog("Go to turn or reference", placeholder="turn number or reference")
+        self.app.push_screen(dialog, go)
 
     def action_home(self) -> None:
         """Show the home page."""
         self.open(HOME)
 
     def action_prompt(self) -> None:
-        """Show the whole prompt."""
+        """Show the whole <knowledge> prompt."""
         self.open(PROMPT)
 
-    # the selected item
+    # the item that is selected or read
 
     def action_copy(self) -> None:
-        """Copy the reference of what is selected or read."""
+        """Copy the reference of the item."""
         self.items.copy_reference()
 
     def action_copy_more(self) -> None:
-        """Choose what else to copy."""
+        """Ask what to copy."""
         self.items.choose_copy()
 
     def action_copy_text(self) -> None:
-        """Copy what the mouse selected, and say so."""
+        """Copy what the mouse selected."""
         from textual.actions import SkipAction
 
         text = self.get_selected_text()
         if not text:
             raise SkipAction
-        self.items.copy(text, "the selection")
+        self.items.copy_text(text, "the selection")
 
-    @on(CitationsPane.Copy)
-    def _copy_citations(self, event: CitationsPane.Copy) -> None:
+    @on(CitationsPane.CopyRequested)
+    def _copy_citations(self, event: CitationsPane.CopyRequested) -> None:
         event.stop()
-        self.items.copy(event.text, event.name)
+        self.items.copy_text(event.text, event.name)
 
     def action_bookmark(self) -> None:
-        """Bookmark what is selected or read."""
+        """Bookmark the item."""
         self.items.bookmark()
 
     def action_link(self) -> None:
-        """Open a link of the line or paragraph being read."""
+        """Follow a link on the line being read."""
         self.items.choose_link()
 
     def action_edit(self) -> None:
-        """Open the subject in the person's editor."""
+        """Open the subject in the user's editor."""
         self.items.edit()
+
+    def action_export(self) -> None:
+        """Export the conversation with its sources to a Markdown file."""
+        self.items.export_conversation()
 
     def action_first(self) -> None:
         """Propose a first topic."""
         self.items.propose_first_topic(self.action_reload)
 
-    def action_export(self) -> None:
-        """Write the conversation with its sources to a Markdown file."""
-        from kbtui.tui.main.item_actions import export_conversation
-
-        export_conversation(self, self.library, self.status, self.navigator.shown)
-
     # searching
 
     @on(Input.Changed, "#search")
-    def _search_typed(self, event: Input.Changed) -> None:
+    def _search_for_input(self, event: Input.Changed) -> None:
         event.stop()
-        self.completer.type(event.input)
-        self.search_view.query_changed(event.value)
-        self._show_command()
+        self.completer.update(event.input)
+        self.search.set_query(event.value)
+        self._update_command()
 
     @on(Input.Submitted, "#search")
     def _submit_search(self, event: Input.Submitted) -> None:
         event.stop()
-        self.search_view.submit(event.value)
+        self.search.submit(event.value)
 
     @on(SearchInput.Left)
     def _leave_search_input(self, event: SearchInput.Left) -> None:
         event.stop()
-        self.search_view.leave_input()
+        self.search.leave_input()
 
     @on(SearchInput.Recall)
     def _recall_search(self, event: SearchInput.Recall) -> None:
         event.stop()
-        self.search_view.recall(event.step)
+        self.search.recall(event.step)
 
-    @on(ResultsPane.Open)
-    def _open_hit(self, event: ResultsPane.Open) -> None:
+    @on(ResultsPane.HitOpened)
+    def _open_hit(self, event: ResultsPane.HitOpened) -> None:
         event.stop()
-        self.search_view.open_hit(event.hit, event.preview)
+        self.search.open_hit(event.hit, event.preview)
 
-    @on(ResultsPane.Close)
-    def _close_results(self, event: ResultsPane.Close) -> None:
+    @on(ResultsPane.EndReached)
+    def _load_more_hits(self, event: ResultsPane.EndReached) -> None:
         event.stop()
-        self.search_view.close()
+        self.search.load_more()
 
-    @on(ResultsPane.More)
-    def _find_more(self, event: ResultsPane.More) -> None:
-        event.stop()
-        self.search.ask_for_more()
+    def action_close_results(self) -> None:
+        """Close the results."""
+        self.search.close()
 
-    @on(ResultsPane.OtherMode)
-    def _change_search_mode(self, event: ResultsPane.OtherMode) -> None:
-        event.stop()
-        self.search_view.change_mode()
+    def action_change_search_mode(self) -> None:
+        """Search in the next mode: both, keywords, meaning."""
+        self.search.change_mode()
 
-    @on(ResultsPane.Why)
-    def _explain_hit(self, event: ResultsPane.Why) -> None:
-        event.stop()
-        self.search_view.explain(event.hit)
+    def action_explain_hit(self) -> None:
+        """Explain the rank of the selected hit."""
+        if row := self.results_pane.list.selected:
+            self.search.explain_hit(row.data)
+
+    def action_explain_missing(self) -> None:
+        """Explain why something is not in the results."""
+        self.search.explain_missing()
 
     def action_search(self) -> None:
-        """Type a query."""
-        self.search_view.focus_input()
+        """Focus the search input."""
+        self.search.focus_input()
 
     def action_similar(self) -> None:
-        """Show more like what is selected or read."""
-        self.search_view.find_similar()
+        """Show what is similar to the item."""
+        self.search.find_similar()
 
     # panes
 
     def action_pane(self, name: str) -> None:
-        """Go to a pane by name; from there: fold it away."""
+        """Focus a pane, or fold it if it has the focus."""
         if name == "search":
-            self.search_view.focus_results()
+            self.search.focus_results()
             return
-        self.search_view.leave()
+        self.search.leave()
         self.navigator.end_preview()
-        if self.panes.fold(name):
+        if self.panes.fold_pane(name):
             key = own_key(f"pane.{name}", self.own_keys)
             if key and not self.has_class("-one"):
-                self.status.flash(f"folded away; {key} brings the {name} back")
+                self.status.flash(f"{name.capitalize()} folded. Press {key} to unfold it.")
             return
-        self.panes.go(FOCUS_TARGETS[name])
+        self.panes.focus(FOCUS_TARGETS[name])
 
     def action_next_pane(self) -> None:
-        """Go to the next pane."""
-        self.panes.cycle(1)
+        """Focus the next pane."""
+        self.panes.focus_next(1)
 
     def action_previous_pane(self) -> None:
-        """Go to the previous pane."""
-        self.panes.cycle(-1)
+        """Focus the previous pane."""
+        self.panes.focus_next(-1)
 
     def action_zoom(self) -> None:
-        """Show this pane alone, or all of them again."""
+        """Zoom the focused pane, or show all panes again."""
         self.panes.toggle_zoom()
 
     def action_widen(self, by: int) -> None:
-        """Make the pane wider, or narrower."""
+        """Make the focused pane wider by some cells, or narrower if negative."""
         self.panes.widen(self.panes.focused, by)
 
     def action_usual_widths(self) -> None:
-        """Give all panes their default widths, and unfold them."""
-        self.panes.reset()
+        """Reset the widths of the panes, and unfold them."""
+        self.panes.reset_layout()
 
     # other screens
 
     def action_help(self) -> None:
-        """Explain the keys of where one is."""
+        """Show the keys that work here."""
         from kbtui.tui.pages import help_document
         from kbtui.tui.reader.document_view import PageScreen
 
@@ -510,28 +494,30 @@ class MainScreen(StyledScreen):
             theme_choices(self.app.available_themes),
             lambda: place_choices(contents, hidden),
         )
-        self.app.push_screen(palette, self.chosen)
+        self.app.push_screen(palette, self.run_choice)
 
-    async def chosen(self, what: Command | NavigationTarget | str | None) -> None:
-        """Do or open what was chosen in the palette; a text is the name of a theme."""
-        if what is None:
+    async def run_choice(self, choice: Command | NavigationTarget | str | None) -> None:
+        """Run the command, open the target, or use the theme (by name) chosen in the palette."""
+        if choice is None:
             return
-        if isinstance(what, str):
-            self.app.theme = what
-            self.session.changed()
+        if isinstance(choice, str):
+            self.app.theme = choice
+            self.session.save_soon()
             return
-        if not isinstance(what, Command):
-            self.open(what)
+        if not isinstance(choice, Command):
+            self.open(choice)
             return
         owners: dict[str, Widget] = {name: self.query_one(f"#{name}") for name in FOCUS_TARGETS}
-        if what.scope not in {*owners, "everywhere"}:
-            keys = " ".join(what.shown_keys) or "without a key"
-            self.status.flash(f"{what.id} is {keys}, where it is of use", "dim")
+        if choice.scope not in {*owners, "everywhere"}:
+            where = {**SCOPES, **SCREENS}[choice.scope]  # type: ignore[index]
+            keys = " ".join(choice.shown_keys)
+            how = f"key {keys}" if keys else "it has no key"
+            self.status.flash(f"{choice.id} works only {where[0].lower()}{where[1:]}; {how}", "dim")
             return
-        await self.app.run_action(what.action, owners.get(what.scope, self))
+        await self.app.run_action(choice.action, owners.get(choice.scope, self))
 
     def action_jump(self) -> None:
-        """Put letters on what is in sight, and go where the one typed leads."""
+        """Label everything in sight with a letter, and go where the typed letter is."""
         from kbtui.tui.main.jump import JumpScreen
 
         jump = JumpScreen(self, self.panes, self.items.choose_link)
@@ -541,51 +527,48 @@ class MainScreen(StyledScreen):
         """Show the bookmarks."""
         from kbtui.tui.bookmarks import BookmarksScreen
 
-        self.app.push_screen(
-            BookmarksScreen(self.library), lambda place: self.open(place) if place else None
-        )
+        screen = BookmarksScreen(self.library)
+        self.app.push_screen(screen, lambda target: self.open(target) if target else None)
 
     def action_workshop(self) -> None:
-        """Shape the prompt, beginning at what is selected or read."""
+        """Open the prompt workshop at the item."""
         from kbtui.tui.workshop.screen import WorkshopScreen
 
-        def left(wrote: bool | None) -> None:
-            if wrote:
-                self.action_reload()
-
-        screen = WorkshopScreen(self.library, self.items.reference(), self._changes)
-        self.app.push_screen(screen, left)
+        screen = WorkshopScreen(self.library, self.items.get_reference(), self._prompt_changes)
+        self.app.push_screen(
+            screen, lambda is_changed: self.action_reload() if is_changed else None
+        )
 
     def action_doctor(self) -> None:
-        """See what is wrong; what one chooses there is opened."""
+        """Open the doctor."""
         from kbtui.tui.doctor import DoctorScreen
 
         self.app.push_screen(DoctorScreen(self.library), self.open_ref)
 
     def action_entries(self) -> None:
-        """See all entries as a table."""
+        """Open the entries screen."""
         from kbtui.tui.entries.screen import EntriesScreen
 
         self.app.push_screen(EntriesScreen(self.library, self._clock), self.open_ref)
 
     def action_sources(self) -> None:
-        """See what fetches documents."""
+        """Open the sources screen."""
         from kbtui.tui.sources.screen import SourcesScreen
 
         self.app.push_screen(SourcesScreen(self.library, self._clock), self.open_ref)
 
     def action_insights(self) -> None:
-        """See what was asked, found, used and missing."""
+        """Open the insights screen."""
         from kbtui.tui.insights import InsightsScreen
 
         self.app.push_screen(InsightsScreen(self.library, self._clock), self.open_ref)
 
     def action_new(self) -> None:
-        """Write a new entry."""
+        """Write a new entry, and open it."""
         from kbtui.refs import parse_ref
         from kbtui.tui.entries.editor import EntryWriter
 
-        def wrote(ref: str) -> None:
+        def open_new(ref: str) -> None:
             self.open_ref(parse_ref(ref, lambda topic, slug: f"{topic}/{slug}" == ref))
 
-        EntryWriter(self, self.library, self.status.flash, wrote).new()
+        EntryWriter(self, self.library, self.status.flash, open_new).new()

@@ -12,7 +12,7 @@ from kbtui.refs import parse_ref
 from kbtui.text import one_line
 from kbtui.tui.framework.workers import LatestOnlyWorker
 from kbtui.tui.main.pane_layout import FOCUS_TARGETS
-from kbtui.tui.navigation_target import place_of_hit
+from kbtui.tui.navigation_target import make_hit_target
 from kbtui.tui.search_pane import MODES, SearchInput
 
 if TYPE_CHECKING:
@@ -25,210 +25,219 @@ if TYPE_CHECKING:
     from kbtui.search.models import Answer, Explanation, Hit, Mode, Question
     from kbtui.search.suggestions import Suggestion
     from kbtui.tui.framework.styled_text import Spans
-    from kbtui.tui.framework.styled_widget import StyledScreen
     from kbtui.tui.main.item_actions import ItemActions
-    from kbtui.tui.main.navigator import Navigator, ReferenceNavigator
-    from kbtui.tui.main.pane_layout import PaneLayout
-    from kbtui.tui.main.status_bar import StatusBar
-    from kbtui.tui.navigation_target import NavigationTarget
-    from kbtui.tui.search_pane import ResultsPane
+    from kbtui.tui.main.navigator import MainContext
 
-
-SETTLED_SECONDS = 0.25
-"""After so long without a key the whole answer is asked for."""
-UNFINISHED_SECONDS = 2.0
-"""How long after an answer from an index that is still being made the question is asked again."""
+FULL_SEARCH_SECONDS = 0.25
+"""Seconds after the last key until the whole query is searched, by meaning too."""
+REPEAT_SECONDS = 2.0
+"""Seconds until a query is repeated while the index is still being built."""
 FIRST_HITS = 20
-"""Hits that are asked for at first; more of them as one scrolls down."""
-LOGGED_SECONDS = 2.0
-"""A question that stands so long is one that somebody asked, not one on the way to another."""
+"""Hits that are requested first; more are as the user scrolls down."""
+LOG_SECONDS = 2.0
+"""A query that is unchanged for this long is logged; others were only typed on the way to it."""
+PREVIEW_SECONDS = 0.12
+"""Seconds from selecting a hit until the reader shows it."""
+SUGGESTIONS_MOST = 8
 
 
 class SearchController:
-    """Asks the library, and shows the answers that were not overtaken."""
+    """Searches while the user types, and shows the results in place of the library.
 
-    def __init__(
-        self,
-        library: Library,
-        pane: ResultsPane,
-        hidden: Callable[[], bool],
-        waits_for: Callable[[bool], str] = lambda answered: "",
-    ) -> None:
-        self._library = library
-        self._pane = pane
-        self._hidden = hidden
-        self._waits_for = waits_for
-        """What keeps every search waiting, in a sentence; "" when nothing does. It is told
-        whether one was answered."""
-        self._keywords = LatestOnlyWorker(pane, cancellation=Cancellation)
-        self._whole = LatestOnlyWorker(pane, limit=3, cancellation=Cancellation)
-        self._log = LatestOnlyWorker(pane)
-        self._unlogged: Answer | None = None
-        self._noted = False
-        """Whether the question is in the query log; asked again for another index it is the same one."""
-        self._recents_lane = LatestOnlyWorker(pane)
-        self._recents: list[str] = []
-        self._recent = -1
-        self._asked: Question | None = None
-        self._timer: Timer | None = None
-        self._shown = ""
-        self._opens_first = False
-        """Whether the first hit is to be opened as soon as there is one."""
-        self._opening = False
-        """Whether a hit was told to be opened, and is not yet."""
-        self._broken = False
-        self._limit = FIRST_HITS
+    Keyword results come with every key, all results a moment after the last key. Answers to
+    earlier queries are dropped.
+    """
+
+    def __init__(self, main: MainContext, items: ItemActions) -> None:
+        self._main = main
+        self._items = items
+        self._library = main.library
+        self._pane = pane = main.panes.results
         self.query = ""
         self.mode: Mode = "hybrid"
+        self.question: Question | None = None
+        """What the hits on the screen answer; None if they answer no query."""
+        self._keyword_worker = LatestOnlyWorker(pane, cancellation=Cancellation)
+        self._full_worker = LatestOnlyWorker(pane, limit=3, cancellation=Cancellation)
+        self._timer: Timer | None = None
+        self._answered_query = ""
+        self._limit = FIRST_HITS
+        self._has_failed = False
+        self._must_open_first = False
+        """Whether to open the first hit as soon as there is one."""
+        self._is_opening_hit = False
+        self._log_worker = LatestOnlyWorker(pane)
+        self._unlogged: Answer | None = None
+        self._is_logged = False
+        """Whether the query was logged; repeating it for a changed index is the same search."""
+        self._recent_worker = LatestOnlyWorker(pane)
+        self._recent_queries: list[str] = []
+        self._recent_index = -1
+        """Which of the recent queries is in the input; -1 is none."""
+        self._preview_timer: Timer | None = None
+        self._focus_before = FOCUS_TARGETS["library"]
 
-    def type(self, text: str) -> None:
-        """The query is another one now."""
-        query = one_line(text, "strip")
-        if query == self.query:
-            return
-        self.query = query
-        if self._recent >= 0 and query != one_line(self._recents[self._recent], "strip"):
-            self._recent = -1
-        self._unlogged, self._noted = None, False
-        self._start()
+    @property
+    def is_open(self) -> bool:
+        """Whether the results are shown."""
+        return self._main.screen.has_class("searching")
 
     @property
     def is_opening(self) -> bool:
-        """Whether a hit is being opened, or will be once what is under way has found one."""
-        seeks = self._timer is not None or self._keywords.owes or self._whole.owes
-        return self._opening or (self._opens_first and seeks)
-
-    def left(self) -> None:
-        """The search was left, for a hit or otherwise: no other one is to be opened."""
-        self._opens_first = self._opening = False
+        """Whether a hit is being opened, or will be once one is found."""
+        is_searching = (
+            self._timer is not None or self._keyword_worker.owes or self._full_worker.owes
+        )
+        return self._is_opening_hit or (self._must_open_first and is_searching)
 
     @property
-    def question(self) -> Question | None:
-        """What the hits that are shown answer; None when they answer no question."""
-        return self._asked
+    def _input(self) -> SearchInput:
+        return self._main.screen.query_one("#search", SearchInput)
 
-    def recall(self, step: int, show: Callable[[str], None]) -> None:
-        """Give `show` the search before the one recalled last (or after it, for -1)."""
+    # entering and leaving
 
-        def read(found: list[str]) -> None:
-            self._recents = list(dict.fromkeys([*self._recents, *found]))
-            self._recall(step, show)
+    def focus_input(self) -> None:
+        """Focus the input, to type a query."""
+        self._pane.fill()
+        screen = self._main.screen
+        if screen.focused is not self._input:
+            self._save_focus()
+            screen.set_focus(self._input)
+            self._input.action_select_all()
+        screen.set_class(bool(self.query), "searching")
 
-        if self._recent < 0:
-            self._recents_lane.submit(self._logged, read, lambda error: read([]))
+    def focus_results(self) -> None:
+        """Return to the hits of the last query, or to the input if there are none."""
+        if not self._pane.list.rows:
+            self.focus_input()
+            return
+        self._save_focus()
+        self._main.screen.add_class("searching")
+        self._main.panes.focus("#results-list")
+        self.repeat()
+
+    def _save_focus(self) -> None:
+        name = self._main.panes.focused
+        if name and name != "results":
+            self._focus_before = FOCUS_TARGETS[name]
+
+    def leave_input(self) -> None:
+        """Go from the input to the hits; close the search if there are none."""
+        if self.is_open and (self._pane.list.rows or self._pane.answer is not None):
+            self._main.panes.focus("#results-list")
         else:
-            self._recall(step, show)
+            self.close()
 
-    def _logged(self) -> list[str]:
-        from kbtui.userdata import UserData
+    def close(self) -> None:
+        """Close the search, and focus what had the focus before it."""
+        self.leave()
+        self._main.navigator.end_preview()
+        self._main.panes.focus(self._focus_before)
 
-        return UserData(self._library.workspace).recent()
+    def leave(self) -> None:
+        """Hide the results, because something else gets the focus."""
+        if self._preview_timer:
+            self._preview_timer.stop()
+        self._must_open_first = self._is_opening_hit = False
+        self._main.screen.remove_class("searching")
 
-    def _recall(self, step: int, show: Callable[[str], None]) -> None:
-        if self._recents:
-            self._recent = max(-1, min(self._recent + step, len(self._recents) - 1))
-            show(self._recents[self._recent] if self._recent >= 0 else "")
+    # searching
 
-    def put_away(self) -> None:
-        """Hits of no question are shown: those of the last one are not to come in between."""
-        self._whole.forget()
-        self._keywords.forget()
-        if self._timer:
-            self._timer.stop()
-        self.query, self._shown, self._asked = "", "", None
-
-    def again(self) -> None:
-        """Ask the same question again: the index has changed."""
-        if self.query and self._shown == self.query:
-            self._ask_whole()
-
-    def ask_for_more(self) -> None:
-        """Ask the same question for twice as many hits, once what is under way was answered."""
-        from kbtui.search.models import REACH
-
-        under_way = self._timer is not None or self._whole.owes
-        if self.query and self._shown == self.query and not under_way and self._limit < REACH:
-            self._limit = min(REACH, 2 * self._limit)
-            self._ask_whole()
-
-    def open(self) -> None:
-        """Open the selected hit; while hits for what was typed are still to come, the first then.
-
-        Where the search failed, it is tried again.
-        """
-        if self._shown == self.query:
-            self._open()
-        elif self._broken:
+    def set_query(self, text: str) -> None:
+        """Search for a text; an empty one hides the results."""
+        query = one_line(text, "strip")
+        if query != self.query:
+            self.query = query
+            recent = self._recent_queries[self._recent_index] if self._recent_index >= 0 else None
+            if recent is not None and query != one_line(recent, "strip"):
+                self._recent_index = -1
+            self._unlogged, self._is_logged = None, False
             self._start()
+        self._main.screen.set_class(bool(query), "searching")
+        if query:
+            self._main.panes.show_pane("results")
         else:
-            self._opens_first = True
+            self._main.navigator.end_preview()
 
-    def _open(self) -> None:
-        self._opens_first = False
-        self._opening = self._pane.list.selected is not None
-        self._pane.action_open()
+    def set_mode(self, mode: Mode) -> None:
+        """Search in a mode; the status line names it unless it is the default."""
+        self.mode = mode
+        self._main.status.set_search_mode("" if mode == "hybrid" else MODES[mode])
 
-    def next_mode(self) -> Mode:
+    def change_mode(self) -> None:
         """Search in the next mode."""
-        from kbtui.tui.search_pane import MODES
-
         modes = list(MODES)
-        self.mode = modes[(modes.index(self.mode) + 1) % len(modes)]
+        self.set_mode(modes[(modes.index(self.mode) + 1) % len(modes)])
         if self.query:
             self._start()
-        return self.mode
+        self._main.status.flash(f"Mode: {MODES[self.mode]}")
+
+    def repeat(self) -> None:
+        """Search for the same query again, because the index has changed."""
+        if self.query and self._answered_query == self.query:
+            self._search_all()
+
+    def load_more(self) -> None:
+        """Search for twice as many hits, unless a search is under way."""
+        from kbtui.search.models import REACH
+
+        is_busy = self._timer is not None or self._full_worker.owes
+        is_answered = self.query and self._answered_query == self.query
+        if is_answered and not is_busy and self._limit < REACH:
+            self._limit = min(REACH, 2 * self._limit)
+            self._search_all()
 
     def _start(self) -> None:
-        self._whole.forget()
-        self._keywords.forget()
-        self._opens_first = False
-        self._broken = False
+        self._full_worker.forget()
+        self._keyword_worker.forget()
+        self._must_open_first = False
+        self._has_failed = False
         self._limit = FIRST_HITS
         if self._timer:
             self._timer.stop()
         if not self.query:
-            self._shown = ""
+            self._answered_query = ""
             self._pane.clear("Type to search.")
             return
         if not self._pane.list.rows:
-            self.say_waiting()
+            self.show_wait()
         if self.mode != "semantic":
-            question = self._question(mode="lexical", partial=True)
-            self._keywords.submit(
+            question = self._make_question(mode="lexical", partial=True)
+            self._keyword_worker.submit(
                 lambda: self._library.lexical(question),
-                lambda answer: self._show(answer, refining=self.mode == "hybrid"),
-                self._failed,
+                lambda answer: self._show_answer(answer, refining=self.mode == "hybrid"),
+                self._report_failure,
             )
-        self._timer = self._pane.set_timer(SETTLED_SECONDS, self._ask_whole)
+        self._timer = self._pane.set_timer(FULL_SEARCH_SECONDS, self._search_all)
 
-    def say_waiting(self) -> None:
-        """While nothing was answered yet, say what is waited for."""
-        if not self.query or self._broken:
+    def show_wait(self) -> None:
+        """Say in the empty results what the search is waiting for."""
+        if not self.query or self._has_failed:
             return
-        if self._pane.answer is None and self._shown != self.query:
-            self._pane.clear(self._waits_for(False) or "Searching …")
+        describe_wait = self._main.status.describe_wait
+        if self._pane.answer is None and self._answered_query != self.query:
+            self._pane.clear(describe_wait(has_answer=False) or "Searching …")
         elif self._pane.answer is not None and not self._pane.answer.hits:
-            self._pane.waits_for(self._waits_for(True))
+            self._pane.show_wait(describe_wait(has_answer=True))
 
-    def _question(self, *, mode: Mode, partial: bool) -> Question:
+    def _make_question(self, *, mode: Mode, partial: bool) -> Question:
         from kbtui.search.models import Question
 
-        return Question(
-            self.query, mode=mode, hidden=self._hidden(), limit=self._limit, partial=partial
-        )
+        hidden = self._main.panes.library.state.hidden
+        return Question(self.query, mode=mode, hidden=hidden, limit=self._limit, partial=partial)
 
-    def _ask_whole(self) -> None:
+    def _search_all(self) -> None:
         self._timer = None
-        question = self._question(mode=self.mode, partial=False)
-        unfinished = self._question(mode=self.mode, partial=True)
+        question = self._make_question(mode=self.mode, partial=False)
+        unfinished = self._make_question(mode=self.mode, partial=True)
 
-        def ask() -> Answer:
-            # Logged when it has settled: see `note`.
+        def search() -> Answer:
+            # `origin=None`: not logged yet, see `log_query`.
             answer = self._library.search(question, origin=None)
             if answer.hits and not answer.has_notice("meaning_only"):
                 return answer
-            # A word that is only half typed is in no text as a whole word; a filter that may
-            # be is left out, and said to be wrong as it stands.
+            # The last word may be half typed: match its beginning, and ignore a filter that is
+            # not complete yet, but report what is wrong with it.
             wider = self._library.search(unfinished, origin=None)
             if not wider.hits or (answer.hits and wider.has_notice("meaning_only")):
                 return answer if answer.hits or answer.mistakes else wider
@@ -236,301 +245,180 @@ class SearchController:
                 wider.notices = [answer.mistakes[0].notice]
             return wider
 
-        self._whole.submit(ask, self._settled, self._failed)
+        self._full_worker.submit(search, self._show_full_answer, self._report_failure)
 
-    def _settled(self, answer: Answer) -> None:
-        self._keywords.forget()
-        self._show(answer, refining=False)
-        self._unlogged = None if self._noted else answer
+    def _show_full_answer(self, answer: Answer) -> None:
+        self._keyword_worker.forget()
+        self._show_answer(answer, refining=False)
+        self._unlogged = None if self._is_logged else answer
         query = self.query
+        seconds, follow_up = LOG_SECONDS, self.log_query
         if self._library.unfinished:
-            self._pane.set_timer(
-                UNFINISHED_SECONDS, lambda: self.again() if query == self.query else None
-            )
-        else:
-            self._pane.set_timer(
-                LOGGED_SECONDS, lambda: self.note() if query == self.query else None
-            )
+            seconds, follow_up = REPEAT_SECONDS, self.repeat
+        self._pane.set_timer(seconds, lambda: follow_up() if query == self.query else None)
 
-    def note(self) -> None:
-        """Put the question in the query log, once: it is a settled one."""
-        answer, self._unlogged = self._unlogged, None
-        if answer is not None:
-            self._noted = True
-            if self._recent < 0:
-                self._recents = list(dict.fromkeys([answer.query, *self._recents]))
-            self._log.submit(
-                lambda: self._library.log(answer, "dashboard"), lambda _: None, lambda _: None
-            )
-
-    def _show(self, answer: Answer, *, refining: bool) -> None:
-        self._pane.show(answer, refining, same_query=self._shown == self.query)
+    def _show_answer(self, answer: Answer, *, refining: bool) -> None:
+        self._pane.show(answer, refining, same_query=self._answered_query == self.query)
         if not answer.hits:
-            self._pane.waits_for(self._waits_for(True))
-        self._shown = self.query
-        self._asked = self._question(mode=answer.mode, partial=answer.partial)
-        if self._opens_first and answer.hits:
-            self._open()
+            self._pane.show_wait(self._main.status.describe_wait(has_answer=True))
+        self._answered_query = self.query
+        self.question = self._make_question(mode=answer.mode, partial=answer.partial)
+        if self._must_open_first and answer.hits:
+            self._open_selected()
 
-    def _failed(self, error: Exception) -> None:
-        self._shown = ""
-        self._broken = True
-        self._opens_first = False
+    def _report_failure(self, error: Exception) -> None:
+        self._answered_query = ""
+        self._has_failed = True
+        self._must_open_first = False
         self._pane.clear(f"The search failed: {one_line(str(error))}")
 
+    # recent queries
 
-SHOWN = 8
-
-
-class QueryCompleter:
-    """Asks what may be typed next, in a thread."""
-
-    def __init__(
-        self, library: Library, suggest: Callable[[Spans], None], indexed: Callable[[], bool]
-    ) -> None:
-        self._library = library
-        self._suggest = suggest
-        self._indexed = indexed
-        """Whether there is an index to ask; none is made for the sake of a completion."""
-        self._lane: LatestOnlyWorker | None = None
-
-    def type(self, entry: Input) -> None:
-        """The input holds something else now."""
-        self._lane = self._lane or LatestOnlyWorker(entry)
-        text, cursor = entry.value, entry.cursor_position
-        if not text.strip():
-            self._lane.forget()
-            self._suggest([])
+    def log_query(self) -> None:
+        """Add the query to the query log, unless it was logged already."""
+        answer, self._unlogged = self._unlogged, None
+        if answer is None:
             return
-        self._lane.submit(
-            lambda: self._complete(text, cursor),
-            lambda found: self._show(entry, text, cursor, found),
-            lambda error: self._suggest([]),
+        self._is_logged = True
+        if self._recent_index < 0:
+            self._recent_queries = list(dict.fromkeys([answer.query, *self._recent_queries]))
+        self._log_worker.submit(
+            lambda: self._library.log(answer, "dashboard"), lambda _: None, lambda _: None
         )
 
-    def _complete(self, text: str, cursor: int) -> list[Suggestion]:
-        """Called in a thread."""
-        from kbtui.search.suggestions import complete
+    def recall(self, step: int) -> None:
+        """Put an earlier query into the input (1), or a later one (-1)."""
 
-        reader = self._library.reader(0.0) if self._indexed() else None
-        return complete(text, cursor, self._library.knowledge(), reader)
+        def add(found: list[str]) -> None:
+            self._recent_queries = list(dict.fromkeys([*self._recent_queries, *found]))
+            self._recall_loaded(step)
 
-    def _show(self, entry: Input, text: str, cursor: int, found: list[Suggestion]) -> None:
-        if entry.value != text:
-            return
-        self._suggest([] if not found else _spans(found))
-        if cursor != len(text):
-            return
-        for one in found:
-            whole = text[: one.start] + one.text
-            if whole.startswith(text):
-                entry.post_message(SuggestionReady(text, whole))
-                return
-
-
-def _spans(found: list[Suggestion]) -> Spans:
-    spans: Spans = [("Tab", "key"), (" completes: ", "dim")]
-    for number, one in enumerate(found[:SHOWN]):
-        spans += [("  " if number else "", ""), (one_line(one.text), "strong")]
-        if one.note:
-            spans.append((f" {one_line(one.note)}", "dim"))
-    return spans
-
-
-PREVIEW_SECONDS = 0.12
-
-
-class SearchView:
-    """Shows the results in place of the library while a search is open."""
-
-    def __init__(
-        self,
-        screen: StyledScreen,
-        library: Library,
-        panes: PaneLayout,
-        navigator: Navigator,
-        references: ReferenceNavigator,
-        search: SearchController,
-        items: ItemActions,
-        status: StatusBar,
-        open_place: Callable[[NavigationTarget], None],
-    ) -> None:
-        self._screen = screen
-        self._library = library
-        self._panes = panes
-        self._navigator = navigator
-        self._references = references
-        self._search = search
-        self._items = items
-        self._status = status
-        self._open_place = open_place
-        self._preview: Timer | None = None
-        self._focus_before = FOCUS_TARGETS["library"]
-
-    @property
-    def is_open(self) -> bool:
-        """Whether the results are shown."""
-        return self._screen.has_class("searching")
-
-    @property
-    def _input(self) -> SearchInput:
-        return self._screen.query_one("#search", SearchInput)
-
-    # entering and leaving
-
-    def focus_input(self) -> None:
-        """Go to the input, to type a query."""
-        self._panes.results.fill()
-        if self._screen.focused is not self._input:
-            self._remember_focus()
-            self._screen.set_focus(self._input)
-            self._input.action_select_all()
-        self._screen.set_class(bool(self._search.query), "searching")
-
-    def focus_results(self) -> None:
-        """Go back to the hits of the last query; to the input where there are none."""
-        if not self._panes.results.list.rows:
-            self.focus_input()
-            return
-        self._remember_focus()
-        self._screen.add_class("searching")
-        self._panes.go("#results-list")
-        self._search.again()
-
-    def _remember_focus(self) -> None:
-        name = self._panes.focused
-        if name and name != "results":
-            self._focus_before = FOCUS_TARGETS[name]
-
-    def leave_input(self) -> None:
-        """Go from the input to the hits; end the search where there are none."""
-        results = self._panes.results
-        if self.is_open and (results.list.rows or results.answer is not None):
-            self._panes.go("#results-list")
+        if self._recent_index < 0:
+            self._recent_worker.submit(self._read_recent_queries, add, lambda error: add([]))
         else:
-            self.close()
+            self._recall_loaded(step)
 
-    def close(self) -> None:
-        """End the search, and go back to what had the focus before it."""
-        self.leave()
-        self._navigator.end_preview()
-        self._panes.go(self._focus_before)
+    def _read_recent_queries(self) -> list[str]:
+        from kbtui.userdata import UserData
 
-    def leave(self) -> None:
-        """End the search; something else gets the focus."""
-        if self._preview:
-            self._preview.stop()
-        self._search.left()
-        self._screen.remove_class("searching")
+        return UserData(self._library.workspace).recent()
 
-    # searching
+    def _recall_loaded(self, step: int) -> None:
+        if self._recent_queries:
+            last = len(self._recent_queries) - 1
+            index = self._recent_index = max(-1, min(self._recent_index + step, last))
+            self._input.recall(self._recent_queries[index] if index >= 0 else "")
 
-    def query_changed(self, text: str) -> None:
-        """Search for what is typed now."""
-        self._search.type(text)
-        self._screen.set_class(bool(self._search.query), "searching")
-        if self._search.query:
-            self._panes.show("results")
-        else:
-            self._navigator.end_preview()
+    # opening hits
 
     def submit(self, text: str) -> None:
-        """Open the first hit; a reference that was typed or pasted is opened itself."""
-        if not self._references.open_reference(text, self._search.open):
-            self._search.open()
+        """Open the selected hit, or what `text` refers to if it is a reference."""
+        if not self._main.references.open_reference(text, self.open_selected):
+            self.open_selected()
 
-    def set_mode(self, mode: Mode) -> None:
-        """Search in a mode; the status line names one that is not the default."""
-        self._search.mode = mode
-        self._status.search_by("" if mode == "hybrid" else MODES[mode])
+    def open_selected(self) -> None:
+        """Open the selected hit, or the first one as soon as the query is answered."""
+        if self._answered_query == self.query:
+            self._open_selected()
+        elif self._has_failed:
+            self._start()
+        else:
+            self._must_open_first = True
 
-    def change_mode(self) -> None:
-        """Search in the next mode."""
-        self.set_mode(self._search.next_mode())
-        self._status.flash(f"searching by {MODES[self._search.mode]}")
-
-    def recall(self, step: int) -> None:
-        """Put an earlier query in the input."""
-        self._search.recall(step, self._input.recall)
+    def _open_selected(self) -> None:
+        self._must_open_first = False
+        self._is_opening_hit = self._pane.list.selected is not None
+        self._pane.action_open()
 
     def open_hit(self, hit: Hit, preview: bool) -> None:
-        """Open a hit; a preview shows it a moment later, where there is room beside the hits."""
-        self._search.note()
-        place = place_of_hit(hit)
-        if self._preview:
-            self._preview.stop()
+        """Open a hit; a preview shows it a moment later if the reader is next to the results."""
+        self.log_query()
+        target = make_hit_target(hit)
+        if self._preview_timer:
+            self._preview_timer.stop()
         if not preview:
-            self._open_place(place)
-        elif self.is_open and self._screen.classes & {"-three", "-wide"}:
-            self._preview = self._screen.set_timer(
-                PREVIEW_SECONDS, lambda: self._navigator.open(place, preview=True)
+            self._main.open_target(target)
+        elif self.is_open and self._main.screen.classes & {"-three", "-wide"}:
+            self._preview_timer = self._main.screen.set_timer(
+                PREVIEW_SECONDS, lambda: self._main.navigator.open(target, preview=True)
             )
 
     # similar items and explanations
 
     def find_similar(self) -> None:
-        """Show more like what is selected or read."""
+        """Show what is similar to the item that is selected or read."""
         reference = self._items.require_reference()
         if reference is None:
             return
         ref = parse_ref(reference)
         if ref.kind == "topic":
-            self._status.flash("a topic is compared subject by subject: select one", "warning")
+            self._main.status.flash("Select a subject: topics cannot be compared.", "warning")
             return
         from kbtui.search.models import REACH, Question
 
-        everything = Question("", per_entry=1, limit=REACH)
+        question = Question("", per_entry=1, limit=REACH)
         self._items.run_slow(
             f"looking for more like {reference} …",
-            lambda: self._library.related(ref, everything),
-            lambda answer: self._show_similar(reference, answer),  # type: ignore[arg-type]
+            lambda: self._library.related(ref, question),
+            lambda answer: self._show_similar(reference, answer),
         )
 
     def _show_similar(self, reference: str, answer: Answer) -> None:
-        self._remember_focus()
-        self._search.put_away()
-        self._screen.add_class("searching")
-        self._panes.results.show_similar(reference, answer)
-        self._panes.go("#results-list")
+        self._save_focus()
+        self._full_worker.forget()
+        self._keyword_worker.forget()
+        if self._timer:
+            self._timer.stop()
+        self.query, self._answered_query, self.question = "", "", None
+        self._main.screen.add_class("searching")
+        self._pane.show_similar(reference, answer)
+        self._main.panes.focus("#results-list")
 
-    def explain(self, hit: Hit | None) -> None:
-        """Explain why a hit is where it is; None: why something was not found, after asking."""
-        if hit is not None:
-            self._explain({"explain": True}, lambda answer: _explanation_of(answer, hit))
-            return
+    def explain_hit(self, hit: Hit) -> None:
+        """Explain the rank of a hit."""
+
+        def find(answer: Answer) -> Explanation | None:
+            for found, explanation in zip(answer.hits, answer.explanations, strict=False):
+                if found.chunk_id == hit.chunk_id:
+                    return explanation
+            return None
+
+        self._show_explanation({"explain": True}, find)
+
+    def explain_missing(self) -> None:
+        """Ask for a reference, and explain why it is not in the results."""
         from kbtui.tui.framework.dialogs import LineDialog
 
-        here = self._navigator.trail.here
-        known = str(here.ref) if here and here.ref and here.ref.kind != "topic" else ""
+        current = self._main.navigator.history.current
+        ref = current.ref if current else None
+        known = str(ref) if ref and ref.kind != "topic" else ""
 
-        def typed(text: str | None) -> None:
+        def explain(text: str | None) -> None:
             if text:
-                self._explain({"why": text}, lambda answer: answer.why)
+                self._show_explanation({"why": text}, lambda answer: answer.why)
 
-        screen = LineDialog(
-            "Why was this not found?", known, "topic/slug or jp-c…:3", "a subject or turn", True
-        )
-        self._screen.app.push_screen(screen, typed)
+        title = "Why is this not in the results?"
+        dialog = LineDialog(title, known, "topic/slug or jp-c…:3", "a subject or turn", True)
+        self._main.screen.app.push_screen(dialog, explain)
 
-    def _explain(
+    def _show_explanation(
         self, options: dict[str, Any], find: Callable[[Answer], Explanation | None]
     ) -> None:
-        question = self._search.question
+        """Repeat the search with more `options`, and show the explanation found in its answer."""
+        question, status = self.question, self._main.status
         if question is None:
-            self._status.flash("only what was searched for can be explained", "warning")
+            status.flash("Search first, then ask why.", "warning")
             return
 
-        def show(found: object) -> None:
+        def show(explanation: Explanation | None) -> None:
             from kbtui.tui.pages import explanation_page
             from kbtui.tui.reader.document_view import PageScreen
 
-            if found is None:
-                self._status.flash(
-                    "it is no hit any more: the files or the index changed", "warning"
-                )
+            if explanation is None:
+                status.flash("No longer in the results: files or index changed.", "warning")
                 return
-            page = explanation_page(found, question.query)  # type: ignore[arg-type]
-            self._screen.app.push_screen(PageScreen("Why", page))
+            page = explanation_page(explanation, question.query)
+            self._main.screen.app.push_screen(PageScreen("Why", page))
 
         self._items.run_slow(
             "working out why …",
@@ -539,8 +427,55 @@ class SearchView:
         )
 
 
-def _explanation_of(answer: Answer, hit: Hit) -> Explanation | None:
-    for found, explained in zip(answer.hits, answer.explanations, strict=False):
-        if found.chunk_id == hit.chunk_id:
-            return explained
-    return None
+class QueryCompleter:
+    """Completes the query while it is typed: the best suggestion in the input, others below it.
+
+    `show` displays suggestions in place of the key hints. No index is built for the sake of
+    completion: without `has_index`, only filters and topics are suggested.
+    """
+
+    def __init__(
+        self, library: Library, show: Callable[[Spans], None], has_index: Callable[[], bool]
+    ) -> None:
+        self._library = library
+        self._show = show
+        self._has_index = has_index
+        self._worker: LatestOnlyWorker | None = None
+
+    def update(self, entry: Input) -> None:
+        """Suggest completions for the text of an input."""
+        self._worker = self._worker or LatestOnlyWorker(entry)
+        text, cursor = entry.value, entry.cursor_position
+        if not text.strip():
+            self._worker.forget()
+            self._show([])
+            return
+        self._worker.submit(
+            lambda: self._find_suggestions(text, cursor),
+            lambda found: self._show_suggestions(entry, text, cursor, found),
+            lambda error: self._show([]),
+        )
+
+    def _find_suggestions(self, text: str, cursor: int) -> list[Suggestion]:
+        from kbtui.search.suggestions import complete
+
+        reader = self._library.reader(0.0) if self._has_index() else None
+        return complete(text, cursor, self._library.knowledge(), reader)
+
+    def _show_suggestions(
+        self, entry: Input, text: str, cursor: int, found: list[Suggestion]
+    ) -> None:
+        if entry.value != text:
+            return
+        spans: Spans = [("Tab", "key"), (" completes: ", "dim")]
+        for number, suggestion in enumerate(found[:SUGGESTIONS_MOST]):
+            spans += [("  " if number else "", ""), (one_line(suggestion.text), "strong")]
+            if suggestion.note:
+                spans.append((f" {one_line(suggestion.note)}", "dim"))
+        self._show(spans if found else [])
+        if cursor != len(text):
+            return
+        completed = (text[: suggestion.start] + suggestion.text for suggestion in found)
+        best = next((line for line in completed if line.startswith(text)), None)
+        if best is not None:
+            entry.post_message(SuggestionReady(text, best))

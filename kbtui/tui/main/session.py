@@ -1,4 +1,4 @@
-"""The session of a workspace: saved in the user data, and reopened the next time."""
+"""The session of a workspace: saved in the user data, and restored at the next start."""
 
 from __future__ import annotations
 
@@ -8,41 +8,35 @@ from typing import TYPE_CHECKING, Any
 from kbtui.errors import KbtuiError
 from kbtui.refs import parse_ref
 from kbtui.tui.framework.workers import LatestOnlyWorker
-from kbtui.tui.navigation_target import (
-    HOME,
-    PROMPT,
-    NavigationHistory,
-    NavigationTarget,
-    ScrollAnchor,
-    place_of,
-)
+from kbtui.tui.main.navigator import NavigationHistory
+from kbtui.tui.navigation_target import HOME, PROMPT, NavigationTarget, ScrollAnchor, make_target
 from kbtui.tui.search_pane import MODES
 
 if TYPE_CHECKING:
     from textual.timer import Timer
 
     from kbtui.library import Library
-    from kbtui.tui.framework.styled_widget import StyledScreen
-    from kbtui.tui.main.navigator import Navigator
-    from kbtui.tui.main.pane_layout import PaneLayout
-    from kbtui.tui.main.search_controller import SearchController, SearchView
+    from kbtui.tui.main.navigator import MainContext
+    from kbtui.tui.main.search_controller import SearchController
 
-NAME = "tui"
-PLACES = 50
-"""Places of the history that are saved."""
+STATE_NAME = "tui"
+"""The name of the session in the user data."""
+TARGETS_MOST = 50
+"""How many targets of the history are saved."""
 SAVE_SECONDS = 3.0
 """Seconds from a change until the session is saved."""
 
 
 @dataclass
 class SavedSession:
-    """Where one was, and how the screen was set.
+    """What was open in the TUI, and how it was arranged.
 
-    `widths` are cells that a pane has more (or fewer) than usual, by pane; `folded` are
-    panes that were folded away; `theme` is one that was chosen, "" for none.
+    `expanded` are keys of library rows, None if the library was never read. `widths` are cells
+    that a pane is wider (or narrower, if negative) than its default, by pane name. `folded` are
+    names of folded panes. `theme` is one that the user chose, "" for the default.
     """
 
-    trail: NavigationHistory = field(default_factory=NavigationHistory)
+    history: NavigationHistory = field(default_factory=NavigationHistory)
     expanded: list[str] | None = None
     hidden: bool = False
     folded: list[str] = field(default_factory=list)
@@ -52,33 +46,33 @@ class SavedSession:
 
 
 def load_session(library: Library) -> SavedSession | None:
-    """The session that was left; None where there is none or it cannot be read."""
+    """Return the saved session, None if there is none or it cannot be read."""
     from kbtui.userdata import UserData
 
     try:
-        state = UserData(library.workspace).remembered(NAME)
+        state = UserData(library.workspace).remembered(STATE_NAME)
         return _parse_session(state) if state else None
     except (KbtuiError, OSError, ValueError, TypeError, KeyError, AttributeError):
         return None
 
 
 def save_session(library: Library, session: SavedSession) -> None:
-    """Remember a session; what goes wrong is dropped, because nothing depends on it."""
+    """Save a session; errors are ignored, because nothing depends on it."""
     from kbtui.userdata import UserData
 
     try:
-        UserData(library.workspace).remember(NAME, _state(session))
+        UserData(library.workspace).remember(STATE_NAME, _serialize_session(session))
     except (KbtuiError, OSError, ValueError):
         return
 
 
-def _state(session: SavedSession) -> dict[str, Any]:
-    trail = session.trail
-    first = max(0, min(trail.at - PLACES // 2, len(trail.places) - PLACES))
-    places = trail.places[first : first + PLACES]
+def _serialize_session(session: SavedSession) -> dict[str, Any]:
+    history = session.history
+    first = max(0, min(history.at - TARGETS_MOST // 2, len(history.targets) - TARGETS_MOST))
+    targets = history.targets[first : first + TARGETS_MOST]
     return {
-        "places": [_place_state(place) for place in places],
-        "at": trail.at - first,
+        "places": [_serialize_target(target) for target in targets],
+        "at": history.at - first,
         "expanded": session.expanded,
         "hidden": session.hidden,
         "folded": session.folded,
@@ -88,24 +82,23 @@ def _state(session: SavedSession) -> dict[str, Any]:
     }
 
 
-def _place_state(place: NavigationTarget) -> dict[str, Any]:
-    mark = place.mark
-    # Words that were searched for belong to the query log, which can be erased.
+def _serialize_target(target: NavigationTarget) -> dict[str, Any]:
+    # Words that were searched for are only in the query log, which the user can erase.
     return {
-        "key": place.key,
-        "view": place.view,
-        "ref": str(place.ref) if place.ref else None,
-        "mark": [mark.key, mark.block, mark.line, mark.letters] if mark else None,
+        "key": target.key,
+        "view": target.view,
+        "ref": str(target.ref) if target.ref else None,
+        "mark": list(target.mark) if target.mark else None,
     }
 
 
 def _parse_session(state: dict[str, Any]) -> SavedSession:
-    places = [_place(found) for found in state["places"]]
-    kept = [place for place in places if place is not None]
-    at = min(int(state["at"]), len(kept) - 1)
+    parsed = [_parse_target(found) for found in state["places"]]
+    targets = [target for target in parsed if target is not None]
+    at = min(int(state["at"]), len(targets) - 1)
     expanded = state.get("expanded")
     return SavedSession(
-        trail=NavigationHistory(kept, at) if kept else NavigationHistory(),
+        history=NavigationHistory(targets, at) if targets else NavigationHistory(),
         expanded=[str(key) for key in expanded] if isinstance(expanded, list) else None,
         hidden=bool(state.get("hidden")),
         folded=[str(name) for name in state.get("folded", ())],
@@ -115,115 +108,104 @@ def _parse_session(state: dict[str, Any]) -> SavedSession:
     )
 
 
-def _place(state: dict[str, Any]) -> NavigationTarget | None:
-    """The place again; None for one that has no reference to find it by."""
+def _parse_target(state: dict[str, Any]) -> NavigationTarget | None:
+    """Return a saved target, None if its reference is missing or invalid."""
     key, mark = str(state["key"]), state.get("mark")
-    place = {"home": HOME, "prompt": PROMPT}.get(key)
-    if place is None:
+    target = {"home": HOME, "prompt": PROMPT}.get(key)
+    if target is None:
         if not state.get("ref"):
             return None
         try:
-            place = place_of(parse_ref(str(state["ref"])))
+            target = make_target(parse_ref(str(state["ref"])))
         except KbtuiError:
             return None
-    found = ScrollAnchor(str(mark[0]), int(mark[1]), int(mark[2]), int(mark[3])) if mark else None
-    return place._replace(view=str(state.get("view", "read")), mark=found)
+    anchor = ScrollAnchor(str(mark[0]), int(mark[1]), int(mark[2]), int(mark[3])) if mark else None
+    return target._replace(view=str(state.get("view", "read")), mark=anchor)
 
 
 class SessionManager:
-    """Reopens the session of a workspace and saves it, unless the settings say otherwise."""
+    """Restores the session of a workspace and saves it, unless the settings disable that."""
 
-    def __init__(
-        self,
-        screen: StyledScreen,
-        library: Library,
-        panes: PaneLayout,
-        navigator: Navigator,
-        search: SearchController,
-        search_view: SearchView,
-        *,
-        reopen: bool,
-    ) -> None:
-        self._screen = screen
-        self._library = library
-        self._panes = panes
-        self._navigator = navigator
+    def __init__(self, main: MainContext, search: SearchController, *, reopen: bool) -> None:
+        self._main = main
         self._search = search
-        self._search_view = search_view
-        self._reopen = reopen
-        self._is_on = library.settings.session
-        self._worker = LatestOnlyWorker(screen)
-        self._timer: Timer | None = None
+        self._is_on = main.library.settings.session
+        self._must_reopen = reopen and self._is_on
+        self._worker = LatestOnlyWorker(main.screen)
+        self._save_timer: Timer | None = None
         self._first_theme = ""
-        self._is_reopened = False
+        self._is_restored = False
 
     def start(self, first: NavigationTarget) -> None:
-        """Reopen the saved session, else show `first`."""
-        self._first_theme = self._screen.app.theme
-        if not (self._is_on and self._reopen):
-            self._begin(None, first)
+        """Restore the saved session, or show `first` if there is none."""
+        self._first_theme = self._main.screen.app.theme
+        if not self._must_reopen:
+            self._open_session(None, first)
             return
         self._worker.submit(
-            lambda: load_session(self._library),
-            lambda session: self._begin(session, first),
-            lambda error: self._begin(None, first),
+            lambda: load_session(self._main.library),
+            lambda session: self._open_session(session, first),
+            lambda error: self._open_session(None, first),
         )
 
-    def _begin(self, session: SavedSession | None, first: NavigationTarget) -> None:
-        if self._navigator.trail.places:
-            return  # something was opened while the session was loaded
+    def _open_session(self, session: SavedSession | None, first: NavigationTarget) -> None:
+        navigator = self._main.navigator
+        if navigator.history.targets:
+            return  # The user opened something while the session was loaded.
         if session is not None:
             self._restore(session)
-        here = session.trail.here if session else None
-        if here is None:
-            self._navigator.open(first)
+        current = session.history.current if session else None
+        if current is None:
+            navigator.open(first)
         else:
-            self._navigator.resume(here)
+            navigator.show(current)
 
     def _restore(self, session: SavedSession) -> None:
-        self._is_reopened = True
-        self._navigator.trail = session.trail
-        self._panes.library.state.hidden = session.hidden
+        self._is_restored = True
+        main = self._main
+        main.navigator.history = session.history
+        main.panes.library.state.hidden = session.hidden
         if session.expanded is not None:
-            self._panes.library.reopen(session.expanded)
-        self._panes.restore(session.folded, session.widths)
-        app = self._screen.app
-        if session.theme in app.available_themes and not self._library.settings.theme:
+            main.panes.library.restore_expanded(session.expanded)
+        main.panes.restore(session.folded, session.widths)
+        app = main.screen.app
+        if session.theme in app.available_themes and not main.library.settings.theme:
             app.theme = session.theme
         if session.mode in MODES:
-            self._search_view.set_mode(session.mode)
+            self._search.set_mode(session.mode)
 
-    def changed(self) -> None:
-        """Save the session soon, in case kbtui is killed."""
-        if self._is_on and self._timer is None:
-            self._timer = self._screen.set_timer(SAVE_SECONDS, self._save_in_thread)
+    def save_soon(self) -> None:
+        """Save the session in a few seconds, in case kbtui is killed."""
+        if self._is_on and self._save_timer is None:
+            self._save_timer = self._main.screen.set_timer(SAVE_SECONDS, self._save_in_thread)
 
     def _save_in_thread(self) -> None:
-        self._timer = None
-        session = self._session()
+        self._save_timer = None
+        session = self._make_session()
         self._worker.submit(
-            lambda: save_session(self._library, session), lambda _: None, lambda _: None
+            lambda: save_session(self._main.library, session), lambda _: None, lambda _: None
         )
 
     def stop(self) -> None:
-        """Save the session, unless there is nothing worth it."""
-        if not self._is_on or not self._navigator.trail.places:
+        """Save the session, unless it is still as at the first start."""
+        if not self._is_on or not self._main.navigator.history.targets:
             return
-        session = self._session()
-        changed = session.folded or session.widths or session.theme
-        if changed or self._is_reopened or len(session.trail.places) > 1:
-            save_session(self._library, session)
+        session = self._make_session()
+        is_changed = session.folded or session.widths or session.theme
+        if is_changed or self._is_restored or len(session.history.targets) > 1:
+            save_session(self._main.library, session)
 
-    def _session(self) -> SavedSession:
-        self._navigator.leave()
-        theme = self._screen.app.theme
-        library = self._panes.library
+    def _make_session(self) -> SavedSession:
+        main = self._main
+        main.navigator.save_position()
+        theme = main.screen.app.theme
+        library = main.panes.library
         return SavedSession(
-            trail=self._navigator.trail,
+            history=main.navigator.history,
             expanded=sorted(library.state.expanded) if library.contents is not None else None,
             hidden=library.state.hidden,
-            folded=self._panes.folded,
-            widths=dict(self._panes.extra_widths),
+            folded=main.panes.folded,
+            widths=dict(main.panes.extra_widths),
             theme=theme if theme != self._first_theme else "",
             mode=self._search.mode,
         )

@@ -1,4 +1,4 @@
-"""The bottom lines: what is going on, and which keys matter here."""
+"""The two bottom lines: the status, and the keys that work here."""
 
 from __future__ import annotations
 
@@ -22,169 +22,188 @@ if TYPE_CHECKING:
 
 FLASH_SECONDS = 4.0
 PHASES = {"keywords": "indexing", "vectors": "embedding"}
+"""The engine's names of its phases, and what they are called on the screen."""
 
 
 class StatusBar(TextLine):
-    """One line: at the left what is being done, else the workspace; at the right index and search.
+    """One line: what is going on at the left, the state of index and search at the right.
 
-    What is said at the left comes first: the right has a long form and a short one.
+    The left has priority; the right has a long and a short form.
     """
 
     def __init__(self, workspace: str = "") -> None:
         super().__init__(id="status")
         self._workspace = one_line(workspace)
-        self._doing: dict[str, str] = {}
+        self._activities: dict[str, str] = {}
         self._flash: Spans = []
-        self._timer: Timer | None = None
+        self._flash_timer: Timer | None = None
+        self._problem = ""
         self._sign: Spans = []
-        self._index, self._short = "index: asking the engine …", "asking the engine …"
-        self._role = "dim"
-        self._first = ""
-        """Who makes the first index: "engine", "alone" this process; "" when there is one, or
-        nobody has said so."""
-        self._ready_once = False
-        self._mode = ""
-        self._trouble = ""
-        self._ready_last: dict[str, Any] = {}
-        """What the engine said last of what is ready."""
+        self._index_text, self._short_text = "index: asking the engine …", "asking the engine …"
+        self._index_role = "dim"
+        self._search_mode = ""
+        self._first_index_by = ""
+        """Who builds the first index: "engine", "alone" for this process, "" if there is one or
+        it is not known yet."""
+        self._was_ready = False
+        self._last_ready_event: dict[str, Any] = {}
 
     def on_mount(self) -> None:
-        """Say the first thing."""
-        self._say()
+        """Show the first status."""
+        self._update_line()
 
-    def doing(self, what: str, text: str | None) -> None:
-        """Something named `what` is being done; None: no more."""
+    def set_activity(self, name: str, text: str | None) -> None:
+        """Show what is going on, until the activity `name` is set to None."""
         if text is None:
-            self._doing.pop(what, None)
+            self._activities.pop(name, None)
         else:
-            self._doing[what] = one_line(text)
-        self._say()
+            self._activities[name] = one_line(text)
+        self._update_line()
 
     def flash(self, text: str, role: str = "strong") -> None:
-        """Say something for a few seconds."""
+        """Show a message for a few seconds."""
         self._flash = [(one_line(text), role)]
-        if self._timer:
-            self._timer.stop()
-        self._timer = self.set_timer(FLASH_SECONDS, self._unflash)
-        self._say()
+        if self._flash_timer:
+            self._flash_timer.stop()
+        self._flash_timer = self.set_timer(FLASH_SECONDS, self._end_flash)
+        self._update_line()
 
-    def _unflash(self) -> None:
+    def _end_flash(self) -> None:
         self._flash = []
-        self._say()
+        self._update_line()
 
-    def trouble(self, text: str) -> None:
-        """Something that stays wrong until it is said that it is not any more, with ""."""
-        self._trouble = one_line(text)
-        self._say()
+    def set_problem(self, text: str) -> None:
+        """Show a problem until it is set to ""."""
+        self._problem = one_line(text)
+        self._update_line()
 
-    def waiting(self, answered: bool) -> str:
-        """What every search waits for, in a sentence; "" when it need not wait.
+    def set_search_mode(self, name: str) -> None:
+        """Show the search mode, "" for the default one."""
+        self._search_mode = name
+        self._update_line()
 
-        `answered` says that one has had its answer, and so that there is something to ask.
+    def describe_wait(self, has_answer: bool) -> str:
+        """Return what every search is waiting for, "" if it need not wait.
+
+        `has_answer` says whether a search was answered, which means that there is an index.
         """
-        if self._first == "engine":
-            done = self._doing.get("index")
-            how_far = f": {done}" if done else ""
-            return f"The first index is being made{how_far}. Hits show as soon as it is there."
-        if self._first == "alone" and not answered:
-            return (
-                "There is no index yet, and no engine to make it. One for keywords is made here, "
-                "for this time; hits show as soon as it is there."
-            )
+        if self._first_index_by == "engine":
+            progress = self._activities.get("index")
+            so_far = f": {progress}" if progress else ""
+            return f"Building the first index{so_far}. Results appear when it is ready."
+        if self._first_index_by == "alone" and not has_answer:
+            return "No index yet and no engine running. Building a temporary keyword index …"
         return ""
 
-    def hear(self, event: dict[str, Any]) -> None:
-        """Take in what the engine says about itself."""
+    # the engine's events
+
+    def show_event(self, event: dict[str, Any]) -> None:
+        """Show what an event of the engine says about index and search."""
         kind = event.get("event")
         if kind == "progress":
-            self._progress(event)
+            self._show_progress(event)
         elif kind == "ready":
-            self._ready_last = event
-            self._ready(event)
+            self._last_ready_event = event
+            self._show_ready(event)
         elif kind == "gone":
-            self._doing.pop("index", None)
-            self._first = "" if self._ready_once else "alone"
-            self._ready_last = {}
+            self._activities.pop("index", None)
+            self._first_index_by = "" if self._was_ready else "alone"
+            self._last_ready_event = {}
             reason = one_line(str(event.get("reason", "")))
-            self._state("◌", "warning", f"keywords only: {reason}", "keywords only")
-        self._say()
+            self._set_index_state("◌", "warning", f"keywords only: {reason}", "keywords only")
+        self._update_line()
 
-    def _state(self, sign: str, role: str, text: str, short: str, said: str = "dim") -> None:
-        self._sign, self._index, self._short, self._role = [(f"{sign} ", role)], text, short, said
+    def _set_index_state(
+        self, sign: str, sign_role: str, text: str, short: str, role: str = "dim"
+    ) -> None:
+        self._sign = [(f"{sign} ", sign_role)]
+        self._index_text, self._short_text, self._index_role = text, short, role
 
-    def _progress(self, event: dict[str, Any]) -> None:
+    def _show_progress(self, event: dict[str, Any]) -> None:
         done, total = int(event.get("done") or 0), int(event.get("total") or 0)
         if done >= total:
-            self._doing.pop("index", None)
+            self._activities.pop("index", None)
             return
         left = event.get("seconds_left")
         phase = PHASES.get(str(event.get("phase")), "indexing")
         text = f"{phase} {done:,} of {total:,}"
-        if waits := event.get("waits"):
-            text += f"; waiting, {one_line(str(waits))}"
+        if reason := event.get("waits"):
+            text += f"; waiting, {one_line(str(reason))}"
         elif left:
-            text += f", {_duration(float(left))} left"
-        self._doing["index"] = text
-        if phase == "embedding" and self._ready_last:
-            self._ready({**self._ready_last, "left": total - done})
+            text += f", {_format_duration(float(left))} left"
+        self._activities["index"] = text
+        if phase == "embedding" and self._last_ready_event:
+            self._show_ready({**self._last_ready_event, "left": total - done})
 
-    def _ready(self, event: dict[str, Any]) -> None:
-        self._ready_once = self._ready_once or bool(event.get("lexical"))
-        self._first = "" if event.get("lexical") or event.get("error") else "engine"
-        if event.get("error"):
-            self._state("!", "error", one_line(f"index: {event['error']}"), "index failed", "error")
+    def _show_ready(self, event: dict[str, Any]) -> None:
+        error = event.get("error")
+        self._was_ready = self._was_ready or bool(event.get("lexical"))
+        self._first_index_by = "" if event.get("lexical") or error else "engine"
+        if error:
+            self._set_index_state(
+                "!", "error", one_line(f"index: {error}"), "index failed", "error"
+            )
             return
-        if self._first:
-            self._state("◌", "warning", "the first index is being made", "no index yet")
+        if self._first_index_by:
+            self._set_index_state("◌", "warning", "building the first index", "no index yet")
             return
         left = event.get("left")
         if not event.get("semantic"):
             reason = one_line(str(event.get("reason") or "no model"))
-            self._state("◐", "warning", f"index ready · keywords only: {reason}", "keywords only")
+            text = f"index ready · keywords only: {reason}"
+            self._set_index_state("◐", "warning", text, "keywords only")
         elif left:
-            self._state("◐", "warning", f"index ready · {left:,} passages to embed", "embedding")
+            text = f"index ready · {left:,} passages to embed"
+            self._set_index_state("◐", "warning", text, "embedding")
         else:
-            self._state("●", "inserted", "index ready · keywords and meaning", "index ready")
+            text = "index ready · keywords and meaning"
+            self._set_index_state("●", "inserted", text, "index ready")
 
-    def search_by(self, mode: str) -> None:
-        """Say which way of searching was chosen, when it is not the usual one."""
-        self._mode = mode
-        self._say()
+    # the line
 
-    def _say(self) -> None:
-        self.say(self._left(), self._right(self._index))
+    def _update_line(self) -> None:
+        self.say(self._make_left(), self._make_right(self._index_text))
 
-    def _left(self) -> Spans:
+    def _make_left(self) -> Spans:
         if self._flash:
             return self._flash
-        if self._trouble:
-            return [(f"! {self._trouble}", "error")]
-        if self._doing:
-            return [(" · ".join(self._doing.values()), "dim")]
+        if self._problem:
+            return [(f"! {self._problem}", "error")]
+        if self._activities:
+            return [(" · ".join(self._activities.values()), "dim")]
         return [(self._workspace, "dim")]
 
-    def _right(self, text: str) -> Spans:
-        mode: Spans = [(f" · searching by {self._mode}", "key")] if self._mode else []
-        return [*self._sign, (text, self._role), *mode]
+    def _make_right(self, text: str) -> Spans:
+        mode: Spans = [(f" · mode: {self._search_mode}", "key")] if self._search_mode else []
+        return [*self._sign, (text, self._index_role), *mode]
 
     def render_line(self, y: int) -> Strip:
-        """The line; the right gives way step by step."""
-        room = self.content_size.width - cell_width(self.left) - 2
-        forms: tuple[Spans, ...] = (self.right, self._right(self._short), [*self._sign], [])
-        right = next((form for form in forms if cell_width(form) <= room), [])
+        """Draw the left, and the longest form of the right that fits beside it."""
         width = self.content_size.width
+        room = width - cell_width(self.left) - 2
+        forms: tuple[Spans, ...] = (self.right, self._make_right(self._short_text), self._sign, [])
+        right = next((form for form in forms if cell_width(form) <= room), [])
         return self.paint(align_to_edges(self.left, right, width) if y == 0 else [], width)
 
 
-def _duration(seconds: float) -> str:
+def _format_duration(seconds: float) -> str:
     if seconds < 90:
         return f"{max(1, round(seconds))} s"
     minutes = round(seconds / 60)
     return f"{minutes} min" if minutes < 90 else f"{seconds / 3600:.1f} h"
 
 
+INPUT_HINTS = {
+    "search": [("Enter", "open"), ("↑↓", "select / history"), ("Esc", "to results")],
+    "find": [("Enter", "accept"), ("Esc", "clear")],
+    "filter": [("Enter", "accept"), ("Esc", "clear")],
+    "": [("Esc", "leave the input")],
+}
+"""What keys do in an input, by its id."""
+
+
 class KeyHints(StyledWidget):
-    """The keys that matter where one is, as many as fit."""
+    """The keys that matter for what has the focus, as many as fit."""
 
     ALLOW_SELECT: ClassVar[bool] = False
 
@@ -192,78 +211,64 @@ class KeyHints(StyledWidget):
         super().__init__(id="hints")
         self.scopes: tuple[Scope, ...] = ("everywhere",)
         self.keymap: Mapping[str, str] = {}
-        self.typing = ""
-        self.offers: frozenset[str] = frozenset()
+        self._input_id = ""
+        self._offers: frozenset[str] = frozenset()
         self._command = ""
-        self._suggested: Spans = []
+        self._suggestions: Spans = []
 
-    def suggest(self, spans: Spans) -> None:
-        """While one types, show what may come next; nothing: the keys again."""
-        if spans != self._suggested:
-            self._suggested = spans
+    def show_suggestions(self, spans: Spans) -> None:
+        """Show suggestions for the query in place of the keys; none shows the keys again."""
+        if spans != self._suggestions:
+            self._suggestions = spans
             self.refresh()
 
-    def same_as(self, command: str) -> None:
-        """Say instead which command shows the same; for who cannot see the screen."""
+    def show_command(self, command: str) -> None:
+        """Show a command that prints the same, for users of a screen reader."""
         if command != self._command:
             self._command = command
             self.refresh()
 
-    def point(self, *scopes: Scope, typing: str = "", offers: frozenset[str] = frozenset()) -> None:
-        """Show the keys of other scopes, or those of the input named `typing`.
+    def show_keys(
+        self, *scopes: Scope, input_id: str = "", offers: frozenset[str] = frozenset()
+    ) -> None:
+        """Show the keys of some scopes, or of an input if one has the focus.
 
-        `offers` is what the document has that commands can need.
+        `offers` is what the document has that a command can need (`Command.needs`).
         """
-        if (scopes, typing, offers) != (self.scopes, self.typing, self.offers):
-            self.scopes, self.typing, self.offers = scopes, typing, offers
+        if (scopes, input_id, offers) != (self.scopes, self._input_id, self._offers):
+            self.scopes, self._input_id, self._offers = scopes, input_id, offers
             self.refresh()
 
     def render_line(self, y: int) -> Strip:
-        """The line."""
+        """Draw the keys, the suggestions or the command."""
         width = self.content_size.width
-        if y:
-            return self.paint([], width)
+        return self.paint([] if y else self._make_spans(width), width)
+
+    def _make_spans(self, width: int) -> Spans:
         if self._command:
-            return self.paint(
-                [("as text: ", "dim"), (self._command, "key"), (self._help, "dim")], width
-            )
-        if self.typing == "search" and self._suggested:
-            return self.paint(self._suggested, width)
-        if self.typing:
-            pairs = self._typed()
+            key = own_key("help", self.keymap)
+            help_hint = f"  {key} help" if key else ""
+            return [("In text: ", "dim"), (self._command, "key"), (help_hint, "dim")]
+        if self._input_id == "search" and self._suggestions:
+            return self._suggestions
+        if self._input_id:
+            pairs = self._get_input_hints()
             while len(pairs) > 1 and cell_width(format_key_hints(pairs)) > width:
-                # How to open and how to leave matter more than what is between.
+                # The first and the last matter most: how to accept, and how to leave.
                 pairs.pop(-2)
-            return self.paint(format_key_hints(pairs), width)
+            return format_key_hints(pairs)
         commands = commands_of(*self.scopes, keymap=self.keymap)
-        if "links" in self.offers:
-            # Where there is nothing to unfold, Enter opens.
+        if "links" in self._offers:
+            # Without anything to unfold, Enter opens the link.
             commands = [
-                one._replace(label="open") if one.needs == "folds" else one for one in commands
+                command._replace(label="open") if command.needs == "folds" else command
+                for command in commands
             ]
-        return self.paint(format_command_hints(commands, width, self.offers), width)
+        return format_command_hints(commands, width, self._offers)
 
-    @property
-    def _help(self) -> str:
-        key = own_key("help", self.keymap)
-        return f"  {key} help" if key else ""
-
-    def _typed(self) -> list[tuple[str, str]]:
-        """What the keys do in the input that has them."""
-        pairs = [*_TYPING.get(self.typing, _TYPING[""])]
-        go = [own_key(f"reader.{name}", self.keymap) for name in ("next", "previous")]
-        if self.typing == "find" and all(go):
-            pairs[0] = ("Enter", f"done: {' and '.join(go)} go to the matches")
+    def _get_input_hints(self) -> list[tuple[str, str]]:
+        pairs = [*INPUT_HINTS.get(self._input_id, INPUT_HINTS[""])]
+        keys = [own_key(f"reader.{name}", self.keymap) for name in ("next", "previous")]
+        if self._input_id == "find" and all(keys):
+            pairs[0] = ("Enter", f"accept, then {'/'.join(keys)}")
         return pairs
-
-
-_TYPING = {
-    "search": [
-        ("Enter", "open"),
-        ("↑↓", "choose, or earlier searches"),
-        ("Esc", "leave the input"),
-    ],
-    "find": [("Enter", "done"), ("Esc", "end finding")],
-    "filter": [("Enter", "done"), ("Esc", "all titles")],
-    "": [("Esc", "leave the input")],
-}

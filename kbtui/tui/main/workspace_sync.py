@@ -1,4 +1,4 @@
-"""Keeps the main screen up to date with the workspace's files and the engine's messages."""
+"""Keeps the main screen up to date with the workspace's files and the engine's events."""
 
 from __future__ import annotations
 
@@ -11,162 +11,153 @@ from kbtui.tui.framework.workers import LatestOnlyWorker
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kbtui.library import Library
     from kbtui.refs import Ref
-    from kbtui.tui.framework.styled_widget import StyledScreen
     from kbtui.tui.library_snapshot import LibrarySnapshot, SnapshotReader
-    from kbtui.tui.main.navigator import Navigator
-    from kbtui.tui.main.pane_layout import PaneLayout
+    from kbtui.tui.main.navigator import MainContext
     from kbtui.tui.main.search_controller import SearchController
-    from kbtui.tui.main.status_bar import StatusBar
 
-TOUCHED_MOST = 500
+NAMED_CONVERSATIONS_MOST = 500
 """The engine names at most this many changed conversations; then any may have changed."""
-
 CHECK_SECONDS = 2.0
-"""How often to check that the workspace is still there."""
+"""Seconds align_to_edges checks that the workspace still exists."""
 
 
 class WorkspaceSync:
     """Listens to the engine, and reads the library's lists when files change."""
 
-    def __init__(
-        self,
-        screen: StyledScreen,
-        library: Library,
-        panes: PaneLayout,
-        navigator: Navigator,
-        search: SearchController,
-        status: StatusBar,
-    ) -> None:
-        self._screen = screen
-        self._library = library
-        self._panes = panes
-        self._navigator = navigator
+    def __init__(self, main: MainContext, search: SearchController) -> None:
+        self._main = main
         self._search = search
-        self._status = status
-        self._snapshot_worker = LatestOnlyWorker(screen)
-        self._details_worker = LatestOnlyWorker(screen)
-        self._listen_worker = LatestOnlyWorker(screen)
-        self._check_worker = LatestOnlyWorker(screen)
-        self._is_gone = False
-        self._stop: Callable[[], None] | None = None
+        self._snapshot_worker = LatestOnlyWorker(main.screen)
+        self._details_worker = LatestOnlyWorker(main.screen)
+        self._listen_worker = LatestOnlyWorker(main.screen)
+        self._check_worker = LatestOnlyWorker(main.screen)
+        self._is_workspace_gone = False
+        self._stop_listening: Callable[[], None] | None = None
 
     @cached_property
     def _reader(self) -> SnapshotReader:
         from kbtui.tui.library_snapshot import SnapshotReader
 
-        return SnapshotReader(self._library)
+        return SnapshotReader(self._main.library)
 
     def start(self) -> None:
-        """Read the lists and begin to listen, which starts the engine."""
-        self.read()
-        self._screen.set_interval(CHECK_SECONDS, self._check_workspace)
-        self._listen_worker.submit(
-            lambda: self._library.listen(self._receive),
-            self._set_stop,
-            lambda error: self._status.hear({"event": "gone", "reason": str(error)}),
-        )
+        """Read the lists and listen to the engine, which starts it if it is not running."""
+        self.read_lists()
+        self._main.screen.set_interval(CHECK_SECONDS, self._check_workspace)
 
-    def _set_stop(self, stop: Callable[[], None]) -> None:
-        self._stop = stop
+        def receive(event: dict[str, Any]) -> None:
+            """Pass an event from the listener's thread to the screen's."""
+            self._main.screen.call_later(self.handle_event, event)
+
+        def keep(stop: Callable[[], None]) -> None:
+            self._stop_listening = stop
+
+        self._listen_worker.submit(
+            lambda: self._main.library.listen(receive),
+            keep,
+            lambda error: self._main.status.show_event({"event": "gone", "reason": str(error)}),
+        )
 
     def stop(self) -> None:
         """Stop listening."""
-        if self._stop:
-            self._stop()
+        if self._stop_listening:
+            self._stop_listening()
 
-    # whether the workspace is still there
+    # whether the workspace still exists
 
     def _check_workspace(self) -> None:
         # In a thread, because a file system may be slow to answer.
         if not self._check_worker.busy:
             self._check_worker.submit(
-                self._library.workspace.jp.is_dir,
-                self._set_present,
-                lambda error: self._set_present(False),
+                self._main.library.workspace.jp.is_dir,
+                self._set_workspace_found,
+                lambda error: self._set_workspace_found(False),
             )
 
-    def _set_present(self, present: bool) -> None:
-        if present == self._is_gone:
-            self._is_gone = not present
-            root = self._library.workspace.root
-            gone = f"the workspace is gone: {root} was moved or deleted. What was read stays here."
-            self._status.trouble("" if present else gone)
-            if present:
-                self.read()
+    def _set_workspace_found(self, is_found: bool) -> None:
+        if is_found != self._is_workspace_gone:
+            return
+        self._is_workspace_gone = not is_found
+        root = self._main.library.workspace.root
+        gone = f"Workspace {root} was moved or deleted. Showing what was loaded."
+        self._main.status.set_problem("" if is_found else gone)
+        if is_found:
+            self.read_lists()
 
-    # the engine's messages
+    # the engine's events
 
-    def _receive(self, event: dict[str, Any]) -> None:
-        """Called in the listener's thread."""
-        self._screen.call_later(self.heard, event)
-
-    def heard(self, event: dict[str, Any]) -> None:
-        """Take in one of the engine's messages."""
-        self._status.hear(event)
-        self._search.say_waiting()
-        answer = self._panes.results.answer
-        if event.get("event") == "ready" and event.get("semantic") and answer and answer.degraded:
-            # Semantic search is ready: refine what keywords found.
-            self._search.again()
-        if event.get("event") == "changed":
-            self.read()
-            self._screen.files_changed(event)
+    def handle_event(self, event: dict[str, Any]) -> None:
+        """Show an event of the engine, and reload what it reports as changed."""
+        kind = event.get("event")
+        self._main.status.show_event(event)
+        self._search.show_wait()
+        answer = self._main.panes.results.answer
+        if kind == "ready" and event.get("semantic") and answer and answer.degraded:
+            # Semantic search became available: add its results to those of keywords.
+            self._search.repeat()
+        if kind == "changed":
+            self.read_lists()
+            self._main.screen.files_changed(event)
 
     @staticmethod
     def may_have_changed(ref: Ref | None, event: dict[str, Any]) -> bool:
-        """Whether what `ref` names may have changed with this message."""
+        """Return whether what `ref` names may be among the files that an event reports."""
         if ref is None or ref.kind != "conversation":
             return True
-        touched = event.get("conversations") or []
-        return ref.conversation in touched or len(touched) >= TOUCHED_MOST
+        changed = event.get("conversations") or []
+        return ref.conversation in changed or len(changed) >= NAMED_CONVERSATIONS_MOST
 
     # the library's lists
 
-    def read(self) -> None:
-        """Read the lists, and show them."""
-        self._status.doing("lists", "reading lists …")
+    def read_lists(self) -> None:
+        """Read topics, subjects and conversations in a thread, and show them."""
+        self._main.status.set_activity("lists", "reading lists …")
         self._details_worker.forget()
-        self._snapshot_worker.submit(self._read_snapshot, self._receive_snapshot, self._fail)
 
-    def _read_snapshot(self) -> LibrarySnapshot | None:
-        """Called in a thread; without a workspace, empty lists would say that it holds nothing."""
-        return self._reader.read() if self._library.workspace.jp.is_dir() else None
+        def read() -> LibrarySnapshot | None:
+            # Without the workspace, empty lists would look as if it had no topics.
+            exists = self._main.library.workspace.jp.is_dir()
+            return self._reader.read() if exists else None
+
+        self._snapshot_worker.submit(read, self._receive_snapshot, self._report_failure)
 
     def _receive_snapshot(self, snapshot: LibrarySnapshot | None) -> None:
-        self._status.doing("lists", None)
+        self._main.status.set_activity("lists", None)
         if snapshot is None:
-            self._set_present(False)
+            self._set_workspace_found(False)
             return
-        subjects = sum(len(shelf.subjects) for shelf in snapshot.shelves)
+        subjects = sum(len(listing.subjects) for listing in snapshot.listings)
         freeze_if_grown(subjects + len(snapshot.conversations))
-        self._show(snapshot)
+        self._show_snapshot(snapshot)
 
-    def _show(self, snapshot: LibrarySnapshot) -> None:
-        self._navigator.contents = snapshot
-        self._panes.library.update(snapshot)
-        if self._navigator.shown and self._navigator.shown.key == "home":
-            self._navigator.reload()
+    def _show_snapshot(self, snapshot: LibrarySnapshot) -> None:
+        navigator = self._main.navigator
+        navigator.contents = snapshot
+        self._main.panes.library.show(snapshot)
+        if navigator.shown and navigator.shown.key == "home":
+            navigator.reload()
         if snapshot.unread:
-            self._read_details(snapshot)
+            self._read_summaries(snapshot)
 
-    def _read_details(self, snapshot: LibrarySnapshot) -> None:
-        """Read the conversations whose details only some filters need."""
+    def _read_summaries(self, snapshot: LibrarySnapshot) -> None:
+        """Read more summaries of conversations, which some filters and sort orders need."""
         self._details_worker.submit(
-            lambda: self._reader.read_on(snapshot), self._receive_details, self._fail
+            lambda: self._reader.read_summaries(snapshot),
+            self._receive_summaries,
+            self._report_failure,
         )
 
-    def _receive_details(self, snapshot: LibrarySnapshot) -> None:
-        before, self._navigator.contents = self._navigator.contents, snapshot
-        library = self._panes.library
-        if snapshot.unread and not library.waits_for_traits:
-            self._read_details(snapshot)
+    def _receive_summaries(self, snapshot: LibrarySnapshot) -> None:
+        navigator, library = self._main.navigator, self._main.panes.library
+        before, navigator.contents = navigator.contents, snapshot
+        if snapshot.unread and not library.needs_summaries:
+            self._read_summaries(snapshot)
         elif before is None or snapshot.conversations != before.conversations or snapshot.unread:
-            self._show(snapshot)
+            self._show_snapshot(snapshot)
         else:
-            library.learn(snapshot)
+            library.set_summaries(snapshot)
 
-    def _fail(self, error: Exception) -> None:
-        self._status.doing("lists", None)
-        self._status.flash(f"the lists cannot be read: {error}", "error")
+    def _report_failure(self, error: Exception) -> None:
+        self._main.status.set_activity("lists", None)
+        self._main.status.flash(f"cannot read the lists: {error}", "error")

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import posixpath
 import re
-import shutil
-import subprocess
-import sys
-import threading
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote
 
@@ -116,25 +111,3 @@ def resolve_file_link(href: str, folder: Path, root: Path) -> Path | None:
         )
     except (OSError, ValueError, RuntimeError):
         return None
-
-
-def open_with_system(path: Path) -> str:
-    """Have the system's own program show a file; gives what was wrong, "" when nothing was."""
-    program = shutil.which("open" if sys.platform == "darwin" else "xdg-open")
-    if program is None:
-        return "there is no xdg-open here to open it with"
-    # It may stay until the file is closed.
-    threading.Thread(target=_run_program, args=([program, str(path)],), daemon=True).start()
-    return ""
-
-
-def _run_program(command: list[str]) -> None:
-    with contextlib.suppress(OSError):
-        subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-            check=False,
-        )

@@ -20,7 +20,7 @@ from kbtui.tui.framework.styled_text import align_to_edges, cell_width
 from kbtui.tui.framework.styled_widget import BorderOnlyPane, plain_content
 from kbtui.tui.framework.text_widgets import LabeledInput, MultilineText, PaneInput, TextLine
 from kbtui.tui.framework.workers import LatestOnlyWorker
-from kbtui.tui.navigation_target import place_of
+from kbtui.tui.navigation_target import make_target
 from kbtui.tui.reader.document import compile_finder, format_count
 from kbtui.tui.reader.document_view import DocumentView
 
@@ -153,7 +153,9 @@ class ReaderPane(BorderOnlyPane, Vertical):
     def show(self, document: Document, place: NavigationTarget) -> None:
         """Show a document at a place in it."""
         again = (
-            self.place is not None and self.place.same_document(place) and self.reader.document.key
+            self.place is not None
+            and self.place.is_same_document(place)
+            and self.reader.document.key
         )
         self.place = place
         if again and document.record is None and document.blocks == self.reader.document.blocks:
@@ -294,7 +296,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
         """Unfold or fold at the line being read, or open what it leads to."""
         port = self.reader.port
         if port.document.blocks and (link := port.document.blocks[port.cursor.block].link):
-            self.post_message(self.Open(place_of(parse_ref(link))))
+            self.post_message(self.Open(make_target(parse_ref(link))))
         if fold := port.fold_at_cursor():
             port.toggle(fold)
             self.reader.changed()
