@@ -181,7 +181,7 @@ class KbApp(App[None]):
         own = any("ctrl+j" in keys.split(",") for keys in self.keys.values())
         return event if own else Key("enter", "\r")
 
-    def on_done(self, event: KeyFollowUp) -> None:
+    def on_key_follow_up(self, event: KeyFollowUp) -> None:
         """What a key set off has happened."""
         self._ahead.came(event)
 
