@@ -1,6 +1,6 @@
-"""Where things are: finding the workspace, its directories, configuration and settings.
+"""The workspace, its directories, JP's configuration and kbtui's settings.
 
-Names are imported on first use, so that `paths` costs nothing else.
+Names are imported on first use, so that importing `paths` imports nothing else.
 """
 
 from importlib import import_module

@@ -1,14 +1,14 @@
-"""JP's configuration files in the order in which they count, with `extends` and `inherit`.
+"""Reads the layers of JP's configuration, with `extends` and `inherit`.
 
-Only what kbtui needs is looked at: `extends`, `inherit`,
-`config_load_paths`, and whatever table the caller asks the layers for. Environment and
-conversation configuration are no files and no layers here.
+Only `extends`, `inherit`, `config_load_paths` and the tables that callers ask for are interpreted.
+Environment variables and conversations configure JP too; they are not read here.
 """
 
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,16 +22,18 @@ if TYPE_CHECKING:
     from kbtui.workspace.workspace import Workspace
 
 EXTENSIONS = ("toml", "json", "json5", "yaml", "yml")
-"""Tried in this order; the first file there is, is the layer."""
+"""The first file that exists with one of these extensions, in this order, is the layer."""
 MAX_SLOW_CHARACTERS = 100_000
-"""Characters of the largest YAML and JSON5 file: their readers, in Python, take a second for it.
-The one in C is no way out: it ends the process over deep nesting."""
-MAX_LAYERS = 1_000
-"""More files under one are a mistake (a tower of `extends`), and reading them all would hang."""
-MAX_DEPTH = 50
-"""So many files that extend one another, each the next, are a mistake too."""
+"""The size of the largest YAML or JSON5 file: their pure Python parsers take a second for it.
 
-_TOO_MANY = "too many files are extended"
+libyaml is not an alternative: deep nesting crashes the process.
+"""
+MAX_LAYERS = 1_000
+"""How many files one layer may load. A chain of `extends` beyond that is a mistake."""
+MAX_DEPTH = 50
+"""How deep files may extend one another."""
+
+_TOO_MANY = "extends too many files"
 
 
 @dataclass(frozen=True)
@@ -44,12 +46,11 @@ class ConfigLayer:
 
 @dataclass
 class ConfigLayers:
-    """The layers, later ones winning, and what was met on the way.
+    """The layers in the order of merging (later ones win), and what was noticed while reading them.
 
-    `files` has every file that was read or would have been had it been there,
-    and the directories that globs looked into, so that a change of any of them
-    can be noticed. `errors` has what could not be read; the rest was. `budget`
-    is how many more files may be read under the present one.
+    `files` has every file that was read or would be read if it existed, and every directory
+    that a glob listed, so that changes can be watched. `errors` has what could not be read.
+    `budget` is how many more files the present layer may load.
     """
 
     layers: list[ConfigLayer] = field(default_factory=list)
@@ -61,11 +62,11 @@ class ConfigLayers:
 
 
 def read_layers(workspace: Workspace, cwd: Path | None = None) -> ConfigLayers:
-    """The workspace's file layers: JP's own, then `.jp/kb.toml`.
+    """Return the workspace's layers: those of JP, then `.jp/kb.toml`.
 
-    `cwd` is where `.jp.{ext}` files are looked for, from the root down; it
-    counts only inside the workspace and is the process's own by default.
-    Mistakes are in `errors`; nothing is raised.
+    `cwd` is where the search for `.jp.{ext}` files ends, from the root down; by default the
+    current directory. Outside the workspace it is ignored. Never raises: see
+    `ConfigLayers.errors`.
     """
     found = ConfigLayers()
     for stem in _list_layer_stems(workspace, cwd):
@@ -82,12 +83,11 @@ def read_layers(workspace: Workspace, cwd: Path | None = None) -> ConfigLayers:
 
 
 def read_named_layers(workspace: Workspace, found: ConfigLayers, name: str) -> None:
-    """Add the layers that `--cfg NAME` names to `found`.
+    """Add the layers that `--cfg NAME` means to `found`; raises `UsageError` if there is none.
 
-     A path of an existing file is that file; else NAME is searched in the
-     `config_load_paths` under the user-global, the workspace's and the
-     user-local root, first match within a root, all roots merged in this order
-    . Raises `UsageError` where nothing is found.
+    NAME is the path of a file, or a file in one of `config_load_paths`. These are searched
+    below the user-global, the workspace's and the user-local root: the first match of each root
+    is added, in this order.
     """
     direct = Path(name).absolute()
     if direct.suffix[1:] in EXTENSIONS and direct.is_file():
@@ -95,7 +95,7 @@ def read_named_layers(workspace: Workspace, found: ConfigLayers, name: str) -> N
         _load_layer(direct, found)
         return
     if not Path(name).name:
-        raise UsageError("an empty name", where="--cfg")
+        raise UsageError("the name is empty", where="--cfg")
     roots = [Path(jp_config_home(), "config"), workspace.root]
     if workspace.user_dir is not None:
         roots.append(workspace.user_dir / "config")
@@ -108,7 +108,7 @@ def read_named_layers(workspace: Workspace, found: ConfigLayers, name: str) -> N
                 matches.append(path)
                 break
     if not matches:
-        where = ", ".join(map(str, tried)) or "no `config_load_paths` are configured"
+        where = ", ".join(map(str, tried)) or "nowhere, `config_load_paths` is not configured"
         raise UsageError(
             f"no configuration named {name!r}", where="--cfg", hint=f"searched: {where}"
         )
@@ -117,17 +117,14 @@ def read_named_layers(workspace: Workspace, found: ConfigLayers, name: str) -> N
 
 
 def extended_files(path: Path) -> list[Path]:
-    """The files that a configuration file extends, directly or through others.
-
-    Unreadable ones are left out; used to say which configuration loads what.
-    """
+    """Return the readable files that a configuration file extends, directly or through others."""
     found = ConfigLayers()
     _load_layer(path, found)
     return [layer.path for layer in found.layers if layer.path != path]
 
 
 def parse_config(path: Path) -> dict[str, Any]:
-    """Parse one configuration file by its extension; raises `ConfigError` naming it."""
+    """Return a configuration file parsed by its extension; raises `ConfigError` with its path."""
     try:
         text = read_regular(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -138,23 +135,23 @@ def parse_config(path: Path) -> dict[str, Any]:
     kind = path.suffix[1:].lower()
     if kind in _SLOW_FORMATS and len(text) > MAX_SLOW_CHARACTERS:
         raise ConfigError(
-            f"has {len(text):,} characters; of {_FORMAT_NAMES[kind]} at most {MAX_SLOW_CHARACTERS:,} are read",
+            f"has {len(text):,} characters; {_FORMAT_NAMES[kind]} is read up to {MAX_SLOW_CHARACTERS:,}",
             where=str(path),
             hint="write it as TOML",
         )
     try:
-        data = _make_parsers()[kind](text) if kind in EXTENSIONS else None
+        data = _parse_text(kind, text) if kind in EXTENSIONS else None
     except RecursionError as error:
         raise ConfigError("is nested too deeply", where=str(path)) from error
     except Exception as error:
-        # yaml and json5 raise kinds of their own, which are not imported here.
+        # yaml and json5 have exceptions of their own; they are imported only when needed.
         raise ConfigError(
             f"is not valid {_FORMAT_NAMES[kind]}: {_format_parse_error(error)}", where=str(path)
         ) from error
     if data is None and kind in ("yaml", "yml"):
         return {}
     if not isinstance(data, dict):
-        raise ConfigError("is not a table of keys and values", where=str(path))
+        raise ConfigError("must contain a table of keys and values", where=str(path))
     return data
 
 
@@ -162,23 +159,21 @@ _FORMAT_NAMES = {"toml": "TOML", "json": "JSON", "json5": "JSON5", "yaml": "YAML
 _SLOW_FORMATS = frozenset({"json5", "yaml", "yml"})
 
 
-def _make_parsers() -> dict[str, Any]:
-    def json(text: str) -> Any:
+def _parse_text(kind: str, text: str) -> Any:
+    """Parse the text of a file with the extension `kind`; raises what the parser raises."""
+    if kind == "toml":
+        return parse_toml(text)
+    if kind == "json":
         import json
 
         return json.loads(text)
-
-    def json5(text: str) -> Any:
+    if kind == "json5":
         import json5
 
         return json5.loads(text)
+    import yaml
 
-    def yaml(text: str) -> Any:
-        import yaml
-
-        return yaml.safe_load(text)
-
-    return {"toml": parse_toml, "json": json, "json5": json5, "yaml": yaml, "yml": yaml}
+    return yaml.safe_load(text)
 
 
 def _format_parse_error(error: Exception) -> str:
@@ -186,7 +181,7 @@ def _format_parse_error(error: Exception) -> str:
 
 
 def _list_layer_stems(workspace: Workspace, cwd: Path | None) -> Iterator[Path]:
-    """Where JP's layers lie, in order, without their extension."""
+    """Yield the paths of JP's layers without their extensions, in order."""
     yield Path(jp_config_home(), "config")
     yield workspace.jp / "config"
     for folder in _list_directories(workspace.root, cwd):
@@ -208,7 +203,9 @@ def _list_directories(root: Path, cwd: Path | None) -> Iterator[Path]:
 
 
 def _find_layer_file(stem: Path, files: list[Path]) -> Path | None:
-    """The first existing file of this name, with or without an extension of ours."""
+    """Return the first existing file of this name, with or without an extension; note all
+    candidates.
+    """
     names = [stem] if stem.suffix[1:] in EXTENSIONS else []
     names += [stem.with_name(f"{stem.name}.{extension}") for extension in EXTENSIONS]
     for path in names:
@@ -219,7 +216,7 @@ def _find_layer_file(stem: Path, files: list[Path]) -> Path | None:
 
 
 def _path_exists(path: Path) -> bool:
-    # Broken links, directories and unreadable ones exist too: parsing them says what is wrong.
+    # Broken links, directories and unreadable files count: parsing them gives an error message.
     try:
         return os.path.lexists(path)
     except ValueError:
@@ -227,7 +224,7 @@ def _path_exists(path: Path) -> bool:
 
 
 def _load_layer(path: Path, found: ConfigLayers, above: tuple[Path, ...] = ()) -> None:
-    """Add a file and what it extends to the layers, in the order of merging."""
+    """Add a file and the files that it extends to the layers, in the order of merging."""
     if not above:
         found.budget = MAX_LAYERS
     found.budget -= 1
@@ -257,14 +254,14 @@ def _load_layer(path: Path, found: ConfigLayers, above: tuple[Path, ...] = ()) -
 
 def _load_extended(other: Path, path: Path, found: ConfigLayers, stack: tuple[Path, ...]) -> None:
     if Path(os.path.realpath(other)) in stack:
-        message = f"extends {os.path.normpath(other)}, which leads back to it"
-        found.errors.append(ConfigError(message, where=str(path), hint="break the cycle"))
+        message = f"extends {os.path.normpath(other)} in a cycle"
+        found.errors.append(ConfigError(message, where=str(path), hint="remove one of the `extends`"))
         return
     _load_layer(other, found, stack)
 
 
 def _find_extended(path: Path, value: Any, found: ConfigLayers) -> tuple[list[Path], list[Path]]:
-    """The files to merge under and over this one."""
+    """Return the files to merge before and after this one."""
     before: list[Path] = []
     after: list[Path] = []
     if value is None:
@@ -274,7 +271,7 @@ def _find_extended(path: Path, value: Any, found: ConfigLayers) -> tuple[list[Pa
         if isinstance(item, dict):
             strategy, item = item.get("strategy", "before"), item.get("path")
         if not isinstance(item, str) or strategy not in ("before", "after"):
-            message = "`extends` takes paths, or {path, strategy = before or after}"
+            message = '`extends` takes paths or tables {path = …, strategy = "before" or "after"}'
             found.errors.append(ConfigError(message, where=str(path)))
             continue
         try:
@@ -288,7 +285,7 @@ def _find_extended(path: Path, value: Any, found: ConfigLayers) -> tuple[list[Pa
 
 def _expand_extends(path: Path, item: str, found: ConfigLayers) -> Iterable[Path]:
     if not item or "\0" in item or Path(item).is_absolute():
-        message = f"`extends` {item!r} is not a path relative to this file"
+        message = f"`extends`: {item!r} is not a path relative to this file"
         raise ConfigError(message, where=str(path))
     if not any(sign in item for sign in "*?["):
         target = path.parent / item
@@ -299,19 +296,10 @@ def _expand_extends(path: Path, item: str, found: ConfigLayers) -> Iterable[Path
     try:
         matches = sorted(path.parent.glob(item))
     except (ValueError, NotImplementedError, OSError) as error:
-        message = f"`extends` {item!r} is not a pattern: {_format_parse_error(error)}"
+        message = f"`extends`: {item!r} is not a glob pattern: {_format_parse_error(error)}"
         raise ConfigError(message, where=str(path)) from error
-    fixed = Path(*_split_before_glob(Path(item).parts))
-    found.files += sorted({path.parent / fixed} | {match.parent for match in matches})
+    fixed = takewhile(lambda part: not any(sign in part for sign in "*?["), Path(item).parts[:-1])
+    found.files += sorted({path.parent.joinpath(*fixed)} | {match.parent for match in matches})
     files = [match for match in matches if match.suffix[1:] in EXTENSIONS and match.is_file()]
     found.files += files
     return files
-
-
-def _split_before_glob(parts: tuple[str, ...]) -> list[str]:
-    kept = []
-    for part in parts[:-1]:
-        if any(sign in part for sign in "*?["):
-            break
-        kept.append(part)
-    return kept

@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MAX_SOCKET_BYTES = 103
-"""The longest path of a Unix socket: macOS has room for 104 bytes with the final NUL, Linux for 108."""
+"""The longest path of a Unix socket: 104 bytes with the final NUL on macOS, 108 on Linux."""
 
 
 def user_home() -> str:
-    """The user's home directory; where HOME is empty, the one in the password database.
+    """Return the user's home directory; an empty or relative HOME is ignored.
 
-    `os.path.expanduser` takes an empty HOME literally, and `~/.cache` becomes `/.cache`.
+    `os.path.expanduser` takes an empty HOME literally: `~/.cache` would become `/.cache`.
     """
     value = os.environ.get("HOME", "")
     if value.startswith("/"):
@@ -43,38 +43,38 @@ def user_home() -> str:
 
 
 def xdg_directory(variable: str, default: str) -> str:
-    """A base directory of the XDG specification, which says to ignore a relative value."""
+    """Return a base directory of the XDG specification, which says to ignore relative values."""
     value = os.environ.get(variable, "")
     return value if value.startswith("/") else f"{user_home()}/{default}"
 
 
 def cache_home() -> str:
-    """Where indexes lie; deleting it loses nothing but time."""
+    """Return the directory of the indexes. They can be rebuilt after it is deleted."""
     return xdg_directory("XDG_CACHE_HOME", ".cache") + "/kbtui"
 
 
 def config_home() -> str:
-    """Where `config.toml` lies."""
+    """Return the directory of `config.toml`."""
     return xdg_directory("XDG_CONFIG_HOME", ".config") + "/kbtui"
 
 
 def data_home() -> str:
-    """Where the journal lies: what cannot be rebuilt."""
+    """Return the directory of the query log and bookmarks, which cannot be rebuilt."""
     return xdg_directory("XDG_DATA_HOME", ".local/share") + "/kbtui"
 
 
 def state_home() -> str:
-    """Where logs lie."""
+    """Return the directory of the logs."""
     return xdg_directory("XDG_STATE_HOME", ".local/state") + "/kbtui"
 
 
 def jp_data_home() -> str:
-    """JP's user data directory."""
+    """Return JP's user data directory."""
     return os.environ.get("JP_USER_DATA_DIR") or _jp_directory("XDG_DATA_HOME", ".local/share")
 
 
 def jp_config_home() -> str:
-    """JP's user-global configuration directory."""
+    """Return JP's user-global configuration directory."""
     return os.environ.get("JP_GLOBAL_CONFIG_DIR") or _jp_directory("XDG_CONFIG_HOME", ".config")
 
 
@@ -85,7 +85,7 @@ def _jp_directory(variable: str, default: str) -> str:
 
 
 def runtime_folder() -> str:
-    """The directory of the engines' sockets: the first one whose path is short enough for a socket."""
+    """Return the directory of the engines' sockets: the first one whose path is short enough."""
     runtime, temporary = os.environ.get("XDG_RUNTIME_DIR", ""), os.environ.get("TMPDIR", "")
     for base, folder in (
         (runtime, f"{runtime}/kbtui"),
@@ -98,30 +98,30 @@ def runtime_folder() -> str:
 
 
 def socket_path(root: str) -> str:
-    """Where an engine for the workspace at `root` listens: each cache directory has one of its own."""
+    """Return the socket path of the engine for the workspace at `root` and this cache directory."""
     parts = "\0".join((workspace_key(root), _normalize_path(cache_home())))
     return f"{runtime_folder()}/{_hash_text(parts)}.sock"
 
 
 def is_same_user(connection: socket | TransportSocket) -> bool:
-    """Whether a process of this user is at the other end of a Unix socket.
+    """Return whether the process at the other end of a Unix socket belongs to this user.
 
-    Only Linux tells; elsewhere the mode of the socket's directory keeps others out.
+    Only Linux can tell. Elsewhere the mode of the socket's directory keeps other users out.
     """
     if sys.platform != "linux":
         return True
     from _socket import SO_PEERCRED, SOL_SOCKET
 
-    # struct ucred: process, user and group, four bytes each.
+    # struct ucred: process, user and group ids of four bytes each.
     credentials = connection.getsockopt(SOL_SOCKET, SO_PEERCRED, 12)
     return int.from_bytes(credentials[4:8], sys.byteorder) == os.getuid()
 
 
 def workspace_key(root: str) -> str:
-    """16 hex digits that name the workspace at `root` in cache, data and runtime.
+    """Return 16 hex digits that name the workspace at `root` in kbtui's own directories.
 
-    A hash of the root and of the directories that decide what is read:
-    clones share `.jp/.id`, so that is never the key (design, rule 3).
+    They are a hash of the root and of JP's directories. The id in `.jp/.id` would not do:
+    clones of a repository share it.
     """
     return _hash_text(
         "\0".join((root, _normalize_path(jp_data_home()), _normalize_path(jp_config_home())))
@@ -133,7 +133,7 @@ def _hash_text(text: str) -> str:
 
 
 def to_wire(path: str) -> str:
-    """Return a path as two processes can compare it, even if their locales have different encodings."""
+    """Return a path as UTF-8, which processes whose locales have other encodings can compare."""
     return os.fsencode(path).decode("utf-8", "surrogateescape")
 
 
@@ -143,16 +143,16 @@ def from_wire(path: str) -> str:
 
 
 def _normalize_path(path: str) -> str:
-    """A path written as `pathlib` writes it: without double or final slashes."""
+    """Return a path as `pathlib` writes it: without double or trailing slashes."""
     steps = [step for step in path.split("/") if step not in {"", "."}]
     return ("/" if path.startswith("/") else "") + "/".join(steps)
 
 
 def find_root(start: str) -> str | None:
-    """The nearest directory at or above the real path `start` that holds `.jp`."""
+    """Return the nearest directory at or above the real path `start` that contains `.jp`, or None."""
     folder = start
     while True:
-        if os.path.isdir(os.path.join(folder, ".jp")):  # noqa: PTH112, PTH118  (never raises)
+        if os.path.isdir(os.path.join(folder, ".jp")):  # noqa: PTH112, PTH118
             return folder
         above = os.path.dirname(folder)  # noqa: PTH120
         if above == folder:
@@ -161,14 +161,14 @@ def find_root(start: str) -> str | None:
 
 
 def read_time_zone() -> str:
-    """What this process has in the variable TZ; `local` where it is not set."""
+    """Return the environment variable TZ, `local` if it is not set."""
     return os.environ.get("TZ", "local")
 
 
 def read_environment_state() -> str:
-    """What besides the question decides an answer: the directories in use and the settings' state.
+    """Return what determines an answer besides the query: directories, settings, zone, model.
 
-    Two processes of equal surroundings answer alike; their versions may still differ.
+    Two processes of one version with equal states give equal answers.
     """
     settings = config_home() + "/config.toml"
     try:

@@ -1,8 +1,8 @@
-"""kbtui's own settings: `config.toml` under the XDG configuration directory.
+"""kbtui's own settings: `config.toml` in the XDG configuration directory.
 
-`Settings` below is the one declaration: what is checked, `kbtui config`, the commented
-example and the guide's table come from it. An unknown key is an error that names file,
-line and the nearest known key.
+`Settings` is their only declaration: validation, `kbtui config`, the commented example and the
+guide's table are made from it. For an unknown key the error names the file, the line and the
+nearest known key.
 """
 
 import os
@@ -22,59 +22,61 @@ def _setting(default: Any, text: str, *, choices: tuple[str, ...] = (), variable
 
 @dataclass(frozen=True)
 class Settings:
-    """What a person can set: each key with its default and what it sets."""
+    """All settings, each with its default and the text that explains it."""
 
     model: str = _setting(
         "",
-        'the embedding model: a name or path for sentence-transformers, "" for the one that is '
-        'installed with kbtui, "off" for keyword search alone',
+        'the embedding model: a name or path for sentence-transformers, "" for the one '
+        'installed with kbtui, "off" for keyword search only',
         variable="KBTUI_MODEL",
     )
-    language: str = _setting("english", "the language by which words are reduced to their stem")
+    language: str = _setting("english", "the language whose rules reduce words to their stems")
     engine_idle: float = _setting(
         600.0,
-        "seconds that the engine stays when nobody talks to it",
+        "seconds after which the engine exits when no client is connected",
         variable="KBTUI_ENGINE_IDLE",
     )
     subject_megabytes: int = _setting(
         32,
-        "how many megabytes a subject may have to be learned, read and indexed; 0 for any size",
+        "the size in megabytes up to which a subject is learned, read and indexed; 0 for no limit",
     )
     embed_tool_results: bool = _setting(False, "whether tool results are searched by meaning too")
     embed_pause: str = _setting(
         "never",
-        "when embedding waits: on battery, under load of other programs, on either, never",
+        "when embedding pauses: on battery, while other programs are busy, either of them, or never",
         choices=("never", "battery", "load", "either"),
     )
-    query_log: bool = _setting(True, "whether searches are logged, on this machine only")
-    query_log_days: int = _setting(90, "how many days they are kept")
-    theme: str = _setting("", 'the name of a theme; "" follows the terminal')
+    query_log: bool = _setting(True, "whether searches are logged, only on this machine")
+    query_log_days: int = _setting(90, "for how many days searches are kept")
+    theme: str = _setting("", 'the name of a theme; "" for one that matches the terminal')
     mask_secrets: str = _setting(
         "mcp",
-        "where secrets are masked for an assistant: over MCP, always (for JP's own tools too), never",
+        "where secrets are masked for an assistant: over MCP, always (JP's own tools too), or never",
         choices=("mcp", "always", "never"),
     )
     terminal_text: str = _setting(
         "strip",
-        "what happens to escape sequences and other hidden characters on a terminal: removed, "
-        "shown, or left to what commands print",
+        "what happens to escape sequences and other hidden characters on a terminal: they are removed, "
+        "made visible, or printed as they are",
         choices=("strip", "visualize", "off"),
     )
-    session: bool = _setting(True, "whether the screen reopens as it was left")
-    plain: bool = _setting(False, "whether the screen is drawn for a screen reader")
-    source_pages: int = _setting(1000, "the most pages that one run of a crawl fetches")
-    source_files: int = _setting(5000, "the most files or resources that one run of a source takes")
+    session: bool = _setting(True, "whether the TUI restores the last session")
+    plain: bool = _setting(False, "whether the TUI is drawn for a screen reader")
+    source_pages: int = _setting(1000, "how many pages one run of a crawl fetches at most")
+    source_files: int = _setting(
+        5000, "how many files or resources one run of a source reads at most"
+    )
     source_bytes: int = _setting(
-        50_000_000, "the largest page, file or resource that a source reads"
+        50_000_000, "the size in bytes of the largest page, file or resource that a source reads"
     )
     source_seconds: float = _setting(3600.0, "how many seconds one run of a source may take")
     source_delay: float = _setting(
-        0.5, "seconds between two requests of a crawl to one host; robots.txt may ask for more"
+        0.5, "seconds between two requests of a crawl to one host; robots.txt can ask for more"
     )
     keys: dict[str, Any] = field(
         default_factory=dict,
         metadata={
-            "text": "a table: a command's id, and its keys on the screen",
+            "text": "a table that maps the id of a command to its keys in the TUI",
             "choices": (),
             "variable": "",
         },
@@ -82,7 +84,9 @@ class Settings:
 
 
 class SettingKey(NamedTuple):
-    """One key as declared: `kind` is the type of its values, `variable` one of the environment."""
+    """One setting as declared: `kind` is the type of its values, `variable` the environment
+    variable.
+    """
 
     name: str
     kind: type
@@ -93,7 +97,10 @@ class SettingKey(NamedTuple):
 
 
 class SettingValue(NamedTuple):
-    """One key as it is: `origin` is "default", the file with the line, or the variable."""
+    """The present value of one setting.
+
+    `origin` is "default", the file with the line, or the environment variable.
+    """
 
     key: SettingKey
     value: Any
@@ -114,21 +121,21 @@ TYPE_NAMES: dict[type, str] = {
 
 
 def settings_path() -> Path:
-    """The file, whether it exists or not."""
+    """Return the path of the settings file, which may not exist."""
     return Path(config_home(), "config.toml")
 
 
 def load_settings(path: Path | None = None) -> Settings:
-    """Read the settings; a missing file means the defaults.
+    """Read the settings; without a file every setting has its default.
 
-    `KBTUI_MODEL` and `KBTUI_ENGINE_IDLE` in the environment win over the file.
-    Raises `ConfigError` with file, line and key.
+    The environment variables `KBTUI_MODEL` and `KBTUI_ENGINE_IDLE` win over the file. Raises
+    `ConfigError` with file, line and key.
     """
     return Settings(**{found.key.name: found.value for found in explain_settings(path)})
 
 
 def explain_settings(path: Path | None = None) -> list[SettingValue]:
-    """Every key with its value and where that comes from; raises as `load_settings` does."""
+    """Return every setting with its value and origin; raises `ConfigError` as `load_settings` does."""
     path = path or settings_path()
     text = _read_settings_file(path)
     values = _parse_settings(path, text)
@@ -152,10 +159,10 @@ def explain_settings(path: Path | None = None) -> list[SettingValue]:
 
 
 def format_example() -> str:
-    """A commented file with every key and its default, ready to be edited."""
+    """Return a settings file in which every key is commented out and has its default."""
     import textwrap
 
-    blocks = ["# kbtui's settings. A key that is not set has the value that stands here."]
+    blocks = ["# kbtui's settings. The values below are the defaults."]
     for key in SETTING_KEYS:
         text = key.text
         if key.choices:
@@ -169,7 +176,7 @@ def format_example() -> str:
 
 
 def format_toml_value(value: Any) -> str:
-    """A value as it is written in the file."""
+    """Return a value as TOML."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, dict):
@@ -229,7 +236,7 @@ def _parse_settings(path: Path, text: str) -> dict[str, Any]:
 
 
 def _locate_key(path: Path, text: str, name: str) -> str:
-    """The file, with the line on which a key begins where that can be told."""
+    """Return the file, with the line of a key if it can be found."""
     pattern = rf"""^[ \t]*\[?[ \t]*["']?{re.escape(name)}["']?[ \t]*[\].=]"""
     match = re.search(pattern, text, re.MULTILINE)
     return f"{path}:{text.count(chr(10), 0, match.start()) + 1}" if match else str(path)

@@ -1,4 +1,4 @@
-"""Finding the workspace: the nearest directory at or above that holds `.jp`."""
+"""Finds the workspace: the nearest directory at or above that contains `.jp`."""
 
 import os
 import re
@@ -15,10 +15,10 @@ _WORKSPACE_ID = re.compile(r"[0-9a-z]{5}")
 
 @dataclass(frozen=True)
 class Workspace:
-    """One JP workspace, and where kbtui keeps what belongs to it.
+    """One JP workspace and its directories.
 
-    `root` is the real path of the directory that holds `.jp`; nothing under it
-    is written by opening it.
+    `root` is the real path of the directory that contains `.jp`. Opening a workspace writes
+    nothing in it.
     """
 
     root: Path
@@ -30,12 +30,14 @@ class Workspace:
 
     @property
     def jp(self) -> Path:
-        """The workspace storage, `.jp`."""
+        """The directory `.jp`."""
         return self.root / ".jp"
 
     @cached_property
     def id(self) -> str | None:
-        """JP's id of the workspace: five characters of `[0-9a-z]`, else None."""
+        """JP's id of the workspace: five characters of `[0-9a-z]`, None if `.jp/.id` has no such
+        id.
+        """
         try:
             lines = read_regular(self.jp / ".id").decode("utf-8", "replace").split()
         except OSError:
@@ -44,40 +46,39 @@ class Workspace:
 
     @cached_property
     def user_dir(self) -> Path | None:
-        """JP's user-local directory of this workspace."""
+        """JP's user-local directory of this workspace, None if there is none."""
         return paths.find_user_directory(self.root, self.id)
 
     @cached_property
     def key(self) -> str:
-        """16 hex digits that name this workspace in cache, data and runtime."""
+        """16 hex digits that name this workspace in the cache, data and runtime directories."""
         return paths.workspace_key(str(self.root))
 
     @property
     def cache_dir(self) -> Path:
-        """The index's directory; made by whoever writes it."""
+        """The directory of the index; it may not exist yet."""
         return Path(paths.cache_home(), self.key)
 
     @property
     def data_dir(self) -> Path:
-        """The journal's directory; made by whoever writes it."""
+        """The directory of the query log and bookmarks; it may not exist yet."""
         return Path(paths.data_home(), self.key)
 
     @property
     def log_file(self) -> Path:
-        """The engine's log."""
+        """The engine's log file."""
         return Path(paths.state_home(), f"engine-{self.key}.log")
 
 
 def open_root(root: Path) -> Workspace:
-    """The workspace whose `.jp` directory lies in `root` itself."""
+    """Return the workspace whose `.jp` directory is in `root` itself."""
     return Workspace(root.resolve())
 
 
 def find_workspace(start: Path | None = None) -> Workspace:
-    """The workspace at or above `start`, by default the current directory.
+    """Return the workspace at or above `start`, by default the current directory.
 
-     A directory named `.jp` makes a workspace; a file of that name does not
-    . Raises `WorkspaceError`.
+    Only a directory named `.jp` counts, not a file. Raises `WorkspaceError` if there is none.
     """
     try:
         here = (start or Path.cwd()).resolve()
@@ -90,26 +91,26 @@ def find_workspace(start: Path | None = None) -> Workspace:
             raise WorkspaceError("permission denied", where=str(Path(root) / ".jp"))
         return Workspace(Path(root))
     raise WorkspaceError(
-        "no JP workspace here: neither this directory nor one above it holds a .jp directory",
+        "no JP workspace here: neither this directory nor one above it contains a .jp directory",
         where=str(here),
-        hint="go to a workspace, name one with -w PATH, make one with `jp init`, "
-        "or look around with `kbtui demo`",
+        hint="go to a workspace, name one with -w PATH, create one with `jp init`, "
+        "or try `kbtui demo`",
     )
 
 
 def write_export(workspace: Workspace, path: Path, text: str) -> None:
-    """Write a file that a person asked for, wherever it is, but never among JP's own files.
+    """Write a file that the user asked for; never one of JP's own files.
 
-    A link is followed; a file with further names (hard links) is replaced, so those keep what
-    they had. Raises `UsageError` where the file would lie in a `.jp` directory or in JP's
-    user-local one, and `KbtuiError` where it cannot be written.
+    Symbolic links are followed. A file with several hard links is replaced, so its other names
+    keep the old content. Raises `UsageError` for a path in a `.jp` directory or in JP's user
+    data directory, and `KbtuiError` if the file cannot be written.
     """
     check_export_path(workspace, path)
     real = Path(os.path.realpath(path))
     data = text.encode("utf-8", "replace")
     try:
         if os.path.exists(real) and not os.path.isfile(real):  # noqa: PTH110, PTH113  (never raise)
-            # A device or a pipe is written to, not replaced. A directory is refused by the system.
+            # Write into a device or a pipe instead of replacing it; a directory raises OSError.
             real.write_bytes(data)
         else:
             write_file(real, data)
@@ -125,14 +126,14 @@ def check_export_path(workspace: Workspace, path: Path) -> None:
     for folder in (real, *real.parents):
         if folder.name.casefold() == ".jp" or any(_is_same_file(folder, place) for place in kept):
             raise UsageError(
-                "an export is not written there: the directory belongs to JP",
+                "cannot export into a directory of JP",
                 where=str(path),
-                hint=f"name a file outside {folder}",
+                hint=f"choose a file outside {folder}",
             )
 
 
 def _is_same_file(path: Path, other: Path) -> bool:
-    """Whether two paths lead to one file, however each is spelled."""
+    """Return whether two paths lead to the same existing file."""
     try:
         return path.samefile(other)
     except OSError:
