@@ -255,7 +255,7 @@ def _load_layer(path: Path, found: ConfigLayers, above: tuple[Path, ...] = ()) -
 def _load_extended(other: Path, path: Path, found: ConfigLayers, stack: tuple[Path, ...]) -> None:
     if Path(os.path.realpath(other)) in stack:
         message = f"extends {os.path.normpath(other)} in a cycle"
-        found.errors.append(ConfigError(message, where=str(path), hint="remove one of the `extends`"))
+        found.errors.append(ConfigError(message, where=str(path), hint="remove one `extends`"))
         return
     _load_layer(other, found, stack)
 
