@@ -103,6 +103,16 @@ def format_timestamp(time: datetime | None) -> str | None:
     return time.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
+def format_unix_time(seconds: float | None) -> str | None:
+    """Format Unix seconds as ISO 8601 in UTC; None for None and for a time that has no date."""
+    if seconds is None:
+        return None
+    try:
+        return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
 def time_zone(name: str) -> tzinfo:
     """The zone that a value of the variable TZ names; raises `ValueError` where it is no name."""
     from zoneinfo import ZoneInfo, ZoneInfoNotFoundError

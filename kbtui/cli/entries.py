@@ -81,7 +81,7 @@ def run_entries(args: Namespace) -> int:
 
 
 def _entry_filter(args: Namespace) -> EntryFilter:
-    from kbtui.userdata.entry_filter import parse_entry_filter
+    from kbtui.search.query_parser import parse_entry_filter
 
     options = {row.options[0]: values for row, values in iter_filter_options(args, "entries")}
     query = valid(" ".join(args.query))
@@ -90,7 +90,7 @@ def _entry_filter(args: Namespace) -> EntryFilter:
 
 def _entry_as_json(row: EntryRow) -> dict[str, Any]:
     """The documented shape of an entry."""
-    from kbtui.userdata.models import iso
+    from kbtui.dates import format_unix_time
 
     return {
         "id": row.id,
@@ -103,8 +103,8 @@ def _entry_as_json(row: EntryRow) -> dict[str, Any]:
         "tags": row.tags,
         "topic": row.topic,
         "slug": row.slug,
-        "created_at": iso(row.created),
-        "changed_at": iso(row.changed),
+        "created_at": format_unix_time(row.created),
+        "changed_at": format_unix_time(row.changed),
         "chunks": row.chunks,
         "size": row.size,
         "cites_30d": row.cites_30d,
@@ -128,8 +128,8 @@ def _print_page(page: EntryPage) -> None:
 
 
 def _row_cells(row: EntryRow) -> tuple[str, ...]:
+    from kbtui.dates import format_unix_time
     from kbtui.text import cut, one_line
-    from kbtui.userdata.models import iso
 
     return (
         str(row.cites_30d),
@@ -137,7 +137,7 @@ def _row_cells(row: EntryRow) -> tuple[str, ...]:
         one_line(row.type),
         str(row.chunks),
         _size(row.size),
-        (iso(row.changed) or "")[:10],
+        (format_unix_time(row.changed) or "")[:10],
         one_line(row.ref),
         cut(one_line(row.title), 60),
         cut(one_line(", ".join(row.tags)), 40),

@@ -9,7 +9,8 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
     from kbtui.userdata import UserData
-    from kbtui.userdata.models import AskedQuery, EntryUse, Insights
+    from kbtui.userdata.insights import EntryUse, Insights
+    from kbtui.userdata.query_log import LoggedQuery
 
 
 def configure_insights(parser: ArgumentParser) -> None:
@@ -44,7 +45,7 @@ def run_insights(args: Namespace) -> int:
     from kbtui.errors import UsageError
     from kbtui.library import open_workspace
     from kbtui.userdata import UserData
-    from kbtui.userdata.insights import insights
+    from kbtui.userdata.insights import collect_insights
 
     for option, number, least, most in (
         ("--days", args.days, 1, 3660),
@@ -60,7 +61,7 @@ def run_insights(args: Namespace) -> int:
     with working("bringing the index up to date"):
         library.current()
     with working("counting"):
-        found = insights(
+        found = collect_insights(
             library.workspace,
             journal,
             library.reader(),
@@ -85,7 +86,7 @@ def _erase(journal: UserData, args: Namespace) -> int:
     if not args.yes and not ask("erase every logged search of this workspace?"):
         note("nothing was erased")
         return 1
-    count = journal.erase()
+    count = journal.query_log.erase()
     if args.json:
         emit_json({"erased": count})
     else:
@@ -100,7 +101,7 @@ def _counted(number: int, noun: str) -> str:
 
 def shown(found: Insights) -> str:
     """The insights as text, a block for each list."""
-    from kbtui.userdata.insights import day_chart
+    from kbtui.userdata.insights import draw_day_chart
 
     blocks = [
         [
@@ -112,19 +113,19 @@ def shown(found: Insights) -> str:
         ["Cited most", *map(_used, found.most_cited)],
         [f"Never cited ({found.never_cited_total})", *map(_unused, found.never_cited)],
         [f"Cited, unchanged for {_counted(found.stale_days, 'day')}", *map(_used, found.stale)],
-        ["By day", *(f"  {line}" for line in day_chart(found))],
+        ["By day", *(f"  {line}" for line in draw_day_chart(found))],
     ]
     texts = ["\n".join([*block, "  nothing"] if len(block) == 1 else block) for block in blocks[1:]]
     return "\n\n".join([*blocks[0], *texts]) + "\n"
 
 
-def _asked(asked: AskedQuery) -> str:
+def _asked(asked: LoggedQuery) -> str:
     from kbtui.text import cut, one_line
 
     return f"{asked.times:>5}  {cut(one_line(asked.query), 60)}  ({asked.results} found)"
 
 
-def _gap(asked: AskedQuery) -> str:
+def _gap(asked: LoggedQuery) -> str:
     import shlex
 
     from kbtui.text import cut, one_line
@@ -140,8 +141,8 @@ def _used(use: EntryUse) -> str:
 
 
 def _unused(use: EntryUse) -> str:
+    from kbtui.dates import format_unix_time
     from kbtui.text import cut, one_line
-    from kbtui.userdata.models import iso
 
-    changed = (iso(use.changed) or "")[:10]
+    changed = (format_unix_time(use.changed) or "")[:10]
     return f"       {one_line(use.ref)}  {cut(one_line(use.title), 60)}  (changed {changed})"

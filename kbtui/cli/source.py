@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from kbtui.sources.config import Source, SourceProgress
     from kbtui.userdata import UserData
-    from kbtui.userdata.models import Run
+    from kbtui.userdata.userdata import Run
     from kbtui.workspace import Workspace
 
 _KINDS = {"url": "url_crawl", "file": "file_upload", "url_crawl": "url_crawl",
@@ -217,7 +217,7 @@ def _run(workspace: Workspace, journal: UserData, args: Namespace) -> int:
             with progress:
                 runs.append(runner.run_source(workspace, name, on_progress=show))
         except KeyboardInterrupt:
-            if (run := journal.runs().get(name)) is not None:
+            if (run := journal.last_runs().get(name)) is not None:
                 _print_run(run)
             raise
         if not args.json:
@@ -250,7 +250,7 @@ def _list(workspace: Workspace, journal: UserData, args: Namespace) -> int:
     from kbtui.sources.config import load_sources
 
     found = load_sources(workspace)
-    runs = journal.runs()
+    runs = journal.last_runs()
     shown = [
         _as_json(workspace, journal, source, runs.get(name))
         for name, source in found.sources.items()
@@ -269,9 +269,9 @@ def _list(workspace: Workspace, journal: UserData, args: Namespace) -> int:
 def _as_json(
     workspace: Workspace, journal: UserData, source: Source, run: Run | None
 ) -> dict[str, Any]:
+    from kbtui.dates import format_unix_time
     from kbtui.sources.config import find_approval_time
     from kbtui.sources.schedule import find_due_time
-    from kbtui.userdata.models import iso
 
     empty = {"last_run_at": None, "last_run_status": None, "last_run_error": None,
              "last_run_entry_count": None}  # fmt: skip
@@ -282,8 +282,8 @@ def _as_json(
         "what": source.what,
         "config": source.block,
         "cron": source.cron,
-        "approved_at": iso(find_approval_time(workspace, journal, source)),
-        "next_run_at": iso(find_due_time(workspace, journal, source)),
+        "approved_at": format_unix_time(find_approval_time(workspace, journal, source)),
+        "next_run_at": format_unix_time(find_due_time(workspace, journal, source)),
         **(run.as_json() if run else empty),
     }
 

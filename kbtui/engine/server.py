@@ -203,7 +203,7 @@ class EngineServer:
             if time.monotonic() - swept > SWEEP_SECONDS:
                 swept = time.monotonic()
                 days = self._settings.query_log_days
-                await asyncio.to_thread(UserData(self._workspace).sweep, days)
+                await asyncio.to_thread(UserData(self._workspace).query_log.remove_old, days)
             if time.monotonic() - looked > SCHEDULE_SECONDS:
                 looked = time.monotonic()
                 await asyncio.to_thread(self._look)

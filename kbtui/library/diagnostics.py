@@ -300,7 +300,7 @@ def _sources(library: Library) -> Iterator[Finding]:
     if not found.sources:
         return
     journal = UserData(library.workspace)
-    topics, runs = library.knowledge().topics, journal.runs()
+    topics, runs = library.knowledge().topics, journal.last_runs()
     for name, source in found.sources.items():
         if source.topic not in topics:
             yield Finding("sources", "wrong", f"{name}: there is no topic {source.topic!r}")

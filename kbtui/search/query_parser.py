@@ -12,10 +12,11 @@ from kbtui.search.filters import VALUE, Filter, FilterError, filters_for, split_
 from kbtui.search.models import QueryError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime
 
     from kbtui.index import IndexReader
+    from kbtui.index.entry_query import EntryFilter
     from kbtui.index.models import Chunk, Entry
     from kbtui.search.filters import Surface
     from kbtui.search.models import Question
@@ -421,3 +422,54 @@ def _argument(value: str) -> str:
     if len(wanted) > 1:
         wanted = wanted.rstrip("/")
     return f"{key.lower()}={wanted}" if sign and wanted else key.lower()
+
+
+def parse_entry_filter(
+    text: str,
+    options: Mapping[str, Sequence[str]] | None = None,
+    *,
+    hidden: bool = False,
+    archived: bool = False,
+) -> EntryFilter:
+    """Parse a filter of the entries; `options` has further values by option, such as `--type`.
+
+    Raises `UsageError`.
+    """
+    from kbtui.errors import UsageError
+    from kbtui.index.entry_query import EntryFilter
+
+    query = parse_query(text, surface="entries")
+    known = filters_for("entries")
+    given: list[tuple[Filter, Sequence[str], str]] = [
+        (known[part.key], part.values, f"{part.key}:") for part in query.filters
+    ]
+    for name, values in (options or {}).items():
+        given.append((next(row for row in known.values() if name in row.options), values, name))
+    for part in query.filters:
+        if part.excluded:
+            raise UsageError(
+                f"-{part.key}: is not supported for entries",
+                where=text[part.start : part.end],
+                hint=f"write {part.key}: without the -, and the values to keep",
+            )
+    fields: dict[str, Any] = {}
+    for row, values, where in given:
+        try:
+            for value in filter(None, values):
+                if row.kind == "date":
+                    moment = row.read_date(value).timestamp()
+                    narrower = max if row.entries == "since" else min
+                    fields[row.entries] = narrower(fields.get(row.entries, moment), moment)
+                else:
+                    meant = row.read_choice(value) if row.kind == "choice" else (value,)
+                    fields[row.entries] = (*fields.get(row.entries, ()), *meant)
+        except FilterError as error:
+            raise UsageError(error.message, where=where, hint=error.hint) from error
+    return EntryFilter(
+        q=" ".join(query.words),
+        phrases=query.phrases,
+        without=query.excluded,
+        hidden=hidden,
+        archived=archived,
+        **fields,
+    )

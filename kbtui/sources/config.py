@@ -290,12 +290,12 @@ def _hash_program(workspace: Workspace, word: str) -> str | None:
 
 def approve_source(workspace: Workspace, journal: UserData, source: Source) -> None:
     """Note that the user agreed to the source as it is now."""
-    journal.approve(source.name, hash_source(workspace, source))
+    journal.save_approval(source.name, hash_source(workspace, source))
 
 
 def find_approval_time(workspace: Workspace, journal: UserData, source: Source) -> float | None:
     """When the user agreed to the source as it is now, in Unix seconds; None when never."""
-    return journal.approved(hash_source(workspace, source))
+    return journal.approval_time(hash_source(workspace, source))
 
 
 def format_block(source: Source) -> str:

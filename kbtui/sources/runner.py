@@ -17,7 +17,7 @@ from kbtui.sources.config import find_approval_time, load_sources
 from kbtui.sources.http_fetcher import HttpFetcher, make_limits, resolve_name
 from kbtui.sources.source_directory import MAX_NAMED_PROBLEMS, RunContext, SourceDirectory
 from kbtui.userdata import UserData
-from kbtui.userdata.models import Run, Skip
+from kbtui.userdata.userdata import Run, Skip
 from kbtui.workspace.paths import make_private
 from kbtui.workspace.settings import load_settings
 
@@ -78,14 +78,14 @@ def run_source(
         except (KbtuiError, OSError) as error:
             reason = str(error) if isinstance(error, KbtuiError) else error.strerror or str(error)
             run, interrupted = _make_failed_run(journal, name, began, reason), False
-        journal.put_run(run)
+        journal.save_run(run)
     if interrupted:
         raise KeyboardInterrupt
     return run
 
 
 def _make_failed_run(journal: UserData, name: str, began: float, reason: str) -> Run:
-    before = journal.runs().get(name)
+    before = journal.last_runs().get(name)
     entries = before.entries if before else 0
     return Run(name, began, time.time(), "error", reason, entries, problems=(reason,))
 
@@ -123,7 +123,7 @@ def _run_to_end(
     """Run to the end; says too whether it was interrupted."""
     source = work.source
     directory = open_source_directory(work.workspace, source)
-    found = RunContext(source, directory, journal.fetched(source.name), on_progress)
+    found = RunContext(source, directory, journal.load_fetched(source.name), on_progress)
     interrupted = False
     try:
         asyncio.run(_run_until_stopped(work, found))
@@ -136,7 +136,7 @@ def _run_to_end(
         directory.remove_unseen()
     # What an incomplete run did not meet may be there yet.
     memory = {} if found.is_complete else found.memory
-    journal.put_fetched(source.name, {**memory, **found.new_memory})
+    journal.save_fetched(source.name, {**memory, **found.new_memory})
     problems = (*found.problems, *directory.problems)
     tally = directory.counts
     worked = tally.added + tally.updated + tally.unchanged + tally.removed

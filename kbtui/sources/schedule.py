@@ -35,7 +35,7 @@ def find_due_time(
     approved = find_approval_time(workspace, journal, source)
     if approved is None:
         return None
-    last = journal.runs().get(source.name)
+    last = journal.last_runs().get(source.name)
     return next_cron_time(source.cron, max(approved, since, last.began if last else 0.0))
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
 
     from kbtui.library import Library
-    from kbtui.userdata.models import Bookmark
+    from kbtui.userdata.userdata import Bookmark
 
 NONE = "No bookmarks yet. {} makes one of what is selected or being read."
 
@@ -76,7 +76,7 @@ class BookmarksScreen(StyledScreen):
         return self._lane.owes and key != "escape"
 
     def _read(self) -> None:
-        self._lane.submit(self._journal.bookmarks, self._show, self._failed)
+        self._lane.submit(self._journal.list_bookmarks, self._show, self._failed)
 
     def _show(self, found: list[Bookmark]) -> None:
         none = NONE.format(own_key("bookmark", self.own_keys) or "The palette")
@@ -105,7 +105,7 @@ class BookmarksScreen(StyledScreen):
 
             def typed(note: str | None) -> None:
                 if note is not None:
-                    self._change(lambda: self._journal.bookmark(mark.ref, mark.title, note))
+                    self._change(lambda: self._journal.save_bookmark(mark.ref, mark.title, note))
 
             self.app.push_screen(LineDialog(f"Note on {mark.ref}", mark.note), typed)
 
@@ -114,19 +114,19 @@ class BookmarksScreen(StyledScreen):
         if row := self.list.selected:
             self._removed = row.data
             self._hints()
-            self._change(lambda: self._journal.unbookmark(row.data.ref))
+            self._change(lambda: self._journal.remove_bookmark(row.data.ref))
 
     def action_undo(self) -> None:
         """Bring back what was removed last."""
         mark, self._removed = self._removed, None
         if mark is not None:
             self._hints()
-            self._change(lambda: self._journal.bookmark(mark.ref, mark.title, mark.note))
+            self._change(lambda: self._journal.save_bookmark(mark.ref, mark.title, mark.note))
 
     def _change(self, what: object) -> None:
         def work() -> list[Bookmark]:
             what()  # type: ignore[operator]
-            return self._journal.bookmarks()
+            return self._journal.list_bookmarks()
 
         self._lane.submit(work, self._show, self._failed)
 

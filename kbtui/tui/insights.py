@@ -17,7 +17,7 @@ from kbtui.tui.framework.workers import LatestOnlyWorker
 from kbtui.tui.reader.blocks import HeadBlock, NoteBlock
 from kbtui.tui.reader.document import Document, format_count
 from kbtui.userdata import UserData
-from kbtui.userdata.insights import day_chart
+from kbtui.userdata.insights import draw_day_chart
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from kbtui.library import Library
     from kbtui.tui.framework.styled_text import Spans
     from kbtui.tui.reader.blocks import Block
-    from kbtui.userdata.models import AskedQuery, EntryUse, Insights
+    from kbtui.userdata.insights import EntryUse, Insights
+    from kbtui.userdata.query_log import LoggedQuery
 
 
 @dataclass(slots=True, eq=False)
@@ -48,7 +49,9 @@ class ChartBlock(NoteBlock):
         """A line a day."""
         if self.insights is None:
             return []
-        return [StyledLine([(line, "")]) for line in day_chart(self.insights, bar_cells(width))]
+        return [
+            StyledLine([(line, "")]) for line in draw_day_chart(self.insights, bar_cells(width))
+        ]
 
     def estimate(self, width: int) -> int:
         """A line a day."""
@@ -102,12 +105,12 @@ def _times(number: int) -> Spans:
     return [(f"{number:>5,}  ", "number")]
 
 
-def _asked(asked: AskedQuery) -> tuple[str, Block]:
+def _asked(asked: LoggedQuery) -> tuple[str, Block]:
     right: Spans = [(f"{asked.results:,} found", "dim" if asked.results else "warning")]
     return asked.query, HeadBlock("", [*_times(asked.times), (one_line(asked.query), "")], right)
 
 
-def _gap(asked: AskedQuery) -> tuple[str, Block]:
+def _gap(asked: LoggedQuery) -> tuple[str, Block]:
     left: Spans = [*_times(asked.times), (one_line(asked.query), "")]
     right: Spans = [("write this entry", "link")]
     return asked.query, GapBlock("", left, right, query=asked.query)
@@ -177,10 +180,10 @@ class InsightsScreen(FeatureScreen):
 
     def _read(self) -> tuple[Insights, Document]:
         """Called in a thread."""
-        from kbtui.userdata.insights import insights
+        from kbtui.userdata.insights import collect_insights
 
         library = self.library
-        found = insights(
+        found = collect_insights(
             library.workspace,
             UserData(library.workspace),
             library.reader(),
@@ -248,7 +251,7 @@ class InsightsScreen(FeatureScreen):
         def answered(answer: str | None) -> None:
             if answer == "y":
                 journal = UserData(self.library.workspace)
-                self._erasing.submit(journal.erase, self._erased, self.failed)
+                self._erasing.submit(journal.query_log.erase, self._erased, self.failed)
 
         question = "Erase every logged search of this workspace? Citations stay: they are in the conversations."
         self.ask(question, {"y": "erase them"}, answered)

@@ -1,4 +1,4 @@
-"""What cannot be rebuilt: the query log, approvals, run states, bookmarks, sessions; and what they tell."""
+"""Data that cannot be rebuilt from files: the query log, bookmarks, sessions, approvals and runs."""
 
 from kbtui.userdata.userdata import UserData
 

@@ -3,23 +3,88 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
+from kbtui.dates import format_unix_time
 from kbtui.index.entry_query import ever_cited, reading, used_since
-from kbtui.userdata.models import EntryUse, Insights, days_until, start_of
+from kbtui.userdata.query_log import DAY_SECONDS, list_dates, start_of_day
 
 if TYPE_CHECKING:
     from kbtui.index import IndexReader
+    from kbtui.userdata.query_log import SearchSummary
     from kbtui.userdata.userdata import UserData
     from kbtui.workspace import Workspace
 
+BAR_CELLS = 24
+_EIGHTHS = " ▏▎▍▌▋▊▉"
 
-DAYS_DEFAULT, LIMIT_DEFAULT, STALE_DAYS_DEFAULT = 30, 10, 180
-DAY = 86_400.0
+
+@dataclass(frozen=True)
+class EntryUse:
+    """An entry and how often turns cited it; `changed` is Unix seconds."""
+
+    id: str
+    ref: str
+    kind: str
+    title: str
+    changed: float
+    cites: int
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the documented JSON shape."""
+        return {
+            "id": self.id,
+            "ref": self.ref,
+            "kind": self.kind,
+            "title": self.title,
+            "changed_at": format_unix_time(self.changed),
+            "cites": self.cites,
+        }
 
 
-class _Known:
-    """An entry, as far as insights need it."""
+@dataclass
+class Insights:
+    """What was searched for, found, cited and missing in the last `days` days.
+
+    `never_cited` are the first of `never_cited_total` subjects that were never cited, longest
+    unchanged first. `stale` are subjects that were cited although they have not changed for
+    `stale_days`. `citations_by_day` has the same days as `searches.by_day`.
+    """
+
+    days: int
+    stale_days: int
+    searches: SearchSummary
+    citations: int
+    citations_by_day: dict[str, int]
+    most_cited: list[EntryUse]
+    never_cited: list[EntryUse]
+    never_cited_total: int
+    stale: list[EntryUse]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the documented JSON shape."""
+        return {
+            "days": self.days,
+            "searches": self.searches.total,
+            "searches_by_origin": self.searches.by_origin,
+            "top_queries": [query.as_json() for query in self.searches.top],
+            "zero_result_queries": [query.as_json() for query in self.searches.gaps],
+            "citations": self.citations,
+            "most_cited": [use.as_json() for use in self.most_cited],
+            "never_cited_total": self.never_cited_total,
+            "never_cited": [use.as_json() for use in self.never_cited],
+            "stale_days": self.stale_days,
+            "stale_but_cited": [use.as_json() for use in self.stale],
+            "by_day": [
+                {"date": date, "searches": count, "citations": self.citations_by_day[date]}
+                for date, count in self.searches.by_day.items()
+            ],
+        }
+
+
+class _CitableEntry:
+    """The columns of an entry that insights need."""
 
     __slots__ = ("archived", "changed", "hidden", "id", "kind", "path", "ref", "title")
 
@@ -29,51 +94,54 @@ class _Known:
         self.changed = float(row[6])  # type: ignore[arg-type]
         self.hidden, self.archived = bool(row[7]), bool(row[8])
 
-    def used(self, times: int) -> EntryUse:
-        return EntryUse(self.id, self.ref, self.kind, self.title, self.changed, times)
+    def with_cites(self, count: int) -> EntryUse:
+        return EntryUse(self.id, self.ref, self.kind, self.title, self.changed, count)
 
 
-def insights(
+def collect_insights(
     workspace: Workspace,
-    journal: UserData,
+    userdata: UserData,
     reader: IndexReader,
     *,
-    days: int = DAYS_DEFAULT,
-    limit: int = LIMIT_DEFAULT,
-    stale_days: int = STALE_DAYS_DEFAULT,
+    days: int = 30,
+    limit: int = 10,
+    stale_days: int = 180,
     hidden: bool = False,
     now: float | None = None,
 ) -> Insights:
-    """The insights of the last `days` days; every list has at most `limit` rows.
+    """Collect the insights of the last `days` days; every list has at most `limit` rows.
 
-    Hidden subjects are named only when asked for. Raises `IndexUnavailable`,
-    and `WorkspaceError` when the query log is damaged.
+    Names hidden subjects only with `hidden`. Raises `IndexUnavailable`, and `WorkspaceError`
+    when the query log is damaged.
     """
     now = time.time() if now is None else now
-    dates = days_until(now, days)
-    since = start_of(dates)
+    dates = list_dates(now, days)
     with reading(reader) as db:
         rows = db.execute(
             "SELECT id, kind, title, topic, slug, path, changed, hidden, archived FROM entries"
         )
-        known = [_Known(row) for row in rows]
-        lately = used_since(db, workspace, known, since)
-        ever = ever_cited(db, workspace, known)
-    known = [entry for entry in known if hidden or not entry.hidden]
-    subjects = [entry for entry in known if entry.kind == "subject"]
+        entries = [_CitableEntry(row) for row in rows]
+        recent = used_since(db, workspace, entries, start_of_day(dates[0]))
+        ever = ever_cited(db, workspace, entries)
+    entries = [entry for entry in entries if hidden or not entry.hidden]
+    subjects = [entry for entry in entries if entry.kind == "subject"]
     cited = [
-        entry.used(lately.by_entry[entry.id]) for entry in known if entry.id in lately.by_entry
+        entry.with_cites(recent.by_entry[entry.id])
+        for entry in entries
+        if entry.id in recent.by_entry
     ]
     cited.sort(key=lambda use: (-use.cites, use.ref))
-    never = [entry.used(0) for entry in subjects if entry.id not in ever]
+    never = [entry.with_cites(0) for entry in subjects if entry.id not in ever]
     never.sort(key=lambda use: (use.changed, use.ref))
-    stale = [use for use in cited if use.kind == "subject" and use.changed < now - stale_days * DAY]
+    stale_before = now - stale_days * DAY_SECONDS
+    stale = [use for use in cited if use.kind == "subject" and use.changed < stale_before]
+    citations_by_day = {day: recent.by_day.get(day, 0) for day in dates}
     return Insights(
         days=days,
         stale_days=stale_days,
-        searches=journal.queries.read(days, limit, now),
-        citations=sum(lately.by_day.get(day, 0) for day in dates),
-        citations_by_day={day: lately.by_day.get(day, 0) for day in dates},
+        searches=userdata.query_log.summarize(days, limit, now),
+        citations=sum(citations_by_day.values()),
+        citations_by_day=citations_by_day,
         most_cited=cited[:limit],
         never_cited=never[:limit],
         never_cited_total=len(never),
@@ -81,26 +149,25 @@ def insights(
     )
 
 
-BAR_CELLS = 24
-_EIGHTHS = " ▏▎▍▌▋▊▉"
-
-
-def bar(value: int, most: int, width: int = BAR_CELLS) -> str:
-    """A bar of up to `width` cells, in eighths of a cell; a value above 0 always shows."""
+def draw_bar(value: int, most: int, width: int = BAR_CELLS) -> str:
+    """Draw a bar of up to `width` cells in eighths of a cell; a value above 0 is always visible."""
     if value <= 0 or most <= 0:
         return ""
     eighths = max(1, round(value * width * 8 / most))
     return "█" * (eighths // 8) + _EIGHTHS[eighths % 8].strip()
 
 
-def day_chart(found: Insights, width: int = BAR_CELLS) -> list[str]:
-    """A line for each day: its date, searches and citations, each with a bar to one scale a column."""
-    searches, citations = found.searches.by_day, found.citations_by_day
+def draw_day_chart(insights: Insights, width: int = BAR_CELLS) -> list[str]:
+    """Draw a line for each day: date, searches and citations, each with a bar.
+
+    The bars of a column share a scale; the longest has `width` cells.
+    """
+    searches, citations = insights.searches.by_day, insights.citations_by_day
     scales = [max(column.values(), default=0) for column in (searches, citations)]
     digits = [len(str(scale)) for scale in scales]
     lines = [f"{'':10}  {'searches':<{width + digits[0] + 1}}  citations"]
     for day, count in searches.items():
-        left = f"{count:>{digits[0]}} {bar(count, scales[0], width)}"
-        right = f"{citations[day]:>{digits[1]}} {bar(citations[day], scales[1], width)}"
+        left = f"{count:>{digits[0]}} {draw_bar(count, scales[0], width)}"
+        right = f"{citations[day]:>{digits[1]}} {draw_bar(citations[day], scales[1], width)}"
         lines.append(f"{day}  {left:<{width + digits[0] + 1}}  {right}".rstrip())
     return lines

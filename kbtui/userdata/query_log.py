@@ -1,25 +1,28 @@
-"""The query log: one row a search, in a file of its own."""
+"""The query log: one row for each search, in an SQLite file of its own."""
 
 from __future__ import annotations
 
 import contextlib
 import sqlite3
 import time
-from typing import TYPE_CHECKING
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kbtui.userdata.store import Store, explained, text
+from kbtui.dates import format_unix_time
+from kbtui.errors import WorkspaceError
+from kbtui.userdata.store import SqliteStore, replace_surrogates
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from kbtui.search.models import Answer
-    from kbtui.userdata.models import Queries
     from kbtui.workspace import Settings, Workspace
 
-ORIGINS = ("sdk", "dashboard", "cli", "mcp")
 LOG_SECONDS = 0.05
-"""How long a search may be held up by others that log at the same moment."""
+"""How long logging a search waits for another process that writes to the log."""
 QUERY_CHARACTERS = 1000
+"""Characters of a query that are kept."""
+DAY_SECONDS = 86_400.0
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS searches (
@@ -31,52 +34,85 @@ CREATE TABLE IF NOT EXISTS searches (
 CREATE INDEX IF NOT EXISTS searches_at ON searches (at)
 """
 _UPGRADES = (
-    # Version 0.1 counted the results that had a word of the query.
+    # Version 0.1 counted the results that contained a word of the query.
     """
 ALTER TABLE searches ADD COLUMN filters TEXT NOT NULL DEFAULT '';
 ALTER TABLE searches ADD COLUMN is_gap INTEGER NOT NULL DEFAULT 0;
 UPDATE searches SET is_gap = (result_count = 0 OR coalesce(keyword_count = 0, 0))
 """,
 )
-_HINT = "`kbtui insights erase` makes a new one"
-_DAY = 86_400.0
+
+
+class LoggedQuery(NamedTuple):
+    """A query as last typed: how often it was searched for, when last, and what that found.
+
+    `last` is Unix seconds. `filters` are those of the last search, as a query spells them.
+    """
+
+    query: str
+    times: int
+    last: float
+    results: int
+    filters: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the documented JSON shape."""
+        return {
+            "query": self.query,
+            "times": self.times,
+            "last_asked_at": format_unix_time(self.last),
+            "last_result_count": self.results,
+            "last_filters": self.filters,
+        }
+
+
+class SearchSummary(NamedTuple):
+    """The searches of some days: total, top queries, gaps, and counts by local day and by origin.
+
+    `by_day` has every day, oldest first.
+    """
+
+    total: int
+    top: list[LoggedQuery]
+    gaps: list[LoggedQuery]
+    by_day: dict[str, int]
+    by_origin: dict[str, int]
 
 
 def log_answer(
     workspace: Workspace,
     settings: Settings,
-    answered: Answer,
+    answer: Answer,
     origin: str,
     caller: str | None = None,
     milliseconds: float | None = None,
 ) -> None:
-    """Note a search in the query log, unless the settings forbid it; never fails.
+    """Log a search unless the settings forbid it; never raises.
 
-    A query with a mistake was not searched, so it is not noted.
+    A query with a mistake was not searched, so it is not logged.
     """
-    if not settings.query_log or not answered.query.strip() or answered.mistakes:
-        return
-    QueryLog(workspace.data_dir / "queries.sqlite").add(
-        answered.query,
-        answered.mode,
-        answered.total,
-        origin,
-        caller,
-        milliseconds,
-        filters=answered.filters,
-        is_gap=answered.is_gap,
-    )
+    if settings.query_log and answer.query.strip() and not answer.mistakes:
+        QueryLog(workspace.data_dir / "queries.sqlite").add(
+            answer.query, answer.mode, answer.total, origin, caller, milliseconds,
+            filters=answer.filters, is_gap=answer.is_gap,
+        )  # fmt: skip
 
 
 class QueryLog:
-    """The searches of one workspace. What is logged may be lost; searching never suffers."""
+    """The searches of one workspace. Entries may be lost; logging never delays or fails a search."""
 
     def __init__(self, path: Path) -> None:
-        self._store = Store(path, _TABLES, sync=False, upgrades=_UPGRADES)
+        self._store = SqliteStore(
+            path,
+            _TABLES,
+            hint="`kbtui insights erase` makes a new one",
+            sync=False,
+            upgrades=_UPGRADES,
+        )
 
     @property
     def path(self) -> Path:
-        """The file."""
+        """The file of the log."""
         return self._store.path
 
     def add(
@@ -92,19 +128,21 @@ class QueryLog:
         is_gap: bool = False,
         at: float | None = None,
     ) -> None:
-        """Log a search; what goes wrong is dropped. `at` is Unix seconds, by default now.
+        """Log a search; never raises, and drops what cannot be written at once.
 
-        `filters` are what narrowed it, as a query spells them. A search without results is a gap
-        in any case.
+        `origin` is `sdk`, `dashboard` (the TUI), `cli` or `mcp`; `caller` is who searched, if known.
+        `filters` are spelled as in a query. `is_gap` says that what was searched for seems to be
+        missing; a search without results is always a gap. `at` is Unix seconds, by default now.
         """
-        query = text(query[:QUERY_CHARACTERS])
+        query = query[:QUERY_CHARACTERS]
+        texts = [replace_surrogates(text) for text in (query, filters, caller or "")]
         row = (
-            time.time() if at is None else at, query, key_of(query), mode, text(filters), result_count,
-            is_gap or result_count == 0, origin, text(caller) if caller else None, milliseconds,
+            time.time() if at is None else at, texts[0], normalize_query(texts[0]), mode, texts[1],
+            result_count, is_gap or result_count == 0, origin, texts[2] or None, milliseconds,
         )  # fmt: skip
         # ValueError: NUL in a path; OverflowError: a number that SQLite cannot hold.
         with (
-            contextlib.suppress(sqlite3.Error, OSError, ValueError, OverflowError),
+            contextlib.suppress(WorkspaceError, ValueError, OverflowError),
             self._store.writing(LOG_SECONDS) as db,
         ):
             db.execute(
@@ -113,112 +151,107 @@ class QueryLog:
                 row,
             )
 
-    def sweep(self, days: int, now: float | None = None) -> int:
-        """Remove what is older than `days`, and what a wrong clock dated as far ahead.
+    def remove_old(self, days: int, now: float | None = None) -> int:
+        """Remove searches older than `days`, and those that a wrong clock dated as far ahead.
 
-        Returns how many rows went; a failure is dropped (the next sweep does it).
+        Returns the number of removed rows. Never raises: the next call tries again.
         """
         now = time.time() if now is None else now
-        span = max(0, days) * _DAY
-        if not self.path.exists():
-            return 0
-        with contextlib.suppress(sqlite3.Error, OSError), self._store.writing() as db:
-            return db.execute(
-                "DELETE FROM searches WHERE at < ? OR at > ?", (now - span, now + span + _DAY)
-            ).rowcount
+        span = max(0, days) * DAY_SECONDS
+        if self.path.exists():
+            with contextlib.suppress(WorkspaceError), self._store.writing() as db:
+                return db.execute(
+                    "DELETE FROM searches WHERE at < ? OR at > ?",
+                    (now - span, now + span + DAY_SECONDS),
+                ).rowcount
         return 0
 
     def erase(self) -> int:
-        """Remove everything, so that no byte of a query is left; returns how many rows went.
+        """Remove every search, so that no byte of a query is left; returns the number of rows.
 
         A damaged file is deleted. Raises `WorkspaceError`.
         """
         if not self.path.exists():
             return 0
-        with explained(self.path, "delete the file"):
+        with self._store.explaining_errors("delete the file"):
             try:
-                return self._emptied()
-            except sqlite3.DatabaseError as error:
-                if isinstance(error, sqlite3.OperationalError):
-                    raise
-                for path in self._store.files():
-                    path.unlink(missing_ok=True)
+                return self._erase_rows()
+            except sqlite3.OperationalError:
+                raise
+            except sqlite3.DatabaseError:
+                self._store.delete_files()
                 return 0
 
-    def _emptied(self) -> int:
-        with self._store.reading() as db:
-            if db is None:
-                return 0
+    def _erase_rows(self) -> int:
+        with contextlib.closing(self._store.connect()) as db:
             db.execute("PRAGMA secure_delete=ON")
             count = db.execute("DELETE FROM searches").rowcount
             db.execute("VACUUM")
-            # Until the log of changes is emptied too, the words are still on the disk.
+            # Until the write-ahead log is emptied too, the queries are still on the disk.
             if db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]:
-                raise sqlite3.OperationalError("others are reading it; try again")
+                raise sqlite3.OperationalError("another process is reading it; try again")
             return count
 
-    def recent(self, origin: str, limit: int) -> list[str]:
-        """The last different queries of an origin, newest first. Raises `WorkspaceError`."""
-        with explained(self.path, _HINT), self._store.reading() as db:
-            if db is None:
-                return []
-            rows = db.execute(
-                "SELECT query, max(at) AS last FROM searches WHERE origin = ? GROUP BY key "
-                "ORDER BY last DESC, query LIMIT ?",
-                (origin, limit),
-            )
-            return [row[0] for row in rows]
+    def recent_queries(self, origin: str = "dashboard", limit: int = 50) -> list[str]:
+        """Return the last different queries from an origin, newest first. Raises `WorkspaceError`."""
+        rows = self._store.select(
+            "SELECT query, max(at) AS last FROM searches WHERE origin = ? GROUP BY key "
+            "ORDER BY last DESC, query LIMIT ?",
+            origin,
+            limit,
+        )
+        return [row[0] for row in rows]
 
-    def read(self, days: int, limit: int, now: float | None = None) -> Queries:
-        """What was searched in the last `days` days: the most frequent, the gaps, each day.
+    def summarize(self, days: int = 30, limit: int = 10, now: float | None = None) -> SearchSummary:
+        """Summarize the searches of the last `days` days; each list has at most `limit` queries.
 
-        Queries count as equal without regard to case and spacing. A gap is one whose last
-        search without filters found nothing that fits: with filters, what was asked for may well
-        be there. Raises `WorkspaceError`.
+        Queries that differ only in case and spacing count as one. A gap is a query whose last
+        search without filters found nothing that fits; a search with filters proves nothing about
+        what exists. Raises `WorkspaceError`.
         """
-        from kbtui.userdata.models import AskedQuery, Queries, days_until, start_of
+        dates = list_dates(time.time() if now is None else now, days)
+        since = start_of_day(dates[0])
 
-        now = time.time() if now is None else now
-        dates = days_until(now, days)
-        found = Queries(total=0, top=[], gaps=[], by_day=dict.fromkeys(dates, 0), by_origin={})
-        with explained(self.path, _HINT), self._store.reading() as db:
-            if db is None:
-                return found
-            since = start_of(dates)
+        def group_queries(rows: str, queries: str) -> list[LoggedQuery]:
             # With max(), SQLite takes the other columns from the row that has the maximum.
-            grouped = (
-                "SELECT query, count(*) AS times, max(at) AS last, result_count AS found, filters, "
-                "is_gap FROM searches WHERE at >= ? {} GROUP BY key"
+            found = self._store.select(
+                "SELECT query, times, last, found, filters FROM (SELECT query, count(*) AS times, "
+                "max(at) AS last, result_count AS found, filters, is_gap FROM searches "
+                f"WHERE at >= ? {rows} GROUP BY key) {queries} ORDER BY times DESC, last DESC, query LIMIT ?",
+                since,
+                limit,
             )
+            return [LoggedQuery(*row) for row in found]
 
-            def asked(rows: str, queries: str) -> list[AskedQuery]:
-                found = db.execute(
-                    f"SELECT query, times, last, found, filters FROM ({grouped.format(rows)}) "
-                    f"{queries} ORDER BY times DESC, last DESC, query LIMIT ?",
-                    (since, limit),
-                )
-                return [AskedQuery(*row) for row in found]
-
-            found.top, found.gaps = asked("", ""), asked("AND filters = ''", "WHERE is_gap")
-            found.total = db.execute(
-                "SELECT count(*) FROM searches WHERE at >= ?", (since,)
-            ).fetchone()[0]
-            found.by_origin = dict(
-                db.execute(
-                    "SELECT origin, count(*) FROM searches WHERE at >= ? GROUP BY origin ORDER BY origin",
-                    (since,),
+        def count_by(column: str) -> dict[str, int]:
+            return dict(
+                self._store.select(
+                    f"SELECT {column}, count(*) FROM searches WHERE at >= ? GROUP BY 1 ORDER BY 1",
+                    since,
                 )
             )
-            for day, count in db.execute(
-                "SELECT date(at, 'unixepoch', 'localtime') AS day, count(*) FROM searches WHERE at >= ? "
-                "GROUP BY day",
-                (since,),
-            ):
-                if day in found.by_day:
-                    found.by_day[day] = count
-        return found
+
+        by_day, by_origin = count_by("date(at, 'unixepoch', 'localtime')"), count_by("origin")
+        return SearchSummary(
+            total=sum(by_origin.values()),
+            top=group_queries("", ""),
+            gaps=group_queries("AND filters = ''", "WHERE is_gap"),
+            by_day={date: by_day.get(date, 0) for date in dates},
+            by_origin=by_origin,
+        )
 
 
-def key_of(query: str) -> str:
-    """What equal queries have in common: their words without case and spacing."""
+def normalize_query(query: str) -> str:
+    """Return a query without differences in case and spacing, as equal queries share it."""
     return " ".join(query.casefold().split())
+
+
+def list_dates(now: float, days: int) -> list[str]:
+    """Return the last `days` local dates up to that of `now` (Unix seconds), oldest first."""
+    last = datetime.fromtimestamp(now).date()
+    return [(last - timedelta(days=back)).isoformat() for back in range(max(1, days) - 1, -1, -1)]
+
+
+def start_of_day(date: str) -> float:
+    """Return the local midnight at which an ISO date begins, in Unix seconds."""
+    return datetime.fromisoformat(date).timestamp()

@@ -1,14 +1,14 @@
-"""Small SQLite files under the data directory: opened for one piece of work, closed after it.
+"""Small SQLite files in the data directory, opened for one operation and then closed.
 
-A connection that is never kept needs no thinking about threads, forks or a file
-that somebody deleted; opening one takes a fraction of a millisecond.
+No connection is kept, so threads, forks and a deleted file need no care. Opening one takes a
+fraction of a millisecond.
 """
 
 from __future__ import annotations
 
 import sqlite3
 from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import WorkspaceError
 from kbtui.workspace.paths import make_private
@@ -21,88 +21,94 @@ BUSY_SECONDS = 5.0
 """How long a write waits for another process's write."""
 
 
-class Store:
-    """One file with its tables. `sync` false never waits for the disk (for what may be lost).
+class SqliteStore:
+    """One SQLite file with its tables. All methods raise `WorkspaceError` for an unusable file.
 
-    `upgrades` has for each earlier version, from 1 on, the statements that lead to the next.
+    `hint` says what to do about such a file. Without `sync`, a write does not wait for the disk
+    (for data that may be lost). `upgrades` has, for each earlier version from 1 on, the statements
+    that lead to the next version.
     """
 
     def __init__(
-        self, path: Path, tables: str, *, sync: bool, upgrades: Sequence[str] = ()
+        self, path: Path, tables: str, *, hint: str, sync: bool, upgrades: Sequence[str] = ()
     ) -> None:
         self.path = path
-        self._tables, self._sync, self._upgrades = tables, sync, upgrades
+        self._tables, self._hint = tables, hint
+        self._sync, self._upgrades = sync, upgrades
 
     @contextmanager
     def writing(self, wait: float = BUSY_SECONDS) -> Iterator[sqlite3.Connection]:
-        """A transaction that lasts when the block ends well; the file is made when missing.
+        """A transaction that is committed unless the block raises; creates a missing file.
 
-        `wait`: seconds to wait for other writers. Raises `sqlite3.Error` or `OSError`.
+        Waits up to `wait` seconds for other writers.
         """
-        make_private(self.path.parent)
-        with closing(self._connect(wait)) as db:
-            db.execute("BEGIN IMMEDIATE")
-            try:
-                yield db
-            except BaseException:
-                db.execute("ROLLBACK")
-                raise
-            db.execute("COMMIT")
+        with self.explaining_errors():
+            make_private(self.path.parent)
+            with closing(self.connect(wait)) as db:
+                db.execute("BEGIN IMMEDIATE")
+                try:
+                    yield db
+                except BaseException:
+                    db.execute("ROLLBACK")
+                    raise
+                db.execute("COMMIT")
 
-    @contextmanager
-    def reading(self) -> Iterator[sqlite3.Connection | None]:
-        """A connection to read from; None where there is no file yet. Raises `sqlite3.Error`."""
-        if not self.path.exists():
-            yield None
-            return
-        with closing(self._connect(BUSY_SECONDS)) as db:
-            yield db
+    def select(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
+        """Return the rows of a query; none while the file does not exist."""
+        with self.explaining_errors():
+            if not self.path.exists():
+                return []
+            with closing(self.connect()) as db:
+                return db.execute(statement, values).fetchall()
 
-    def _connect(self, wait: float) -> sqlite3.Connection:
+    def connect(self, wait: float = BUSY_SECONDS) -> sqlite3.Connection:
+        """Open the file and create or upgrade its tables. Raises `sqlite3.Error` or `OSError`."""
         db = sqlite3.connect(self.path, timeout=wait, isolation_level=None)
         try:
             db.execute(f"PRAGMA synchronous={'NORMAL' if self._sync else 'OFF'}")
-            if _version(db) <= len(self._upgrades):
-                self._make(db)
+            if _table_version(db) <= len(self._upgrades):
+                self._make_tables(db)
         except BaseException:
             db.close()
             raise
         return db
 
-    def _make(self, db: sqlite3.Connection) -> None:
+    def _make_tables(self, db: sqlite3.Connection) -> None:
         self.path.chmod(0o600)
         db.execute("PRAGMA journal_mode=WAL")
         db.execute("BEGIN IMMEDIATE")
-        # Looked at again: another process may have made the tables meanwhile.
-        version = _version(db)
+        # Read again inside the transaction: another process may have created the tables by now.
+        version = _table_version(db)
         for script in self._upgrades[version - 1 :] if version else [self._tables]:
             for statement in script.split(";"):
                 db.execute(statement)
         db.execute(f"PRAGMA user_version={1 + len(self._upgrades)}")
         db.execute("COMMIT")
 
-    def files(self) -> list[Path]:
-        """The file and what SQLite keeps beside it."""
-        return [self.path, *(self.path.with_name(self.path.name + end) for end in ("-wal", "-shm"))]
+    def delete_files(self) -> None:
+        """Delete the file and the files that SQLite keeps next to it."""
+        for end in ("", "-wal", "-shm"):
+            self.path.with_name(self.path.name + end).unlink(missing_ok=True)
+
+    @contextmanager
+    def explaining_errors(self, hint: str = "") -> Iterator[None]:
+        """Raise errors of SQLite and the system as `WorkspaceError`s that name the file."""
+        try:
+            yield
+        except (sqlite3.Error, OSError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            raise WorkspaceError(
+                f"kbtui's own data cannot be used: {reason}",
+                where=str(self.path),
+                hint=hint or self._hint,
+            ) from error
 
 
-def _version(db: sqlite3.Connection) -> int:
-    """The version of its tables; 0 for a new file."""
+def _table_version(db: sqlite3.Connection) -> int:
+    """Return the version of the tables, 0 for a new file."""
     return int(db.execute("PRAGMA user_version").fetchone()[0])
 
 
-@contextmanager
-def explained(path: Path, hint: str) -> Iterator[None]:
-    """Turn what SQLite and the system say into a `WorkspaceError` that names the file."""
-    try:
-        yield
-    except (sqlite3.Error, OSError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise WorkspaceError(
-            f"the journal cannot be used: {reason}", where=str(path), hint=hint
-        ) from error
-
-
-def text(value: str) -> str:
-    """Text that SQLite takes: without lone surrogates, which file names and JSON can hold."""
-    return value if value.isascii() else value.encode("utf-8", "replace").decode("utf-8")
+def replace_surrogates(text: str) -> str:
+    """Replace lone surrogates, which file names and JSON can contain and SQLite cannot store."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")

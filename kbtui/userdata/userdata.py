@@ -1,23 +1,21 @@
-"""`Journal`: one workspace's memory of what people and assistants did with it."""
+"""`UserData`: what people made in one workspace and cannot be rebuilt from its files."""
 
 from __future__ import annotations
 
 import json
 import time
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from kbtui.dates import format_unix_time
 from kbtui.userdata.query_log import QueryLog
-from kbtui.userdata.store import Store, explained, text
+from kbtui.userdata.store import SqliteStore, replace_surrogates
 
 if TYPE_CHECKING:
-    import sqlite3
-    from collections.abc import Iterator
-
-    from kbtui.userdata.models import Bookmark, Queries, Run
     from kbtui.workspace import Workspace
 
+RunStatus = Literal["ok", "partial", "error"]
 SESSION_CHARACTERS = 1_000_000
+"""Characters of the JSON of a session."""
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS bookmarks (
@@ -33,191 +31,196 @@ CREATE TABLE IF NOT EXISTS runs (
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS fetched (source TEXT, url TEXT, facts TEXT NOT NULL, PRIMARY KEY (source, url)) WITHOUT ROWID
 """
-_HINT = "look at the file's permissions and the space on its disk"
+
+
+class Bookmark(NamedTuple):
+    """A bookmarked place; `ref` is its reference, times are Unix seconds."""
+
+    ref: str
+    title: str
+    note: str
+    created: float
+    changed: float
+
+
+class Skip(NamedTuple):
+    """An address or a file that a run skipped, and the reason."""
+
+    what: str
+    reason: str
+
+
+class Run(NamedTuple):
+    """The last run of a source; times are Unix seconds.
+
+    `entries` counts the documents that the source has after the run. `problems` has a line for
+    each document that failed; `error` is the first of them, or why nothing ran. `skips` are
+    documents that were left out without a failure, as far as they are named; `skipped` counts
+    all of them. `edited` names documents that were not updated because their user edited them.
+    """
+
+    source: str
+    began: float
+    ended: float
+    status: RunStatus
+    error: str | None = None
+    entries: int = 0
+    added: int = 0
+    updated: int = 0
+    removed: int = 0
+    unchanged: int = 0
+    problems: tuple[str, ...] = ()
+    skipped: int = 0
+    skips: tuple[Skip, ...] = ()
+    edited: tuple[str, ...] = ()
+
+    @property
+    def counts(self) -> str:
+        """The number of documents with each outcome, in one line."""
+        counted = {
+            "new": self.added,
+            "changed": self.updated,
+            "removed": self.removed,
+            "kept": self.unchanged,
+            "skipped": self.skipped,
+            "edited by you and left alone": len(self.edited),
+        }
+        first = ("new", "changed", "removed")
+        return ", ".join(f"{n:,} {what}" for what, n in counted.items() if n or what in first)
+
+    @property
+    def skips_by_reason(self) -> dict[str, list[str]]:
+        """What was skipped, by the reason."""
+        found: dict[str, list[str]] = {}
+        for skip in self.skips:
+            found.setdefault(skip.reason, []).append(skip.what)
+        return found
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the documented JSON shape; times as ISO 8601 in UTC."""
+        return {
+            "last_run_at": format_unix_time(self.began),
+            "last_run_ended_at": format_unix_time(self.ended),
+            "last_run_status": self.status,
+            "last_run_error": self.error,
+            "last_run_entry_count": self.entries,
+            "added": self.added,
+            "updated": self.updated,
+            "removed": self.removed,
+            "unchanged": self.unchanged,
+            "problems": list(self.problems),
+            "skipped": self.skipped,
+            "skips": [skip._asdict() for skip in self.skips],
+            "edited": list(self.edited),
+        }
 
 
 class UserData:
-    """Opens nothing until asked; every call stands alone and may come from any thread.
+    """The query log, bookmarks, sessions, approvals and runs of one workspace.
 
-    All times are Unix seconds. Everything but `log_search` and `sweep` raises
-    `WorkspaceError` when the files cannot be used.
+    Opens files only when a method needs them; every method may be called from any thread. Times
+    are Unix seconds. All methods raise `WorkspaceError` when the file cannot be used.
     """
 
     def __init__(self, workspace: Workspace) -> None:
         self.directory = workspace.data_dir
-        self.queries = QueryLog(self.directory / "queries.sqlite")
-        self._store = Store(self.directory / "journal.sqlite", _TABLES, sync=True)
-
-    # the query log
-
-    def log_search(
-        self,
-        query: str,
-        mode: str,
-        result_count: int,
-        origin: str,
-        caller: str | None = None,
-        milliseconds: float | None = None,
-        *,
-        filters: str = "",
-        is_gap: bool = False,
-    ) -> None:
-        """Note a search; never raises, never waits: what cannot be written at once is dropped.
-
-        `origin` is `sdk`, `dashboard` (the TUI), `cli` or `mcp`; `caller` says who
-        asked, where that is known. `filters` are what narrowed the
-        search, `is_gap` says that what was asked for seems to be missing.
-        """
-        self.queries.add(
-            query,
-            mode,
-            result_count,
-            origin,
-            caller,
-            milliseconds,
-            filters=filters,
-            is_gap=is_gap,
+        self.query_log = QueryLog(self.directory / "queries.sqlite")
+        self._store = SqliteStore(
+            self.directory / "journal.sqlite",
+            _TABLES,
+            hint="check the file's permissions and the free space on its disk",
+            sync=True,
         )
-
-    def sweep(self, days: int) -> int:
-        """Remove searches older than `days`; returns how many. Never raises."""
-        return self.queries.sweep(days)
-
-    def erase(self) -> int:
-        """Remove every search, so that no byte of a query is left; returns how many."""
-        return self.queries.erase()
-
-    def insights(self, days: int = 30, limit: int = 10) -> Queries:
-        """What was searched in the last `days` days; lists have at most `limit` rows."""
-        return self.queries.read(days, limit)
-
-    def recent(self, limit: int = 50) -> list[str]:
-        """What a person searched for in the TUI, as last spelled, newest first."""
-        return self.queries.recent("dashboard", limit)
 
     # bookmarks
 
-    def bookmark(self, ref: str, title: str = "", note: str = "") -> None:
-        """Mark a place, or change the title and note of a marked one."""
-        now = time.time()
-        with self._writing() as db:
+    def save_bookmark(self, ref: str, title: str = "", note: str = "") -> None:
+        """Bookmark a reference, or change the title and note of its bookmark."""
+        texts, now = [replace_surrogates(text) for text in (ref, title, note)], time.time()
+        with self._store.writing() as db:
             db.execute(
                 "INSERT INTO bookmarks VALUES (?, ?, ?, ?, ?) ON CONFLICT (ref) DO UPDATE "
                 "SET title = excluded.title, note = excluded.note, changed = excluded.changed",
-                (text(ref), text(title), text(note), now, now),
+                (*texts, now, now),
             )
 
-    def unbookmark(self, ref: str) -> bool:
-        """Take a mark away; says whether there was one."""
-        with self._writing() as db:
-            return db.execute("DELETE FROM bookmarks WHERE ref = ?", (text(ref),)).rowcount > 0
+    def remove_bookmark(self, ref: str) -> bool:
+        """Remove a bookmark; False if there was none."""
+        with self._store.writing() as db:
+            found = db.execute("DELETE FROM bookmarks WHERE ref = ?", (replace_surrogates(ref),))
+            return found.rowcount > 0
 
-    def bookmarks(self) -> list[Bookmark]:
-        """All marked places, newest first."""
-        from kbtui.userdata.models import Bookmark
-
-        rows = self._rows("SELECT * FROM bookmarks ORDER BY created DESC, ref")
+    def list_bookmarks(self) -> list[Bookmark]:
+        """Return all bookmarks, newest first."""
+        rows = self._store.select("SELECT * FROM bookmarks ORDER BY created DESC, ref")
         return [Bookmark(*row) for row in rows]
 
     # sessions
 
-    def remember(self, name: str, state: dict[str, Any]) -> None:
-        """Keep what a face wants to find again; `state` is JSON of at most a million characters."""
-        kept = json.dumps(state)
-        if len(kept) > SESSION_CHARACTERS:
-            raise ValueError("the state is too large to remember")
-        with self._writing() as db:
-            db.execute(
-                "INSERT OR REPLACE INTO sessions VALUES (?, ?, ?)", (name, kept, time.time())
-            )
+    def save_session(self, name: str, state: dict[str, Any]) -> None:
+        """Save what a front end wants to restore; `state` is JSON of at most a million characters."""
+        text = json.dumps(state)
+        if len(text) > SESSION_CHARACTERS:
+            raise ValueError("the state is too large to save")
+        with self._store.writing() as db:
+            row = (name, text, time.time())
+            db.execute("INSERT OR REPLACE INTO sessions VALUES (?, ?, ?)", row)
 
-    def remembered(self, name: str) -> dict[str, Any] | None:
-        """What was kept under a name; None where there is nothing."""
-        rows = self._rows("SELECT state FROM sessions WHERE name = ?", name)
+    def load_session(self, name: str) -> dict[str, Any] | None:
+        """Return what was saved under a name, None if nothing was."""
+        rows = self._store.select("SELECT state FROM sessions WHERE name = ?", name)
         return json.loads(rows[0][0]) if rows else None
 
     # sources
 
-    def approve(self, source: str, digest: str) -> None:
-        """Note that the user approved the source's block of this hash."""
-        with self._writing() as db:
-            db.execute(
-                "INSERT OR REPLACE INTO approvals VALUES (?, ?, ?)", (digest, source, time.time())
-            )
+    def save_approval(self, source: str, digest: str) -> None:
+        """Record that the user approved the source's block with this hash."""
+        with self._store.writing() as db:
+            row = (digest, source, time.time())
+            db.execute("INSERT OR REPLACE INTO approvals VALUES (?, ?, ?)", row)
 
-    def approved(self, digest: str) -> float | None:
-        """When the block of this hash was approved; None when it was not."""
-        rows = self._rows("SELECT at FROM approvals WHERE hash = ?", digest)
+    def approval_time(self, digest: str) -> float | None:
+        """Return when the block with this hash was approved, None if it was not."""
+        rows = self._store.select("SELECT at FROM approvals WHERE hash = ?", digest)
         return rows[0][0] if rows else None
 
-    def put_run(self, run: Run) -> None:
-        """Note how a source's run ended, in place of the one before."""
-        with self._writing() as db:
-            db.execute(
-                "INSERT OR REPLACE INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                (
-                    run.source, run.began, run.ended, run.status, text(run.error) if run.error else None,
-                    run.entries, run.added, run.updated, run.removed, run.unchanged,
-                    json.dumps(_report(run)),
-                ),
-            )  # fmt: skip
+    def save_run(self, run: Run) -> None:
+        """Record a source's run, replacing the previous one."""
+        details = {"problems": run.problems, "skipped": run.skipped, "skips": run.skips, "edited": run.edited}  # fmt: skip
+        error = replace_surrogates(run.error) if run.error else None
+        row = (*run[:4], error, *run[5:10], json.dumps(details))
+        with self._store.writing() as db:
+            db.execute("INSERT OR REPLACE INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
 
-    def runs(self) -> dict[str, Run]:
-        """The last run of each source, by its name."""
-        from kbtui.userdata.models import Run
+    def last_runs(self) -> dict[str, Run]:
+        """Return the last run of each source, by source name."""
+        runs = {}
+        for row in self._store.select("SELECT * FROM runs"):
+            run, details = Run(*row[:-1]), json.loads(row[-1])
+            if isinstance(details, list):  # version 0.1 wrote the problems alone
+                details = {"problems": details}
+            runs[run.source] = run._replace(
+                problems=tuple(details["problems"]),
+                skipped=details.get("skipped", 0),
+                skips=tuple(Skip(*skip) for skip in details.get("skips", ())),
+                edited=tuple(details.get("edited", ())),
+            )
+        return runs
 
-        rows = self._rows("SELECT * FROM runs")
-        return {row[0]: Run(*row[:-1], **_parts(json.loads(row[-1]))) for row in rows}
+    def save_fetched(self, source: str, facts: dict[str, dict[str, Any]]) -> None:
+        """Replace what a source knows of each address for its next run (`ETag`, links, …)."""
+        rows = [(source, replace_surrogates(url), json.dumps(fact)) for url, fact in facts.items()]
+        with self._store.writing() as db:
+            db.execute("DELETE FROM fetched WHERE source = ?", (source,))
+            db.executemany("INSERT INTO fetched VALUES (?, ?, ?)", rows)
 
-    def fetched(self, source: str) -> dict[str, dict[str, Any]]:
-        """What a source remembers of each address for its next run (`ETag`, links, …)."""
-        rows = self._rows("SELECT url, facts FROM fetched WHERE source = ?", source)
+    def load_fetched(self, source: str) -> dict[str, dict[str, Any]]:
+        """Return what `save_fetched` saved for a source, by address."""
+        rows = self._store.select("SELECT url, facts FROM fetched WHERE source = ?", source)
         return {url: json.loads(facts) for url, facts in rows}
 
-    def put_fetched(self, source: str, facts: dict[str, dict[str, Any]]) -> None:
-        """Remember these addresses of a source, and no others."""
-        with self._writing() as db:
-            db.execute("DELETE FROM fetched WHERE source = ?", (source,))
-            db.executemany(
-                "INSERT INTO fetched VALUES (?, ?, ?)",
-                [(source, text(url), json.dumps(value)) for url, value in facts.items()],
-            )
-
     def forget_source(self, source: str) -> None:
-        """Remove a source's approvals, run and memory."""
-        with self._writing() as db:
+        """Remove a source's approvals, run and fetched addresses."""
+        with self._store.writing() as db:
             for table in ("approvals", "runs", "fetched"):
                 db.execute(f"DELETE FROM {table} WHERE source = ?", (source,))
-
-    @contextmanager
-    def _writing(self) -> Iterator[sqlite3.Connection]:
-        with explained(self._store.path, _HINT), self._store.writing() as db:
-            yield db
-
-    def _rows(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
-        with explained(self._store.path, _HINT), self._store.reading() as db:
-            return db.execute(statement, values).fetchall() if db else []
-
-
-def _report(run: Run) -> dict[str, Any]:
-    """What the column `problems` holds: all that a run names."""
-    return {
-        "problems": run.problems,
-        "skipped": run.skipped,
-        "skips": run.skips,
-        "edited": run.edited,
-    }
-
-
-def _parts(report: Any) -> dict[str, Any]:
-    """The fields of a run that `_report` gave; version 0.1 wrote a list of problems alone."""
-    from kbtui.userdata.models import Skip
-
-    if isinstance(report, list):
-        report = {"problems": report}
-    return {
-        "problems": tuple(report["problems"]),
-        "skipped": report.get("skipped", 0),
-        "skips": tuple(Skip(*one) for one in report.get("skips", ())),
-        "edited": tuple(report.get("edited", ())),
-    }

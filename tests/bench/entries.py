@@ -23,7 +23,7 @@ def entries(base: Path, times: int) -> Iterator[Row]:
     from kbtui.index import Index, IndexReader
     from kbtui.index.entry_query import EntryFilter, chunks_of, list_entries
     from kbtui.userdata import UserData
-    from kbtui.userdata.insights import insights
+    from kbtui.userdata.insights import collect_insights
     from kbtui.workspace import Settings, open_root
 
     root = base / "ws"
@@ -83,7 +83,7 @@ def entries(base: Path, times: int) -> Iterator[Row]:
     )
     journal = UserData(workspace)
     ours, plain = side_by_side(
-        lambda: insights(workspace, journal, full, now=NOW),
+        lambda: collect_insights(workspace, journal, full, now=NOW),
         lambda: walk(folder),
         max(3, times // 3),
     )

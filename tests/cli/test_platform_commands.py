@@ -99,8 +99,8 @@ def test_insights_show_gaps_use_and_days_and_forget_on_demand(built: Builder) ->
     from kbtui.userdata import UserData
 
     journal = UserData(built.workspace)
-    journal.log_search("unknown beast", "hybrid", 0, "cli")
-    journal.log_search("aardvark", "hybrid", 2, "dashboard")
+    journal.query_log.add("unknown beast", "hybrid", 0, "cli")
+    journal.query_log.add("aardvark", "hybrid", 2, "dashboard")
     facts = found(run(built, "insights", "--json"))
     assert [gap["query"] for gap in facts["zero_result_queries"]] == ["unknown beast"]
     assert {asked["query"] for asked in facts["top_queries"]} == {"unknown beast", "aardvark"}

@@ -9,8 +9,7 @@ from platform_support import indexed
 from support import Builder, called
 
 from kbtui.userdata import UserData
-from kbtui.userdata.insights import bar, day_chart, insights
-from kbtui.userdata.models import Insights
+from kbtui.userdata.insights import Insights, collect_insights, draw_bar, draw_day_chart
 
 DAY = 86_400.0
 NOON = datetime.now().replace(hour=12, minute=0, second=0, microsecond=0).timestamp()
@@ -43,9 +42,9 @@ def found(workspace_root: Path) -> Insights:
         builder.conversation(created(days), [calls], title=f"{days} days ago")
     (builder.root / "docs/guide/gone.md").unlink()
     journal = UserData(builder.workspace)
-    journal.queries.add("nothing like it", "hybrid", 0, "cli", at=NOON)
+    journal.query_log.add("nothing like it", "hybrid", 0, "cli", at=NOON)
     with indexed(builder) as reader:
-        return insights(builder.workspace, journal, reader, days=30, now=NOON)
+        return collect_insights(builder.workspace, journal, reader, days=30, now=NOON)
 
 
 def test_most_cited_counts_what_exists_in_the_span(found: Insights) -> None:
@@ -77,7 +76,7 @@ def test_every_day_of_the_span_is_there_and_adds_up(found: Insights) -> None:
 
 
 def test_the_chart_has_a_line_a_day_with_bars_to_scale(found: Insights) -> None:
-    lines = day_chart(found, width=8)
+    lines = draw_day_chart(found, width=8)
     assert len(lines) == 31
     days = {line[:10]: line for line in lines[1:]}
     assert days[day(3)].endswith("2 ████████")
@@ -88,4 +87,4 @@ def test_the_chart_has_a_line_a_day_with_bars_to_scale(found: Insights) -> None:
     [(0, 10, ""), (10, 10, "████"), (5, 10, "██"), (1, 10_000, "▏"), (9, 10, "███▋"), (3, 0, "")],
 )
 def test_a_bar_is_as_long_as_its_share(value: int, most: int, expected: str) -> None:
-    assert bar(value, most, 4) == expected
+    assert draw_bar(value, most, 4) == expected

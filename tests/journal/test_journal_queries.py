@@ -24,10 +24,10 @@ def journal(workspace_root: Path) -> UserData:
 
 
 def test_a_search_is_counted_with_what_it_found(journal: UserData) -> None:
-    journal.log_search("retry  Policy", "hybrid", 3, "cli", "me", 12.5)
-    journal.log_search("retry policy", "lexical", 4, "dashboard")
-    journal.log_search("unknown thing", "hybrid", 0, "mcp")
-    found = journal.insights()
+    journal.query_log.add("retry  Policy", "hybrid", 3, "cli", "me", 12.5)
+    journal.query_log.add("retry policy", "lexical", 4, "dashboard")
+    journal.query_log.add("unknown thing", "hybrid", 0, "mcp")
+    found = journal.query_log.summarize()
     assert found.total == 3
     assert [(one.query, one.times, one.results) for one in found.top] == [
         ("retry policy", 2, 4),
@@ -40,32 +40,34 @@ def test_a_search_is_counted_with_what_it_found(journal: UserData) -> None:
 
 
 def test_a_gap_closes_when_the_same_query_finds_something(journal: UserData) -> None:
-    journal.log_search("deploy", "hybrid", 0, "cli")
-    assert [one.query for one in journal.insights().gaps] == ["deploy"]
+    journal.query_log.add("deploy", "hybrid", 0, "cli")
+    assert [one.query for one in journal.query_log.summarize().gaps] == ["deploy"]
     time.sleep(0.01)
-    journal.log_search("Deploy", "hybrid", 2, "cli")
-    assert journal.insights().gaps == []
+    journal.query_log.add("Deploy", "hybrid", 2, "cli")
+    assert journal.query_log.summarize().gaps == []
 
 
 def test_a_query_whose_results_do_not_fit_is_a_gap_too(journal: UserData) -> None:
-    journal.log_search("zymurgy", "hybrid", 20, "cli", is_gap=True)
-    journal.log_search("retry", "hybrid", 20, "cli")
-    assert [(one.query, one.results) for one in journal.insights().gaps] == [("zymurgy", 20)]
+    journal.query_log.add("zymurgy", "hybrid", 20, "cli", is_gap=True)
+    journal.query_log.add("retry", "hybrid", 20, "cli")
+    assert [(one.query, one.results) for one in journal.query_log.summarize().gaps] == [
+        ("zymurgy", 20)
+    ]
 
 
 def test_a_search_with_filters_neither_opens_nor_closes_a_gap(journal: UserData) -> None:
-    journal.log_search("deploy", "hybrid", 0, "cli", filters="type:rule")
-    assert journal.insights().gaps == []
-    [deploy] = journal.insights().top
+    journal.query_log.add("deploy", "hybrid", 0, "cli", filters="type:rule")
+    assert journal.query_log.summarize().gaps == []
+    [deploy] = journal.query_log.summarize().top
     assert (deploy.times, deploy.filters) == (1, "type:rule")
-    journal.log_search("retry", "hybrid", 0, "cli")
-    journal.log_search("retry", "hybrid", 3, "cli", filters="in:conversations")
-    assert [(one.query, one.times) for one in journal.insights().gaps] == [("retry", 1)]
+    journal.query_log.add("retry", "hybrid", 0, "cli")
+    journal.query_log.add("retry", "hybrid", 3, "cli", filters="in:conversations")
+    assert [(one.query, one.times) for one in journal.query_log.summarize().gaps] == [("retry", 1)]
 
 
 def test_a_log_of_version_0_1_is_kept_with_its_gaps(journal: UserData) -> None:
     journal.directory.mkdir(parents=True)
-    with contextlib.closing(sqlite3.connect(journal.queries.path, isolation_level=None)) as db:
+    with contextlib.closing(sqlite3.connect(journal.query_log.path, isolation_level=None)) as db:
         db.executescript(
             "CREATE TABLE searches (id INTEGER PRIMARY KEY, at REAL NOT NULL, query TEXT NOT NULL, "
             "key TEXT NOT NULL, mode TEXT NOT NULL, result_count INTEGER NOT NULL, "
@@ -77,18 +79,22 @@ def test_a_log_of_version_0_1_is_kept_with_its_gaps(journal: UserData) -> None:
                 "INSERT INTO searches VALUES (NULL, ?, ?, ?, 'hybrid', ?, ?, 'cli', NULL, NULL)",
                 (time.time() - 60, query, query, results, worded),
             )
-    assert {one.query for one in journal.insights().gaps} == {"nothing", "meaning"}
-    journal.log_search("new", "hybrid", 0, "cli")
-    assert journal.insights().total == 5
-    assert {one.query for one in journal.insights().gaps} == {"nothing", "meaning", "new"}
+    assert {one.query for one in journal.query_log.summarize().gaps} == {"nothing", "meaning"}
+    journal.query_log.add("new", "hybrid", 0, "cli")
+    assert journal.query_log.summarize().total == 5
+    assert {one.query for one in journal.query_log.summarize().gaps} == {
+        "nothing",
+        "meaning",
+        "new",
+    }
 
 
 def test_an_empty_journal_has_empty_insights_and_makes_no_file(journal: UserData) -> None:
-    found = journal.insights(7)
+    found = journal.query_log.summarize(7)
     assert (found.total, found.top, found.gaps) == (0, [], [])
     assert list(found.by_day.values()) == [0] * 7
-    assert journal.erase() == 0
-    assert journal.sweep(90) == 0
+    assert journal.query_log.erase() == 0
+    assert journal.query_log.remove_old(90) == 0
     assert not journal.directory.exists()
 
 
@@ -97,76 +103,76 @@ def test_what_is_old_is_swept_and_what_a_wrong_clock_wrote(tmp_path: Path) -> No
     now = time.time()
     for age in (0.0, 89.0, 91.0, -200.0):
         log.add(f"{age} days old", "hybrid", 1, "cli", None, None, at=now - age * DAY)
-    assert log.sweep(90, now) == 2
-    left = {one.query for one in log.read(100, 10, now).top}
+    assert log.remove_old(90, now) == 2
+    left = {one.query for one in log.summarize(100, 10, now).top}
     assert left == {"0.0 days old", "89.0 days old"}
 
 
 def test_erasing_leaves_no_byte_of_a_query(journal: UserData) -> None:
     for number in range(200):
-        journal.log_search(f"tell-nobody-{number}", "hybrid", 0, "cli")
-    assert journal.erase() == 200
+        journal.query_log.add(f"tell-nobody-{number}", "hybrid", 0, "cli")
+    assert journal.query_log.erase() == 200
     left = b"".join(path.read_bytes() for path in journal.directory.iterdir())
     assert b"tell-nobody" not in left
-    assert journal.insights().total == 0
+    assert journal.query_log.summarize().total == 0
 
 
 def test_a_damaged_file_stops_no_search_and_can_be_erased(journal: UserData) -> None:
     journal.directory.mkdir(parents=True)
-    journal.queries.path.write_bytes(b"not a database, " * 500)
-    journal.log_search("retry", "hybrid", 1, "cli")
+    journal.query_log.path.write_bytes(b"not a database, " * 500)
+    journal.query_log.add("retry", "hybrid", 1, "cli")
     with pytest.raises(WorkspaceError, match="insights erase"):
-        journal.insights()
-    journal.erase()
-    journal.log_search("retry", "hybrid", 1, "cli")
-    assert journal.insights().total == 1
+        journal.query_log.summarize()
+    journal.query_log.erase()
+    journal.query_log.add("retry", "hybrid", 1, "cli")
+    assert journal.query_log.summarize().total == 1
 
 
 def test_a_place_that_cannot_be_written_stops_no_search(journal: UserData, home: Path) -> None:
     (home / "data" / "kbtui").write_text("a file where the directory should be")
-    journal.log_search("retry", "hybrid", 1, "cli")
-    assert journal.sweep(90) == 0
+    journal.query_log.add("retry", "hybrid", 1, "cli")
+    assert journal.query_log.remove_old(90) == 0
 
 
 def test_an_unknown_origin_is_dropped_not_stored(journal: UserData) -> None:
-    journal.log_search("retry", "hybrid", 1, "elsewhere")
-    journal.log_search("retry", "hybrid", 1, "sdk")
-    assert journal.insights().by_origin == {"sdk": 1}
+    journal.query_log.add("retry", "hybrid", 1, "elsewhere")
+    journal.query_log.add("retry", "hybrid", 1, "sdk")
+    assert journal.query_log.summarize().by_origin == {"sdk": 1}
 
 
 def test_a_search_does_not_wait_for_a_writer_that_holds_the_file(journal: UserData) -> None:
-    journal.log_search("first", "hybrid", 1, "cli")
-    other = sqlite3.connect(journal.queries.path, isolation_level=None)
+    journal.query_log.add("first", "hybrid", 1, "cli")
+    other = sqlite3.connect(journal.query_log.path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
-    logging = threading.Thread(target=journal.log_search, args=("second", "hybrid", 1, "cli"))
+    logging = threading.Thread(target=journal.query_log.add, args=("second", "hybrid", 1, "cli"))
     logging.start()
     logging.join(30.0)
     assert not logging.is_alive(), "logging waited for the other writer"
     other.execute("COMMIT")
     other.close()
-    assert [one.query for one in journal.insights().top] == ["first"]
+    assert [one.query for one in journal.query_log.summarize().top] == ["first"]
 
 
 def test_many_at_once_lose_nothing_that_had_room(journal: UserData) -> None:
     def log() -> None:
         for _ in range(25):
-            journal.log_search("together", "hybrid", 1, "sdk")
+            journal.query_log.add("together", "hybrid", 1, "sdk")
 
     threads = [threading.Thread(target=log) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert 0 < journal.insights().total <= 100
-    check = sqlite3.connect(journal.queries.path)
+    assert 0 < journal.query_log.summarize().total <= 100
+    check = sqlite3.connect(journal.query_log.path)
     assert check.execute("PRAGMA integrity_check").fetchone() == ("ok",)
     check.close()
 
 
 def test_nobody_else_may_read_it(journal: UserData) -> None:
-    journal.log_search("private", "hybrid", 1, "cli")
+    journal.query_log.add("private", "hybrid", 1, "cli")
     assert journal.directory.stat().st_mode & 0o777 == 0o700
-    assert journal.queries.path.stat().st_mode & 0o777 == 0o600
+    assert journal.query_log.path.stat().st_mode & 0o777 == 0o600
 
 
 @settings(max_examples=50, deadline=None)
@@ -176,6 +182,6 @@ def test_any_query_is_taken_or_dropped_but_never_raises(
 ) -> None:
     log = QueryLog(tmp_path_factory.mktemp("log") / "queries.sqlite")
     log.add(query, "hybrid", count, "cli", query, 1.0)
-    found = log.read(30, 10)
+    found = log.summarize(30, 10)
     assert found.total == (1 if count < 2**63 else 0)
     assert all(len(one.query) <= 1000 for one in found.top)

@@ -7,7 +7,7 @@ import pytest
 
 from kbtui.errors import WorkspaceError
 from kbtui.userdata import UserData
-from kbtui.userdata.models import Run
+from kbtui.userdata.userdata import Run
 from kbtui.workspace import open_root
 
 
@@ -19,68 +19,71 @@ def journal(workspace_root: Path) -> UserData:
 def test_a_bookmark_keeps_its_place_when_its_note_changes(
     journal: UserData, workspace_root: Path
 ) -> None:
-    journal.bookmark("guide/start", "Getting started")
+    journal.save_bookmark("guide/start", "Getting started")
     time.sleep(0.01)
-    journal.bookmark("jp-c17800000001:2", "Waking order", "the ibex")
-    journal.bookmark("guide/start", "Getting started", "read me\nagain")
-    marks = UserData(open_root(workspace_root)).bookmarks()
+    journal.save_bookmark("jp-c17800000001:2", "Waking order", "the ibex")
+    journal.save_bookmark("guide/start", "Getting started", "read me\nagain")
+    marks = UserData(open_root(workspace_root)).list_bookmarks()
     assert [(mark.ref, mark.note) for mark in marks] == [
         ("jp-c17800000001:2", "the ibex"),
         ("guide/start", "read me\nagain"),
     ]
     assert marks[1].changed > marks[1].created
-    assert journal.unbookmark("guide/start")
-    assert not journal.unbookmark("guide/start")
-    assert len(journal.bookmarks()) == 1
+    assert journal.remove_bookmark("guide/start")
+    assert not journal.remove_bookmark("guide/start")
+    assert len(journal.list_bookmarks()) == 1
 
 
 def test_a_session_is_found_again(journal: UserData, workspace_root: Path) -> None:
-    assert journal.remembered("tui") is None
-    journal.remember("tui", {"open": "guide/start", "line": 12})
-    journal.remember("tui", {"open": "guide/end", "line": 3})
-    assert UserData(open_root(workspace_root)).remembered("tui") == {"open": "guide/end", "line": 3}
+    assert journal.load_session("tui") is None
+    journal.save_session("tui", {"open": "guide/start", "line": 12})
+    journal.save_session("tui", {"open": "guide/end", "line": 3})
+    assert UserData(open_root(workspace_root)).load_session("tui") == {
+        "open": "guide/end",
+        "line": 3,
+    }
     with pytest.raises(ValueError, match="too large"):
-        journal.remember("tui", {"text": "x" * 1_000_001})
+        journal.save_session("tui", {"text": "x" * 1_000_001})
 
 
 def test_approvals_are_by_hash_and_go_with_their_source(journal: UserData) -> None:
-    assert journal.approved("abc") is None
-    journal.approve("docs", "abc")
-    journal.approve("docs", "def")
-    journal.approve("other", "ghi")
-    assert journal.approved("abc")
+    assert journal.approval_time("abc") is None
+    journal.save_approval("docs", "abc")
+    journal.save_approval("docs", "def")
+    journal.save_approval("other", "ghi")
+    assert journal.approval_time("abc")
     journal.forget_source("docs")
-    assert journal.approved("abc") is None
-    assert journal.approved("def") is None
-    assert journal.approved("ghi")
+    assert journal.approval_time("abc") is None
+    assert journal.approval_time("def") is None
+    assert journal.approval_time("ghi")
 
 
 def test_the_last_run_is_kept(journal: UserData) -> None:
     first = Run("docs", 100.0, 101.0, "error", "no such host")
     last = Run("docs", 200.0, 209.0, "partial", "x", 7, 1, 2, 3, 4, ("x", "y: \ud800"))
-    journal.put_run(first)
-    journal.put_run(last)
-    assert journal.runs() == {"docs": last}
+    journal.save_run(first)
+    journal.save_run(last)
+    assert journal.last_runs() == {"docs": last}
     assert last.as_json()["last_run_at"] == "1970-01-01T00:03:20+00:00"
 
 
 def test_what_a_source_fetched_is_replaced_as_a_whole(journal: UserData) -> None:
-    journal.put_fetched("docs", {"https://a/": {"etag": "1"}, "https://b/": {}})
-    journal.put_fetched("other", {"https://a/": {"etag": "2"}})
-    journal.put_fetched("docs", {"https://a/": {"etag": "3"}})
-    assert journal.fetched("docs") == {"https://a/": {"etag": "3"}}
-    assert journal.fetched("other") == {"https://a/": {"etag": "2"}}
+    journal.save_fetched("docs", {"https://a/": {"etag": "1"}, "https://b/": {}})
+    journal.save_fetched("other", {"https://a/": {"etag": "2"}})
+    journal.save_fetched("docs", {"https://a/": {"etag": "3"}})
+    assert journal.load_fetched("docs") == {"https://a/": {"etag": "3"}}
+    assert journal.load_fetched("other") == {"https://a/": {"etag": "2"}}
 
 
 def test_two_clones_share_nothing(tmp_path: Path) -> None:
     for name in ("one", "two"):
         (tmp_path / name / ".jp").mkdir(parents=True)
         (tmp_path / name / ".jp" / ".id").write_text("abcde\n")
-    UserData(open_root(tmp_path / "one")).approve("docs", "abc")
-    assert UserData(open_root(tmp_path / "two")).approved("abc") is None
+    UserData(open_root(tmp_path / "one")).save_approval("docs", "abc")
+    assert UserData(open_root(tmp_path / "two")).approval_time("abc") is None
 
 
 def test_what_must_not_be_lost_says_when_it_cannot_be_kept(journal: UserData, home: Path) -> None:
     (home / "data" / "kbtui").write_text("a file where the directory should be")
-    with pytest.raises(WorkspaceError, match="journal"):
-        journal.bookmark("guide/start")
+    with pytest.raises(WorkspaceError, match="own data"):
+        journal.save_bookmark("guide/start")

@@ -38,7 +38,7 @@ def library(built: Builder) -> Iterator[Library]:
 
 
 def gaps(library: Library) -> list[str]:
-    return [one.query for one in UserData(library.workspace).insights().gaps]
+    return [one.query for one in UserData(library.workspace).query_log.summarize().gaps]
 
 
 def test_an_answer_without_the_rare_words_is_a_gap(library: Library) -> None:
@@ -66,7 +66,9 @@ def test_a_search_with_a_filter_is_logged_with_it_and_is_no_gap(library: Library
     library.search(Question("zymurgy", since=datetime(2026, 1, 1, tzinfo=UTC)))
     library.search('title:"nothing of it" zymurgy')
     assert gaps(library) == []
-    logged = {one.query: one.filters for one in UserData(library.workspace).insights().top}
+    logged = {
+        one.query: one.filters for one in UserData(library.workspace).query_log.summarize().top
+    }
     assert logged == {
         "wombat": "type:note,conversation",
         "aardvark in:conversations -night": "in:conversation -night",
@@ -84,7 +86,7 @@ def test_what_widens_a_search_is_no_filter(library: Library) -> None:
 
 def test_a_query_with_a_mistake_is_not_logged(library: Library) -> None:
     assert library.search(Question("wombat after:soonish and more")).mistakes
-    assert UserData(library.workspace).insights().total == 0
+    assert UserData(library.workspace).query_log.summarize().total == 0
 
 
 @pytest.mark.parametrize(("similarity", "is_gap"), [(0.2, True), (0.9, False)])

@@ -12,7 +12,7 @@ from kbtui.sources.config import next_cron_time
 from kbtui.sources.runner import lock_source
 from kbtui.sources.schedule import find_due_time, list_due_sources
 from kbtui.userdata import UserData
-from kbtui.userdata.models import Run
+from kbtui.userdata.userdata import Run
 
 HOUR, DAY = 3600.0, 86_400.0
 
@@ -22,7 +22,7 @@ def at(text: str) -> float:
 
 
 def ran(bench: Bench, began: float) -> None:
-    UserData(bench.builder.workspace).put_run(Run("docs", began, began + 1, "ok"))
+    UserData(bench.builder.workspace).save_run(Run("docs", began, began + 1, "ok"))
 
 
 @pytest.fixture
@@ -139,7 +139,7 @@ def test_the_engine_runs_what_is_due_in_a_process_of_its_own(hourly: Bench) -> N
     assert schedule.running_source == "docs"
     wait_for_end(schedule)
     assert list(hourly.documents()) == ["x.md"]
-    assert UserData(hourly.builder.workspace).runs()["docs"].status == "ok"
+    assert UserData(hourly.builder.workspace).last_runs()["docs"].status == "ok"
     assert lines == ["source docs: due, started", "source docs: ended with 0"]
 
 
@@ -163,7 +163,7 @@ def test_a_run_that_notes_nothing_is_not_started_again_and_again(hourly: Bench) 
     with lock_source(workspace, "docs"):
         schedule.tick(now)
         wait_for_end(schedule)
-    assert UserData(workspace).runs() == {}
+    assert UserData(workspace).last_runs() == {}
     schedule.tick(now + 60)
     assert schedule.running_source is None
     schedule.tick(now + HOUR)

@@ -281,7 +281,7 @@ def test_documents_that_carry_a_path_from_before_keep_their_files(bench: Bench) 
         {**facts, "digest": compute_digest(facts, "# A\n\ntext")}, "# A\n\ntext"
     )
     path.write_text(written)
-    UserData(bench.builder.workspace).put_fetched("docs", {facts["source_url"]: {"stat": "1:1"}})
+    UserData(bench.builder.workspace).save_fetched("docs", {facts["source_url"]: {"stat": "1:1"}})
     run = bench.run()
     assert (run.added, run.updated, run.removed, run.edited) == (0, 1, 0, ())
     assert list(bench.documents()) == ["a.md"]

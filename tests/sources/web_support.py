@@ -15,7 +15,7 @@ from kbtui.sources.config import add_source, approve_source
 from kbtui.sources.http_fetcher import SourceLimits
 from kbtui.sources.runner import run_source
 from kbtui.userdata import UserData
-from kbtui.userdata.models import Run
+from kbtui.userdata.userdata import Run
 
 Handler = BaseHTTPRequestHandler
 Page = str | bytes | tuple[int, dict[str, str], bytes] | Callable[[Handler], None]

@@ -141,7 +141,7 @@ async def test_a_bookmark_is_made_changed_opened_removed_and_brought_back(book: 
         await tui.type("how to test")
         await tui.press("enter")
         await tui.until(f"Bookmarked {TALK}:2")
-        assert [(mark.ref, mark.title, mark.note) for mark in journal.bookmarks()] == [
+        assert [(mark.ref, mark.title, mark.note) for mark in journal.list_bookmarks()] == [
             (f"{TALK}:2", "First steps", "how to test")
         ]
         # Again: its note is there to be changed.
@@ -155,12 +155,12 @@ async def test_a_bookmark_is_made_changed_opened_removed_and_brought_back(book: 
         await tui.until("how to tests")
         await tui.press("d")
         await tui.until("No bookmarks yet")
-        assert journal.bookmarks() == []
+        assert journal.list_bookmarks() == []
         await tui.press("u")
         await tui.until("how to tests")
         await tui.press("enter")
         await tui.until("turn 2 of 3")
-    assert len(journal.bookmarks()) == 1
+    assert len(journal.list_bookmarks()) == 1
 
 
 async def test_what_has_no_reference_is_not_marked(book: Builder) -> None:

@@ -13,8 +13,8 @@ from tui_support import Tui, matches_snapshot, running
 
 from kbtui.errors import UsageError
 from kbtui.index.models import subject_id
-from kbtui.tui.entries.screen import EntriesScreen
-from kbtui.userdata.entry_filter import parse_entry_filter, value_of, with_value
+from kbtui.search.query_parser import parse_entry_filter
+from kbtui.tui.entries.screen import EntriesScreen, last_filter_value, replace_filter_value
 
 
 @pytest.fixture
@@ -406,11 +406,11 @@ def test_a_filter_is_read_as_it_is_typed(
 
 
 def test_a_key_changes_its_part_of_the_filter_alone() -> None:
-    text = with_value("deploy type:rule from:2026", "type", "two words")
+    text = replace_filter_value("deploy type:rule from:2026", "type", "two words")
     assert text == 'deploy from:2026 type:"two words"'
-    assert value_of(text, "type") == "two words"
+    assert last_filter_value(text, "type") == "two words"
     assert parse_entry_filter(text).types == ("two words",)
-    assert with_value(text, "type", None) == "deploy from:2026"
+    assert replace_filter_value(text, "type", None) == "deploy from:2026"
     with pytest.raises(UsageError, match="to:"):
         parse_entry_filter("to:2026-99-99")
 

@@ -18,7 +18,7 @@ def asked_book(book: Builder) -> Builder:
     """The small workspace, with some searches."""
     for path in sorted(book.root.rglob("*")):
         os.utime(path, (1_760_000_000, 1_760_000_000))
-    log = UserData(book.workspace).queries
+    log = UserData(book.workspace).query_log
     for back in range(3):
         log.add("clone build", "hybrid", 4, "dashboard", at=NOW - back * 86_400)
     log.add("how do I  deploy?", "hybrid", 0, "mcp", at=NOW - 3600)
@@ -85,19 +85,19 @@ async def test_erasing_asks_and_leaves_no_word(asked_book: Builder) -> None:
         await tui.press("x")
         await tui.until("Erase every logged search")
         await tui.press("enter", "escape")
-        assert journal.insights(days=365).total == 5
+        assert journal.query_log.summarize(days=365).total == 5
         await tui.press("x")
         await tui.until("Erase every logged search")
         await tui.press("y")
         await tui.until("5 searches are erased")
         await tui.until("0 searches, 1 citation")
-    assert journal.insights(days=365).total == 0
+    assert journal.query_log.summarize(days=365).total == 0
     kept = b"".join(path.read_bytes() for path in journal.directory.glob("queries*"))
     assert b"deploy" not in kept
 
 
 async def test_a_damaged_log_is_said(asked_book: Builder) -> None:
-    path = UserData(asked_book.workspace).queries.path
+    path = UserData(asked_book.workspace).query_log.path
     for beside in path.parent.glob("queries*"):
         beside.unlink()
     path.write_bytes(b"this is no database, and never was one" * 99)

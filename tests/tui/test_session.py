@@ -131,7 +131,7 @@ async def test_what_was_searched_for_is_not_in_the_session(book: Builder) -> Non
         await tui.press("enter")
         await tui.until(lambda: len(tui.main.navigator.history.targets) > 1)
         await tui.until(lambda: tui.main.navigator.shown and tui.main.navigator.shown.words)
-    state = UserData(book.workspace).remembered("tui")
+    state = UserData(book.workspace).load_session("tui")
     assert state is not None
     assert "hereabouts" not in json.dumps(state)
     assert "tests" not in json.dumps(state)
@@ -151,7 +151,7 @@ def test_a_state_that_cannot_be_read_is_no_session_or_an_empty_one(
     book: Builder, state: dict[str, object]
 ) -> None:
     library = WithoutEngine(book.workspace, load_settings())
-    UserData(book.workspace).remember("tui", state)
+    UserData(book.workspace).save_session("tui", state)
     found = load_session(library)
     assert found is None or found.history.here is None
 

@@ -13,6 +13,7 @@ from kbtui.dates import format_iso_day, format_time
 from kbtui.errors import KbtuiError, UsageError
 from kbtui.index.entry_query import CITES_DAYS, STATUSES, chunks_of
 from kbtui.refs import parse_ref
+from kbtui.search.query_parser import parse_entry_filter, parse_query
 from kbtui.text import one_line, safe
 from kbtui.tui.commands import bindings
 from kbtui.tui.entries.editor import EntryWriter
@@ -34,7 +35,6 @@ from kbtui.tui.framework.text_widgets import PaneInput, TextLine
 from kbtui.tui.framework.workers import LatestOnlyWorker
 from kbtui.tui.reader.blocks import FactsBlock, FoldBlock, HeadBlock, NoteBlock
 from kbtui.tui.reader.document import Document, format_count
-from kbtui.userdata.entry_filter import parse_entry_filter, value_of, with_value
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -445,10 +445,10 @@ class EntriesScreen(SplitScreen):
         values: list[str] = list(STATUSES)
         if name == "type":
             values = self._types = sorted({*self._types, *(listed.page.by_type if listed else ())})
-        now = value_of(text, name)
+        now = last_filter_value(text, name)
         after: list[str | None] = [*values, None]
         following = after[(values.index(now) + 1) if now in values else 0]
-        self.filter.input.value = with_value(text, name, following)
+        self.filter.input.value = replace_filter_value(text, name, following)
 
     def action_flag(self, name: str) -> None:
         """Show or hide hidden subjects or archived conversations."""
@@ -508,3 +508,22 @@ class EntriesScreen(SplitScreen):
             self.filter.input.value = ""
         else:
             self.action_leave()
+
+
+def replace_filter_value(text: str, key: str, value: str | None) -> str:
+    """Return a filter text with another value for `key`, or without `key` for None."""
+    for part in reversed(parse_query(text, surface="entries").filters):
+        if part.key == key:
+            text = text[: part.start] + text[part.end :]
+    rest = " ".join(text.split())
+    if value is None:
+        return rest
+    quoted = f'"{value}"' if " " in value else value
+    return f"{rest} {key}:{quoted}".strip()
+
+
+def last_filter_value(text: str, key: str) -> str | None:
+    """Return the last value of `key` in a filter text, None if it has none."""
+    parts = parse_query(text, surface="entries").filters
+    values = [part.values[-1] for part in parts if part.key == key]
+    return (values[-1] if values else None) or None

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from kbtui.tui.main.navigator import MainContext
     from kbtui.tui.reader.copy_options import CopyOption
     from kbtui.tui.reader.links import Link
-    from kbtui.userdata.models import Bookmark
+    from kbtui.userdata.userdata import Bookmark
 
 T = TypeVar("T")
 
@@ -146,7 +146,7 @@ class ItemActions:
         title = self._get_title(reference)
 
         def find_bookmark() -> Bookmark | None:
-            return next((mark for mark in userdata.bookmarks() if mark.ref == reference), None)
+            return next((mark for mark in userdata.list_bookmarks() if mark.ref == reference), None)
 
         def ask_for_note(known: Bookmark | None) -> None:
             def save(note: str | None) -> None:
@@ -155,7 +155,7 @@ class ItemActions:
                 done = f"Changed the bookmark: {reference}" if known else f"Bookmarked {reference}"
                 self.run_slow(
                     "bookmarking …",
-                    lambda: userdata.bookmark(reference, title, note),
+                    lambda: userdata.save_bookmark(reference, title, note),
                     lambda _: self._main.status.flash(done),
                     holds_keys=True,
                 )

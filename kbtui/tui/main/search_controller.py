@@ -301,7 +301,7 @@ class SearchController:
     def _read_recent_queries(self) -> list[str]:
         from kbtui.userdata import UserData
 
-        return UserData(self._library.workspace).recent()
+        return UserData(self._library.workspace).query_log.recent_queries()
 
     def _recall_loaded(self, step: int) -> None:
         if self._recent_queries:

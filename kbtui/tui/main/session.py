@@ -50,7 +50,7 @@ def load_session(library: Library) -> SavedSession | None:
     from kbtui.userdata import UserData
 
     try:
-        state = UserData(library.workspace).remembered(STATE_NAME)
+        state = UserData(library.workspace).load_session(STATE_NAME)
         return _parse_session(state) if state else None
     except (KbtuiError, OSError, ValueError, TypeError, KeyError, AttributeError):
         return None
@@ -61,7 +61,7 @@ def save_session(library: Library, session: SavedSession) -> None:
     from kbtui.userdata import UserData
 
     try:
-        UserData(library.workspace).remember(STATE_NAME, _serialize_session(session))
+        UserData(library.workspace).save_session(STATE_NAME, _serialize_session(session))
     except (KbtuiError, OSError, ValueError):
         return
 

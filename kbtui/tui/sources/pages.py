@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kbtui.sources.config import Source, SourceProgress
     from kbtui.tui.framework.styled_text import Spans
     from kbtui.tui.reader.blocks import Block
-    from kbtui.userdata.models import Run
+    from kbtui.userdata.userdata import Run
 
 STATES = {"ok": ("✓", "inserted"), "partial": ("◐", "warning"), "error": ("!", "error")}
 BAR = 10
@@ -62,7 +62,7 @@ def read_source_states(library: Library) -> SourceStates:
     """How every source stands; called in a thread."""
     workspace = library.workspace
     journal = UserData(workspace)
-    found, runs = load_sources(workspace), journal.runs()
+    found, runs = load_sources(workspace), journal.last_runs()
     topics = library.knowledge().topics
     states = []
     for name, source in found.sources.items():

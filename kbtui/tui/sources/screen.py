@@ -26,7 +26,7 @@ from kbtui.tui.sources.pages import (
     rows_of,
     source_page,
 )
-from kbtui.userdata.models import Run
+from kbtui.userdata.userdata import Run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

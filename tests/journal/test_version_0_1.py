@@ -1,0 +1,57 @@
+"""User data written by kbtui 0.1 is still there after an upgrade."""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from kbtui.userdata import UserData
+from kbtui.workspace import open_root
+
+FIXTURE = Path(__file__).parent / "userdata_0_1.sql"
+"""Both databases as `.dump` of SQLite prints what version 0.1 wrote."""
+
+
+@pytest.fixture
+def userdata(workspace_root: Path) -> UserData:
+    """The user data of a workspace that was used with version 0.1 alone."""
+    workspace = open_root(workspace_root)
+    workspace.data_dir.mkdir(parents=True)
+    for part in FIXTURE.read_text().split("-- file: ")[1:]:
+        name, _, statements = part.partition("\n")
+        with closing(sqlite3.connect(workspace.data_dir / name)) as db:
+            db.execute("PRAGMA journal_mode=WAL")
+            db.executescript(statements)
+    return UserData(workspace)
+
+
+def test_bookmarks_are_kept(userdata: UserData) -> None:
+    assert [(mark.ref, mark.title, mark.note) for mark in userdata.list_bookmarks()] == [
+        ("jp-c17800000001:2", "Waking order", "the ibex"),
+        ("guide/start", "Getting started", ""),
+    ]
+    userdata.save_bookmark("guide/end")
+    assert len(userdata.list_bookmarks()) == 3
+
+
+def test_recent_queries_are_kept(userdata: UserData) -> None:
+    assert userdata.query_log.recent_queries() == ["Retry policy", "waking order"]
+
+
+def test_searches_and_gaps_are_kept(userdata: UserData) -> None:
+    userdata.query_log.add("new", "hybrid", 0, "cli", at=1_780_000_500.0)
+    found = userdata.query_log.summarize(30, 10, now=1_780_001_000.0)
+    assert found.total == 6
+    assert found.by_origin == {"cli": 2, "dashboard": 3, "mcp": 1}
+    # Nothing found, or nothing by a word of the query.
+    assert {query.query for query in found.gaps} == {"zymurgy", "by meaning alone", "new"}
+
+
+def test_sessions_approvals_runs_and_fetched_addresses_are_kept(userdata: UserData) -> None:
+    assert userdata.load_session("tui") == {"open": "guide/start", "line": 12}
+    assert userdata.approval_time("abc") == 1_780_000_000.0
+    run = userdata.last_runs()["docs"]
+    assert (run.status, run.entries, run.unchanged) == ("partial", 7, 4)
+    assert run.problems == ("one address timed out",)
+    assert userdata.load_fetched("docs") == {"https://a.example/": {"etag": "1"}}
