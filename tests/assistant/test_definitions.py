@@ -16,8 +16,8 @@ from kbtui.errors import UsageError
 from kbtui.knowledge import load_knowledge
 from kbtui.knowledge.prompt import define_learn_parameters
 
-# D39, "Tool APIs", with decisions B3 and B5; None: no default.
-D39 = {
+# Parameters of each tool with their defaults; None: no default.
+PARAMETERS = {
     "conversation_list": {
         "limit": ("integer", 20),
         "offset": ("integer", 0),
@@ -60,11 +60,11 @@ REQUIRED = {
 }
 
 
-@pytest.mark.parametrize("name", D39)
+@pytest.mark.parametrize("name", PARAMETERS)
 def test_parameters_types_and_defaults_are_those_of_the_specification(name: str) -> None:
     schema = TOOLS[name].schema()
     found = {key: (one["type"], one.get("default")) for key, one in schema["properties"].items()}
-    assert found == D39[name]
+    assert found == PARAMETERS[name]
     assert schema["required"] == REQUIRED.get(name, [])
     assert schema["additionalProperties"] is False
 

@@ -1,4 +1,4 @@
-"""JP's contract for local tools (jp-format 6.1), as a process that JP would run."""
+"""JP's contract for local tools (docs/jp-format.md), tested as the process that JP would run."""
 
 import json
 import subprocess

@@ -44,7 +44,7 @@ def tree(root: Path) -> dict[str, object]:
     return found
 
 
-# jp-format, section 6.1: the keys of a tool, and of a parameter, with what each may be.
+# The keys of a tool definition and of a parameter, with the values that JP allows.
 
 STYLE = {"inline_results": {"off", "full"}, "results_file_link": {"off", "full", "osc8"},
          "parameters": {"json", "function_call", "off"}}  # fmt: skip
@@ -117,7 +117,7 @@ def test_each_definition_loads_under_the_rules_of_jp_and_is_the_one_definition(
         name, table = definition(path)
         assert name == path.stem
         assert list(wrong_in_tool(table)) == []
-        # Off unless named, never asking, as D39 has it.
+        # Off unless named, and never asking.
         assert (table["enable"], table["run"]) == ("explicit", "unattended")
         assert table["command"] == "kbtui tool {{context}} {{tool}}"
         assert "data" in table["summary"]

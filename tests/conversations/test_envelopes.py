@@ -1,4 +1,4 @@
-"""The envelopes of D39's tools, against files written by hand: their names are a contract."""
+"""The envelopes of the conversation tools, compared with files written by hand: their names are stable."""
 
 import json
 import os

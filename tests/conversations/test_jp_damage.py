@@ -56,7 +56,7 @@ def broken(jp: Path) -> tuple[str, list[str], list[str]]:
 SOUND = Stream().turn().ask("one").say("two").turn().ask("three").elements
 
 
-# Whole files (jp-format 4: what JP moves to the trash, or drops without a word).
+# Whole files that JP moves to the trash or drops silently.
 
 
 def test_no_metadata(good: Path) -> None:
@@ -257,7 +257,7 @@ def test_the_largest_numbers_do_no_harm(good: Path) -> None:
     assert saved[-1] == "after"
 
 
-# Elements (jp-format 4: what makes JP refuse the whole stream).
+# Elements that make JP refuse the whole file.
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ def test_an_event_that_was_read_is_as_one_that_was_made(jp: Path) -> None:
 
 
 def test_the_inlined_base_configuration_of_2025_is_no_content(jp: Path) -> None:
-    """jp-format 2.10 and 2.12.1: configuration keys beside the type; JP itself cannot load it."""
+    """Configuration keys next to the type, which JP itself cannot load."""
     stream = Stream().add("config_delta", inherit=True, **BASE).ask("First").say("Yes")
     stream.ask("Second").say("No")
     write(jp, stream, base=None)
@@ -98,7 +98,7 @@ def test_events_without_any_base_configuration_are_shown_with_a_warning(
 
 
 def test_results_in_the_old_alphabet_and_tool_ids_that_repeat(jp: Path) -> None:
-    """jp-format 2.12.2, and 2.6: an answer belongs to the oldest request that still waits."""
+    """An answer belongs to the oldest request without one."""
     text = "ﬁne ~~~ öäü ??? >>>"
     assert url_safe(text) != standard(text)
     stream = Stream().delta(**BASE).ask("Change it")
@@ -161,7 +161,7 @@ def test_what_was_never_encoded_stays_as_it_is(jp: Path) -> None:
 
 
 def test_a_leading_configuration_may_be_later_than_what_follows(jp: Path) -> None:
-    """jp-format 2.12.3: time is not monotonic; the order of the file counts."""
+    """Times are not monotonic: the order of the file counts."""
     stream = Stream().delta(**BASE).ask("Hi").say("Hello")
     stream.elements[0]["timestamp"] = "2026-06-05 10:00:00.0"
     write(jp, stream, base=None)
@@ -171,7 +171,7 @@ def test_a_leading_configuration_may_be_later_than_what_follows(jp: Path) -> Non
 
 
 def test_an_empty_turn_counts_and_an_unanswered_inquiry_stays_open(jp: Path) -> None:
-    """jp-format 2.12.4."""
+    """An empty turn in the middle, and an inquiry without an answer."""
     question = {"text": "Apply?", "answer_type": {"type": "boolean"}, "default": True}
     source = {"source": "tool", "name": "fs_modify_file"}
     stream = Stream().turn().ask("One")
@@ -191,7 +191,7 @@ def test_an_empty_turn_counts_and_an_unanswered_inquiry_stays_open(jp: Path) -> 
 
 
 def test_an_archived_conversation_without_turn_start_has_one_turn(jp: Path) -> None:
-    """jp-format 2.12.5: split format, legacy stream."""
+    """A base configuration in its own file, and events without turn marks."""
     metadata = {
         "title": "Old",
         "last_activated_at": "2025-12-17 13:15:21.788991",
@@ -207,7 +207,7 @@ def test_an_archived_conversation_without_turn_start_has_one_turn(jp: Path) -> N
 
 
 def test_a_delta_at_the_end_is_the_last_element_but_no_event(jp: Path) -> None:
-    """jp-format 2.12.6 and 2.12.7: the last element's time is the activity, whatever it is."""
+    """The activity is the time of the last element, whatever its type."""
     stream = Stream().turn().ask("Hi").delta(assistant={"name": "Other"})
     metadata = {"title": "T", "last_activated_at": "2026-05-29 09:00:00.0"}
     write(jp, stream, metadata=metadata)
@@ -248,7 +248,7 @@ def test_attachments_of_any_form_are_named(
 
 
 def test_pieces_of_one_message_are_one_text_at_the_first_ones_time(jp: Path) -> None:
-    """jp-format 2.9: no separator, mid-word or inside a fence; any other event ends the run."""
+    """Adjacent pieces are joined without a separator; any other event ends the run."""
     stream = Stream().turn().ask("Hi").think("let ").think("me", metadata={"k": standard("v")})
     stream.say("```py\npri").delta(style={}).say("nt(1)\n").say("```").used("x", "1", "r").say(
         "End"

@@ -31,11 +31,11 @@ def build(workspace: Workspace) -> Build:
 
 
 @pytest.fixture
-def rfd(build: Build) -> Build:
-    """The RFD's two topics; `project` and `skills` add lines to their tables."""
+def two_topics(build: Build) -> Build:
+    """Two topics; `project` and `skills` add lines to their tables."""
 
-    def rfd(project: str = "", skills: str = "", **flags: list[str]) -> Knowledge:
+    def two_topics(project: str = "", skills: str = "", **flags: list[str]) -> Knowledge:
         first, second = TOPICS.split("\n\n")
         return build(f"{first}\n{project}\n\n{second}\n{skills}\n", LAYOUT, **flags)
 
-    return rfd
+    return two_topics

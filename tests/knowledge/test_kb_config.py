@@ -194,8 +194,10 @@ def test_unknown_topics_of_calls_are_errors_or_nothing(build: Build) -> None:
 # Flags.
 
 
-def test_k_is_split_at_the_first_slash(rfd: Build) -> None:
-    knowledge = rfd(knowledge=["project/maintainers/*", "project/maintainers/*", "skills/ast-grep"])
+def test_k_is_split_at_the_first_slash(two_topics: Build) -> None:
+    knowledge = two_topics(
+        knowledge=["project/maintainers/*", "project/maintainers/*", "skills/ast-grep"]
+    )
     assert knowledge.topics["project"].learned == ("maintainers/*",)
     assert knowledge.topics["skills"].learned == ("ast-grep",)
 
@@ -222,9 +224,9 @@ def test_a_wrong_k_is_a_usage_error(build: Build, value: str) -> None:
         ('kb.topic."project".title=T', "title", "T"),
     ],
 )
-def test_assignments(rfd: Build, assignment: str, field: str, value: object) -> None:
+def test_assignments(two_topics: Build, assignment: str, field: str, value: object) -> None:
     for flags in ({"assignments": [assignment]}, {"cfg": [assignment]}):
-        knowledge = rfd('learned = ["code-quality"]', **flags)
+        knowledge = two_topics('learned = ["code-quality"]', **flags)
         assert getattr(knowledge.topics["project"], field) == value
 
 
@@ -248,17 +250,17 @@ def test_an_assignment_may_declare_a_topic(build: Build) -> None:
         "kb.topic.project.learned:=[",
     ],
 )
-def test_a_wrong_assignment_is_a_usage_error(rfd: Build, assignment: str) -> None:
+def test_a_wrong_assignment_is_a_usage_error(two_topics: Build, assignment: str) -> None:
     with pytest.raises(UsageError) as caught:
-        rfd(assignments=[assignment])
+        two_topics(assignments=[assignment])
     assert caught.value.where == f"--cfg {assignment}"
 
 
-def test_assignments_to_jps_own_keys_are_jps_business(rfd: Build) -> None:
-    assert rfd(assignments=["assistant.model.id=x", "style.code=y"]).problems == []
+def test_assignments_to_jps_own_keys_are_jps_business(two_topics: Build) -> None:
+    assert two_topics(assignments=["assistant.model.id=x", "style.code=y"]).problems == []
 
 
-def test_the_rfds_config_load_paths_example(rfd: Build, workspace: Workspace) -> None:
+def test_the_rfds_config_load_paths_example(two_topics: Build, workspace: Workspace) -> None:
     write(
         workspace.root,
         {
@@ -266,17 +268,17 @@ def test_the_rfds_config_load_paths_example(rfd: Build, workspace: Workspace) ->
             ".jp/config.d/kb/maintainers.toml": '[kb.topic.project]\nlearned = ["maintainers/*"]\n',
         },
     )
-    assert rfd().topics["project"].learned == ()
-    knowledge = rfd(cfg=["kb/maintainers"])
+    assert two_topics().topics["project"].learned == ()
+    knowledge = two_topics(cfg=["kb/maintainers"])
     assert knowledge.topics["project"].learned == ("maintainers/*",)
     assert workspace.jp / "config.d/kb/maintainers.toml" in knowledge.files
-    later = rfd(cfg=["kb.topic.project.learned+=code-quality", "kb/maintainers"])
+    later = two_topics(cfg=["kb.topic.project.learned+=code-quality", "kb/maintainers"])
     assert later.topics["project"].learned == ("maintainers/*",), "in the order given"
     write(workspace.root, {".jp/config.d/broken.toml": "["})
     with pytest.raises(ConfigError, match="not valid TOML"):
-        rfd(cfg=["broken"])
+        two_topics(cfg=["broken"])
     with pytest.raises(UsageError, match="no configuration named 'nope'"):
-        rfd(cfg=["nope"])
+        two_topics(cfg=["nope"])
 
 
 def test_directory_level_configuration_counts_below_it(build: Build, workspace: Workspace) -> None:
@@ -286,14 +288,14 @@ def test_directory_level_configuration_counts_below_it(build: Build, workspace: 
     assert load_knowledge(workspace, cwd=workspace.root).topics["a"].title is None
 
 
-def test_nothing_is_written_by_reading(rfd: Build, workspace: Workspace) -> None:
+def test_nothing_is_written_by_reading(two_topics: Build, workspace: Workspace) -> None:
     def state() -> dict[str, tuple[int, int]]:
         return {
             str(path): (path.stat().st_mtime_ns, path.stat().st_ino)
             for path in sorted(workspace.root.rglob("*"))
         }
 
-    knowledge = rfd('learned = ["**"]')
+    knowledge = two_topics('learned = ["**"]')
     before = state()
     for topic in knowledge.topics:
         knowledge.subjects(topic)

@@ -43,8 +43,8 @@ kept = 2026-01-01
 
 
 @pytest.fixture
-def knowledge(rfd: Build, build: Build) -> Knowledge:
-    rfd()
+def knowledge(two_topics: Build, build: Build) -> Knowledge:
+    two_topics()
     return build(WRITTEN)
 
 
@@ -200,8 +200,8 @@ def test_marks_of_unknown_things_are_refused(knowledge: Knowledge) -> None:
         propose_marks(knowledge, [SubjectMark("project", None, "learned")])
 
 
-def test_what_flags_added_is_not_written(rfd: Build, build: Build) -> None:
-    rfd()
+def test_what_flags_added_is_not_written(two_topics: Build, build: Build) -> None:
+    two_topics()
     knowledge = build(WRITTEN, knowledge=["skills/*"])
     change = propose_marks(knowledge, [SubjectMark("project", "internal-notes", "disabled")])
     assert "skills" not in "".join(

@@ -20,8 +20,8 @@ def topic(lines: str = "", name: str = "t") -> str:
     return f'[kb.topic.{name}]\nsubjects = "{name}"\n{lines}\n'
 
 
-def test_a_tidy_knowledge_base_has_nothing_to_mend(rfd: Build) -> None:
-    assert said(rfd('learned = ["maintainers/*"]', 'disabled = ["ast-grep/rules"]')) == []
+def test_a_tidy_knowledge_base_has_nothing_to_mend(two_topics: Build) -> None:
+    assert said(two_topics('learned = ["maintainers/*"]', 'disabled = ["ast-grep/rules"]')) == []
 
 
 def test_collisions(build: Build) -> None:

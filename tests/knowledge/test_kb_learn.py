@@ -1,4 +1,4 @@
-"""What `learn` returns, byte for byte; the RFD's examples are typed from it by hand."""
+"""What `learn` returns, byte for byte, compared with examples written by hand."""
 
 import os
 import re
@@ -12,8 +12,8 @@ from kbtui.knowledge import Knowledge, read_subject, read_subject_text
 from kbtui.workspace.settings import settings_path
 
 
-def test_the_listing_of_a_topic_reads_as_in_the_rfd(rfd: Build) -> None:
-    knowledge = rfd(skills='description = "[[optional topic description]]"')
+def test_the_listing_of_a_topic_reads_as_in_the_rfd(two_topics: Build) -> None:
+    knowledge = two_topics(skills='description = "[[optional topic description]]"')
     learned = knowledge.learn("skills")
     assert not learned.is_error
     assert learned.text == (
@@ -29,8 +29,10 @@ def test_the_listing_of_a_topic_reads_as_in_the_rfd(rfd: Build) -> None:
     )
 
 
-def test_a_listing_with_preloaded_subjects_reads_as_in_the_rfd(rfd: Build) -> None:
-    knowledge = rfd('description = "[[optional topic description]]"\nlearned = ["maintainers/*"]')
+def test_a_listing_with_preloaded_subjects_reads_as_in_the_rfd(two_topics: Build) -> None:
+    knowledge = two_topics(
+        'description = "[[optional topic description]]"\nlearned = ["maintainers/*"]'
+    )
     assert knowledge.learn("project", has_prompt=True).text == (
         "# Topic: General Project Knowledge\n"
         "\n"
@@ -49,9 +51,9 @@ def test_a_listing_with_preloaded_subjects_reads_as_in_the_rfd(rfd: Build) -> No
     )
 
 
-def test_a_listing_without_a_description_leaves_no_blank_block(rfd: Build) -> None:
+def test_a_listing_without_a_description_leaves_no_blank_block(two_topics: Build) -> None:
     for description in ("", 'description = ""', 'description = " \\n"'):
-        assert rfd(skills=description).learn("skills").text == (
+        assert two_topics(skills=description).learn("skills").text == (
             "# Topic: Learnable Assistant Skills\n"
             "\n"
             "## Available subjects:\n"
@@ -67,8 +69,8 @@ def test_a_topic_without_a_title_is_called_by_its_id(build: Build) -> None:
     assert knowledge.learn("a").text.startswith("# Topic: a\n")
 
 
-def test_where_all_is_learned_the_listing_offers_nothing(rfd: Build) -> None:
-    assert rfd(skills='learned = ["**"]').learn("skills", has_prompt=True).text == (
+def test_where_all_is_learned_the_listing_offers_nothing(two_topics: Build) -> None:
+    assert two_topics(skills='learned = ["**"]').learn("skills", has_prompt=True).text == (
         "# Topic: Learnable Assistant Skills\n"
         "\n"
         "## Already learned (in system prompt):\n"
@@ -82,18 +84,20 @@ def test_an_empty_topic_says_so(build: Build) -> None:
     assert knowledge.learn("a").text == "# Topic: a\n\nNo subjects are available."
 
 
-def test_one_exact_slug_returns_the_file_alone(rfd: Build) -> None:
-    knowledge = rfd()
+def test_one_exact_slug_returns_the_file_alone(two_topics: Build) -> None:
+    knowledge = two_topics()
     assert knowledge.learn("skills", ["ast-grep"]).text == "...content...\n"
     assert knowledge.learn("skills", "ast-grep").text == "...content...\n"
 
 
-def test_a_glob_wraps_even_a_single_match_as_in_the_rfd(rfd: Build) -> None:
-    assert rfd().learn("skills", ["**"]).text == ('<subject "ast-grep">\n...content...\n</subject>')
+def test_a_glob_wraps_even_a_single_match_as_in_the_rfd(two_topics: Build) -> None:
+    assert two_topics().learn("skills", ["**"]).text == (
+        '<subject "ast-grep">\n...content...\n</subject>'
+    )
 
 
-def test_several_patterns_wrap_and_keep_their_order_without_repeats(rfd: Build) -> None:
-    assert rfd().learn("project", ["maintainers/r*", "code-quality", "**"]).text == (
+def test_several_patterns_wrap_and_keep_their_order_without_repeats(two_topics: Build) -> None:
+    assert two_topics().learn("project", ["maintainers/r*", "code-quality", "**"]).text == (
         '<subject "maintainers/ryan">\n...file content...\n</subject>\n'
         "\n"
         '<subject "code-quality">\n# Code quality\n</subject>\n'
@@ -102,8 +106,8 @@ def test_several_patterns_wrap_and_keep_their_order_without_repeats(rfd: Build) 
     )
 
 
-def test_a_hidden_subject_comes_by_its_exact_slug_and_by_no_glob(rfd: Build) -> None:
-    knowledge = rfd()
+def test_a_hidden_subject_comes_by_its_exact_slug_and_by_no_glob(two_topics: Build) -> None:
+    knowledge = two_topics()
     assert knowledge.learn("skills", ["ast-grep/rules"]).text == "# Rules\n"
     missed = knowledge.learn("skills", ["ast-grep/*"])
     assert missed.is_error
@@ -116,23 +120,23 @@ def test_a_hidden_subject_comes_by_its_exact_slug_and_by_no_glob(rfd: Build) -> 
     )
 
 
-def test_a_disabled_subject_comes_by_nothing(rfd: Build) -> None:
-    knowledge = rfd(skills='disabled = ["ast-grep/rules", "ast-grep"]')
+def test_a_disabled_subject_comes_by_nothing(two_topics: Build) -> None:
+    knowledge = two_topics(skills='disabled = ["ast-grep/rules", "ast-grep"]')
     for subjects in ("ast-grep", "ast-grep/rules", "**", ["**", "ast-grep/rules"]):
         learned = knowledge.learn("skills", subjects)
         assert learned.is_error
         assert "No subjects are available." in learned.text
 
 
-def test_disabled_wins_over_learned(rfd: Build) -> None:
-    knowledge = rfd('learned = ["maintainers/*"]\ndisabled = ["maintainers/jean"]')
+def test_disabled_wins_over_learned(two_topics: Build) -> None:
+    knowledge = two_topics('learned = ["maintainers/*"]\ndisabled = ["maintainers/jean"]')
     text = knowledge.learn("project").text
     assert "- maintainers/ryan" in text
     assert "jean" not in text
 
 
-def test_a_learned_subject_is_a_line_by_its_slug_and_skipped_by_a_glob(rfd: Build) -> None:
-    knowledge = rfd('learned = ["maintainers/*"]')
+def test_a_learned_subject_is_a_line_by_its_slug_and_skipped_by_a_glob(two_topics: Build) -> None:
+    knowledge = two_topics('learned = ["maintainers/*"]')
     line = '"maintainers/jean" is already in the system prompt.'
     exact = knowledge.learn("project", "maintainers/jean", has_prompt=True)
     assert (exact.text, exact.is_error) == (line, False)
@@ -150,15 +154,15 @@ def test_a_learned_subject_is_a_line_by_its_slug_and_skipped_by_a_glob(rfd: Buil
     )
 
 
-def test_without_the_prompt_what_is_preloaded_is_listed_and_given(rfd: Build) -> None:
-    knowledge = rfd('learned = ["maintainers/jean", "internal-notes"]')
+def test_without_the_prompt_what_is_preloaded_is_listed_and_given(two_topics: Build) -> None:
+    knowledge = two_topics('learned = ["maintainers/jean", "internal-notes"]')
     listing = knowledge.learn("project").text
     assert "- code-quality\n- internal-notes\n- maintainers/jean\n- maintainers/ryan\n" in listing
     assert "Already learned" not in listing
     assert knowledge.learn("project", "maintainers/jean").text == "...file content...\n"
     assert (
         knowledge.learn("project", "internal-notes").text
-        == rfd().learn("project", "internal-notes").text
+        == two_topics().learn("project", "internal-notes").text
     )
     assert knowledge.learn("project", "**").text.count("<subject ") == 3
 
@@ -188,8 +192,8 @@ def test_lines_of_a_subject_come_by_its_slug_and_their_numbers(build: Build) -> 
     assert knowledge.learn("b/x:1").text.startswith('Unknown topic "b/x:1".')
 
 
-def test_a_hidden_or_disabled_subject_has_no_other_lines_than_text(rfd: Build) -> None:
-    knowledge = rfd('disabled = ["code-quality"]')
+def test_a_hidden_or_disabled_subject_has_no_other_lines_than_text(two_topics: Build) -> None:
+    knowledge = two_topics('disabled = ["code-quality"]')
     assert knowledge.learn("skills", "ast-grep/rules:1").text == "# Rules\n"
     assert knowledge.learn("project", "code-quality:1").is_error
 
@@ -255,16 +259,16 @@ def test_a_listing_ends_where_it_would_be_too_long(build: Build) -> None:
     assert knowledge.learn("a").text.count("- deep/") == 900
 
 
-def test_patterns_that_match_nothing_are_named_beside_what_came(rfd: Build) -> None:
-    learned = rfd().learn("project", ["nope", "code-quality"])
+def test_patterns_that_match_nothing_are_named_beside_what_came(two_topics: Build) -> None:
+    learned = two_topics().learn("project", ["nope", "code-quality"])
     assert not learned.is_error
     assert learned.text == (
         '<subject "code-quality">\n# Code quality\n</subject>\n\nNothing matches "nope".'
     )
 
 
-def test_an_empty_list_is_a_listing_and_an_empty_string_matches_nothing(rfd: Build) -> None:
-    knowledge = rfd()
+def test_an_empty_list_is_a_listing_and_an_empty_string_matches_nothing(two_topics: Build) -> None:
+    knowledge = two_topics()
     assert knowledge.learn("skills", []).text == knowledge.learn("skills").text
     empty = knowledge.learn("skills", "")
     assert empty.is_error
@@ -334,7 +338,7 @@ def formats(build: Build) -> Knowledge:
         ("txt", "plain"),
         ("text", "plain"),
         ("none", "plain"),
-        # The RFD's example.
+        # An example written by hand.
         ("toml", '```toml\n[package]\nname = "example"\n```'),
         ("json", "```json\n{}\n```"),
         ("yaml", "```yaml\na: 1\n```"),

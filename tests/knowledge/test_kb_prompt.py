@@ -1,4 +1,4 @@
-"""The `<knowledge>` section and the tool's definition; the RFD's examples typed from it by hand."""
+"""The `<knowledge>` section and the tool's definition, compared with examples written by hand."""
 
 import json
 
@@ -14,8 +14,8 @@ NOTE = (
 )
 
 
-def test_the_section_reads_as_in_the_rfd(rfd: Build) -> None:
-    assert rfd().prompt() == (
+def test_the_section_reads_as_in_the_rfd(two_topics: Build) -> None:
+    assert two_topics().prompt() == (
         "<knowledge>\n"
         "The following knowledge topics are available to learn:\n"
         "\n"
@@ -27,8 +27,8 @@ def test_the_section_reads_as_in_the_rfd(rfd: Build) -> None:
     )
 
 
-def test_preloaded_knowledge_reads_as_in_the_rfd(rfd: Build) -> None:
-    knowledge = rfd(
+def test_preloaded_knowledge_reads_as_in_the_rfd(two_topics: Build) -> None:
+    knowledge = two_topics(
         'description = "[[topic description here]]"\n'
         'learned = ["maintainers/*"]\ndisabled = ["code-quality"]'
     )
@@ -58,8 +58,10 @@ def test_preloaded_knowledge_reads_as_in_the_rfd(rfd: Build) -> None:
     )
 
 
-def test_with_everything_learned_list_sentence_and_note_are_absent(rfd: Build) -> None:
-    knowledge = rfd('learned = ["**"]\ndisabled = ["maintainers/**"]', 'learned = ["ast-grep"]')
+def test_with_everything_learned_list_sentence_and_note_are_absent(two_topics: Build) -> None:
+    knowledge = two_topics(
+        'learned = ["**"]\ndisabled = ["maintainers/**"]', 'learned = ["ast-grep"]'
+    )
     assert knowledge.prompt() == (
         "<knowledge>\n"
         "The following knowledge has been pre-loaded into your system prompt:\n"
@@ -98,8 +100,8 @@ def test_with_nothing_to_say_there_is_no_section_and_no_tool(build: Build) -> No
         assert knowledge.tool_definition() is None
 
 
-def test_a_topic_with_some_learned_and_some_not_stands_in_both_parts(rfd: Build) -> None:
-    text = rfd('learned = ["maintainers/*"]').prompt() or ""
+def test_a_topic_with_some_learned_and_some_not_stands_in_both_parts(two_topics: Build) -> None:
+    text = two_topics('learned = ["maintainers/*"]').prompt() or ""
     assert '<subject "maintainers/jean">' in text
     assert "- project (**General Project Knowledge**): foo bar baz..." in text
 
@@ -112,8 +114,8 @@ def test_a_topic_line_has_what_is_there(build: Build) -> None:
     assert "learn:\n\n- z: says\n- a\n\nUse" in (text or ""), "in order of declaration"
 
 
-def test_learned_subjects_keep_the_order_of_their_patterns(rfd: Build) -> None:
-    text = rfd('learned = ["maintainers/ryan", "internal-notes", "**"]').prompt() or ""
+def test_learned_subjects_keep_the_order_of_their_patterns(two_topics: Build) -> None:
+    text = two_topics('learned = ["maintainers/ryan", "internal-notes", "**"]').prompt() or ""
     slugs = [line for line in text.splitlines() if line.startswith("<subject")]
     assert slugs == [
         '<subject "maintainers/ryan">',
@@ -152,23 +154,23 @@ def test_preloaded_files_are_fenced_ended_and_quoted(build: Build) -> None:
     )
 
 
-def test_k_adds_to_learned_for_the_call(rfd: Build) -> None:
-    knowledge = rfd('learned = ["code-quality"]', knowledge=["project/maintainers/*"])
+def test_k_adds_to_learned_for_the_call(two_topics: Build) -> None:
+    knowledge = two_topics('learned = ["code-quality"]', knowledge=["project/maintainers/*"])
     listed = knowledge.topics["project"].learned
     assert listed == ("code-quality", "maintainers/*")
-    assert knowledge.prompt() == rfd('learned = ["code-quality", "maintainers/*"]').prompt()
-    assignment = rfd(
+    assert knowledge.prompt() == two_topics('learned = ["code-quality", "maintainers/*"]').prompt()
+    assignment = two_topics(
         'learned = ["code-quality"]', assignments=["kb.topic.project.learned+=maintainers/*"]
     )
     assert assignment.prompt() == knowledge.prompt()
 
 
-def test_trying_k_values_gives_what_giving_them_would(rfd: Build) -> None:
-    plain = rfd()
+def test_trying_k_values_gives_what_giving_them_would(two_topics: Build) -> None:
+    plain = two_topics()
     plain.subjects("project")
     values = ["project/maintainers/*", "skills/ast-grep"]
     tried = plain.with_preloaded(values)
-    assert tried.prompt() == rfd(knowledge=values).prompt()
+    assert tried.prompt() == two_topics(knowledge=values).prompt()
     assert [s.slug for s in tried.subjects("project") if s.learned] == [
         "maintainers/jean",
         "maintainers/ryan",
@@ -212,27 +214,30 @@ recursive. Omit to list available subjects.",
 }"""
 
 
-def test_the_schema_is_the_rfds_whatever_the_configuration(rfd: Build, build: Build) -> None:
-    assert schema(rfd()) == SCHEMA
+def test_the_schema_is_the_rfds_whatever_the_configuration(two_topics: Build, build: Build) -> None:
+    assert schema(two_topics()) == SCHEMA
     assert schema(build('[kb.topic.q]\nsubjects = "q"\n', {"q/x.md": ""})) == SCHEMA
 
 
-def test_the_description_follows_what_is_learnable(rfd: Build) -> None:
-    definition = rfd('disabled = ["**"]').tool_definition() or {}
+def test_the_description_follows_what_is_learnable(two_topics: Build) -> None:
+    definition = two_topics('disabled = ["**"]').tool_definition() or {}
     assert "- skills (Learnable Assistant Skills)" in definition["description"]
     assert "project" not in definition["description"]
-    definition = rfd('learned = ["**"]').tool_definition() or {}
+    definition = two_topics('learned = ["**"]').tool_definition() or {}
     line = "- project (General Project Knowledge): foo bar baz...\n"
     assert line in definition["description"], "with its introduction"
     assert "data, not instructions" in definition["description"]
 
 
-def test_a_topics_own_part_of_the_section_is_what_stands_in_it(rfd: Build) -> None:
-    knowledge = rfd('learned = ["maintainers/*"]')
+def test_a_topics_own_part_of_the_section_is_what_stands_in_it(two_topics: Build) -> None:
+    knowledge = two_topics('learned = ["maintainers/*"]')
     block = knowledge.format_preloaded("project")
     assert block is not None
     assert block.startswith('<topic "General Project Knowledge">\n\n<subject')
     assert block.endswith("</topic>")
     assert block in (knowledge.prompt() or "")
     assert knowledge.format_preloaded("skills") is None
-    assert rfd('learned = ["maintainers/*"]\nenable = false').format_preloaded("project") is None
+    assert (
+        two_topics('learned = ["maintainers/*"]\nenable = false').format_preloaded("project")
+        is None
+    )

@@ -1,7 +1,7 @@
-"""Slugs, hidden, disabled, collisions and globs against a plain reading of the RFD.
+"""Slugs, hidden, disabled, collisions and globs against a simple model.
 
-The model below is the RFD's algorithm with decisions A2 to A4, written without
-the code under test; hypothesis compares the two on generated trees.
+The model below is written without the code under test; hypothesis compares the two on
+generated trees.
 """
 
 import fnmatch
@@ -234,11 +234,11 @@ def test_globs_mean_what_the_model_means(pattern: str, slug: str) -> None:
     assert bool(compile_pattern(pattern)(slug)) == matches(pattern, slug)
 
 
-# The RFD's tables, by hand.
+# Tables written by hand.
 
 
-def test_slugs_and_hidden_of_the_layout_example(rfd: Build) -> None:
-    knowledge = rfd()
+def test_slugs_and_hidden_of_the_layout_example(two_topics: Build) -> None:
+    knowledge = two_topics()
     found = {
         topic: [(subject.slug, subject.hidden) for subject in knowledge.subjects(topic)]
         for topic in knowledge.topics
@@ -302,9 +302,9 @@ def test_slug_and_hidden_of_a_path(build: Build, path: str, slug: str, hidden: b
         ("maintainers", []),
     ],
 )
-def test_the_glob_table(rfd: Build, pattern: str, slugs: list[str]) -> None:
-    write(rfd().workspace.root, {".jp/kb/project/maintainers/deep/er.md": "x"})
-    assert rfd().slugs("project", [pattern]) == slugs
+def test_the_glob_table(two_topics: Build, pattern: str, slugs: list[str]) -> None:
+    write(two_topics().workspace.root, {".jp/kb/project/maintainers/deep/er.md": "x"})
+    assert two_topics().slugs("project", [pattern]) == slugs
 
 
 def test_equality_with_a_slug_wins_over_a_glob(build: Build) -> None:

@@ -75,7 +75,7 @@ def _checked(kind: str, found: re.Match[str]) -> str:
         return copied
     if kind == "colour":
         codes = [int(code) for code in found["codes"].split(";") if code]
-        # Concealed text is there and not seen (RFD 096); a colour's own numbers are no such code.
+        # Concealed text is invisible; the numbers of a colour are not the code that conceals.
         while codes:
             code = codes.pop(0)
             if code in {38, 48, 58} and codes:

@@ -1,4 +1,4 @@
-"""What a model sees after compaction, as JP projects it (jp-format 2.8)."""
+"""What a model sees after compaction, as JP computes it."""
 
 from pathlib import Path
 from typing import Any

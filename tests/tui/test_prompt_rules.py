@@ -107,7 +107,7 @@ def test_every_subject_is_listed_once_when_all_is_open(
     assert len(folders) == len(set(folders))
     for row in rows:
         # A folder's row shows what a glob over just that folder gives.
-        # A slug that is written like that glob wins over it (decisions A4).
+        # A slug that is written like that glob wins over it.
         pattern = f"{literal(row.data.name)}**"
         if row.data.kind == "folder" and pattern not in found:
             reached = prompt_state.written.slugs("t", [pattern])
