@@ -48,9 +48,9 @@ def end_engine(builder: "Builder") -> None:
     """End this workspace's engine by its id, and see that it is gone."""
     import psutil
 
-    from kbtui.engine.client import announced
+    from kbtui.engine.client import read_lock_file
 
-    found = announced(builder.workspace)
+    found = read_lock_file(builder.workspace)
     if not found:
         return
     try:
@@ -65,9 +65,9 @@ def kill_engine(builder: "Builder") -> None:
     """Kill this workspace's engine after a test: ending in order takes up to seconds on a busy machine."""
     import psutil
 
-    from kbtui.engine.client import announced
+    from kbtui.engine.client import read_lock_file
 
-    found = announced(builder.workspace)
+    found = read_lock_file(builder.workspace)
     if found:
         with contextlib.suppress(psutil.NoSuchProcess):
             process = psutil.Process(found["pid"])

@@ -65,11 +65,11 @@ def _sources(library: Library, hit: Hit) -> list[str]:
     """The texts that a passage may be from, as they are now."""
     if hit.kind == "subject":
         return [library.subject_text(library.subject(hit.target._replace(lines=None)))]
-    from kbtui.index.chunking import event_text
+    from kbtui.index.chunking import format_event_text
 
     ref = hit.target
     turn = library.conversation(ref.conversation or "").turn(ref.turn or 0)
-    return [event_text(event) for event in (turn.events if turn else ())]
+    return [format_event_text(event) for event in (turn.events if turn else ())]
 
 
 ANSWER_LIMIT = 60_000

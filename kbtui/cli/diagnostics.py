@@ -113,7 +113,7 @@ def configure_model(parser: ArgumentParser) -> None:
 
 def run_model(args: Namespace) -> int:
     """Show the embedding model: its name, its path, and whether its files are intact."""
-    from kbtui.index.embedding_model import ModelUnavailable, find_model, verify
+    from kbtui.index.embedding_model import ModelUnavailable, find_model, verify_model
     from kbtui.workspace import load_settings
 
     setting = load_settings().model
@@ -122,7 +122,7 @@ def run_model(args: Namespace) -> int:
         model = find_model(setting)
         facts["source"] = model.source
         with working("checking the model's files"):
-            verify(model)
+            verify_model(model)
         facts["usable"] = True
     except ModelUnavailable as error:
         facts["reason"] = str(error)

@@ -215,7 +215,7 @@ def run_entry(args: Namespace) -> int:
 def _create_entry(library: Library, args: Namespace) -> int:
     from dataclasses import replace
 
-    from kbtui.index.models import subject_id
+    from kbtui.index.models import make_subject_id
     from kbtui.knowledge import authoring
 
     knowledge = library.knowledge()
@@ -239,7 +239,7 @@ def _create_entry(library: Library, args: Namespace) -> int:
         found = authoring.add_subject(knowledge, topic, draft)
     ref = f"{topic.id}/{found.slug}"
     if args.json:
-        entry = {"ref": ref, "id": subject_id(topic.id, found.slug), "path": str(found.path)}
+        entry = {"ref": ref, "id": make_subject_id(topic.id, found.slug), "path": str(found.path)}
         emit_json(entry)
     else:
         emit(f"{ref}\n")
@@ -305,13 +305,13 @@ def _remove_entry(library: Library, args: Namespace) -> int:
 
 def _show_entry(library: Library, args: Namespace) -> int:
     from kbtui.errors import NothingFound
-    from kbtui.index.entry_query import CITES_DAYS, DAY, chunks_of, entry_row
-    from kbtui.index.models import subject_id
+    from kbtui.index.entry_query import CITATION_DAYS, DAY_SECONDS, describe_chunks, get_entry_row
+    from kbtui.index.models import make_subject_id
 
     ref = library.resolve(args.ref)
     if ref.kind == "subject":
         subject = library.subject(ref)
-        entry_id = subject_id(subject.topic, subject.slug)
+        entry_id = make_subject_id(subject.topic, subject.slug)
     elif ref.kind == "conversation":
         entry_id = ref.conversation or ""
     else:
@@ -321,20 +321,23 @@ def _show_entry(library: Library, args: Namespace) -> int:
     if library.index_state:
         note(library.index_state)
     reader = library.reader()
-    row = entry_row(library.workspace, reader, entry_id, vectors=library.settings.model != "off")
+    row = get_entry_row(
+        library.workspace, reader, entry_id, vectors=library.settings.model != "off"
+    )
     if row is None:
         raise NothingFound("the index does not have it", where=str(ref), hint="`kbtui index`")
     cites = [
         cite
         for cite in library.turns_citing(ref)
-        if cite.timestamp is None or cite.timestamp.timestamp() > time.time() - CITES_DAYS * DAY
+        if cite.timestamp is None
+        or cite.timestamp.timestamp() > time.time() - CITATION_DAYS * DAY_SECONDS
     ]
     facts = {
         **_entry_as_json(row),
         "source": _source_name(library, row.topic, row.slug),
         "chunk_list": [
             {**chunk, "text": chunk["text"] if args.full else chunk["text"][:PREVIEW]}
-            for chunk in chunks_of(reader, entry_id)
+            for chunk in describe_chunks(reader, entry_id)
         ],
         "citations_30d": [
             {

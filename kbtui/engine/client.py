@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from kbtui.engine.protocol import EngineClient, ForeignEngine, SilentEngine
 from kbtui.errors import ConfigError, EngineUnavailable, WorkspaceError
-from kbtui.index.generations import schema_mark
+from kbtui.index.generations import compute_schema_mark
 from kbtui.version import __version__
 from kbtui.workspace import load_settings, paths
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from kbtui.workspace import Workspace
 
 
-def lock_path(workspace: Workspace) -> Path:
+def get_lock_path(workspace: Workspace) -> Path:
     """The lock file, in the index directory; its holder is the engine."""
     return workspace.cache_dir / "engine.lock"
 
 
-def socket_path(workspace: Workspace) -> Path:
+def get_socket_path(workspace: Workspace) -> Path:
     """Where an engine started here listens; its directory is made, for this user alone.
 
     Raises `WorkspaceError` where that cannot be.
@@ -37,13 +37,13 @@ def socket_path(workspace: Workspace) -> Path:
     return Path(paths.socket_path(str(workspace.root)))
 
 
-def announced(workspace: Workspace) -> dict[str, Any] | None:
+def read_lock_file(workspace: Workspace) -> dict[str, Any] | None:
     """What the lock file says: pid, version, host, socket; None when it says nothing.
 
     Clients whose XDG_RUNTIME_DIR differs (ssh, cron) find the engine by it.
     """
     try:
-        found = json.loads(lock_path(workspace).read_text("utf-8"))
+        found = json.loads(get_lock_path(workspace).read_text("utf-8"))
     except (OSError, ValueError):
         return None
     if not isinstance(found, dict) or not isinstance(found.get("socket"), str):
@@ -51,20 +51,20 @@ def announced(workspace: Workspace) -> dict[str, Any] | None:
     return {**found, "socket": paths.from_wire(found["socket"])}
 
 
-MOUNTS = Path("/proc/self/mountinfo")
-_NETWORK = frozenset({
+MOUNT_TABLE = Path("/proc/self/mountinfo")
+_NETWORK_FILE_SYSTEMS = frozenset({
     "9p", "afs", "beegfs", "ceph", "cifs", "coda", "fuse.glusterfs", "fuse.s3fs", "fuse.sshfs", "gfs2",
     "glusterfs", "lustre", "ncpfs", "nfs", "nfs4", "ocfs2", "smb3", "smbfs",
 })  # fmt: skip
 
 
-def network_file_system(path: Path) -> str | None:
+def find_network_file_system(path: Path) -> str | None:
     """The kind of the network file system that `path` lies on; None on a local one.
 
     None, too, where the system does not tell (only Linux does).
     """
     try:
-        lines = MOUNTS.read_text("utf-8", "surrogateescape").splitlines()
+        lines = MOUNT_TABLE.read_text("utf-8", "surrogateescape").splitlines()
     except OSError:
         return None
     place = f"{os.path.realpath(path)}/"
@@ -79,7 +79,7 @@ def network_file_system(path: Path) -> str | None:
         )
         if place.startswith(mounted.rstrip("/") + "/") and len(mounted) >= longest:
             longest, kind = len(mounted), rest.split(" ")[0]
-    return kind if kind in _NETWORK else None
+    return kind if kind in _NETWORK_FILE_SYSTEMS else None
 
 
 START_SECONDS = 20.0
@@ -88,7 +88,7 @@ SILENT_SECONDS = 5.0
 """How long a client waits for an engine that listens and does not answer."""
 
 # What an engine may know of its client's environment (design, rule 4).
-_KEPT = ("HOME", "PATH", "LANG", "USER", "LOGNAME", "TMPDIR", "TZ", "SSL_CERT_FILE")
+_KEPT_VARIABLES = ("HOME", "PATH", "LANG", "USER", "LOGNAME", "TMPDIR", "TZ", "SSL_CERT_FILE")
 _KEPT_PREFIXES = ("LC_", "XDG_", "JP_", "KBTUI_", "OMP_", "MKL_")
 
 
@@ -108,15 +108,15 @@ def connect(
     Raises `EngineUnavailable` with the reason. `check` is called while an engine is waited for,
     and raises when it is not any more.
     """
-    client = _when_it_answers(workspace, min(wait, SILENT_SECONDS), check)
+    client = _connect_running(workspace, min(wait, SILENT_SECONDS), check)
     if client is not None and start and _is_outdated(client):
-        _replace(client)
+        _stop_outdated(client)
         client = None
     if client is not None:
         return client
     if not start:
         raise NoEngine("no engine is running", hint="`kbtui index` starts one")
-    started, is_killed = _start(workspace), False
+    started, is_killed = _start_engine(workspace), False
     lost_at, patience = math.inf, 0.2
     end = time.monotonic() + wait
     pause = 0.02
@@ -124,7 +124,7 @@ def connect(
         time.sleep(pause)
         check()
         pause = min(pause * 1.3, 0.2)
-        client = _when_it_answers(workspace, end - time.monotonic(), check)
+        client = _connect_running(workspace, end - time.monotonic(), check)
         if client is not None:
             return client
         code = started.poll()
@@ -132,9 +132,9 @@ def connect(
             # It lost the race for the lock. The winner is waited for, but may be about to end.
             lost_at = min(lost_at, time.monotonic())
             if time.monotonic() - lost_at > patience:
-                started, lost_at, patience = _start(workspace), math.inf, patience * 2
+                started, lost_at, patience = _start_engine(workspace), math.inf, patience * 2
         elif code is not None and code < 0 and not is_killed:
-            started, is_killed = _start(workspace), True
+            started, is_killed = _start_engine(workspace), True
         elif code is not None:
             break
     raise EngineUnavailable(
@@ -144,7 +144,7 @@ def connect(
     )
 
 
-def _when_it_answers(
+def _connect_running(
     workspace: Workspace, wait: float, check: Callable[[], object]
 ) -> EngineClient | None:
     """A connection to an engine that listens, as soon as it answers; None where none listens.
@@ -154,10 +154,10 @@ def _when_it_answers(
     end = time.monotonic() + wait
     while True:
         try:
-            return _try(workspace)
+            return _try_connect(workspace)
         except SilentEngine as silent:
             if time.monotonic() > end:
-                pid = (announced(workspace) or {}).get("pid")
+                pid = (read_lock_file(workspace) or {}).get("pid")
                 raise SilentEngine(
                     "an engine is running, but does not answer",
                     where=f"process {pid}" if pid else silent.where,
@@ -173,7 +173,7 @@ def _is_outdated(client: EngineClient) -> bool:
     The engine sees by itself that the settings change, but not that a client's environment names
     another model. It keeps its own while others use it, and a client without a model needs none.
     """
-    if client.hello.get("schema") != schema_mark():
+    if client.hello.get("schema") != compute_schema_mark():
         return True
     try:
         model = load_settings().model
@@ -183,13 +183,13 @@ def _is_outdated(client: EngineClient) -> bool:
     return not is_its_model and not client.hello.get("others")
 
 
-def _replace(client: EngineClient) -> None:
+def _stop_outdated(client: EngineClient) -> None:
     """End an engine that this client cannot use.
 
     Of equal versions the one that asks is taken for the newer. An older client does without the
     engine: raises `EngineUnavailable`.
     """
-    if _order(str(client.hello.get("version"))) > _order(__version__):
+    if _parse_version(str(client.hello.get("version"))) > _parse_version(__version__):
         client.close()
         raise EngineUnavailable(
             f"the engine is of a newer version, {client.hello.get('version')}",
@@ -198,17 +198,17 @@ def _replace(client: EngineClient) -> None:
     client.end()
 
 
-def _order(version: str) -> tuple[int, ...]:
+def _parse_version(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split(".") if part.isdigit())
 
 
-def _try(workspace: Workspace) -> EngineClient | None:
-    found = announced(workspace)
+def _try_connect(workspace: Workspace) -> EngineClient | None:
+    found = read_lock_file(workspace)
     places: list[str] = []
     if found and found.get("host") == os.uname().nodename:
         places.append(found["socket"])
     with contextlib.suppress(Exception):
-        places.append(str(socket_path(workspace)))
+        places.append(str(get_socket_path(workspace)))
     for place in dict.fromkeys(places):
         try:
             client = EngineClient(place)
@@ -224,12 +224,12 @@ def _try(workspace: Workspace) -> EngineClient | None:
     return None
 
 
-def _start(workspace: Workspace) -> Any:
+def _start_engine(workspace: Workspace) -> Any:
     import subprocess
 
     from kbtui.workspace.paths import make_private
 
-    if kind := network_file_system(workspace.cache_dir):
+    if kind := find_network_file_system(workspace.cache_dir):
         # Neither locks nor shared memory can be relied on there: two engines would write one index.
         raise EngineUnavailable(
             f"the cache directory lies on a network file system ({kind})",
@@ -241,7 +241,7 @@ def _start(workspace: Workspace) -> Any:
         if not os.access(workspace.cache_dir, os.W_OK):
             raise PermissionError(13, "Permission denied")
         make_private(workspace.log_file.parent)
-        socket_path(workspace)
+        get_socket_path(workspace)
         log = _open_log(workspace.log_file)
     except WorkspaceError as error:
         raise EngineUnavailable(
@@ -256,7 +256,7 @@ def _start(workspace: Workspace) -> Any:
     environment = {
         name: value
         for name, value in os.environ.items()
-        if name in _KEPT or name.startswith(_KEPT_PREFIXES)
+        if name in _KEPT_VARIABLES or name.startswith(_KEPT_PREFIXES)
     }
     with log:
         return subprocess.Popen(

@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from kbtui.workspace import Settings
 
 
-LOOK_SECONDS = 5.0
+LOAD_CHECK_SECONDS = 5.0
 """How often the machine is looked at."""
-BUSY, OURS = 0.75, 1.0
+BUSY_LOAD, OWN_LOAD = 0.75, 1.0
 """Load a core from which the machine is busy with other things, and what embedding itself adds."""
 
 
@@ -51,7 +51,7 @@ class EmbeddingThrottle:
         self._pause = pause
         self._on_battery, self._load, self._clock = on_battery or is_on_battery, load, clock
         self._cores = cores or os.cpu_count() or 1
-        self._looked = -LOOK_SECONDS
+        self._looked = -LOAD_CHECK_SECONDS
         self._reason: str | None = None
 
     def reason(self) -> str | None:
@@ -59,7 +59,7 @@ class EmbeddingThrottle:
         if self._pause == "never":
             return None
         now = self._clock()
-        if now - self._looked >= LOOK_SECONDS:
+        if now - self._looked >= LOAD_CHECK_SECONDS:
             self._looked, self._reason = now, self._look()
         return self._reason
 
@@ -68,7 +68,7 @@ class EmbeddingThrottle:
             return "the computer runs on battery"
         if self._pause in {"load", "either"}:
             # While we work, our own load is in the figure.
-            most = self._cores * (BUSY if self._reason else BUSY + OURS)
+            most = self._cores * (BUSY_LOAD if self._reason else BUSY_LOAD + OWN_LOAD)
             if self._load() > most:
                 return "the computer is busy"
         return None
@@ -82,17 +82,20 @@ def is_on_battery(supplies: Path = Path("/sys/class/power_supply")) -> bool:
         said = subprocess.run(["pmset", "-g", "batt"], capture_output=True, text=True, check=False)
         return "'Battery Power'" in said.stdout
     try:
-        found = [(_fact(place, "type"), place) for place in sorted(supplies.iterdir())]
+        found = [(_read_supply_fact(place, "type"), place) for place in sorted(supplies.iterdir())]
     except OSError:
         return False
-    if any(kind != "Battery" and _fact(place, "online") == "1" for kind, place in found):
+    if any(
+        kind != "Battery" and _read_supply_fact(place, "online") == "1" for kind, place in found
+    ):
         return False
     return any(
-        kind == "Battery" and _fact(place, "status") == "Discharging" for kind, place in found
+        kind == "Battery" and _read_supply_fact(place, "status") == "Discharging"
+        for kind, place in found
     )
 
 
-def _fact(place: Path, name: str) -> str:
+def _read_supply_fact(place: Path, name: str) -> str:
     try:
         return (place / name).read_text("ascii", errors="replace").strip()
     except OSError:
@@ -373,7 +376,7 @@ class EmbeddingWorker:
         per_entry: int,
         worded: Sequence[int],
     ) -> list[tuple[int, float]]:
-        from kbtui.index.vectors import LEAN_ON, condition, leaning
+        from kbtui.index.vectors import LEAN_CANDIDATES, make_filter_sql, shift_towards
 
         store = self._store
         if store is None or not self._model.is_loaded:
@@ -383,8 +386,8 @@ class EmbeddingWorker:
             vector = self._model.encode_query(text)[0].tolist()
         else:
             vector = pending.result()[0].tolist()
-        vector = leaning(vector, store.vector(worded[:LEAN_ON]))
-        return store.search(vector, condition(**filters), limit, per_entry)
+        vector = shift_towards(vector, store.vector(worded[:LEAN_CANDIDATES]))
+        return store.search(vector, make_filter_sql(**filters), limit, per_entry)
 
     # the thread
 

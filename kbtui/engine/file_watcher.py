@@ -28,16 +28,16 @@ _MOVED_FROM, _MOVED_TO, _CREATE, _DELETE = 0x40, 0x80, 0x100, 0x200
 _DELETE_SELF, _MOVE_SELF = 0x400, 0x800
 _OVERFLOW, _WATCH_REMOVED = 0x4000, 0x8000
 _ONLY_DIRECTORIES = 0x0100_0000
-_WANTED = (
+_WANTED_EVENTS = (
     _MODIFY | _ATTRIB | _CLOSE_WRITE | _MOVED_FROM | _MOVED_TO | _CREATE | _DELETE
     | _DELETE_SELF | _MOVE_SELF | _ONLY_DIRECTORIES
 )  # fmt: skip
-_PASSED_OVER = {errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.ELOOP, errno.ENAMETOOLONG}
+_IGNORED_ERRORS = {errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.ELOOP, errno.ENAMETOOLONG}
 """Why a directory cannot be watched that need not be: it is gone, or it may not be read."""
-_READ_MOST = 1 << 16
+_READ_BYTES = 1 << 16
 
 
-class Overflow(Exception):
+class EventOverflow(Exception):
     """So much happened that the kernel threw reports away."""
 
 
@@ -71,10 +71,12 @@ class DirectoryTrees:
             place = left.pop()
             try:
                 number = self._called(
-                    self._libc.inotify_add_watch(self._descriptor, os.fsencode(place), _WANTED)
+                    self._libc.inotify_add_watch(
+                        self._descriptor, os.fsencode(place), _WANTED_EVENTS
+                    )
                 )
             except OSError as error:
-                if error.errno in _PASSED_OVER:
+                if error.errno in _IGNORED_ERRORS:
                     continue
                 raise
             # A directory has one number, by whatever links it was reached.
@@ -101,7 +103,7 @@ class DirectoryTrees:
         found = set[str]()
         for number, mask, name in self._events():
             if mask & _OVERFLOW:
-                raise Overflow
+                raise EventOverflow
             place = self._places.get(number)
             if place is None:
                 continue
@@ -120,7 +122,7 @@ class DirectoryTrees:
     def _events(self) -> Iterator[tuple[int, int, str]]:
         while True:
             try:
-                data = os.read(self._descriptor, _READ_MOST)
+                data = os.read(self._descriptor, _READ_BYTES)
             except BlockingIOError:
                 return
             at = 0
@@ -138,23 +140,23 @@ class DirectoryTrees:
         return result
 
 
-LOOK_SECONDS = 2.0
-LOOK_SHARE = 50
+ROOT_CHECK_SECONDS = 2.0
+ROOT_CHECK_SHARE = 50
 """Looking at very many roots takes time: it is done at most for one part in so many."""
 SETTLE_SECONDS = 0.1
-QUIET_MS, GATHER_MS = 10, 50
+QUIET_MILLISECONDS, GATHER_MILLISECONDS = 10, 50
 """Events that follow each other within so many milliseconds are one change; so long at most."""
-POLL_MS = 1000
+POLL_MILLISECONDS = 1000
 """How often files are looked at where the system cannot watch them."""
-SWEEP_SECONDS = 60.0
+FULL_COMPARE_SECONDS = 60.0
 """How often all files are compared although nothing was reported."""
 
-_IGNORED = frozenset(
+_IGNORED_NAMES = frozenset(
     {".git", "node_modules", "__pycache__", ".venv", ".trash", "locks", "sessions"}
 )
 
 
-class _Filter(watchfiles.BaseFilter):
+class _WatchFilter(watchfiles.BaseFilter):
     """Everything below the watched roots but what can never be ours."""
 
     def __init__(self, roots: Iterable[Path], cache: Path) -> None:
@@ -166,7 +168,7 @@ class _Filter(watchfiles.BaseFilter):
         if path.startswith(self._cache) or path.endswith((".tmp", ".swp", "~", ".lock")):
             return False
         root = next((root for root in self._roots if path.startswith(root)), "")
-        return _IGNORED.isdisjoint(path[len(root) :].split("/"))
+        return _IGNORED_NAMES.isdisjoint(path[len(root) :].split("/"))
 
 
 class FileWatcher:
@@ -188,7 +190,7 @@ class FileWatcher:
         """Whether the kernel says what happens; below WSL it does not for Windows' drives."""
         # It ends a wait for the kernel's events, as `_again` ends the others.
         self._alarm = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC) if self._hears else None
-        self._pause = LOOK_SECONDS
+        self._pause = ROOT_CHECK_SECONDS
         self._topics: list[Path] = []
         self.polling: str | None = None
         self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
@@ -219,12 +221,12 @@ class FileWatcher:
         root = self._workspace.root
         # Only what lies inside the workspace: a topic may not lead out of it.
         wanted = [self._workspace.jp]
-        wanted += [path for path in self._topics if _real(path).is_relative_to(root)]
+        wanted += [path for path in self._topics if _resolve_path(path).is_relative_to(root)]
         if self._workspace.user_dir:
             wanted.append(self._workspace.user_dir / "conversations")
         # A symlinked directory is not followed; its target is watched itself.
         roots: list[Path] = []
-        for place in sorted({place for path in wanted for place in (path, _real(path))}):
+        for place in sorted({place for path in wanted for place in (path, _resolve_path(path))}):
             # In this order all that lies in a directory comes right after it.
             if place.is_dir() and not (roots and place.is_relative_to(roots[-1])):
                 roots.append(place)
@@ -244,31 +246,31 @@ class FileWatcher:
                     # A directory that nobody may list.
                     unreadable = True
                     continue
-                self._hears, self.polling = False, _reason(error)
+                self._hears, self.polling = False, _explain_watch_error(error)
                 self._log(f"watching by polling: {self.polling}")
-                self._stop.wait(LOOK_SECONDS)
+                self._stop.wait(ROOT_CHECK_SECONDS)
 
     def _watch(self, roots: list[Path], reports: Iterator[set[str]]) -> None:
         """Call `changed` for what is reported, until the roots are others."""
-        state, places = _identity(roots), set(map(str, roots))
+        state, places = _get_root_identities(roots), set(map(str, roots))
         compared = time.monotonic()
         for paths in reports:
             if self._stop.is_set():
                 return
             looked = time.monotonic()
-            if paths or looked - compared >= SWEEP_SECONDS:
+            if paths or looked - compared >= FULL_COMPARE_SECONDS:
                 compared = looked
                 self._changed()
             # A root that was removed and made again may even have its old inode.
-            if not places.isdisjoint(paths) or _identity(self._roots()) != state:
+            if not places.isdisjoint(paths) or _get_root_identities(self._roots()) != state:
                 self._changed()
                 return
-            self._pause = max(LOOK_SECONDS, (time.monotonic() - looked) * LOOK_SHARE)
+            self._pause = max(ROOT_CHECK_SECONDS, (time.monotonic() - looked) * ROOT_CHECK_SHARE)
 
     def _hear(self, roots: list[Path]) -> Generator[set[str]]:
         """The changed paths as the kernel reports them; none every few seconds. Ends on `_again`."""
         assert self._alarm is not None
-        is_wanted = _Filter(roots, self._workspace.cache_dir)
+        is_wanted = _WatchFilter(roots, self._workspace.cache_dir)
         with closing(DirectoryTrees(self._enters)) as trees:
             for root in roots:
                 trees.add(str(root))
@@ -282,18 +284,19 @@ class FileWatcher:
                 if any(number == self._alarm for number, _ in anything.poll(self._pause * 1000)):
                     os.eventfd_read(self._alarm)
                 try:
-                    paths, end = trees.read(), time.monotonic() + GATHER_MS / 1000
-                    while paths and time.monotonic() < end and more.poll(QUIET_MS):
+                    paths, end = trees.read(), time.monotonic() + GATHER_MILLISECONDS / 1000
+                    while paths and time.monotonic() < end and more.poll(QUIET_MILLISECONDS):
                         paths |= trees.read()
-                except Overflow:
+                except EventOverflow:
                     paths = set(map(str, roots))
                 yield {path for path in paths if is_wanted(watchfiles.Change.modified, path)}
 
     def _enters(self, path: str) -> bool:
         """Whether a directory below a root is watched: a link only if it stays in the workspace."""
-        if Path(path).name in _IGNORED or path.startswith(str(self._workspace.cache_dir)):
+        if Path(path).name in _IGNORED_NAMES or path.startswith(str(self._workspace.cache_dir)):
             return False
-        return not os.path.islink(path) or _real(Path(path)).is_relative_to(self._workspace.root)  # noqa: PTH114
+        target = _resolve_path(Path(path))
+        return not os.path.islink(path) or target.is_relative_to(self._workspace.root)  # noqa: PTH114
 
     def _look(self, roots: list[Path], unreadable: bool) -> Generator[set[str]]:
         """The same by looking again and again, at what the system has noted or at all files."""
@@ -303,14 +306,14 @@ class FileWatcher:
         is_set_up = False
         for changes in watchfiles.watch(
             *roots,
-            watch_filter=_Filter(roots, self._workspace.cache_dir),
-            debounce=GATHER_MS,
-            step=POLL_MS if self.polling else QUIET_MS,
+            watch_filter=_WatchFilter(roots, self._workspace.cache_dir),
+            debounce=GATHER_MILLISECONDS,
+            step=POLL_MILLISECONDS if self.polling else QUIET_MILLISECONDS,
             stop_event=self._again,
             rust_timeout=int(self._pause * 1000),
             yield_on_timeout=True,
             force_polling=True if self.polling else None,
-            poll_delay_ms=POLL_MS,
+            poll_delay_ms=POLL_MILLISECONDS,
             raise_interrupt=False,
             ignore_permission_denied=unreadable,
         ):
@@ -320,7 +323,7 @@ class FileWatcher:
             yield {path for _, path in changes}
 
 
-def _reason(error: Exception) -> str:
+def _explain_watch_error(error: Exception) -> str:
     """Why files cannot be watched, and what to do about it."""
     limit = {errno.ENOSPC: "watches", errno.EMFILE: "instances"}.get(
         getattr(error, "errno", 0) or 0
@@ -333,12 +336,12 @@ def _reason(error: Exception) -> str:
     )
 
 
-def _real(path: Path) -> Path:
+def _resolve_path(path: Path) -> Path:
     """Where a path leads; unlike `Path.resolve`, this bears links that lead round in a circle."""
     return Path(os.path.realpath(path))
 
 
-def _identity(roots: list[Path]) -> list[tuple[str, int]]:
+def _get_root_identities(roots: list[Path]) -> list[tuple[str, int]]:
     found = []
     for root in roots:
         try:

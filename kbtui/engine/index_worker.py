@@ -10,34 +10,34 @@ import time
 from typing import TYPE_CHECKING
 
 from kbtui.errors import KbtuiError
-from kbtui.index.generations import current, damage, is_panic
+from kbtui.index.generations import find_current_generation, find_damage, is_panic
 from kbtui.index.indexer import Index
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from kbtui.index.indexer import Changes, IndexProgress
+    from kbtui.index.indexer import IndexProgress, RefreshChanges
     from kbtui.workspace import Settings, Workspace
 
 
-CHECK_AFTER_SECONDS = 1.0
+DAMAGE_CHECK_DELAY = 1.0
 """How long after its first refresh an index is looked at for damage."""
-CHECK_AGAIN_SECONDS = 600.0
+DAMAGE_CHECK_INTERVAL = 600.0
 """How often it is looked at then, with a refresh."""
-CHECKED_LATELY_SECONDS = 60.0
+DAMAGE_CHECK_VALIDITY = 60.0
 """For so long a suspicion of damage is not looked into again."""
-COMPACT_AT_ONCE = 2000
+COMPACT_AT_ONCE_MAX = 2000
 """An index of at most this many passages is compacted with each refresh, in about .3 s."""
 COMPACT_SECONDS, COMPACT_SHARE = 1.5e-4, 0.05
 """The time that compacting takes for each passage, and the share of a core that it may use: a larger
 index is compacted after a quiet time in which it uses no more."""
-REST_SECONDS = 5.0
+CLOSE_INDEX_SECONDS = 5.0
 """How long after a change the index stays open. While it is, tantivy looks twice a second whether the
 files of each of its directories have changed; opening takes milliseconds."""
 
 
-def _mendable(error: BaseException) -> bool:
+def _is_repairable(error: BaseException) -> bool:
     """Whether it is about files; a panic of tantivy's derives from no `Exception`."""
     return isinstance(error, sqlite3.DatabaseError | KbtuiError | OSError | ValueError) or is_panic(
         error
@@ -56,7 +56,7 @@ class IndexWorker:
         workspace: Workspace,
         settings: Settings,
         say: Callable[[IndexProgress], None],
-        refreshed: Callable[[Changes], None],
+        refreshed: Callable[[RefreshChanges], None],
         log: Callable[[str], None],
     ) -> None:
         self._workspace, self._settings = workspace, settings
@@ -69,7 +69,7 @@ class IndexWorker:
         self._stop = threading.Event()
         self._index: Index | None = None
         self._folder: Path | None = None
-        self._rest = REST_SECONDS
+        self._rest = CLOSE_INDEX_SECONDS
         self._check = False
         self._checked: Path | None = None
         self._checked_at = -math.inf
@@ -120,7 +120,7 @@ class IndexWorker:
     @property
     def is_checked_lately(self) -> bool:
         """Whether damage was looked for a moment ago."""
-        return time.monotonic() - self._checked_at < CHECKED_LATELY_SECONDS
+        return time.monotonic() - self._checked_at < DAMAGE_CHECK_VALIDITY
 
     @property
     def folder(self) -> Path:
@@ -186,10 +186,10 @@ class IndexWorker:
                 self.first.set()
                 self._check_beside(index.folder)
                 self._compact(index, changes)
-                self._rest = REST_SECONDS if changes else 0.0
+                self._rest = CLOSE_INDEX_SECONDS if changes else 0.0
                 return False
             except BaseException as error:
-                if not _mendable(error):
+                if not _is_repairable(error):
                     raise
                 self.error = str(error)
                 self._log(f"refresh failed: {type(error).__name__}: {error}")
@@ -202,11 +202,11 @@ class IndexWorker:
                     return False
         return False
 
-    def _compact(self, index: Index, changes: Changes) -> None:
+    def _compact(self, index: Index, changes: RefreshChanges) -> None:
         """Compact a small index now, and a large one when nothing has changed for a while."""
         due = self._compact_at is not None and time.monotonic() >= self._compact_at
         try:
-            left = index.compact(None if due else COMPACT_AT_ONCE)
+            left = index.compact(None if due else COMPACT_AT_ONCE_MAX)
         except (OSError, ValueError) as error:
             # It needs as much space again as the index has, and search works without it.
             self._log(f"the index was not compacted: {error}")
@@ -220,14 +220,14 @@ class IndexWorker:
     def _check_beside(self, folder: Path) -> None:
         """Look, now and then and beside all other work, for damage that nobody met; build anew if so."""
         since = time.monotonic() - self._checked_at
-        if folder == self._checked and since < CHECK_AGAIN_SECONDS:
+        if folder == self._checked and since < DAMAGE_CHECK_INTERVAL:
             return
         self._checked, self._checked_at = folder, time.monotonic()
 
         def check() -> None:
-            if self._stop.wait(CHECK_AFTER_SECONDS):
+            if self._stop.wait(DAMAGE_CHECK_DELAY):
                 return
-            found = damage(folder, self._stop)
+            found = find_damage(folder, self._stop)
             if found and folder == self._checked and not self._stop.is_set():
                 self._log(f"{found}; building a new index")
                 self.ask_rebuild()
@@ -239,10 +239,10 @@ class IndexWorker:
         if not self._check:
             return
         self._check, self.mended = False, None
-        folder = current(self._workspace.cache_dir)
+        folder = find_current_generation(self._workspace.cache_dir)
         if folder is None or (self._index is not None and not self._index.is_in_place()):
             return  # opening it mends it
-        found = damage(folder, self._stop)
+        found = find_damage(folder, self._stop)
         if found:
             self._log(f"{found}; building a new index")
             self.mended, self._rebuild = found, True

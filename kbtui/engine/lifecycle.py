@@ -12,7 +12,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from kbtui.engine.client import lock_path, socket_path
+from kbtui.engine.client import get_lock_path, get_socket_path
 from kbtui.errors import KbtuiError
 from kbtui.text import safe
 from kbtui.version import __version__
@@ -35,7 +35,7 @@ def run_engine(root: Path) -> int:
         settings = load_settings()
         lock = _take_lock(workspace)
     except (KbtuiError, OSError) as error:
-        log(f"cannot start: {error}")
+        write_log_record(f"cannot start: {error}")
         return 3
     if lock is None:
         return 0
@@ -43,23 +43,25 @@ def run_engine(root: Path) -> int:
         os.nice(5)
     place = inode = None
     try:
-        place = socket_path(workspace)
-        listener = _listen(place)
-        inode = _inode(place)
-        _announce(lock, place)
-        log(f"engine {__version__} for {workspace.root} on {place}")
+        place = get_socket_path(workspace)
+        listener = _open_listener(place)
+        inode = _get_inode(place)
+        _write_lock_file(lock, place)
+        write_log_record(f"engine {__version__} for {workspace.root} on {place}")
         from kbtui.engine.server import EngineServer
 
         def in_charge() -> bool:
-            return holds_lock(lock, workspace) and _inode(place) == inode
+            return holds_lock(lock, workspace) and _get_inode(place) == inode
 
-        asyncio.run(EngineServer(workspace, settings, listener, in_charge, umask, log).serve())
+        asyncio.run(
+            EngineServer(workspace, settings, listener, in_charge, umask, write_log_record).serve()
+        )
     except KbtuiError as error:
-        log(f"stopped: {error}")
+        write_log_record(f"stopped: {error}")
         return 3
     finally:
-        _leave(lock, place, inode)
-        log("gone")
+        _release_lock(lock, place, inode)
+        write_log_record("gone")
     return 0
 
 
@@ -68,7 +70,7 @@ def _take_lock(workspace: Workspace) -> Any:
 
     Its inode is looked at again, so that a deleted cache cannot give two engines.
     """
-    path = lock_path(workspace)
+    path = get_lock_path(workspace)
     for _ in range(10):
         make_private(path.parent)
         file = path.open("a+b")
@@ -84,7 +86,7 @@ def _take_lock(workspace: Workspace) -> Any:
     return None
 
 
-def _inode(path: Path) -> int | None:
+def _get_inode(path: Path) -> int | None:
     try:
         return path.stat().st_ino
     except OSError:
@@ -94,12 +96,12 @@ def _inode(path: Path) -> int | None:
 def holds_lock(lock: Any, workspace: Workspace) -> bool:
     """Whether the lock file is still the one that this engine locked."""
     try:
-        return os.fstat(lock.fileno()).st_ino == lock_path(workspace).stat().st_ino
+        return os.fstat(lock.fileno()).st_ino == get_lock_path(workspace).stat().st_ino
     except OSError:
         return False
 
 
-def _listen(place: Path) -> socket.socket:
+def _open_listener(place: Path) -> socket.socket:
     place.unlink(missing_ok=True)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     listener.bind(str(place))
@@ -109,7 +111,7 @@ def _listen(place: Path) -> socket.socket:
     return listener
 
 
-def _announce(lock: Any, place: Path) -> None:
+def _write_lock_file(lock: Any, place: Path) -> None:
     facts = {
         "pid": os.getpid(),
         "version": __version__,
@@ -122,17 +124,17 @@ def _announce(lock: Any, place: Path) -> None:
     lock.flush()
 
 
-def _leave(lock: Any, place: Path | None, inode: int | None) -> None:
+def _release_lock(lock: Any, place: Path | None, inode: int | None) -> None:
     """Let go of lock and socket; a successor's socket of the same name is not ours."""
     with contextlib.suppress(OSError):
         lock.seek(0)
         lock.truncate()
-        if place is not None and inode is not None and _inode(place) == inode:
+        if place is not None and inode is not None and _get_inode(place) == inode:
             place.unlink()
     lock.close()
 
 
-def log(text: str) -> None:
+def write_log_record(text: str) -> None:
     """Write a record to the log; control characters are removed, for it is read in a terminal.
 
     All lines but the first are indented, so that no message looks like another record

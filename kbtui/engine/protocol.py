@@ -25,48 +25,48 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-PROTOCOL = 3
-REQUEST_MOST = 1 << 20
+PROTOCOL_VERSION = 3
+REQUEST_BYTES_MAX = 1 << 20
 """Bytes of a frame to the engine."""
-ANSWER_MOST = 16 << 20
+ANSWER_BYTES_MAX = 16 << 20
 """Bytes of a frame from the engine."""
 WAIT_SECONDS, SEARCH_SECONDS = 10.0, 25.0
 """How long a search waits for the model if not told otherwise, and how long it may take besides."""
-HEADER = struct.Struct(">I")
+FRAME_HEADER = struct.Struct(">I")
 
 
-class BadFrame(Exception):
+class InvalidFrame(Exception):
     """Something that is not of this protocol."""
 
 
-def encode(message: dict[str, Any]) -> bytes:
+def encode_frame(message: dict[str, Any]) -> bytes:
     """A message as a frame."""
     body = json.dumps(message, ensure_ascii=True, separators=(",", ":")).encode("ascii")
-    return HEADER.pack(len(body)) + body
+    return FRAME_HEADER.pack(len(body)) + body
 
 
-def length(header: bytes, most: int) -> int:
+def parse_frame_length(header: bytes, most: int) -> int:
     """The length that a header announces; raises `BadFrame` over `most`."""
-    (size,) = HEADER.unpack(header)
+    (size,) = FRAME_HEADER.unpack(header)
     if size > most:
-        raise BadFrame(f"a frame of {size} bytes is over {most}")
+        raise InvalidFrame(f"a frame of {size} bytes is over {most}")
     return int(size)
 
 
-def decode(body: bytes) -> dict[str, Any]:
+def decode_frame(body: bytes) -> dict[str, Any]:
     """A frame's body as a message; raises `BadFrame`."""
     try:
         message = json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise BadFrame(f"not JSON: {error}") from error
+        raise InvalidFrame(f"not JSON: {error}") from error
     if not isinstance(message, dict):
-        raise BadFrame("not an object")
+        raise InvalidFrame("not an object")
     return message
 
 
-def hello(version: str, **more: Any) -> dict[str, Any]:
+def make_hello(version: str, **more: Any) -> dict[str, Any]:
     """The first message each way; an engine's has the `schema` of its index too."""
-    return {"hello": "kbtui", "protocol": PROTOCOL, "version": version, **more}
+    return {"hello": "kbtui", "protocol": PROTOCOL_VERSION, "version": version, **more}
 
 
 class SilentEngine(EngineUnavailable):
@@ -94,7 +94,7 @@ class EngineClient:
                     where=place,
                     hint="remove that socket, or set XDG_RUNTIME_DIR to a directory of your own",
                 )
-            self._send(hello(__version__))
+            self._send(make_hello(__version__))
             self.hello = self._receive()
         except ForeignEngine:
             self._socket.close()
@@ -103,13 +103,13 @@ class EngineClient:
             # Nothing came, or so many wait already that there is no place in the queue.
             self._socket.close()
             raise SilentEngine("the engine does not answer", where=place) from error
-        except (OSError, BadFrame) as error:
+        except (OSError, InvalidFrame) as error:
             self._socket.close()
             raise EngineUnavailable(f"the engine does not answer: {error}", where=place) from error
-        if self.hello.get("hello") != "kbtui" or self.hello.get("protocol") != PROTOCOL:
+        if self.hello.get("hello") != "kbtui" or self.hello.get("protocol") != PROTOCOL_VERSION:
             self._socket.close()
             raise EngineUnavailable(
-                f"the engine speaks protocol {self.hello.get('protocol')}, this is {PROTOCOL}",
+                f"the engine speaks protocol {self.hello.get('protocol')}, this is {PROTOCOL_VERSION}",
                 where=place,
                 hint="`kbtui engine stop` with the newer kbtui ends it",
             )
@@ -132,7 +132,7 @@ class EngineClient:
                     answer = self._receive()
                     if answer.get("id") == number:
                         break
-            except (OSError, BadFrame) as error:
+            except (OSError, InvalidFrame) as error:
                 self._socket.close()
                 raise EngineUnavailable(f"the engine went away: {error}") from error
         if "error" in answer:
@@ -160,7 +160,7 @@ class EngineClient:
             self._socket.settimeout(None)
             while True:
                 yield self._receive()
-        except (OSError, BadFrame):
+        except (OSError, InvalidFrame):
             return
 
     def end(self, wait: float = 15.0) -> None:
@@ -191,11 +191,11 @@ class EngineClient:
         self._socket.close()
 
     def _send(self, message: dict[str, Any]) -> None:
-        self._socket.sendall(encode(message))
+        self._socket.sendall(encode_frame(message))
 
     def _receive(self) -> dict[str, Any]:
-        header = self._exactly(HEADER.size)
-        return decode(self._exactly(length(header, ANSWER_MOST)))
+        header = self._exactly(FRAME_HEADER.size)
+        return decode_frame(self._exactly(parse_frame_length(header, ANSWER_BYTES_MAX)))
 
     def _exactly(self, size: int) -> bytes:
         parts = bytearray()

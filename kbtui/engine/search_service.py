@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from kbtui.search.pipeline import Begun, Semantic
     from kbtui.workspace import Settings, Workspace
 
-REST_SECONDS = 5.0
+CLOSE_READER_SECONDS = 5.0
 """How long after a question the index stays open; while it is, tantivy looks for changed files."""
-LIMIT_MOST = 1000
+MAX_DEPTH = 1000
 """The most that a client may have each leg fetch."""
 
 
@@ -62,7 +62,7 @@ def answer_question(
     return answer(workspace, reader, question, semantic)
 
 
-def missing_leg(notice: Notice | None) -> Semantic:
+def make_missing_leg(notice: Notice | None) -> Semantic:
     """A semantic leg that only says why there is none."""
     return lambda text: lambda question, generation: Ranking(None, notice)
 
@@ -105,7 +105,7 @@ class SearchService:
         is not logged. `state` is the engine's readiness. Raises `ValueError` for a bad request.
         """
         began = time.perf_counter()
-        question = _question_of(request)
+        question = _parse_question(request)
         wait = min(float(request.get("wait", protocol.WAIT_SECONDS)), 600.0)
         if question.zone is not None:
             try:
@@ -117,10 +117,10 @@ class SearchService:
         try:
             with self._opened() as reader:
                 uses_model = request.get("uses_model", True)
-                missing = missing_leg(keywords_only("model_off"))
+                missing = make_missing_leg(keywords_only("model_off"))
                 semantic = partial(self._begin, wait) if uses_model else missing
                 answered = self._answer(reader, question, semantic)
-        except _Damaged as damaged:
+        except _DamagedIndex as damaged:
             return {"declined": "damaged", "detail": str(damaged)}
         except IndexUnavailable as error:
             return {"declined": "no_index", "detail": error.message}
@@ -141,13 +141,13 @@ class SearchService:
         return {"answer": answered.as_message(), "suspect": is_suspect}
 
     def _answer(self, reader: IndexReader, question: Question, semantic: Semantic | None) -> Answer:
-        from kbtui.index.generations import damage_behind
+        from kbtui.index.generations import find_damage_behind
 
         try:
             return answer_question(self._workspace, reader, question, semantic)
         except BaseException as error:
-            if found := damage_behind(error, reader.folder):
-                raise _Damaged(found) from error
+            if found := find_damage_behind(error, reader.folder):
+                raise _DamagedIndex(found) from error
             raise
 
     def _begin(self, wait: float, text: str) -> Begun:
@@ -180,7 +180,7 @@ class SearchService:
     def rest(self) -> None:
         """Close the index when nobody has asked for a while."""
         with self._lock:
-            is_idle = not self._active and time.monotonic() - self._last_used > REST_SECONDS
+            is_idle = not self._active and time.monotonic() - self._last_used > CLOSE_READER_SECONDS
             if self._reader is not None and is_idle:
                 self._reader.close()
                 self._reader = None
@@ -202,16 +202,16 @@ class SearchService:
                 self._last_used = time.monotonic()
 
 
-class _Damaged(Exception):
+class _DamagedIndex(Exception):
     """The index proved damaged."""
 
 
-def _question_of(request: dict[str, Any]) -> Question:
+def _parse_question(request: dict[str, Any]) -> Question:
     """The question of a request; raises `ValueError`."""
     question = question_from_json(request["question"])
     return replace(
         question,
-        depth=max(1, min(LIMIT_MOST, question.depth)),
-        per_entry=max(1, min(LIMIT_MOST, question.per_entry)),
+        depth=max(1, min(MAX_DEPTH, question.depth)),
+        per_entry=max(1, min(MAX_DEPTH, question.per_entry)),
         zone=None if question.zone in {None, read_time_zone()} else question.zone,
     )

@@ -16,7 +16,7 @@ from kbtui.engine.file_watcher import FileWatcher
 from kbtui.engine.index_worker import IndexWorker
 from kbtui.engine.search_service import SearchService
 from kbtui.errors import ConfigError, KbtuiError
-from kbtui.index.generations import schema_mark
+from kbtui.index.generations import compute_schema_mark
 from kbtui.notices import reason_of
 from kbtui.sources.schedule import SCHEDULE_SECONDS, Schedule
 from kbtui.userdata import UserData
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Callable
 
-    from kbtui.index.indexer import Changes, IndexProgress
+    from kbtui.index.indexer import IndexProgress, RefreshChanges
     from kbtui.workspace import Settings, Workspace
 
 
-class Estimate:
+class TimeEstimate:
     """How many seconds a phase has left, from its pace so far."""
 
     def __init__(self) -> None:
@@ -58,14 +58,14 @@ class Estimate:
         return round((total - done) * (now - began) / (done - first), 1)
 
 
-async def read(reader: asyncio.StreamReader) -> dict[str, Any]:
+async def read_frame(reader: asyncio.StreamReader) -> dict[str, Any]:
     """The next message; raises `BadFrame`, and `IncompleteReadError` at the end."""
-    header = await reader.readexactly(protocol.HEADER.size)
-    size = protocol.length(header, protocol.REQUEST_MOST)
-    return protocol.decode(await reader.readexactly(size))
+    header = await reader.readexactly(protocol.FRAME_HEADER.size)
+    size = protocol.parse_frame_length(header, protocol.REQUEST_BYTES_MAX)
+    return protocol.decode_frame(await reader.readexactly(size))
 
 
-def same_user(writer: asyncio.StreamWriter) -> bool:
+def is_from_same_user(writer: asyncio.StreamWriter) -> bool:
     """Whether the peer is this user's process."""
     peer = writer.get_extra_info("socket")
     return peer is None or is_same_user(peer)
@@ -99,12 +99,12 @@ class ClientConnection:
             self._writer.close()
 
 
-def seconds_of(value: object, usual: float) -> float:
+def parse_timeout(value: object, usual: float) -> float:
     """How long to wait: at most ten minutes, `usual` where nothing is said."""
     return min(float(value), 600.0) if isinstance(value, int | float) else usual
 
 
-async def happened(event: threading.Event, seconds: float) -> bool:
+async def wait_for_event(event: threading.Event, seconds: float) -> bool:
     """Whether a thread's event comes in time; no thread is held for it."""
     end = time.monotonic() + seconds
     pause = 0.002
@@ -118,15 +118,15 @@ async def happened(event: threading.Event, seconds: float) -> bool:
 
 FIRST_REFRESH_SECONDS = 10.0
 """How long a search waits for the first comparison of the index with the files."""
-SEARCHES_MOST = 16
+MAX_SEARCHES = 16
 """Searches at a time; most of the time they wait, for the model or for the lock of the interpreter."""
 HELLO_SECONDS = 10.0
-STAY_SECONDS = 1.0
+IDLE_CHECK_SECONDS = 1.0
 """How often the engine looks whether it is still needed."""
-CLIENTS_MOST = 128
-STRANGERS_MOST = 64
+MAX_CLIENTS = 128
+MAX_UNGREETED = 64
 """Connections that have not said who they are."""
-SWEEP_SECONDS = 86_400.0
+LOG_SWEEP_SECONDS = 86_400.0
 """How often searches that are older than the settings say leave the query log."""
 
 
@@ -156,8 +156,8 @@ class EngineServer:
         self._progress: dict[str, Any] | None = None
         self._reading: dict[str, int] | None = None
         """How many of the entries that a refresh found changed are in the index, while it goes on."""
-        self._estimate = Estimate()
-        self._pool = ThreadPoolExecutor(SEARCHES_MOST, thread_name_prefix="search")
+        self._estimate = TimeEstimate()
+        self._pool = ThreadPoolExecutor(MAX_SEARCHES, thread_name_prefix="search")
 
     async def serve(self) -> None:
         """Run until the end."""
@@ -199,8 +199,8 @@ class EngineServer:
         swept = looked = -math.inf
         while not self._ended.is_set():
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._ended.wait(), STAY_SECONDS)
-            if time.monotonic() - swept > SWEEP_SECONDS:
+                await asyncio.wait_for(self._ended.wait(), IDLE_CHECK_SECONDS)
+            if time.monotonic() - swept > LOG_SWEEP_SECONDS:
                 swept = time.monotonic()
                 days = self._settings.query_log_days
                 await asyncio.to_thread(UserData(self._workspace).query_log.remove_old, days)
@@ -260,7 +260,7 @@ class EngineServer:
             self._reading = {"done": progress.done, "total": progress.total}
         self._tell(event)
 
-    def _refreshed(self, changes: Changes) -> None:
+    def _refreshed(self, changes: RefreshChanges) -> None:
         self._watcher.topics(self._refresher.topics)
         if not changes.unfinished:
             self._reading = None
@@ -297,7 +297,7 @@ class EngineServer:
             self._loop.call_soon_threadsafe(self._spread, event)
 
     def _spread(self, event: dict[str, Any]) -> None:
-        frame = protocol.encode(event)
+        frame = protocol.encode_frame(event)
         for client in list(self._clients):
             if client.subscribed:
                 client.send(frame)
@@ -306,15 +306,15 @@ class EngineServer:
 
     async def _meet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         client = ClientConnection(writer)
-        if len(self._clients) >= CLIENTS_MOST or not same_user(writer):
+        if len(self._clients) >= MAX_CLIENTS or not is_from_same_user(writer):
             client.end()
             return
         self._strangers.append(client)
-        if len(self._strangers) > STRANGERS_MOST:
+        if len(self._strangers) > MAX_UNGREETED:
             # Whoever has been silent longest makes room: a flood of them must not keep others out.
             self._strangers.pop(0).end()
         try:
-            greeting = await asyncio.wait_for(read(reader), HELLO_SECONDS)
+            greeting = await asyncio.wait_for(read_frame(reader), HELLO_SECONDS)
             self._strangers.remove(client)
             if greeting.get("hello") != "kbtui":
                 return
@@ -322,10 +322,10 @@ class EngineServer:
             others = len(self._clients)
             self._clients.add(client)
             client.send(
-                protocol.encode(
-                    protocol.hello(
+                protocol.encode_frame(
+                    protocol.make_hello(
                         __version__,
-                        schema=schema_mark(),
+                        schema=compute_schema_mark(),
                         pid=os.getpid(),
                         root=str(self._workspace.root),
                         cache=to_wire(os.path.realpath(self._workspace.cache_dir)),
@@ -334,16 +334,16 @@ class EngineServer:
                     )
                 )
             )
-            if int(greeting.get("protocol") or 0) > protocol.PROTOCOL:
+            if int(greeting.get("protocol") or 0) > protocol.PROTOCOL_VERSION:
                 self._log("a newer client: making way")
                 self._ended.set()
                 return
             while True:
-                request = await read(reader)
+                request = await read_frame(reader)
                 # One after the other for one client; clients do not wait for each other.
                 client.send(await self._answer(client, request))
                 await client.drain()
-        except (protocol.BadFrame, TypeError, ValueError) as error:
+        except (protocol.InvalidFrame, TypeError, ValueError) as error:
             self._log(f"a client was let go: {error}")
         except (asyncio.IncompleteReadError, ConnectionError, TimeoutError):
             pass
@@ -361,12 +361,16 @@ class EngineServer:
         number = request.get("id")
         operation = getattr(self, f"_op_{request.get('op')}", None)
         if operation is None:
-            return protocol.encode({"id": number, "error": f"no operation {request.get('op')!r}"})
+            return protocol.encode_frame(
+                {"id": number, "error": f"no operation {request.get('op')!r}"}
+            )
         try:
             found = await operation(client, request)
-        except (protocol.BadFrame, KeyError, TypeError, ValueError) as error:
-            return protocol.encode({"id": number, "error": f"{type(error).__name__}: {error}"})
-        return protocol.encode({"id": number, "ok": found})
+        except (protocol.InvalidFrame, KeyError, TypeError, ValueError) as error:
+            return protocol.encode_frame(
+                {"id": number, "error": f"{type(error).__name__}: {error}"}
+            )
+        return protocol.encode_frame({"id": number, "ok": found})
 
     async def _op_status(self, client: ClientConnection, request: dict[str, Any]) -> dict[str, Any]:
         return {
@@ -399,7 +403,7 @@ class EngineServer:
         moment ago. `meaning` says that a question for the semantic leg is coming.
         """
         self._stand_down()
-        wait = seconds_of(request.get("wait"), 10.0)
+        wait = parse_timeout(request.get("wait"), 10.0)
         if request.get("meaning"):
             self._semantic.request_model()
         check = request.get("check")
@@ -428,11 +432,11 @@ class EngineServer:
         """Go on waiting for the refresh that this connection asked for last, without another one."""
         if client.refresh is None:
             raise ValueError("this connection asked for no refresh")
-        return await self._await_refresh(client, seconds_of(request.get("wait"), 10.0))
+        return await self._await_refresh(client, parse_timeout(request.get("wait"), 10.0))
 
     async def _await_refresh(self, client: ClientConnection, wait: float) -> dict[str, Any]:
         assert client.refresh is not None
-        finished = await happened(client.refresh, wait)
+        finished = await wait_for_event(client.refresh, wait)
         self._stand_down()
         mended = self._refresher.mended if client.check and finished else None
         return {"done": finished, "mended": mended, **self._readiness()}
@@ -448,7 +452,9 @@ class EngineServer:
 
     async def _op_settle(self, client: ClientConnection, request: dict[str, Any]) -> dict[str, Any]:
         """Wait until every chunk has its vector, or there is a reason that none will."""
-        finished = await happened(self._semantic.caught_up, seconds_of(request.get("wait"), 1.0))
+        finished = await wait_for_event(
+            self._semantic.caught_up, parse_timeout(request.get("wait"), 1.0)
+        )
         return {"done": finished, "progress": self._progress, **self._readiness()}
 
     async def _op_search(self, client: ClientConnection, request: dict[str, Any]) -> dict[str, Any]:
@@ -459,7 +465,7 @@ class EngineServer:
             return {"declined": "surroundings"}
         if request["question"].get("mode") != "lexical" and request.get("uses_model", True):
             self._semantic.request_model()
-        is_done = await happened(self._refresher.first, FIRST_REFRESH_SECONDS)
+        is_done = await wait_for_event(self._refresher.first, FIRST_REFRESH_SECONDS)
         state = {"done": is_done, **self._readiness()}
         return await self._loop.run_in_executor(
             self._pool, self._search_service.reply, request, state

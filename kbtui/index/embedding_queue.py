@@ -8,11 +8,11 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kbtui.errors import KbtuiError
-from kbtui.index.embedding_model import BATCH
+from kbtui.index.embedding_model import EMBEDDING_BATCH
 from kbtui.index.embedding_status import EmbeddingStatusWriter
 from kbtui.index.indexer import IndexProgress
-from kbtui.index.ingest import vector_neighbours
-from kbtui.index.models import text_hash, tie_value
+from kbtui.index.ingest import find_vector_neighbours
+from kbtui.index.models import hash_text, make_tie_breaker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -30,7 +30,7 @@ NEIGHBOUR_WEIGHT = TITLE_WEIGHT = 0.3
 WRITE_ROWS, WRITE_SECONDS, WRITE_SECONDS_MAX = 5000, 3.0, 60.0
 """Rows are written when there are this many, or this long after the last write. The pause grows
 with each write, because every write leaves another fragment in the table."""
-SLICE = 128
+SLICE_CHUNKS = 128
 """How many chunks of an entry are embedded between two looks at what else there is to do."""
 FAILURES_MAX = 3
 """After this many entries in a row that cannot be embedded, the model is at fault."""
@@ -217,11 +217,11 @@ class EmbeddingQueue:
                     entry, chunks = self._catalog.entry(entry_id), self._catalog.chunks_of(entry_id)
                 missing = self._missing.entries.get(entry_id, set())
                 positions = [at for at, one in enumerate(chunks) if one.number in missing]
-                for start in range(0, len(positions) if entry else 0, SLICE):
+                for start in range(0, len(positions) if entry else 0, SLICE_CHUNKS):
                     if self._stop.is_set() or self._should_restart():
                         return
                     assert entry is not None
-                    rows = self._make_rows(entry, chunks, positions[start : start + SLICE])
+                    rows = self._make_rows(entry, chunks, positions[start : start + SLICE_CHUNKS])
                     failures = 0
                     yield rows
             except KbtuiError:
@@ -254,17 +254,17 @@ class EmbeddingQueue:
         """Embed an entry's chunks at `positions`; return fewer rows when stopped half-way."""
         import numpy as np
 
-        neighbours = [vector_neighbours(chunks, at) for at in positions]
-        texts = {text_hash(entry.title): entry.title}
+        neighbours = [find_vector_neighbours(chunks, at) for at in positions]
+        texts = {hash_text(entry.title): entry.title}
         for at, others in zip(positions, neighbours, strict=True):
             for chunk in (chunks[at], *others):
-                texts[text_hash(chunk.text)] = chunk.text
+                texts[hash_text(chunk.text)] = chunk.text
         known = self._embed_texts(texts)
-        title = known.get(text_hash(entry.title))
+        title = known.get(hash_text(entry.title))
         result: list[tuple[dict[str, Any], Matrix]] = []
         for at, others in zip(positions, neighbours, strict=True):
-            own = known.get(text_hash(chunks[at].text))
-            around = [known.get(text_hash(chunk.text)) for chunk in others]
+            own = known.get(hash_text(chunks[at].text))
+            around = [known.get(hash_text(chunk.text)) for chunk in others]
             if own is None or title is None:
                 break
             vector = np.array(own)
@@ -286,7 +286,7 @@ class EmbeddingQueue:
         }
         missing = [key for key in texts if key not in found]
         while missing and self._wait_for_permission():
-            keys, missing = missing[:BATCH], missing[BATCH:]
+            keys, missing = missing[:EMBEDDING_BATCH], missing[EMBEDDING_BATCH:]
             encoder = self._get_encoder(len(self._missing.numbers))
             vectors = encoder.encode([texts[key] for key in keys])
             fresh = dict(zip(keys, vectors, strict=True))
@@ -322,5 +322,5 @@ def make_vector_row(entry: Entry, chunk: Chunk) -> dict[str, Any]:
         "role": chunk.role,
         "entry": entry.id,
         "time": chunk.timestamp if chunk.timestamp else entry.changed,
-        "tie": tie_value(chunk.id),
+        "tie": make_tie_breaker(chunk.id),
     }

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
-NAME = "embedding_status.sqlite"
+STATUS_FILE = "embedding_status.sqlite"
 
 _TABLES = """
 BEGIN;
@@ -41,7 +41,7 @@ class EmbeddingStatus:
 
 def read_embedding_status(folder: Path) -> EmbeddingStatus:
     """Read the status of the generation at `folder`; without a readable file, nothing is embedded."""
-    path = folder / NAME
+    path = folder / STATUS_FILE
     if path.exists():
         with (
             contextlib.suppress(sqlite3.Error, ValueError),
@@ -80,7 +80,7 @@ class EmbeddingStatusWriter:
     """Writes the embedding status. Errors of SQLite are ignored, so that embedding continues."""
 
     def __init__(self, folder: Path) -> None:
-        self._path = folder / NAME
+        self._path = folder / STATUS_FILE
 
     def start(self, seq: int, model: str, missing: Iterable[str]) -> None:
         """Note which entries lack vectors in the catalog at transaction `seq`."""

@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from kbtui.workspace import Workspace
 
 
-STEPS = 10_000
+CANCEL_CHECK_STEPS = 10_000
 """How many of SQLite's instructions, some 100 microseconds, lie between two looks whether to go on."""
 
 # Citations without a time of their own have that of their conversation.
-_AT = "coalesce(t.timestamp, (SELECT created FROM entries WHERE id = t.conversation))"
+_CITED_AT = "coalesce(t.timestamp, (SELECT created FROM entries WHERE id = t.conversation))"
 
 
-class Citable(Protocol):
+class CitableEntry(Protocol):
     """What is needed of an entry to know how citations call it."""
 
     id: str
@@ -38,7 +38,7 @@ class Citable(Protocol):
 
 
 @contextmanager
-def reading(
+def open_catalog_snapshot(
     reader: IndexReader, is_given_up: Callable[[], bool] | None = None
 ) -> Iterator[sqlite3.Connection]:
     """A connection to the catalog that sees one state of it; raises `IndexUnavailable`."""
@@ -50,7 +50,7 @@ def reading(
             db.create_function(
                 "folded", 1, lambda text: (text or "").casefold(), deterministic=True
             )
-            db.set_progress_handler(is_given_up, STEPS)
+            db.set_progress_handler(is_given_up, CANCEL_CHECK_STEPS)
             db.execute("PRAGMA temp_store=MEMORY")
             db.execute("BEGIN")
             yield db
@@ -62,7 +62,7 @@ def reading(
         ) from error
 
 
-def _names(workspace: Workspace, entries: list[Citable]) -> dict[str, str]:
+def _map_citation_names(workspace: Workspace, entries: list[CitableEntry]) -> dict[str, str]:
     """What citations may call these entries, and which entry that is.
 
     A subject is called `topic/slug`, or its path where it was read as a file
@@ -78,22 +78,22 @@ def _names(workspace: Workspace, entries: list[Citable]) -> dict[str, str]:
     return found
 
 
-def count_cites(
-    db: sqlite3.Connection, workspace: Workspace, entries: Iterable[Citable], since: float
+def count_citations(
+    db: sqlite3.Connection, workspace: Workspace, entries: Iterable[CitableEntry], since: float
 ) -> dict[str, int]:
     """How many citations each of some entries has from Unix time `since` on; 0 is left out."""
     entries = list(entries)
-    names = _names(workspace, entries)
+    names = _map_citation_names(workspace, entries)
     counts: dict[str, int] = {}
     for target, count in db.execute(
         "SELECT t.target, count(*) FROM citations t "
-        f"WHERE t.target IN (SELECT value FROM json_each(?)) AND {_AT} >= ? GROUP BY t.target",
+        f"WHERE t.target IN (SELECT value FROM json_each(?)) AND {_CITED_AT} >= ? GROUP BY t.target",
         (json.dumps(list(names)), since),
     ):
         counts[names[target]] = counts.get(names[target], 0) + count
     for entry_id, count in db.execute(
         "SELECT c.entry_id, count(*) FROM chunks c JOIN citations t ON t.target = 'chunk:' || c.id "
-        f"WHERE c.entry_id IN (SELECT value FROM json_each(?)) AND {_AT} >= ? GROUP BY c.entry_id",
+        f"WHERE c.entry_id IN (SELECT value FROM json_each(?)) AND {_CITED_AT} >= ? GROUP BY c.entry_id",
         (json.dumps([entry.id for entry in entries]), since),
     ):
         counts[entry_id] = counts.get(entry_id, 0) + count
@@ -108,18 +108,18 @@ class CitationCounts:
     by_day: dict[str, int] = field(default_factory=dict)
 
 
-def used_since(
-    db: sqlite3.Connection, workspace: Workspace, entries: Iterable[Citable], since: float
+def count_all_citations(
+    db: sqlite3.Connection, workspace: Workspace, entries: Iterable[CitableEntry], since: float
 ) -> CitationCounts:
     """How often each of all entries is cited from Unix time `since` on, in one walk."""
-    names = _names(workspace, list(entries))
+    names = _map_citation_names(workspace, list(entries))
     rows = db.execute(
-        f"SELECT t.target, date({_AT}, 'unixepoch', 'localtime'), count(*) FROM citations t "
+        f"SELECT t.target, date({_CITED_AT}, 'unixepoch', 'localtime'), count(*) FROM citations t "
         # The plus keeps SQLite from walking the index on targets, which is eight times slower.
-        f"WHERE {_AT} >= ? GROUP BY +t.target, 2",
+        f"WHERE {_CITED_AT} >= ? GROUP BY +t.target, 2",
         (since,),
     ).fetchall()
-    names |= _chunk_names(db, (row[0] for row in rows))
+    names |= _map_chunk_names(db, (row[0] for row in rows))
     found = CitationCounts()
     for target, day, count in rows:
         # What is gone counts nowhere.
@@ -129,17 +129,17 @@ def used_since(
     return found
 
 
-def ever_cited(
-    db: sqlite3.Connection, workspace: Workspace, entries: Iterable[Citable]
+def find_cited_entries(
+    db: sqlite3.Connection, workspace: Workspace, entries: Iterable[CitableEntry]
 ) -> set[str]:
     """The ids of the entries that any turn ever cited."""
-    names = _names(workspace, list(entries))
+    names = _map_citation_names(workspace, list(entries))
     targets = [row[0] for row in db.execute("SELECT DISTINCT target FROM citations")]
-    names |= _chunk_names(db, targets)
+    names |= _map_chunk_names(db, targets)
     return {names[target] for target in targets if target in names}
 
 
-def _chunk_names(db: sqlite3.Connection, targets: Iterable[str]) -> dict[str, str]:
+def _map_chunk_names(db: sqlite3.Connection, targets: Iterable[str]) -> dict[str, str]:
     """The entries of targets that are chunks."""
     loose = json.dumps([target[6:] for target in targets if target.startswith("chunk:")])
     rows = db.execute(
@@ -149,11 +149,11 @@ def _chunk_names(db: sqlite3.Connection, targets: Iterable[str]) -> dict[str, st
     return dict(rows)
 
 
-Status = Literal["ready", "pending", "error"]
-STATUSES: tuple[Status, ...] = ("ready", "pending", "error")
-DAY = 86_400.0
-CITES_DAYS = 30
-LIMIT_DEFAULT, LIMIT_MOST = 50, 500
+EntryStatus = Literal["ready", "pending", "error"]
+ENTRY_STATUSES: tuple[EntryStatus, ...] = ("ready", "pending", "error")
+DAY_SECONDS = 86_400.0
+CITATION_DAYS = 30
+DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE = 50, 500
 
 
 @dataclass(frozen=True)
@@ -225,8 +225,8 @@ def list_entries(
     wanted: EntryFilter,
     *,
     cursor: str | None = None,
-    limit: int = LIMIT_DEFAULT,
-    most: int = LIMIT_MOST,
+    limit: int = DEFAULT_PAGE_SIZE,
+    most: int = MAX_PAGE_SIZE,
     vectors: bool = True,
     now: float | None = None,
     is_given_up: Callable[[], bool] | None = None,
@@ -239,9 +239,9 @@ def list_entries(
     """
     limit = max(1, min(most, limit))
     now = time.time() if now is None else now
-    with reading(reader, is_given_up) as db:
-        _list(db, reader, wanted, vectors)
-        page = EntryPage(by_status=dict.fromkeys(STATUSES, 0))
+    with open_catalog_snapshot(reader, is_given_up) as db:
+        _create_listed_table(db, reader, wanted, vectors)
+        page = EntryPage(by_status=dict.fromkeys(ENTRY_STATUSES, 0))
         for status, type_, count in db.execute(
             "SELECT status, type, count(*) FROM listed GROUP BY status, type ORDER BY type"
         ):
@@ -251,44 +251,46 @@ def list_entries(
         after = ""
         place: list[Any] = []
         if cursor is not None:
-            created, entry_id = _read_cursor(cursor, wanted)
+            created, entry_id = _decode_cursor(cursor, wanted)
             after, place = "WHERE (created, id) < (?, ?)", [created, entry_id]
         rows = db.execute(
             "SELECT *, (SELECT count(*) FROM chunks WHERE entry_id = listed.id) "
             f"FROM listed {after} ORDER BY created DESC, id DESC LIMIT ?",
             [*place, limit + 1],
         ).fetchall()
-        page.entries = [_row(row) for row in rows[:limit]]
+        page.entries = [_parse_entry_row(row) for row in rows[:limit]]
         if len(rows) > limit:
             last = page.entries[-1]
-            page.cursor = _cursor(last.created, last.id, wanted)
-        _add_cites(db, workspace, page.entries, now)
+            page.cursor = _encode_cursor(last.created, last.id, wanted)
+        _fill_citation_counts(db, workspace, page.entries, now)
     return page
 
 
-def entry_row(
+def get_entry_row(
     workspace: Workspace, reader: IndexReader, entry_id: str, *, vectors: bool = True
 ) -> EntryRow | None:
     """One entry, whatever its flags; None where there is none."""
-    with reading(reader) as db:
-        _list(db, reader, EntryFilter(hidden=True, archived=True), vectors, only=entry_id)
+    with open_catalog_snapshot(reader) as db:
+        _create_listed_table(
+            db, reader, EntryFilter(hidden=True, archived=True), vectors, only=entry_id
+        )
         row = db.execute(
             "SELECT *, (SELECT count(*) FROM chunks WHERE entry_id = listed.id) FROM listed"
         ).fetchone()
         if row is None:
             return None
-        found = _row(row)
-        _add_cites(db, workspace, [found], time.time())
+        found = _parse_entry_row(row)
+        _fill_citation_counts(db, workspace, [found], time.time())
     return found
 
 
-_COLUMNS = (
+_LISTED_COLUMNS = (
     "id", "kind", "title", "type", "topic", "slug", "tags", "source_url", "created", "changed", "size",
     "hidden", "archived", "path",
 )  # fmt: skip
 
 
-def _list(
+def _create_listed_table(
     db: sqlite3.Connection,
     reader: IndexReader,
     wanted: EntryFilter,
@@ -298,11 +300,11 @@ def _list(
     """Make a temporary table `listed` of the wanted entries with their status."""
     status = read_embedding_status(reader.folder) if vectors else EmbeddingStatus(seq=2**62)
     failed = {entry_id: error for entry_id, error in status.missing.items() if error}
-    conditions, values = _conditions(wanted)
+    conditions, values = _make_conditions(wanted)
     if only is not None:
         conditions.append("e.id = ?")
         values.append(only)
-    columns = ", ".join(f"e.{name} AS {name}" for name in _COLUMNS)
+    columns = ", ".join(f"e.{name} AS {name}" for name in _LISTED_COLUMNS)
     sql = f"""
     CREATE TEMP TABLE listed AS WITH found AS (
       SELECT {columns}, coalesce(e.error, f.value) AS error,
@@ -312,17 +314,17 @@ def _list(
           ELSE 'ready' END AS status
       FROM entries e LEFT JOIN json_each(?) f ON f.key = e.id
       WHERE {" AND ".join(conditions) or "1"}
-    ) SELECT * FROM found WHERE {_one_of("status", wanted.statuses)}
+    ) SELECT * FROM found WHERE {_make_in_clause("status", wanted.statuses)}
     """
     missing = json.dumps(list(status.missing))
     db.execute(sql, [status.seq, missing, json.dumps(failed), *values, *wanted.statuses])
 
 
-def chunks_of(reader: IndexReader, entry_id: str) -> list[dict[str, Any]]:
+def describe_chunks(reader: IndexReader, entry_id: str) -> list[dict[str, Any]]:
     """An entry's chunks in order: `chunk_id`, `characters`, `model` (None without a vector),
     `lines`, `turn`, `role`, `text`."""
     status = read_embedding_status(reader.folder)
-    with reading(reader) as db:
+    with open_catalog_snapshot(reader) as db:
         row = db.execute("SELECT seq FROM entries WHERE id = ?", (entry_id,)).fetchone()
         embedded = bool(row) and row[0] <= status.seq and entry_id not in status.missing
         rows = db.execute(
@@ -344,16 +346,16 @@ def chunks_of(reader: IndexReader, entry_id: str) -> list[dict[str, Any]]:
     ]
 
 
-def _one_of(column: str, values: Sequence[str]) -> str:
+def _make_in_clause(column: str, values: Sequence[str]) -> str:
     return f"{column} IN ({', '.join('?' * len(values))})" if values else "1"
 
 
-def _conditions(wanted: EntryFilter) -> tuple[list[str], list[Any]]:
+def _make_conditions(wanted: EntryFilter) -> tuple[list[str], list[Any]]:
     conditions: list[str] = []
     values: list[Any] = []
     for column, chosen in (("e.type", wanted.types), ("e.topic", wanted.topics)):
         if chosen:
-            conditions.append(_one_of(column, chosen))
+            conditions.append(_make_in_clause(column, chosen))
             values += chosen
     flags = ("hidden", "archived")
     conditions += [f"e.{flag} = 0" for flag in flags if not getattr(wanted, flag)]
@@ -379,9 +381,9 @@ def _conditions(wanted: EntryFilter) -> tuple[list[str], list[Any]]:
     return conditions, values
 
 
-def _row(row: tuple[Any, ...]) -> EntryRow:
+def _parse_entry_row(row: tuple[Any, ...]) -> EntryRow:
     *facts, error, status, chunks = row
-    named = dict(zip(_COLUMNS, facts, strict=True))
+    named = dict(zip(_LISTED_COLUMNS, facts, strict=True))
     named["tags"] = json.loads(named["tags"])
     for flag in ("hidden", "archived"):
         named[flag] = bool(named[flag])
@@ -390,25 +392,25 @@ def _row(row: tuple[Any, ...]) -> EntryRow:
     return EntryRow(ref=ref, error=error, status=status, chunks=chunks, **named)
 
 
-def _add_cites(
+def _fill_citation_counts(
     db: sqlite3.Connection, workspace: Workspace, rows: list[EntryRow], now: float
 ) -> None:
-    since = now - CITES_DAYS * DAY
-    if len(rows) > LIMIT_MOST:
+    since = now - CITATION_DAYS * DAY_SECONDS
+    if len(rows) > MAX_PAGE_SIZE:
         # One walk over all citations costs less than looking up those of so many entries.
-        counts = used_since(db, workspace, rows, since).by_entry
+        counts = count_all_citations(db, workspace, rows, since).by_entry
     else:
-        counts = count_cites(db, workspace, rows, since)
+        counts = count_citations(db, workspace, rows, since)
     for row in rows:
         row.cites_30d = counts.get(row.id, 0)
 
 
-def _cursor(created: float, entry_id: str, wanted: EntryFilter) -> str:
+def _encode_cursor(created: float, entry_id: str, wanted: EntryFilter) -> str:
     place = json.dumps([wanted.key, created, entry_id]).encode()
     return base64.urlsafe_b64encode(place).decode().rstrip("=")
 
 
-def _read_cursor(cursor: str, wanted: EntryFilter) -> tuple[float, str]:
+def _decode_cursor(cursor: str, wanted: EntryFilter) -> tuple[float, str]:
     try:
         padded = cursor + "=" * (-len(cursor) % 4)
         key, created, entry_id = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))

@@ -21,56 +21,61 @@ if TYPE_CHECKING:
     from kbtui.workspace import Settings
 
 
-LINK = "current"
+CURRENT_LINK = "current"
 
 
-def schema_mark() -> str:
+def compute_schema_mark() -> str:
     """Six hex digits for the form of an index: who has other ones cannot read it."""
     from kbtui.index import catalog, chunking, keyword_index, tokenizer
 
-    parts = (catalog.CATALOG_VERSION, chunking.VERSION, tokenizer.VERSION, keyword_index.VERSION)
+    parts = (
+        catalog.CATALOG_VERSION,
+        chunking.CHUNKING_VERSION,
+        tokenizer.TOKENIZER_VERSION,
+        keyword_index.KEYWORD_INDEX_VERSION,
+    )
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:6]
 
 
-def fingerprint(settings: Settings) -> str:
+def compute_fingerprint(settings: Settings) -> str:
     """The schema's mark, and six hex digits for the settings that decide what an index holds."""
     chosen = (settings.language, settings.embed_tool_results)
-    return f"{schema_mark()}{hashlib.sha256(repr(chosen).encode()).hexdigest()[:6]}"
+    return f"{compute_schema_mark()}{hashlib.sha256(repr(chosen).encode()).hexdigest()[:6]}"
 
 
-def readable(folder: Path) -> bool:
+def is_readable_generation(folder: Path) -> bool:
     """Whether this version of kbtui can read the generation."""
-    return folder.name.startswith(f"gen-{schema_mark()}")
+    return folder.name.startswith(f"gen-{compute_schema_mark()}")
 
 
-def current(cache_dir: Path) -> Path | None:
+def find_current_generation(cache_dir: Path) -> Path | None:
     """The generation in use, None where there is none yet."""
     try:
-        name = (cache_dir / LINK).readlink()
+        name = (cache_dir / CURRENT_LINK).readlink()
     except OSError:
         return None
     folder = cache_dir / name
     return folder if (folder / "catalog.sqlite").exists() else None
 
 
-def make(cache_dir: Path, mark: str) -> Path:
+def create_generation(cache_dir: Path, mark: str) -> Path:
     """A new, empty generation."""
     folder = cache_dir / f"gen-{mark}-{time.time_ns():x}"
     make_private(folder)
     return folder
 
 
-def publish(folder: Path) -> None:
+def publish_generation(folder: Path) -> None:
     """Let a generation take over, atomically."""
-    link = folder.parent / f"{LINK}.new"
+    link = folder.parent / f"{CURRENT_LINK}.new"
     link.unlink(missing_ok=True)
     link.symlink_to(folder.name)
-    os.replace(link, folder.parent / LINK)  # noqa: PTH105  (a link, not what it points to)
+    os.replace(link, folder.parent / CURRENT_LINK)  # noqa: PTH105  (a link, not what it points to)
 
 
-def sweep(cache_dir: Path, keep: Path) -> None:
+def remove_old_generations(cache_dir: Path, keep: Path) -> None:
     """Remove generations that nobody uses any more: all but `keep` and the linked one."""
-    used = {keep.name, getattr(current(cache_dir), "name", None)}
+    used = {keep.name, getattr(find_current_generation(cache_dir), "name", None)}
     for folder in cache_dir.glob("gen-*"):
         if folder.name not in used:
             import shutil
@@ -79,11 +84,11 @@ def sweep(cache_dir: Path, keep: Path) -> None:
 
 
 _FOOTER = struct.Struct("<II")
-_MAGIC = 1337
-_PIECE = 1 << 20
+_FOOTER_MAGIC = 1337
+_READ_BYTES = 1 << 20
 
 
-def damage(folder: Path, stop: threading.Event | None = None) -> str | None:
+def find_damage(folder: Path, stop: threading.Event | None = None) -> str | None:
     """What is damaged in a generation, in a phrase; None when nothing is, or `stop` is set."""
     from kbtui.index.catalog import Catalog
 
@@ -97,10 +102,14 @@ def damage(folder: Path, stop: threading.Event | None = None) -> str | None:
         found = f"the catalog cannot be read: {error}"
     finally:
         catalog.close()
-    return found or damaged_file(folder / "lexical") or damaged_file(folder / "hidden")
+    return (
+        found
+        or find_damaged_index_file(folder / "lexical")
+        or find_damaged_index_file(folder / "hidden")
+    )
 
 
-def damage_behind(error: BaseException, folder: Path) -> str | None:
+def find_damage_behind(error: BaseException, folder: Path) -> str | None:
     """What is damaged in a generation where reading it ended in `error`; None where nothing is."""
     if isinstance(error, IndexUnavailable):
         return error.message
@@ -109,7 +118,7 @@ def damage_behind(error: BaseException, folder: Path) -> str | None:
     if isinstance(error, KbtuiError) or not isinstance(error, Exception):
         return None
     # Anything may follow from wrong bytes, and from a mistake in the code.
-    return damage(folder)
+    return find_damage(folder)
 
 
 def is_panic(error: BaseException) -> bool:
@@ -117,20 +126,20 @@ def is_panic(error: BaseException) -> bool:
     return type(error).__name__ == "PanicException"
 
 
-def damaged_file(folder: Path) -> str | None:
+def find_damaged_index_file(folder: Path) -> str | None:
     """The first of a tantivy index's files that is not as it was written, in a phrase.
 
     Only files that its `meta.json` names count, and one that vanishes meanwhile is not
     damaged: the index goes on being written.
     """
     for _ in range(3):
-        found = _damaged(folder)
+        found = _find_damaged_segment_file(folder)
         if found is None or not found.startswith("missing"):
             break
     return found and f"the keyword index is damaged: {found}"
 
 
-def _damaged(folder: Path) -> str | None:
+def _find_damaged_segment_file(folder: Path) -> str | None:
     try:
         segments = json.loads((folder / "meta.json").read_bytes())["segments"]
         names = {str(segment["segment_id"]).replace("-", "") for segment in segments}
@@ -144,14 +153,14 @@ def _damaged(folder: Path) -> str | None:
             return f"missing {name}"
         for path in files:
             try:
-                if not _whole(path):
+                if not _has_valid_checksum(path):
                     return path.name
             except FileNotFoundError:
                 return f"missing {path.name}"
     return None
 
 
-def _whole(path: Path) -> bool:
+def _has_valid_checksum(path: Path) -> bool:
     """Whether a file's checksum, which stands at its end, is that of the file."""
     size = path.stat().st_size
     if size < _FOOTER.size:
@@ -160,7 +169,7 @@ def _whole(path: Path) -> bool:
         file.seek(size - _FOOTER.size)
         length, magic = _FOOTER.unpack(file.read(_FOOTER.size))
         body = size - _FOOTER.size - length
-        if magic != _MAGIC or body < 0:
+        if magic != _FOOTER_MAGIC or body < 0:
             return False
         file.seek(body)
         try:
@@ -169,7 +178,7 @@ def _whole(path: Path) -> bool:
             return False
         file.seek(0)
         found = 0
-        while body > 0 and (part := file.read(min(body, _PIECE))):
+        while body > 0 and (part := file.read(min(body, _READ_BYTES))):
             found = zlib.crc32(part, found)
             body -= len(part)
     return bool(found == wanted)

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, TypeVar
 from kbtui.errors import IndexUnavailable
 from kbtui.index import generations
 from kbtui.index.catalog import Catalog
-from kbtui.index.ingest import conversation_pieces, subject_piece, subject_signature
-from kbtui.index.keyword_index import LexicalWriter
-from kbtui.index.models import subject_id
+from kbtui.index.ingest import make_subject_signature, read_conversation_batches, read_subject_batch
+from kbtui.index.keyword_index import KeywordIndexWriter
+from kbtui.index.models import make_subject_id
 from kbtui.workspace.paths import make_private
 
 if TYPE_CHECKING:
@@ -31,15 +31,15 @@ if TYPE_CHECKING:
     from kbtui.workspace import Settings, Workspace
 
 
-BEHIND_MOST = 500
+MAX_LAG = 500
 """So many entries may be written before an index to which none of them belongs says that it is
 up to date: when it is opened, they are looked at."""
 
-STALE_SHARE = 2e-5
+MAX_STALE_SHARE = 2e-5
 """A smaller share of replaced documents is left in the statistics: each commit replaces one, which
 carries its number."""
 
-Rows = list[tuple[object, ...]]
+CitationRows = list[tuple[object, ...]]
 """A conversation's citations, in the columns of the catalog's table."""
 
 
@@ -62,11 +62,11 @@ class IndexStorage:
         self._open()
 
     def _choose(self, rebuild: bool) -> Path:
-        mark = generations.fingerprint(self.settings)
-        old = generations.current(self.cache_dir)
+        mark = generations.compute_fingerprint(self.settings)
+        old = generations.find_current_generation(self.cache_dir)
         if old and not rebuild and old.name.startswith(f"gen-{mark}-"):
             return old
-        folder = generations.make(self.cache_dir, mark)
+        folder = generations.create_generation(self.cache_dir, mark)
         self._unpublished = old is not None
         return folder
 
@@ -75,11 +75,16 @@ class IndexStorage:
             self._open_parts()
         except IndexUnavailable:
             # Damaged beyond opening: a fresh generation, which a refresh fills.
-            self.folder = generations.make(self.cache_dir, generations.fingerprint(self.settings))
+            self.folder = generations.create_generation(
+                self.cache_dir, generations.compute_fingerprint(self.settings)
+            )
             self._open_parts()
-        if not self._unpublished and generations.current(self.cache_dir) != self.folder:
-            generations.publish(self.folder)
-        generations.sweep(self.cache_dir, self.folder)
+        if (
+            not self._unpublished
+            and generations.find_current_generation(self.cache_dir) != self.folder
+        ):
+            generations.publish_generation(self.folder)
+        generations.remove_old_generations(self.cache_dir, self.folder)
         self._repair()
 
     def _open_parts(self) -> None:
@@ -87,8 +92,8 @@ class IndexStorage:
         if self.catalog.get("language") is None:
             self.catalog.set("language", self.settings.language)
         self.writers = {
-            False: LexicalWriter(self.folder / "lexical", self.settings.language),
-            True: LexicalWriter(self.folder / "hidden", self.settings.language),
+            False: KeywordIndexWriter(self.folder / "lexical", self.settings.language),
+            True: KeywordIndexWriter(self.folder / "hidden", self.settings.language),
         }
 
     def close(self) -> None:
@@ -101,15 +106,17 @@ class IndexStorage:
         """Whether its parts are where readers look for them."""
         parts = [self.folder / name / "meta.json" for name in ("lexical", "hidden")]
         parts.append(self.folder / "catalog.sqlite")
-        is_linked = self._unpublished or generations.current(self.cache_dir) == self.folder
+        is_linked = (
+            self._unpublished or generations.find_current_generation(self.cache_dir) == self.folder
+        )
         return is_linked and all(part.exists() for part in parts)
 
     def publish(self) -> None:
         """Let a new generation take over from the old one."""
         if self._unpublished:
-            generations.publish(self.folder)
+            generations.publish_generation(self.folder)
             self._unpublished = False
-            generations.sweep(self.cache_dir, self.folder)
+            generations.remove_old_generations(self.cache_dir, self.folder)
 
     def _repair(self) -> None:
         """Bring the lexical side to the catalog's state."""
@@ -147,7 +154,7 @@ class IndexStorage:
                 writer.remove(entry_id)
         return found
 
-    def put(self, batch: list[tuple[IngestBatch, Rows]]) -> None:
+    def put(self, batch: list[tuple[IngestBatch, CitationRows]]) -> None:
         """Put pieces, each with its citations, in place of what was there: one transaction."""
         if not batch:
             return
@@ -161,7 +168,13 @@ class IndexStorage:
                 written = self.catalog.put(
                     piece.entry, piece.chunks, seq, start=piece.start, mark=piece.mark
                 )
-                told.append((old is not None and _face(old) == _face(piece.entry), written))
+                told.append(
+                    (
+                        old is not None
+                        and _get_document_fields(old) == _get_document_fields(piece.entry),
+                        written,
+                    )
+                )
                 if piece.entry.conversation is not None:
                     self.catalog.put_citations(piece.entry, rows, after=piece.after)
             self.catalog.commit()
@@ -185,13 +198,15 @@ class IndexStorage:
 
     def stale_documents(self) -> int:
         """How many documents `compact` writes: those of each side that has stale ones."""
-        return sum(writer.size() for writer in self.writers.values() if _is_stale(writer))
+        return sum(
+            writer.size() for writer in self.writers.values() if _has_stale_documents(writer)
+        )
 
     def compact(self, give_up: Callable[[], bool]) -> None:
         """Remove replaced documents from the keyword indexes, whose scores they still change."""
         seq = self.catalog.seq()
         for hidden, writer in self.writers.items():
-            if not _is_stale(writer):
+            if not _has_stale_documents(writer):
                 continue
             entries = (
                 (entry, self.catalog.chunks_of(entry.id))
@@ -207,38 +222,38 @@ class IndexStorage:
         for hidden, writer in self.writers.items():
             # The visible side's statistics must not move because something hidden changed; and a
             # commit takes longer than all else that follows a save.
-            if writer.changed or (hidden and self._behind > BEHIND_MOST):
+            if writer.changed or (hidden and self._behind > MAX_LAG):
                 writer.commit(seq)
                 if hidden:
                     self._behind = 0
 
 
-def _is_stale(writer: LexicalWriter) -> bool:
-    return writer.stale() > writer.size() * STALE_SHARE
+def _has_stale_documents(writer: KeywordIndexWriter) -> bool:
+    return writer.stale() > writer.size() * MAX_STALE_SHARE
 
 
-def _face(entry: Entry) -> tuple[object, ...]:
+def _get_document_fields(entry: Entry) -> tuple[object, ...]:
     """What of an entry is in each of its chunks' documents, besides its time."""
     return (
         entry.title, entry.kind, entry.type, entry.topic, entry.hidden, entry.archived,
     )  # fmt: skip
 
 
-Item = TypeVar("Item")
+ComparedItem = TypeVar("ComparedItem")
 
 BATCH_ENTRIES, BATCH_SECONDS = 256, 0.5
-COMMIT_SECONDS, COMMIT_SECONDS_MOST = 2.0, 16.0
+COMMIT_SECONDS, COMMIT_SECONDS_MAX = 2.0, 16.0
 """What was read is found after so long; each time twice as long, because whoever builds an index
 waits for each commit."""
 PATIENCE_SECONDS = 0.5
 """After so long, who asked for another refresh is served before the rest: a subject that was saved
 must not wait for a long conversation."""
-LOOK_EVERY = 64
+STOP_CHECK_ITEMS = 64
 """So many entries are compared between two looks at whether it is time to stop."""
 
 
 @dataclass
-class Changes:
+class RefreshChanges:
     """What a refresh found changed; `knowledge` is about topics as well as subjects.
 
     `unfinished` says that it made way for another, which goes on with the rest.
@@ -264,7 +279,7 @@ class IndexProgress:
     waits: str | None = None
 
 
-class _Stopped(Exception):
+class _RefreshStopped(Exception):
     """It was time to stop while files were compared, of which nothing is kept."""
 
 
@@ -325,7 +340,7 @@ class Index:
         """Let go of all files."""
         self._stores.close()
 
-    def refresh(self, *, retry: bool = False) -> Changes:
+    def refresh(self, *, retry: bool = False) -> RefreshChanges:
         """Compare all files with the catalog, and take in what differs.
 
         With `retry` what could not be read before is read again, even where its file looks the same.
@@ -340,9 +355,9 @@ class Index:
         ]
         try:
             subjects, conversations, gone = self._different(knowledge, retry)
-        except _Stopped:
-            return Changes(unfinished=True)
-        changes = Changes()
+        except _RefreshStopped:
+            return RefreshChanges(unfinished=True)
+        changes = RefreshChanges()
         self._note_configuration(knowledge, changes)
         if gone or subjects or conversations:
             self._take_in(gone, subjects, conversations, knowledge, changes)
@@ -379,8 +394,10 @@ class Index:
 
         subjects = [
             subject
-            for subject in self._until_stopped(_indexed_subjects(knowledge))
-            if differs(states.pop((subject.topic, subject.slug), None), subject_signature(subject))
+            for subject in self._until_stopped(_iterate_indexed_subjects(knowledge))
+            if differs(
+                states.pop((subject.topic, subject.slug), None), make_subject_signature(subject)
+            )
         ]
         conversations = {
             identity
@@ -389,17 +406,17 @@ class Index:
         }
         return subjects, conversations, [entry_id for entry_id, _ in states.values()]
 
-    def _until_stopped(self, items: Iterable[Item]) -> Iterator[Item]:
+    def _until_stopped(self, items: Iterable[ComparedItem]) -> Iterator[ComparedItem]:
         """The items; raises `_Stopped` between two of them when it is time to stop."""
         left = iter(items)
-        while batch := list(islice(left, LOOK_EVERY)):
+        while batch := list(islice(left, STOP_CHECK_ITEMS)):
             if self._stop.is_set():
-                raise _Stopped
+                raise _RefreshStopped
             yield from batch
 
-    def _note_configuration(self, knowledge: Knowledge, changes: Changes) -> None:
+    def _note_configuration(self, knowledge: Knowledge, changes: RefreshChanges) -> None:
         """Remember the state of the configuration files; clients compare before they trust."""
-        state = json.dumps(configuration_state(knowledge.files))
+        state = json.dumps(get_configuration_state(knowledge.files))
         if self.catalog.get("configuration") != state:
             self._stores.note("configuration", state)
             changes.knowledge = True
@@ -410,7 +427,7 @@ class Index:
         subjects: list[Subject],
         conversations: set[str],
         knowledge: Knowledge,
-        changes: Changes,
+        changes: RefreshChanges,
     ) -> None:
         from kbtui.citations import CitationTargets
         from kbtui.conversations.repository import list_conversations
@@ -421,17 +438,19 @@ class Index:
             *subjects,
             *(info for info in infos if info.id in conversations),
         ]
-        targets = CitationTargets(knowledge, {info.id: info.name for info in infos}, subject_id)
-        work.sort(key=_precedence)
+        targets = CitationTargets(
+            knowledge, {info.id: info.name for info in infos}, make_subject_id
+        )
+        work.sort(key=_get_precedence)
         if gone:
             self._remove(gone, changes)
         done, begun = 0, time.monotonic()
         committed = put = begun
         pause = COMMIT_SECONDS
-        batch: list[tuple[IngestBatch, Rows]] = []
+        batch: list[tuple[IngestBatch, CitationRows]] = []
         self._say(IndexProgress("keywords", 0, len(work)))
         for piece in self._read(work, changes):
-            batch.append((piece, _citation_rows(piece.read, targets) if piece.read else []))
+            batch.append((piece, _make_citation_rows(piece.read, targets) if piece.read else []))
             done += piece.last
             now = time.monotonic()
             # A part is put before the next one is read, which stands on it.
@@ -441,7 +460,7 @@ class Index:
                 self._say(IndexProgress("keywords", done, len(work)))
                 if now - committed > pause:
                     self._stores.commit()
-                    committed, pause = now, min(pause * 2, COMMIT_SECONDS_MOST)
+                    committed, pause = now, min(pause * 2, COMMIT_SECONDS_MAX)
                 if now - begun > PATIENCE_SECONDS and done < len(work) and self._again():
                     changes.unfinished = True
                     break
@@ -450,7 +469,7 @@ class Index:
         self._say(IndexProgress("keywords", done, len(work)))
 
     def _read(
-        self, work: list[Subject | ConversationInfo], changes: Changes
+        self, work: list[Subject | ConversationInfo], changes: RefreshChanges
     ) -> Iterator[IngestBatch]:
         from kbtui.conversations.models import ConversationInfo
 
@@ -459,7 +478,7 @@ class Index:
                 return
             if isinstance(item, ConversationInfo):
                 changes.conversations.append(item.id)
-                for piece in conversation_pieces(
+                for piece in read_conversation_batches(
                     self.catalog, item, embed_tool_results=self.settings.embed_tool_results
                 ):
                     yield piece
@@ -468,9 +487,9 @@ class Index:
             else:
                 changes.knowledge = True
                 changes.subjects.append(f"{item.topic}/{item.slug}")
-                yield subject_piece(item)
+                yield read_subject_batch(item)
 
-    def _remove(self, gone: list[str], changes: Changes) -> None:
+    def _remove(self, gone: list[str], changes: RefreshChanges) -> None:
         for entry in self._stores.remove(gone):
             changes.removed += 1
             if entry.conversation is not None:
@@ -480,7 +499,7 @@ class Index:
                 changes.subjects.append(f"{entry.topic}/{entry.slug}")
 
 
-def _indexed_subjects(knowledge: Knowledge) -> Iterator[Subject]:
+def _iterate_indexed_subjects(knowledge: Knowledge) -> Iterator[Subject]:
     for topic in knowledge.topics.values():
         if topic.enable:
             for subject in knowledge.iterate_subjects(topic.id):
@@ -488,7 +507,7 @@ def _indexed_subjects(knowledge: Knowledge) -> Iterator[Subject]:
                     yield subject
 
 
-def _precedence(item: Subject | ConversationInfo) -> tuple[bool, float]:
+def _get_precedence(item: Subject | ConversationInfo) -> tuple[bool, float]:
     """Subjects before conversations, newest first (design, "Processes")."""
     from kbtui.conversations.models import ConversationInfo
 
@@ -497,7 +516,7 @@ def _precedence(item: Subject | ConversationInfo) -> tuple[bool, float]:
     return (False, -float(item.mtime_ns))
 
 
-def configuration_state(files: list[Path]) -> list[list[object]]:
+def get_configuration_state(files: list[Path]) -> list[list[object]]:
     """Path, size and modification time of each file; a missing one has nulls."""
     state: list[list[object]] = []
     for path in files:
@@ -509,7 +528,7 @@ def configuration_state(files: list[Path]) -> list[list[object]]:
     return state
 
 
-def _citation_rows(conversation: Conversation, targets: CitationTargets) -> Rows:
+def _make_citation_rows(conversation: Conversation, targets: CitationTargets) -> CitationRows:
     from kbtui.citations import extract_citations
 
     return [

@@ -11,14 +11,14 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from kbtui.errors import KbtuiError
-from kbtui.index.catalog import AROUND
+from kbtui.index.catalog import CONTEXT_CHUNKS
 from kbtui.index.chunking import (
     chunk_conversation,
     chunk_subject,
+    iterate_conversation_chunks,
     number_chunks,
-    spoken,
 )
-from kbtui.index.models import Chunk, Entry, stat_text, subject_id
+from kbtui.index.models import Chunk, Entry, format_file_state, make_subject_id
 from kbtui.knowledge.front_matter import split_front_matter
 
 if TYPE_CHECKING:
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
     from kbtui.knowledge.models import Subject
 
 
-SUBJECT_MOST = 20_000_000
+SUBJECT_BYTES_MAX = 20_000_000
 """A subject over this many bytes is listed and read, but not indexed."""
 
 
-def subject_signature(subject: Subject) -> str:
+def make_subject_signature(subject: Subject) -> str:
     """Changes whenever the subject's entry would, and whenever `stat_text` does.
 
     A tree that is copied with its times differs in nothing but its inodes.
@@ -55,10 +55,10 @@ def read_subject_entry(subject: Subject) -> tuple[Entry, list[Chunk]]:
     from kbtui.knowledge import read_subject_text
 
     entry = Entry(
-        id=subject_id(subject.topic, subject.slug),
+        id=make_subject_id(subject.topic, subject.slug),
         kind="subject",
         title=subject.slug.rpartition("/")[2],
-        signature=subject_signature(subject),
+        signature=make_subject_signature(subject),
         path=subject.file,
         type="note",
         topic=subject.topic,
@@ -69,9 +69,9 @@ def read_subject_entry(subject: Subject) -> tuple[Entry, list[Chunk]]:
         hidden=subject.hidden,
     )
     try:
-        entry.stat = stat_text(os.stat(subject.file))  # noqa: PTH116  (thousands)
-        if subject.size > SUBJECT_MOST:
-            raise KbtuiError(f"larger than {SUBJECT_MOST // 1_000_000} MB: not indexed")
+        entry.stat = format_file_state(os.stat(subject.file))  # noqa: PTH116  (thousands)
+        if subject.size > SUBJECT_BYTES_MAX:
+            raise KbtuiError(f"larger than {SUBJECT_BYTES_MAX // 1_000_000} MB: not indexed")
         text = read_subject_text(subject)
     except KbtuiError as error:
         entry.error = error.message
@@ -80,11 +80,11 @@ def read_subject_entry(subject: Subject) -> tuple[Entry, list[Chunk]]:
         entry.error = error.strerror or str(error)
         return entry, []
     split = split_front_matter(text)
-    _describe(entry, split)
-    return entry, with_vector_hashes(entry, chunk_subject(entry.id, split))
+    _fill_from_front_matter(entry, split)
+    return entry, set_vector_hashes(entry, chunk_subject(entry.id, split))
 
 
-def _describe(entry: Entry, text: SubjectText) -> None:
+def _fill_from_front_matter(entry: Entry, text: SubjectText) -> None:
     """Title, type, tags and dates: from front matter, else from the text."""
     facts = text.facts
     entry.title = text.title or entry.title
@@ -97,11 +97,11 @@ def _describe(entry: Entry, text: SubjectText) -> None:
         entry.tags = tags.replace(",", " ").split()
     if isinstance(facts.get("source_url"), str):
         entry.source_url = facts["source_url"]
-    if (created := _seconds(facts.get("created"))) is not None:
+    if (created := _parse_date(facts.get("created"))) is not None:
         entry.created = created
 
 
-def _seconds(value: object) -> float | None:
+def _parse_date(value: object) -> float | None:
     """A date of a front matter as Unix seconds; a date without a zone is taken as UTC."""
     if isinstance(value, str):
         try:
@@ -115,7 +115,7 @@ def _seconds(value: object) -> float | None:
     return None
 
 
-def conversation_entry(info: ConversationInfo) -> Entry:
+def make_conversation_entry(info: ConversationInfo) -> Entry:
     """A conversation's entry, as far as it is known without reading its events."""
     return Entry(
         id=info.id,
@@ -142,10 +142,10 @@ def read_conversation_entry(
     """
     from kbtui.conversations.repository import load_conversation
 
-    entry = conversation_entry(info)
+    entry = make_conversation_entry(info)
     try:
         if info.events_path:
-            entry.stat = stat_text(info.events_path.stat())
+            entry.stat = format_file_state(info.events_path.stat())
         conversation = load_conversation(info)
     except KbtuiError as error:
         entry.error = error.message
@@ -158,14 +158,14 @@ def read_conversation_entry(
     chunks = chunk_conversation(entry.id, conversation, embed_tool_results=embed_tool_results)
     if chunks and chunks[-1].timestamp:
         entry.changed = max(chunk.timestamp or 0.0 for chunk in chunks)
-    return entry, with_vector_hashes(entry, chunks), conversation
+    return entry, set_vector_hashes(entry, chunks), conversation
 
 
 NEIGHBOURS, NEIGHBOUR_CHARACTERS = 2, 500
 """How many neighbours a side, within how many characters, colour a chunk's vector (stack, 7)."""
 
 
-def vector_neighbours(chunks: list[Chunk], position: int) -> list[Chunk]:
+def find_vector_neighbours(chunks: list[Chunk], position: int) -> list[Chunk]:
     """The chunks around one that colour its vector."""
     found = []
     for step in (-1, 1):
@@ -183,7 +183,7 @@ def vector_neighbours(chunks: list[Chunk], position: int) -> list[Chunk]:
     return found
 
 
-def with_vector_hashes(entry: Entry, chunks: list[Chunk], *, first: int = 0) -> list[Chunk]:
+def set_vector_hashes(entry: Entry, chunks: list[Chunk], *, first: int = 0) -> list[Chunk]:
     """Note for each chunk, from position `first` on, what its vector's row is made from."""
     common = f"{entry.title}\0{entry.kind}\0{entry.topic}\0{entry.type}\0{entry.hidden}\0{entry.archived}"
     begun = blake2b(common.encode("utf-8", "surrogatepass"), digest_size=16)
@@ -191,7 +191,7 @@ def with_vector_hashes(entry: Entry, chunks: list[Chunk], *, first: int = 0) -> 
         if not chunk.embed:
             continue
         digest = begun.copy()
-        around = vector_neighbours(chunks, position)
+        around = find_vector_neighbours(chunks, position)
         texts = "\0".join(("", chunk.text, *[neighbour.text for neighbour in around]))
         made = f"{texts}{chunk.role}\0{chunk.timestamp}"
         digest.update(made.encode("utf-8", "surrogatepass"))
@@ -199,11 +199,11 @@ def with_vector_hashes(entry: Entry, chunks: list[Chunk], *, first: int = 0) -> 
     return chunks
 
 
-PART = 512 << 10
+BATCH_BYTES = 512 << 10
 """Bytes: about so much of a long conversation is put at once."""
-WHOLE_MOST = 2 << 20
+WHOLE_BYTES_MAX = 2 << 20
 """Bytes: a shorter one comes in one part."""
-UNFINISHED = " …"
+UNFINISHED_SUFFIX = " …"
 """At the end of the signature of an entry of which parts are still to come."""
 
 
@@ -225,13 +225,13 @@ class IngestBatch:
     last: bool = True
 
 
-def subject_piece(subject: Subject) -> IngestBatch:
+def read_subject_batch(subject: Subject) -> IngestBatch:
     """A subject, whole."""
     return IngestBatch(*read_subject_entry(subject))
 
 
 @dataclass(frozen=True)
-class _Held:
+class _KnownPart:
     """What the catalog has of a conversation up to `mark`: so many chunks, the latest of a time."""
 
     mark: TurnMark
@@ -239,7 +239,7 @@ class _Held:
     latest: float
 
 
-def conversation_pieces(
+def read_conversation_batches(
     catalog: Catalog, info: ConversationInfo, *, embed_tool_results: bool = False
 ) -> Iterator[IngestBatch]:
     """A conversation, or what of it is not in the catalog. Each piece must be put before the next."""
@@ -247,19 +247,21 @@ def conversation_pieces(
 
     conversation_format = get_format(info)
     if not conversation_format.has_parts(info):
-        yield _whole(info, embed_tool_results)
+        yield _read_whole_conversation(info, embed_tool_results)
         return
-    held = _held(catalog, conversation_entry(info))
-    most = PART if info.size > WHOLE_MOST else WHOLE_MOST
+    held = _find_known_part(catalog, make_conversation_entry(info))
+    most = BATCH_BYTES if info.size > WHOLE_BYTES_MAX else WHOLE_BYTES_MAX
     while True:
-        entry = conversation_entry(info)
+        entry = make_conversation_entry(info)
         with suppress(OSError):
-            entry.stat = stat_text(info.events_path.stat()) if info.events_path else ""
+            entry.stat = format_file_state(info.events_path.stat()) if info.events_path else ""
         part = conversation_format.load_part(info, held.mark if held else None, most)
         if part is None:
-            yield _whole(info, embed_tool_results)
+            yield _read_whole_conversation(info, embed_tool_results)
             return
-        piece, held = _piece(catalog, entry, part, held if part.start else None, embed_tool_results)
+        piece, held = _make_batch(
+            catalog, entry, part, held if part.start else None, embed_tool_results
+        )
         yield piece
         if piece.last:
             return
@@ -268,12 +270,12 @@ def conversation_pieces(
             most = info.size
 
 
-def _whole(info: ConversationInfo, embed_tool_results: bool) -> IngestBatch:
+def _read_whole_conversation(info: ConversationInfo, embed_tool_results: bool) -> IngestBatch:
     entry, chunks, read = read_conversation_entry(info, embed_tool_results=embed_tool_results)
     return IngestBatch(entry, chunks, read=read)
 
 
-def _held(catalog: Catalog, entry: Entry) -> _Held | None:
+def _find_known_part(catalog: Catalog, entry: Entry) -> _KnownPart | None:
     """What the catalog has, as long as its chunks would be the same today."""
     from kbtui.conversations.models import TurnMark
 
@@ -283,25 +285,27 @@ def _held(catalog: Catalog, entry: Entry) -> _Held | None:
     if (kept.title, kept.archived) != (entry.title, entry.archived):
         return None
     facts, chunks, latest = json.loads(text)
-    return _Held(TurnMark(**facts | {"waiting": tuple(facts["waiting"])}), chunks, latest)
+    return _KnownPart(TurnMark(**facts | {"waiting": tuple(facts["waiting"])}), chunks, latest)
 
 
-def _piece(
+def _make_batch(
     catalog: Catalog,
     entry: Entry,
     part: ConversationPart,
-    held: _Held | None,
+    held: _KnownPart | None,
     embed_tool_results: bool,
-) -> tuple[IngestBatch, _Held | None]:
+) -> tuple[IngestBatch, _KnownPart | None]:
     count = held.chunks if held else 0
-    around = catalog.chunks_between(entry.id, max(0, count - 2 * AROUND), count) if count else []
-    fresh = list(spoken(part.conversation, embed_tool_results))
+    around = (
+        catalog.chunks_between(entry.id, max(0, count - 2 * CONTEXT_CHUNKS), count) if count else []
+    )
+    fresh = list(iterate_conversation_chunks(part.conversation, embed_tool_results))
     seen = catalog.count_texts({chunk.text for chunk in fresh}, entry.id, count)
     number_chunks(entry.id, fresh, first=count, seen=seen)
     chunks = [*around, *fresh]
-    given = min(AROUND, count)
+    given = min(CONTEXT_CHUNKS, count)
     cut = len(around) - given
-    with_vector_hashes(entry, chunks, first=cut)
+    set_vector_hashes(entry, chunks, first=cut)
     latest = held.latest if held else 0.0
     if chunks and chunks[-1].timestamp:
         entry.changed = max(latest, *(chunk.timestamp or 0.0 for chunk in chunks))
@@ -309,8 +313,8 @@ def _piece(
         entry.error = part.conversation.problems[0]
     if not part.is_last:
         # A state that no file has: it is taken up again, and its hits are not the last word.
-        entry.signature, entry.stat = f"{entry.signature}{UNFINISHED}", ""
-    now = _to_hold(part, held, fresh)
+        entry.signature, entry.stat = f"{entry.signature}{UNFINISHED_SUFFIX}", ""
+    now = _make_known_part(part, held, fresh)
     piece = IngestBatch(
         entry,
         chunks[cut:],
@@ -324,7 +328,9 @@ def _piece(
     return piece, now
 
 
-def _to_hold(part: ConversationPart, held: _Held | None, fresh: list[Chunk]) -> _Held | None:
+def _make_known_part(
+    part: ConversationPart, held: _KnownPart | None, fresh: list[Chunk]
+) -> _KnownPart | None:
     """What the catalog will have up to the part's mark.
 
     Chunks without a time have the entry's in the index, which moves: then nothing is held.
@@ -335,7 +341,7 @@ def _to_hold(part: ConversationPart, held: _Held | None, fresh: list[Chunk]) -> 
     if not all(chunk.timestamp for chunk in settled):
         return None
     times = [chunk.timestamp or 0.0 for chunk in settled]
-    return _Held(
+    return _KnownPart(
         part.mark,
         (held.chunks if held else 0) + len(settled),
         max([held.latest if held else 0.0, *times]),

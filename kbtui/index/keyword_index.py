@@ -15,8 +15,13 @@ from zlib import crc32
 import tantivy
 
 from kbtui.errors import IndexUnavailable
-from kbtui.index.models import tie_value
-from kbtui.index.tokenizer import LONGEST, STEPS, code_words, plain
+from kbtui.index.models import make_tie_breaker
+from kbtui.index.tokenizer import (
+    MAX_COMPOUND_LENGTH,
+    MAX_PATH_ENDS,
+    extract_code_words,
+    normalize_text,
+)
 from kbtui.workspace.paths import as_utf8, make_private
 
 if TYPE_CHECKING:
@@ -26,20 +31,20 @@ if TYPE_CHECKING:
     from kbtui.index.catalog import WriteResult
     from kbtui.index.models import Chunk, Entry
 
-VERSION = 9
+KEYWORD_INDEX_VERSION = 9
 """Part of the generation's fingerprint: change it with the schema or the analyzers."""
 
 CONTEXT_CHARACTERS = 600
 """How much of its neighbours, on each side, is indexed with a chunk."""
 
-ARGUMENT_TERMS = 60
+MAX_ARGUMENT_TERMS = 60
 """So many ways an argument can be asked for, at most."""
 
-_WATERMARK, _NOTHING = "\0watermark", "\0nothing"
+_WATERMARK, _NO_ENTRY = "\0watermark", "\0nothing"
 _STEMMED, _CODE = "kb_stemmed", "kb_code"
 
 
-def schema(language: str = "") -> Any:
+def make_schema(language: str = "") -> Any:
     """The fields of a chunk's document; texts are in the catalog, not stored here.
 
     Prose is stemmed for the first language of the setting; for each further one
@@ -55,7 +60,7 @@ def schema(language: str = "") -> Any:
     builder.add_text_field("context", tokenizer_name=_STEMMED, index_option="freq")
     builder.add_text_field("title", tokenizer_name=_STEMMED, index_option="position")
     builder.add_text_field("code", tokenizer_name=_CODE, index_option="freq")
-    for name in other_fields(language):
+    for name in get_language_fields(language):
         builder.add_text_field(name, tokenizer_name=name, index_option="freq")
     for name in ("kind", "topic", "type", "role", "tool", "archived", "arg"):
         builder.add_text_field(name, tokenizer_name="raw", index_option="basic")
@@ -64,17 +69,17 @@ def schema(language: str = "") -> Any:
     return builder.build()
 
 
-def languages(setting: str) -> list[str]:
+def parse_languages(setting: str) -> list[str]:
     """The languages of the `language` setting, which may name several: "english, german"."""
     return list(dict.fromkeys(setting.lower().replace(",", " ").split()))
 
 
-def other_fields(setting: str) -> dict[str, str]:
+def get_language_fields(setting: str) -> dict[str, str]:
     """The fields for all languages but the first, with their languages."""
-    return {f"body_{name}": name for name in languages(setting)[1:]}
+    return {f"body_{name}": name for name in parse_languages(setting)[1:]}
 
 
-def analyzer(language: str) -> Any:
+def make_analyzer(language: str) -> Any:
     """The analyzer of prose: folded, lower-case, stemmed for one language ("" for none)."""
     builder = (
         tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.simple())
@@ -104,23 +109,25 @@ def open_index(folder: Path, language: str, *, create: bool = False) -> Any:
         if index is None:
             if not create:
                 raise IndexUnavailable("there is no index yet", where=str(folder))
-            index = tantivy.Index(schema(language), path=place)
+            index = tantivy.Index(make_schema(language), path=place)
     except (ValueError, OSError) as error:
         raise IndexUnavailable(
             f"the keyword index cannot be opened: {error}",
             where=str(folder),
             hint="`kbtui index --rebuild` makes a new one",
         ) from error
-    first = languages(language)[:1]
-    index.register_tokenizer(_STEMMED, analyzer(first[0] if first else ""))
-    for field, name in other_fields(language).items():
-        index.register_tokenizer(field, analyzer(name))
+    first = parse_languages(language)[:1]
+    index.register_tokenizer(_STEMMED, make_analyzer(first[0] if first else ""))
+    for field, name in get_language_fields(language).items():
+        index.register_tokenizer(field, make_analyzer(name))
     spaced = tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.whitespace())
-    index.register_tokenizer(_CODE, spaced.filter(tantivy.Filter.remove_long(LONGEST + 1)).build())
+    index.register_tokenizer(
+        _CODE, spaced.filter(tantivy.Filter.remove_long(MAX_COMPOUND_LENGTH + 1)).build()
+    )
     return index
 
 
-class LexicalWriter:
+class KeywordIndexWriter:
     """Writes one of the two indexes. All calls are made from one thread.
 
     `changed` says whether there is something to commit. A commit without would
@@ -133,7 +140,7 @@ class LexicalWriter:
         self._folder = folder
         self._index = open_index(folder, language, create=True)
         self._schema = self._index.schema
-        self._others = list(other_fields(language))
+        self._others = list(get_language_fields(language))
         self._searcher = self._index.searcher()
         self._added: set[str] = set()
         self.changed = False
@@ -148,7 +155,7 @@ class LexicalWriter:
     def _begin(self) -> None:
         # tantivy gives the first operation the number of the last commit, and a merge that follows
         # takes it for done: were it a deletion, what it deleted would be back.
-        self._writer.delete_documents_by_term("entry", _NOTHING)
+        self._writer.delete_documents_by_term("entry", _NO_ENTRY)
 
     def watermark(self) -> int:
         """The catalog's sequence number at the last commit; 0 for a new index."""
@@ -162,7 +169,7 @@ class LexicalWriter:
         """Put an entry's chunks in place of what the index has of it."""
         self.remove(entry.id)
         held = list(chunks)
-        for document in _documents(entry, held, range(len(held)), self._others):
+        for document in _make_documents(entry, held, range(len(held)), self._others):
             self._writer.add_document(document)
         if held:
             self._added.add(entry.id)
@@ -189,7 +196,7 @@ class LexicalWriter:
         )
         held = [*before, *chunks]
         positions = [len(before) + at for at in sorted(changed)]
-        for document in _documents(entry, held, positions, self._others):
+        for document in _make_documents(entry, held, positions, self._others):
             self._writer.add_document(document)
         self._added.add(entry.id)
         self.changed = True
@@ -250,7 +257,7 @@ class LexicalWriter:
                 self._begin()
                 self.changed = False
                 return False
-            for document in _documents(entry, chunks, range(len(chunks)), self._others):
+            for document in _make_documents(entry, chunks, range(len(chunks)), self._others):
                 self._writer.add_document(document)
         self.commit(watermark)
         return True
@@ -263,50 +270,50 @@ class LexicalWriter:
         del self._writer
 
 
-def _documents(
+def _make_documents(
     entry: Entry, chunks: list[Chunk], positions: Iterable[int], others: list[str]
 ) -> Iterator[Any]:
     """The documents of those of an entry's chunks that stand at these positions."""
     owner = crc32(entry.id.encode("utf-8", "surrogatepass"))
-    title = plain(entry.title)
-    title_code = list(code_words(title))
+    title = normalize_text(entry.title)
+    title_code = list(extract_code_words(title))
     same = [
         ("entry", entry.id),
         ("title", title),
         *((field, title) for field in others),
         ("kind", entry.kind),
-        ("type", plain(entry.type) or entry.kind),
+        ("type", normalize_text(entry.type) or entry.kind),
         ("archived", "yes" if entry.archived else "no"),
     ]
     if entry.topic:
-        same.append(("topic", plain(entry.topic)))
+        same.append(("topic", normalize_text(entry.topic)))
     for position in positions:
         chunk = chunks[position]
         document = tantivy.Document()
-        body = plain(chunk.text)
+        body = normalize_text(chunk.text)
         document.add_unsigned("chunk", chunk.number)
         document.add_unsigned("owner", owner)
-        document.add_unsigned("tie", tie_value(chunk.id))
+        document.add_unsigned("tie", make_tie_breaker(chunk.id))
         for field, text in same:
             document.add_text(field, text)
         document.add_text("body", body)
-        document.add_text("context", plain(_context(chunks, position)))
-        if code := " ".join((*code_words(body), *title_code)):
+        document.add_text("context", normalize_text(_make_context(chunks, position)))
+        if code := " ".join((*extract_code_words(body), *title_code)):
             document.add_text("code", code)
         for field in others:
             document.add_text(field, body)
         if chunk.role:
             document.add_text("role", chunk.role)
         if chunk.tool:
-            document.add_text("tool", plain(chunk.tool))
+            document.add_text("tool", normalize_text(chunk.tool))
         for key, value in (chunk.args or {}).items():
-            for term in argument_terms(plain(key), plain(value)):
+            for term in make_argument_terms(normalize_text(key), normalize_text(value)):
                 document.add_text("arg", term)
         document.add_integer("time", int(chunk.timestamp if chunk.timestamp else entry.changed))
         yield document
 
 
-def argument_terms(key: str, value: str) -> list[str]:
+def make_argument_terms(key: str, value: str) -> list[str]:
     """What `arg:key=…` may say of an argument: all of it, one of its words, an end of a path or
     a directory that it lies in."""
     key, value = key.lower(), " ".join(value.lower().split())
@@ -314,11 +321,13 @@ def argument_terms(key: str, value: str) -> list[str]:
     found = [value, *words]
     for word in words:
         steps = [at for at, sign in enumerate(word) if sign == "/" and 0 < at < len(word) - 1]
-        found += [word[at + 1 :] for at in steps[-STEPS:]] + [word[:at] for at in steps[:STEPS]]
-    return [key, *dict.fromkeys(f"{key}={term}" for term in found[:ARGUMENT_TERMS] if term)]
+        found += [word[at + 1 :] for at in steps[-MAX_PATH_ENDS:]] + [
+            word[:at] for at in steps[:MAX_PATH_ENDS]
+        ]
+    return [key, *dict.fromkeys(f"{key}={term}" for term in found[:MAX_ARGUMENT_TERMS] if term)]
 
 
-def _context(chunks: list[Chunk], position: int) -> str:
+def _make_context(chunks: list[Chunk], position: int) -> str:
     """A chunk within what stands around it: the end of what is before, the start of what follows.
 
     The chunk itself is in it, or one without neighbours would seem to say less

@@ -67,36 +67,36 @@ class Entry:
     stat: str = ""
 
 
-def stat_text(status: os.stat_result) -> str:
+def format_file_state(status: os.stat_result) -> str:
     """The state of a file: inode, size, modification time in nanoseconds."""
     return f"{status.st_ino}:{status.st_size}:{status.st_mtime_ns}"
 
 
-def subject_id(topic: str, slug: str) -> str:
+def make_subject_id(topic: str, slug: str) -> str:
     """The entry id of a subject: `s` and 12 hex digits."""
-    return "s" + _digest(topic, slug)[:12]
+    return "s" + _hash_parts(topic, slug)[:12]
 
 
-def chunk_id(entry: str, text: str, repeat: int) -> str:
+def make_chunk_id(entry: str, text: str, repeat: int) -> str:
     """The id of a chunk: 16 hex digits; `repeat` counts equal texts before it in the entry."""
-    return _digest(entry, text, str(repeat))[:16]
+    return _hash_parts(entry, text, str(repeat))[:16]
 
 
-def text_hash(text: str) -> bytes:
+def hash_text(text: str) -> bytes:
     """What an embedding is remembered by."""
     return hashlib.sha256(text.encode("utf-8", "replace")).digest()[:16]
 
 
-def _digest(*parts: str) -> str:
+def _hash_parts(*parts: str) -> str:
     return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()
 
 
-TOLERANCE = 5e-6
+SCORE_TOLERANCE = 5e-6
 """Scores that differ by less than this share are equal. Both indexes add 32-bit floats in an order
 that depends on where their rows lie."""
 
 
-class Found(NamedTuple):
+class RankedChunk(NamedTuple):
     """A chunk that a leg found, with its score and what it belongs to; `tie` orders equal scores."""
 
     number: int
@@ -105,14 +105,18 @@ class Found(NamedTuple):
     tie: int
 
 
-def tie_value(chunk_id: str) -> int:
+def make_tie_breaker(make_chunk_id: str) -> int:
     """A chunk's id as a 64-bit number; the order is the same."""
-    return int(chunk_id, 16)
+    return int(make_chunk_id, 16)
 
 
-def best_first(
-    rows: Iterable[Found], *, tolerance: float = TOLERANCE, least: float = 0.0, cut: bool = False
-) -> list[Found]:
+def sort_ranked_chunks(
+    rows: Iterable[RankedChunk],
+    *,
+    tolerance: float = SCORE_TOLERANCE,
+    least: float = 0.0,
+    cut: bool = False,
+) -> list[RankedChunk]:
     """The rows by score, equal ones by chunk id.
 
     `tolerance` is a share of the score, or of `least` where the score is smaller. With `cut` the
@@ -120,7 +124,7 @@ def best_first(
     and is left out.
     """
     ordered = sorted(rows, key=lambda row: -row.score)
-    result: list[Found] = []
+    result: list[RankedChunk] = []
     start = 0
     for at in range(1, len(ordered) + 1):
         if at < len(ordered):

@@ -27,12 +27,12 @@ class IndexReader:
     """
 
     def __init__(self, cache_dir: Path) -> None:
-        folder = generations.current(cache_dir)
+        folder = generations.find_current_generation(cache_dir)
         if folder is None:
             raise IndexUnavailable(
                 "there is no index yet", where=str(cache_dir), hint="`kbtui index` makes one"
             )
-        if not generations.readable(folder):
+        if not generations.is_readable_generation(folder):
             raise IndexUnavailable(
                 "the index was made by another version of kbtui",
                 where=str(folder),
@@ -53,7 +53,7 @@ class IndexReader:
 
     def moved(self) -> bool:
         """Whether another generation took over since."""
-        return generations.current(self._cache_dir) != self.folder
+        return generations.find_current_generation(self._cache_dir) != self.folder
 
     def close(self) -> None:
         """Close the files."""
@@ -82,7 +82,7 @@ class IndexReader:
         with self._lock:
             index = self._lexical.get(name)
             # A commit is another file in place of this one; without, there is nothing to load.
-            commit = _state(self.folder / name / "meta.json")
+            commit = _get_file_state(self.folder / name / "meta.json")
             if index is None:
                 index = self._lexical[name] = open_index(self.folder / name, self.language)
             elif commit is None or commit != self._commits.get(name):
@@ -137,7 +137,7 @@ class IndexReader:
             return self._catalog.citing(targets, chunk)
 
 
-def _state(path: Path) -> tuple[int, int] | None:
+def _get_file_state(path: Path) -> tuple[int, int] | None:
     try:
         status = path.stat()
     except OSError:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-VERSION = 3
+TOKENIZER_VERSION = 3
 """Part of the generation's fingerprint: change it when the same text gives other words."""
 
 # Each begins at the start of a run of letters and never goes back into it, so
@@ -29,17 +29,17 @@ _COMPOUND = re.compile(
     r"|(?=[A-Za-z0-9]*+_|[a-z0-9]+[A-Z]|[A-Z][a-z0-9]+[A-Z]|[A-Z]{2,}[a-z])[A-Za-z0-9_]++"
     r")"
 )
-_ENDS = ".,;:!?)"
-_STEPS = re.compile(r"/\.?|::|\.")
-_JOINTS = re.compile(r"[.\-/_:]+")
-_PARTS = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+")
+_PUNCTUATION = ".,;:!?)"
+_PATH_SEPARATOR = re.compile(r"/\.?|::|\.")
+_COMPOUND_SEPARATOR = re.compile(r"[.\-/_:]+")
+_CAMEL_PART = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+")
 _VERSION = re.compile(r"[vV]?(\d+(?:\.\d+)+)")
-LONGEST, STEPS = 200, 5
+MAX_COMPOUND_LENGTH, MAX_PATH_ENDS = 200, 5
 """A compound of more characters is no word; so many ends of a path or a dotted name are words."""
 
 
 @cache
-def _unspaced() -> re.Pattern[str]:
+def _get_unspaced_pattern() -> re.Pattern[str]:
     """Made when first asked for: it takes two milliseconds, and English does without."""
     return re.compile(
         "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
@@ -55,14 +55,14 @@ class TokenForms(NamedTuple):
     pairs: list[str]
 
 
-def plain(text: str) -> str:
+def normalize_text(text: str) -> str:
     """Text as it is indexed and asked for: composed, one form of each letter, no lone surrogates."""
     if text.isascii():
         return text
     return unicodedata.normalize("NFKC", text.encode("utf-8", "replace").decode("utf-8"))
 
 
-def code_words(text: str) -> Iterator[str]:
+def extract_code_words(text: str) -> Iterator[str]:
     """The words of the `code` field: compounds whole and by their humps; pairs of CJK characters."""
     # Plain words are most of a text, and none of these: to leave them out costs less than a look.
     odd = " ".join(
@@ -70,76 +70,81 @@ def code_words(text: str) -> Iterator[str]:
             word
             for word in text.split()
             if not word[1:].islower()
-            or not (word.isalpha() or (word[-1] in _ENDS and word[:-1].isalpha()))
+            or not (word.isalpha() or (word[-1] in _PUNCTUATION and word[:-1].isalpha()))
         ]
     )
     for match in _COMPOUND.finditer(odd):
         whole = match[0]
-        if len(whole) > LONGEST:
+        if len(whole) > MAX_COMPOUND_LENGTH:
             continue
-        yield from _wholes(whole)
-        yield from camel_parts(whole)
+        yield from _iterate_whole_forms(whole)
+        yield from split_camel_case(whole)
     if not text.isascii():
-        yield from cjk_pairs(text)
+        yield from extract_cjk_pairs(text)
 
 
-def forms(word: str) -> TokenForms:
+def get_word_forms(word: str) -> TokenForms:
     """The forms of a word of a query."""
     wholes: list[str] = []
     parts: list[str] = []
-    for match in _COMPOUND.finditer(word[: LONGEST * 2]):
+    for match in _COMPOUND.finditer(word[: MAX_COMPOUND_LENGTH * 2]):
         whole = match[0].lower()
         # A path is asked for as it is written; its ends would find others.
-        wholes += [whole, _squeezed(whole)]
+        wholes += [whole, _join_word_parts(whole)]
         if version := _VERSION.fullmatch(whole):
             wholes.append(version[1])
-        parts += camel_parts(match[0])
-    pairs = [] if word.isascii() else list(cjk_pairs(word))
-    return TokenForms(_once(wholes), _once(parts), _once(pairs))
+        parts += split_camel_case(match[0])
+    pairs = [] if word.isascii() else list(extract_cjk_pairs(word))
+    return TokenForms(
+        _remove_duplicates(wholes), _remove_duplicates(parts), _remove_duplicates(pairs)
+    )
 
 
-def _wholes(whole: str) -> Iterator[str]:
+def _iterate_whole_forms(whole: str) -> Iterator[str]:
     """A compound as written and squeezed; its ends; a version without `v`, and shorter."""
     lower = whole.lower()
     yield lower
-    if (joined := _squeezed(lower)) != lower:
+    if (joined := _join_word_parts(lower)) != lower:
         yield joined
     if match := _VERSION.fullmatch(lower):
         numbers = match[1].split(".")
         for count in range(2, len(numbers) + (lower[0] == "v")):
             yield ".".join(numbers[:count])
         return
-    steps = [step.end() for step in _STEPS.finditer(lower)][-STEPS:]
+    steps = [step.end() for step in _PATH_SEPARATOR.finditer(lower)][-MAX_PATH_ENDS:]
     for start in steps:
         end = lower[start:]
-        if _JOINTS.search(end):
+        if _COMPOUND_SEPARATOR.search(end):
             yield end
-            if (joined := _squeezed(end)) != end:
+            if (joined := _join_word_parts(end)) != end:
                 yield joined
 
 
-def _squeezed(word: str) -> str:
+def _join_word_parts(word: str) -> str:
     """`read_subject`, `read-subject` and `readSubject` are one word."""
     return word.replace("_", "").replace("-", "") or word
 
 
-def camel_parts(word: str) -> list[str]:
+def split_camel_case(word: str) -> list[str]:
     """The lower-case parts of the camelCase words in a compound; [] where there is none."""
     if word.islower() or word.isupper():
         return []
     return [
-        part.lower() for piece in _JOINTS.split(word) for part in _split(piece) if len(part) > 1
+        part.lower()
+        for piece in _COMPOUND_SEPARATOR.split(word)
+        for part in _split_camel_word(piece)
+        if len(part) > 1
     ]
 
 
-def _split(piece: str) -> list[str]:
-    parts = _PARTS.findall(piece)
+def _split_camel_word(piece: str) -> list[str]:
+    parts = _CAMEL_PART.findall(piece)
     return parts if len(parts) > 1 and not piece.islower() else []
 
 
-def cjk_pairs(text: str) -> Iterator[str]:
+def extract_cjk_pairs(text: str) -> Iterator[str]:
     """Overlapping pairs of characters of scripts written without spaces; a lone one as it is."""
-    for match in _unspaced().finditer(text):
+    for match in _get_unspaced_pattern().finditer(text):
         run = match[0]
         if len(run) == 1:
             yield run
@@ -147,10 +152,10 @@ def cjk_pairs(text: str) -> Iterator[str]:
             yield run[at : at + 2]
 
 
-def is_unspaced(text: str) -> bool:
+def has_unspaced_script(text: str) -> bool:
     """Whether a text has characters of scripts written without spaces."""
-    return not text.isascii() and _unspaced().search(text) is not None
+    return not text.isascii() and _get_unspaced_pattern().search(text) is not None
 
 
-def _once(words: list[str]) -> list[str]:
+def _remove_duplicates(words: list[str]) -> list[str]:
     return list(dict.fromkeys(words))

@@ -14,7 +14,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import IndexUnavailable
-from kbtui.index.models import Found, best_first
+from kbtui.index.models import RankedChunk, sort_ranked_chunks
 from kbtui.workspace.paths import as_utf8, make_private
 
 # Lance writes its log to file descriptor 2 unless told before it is imported.
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from kbtui.index.embedding_model import Matrix
 
-VERSION = 3
+VECTORS_VERSION = 3
 """Part of the table's name: change it with the columns or the way vectors are put together."""
 
 EXACT_ROWS = 10_000
@@ -40,23 +40,23 @@ APPROXIMATE_ROWS = 100_000
 """From here the exact index takes longer than a question should. One of many partitions, of which
 some are probed, with a bit a dimension (RaBitQ), whose best are ranked by their whole vectors, finds
 .99 of the same (docs/performance.md)."""
-PARTITION_ROWS, PROBED = 4000, 64
-RANKED = 500
+PARTITION_ROWS, PROBED_PARTITIONS = 4000, 64
+MIN_RERANKED = 500
 """So many at least are ranked by their whole vectors: a bit a dimension only says which may be near."""
-GROWN = 4
+REINDEX_GROWTH = 4
 """An index is made anew when the table has grown so many times."""
-SUPPLEMENTS_MOST = 12
+MAX_SUPPLEMENTS = 12
 """Each time that the table is tidied, new rows get a small index of their own, and rows of different
 indexes are never joined into one fragment: after so many, one index is made of all."""
 NARROW_ROWS = 50_000
 """When a filter leaves no more, these are ranked exactly: their neighbours may be in any partition."""
 CACHE_BYTES, METADATA_BYTES = 256 << 20, 64 << 20
 """What Lance may keep in memory of its index, and of what it knows about its files."""
-KEPT = timedelta(minutes=2)
+KEEP_VERSIONS = timedelta(minutes=2)
 """Old versions are kept so long, for whoever still reads them: threads of this process."""
 
-LEAN, LEAN_ON = 0.3, 3
-FRAGMENTS_MOST = 24
+LEAN_WEIGHT, LEAN_CANDIDATES = 0.3, 3
+MAX_FRAGMENTS = 24
 OVERFETCH = 5
 """How many times the limit is looked at before an entry's surplus chunks are left out."""
 
@@ -64,7 +64,9 @@ OVERFETCH = 5
 class VectorStore:
     """The vectors of one model. Written by one thread; searched by others through `search`."""
 
-    def __init__(self, folder: Path, model: str, dimension: int, *, kept: timedelta = KEPT) -> None:
+    def __init__(
+        self, folder: Path, model: str, dimension: int, *, kept: timedelta = KEEP_VERSIONS
+    ) -> None:
         """Open, or make, the table of `model` with vectors of `dimension` floats.
 
         Raises `IndexUnavailable` when it cannot be opened.
@@ -93,7 +95,7 @@ class VectorStore:
             )
             self._db = lancedb.connect(as_utf8(folder.absolute()), session=session)
             self._table = self._db.create_table(
-                f"chunks_{VERSION}_{model}", schema=schema, exist_ok=True
+                f"chunks_{VECTORS_VERSION}_{model}", schema=schema, exist_ok=True
             )
             self._partitions = self._indexed()
         except BaseException as error:  # many kinds, and panics, which derive from no `Exception`
@@ -144,10 +146,10 @@ class VectorStore:
 
         At most `per_entry` chunks of one entry, so that a long one does not fill the leg.
         """
-        wanted, probed = limit * OVERFETCH, min(self._partitions, PROBED)
+        wanted, probed = limit * OVERFETCH, min(self._partitions, PROBED_PARTITIONS)
         if self._partitions > 1:
-            wanted = max(wanted, RANKED)
-        if self._partitions > 1 and where not in _WIDE and self._is_narrow(where):
+            wanted = max(wanted, MIN_RERANKED)
+        if self._partitions > 1 and where not in _WIDE_FILTERS and self._is_narrow(where):
             probed = 0
         found = self._nearest(vector, where, wanted, probed)
         if len(found) < wanted and 0 < probed < self._partitions:
@@ -156,7 +158,7 @@ class VectorStore:
             found = self._nearest(vector, where, wanted, self._partitions)
         seen: Counter[object] = Counter()
         kept = []
-        for row in best_first(found, least=1.0, cut=len(found) == wanted):
+        for row in sort_ranked_chunks(found, least=1.0, cut=len(found) == wanted):
             seen[row.owner] += 1
             if seen[row.owner] <= per_entry:
                 kept.append((row.number, row.score))
@@ -164,7 +166,7 @@ class VectorStore:
 
     def _nearest(
         self, vector: Sequence[float], where: str, wanted: int, probed: int
-    ) -> list[Found]:
+    ) -> list[RankedChunk]:
         """The nearest rows in so many partitions of the index; 0 for exact search without it."""
         query: Any = self._table.search(list(vector), vector_column_name="vector")
         query = query.distance_type("cosine")
@@ -178,7 +180,8 @@ class VectorStore:
             query = query.where(where, prefilter=True)
         rows = query.select(["number", "entry", "tie", "_distance"]).limit(wanted).to_list()
         return [
-            Found(row["number"], 1.0 - row["_distance"], row["entry"], row["tie"]) for row in rows
+            RankedChunk(row["number"], 1.0 - row["_distance"], row["entry"], row["tie"])
+            for row in rows
         ]
 
     def vector(self, numbers: Sequence[int]) -> list[float] | None:
@@ -198,14 +201,14 @@ class VectorStore:
         """Keep the table compact: join fragments, drop old versions, index what is large."""
         stats: Any = self._table.stats()
         fragments = stats["fragment_stats"]["num_fragments"]
-        if not force and fragments <= FRAGMENTS_MOST and self._writes <= FRAGMENTS_MOST:
+        if not force and fragments <= MAX_FRAGMENTS and self._writes <= MAX_FRAGMENTS:
             return
         rows = self.count()
         wanted = 1 if rows < APPROXIMATE_ROWS else rows // PARTITION_ROWS
-        grown = wanted >= max(2, self._partitions * GROWN)
+        grown = wanted >= max(2, self._partitions * REINDEX_GROWTH)
         if rows >= EXACT_ROWS and (not self._partitions or grown):
             self._make_index(wanted)
-        elif self._partitions and self._supplements() > SUPPLEMENTS_MOST:
+        elif self._partitions and self._supplements() > MAX_SUPPLEMENTS:
             self._make_index(self._partitions)
         self._table.optimize(cleanup_older_than=self._kept)
         self._writes = 0
@@ -219,12 +222,12 @@ class VectorStore:
         self._table.create_index(
             "vector",
             config=form(distance_type="cosine", num_partitions=partitions),
-            name=f"{_INDEX}{partitions}",
+            name=f"{_INDEX_PREFIX}{partitions}",
             replace=True,
         )
         self._partitions = partitions
         for index in self._table.list_indices():
-            if index.columns == ["vector"] and index.name != f"{_INDEX}{partitions}":
+            if index.columns == ["vector"] and index.name != f"{_INDEX_PREFIX}{partitions}":
                 self._table.drop_index(index.name)
         if partitions > 1 and not old > 1:
             # What most questions narrow by, and what single chunks are found by.
@@ -234,13 +237,15 @@ class VectorStore:
                 self._table.create_index(column, config=BTree())
 
     def _supplements(self) -> int:
-        stats = self._table.index_stats(f"{_INDEX}{self._partitions}")
+        stats = self._table.index_stats(f"{_INDEX_PREFIX}{self._partitions}")
         return int(stats.num_indices or 0) if stats else 0
 
     def _indexed(self) -> int:
         """How many partitions the index has, 0 where there is none; its name says so."""
         names = [index.name for index in self._table.list_indices()]
-        found = [name.removeprefix(_INDEX) for name in names if name.startswith(_INDEX)]
+        found = [
+            name.removeprefix(_INDEX_PREFIX) for name in names if name.startswith(_INDEX_PREFIX)
+        ]
         return max((int(one) for one in found if one.isdigit()), default=0)
 
 
@@ -249,14 +254,14 @@ def remove_vectors(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def leaning(vector: list[float], towards: list[float] | None) -> list[float]:
+def shift_towards(vector: list[float], towards: list[float] | None) -> list[float]:
     """A question's vector, moved by `LEAN` towards another (docs/search-quality.md)."""
     if towards is None:
         return vector
-    return [mine + LEAN * other for mine, other in zip(vector, towards, strict=True)]
+    return [mine + LEAN_WEIGHT * other for mine, other in zip(vector, towards, strict=True)]
 
 
-def condition(
+def make_filter_sql(
     *,
     hidden: bool = False,
     archived: bool | None = False,
@@ -278,20 +283,25 @@ def condition(
     columns = {"kind": kinds, "topic": topics, "type": types, "role": roles, "entry": entries}
     for column, values in columns.items():
         if values:
-            parts.append(f"{column} IN ({', '.join(_quote(value) for value in values)})")
+            parts.append(f"{column} IN ({', '.join(_quote_sql(value) for value in values)})")
     if since is not None:
         parts.append(f"time >= {float(since)!r}")
     if until is not None:
         parts.append(f"time < {float(until)!r}")
     if exclude:
-        parts.append(f"entry <> {_quote(exclude)}")
+        parts.append(f"entry <> {_quote_sql(exclude)}")
     return " AND ".join(parts)
 
 
-def _quote(value: str) -> str:
+def _quote_sql(value: str) -> str:
     return "'" + value.replace("'", "''").replace("\0", "") + "'"
 
 
-_INDEX = "near_"
-_WIDE = {"", condition(), condition(hidden=True), condition(archived=True)}
+_INDEX_PREFIX = "near_"
+_WIDE_FILTERS = {
+    "",
+    make_filter_sql(),
+    make_filter_sql(hidden=True),
+    make_filter_sql(archived=True),
+}
 """Filters that leave nearly everything."""

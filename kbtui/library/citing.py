@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from kbtui.citations.extract import CitationTargets
 from kbtui.citations.models import Citation, Citations
 from kbtui.errors import KbtuiError, NothingFound, UsageError
-from kbtui.index.models import subject_id
+from kbtui.index.models import make_subject_id
 from kbtui.refs import Ref, subject_ref
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def used_by_conversation(library: Library, conversation: Conversation) -> list[C
     from kbtui.conversations.repository import list_conversations
 
     titles = {info.id: info.name for info in list_conversations(library.workspace, counts=False)}
-    targets = CitationTargets(library.knowledge(), titles, subject_id)
+    targets = CitationTargets(library.knowledge(), titles, make_subject_id)
     known: dict[str, tuple[str, bool]] = {}
     found = []
     for cite in extract_citations(conversation, targets, titles):
@@ -87,7 +87,7 @@ def turns_using(library: Library, target: Ref | str) -> list[Citation]:
 def _entry_id(target: str) -> str:
     """The id of the entry that a citation calls `topic/slug` or `jp-c…`."""
     topic, slash, slug = target.partition("/")
-    return subject_id(topic, slug) if slash else target
+    return make_subject_id(topic, slug) if slash else target
 
 
 def _title(entries: dict[str, Entry], entry_id: str, otherwise: str) -> str:

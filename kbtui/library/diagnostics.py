@@ -315,7 +315,7 @@ def _sources(library: Library) -> Iterator[Finding]:
 
 def _index(library: Library) -> Iterator[Finding]:
     from kbtui.index import IndexReader
-    from kbtui.index.generations import damage
+    from kbtui.index.generations import find_damage
 
     try:
         reader = IndexReader(library.workspace.cache_dir)
@@ -327,7 +327,7 @@ def _index(library: Library) -> Iterator[Finding]:
         counts = ", ".join(
             f"{number} {named.get(name, name)}" for name, number in reader.counts().items()
         )
-        if found := damage(reader.folder):
+        if found := find_damage(reader.folder):
             yield Finding("index", "wrong", f"{found}; `kbtui index` builds it again")
         else:
             yield Finding("index", "ok", counts)
@@ -337,13 +337,13 @@ def _index(library: Library) -> Iterator[Finding]:
 
 def _engine(library: Library) -> Iterator[Finding]:
     from kbtui.engine import NoEngine
-    from kbtui.engine.client import socket_path
+    from kbtui.engine.client import get_socket_path
 
     try:
         client = library.engine(start=False)
     except NoEngine:
         try:
-            socket_path(library.workspace)
+            get_socket_path(library.workspace)
         except WorkspaceError as error:
             yield Finding("engine", "wrong", f"it cannot be started: {error}")
         else:
@@ -371,13 +371,13 @@ def _engine(library: Library) -> Iterator[Finding]:
 
 
 def _model(library: Library) -> Iterator[Finding]:
-    from kbtui.index.embedding_model import ModelUnavailable, find_model, verify
+    from kbtui.index.embedding_model import ModelUnavailable, find_model, verify_model
 
     if library.settings.model == "off":
         yield Finding("model", "note", "switched off in the settings: keyword search only")
         return
     try:
-        verify(find_model(library.settings.model))
+        verify_model(find_model(library.settings.model))
     except ModelUnavailable as error:
         yield Finding("model", "wrong", f"keyword search only: {error}")
         return

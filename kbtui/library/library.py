@@ -263,13 +263,13 @@ class Library:
 
     def _read(self, ask: Callable[[IndexReader], T]) -> T:
         """What `ask` finds in the index; one that proves damaged is built again first, once."""
-        from kbtui.index.generations import damage_behind
+        from kbtui.index.generations import find_damage_behind
 
         reader = self.reader()
         try:
             return ask(reader)
         except BaseException as error:
-            found = damage_behind(error, reader.folder)
+            found = find_damage_behind(error, reader.folder)
             if found is None:
                 raise
             try:
@@ -429,9 +429,9 @@ class Library:
 
     def _answer_here(self, question: Question, missing: Notice | None = None) -> Answer:
         """The answer by keywords from the index as it is; `missing` says why by keywords only."""
-        from kbtui.engine.search_service import answer_question, missing_leg
+        from kbtui.engine.search_service import answer_question, make_missing_leg
 
-        leg = missing_leg(missing)
+        leg = make_missing_leg(missing)
         answered = self._read(lambda reader: answer_question(self.workspace, reader, question, leg))
         answered.notices = [*self._access.notices, *answered.notices]
         return self._with_mended(answered)

@@ -38,7 +38,7 @@ def _subject(library: Library, ref: Ref) -> str:
 
 
 def _conversation(library: Library, ref: Ref) -> str:
-    from kbtui.index.chunking import event_text
+    from kbtui.index.chunking import format_event_text
 
     conversation = library.conversation(ref.conversation or "")
     turns = conversation.turns
@@ -57,7 +57,7 @@ def _conversation(library: Library, ref: Ref) -> str:
             who = event.author or event.kind.replace("_", " ")
             if event.kind == "unknown":
                 who = f"unknown event: {event.name}"
-            text = event_text(event)
+            text = format_event_text(event)
             parts.append(f"### {who}\n\n{text}")
     if ref.call is not None and not parts:
         raise NothingFound(f"turn {ref.turn} has no tool call {ref.call}", where=str(ref))

@@ -6,8 +6,8 @@ import re
 import unicodedata
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kbtui.index.keyword_index import analyzer, languages, other_fields
-from kbtui.index.tokenizer import TokenForms, forms, plain
+from kbtui.index.keyword_index import get_language_fields, make_analyzer, parse_languages
+from kbtui.index.tokenizer import TokenForms, get_word_forms, normalize_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -119,15 +119,17 @@ class Language:
     """The analyzers of a `language` setting."""
 
     def __init__(self, setting: str) -> None:
-        names = languages(setting)
-        self._plain = analyzer("")
-        self._first = analyzer(names[0]) if names else self._plain
-        self._others = {field: analyzer(name) for field, name in other_fields(setting).items()}
+        names = parse_languages(setting)
+        self._plain = make_analyzer("")
+        self._first = make_analyzer(names[0]) if names else self._plain
+        self._others = {
+            field: make_analyzer(name) for field, name in get_language_fields(setting).items()
+        }
         self._function_words = function_words(names or ["english"])
 
     def stems(self, text: str) -> list[str]:
         """The stems of a text, in order."""
-        return list(self._first.analyze(plain(text)))
+        return list(self._first.analyze(normalize_text(text)))
 
     def spans(self, text: str) -> list[tuple[str, int, int]]:
         """Stem, first and last character offset of each token."""
@@ -162,7 +164,7 @@ def read_words(
     """
     found = []
     for position, text in enumerate(words, 1):
-        word = plain(text)
+        word = normalize_text(text)
         tokens = language.tokens(word)
         begun: list[str] = []
         begun_code: list[str] = []
@@ -170,7 +172,9 @@ def read_words(
             begun, begun_code = _begun(word, tokens, searcher)
         if not begun and not begun_code:
             tokens = [_corrected(token, searcher, language) for token in tokens]
-        found.append(QueryWord(text, tuple(tokens), forms(word), tuple(begun), tuple(begun_code)))
+        found.append(
+            QueryWord(text, tuple(tokens), get_word_forms(word), tuple(begun), tuple(begun_code))
+        )
     return found
 
 

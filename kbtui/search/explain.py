@@ -183,11 +183,11 @@ class Explainer:
         if not chunk.embed:
             return None
         from kbtui.index.embedding_queue import NEIGHBOUR_WEIGHT, TITLE_WEIGHT
-        from kbtui.index.ingest import vector_neighbours
+        from kbtui.index.ingest import find_vector_neighbours
 
         chunks = self._reader.chunks_of(entry.id)
         position = next((at for at, other in enumerate(chunks) if other.id == chunk.id), None)
-        around = vector_neighbours(chunks, position) if position is not None else []
+        around = find_vector_neighbours(chunks, position) if position is not None else []
         return Embedded(
             chunk.text,
             entry.title,
@@ -200,7 +200,7 @@ class Explainer:
 def passages(reader: IndexReader, ref: Ref) -> tuple[Entry | None, list[Chunk]]:
     """The entry that a reference names, and those of its chunks that it means; None when the
     index does not have it."""
-    from kbtui.index.models import subject_id
+    from kbtui.index.models import make_subject_id
 
     if ref.kind == "chunk":
         found = reader.chunk(ref.chunk or "")
@@ -208,7 +208,7 @@ def passages(reader: IndexReader, ref: Ref) -> tuple[Entry | None, list[Chunk]]:
     if ref.kind == "conversation":
         entry_id = ref.conversation or ""
     else:
-        entry_id = subject_id(ref.topic or "", ref.slug or "")
+        entry_id = make_subject_id(ref.topic or "", ref.slug or "")
     chunks = reader.chunks_of(entry_id)
     if ref.turn is not None:
         chunks = [chunk for chunk in chunks if chunk.turn == ref.turn]

@@ -10,7 +10,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from kbtui.index.models import stat_text
+from kbtui.index.models import format_file_state
 from kbtui.text import without_sequences
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class Freshness:
     def _stat(self, entry: Entry) -> str | None:
         if entry.path not in self._stats:
             try:
-                self._stats[entry.path] = stat_text(_status(entry.path))
+                self._stats[entry.path] = format_file_state(_status(entry.path))
             except OSError:
                 self._stats[entry.path] = None
         return self._stats[entry.path]
@@ -128,7 +128,7 @@ class Freshness:
     def _read_turn(self, entry: Entry, number: int) -> list[str]:
         from kbtui.conversations.repository import find_conversation, load_conversation
         from kbtui.errors import KbtuiError
-        from kbtui.index.chunking import event_text
+        from kbtui.index.chunking import format_event_text
 
         try:
             if entry.id not in self._conversations:
@@ -139,7 +139,7 @@ class Freshness:
             turn = conversation.turn(number) if conversation else None
         except (KbtuiError, OSError):
             return []
-        return [_squeezed(event_text(event)) for event in (turn.events if turn else ())]
+        return [_squeezed(format_event_text(event)) for event in (turn.events if turn else ())]
 
 
 def _squeezed(text: str) -> str:

@@ -12,8 +12,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import tantivy
 
-from kbtui.index.models import TOLERANCE, Found, best_first
-from kbtui.index.tokenizer import cjk_pairs, code_words, forms, is_unspaced, plain
+from kbtui.index.models import SCORE_TOLERANCE, RankedChunk, sort_ranked_chunks
+from kbtui.index.tokenizer import (
+    extract_cjk_pairs,
+    extract_code_words,
+    get_word_forms,
+    has_unspaced_script,
+    normalize_text,
+)
 from kbtui.search.analysis import Language, QueryWord, begun_with, read_words
 
 if TYPE_CHECKING:
@@ -135,12 +141,12 @@ class QueryTermBuilder:
 
     def phrase(self, text: str) -> Any:
         """A query for all of a phrase, in order where the script has spaces."""
-        text = plain(text)
+        text = normalize_text(text)
         needed: list[Any] = []
         stems = self._language.stems(text)
-        if is_unspaced(text):
-            needed += [self._term("code", pair) for pair in dict.fromkeys(cjk_pairs(text))]
-            stems = [stem for stem in stems if not is_unspaced(stem)]
+        if has_unspaced_script(text):
+            needed += [self._term("code", pair) for pair in dict.fromkeys(extract_cjk_pairs(text))]
+            stems = [stem for stem in stems if not has_unspaced_script(stem)]
             needed += [self._anywhere([stem]) for stem in stems]
         elif stems:
             needed.append(self._anywhere(stems))
@@ -177,7 +183,7 @@ class QueryTermBuilder:
 
 def marked(word: str) -> list[str]:
     """A word as it is written, where it ends in a sign that is no letter: `c++`, `c#`."""
-    return [whole for whole in forms(word).wholes if whole.endswith(("+", "#"))]
+    return [whole for whole in get_word_forms(word).wholes if whole.endswith(("+", "#"))]
 
 
 OVERFETCH = 5
@@ -210,11 +216,11 @@ class LexicalSearch:
 
     def saying(self, text: str) -> Callable[[str], bool]:
         """Whether a phrase or a word, as it is typed, stands in a text, by the rules of the index."""
-        stems, code = self.language.stems(text), set(code_words(plain(text)))
+        stems, code = self.language.stems(text), set(extract_code_words(normalize_text(text)))
 
         def says(wanted: str) -> bool:
-            phrase = [stem for stem in self.language.stems(wanted) if not is_unspaced(stem)]
-            pairs = set(cjk_pairs(plain(wanted)))
+            phrase = [stem for stem in self.language.stems(wanted) if not has_unspaced_script(stem)]
+            pairs = set(extract_cjk_pairs(normalize_text(wanted)))
             last = len(stems) - len(phrase)
             return (
                 bool(phrase or pairs)
@@ -233,7 +239,10 @@ class LexicalSearch:
         per_entry = per_entry or self._question.per_entry
         found = [row for side in self.sides for row in side.ranked(limit, per_entry)]
         tolerance = self.sides[0].tolerance
-        return [(row.number, row.score) for row in best_first(found, tolerance=tolerance)[:limit]]
+        return [
+            (row.number, row.score)
+            for row in sort_ranked_chunks(found, tolerance=tolerance)[:limit]
+        ]
 
 
 class _IndexQuery:
@@ -268,31 +277,31 @@ class _IndexQuery:
     @property
     def tolerance(self) -> float:
         """The share by which scores may differ and still be equal; times are exact."""
-        return TOLERANCE if self.asks else 0.0
+        return SCORE_TOLERANCE if self.asks else 0.0
 
-    def ranked(self, limit: int, per_entry: int) -> list[Found]:
+    def ranked(self, limit: int, per_entry: int) -> list[RankedChunk]:
         """The best `limit` of this index."""
         if self.query is None or not self.searcher.num_docs:
             return []
         looked_at = limit * OVERFETCH
-        filled: dict[object, list[Found]] = {}
+        filled: dict[object, list[RankedChunk]] = {}
         while True:
             last = looked_at >= LOOKED_AT_MOST
             rows, all_found = self.rows(looked_at, without=filled, whole_ties=not last)
-            seen: dict[object, list[Found]] = {}
+            seen: dict[object, list[RankedChunk]] = {}
             for row in rows:
                 if len(held := seen.setdefault(row.owner, [])) < per_entry:
                     held.append(row)
             kept = [row for held in (*filled.values(), *seen.values()) for row in held]
             if len(kept) >= limit or all_found or last:
-                return best_first(kept, tolerance=self.tolerance)[:limit]
+                return sort_ranked_chunks(kept, tolerance=self.tolerance)[:limit]
             # Long entries filled all that was looked at: the next look is past them.
             filled |= {owner: held for owner, held in seen.items() if len(held) >= per_entry}
             looked_at *= 2
 
     def rows(
         self, limit: int, *, without: Iterable[object], whole_ties: bool
-    ) -> tuple[list[Found], bool]:
+    ) -> tuple[list[RankedChunk], bool]:
         """The first `limit` chunks, best first, none of some owners'; and whether these are all.
 
         With `whole_ties` those are left out of whose equals only some are among the first.
@@ -305,19 +314,19 @@ class _IndexQuery:
             self.searcher.fast_field_values(name, addresses) for name in ("chunk", "owner", "tie")
         ]
         found = [
-            Found(int(number), float(score), owner, int(tie))
+            RankedChunk(int(number), float(score), owner, int(tie))
             for number, owner, tie, (score, _) in zip(*columns, hits, strict=True)
             if number is not None
         ]
         all_found = len(hits) < limit
         cut = whole_ties and not all_found
-        found = best_first(found, tolerance=self.tolerance, cut=cut)
+        found = sort_ranked_chunks(found, tolerance=self.tolerance, cut=cut)
         more = self._pair_scores([row.number for row in found[:PAIRED_MOST]])
         paired = [
             row._replace(score=row.score + more[row.number]) if row.number in more else row
             for row in found
         ]
-        return best_first(paired, tolerance=self.tolerance), all_found
+        return sort_ranked_chunks(paired, tolerance=self.tolerance), all_found
 
     def _past(self, owners: Iterable[Any]) -> Any:
         """The whole query, past the chunks of some owners."""
@@ -424,7 +433,9 @@ class _IndexQuery:
             yield "time", tantivy.Occur.Must, _silent(between)
 
     def _any(self, field: str, values: Iterable[str]) -> Any:
-        return tantivy.Query.term_set_query(self._schema, field, [plain(value) for value in values])
+        return tantivy.Query.term_set_query(
+            self._schema, field, [normalize_text(value) for value in values]
+        )
 
 
 def _silent(query: Any) -> Any:

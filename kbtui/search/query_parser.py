@@ -187,10 +187,12 @@ def _values(name: str, entry: Entry, chunk: Chunk) -> set[str | None]:
 
 
 def _argument_terms(chunk: Chunk) -> set[str]:
-    from kbtui.index.keyword_index import argument_terms
+    from kbtui.index.keyword_index import make_argument_terms
 
     return {
-        term for key, value in (chunk.args or {}).items() for term in argument_terms(key, value)
+        term
+        for key, value in (chunk.args or {}).items()
+        for term in make_argument_terms(key, value)
     }
 
 
@@ -375,14 +377,14 @@ def _find_titles(reader: IndexReader, text: str, *, hidden: bool, most: int) -> 
     """Return the ids of the entries whose title has all words of `text`."""
     import tantivy
 
-    from kbtui.index.tokenizer import cjk_pairs, is_unspaced, plain
+    from kbtui.index.tokenizer import extract_cjk_pairs, has_unspaced_script, normalize_text
     from kbtui.search.analysis import Language
 
-    text = plain(text)
+    text = normalize_text(text)
     language = Language(reader.language)
-    unspaced = is_unspaced(text)
-    terms = [("title", stem) for stem in language.stems(text) if not is_unspaced(stem)]
-    terms += [("code", pair) for pair in cjk_pairs(text)]
+    unspaced = has_unspaced_script(text)
+    terms = [("title", stem) for stem in language.stems(text) if not has_unspaced_script(stem)]
+    terms += [("code", pair) for pair in extract_cjk_pairs(text)]
     found: dict[object, int] = {}
     for side in (False, True) if hidden else (False,):
         index = reader.lexical(hidden=side)
@@ -410,14 +412,14 @@ def _find_titles(reader: IndexReader, text: str, *, hidden: bool, most: int) -> 
     return {
         entry.id
         for entry in reader.entries(owned).values()
-        if wanted in "".join(plain(entry.title).lower().split())
+        if wanted in "".join(normalize_text(entry.title).lower().split())
     }
 
 
 def _argument(value: str) -> str:
-    from kbtui.index.tokenizer import plain
+    from kbtui.index.tokenizer import normalize_text
 
-    key, sign, wanted = plain(value).partition("=")
+    key, sign, wanted = normalize_text(value).partition("=")
     wanted = " ".join(wanted.lower().split())
     if len(wanted) > 1:
         wanted = wanted.rstrip("/")

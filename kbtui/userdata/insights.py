@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kbtui.dates import format_unix_time
-from kbtui.index.entry_query import ever_cited, reading, used_since
+from kbtui.index.entry_query import count_all_citations, find_cited_entries, open_catalog_snapshot
 from kbtui.userdata.query_log import DAY_SECONDS, list_dates, start_of_day
 
 if TYPE_CHECKING:
@@ -116,13 +116,13 @@ def collect_insights(
     """
     now = time.time() if now is None else now
     dates = list_dates(now, days)
-    with reading(reader) as db:
+    with open_catalog_snapshot(reader) as db:
         rows = db.execute(
             "SELECT id, kind, title, topic, slug, path, changed, hidden, archived FROM entries"
         )
         entries = [_CitableEntry(row) for row in rows]
-        recent = used_since(db, workspace, entries, start_of_day(dates[0]))
-        ever = ever_cited(db, workspace, entries)
+        recent = count_all_citations(db, workspace, entries, start_of_day(dates[0]))
+        ever = find_cited_entries(db, workspace, entries)
     entries = [entry for entry in entries if hidden or not entry.hidden]
     subjects = [entry for entry in entries if entry.kind == "subject"]
     cited = [

@@ -28,7 +28,7 @@ from kbtui.assistant import mcp_server as server
 from kbtui.assistant.jp_local_tool import outcome
 from kbtui.assistant.tool_handlers import answer
 from kbtui.assistant.tools import TOOLS, offered
-from kbtui.engine.client import socket_path
+from kbtui.engine.client import get_socket_path
 from kbtui.knowledge import load_knowledge
 from kbtui.library import Library
 from kbtui.workspace import open_root
@@ -340,7 +340,7 @@ class HungEngine:
 
     def __init__(self, builder: Builder) -> None:
         self._door = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._door.bind(str(socket_path(builder.workspace)))
+        self._door.bind(str(get_socket_path(builder.workspace)))
         self._door.listen()
         self.asked = queue.Queue[bytes]()
         self._guests: list[socket.socket] = []

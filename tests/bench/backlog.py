@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from kbtui.engine import EngineClient, connect
-from kbtui.engine.client import announced
-from kbtui.index.embedding_model import ModelUnavailable, export, find_model
+from kbtui.engine.client import read_lock_file
+from kbtui.index.embedding_model import ModelUnavailable, export_model, find_model
 from kbtui.library import Library
 from kbtui.search import Question
 from kbtui.workspace import Settings, Workspace, open_root
@@ -25,7 +25,7 @@ QUESTIONS = 40
 def busy(base: Path, times: int) -> Iterator[Row]:
     """Questions beside a backlog against the same of an idle engine; then stopping it."""
     try:
-        export(find_model(""))
+        export_model(find_model(""))
     except ModelUnavailable as error:
         print(f"  {error}")
     workspaces.subjects(base, 300, 30)
@@ -71,7 +71,7 @@ def stopped(engine: EngineClient, workspace: Workspace) -> tuple[float, float]:
     """Stop an engine; seconds until another could begin, and until its memory was given back."""
     began = time.perf_counter()
     engine.request("stop")
-    while announced(workspace):
+    while read_lock_file(workspace):
         time.sleep(0.001)
     free = time.perf_counter() - began
     engine.end()
@@ -144,7 +144,7 @@ Beating(open_workspace(sys.argv[1])).run(headless=True, size=(160, 50))
 def stall(base: Path, times: int) -> Iterator[Row]:
     """How late the TUI's event loop comes, idle and while 600 subjects are indexed and embedded."""
     try:
-        export(find_model(""))
+        export_model(find_model(""))
     except ModelUnavailable as error:
         print(f"  {error}")
     workspaces.subjects(base, 100, 10)

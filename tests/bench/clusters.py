@@ -11,7 +11,7 @@ import numpy as np
 from kbtui.index import Index, IndexReader
 from kbtui.index.embedding_model import find_model
 from kbtui.index.embedding_queue import make_vector_row
-from kbtui.index.vectors import LEAN_ON, VectorStore, condition, leaning
+from kbtui.index.vectors import LEAN_CANDIDATES, VectorStore, make_filter_sql, shift_towards
 from kbtui.search import Question
 from kbtui.search.models import Ranking
 
@@ -96,10 +96,10 @@ class Near:
 
         def ask(pending: Future[Any], question: Question, generation: str) -> Ranking:
             pending.result()
-            towards = self._store.vector(list(question.worded[:LEAN_ON]))
-            vector = leaning(self._asked.some(1)[0].tolist(), towards)
+            towards = self._store.vector(list(question.worded[:LEAN_CANDIDATES]))
+            vector = shift_towards(self._asked.some(1)[0].tolist(), towards)
             return Ranking(
-                self._store.search(vector, condition(), question.depth, question.per_entry)
+                self._store.search(vector, make_filter_sql(), question.depth, question.per_entry)
             )
 
         return begin
@@ -114,7 +114,7 @@ class Near:
         found = 0
         for vector, likeness in zip(asked, near, strict=True):
             exact = set(self._numbers[np.argpartition(-likeness, best)[:best]].tolist())
-            ranked = self._store.search(vector.tolist(), condition(), best, 1000)
+            ranked = self._store.search(vector.tolist(), make_filter_sql(), best, 1000)
             found += len(exact & {number for number, _ in ranked})
         return (
             f"recall@{best} against exact search: {found / questions / best:.3f}"

@@ -79,13 +79,13 @@ def _spent(call: Callable[[], object]) -> _Spent:
 def _first(base: Path, folder: Path) -> tuple[_Spent, _Spent]:
     """A first index, and the same documents with the same fields from memory: one writer thread
     an index each."""
-    from kbtui.index.keyword_index import LexicalWriter
+    from kbtui.index.keyword_index import KeywordIndexWriter
 
     index = Index(open_root(base), Settings(model="off"), cache_dir=folder / "ours")
     ours = _spent(index.refresh)
     held = [(entry, index.catalog.chunks_of(entry.id)) for entry in index.catalog.all_entries()]
     index.close()
-    writer = LexicalWriter(folder / "raw", "english")
+    writer = KeywordIndexWriter(folder / "raw", "english")
 
     def feed() -> None:
         for entry, chunks in held:

@@ -18,7 +18,13 @@ from typing import Any
 
 from kbtui.engine import EngineClient, connect
 from kbtui.index import Index, IndexReader
-from kbtui.index.embedding_model import Embedder, FastEmbedder, ModelUnavailable, export, find_model
+from kbtui.index.embedding_model import (
+    Embedder,
+    FastEmbedder,
+    ModelUnavailable,
+    export_model,
+    find_model,
+)
 from kbtui.index.embedding_status import EmbeddingStatusWriter
 from kbtui.search import Question
 from kbtui.search.pipeline import answer
@@ -124,7 +130,7 @@ def embedder() -> Embedder | FastEmbedder:
     """The model that an engine would have."""
     model = find_model("")
     try:
-        export(model)
+        export_model(model)
         return FastEmbedder(model)
     except ModelUnavailable:
         return Embedder(model)

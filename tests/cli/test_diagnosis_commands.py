@@ -17,7 +17,7 @@ from support import Builder, asked
 
 from kbtui.cli.diagnostics import Redaction
 from kbtui.cli.main import COMMANDS, main
-from kbtui.engine.lifecycle import log
+from kbtui.engine.lifecycle import write_log_record
 from kbtui.workspace.settings import SETTING_KEYS, settings_path
 
 GUIDE = Path(__file__).parents[2] / "docs/guide"
@@ -246,8 +246,8 @@ def test_a_log_for_a_report_has_no_line_of_a_damaged_passage(
 ) -> None:
     message = undecodable(tmp_path / "damaged.sqlite")
     assert "\nMahnung-Meier" in message
-    log(f"refresh failed: OperationalError: {message}\n2026-11-22 10:00:07 [7] Meier")
-    log("idle")
+    write_log_record(f"refresh failed: OperationalError: {message}\n2026-11-22 10:00:07 [7] Meier")
+    write_log_record("idle")
     engine_log.write_text(capfd.readouterr().err)
     for lines in range(1, 14):
         assert main(["log", "--lines", str(lines)]) == 0
@@ -276,7 +276,7 @@ def test_a_traceback_in_a_report_keeps_its_frames_and_loses_what_messages_quote(
         f'  File "{code}", line 9, in again\n'
         f"sqlite3.OperationalError: {undecodable(tmp_path / 'damaged.sqlite')}\n"
     )
-    log(f"no semantic search: {traceback}")
+    write_log_record(f"no semantic search: {traceback}")
     logged = capfd.readouterr().err
     # Python writes what nobody caught to the same file, as it is.
     for text in (logged, f"{logged}Exception in thread refresher:\n{traceback}", traceback):

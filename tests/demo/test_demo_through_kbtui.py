@@ -10,7 +10,7 @@ from demo_files import DEMO, TOPICS, conversation_folders, subject_files
 from kbtui.citations import extract_citations
 from kbtui.conversations.models import Conversation
 from kbtui.conversations.repository import list_conversations, load_conversation
-from kbtui.index.models import subject_id
+from kbtui.index.models import make_subject_id
 from kbtui.knowledge import Knowledge, load_knowledge, read_subject
 from kbtui.workspace import Workspace, open_root
 
@@ -110,7 +110,9 @@ def test_citations_reach_existing_subjects_and_conversations(
     citations = [
         citation
         for conversation in conversations.values()
-        for citation in extract_citations(conversation, knowledge, titles, subject_id=subject_id)
+        for citation in extract_citations(
+            conversation, knowledge, titles, subject_id=make_subject_id
+        )
     ]
     assert {"learn", "search", "file"} <= {citation.how for citation in citations}
     assert {citation.how for citation in citations} & {"read", "grep"}

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kbtui.engine.embedding_worker import LOOK_SECONDS, EmbeddingThrottle, is_on_battery
+from kbtui.engine.embedding_worker import LOAD_CHECK_SECONDS, EmbeddingThrottle, is_on_battery
 
 
 class Machine:
@@ -49,12 +49,12 @@ def test_its_own_work_is_no_load_that_it_waits_for() -> None:
     conditions = machine.conditions("load")
     machine.load = 4.5  # one program and ourselves on four cores
     assert conditions.reason() is None
-    machine.load, machine.now = 8.0, LOOK_SECONDS
+    machine.load, machine.now = 8.0, LOAD_CHECK_SECONDS
     assert conditions.reason() == "the computer is busy"
     machine.load = 4.5  # now without us: others have all cores
-    machine.now = 2 * LOOK_SECONDS
+    machine.now = 2 * LOAD_CHECK_SECONDS
     assert conditions.reason() == "the computer is busy"
-    machine.load, machine.now = 1.0, 3 * LOOK_SECONDS
+    machine.load, machine.now = 1.0, 3 * LOAD_CHECK_SECONDS
     assert conditions.reason() is None
 
 

@@ -15,7 +15,7 @@ from support import Builder, hurt_file
 
 from kbtui.engine.embedding_worker import EmbeddingWorker, EngineModel
 from kbtui.index import Index
-from kbtui.index.vectors import VERSION
+from kbtui.index.vectors import VECTORS_VERSION
 from kbtui.workspace import Settings
 
 SEED = 11
@@ -94,7 +94,7 @@ def held(builder: Builder, folder: Path) -> tuple[Any, Any, list[str]]:
             assert time.monotonic() < end, logged
             time.sleep(0.05)
         database = lancedb.connect(folder / "vectors")
-        table = database.open_table(f"chunks_{VERSION}_letters").to_arrow()
+        table = database.open_table(f"chunks_{VECTORS_VERSION}_letters").to_arrow()
         vectors = {
             row["number"]: (row["hash"], row["entry"], tuple(np.round(row["vector"], 6)))
             for row in table.to_pylist()

@@ -15,17 +15,17 @@ import pytest
 from support import Builder, asked, end_engine, kill_engine, said
 
 from kbtui.cli.main import main
-from kbtui.engine.client import announced
+from kbtui.engine.client import read_lock_file
 from kbtui.index.embedding_model import (
     CHECKSUMS,
     Embedder,
     FastEmbedder,
     Model,
     ModelUnavailable,
-    export,
-    export_path,
+    export_model,
     find_model,
-    verify,
+    get_export_path,
+    verify_model,
 )
 from kbtui.library import Library
 from kbtui.search import Question
@@ -47,15 +47,15 @@ def exported(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
     with (cache / "lock").open("w") as lock, pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(cache))
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not export_path(find_model("")).exists():
-            export(find_model(""))
+        if not get_export_path(find_model("")).exists():
+            export_model(find_model(""))
     return cache
 
 
 @pytest.fixture
 def with_export(home: Path, exported: Path) -> Path:
     """The export, where this test's home has it."""
-    target = export_path(find_model(""))
+    target = get_export_path(find_model(""))
     shutil.copytree(export_path_below(exported).parent, target.parent)
     return target
 
@@ -63,7 +63,7 @@ def with_export(home: Path, exported: Path) -> Path:
 def export_path_below(cache: Path) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(cache))
-        return export_path(find_model(""))
+        return get_export_path(find_model(""))
 
 
 def ask(lib: Library, query: str, mode: str = "hybrid") -> list[str]:
@@ -129,7 +129,7 @@ def test_found_by_meaning_kept_through_a_kill_and_told_honestly(
     # A removed subject is served by neither leg.
     (builder.root / "docs/notes/money.md").unlink()
     assert not any(ref.startswith("notes/money") for ref in ask(lib, "when do people get paid"))
-    found = announced(builder.workspace)
+    found = read_lock_file(builder.workspace)
     assert found
     psutil.Process(found["pid"]).terminate()
 
@@ -257,7 +257,7 @@ def slow_engine(
         command = [sys.executable, "-c", SLOW_IMPORTS, str(workspace_root)]
         engines.append(subprocess.Popen(command))
         end = time.monotonic() + 60
-        while announced(builder.workspace) is None:
+        while read_lock_file(builder.workspace) is None:
             assert time.monotonic() < end, "the engine does not start"
             time.sleep(0.05)
         return builder
@@ -308,7 +308,7 @@ def rows(path: Path) -> set[bytes]:
 
 
 def test_the_packaged_model_is_what_it_should_be() -> None:
-    verify(find_model(""))
+    verify_model(find_model(""))
 
 
 def test_a_model_with_other_bytes_is_refused(tmp_path: Path) -> None:
@@ -322,7 +322,7 @@ def test_a_missing_model_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(ModelUnavailable, match="no model in that directory"):
         find_model(str(tmp_path / "none"))
     with pytest.raises(ModelUnavailable, match="cannot be read"):
-        verify(Model("x", str(tmp_path), packaged=True))
+        verify_model(Model("x", str(tmp_path), packaged=True))
 
 
 @pytest.fixture
@@ -380,7 +380,7 @@ def test_the_first_engine_makes_the_export_and_works_on_with_it(
         while not engine.request("settle", wait=1.0)["done"]:
             pass
         assert ask(lib, "a feline naps", "semantic")[0].startswith("notes/cat")
-        while not export_path(find_model("")).with_suffix(".json").exists():
+        while not get_export_path(find_model("")).with_suffix(".json").exists():
             time.sleep(0.5)
         time.sleep(1.0)
         for number in range(400):

@@ -16,8 +16,8 @@ from kbtui.index.catalog import Catalog
 from kbtui.index.embedding_cache import EmbeddingCache
 from kbtui.index.embedding_model import Embedder, find_model
 from kbtui.index.embedding_queue import EmbeddingQueue
-from kbtui.index.models import text_hash
-from kbtui.index.vectors import LEAN_ON, VectorStore, condition, leaning
+from kbtui.index.models import hash_text
+from kbtui.index.vectors import LEAN_CANDIDATES, VectorStore, make_filter_sql, shift_towards
 from kbtui.search.models import Ranking
 from kbtui.search.pipeline import answer
 from kbtui.workspace import Settings, Workspace, open_root
@@ -49,7 +49,7 @@ class Vectors:
 
     def question(self, text: str) -> list[float]:
         """The vector of a question."""
-        key = text_hash(f"question\0{text}")
+        key = hash_text(f"question\0{text}")
         if key not in self.remembered.get([key]):
             self.remembered.put({key: self.embedder.encode_query(text)[0]})
         return np.frombuffer(self.remembered.get([key])[key], dtype=np.float32).tolist()  # type: ignore[no-any-return]
@@ -73,7 +73,7 @@ class Bed:
         return partial(self._ranking, text)
 
     def _ranking(self, text: str, question: Question, generation: str) -> Ranking:
-        where = condition(
+        where = make_filter_sql(
             hidden=question.hidden,
             archived=question.archived,
             kinds=[] if len(question.kinds) == 2 else list(question.kinds),
@@ -82,7 +82,9 @@ class Bed:
             roles=list(question.roles),
             entries=list(question.entries),
         )
-        vector = leaning(self.vectors.question(text), self.store.vector(question.worded[:LEAN_ON]))
+        vector = shift_towards(
+            self.vectors.question(text), self.store.vector(question.worded[:LEAN_CANDIDATES])
+        )
         return Ranking(self.store.search(vector, where, question.depth, question.per_entry))
 
     def close(self) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from eval.labelled import CORPUS, Labelled, read, squeezed
 from kbtui.conversations.repository import find_conversation, load_conversation
-from kbtui.index.chunking import event_text
+from kbtui.index.chunking import format_event_text
 from kbtui.knowledge import load_knowledge, read_subject_text
 from kbtui.workspace import open_root
 
@@ -28,7 +28,7 @@ def text_of(ref: str) -> str:
             int(match[2])
         )
         assert turn, ref
-        return "\n".join(event_text(event) for event in turn.events)
+        return "\n".join(format_event_text(event) for event in turn.events)
     topic, _, slug = ref.partition("/")
     subject = load_knowledge(workspace).find(topic, slug)
     assert subject is not None, ref

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from kbtui.conversations.models import Event
 from kbtui.index.chunking import (
-    MOST,
+    MAX_CHUNK_SIZE,
     chunk_subject,
-    event_text,
-    measure,
+    format_event_text,
+    measure_text,
     number_chunks,
-    pieces,
+    split_text,
 )
 from kbtui.index.models import Chunk
 from kbtui.knowledge.front_matter import split_front_matter
@@ -38,27 +38,29 @@ def bare(text: str) -> str:
     return "".join(text.split())
 
 
-@given(TEXTS | st.lists(WORDS, max_size=6).map("\n".join), st.sampled_from([120, MOST]))
+@given(TEXTS | st.lists(WORDS, max_size=6).map("\n".join), st.sampled_from([120, MAX_CHUNK_SIZE]))
 @settings(max_examples=300, deadline=None)
 def test_one_paragraph_is_cut_as_it_is_after_an_empty_line(text: str, most: int) -> None:
-    below = [(piece.text, piece.first - 1, piece.last - 1) for piece in pieces("\n" + text, most)]
-    assert [(piece.text, piece.first, piece.last) for piece in pieces(text, most)] == below
+    below = [
+        (piece.text, piece.first - 1, piece.last - 1) for piece in split_text("\n" + text, most)
+    ]
+    assert [(piece.text, piece.first, piece.last) for piece in split_text(text, most)] == below
 
 
-@given(TEXTS, st.sampled_from([120, 400, MOST]))
+@given(TEXTS, st.sampled_from([120, 400, MAX_CHUNK_SIZE]))
 @settings(max_examples=300, deadline=None)
 def test_nothing_but_white_space_is_lost(text: str, most: int) -> None:
-    assert "".join(bare(piece.text) for piece in pieces(text, most)) == bare(text)
+    assert "".join(bare(piece.text) for piece in split_text(text, most)) == bare(text)
 
 
-@given(TEXTS, st.sampled_from([120, 400, MOST]))
+@given(TEXTS, st.sampled_from([120, 400, MAX_CHUNK_SIZE]))
 @settings(max_examples=300, deadline=None)
 def test_every_piece_fits_and_stands_in_its_lines(text: str, most: int) -> None:
     lines = text.split("\n")
     before = 1
-    for piece in pieces(text, most):
+    for piece in split_text(text, most):
         assert piece.text.strip()
-        assert measure(piece.text) <= most
+        assert measure_text(piece.text) <= most
         assert before <= piece.first <= piece.last <= len(lines)
         before = piece.first
         assert bare(piece.text) in bare("\n".join(lines[piece.first - 1 : piece.last]))
@@ -74,8 +76,8 @@ PLAIN = st.lists(
 @settings(max_examples=100, deadline=None)
 def test_sections_are_cut_independently_of_each_other(bodies: list[str]) -> None:
     sections = [f"# Section\n\nwords\n\n{body}" for body in bodies]
-    alone = [piece.text for section in sections for piece in pieces(section)]
-    assert [piece.text for piece in pieces("\n\n".join(sections))] == alone
+    alone = [piece.text for section in sections for piece in split_text(section)]
+    assert [piece.text for piece in split_text("\n\n".join(sections))] == alone
 
 
 def paragraphs(count: int, seed: int) -> list[str]:
@@ -91,14 +93,14 @@ def test_an_edit_in_a_text_without_headings_moves_few_boundaries() -> None:
     for seed in range(5):
         before = paragraphs(80, seed)
         after = [*before[:3], "A new paragraph in the first part.", *before[3:]]
-        old = Counter(piece.text for piece in pieces("\n\n".join(before)))
-        new = Counter(piece.text for piece in pieces("\n\n".join(after)))
+        old = Counter(piece.text for piece in split_text("\n\n".join(before)))
+        new = Counter(piece.text for piece in split_text("\n\n".join(after)))
         assert (old & new).total() >= old.total() * 0.8
 
 
 def test_a_heading_begins_a_piece_and_headings_stay_with_their_text() -> None:
     text = "# Title\n\n## First\n\nOne.\n\n## Second\n\nTwo."
-    assert [piece.text for piece in pieces(text)] == [
+    assert [piece.text for piece in split_text(text)] == [
         "# Title\n\n## First\n\nOne.",
         "## Second\n\nTwo.",
     ]
@@ -106,21 +108,21 @@ def test_a_heading_begins_a_piece_and_headings_stay_with_their_text() -> None:
 
 def test_a_fenced_block_is_not_cut_at_its_empty_lines_or_hashes() -> None:
     fence = "```sh\n# not a heading\n\nmake test\n```"
-    assert [piece.text for piece in pieces(f"Before.\n\n{fence}")] == [f"Before.\n\n{fence}"]
+    assert [piece.text for piece in split_text(f"Before.\n\n{fence}")] == [f"Before.\n\n{fence}"]
 
 
 def test_a_long_line_is_cut_between_sentences() -> None:
     line = "One sentence stands here. " * 60
-    cut = pieces(line)
+    cut = split_text(line)
     assert len(cut) > 1
     assert all(piece.text.endswith(".") and piece.text.startswith("One") for piece in cut)
 
 
 def test_text_without_spaces_is_cut_after_its_full_stops_and_counts_for_more() -> None:
-    cut = pieces("索引は一つの過程だけが書きます。" * 40)
+    cut = split_text("索引は一つの過程だけが書きます。" * 40)
     assert len(cut) > 1
     assert all(piece.text.endswith("。") for piece in cut)
-    assert max(len(piece.text) for piece in cut) <= MOST / 3 + 1
+    assert max(len(piece.text) for piece in cut) <= MAX_CHUNK_SIZE / 3 + 1
 
 
 def test_front_matter_is_left_out_and_lines_still_count_from_the_top() -> None:
@@ -176,4 +178,4 @@ def test_the_text_of_a_call_is_its_name_and_its_arguments_by_line() -> None:
     event = Event(
         "tool_call_request", None, "", 0, name="fs_read_file", arguments={"path": "a.md", "n": [1]}
     )
-    assert event_text(event) == "fs_read_file\npath: a.md\nn: [1]"
+    assert format_event_text(event) == "fs_read_file\npath: a.md\nn: [1]"

@@ -20,8 +20,8 @@ from kbtui.engine.index_worker import IndexWorker
 from kbtui.index import Index, IndexReader, ingest
 from kbtui.index import indexer as writing
 from kbtui.index.catalog import Catalog
-from kbtui.index.generations import damage
-from kbtui.index.indexer import Changes
+from kbtui.index.generations import find_damage
+from kbtui.index.indexer import RefreshChanges
 from kbtui.workspace import Settings
 
 WORDS = ["otter", "heron", "alder", "river", "stone", "egret", "same"]
@@ -33,11 +33,11 @@ TURNS = ["28", "29", "30", "31"]
 def short_ones_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loader, "PARTS_FROM", 0)
     monkeypatch.setattr(loader, "_READ_BYTES", 16)
-    monkeypatch.setattr(ingest, "PART", 1500)
-    monkeypatch.setattr(ingest, "WHOLE_MOST", 3000)
+    monkeypatch.setattr(ingest, "BATCH_BYTES", 1500)
+    monkeypatch.setattr(ingest, "WHOLE_BYTES_MAX", 3000)
 
 
-def refresh(builder: Builder, **options: Any) -> Changes:
+def refresh(builder: Builder, **options: Any) -> RefreshChanges:
     index = Index(builder.workspace, Settings(), **options)
     try:
         return index.refresh()
@@ -48,7 +48,7 @@ def refresh(builder: Builder, **options: Any) -> Changes:
 def everything(cache: Path) -> dict[str, Any]:
     """What an index holds: also what vectors are made from, and which document has which word."""
     reader = IndexReader(cache)
-    assert damage(reader.folder) is None
+    assert find_damage(reader.folder) is None
     found = content_of(cache)
     catalog = Catalog(reader.folder / "catalog.sqlite")
     rows = "entry_id, ordinal, id, turn, role, tool, timestamp, embed, hash, call, args"
@@ -237,7 +237,7 @@ def test_who_asked_first_is_told_when_all_is_done(
     rounds: list[bool] = []
     asked_: list[threading.Event] = []
 
-    def refreshed(changes: Changes) -> None:
+    def refreshed(changes: RefreshChanges) -> None:
         rounds.append(changes.unfinished)
         if changes.unfinished:
             assert not asked_[0].is_set()
@@ -264,7 +264,7 @@ from kbtui.conversations.formats.jp import loader as parts
 from kbtui.index import keyword_index as lexical; from kbtui.index import ingest as pieces; from kbtui.index import Index, catalog
 from kbtui.workspace import Settings, open_root
 
-parts.PARTS_FROM, parts._READ_BYTES, pieces.PART, pieces.WHOLE_MOST = 0, 16, 1500, 3000
+parts.PARTS_FROM, parts._READ_BYTES, pieces.BATCH_BYTES, pieces.WHOLE_BYTES_MAX = 0, 16, 1500, 3000
 left = {"count": int(sys.argv[3])}
 
 def dying(kind, call):
@@ -283,8 +283,8 @@ def dying(kind, call):
 
 catalog.Catalog.commit = dying("commit", catalog.Catalog.commit)
 catalog.Catalog.put_citations = dying("cite", catalog.Catalog.put_citations)
-lexical.LexicalWriter.commit = dying("lexical", lexical.LexicalWriter.commit)
-lexical.LexicalWriter.update = dying("update", lexical.LexicalWriter.update)
+lexical.KeywordIndexWriter.commit = dying("lexical", lexical.KeywordIndexWriter.commit)
+lexical.KeywordIndexWriter.update = dying("update", lexical.KeywordIndexWriter.update)
 Index(open_root(Path(sys.argv[1])), Settings()).refresh()
 """
 

@@ -14,7 +14,7 @@ import pytest
 from support import Builder, asked, called, content_of, said
 
 from kbtui.index import Index, IndexReader, generations
-from kbtui.index.indexer import Changes
+from kbtui.index.indexer import RefreshChanges
 from kbtui.search import Question
 from kbtui.search.pipeline import answer
 from kbtui.workspace import Settings
@@ -46,7 +46,7 @@ def built(workspace_root: Path) -> Builder:
     return builder
 
 
-def refresh(builder: Builder, **options: object) -> Changes:
+def refresh(builder: Builder, **options: object) -> RefreshChanges:
     index = Index(builder.workspace, Settings(), **options)  # type: ignore[arg-type]
     try:
         return index.refresh()
@@ -175,20 +175,20 @@ def test_an_unreadable_subject_is_an_entry_with_an_error(built: Builder) -> None
     (built.root / "docs/guide/picture.md").write_bytes(b"\x89PNG\0\0" + b"binary" * 10)
     refresh(built)
     reader = IndexReader(built.workspace.cache_dir)
-    from kbtui.index.models import subject_id
+    from kbtui.index.models import make_subject_id
 
-    identity = subject_id("guide", "picture")
+    identity = make_subject_id("guide", "picture")
     assert "binary" in (reader.entries({identity})[identity].error or "")
 
 
 def test_another_language_makes_another_generation_that_takes_over(built: Builder) -> None:
     refresh(built)
-    old = generations.current(built.workspace.cache_dir)
+    old = generations.find_current_generation(built.workspace.cache_dir)
     index = Index(built.workspace, Settings(language="german"))
-    assert generations.current(built.workspace.cache_dir) == old
+    assert generations.find_current_generation(built.workspace.cache_dir) == old
     index.refresh()
     index.close()
-    new = generations.current(built.workspace.cache_dir)
+    new = generations.find_current_generation(built.workspace.cache_dir)
     assert new != old
     assert not old.exists()  # type: ignore[union-attr]
     assert found(built, "install program") == ["guide/start:1-3"]
@@ -261,9 +261,9 @@ def dying(kind, call):
 
 catalog.Catalog.commit = dying("catalog", catalog.Catalog.commit)
 catalog.Catalog.put = dying("put", catalog.Catalog.put)
-lexical.LexicalWriter.commit = dying("lexical", lexical.LexicalWriter.commit)
-lexical.LexicalWriter.replace = dying("replace", lexical.LexicalWriter.replace)
-lexical.LexicalWriter.update = dying("replace", lexical.LexicalWriter.update)
+lexical.KeywordIndexWriter.commit = dying("lexical", lexical.KeywordIndexWriter.commit)
+lexical.KeywordIndexWriter.replace = dying("replace", lexical.KeywordIndexWriter.replace)
+lexical.KeywordIndexWriter.update = dying("replace", lexical.KeywordIndexWriter.update)
 Index(open_root(Path(sys.argv[1])), Settings()).refresh()
 print("survived")
 """
@@ -371,11 +371,11 @@ def change(built: Builder, random_: random.Random) -> None:
 
 def test_a_second_writer_is_told_that_there_is_one(built: Builder) -> None:
     from kbtui.errors import IndexUnavailable
-    from kbtui.index.keyword_index import LexicalWriter
+    from kbtui.index.keyword_index import KeywordIndexWriter
 
     index = Index(built.workspace, Settings())
     with pytest.raises(IndexUnavailable, match="another process"):
-        LexicalWriter(index.folder / "lexical", "english")
+        KeywordIndexWriter(index.folder / "lexical", "english")
     index.close()
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import tantivy
 
-from kbtui.index.keyword_index import LexicalWriter, open_index
+from kbtui.index.keyword_index import KeywordIndexWriter, open_index
 from kbtui.index.models import Chunk, Entry
 
 
@@ -23,7 +23,7 @@ def held(folder: Path) -> tuple[int, list[int]]:
 
 
 def test_what_is_removed_first_after_opening_does_not_come_back(tmp_path: Path) -> None:
-    writer = LexicalWriter(tmp_path, "english")
+    writer = KeywordIndexWriter(tmp_path, "english")
     for number in range(1, 9):
         for other in (number, number + 10, number + 20):
             writer.replace(*entry(other))
@@ -33,7 +33,7 @@ def test_what_is_removed_first_after_opening_does_not_come_back(tmp_path: Path) 
         writer.commit(number)
     # Closed at once, as a killed one is: before tantivy has joined the eight.
     writer.close()
-    writer = LexicalWriter(tmp_path, "english")
+    writer = KeywordIndexWriter(tmp_path, "english")
     writer.remove("s6")
     writer.remove("s17")
     writer.replace(*entry(30))

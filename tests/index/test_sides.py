@@ -22,7 +22,7 @@ def built(workspace_root: Path) -> Builder:
 
 @pytest.fixture
 def index(built: Builder, monkeypatch: pytest.MonkeyPatch) -> Iterator[Index]:
-    monkeypatch.setattr(indexer, "BEHIND_MOST", 3)
+    monkeypatch.setattr(indexer, "MAX_LAG", 3)
     held = Index(built.workspace, Settings(model="off"))
     held.refresh()
     yield held

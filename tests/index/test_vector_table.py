@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from kbtui.index import vectors
-from kbtui.index.vectors import VectorStore, condition
+from kbtui.index.vectors import VectorStore, make_filter_sql
 
 DIMENSION = 32
 
@@ -19,7 +19,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vectors, "EXACT_ROWS", 400)
     monkeypatch.setattr(vectors, "APPROXIMATE_ROWS", 2000)
     monkeypatch.setattr(vectors, "PARTITION_ROWS", 100)
-    monkeypatch.setattr(vectors, "PROBED", 8)
+    monkeypatch.setattr(vectors, "PROBED_PARTITIONS", 8)
     monkeypatch.setattr(vectors, "NARROW_ROWS", 300)
     return
 
@@ -62,7 +62,7 @@ def test_exact_until_it_pays_and_then_nearly(tmp_path: Path, small: None) -> Non
     for start, end in ((0, 300), (300, 1500), (1500, 4000)):
         store.add(rows(range(start, end)), held[start:end])
         store.tidy(force=True)
-        found = [store.search(query, condition(), 10, 100) for query in queries.tolist()]
+        found = [store.search(query, make_filter_sql(), 10, 100) for query in queries.tolist()]
         recalls[end] = np.mean(
             [
                 len({number for number, _ in one} & set(exact(held[:end], query, 10))) / 10
@@ -73,7 +73,7 @@ def test_exact_until_it_pays_and_then_nearly(tmp_path: Path, small: None) -> Non
     assert recalls[4000] >= 0.95
     # Opened again, it is still known how the table is indexed.
     again = VectorStore(tmp_path, "m", DIMENSION)
-    assert again.search(queries[0].tolist(), condition(), 10, 100) == found[0]
+    assert again.search(queries[0].tolist(), make_filter_sql(), 10, 100) == found[0]
 
 
 @pytest.mark.parametrize("dimension", [32, 30])
@@ -89,7 +89,8 @@ def test_what_came_after_the_approximate_index_is_found_as_well(
         store.add(rows(range(start, start + 300)), held[start : start + 300])
         store.tidy(force=True)
     found = [
-        number in {near for near, _ in store.search(held[number].tolist(), condition(), 10, 100)}
+        number
+        in {near for near, _ in store.search(held[number].tolist(), make_filter_sql(), 10, 100)}
         for number in range(0, 3600, 20)
     ]
     assert np.mean(found[:150]) >= 0.95
@@ -104,7 +105,7 @@ def test_a_filter_that_leaves_little_finds_all_of_it(tmp_path: Path, small: None
     store.add(rows(range(2950, 3000), topic="rare"), held[2950:])
     store.tidy(force=True)
     query = made(random, 1)[0]
-    found = store.search(query.tolist(), condition(topics=["rare"]), 50, 100)
+    found = store.search(query.tolist(), make_filter_sql(topics=["rare"]), 50, 100)
     assert [number for number, _ in found] == [
         2950 + number for number in exact(held[2950:], query, 50)
     ]
@@ -115,7 +116,7 @@ def test_what_a_filter_leaves_far_from_the_question_is_found(
 ) -> None:
     # Lance makes fewer partitions than it is told to where they would be small.
     monkeypatch.setattr(vectors, "PARTITION_ROWS", 4000)
-    monkeypatch.setattr(vectors, "PROBED", 1)
+    monkeypatch.setattr(vectors, "PROBED_PARTITIONS", 1)
     random = np.random.default_rng(3)
     store = VectorStore(tmp_path, "m", DIMENSION)
     query = made(random, 1)[0]
@@ -125,7 +126,7 @@ def test_what_a_filter_leaves_far_from_the_question_is_found(
     store.add(rows(range(19_000)), made(random, 19_000))
     store.add(rows(range(19_000, 20_000), topic="far"), far)
     store.tidy(force=True)
-    narrowed = condition(topics=["far"])
+    narrowed = make_filter_sql(topics=["far"])
     assert len(store._nearest(query.tolist(), narrowed, 500, 1)) < 50
     found = [number - 19_000 for number, _ in store.search(query.tolist(), narrowed, 100, 100)]
     assert len(found) == 100
@@ -163,8 +164,8 @@ def test_a_year_of_daily_edits_leaves_a_compact_table(tmp_path: Path, size: int)
         most["bytes"] = max(most["bytes"], _bytes(tmp_path))
     print(size, began, most, _bytes(tmp_path))
     assert store.count() == size
-    assert most["fragments"] <= vectors.FRAGMENTS_MOST + vectors.SUPPLEMENTS_MOST + 2
-    assert most["versions"] <= 2 * vectors.FRAGMENTS_MOST + 10
+    assert most["fragments"] <= vectors.MAX_FRAGMENTS + vectors.MAX_SUPPLEMENTS + 2
+    assert most["versions"] <= 2 * vectors.MAX_FRAGMENTS + 10
     # A year's edits rewrote the table some times over; what lies there is a few of it.
     assert most["bytes"] <= 5 * began + (20 << 20)
     assert _files(tmp_path) < 400
@@ -205,7 +206,7 @@ def test_a_table_that_followed_answers_as_one_that_is_new(tmp_path: Path, small:
     new.add(numbered(left, 5000), texts[left])
     names = {row["number"]: row["tie"] for row in [*held, *numbered(left, 5000)]}
     for query in (*made(random, 20).tolist(), *texts[left[:20]].tolist()):
-        for where in ("", condition(), condition(entries=["e3", "e4", "e23", "e24"])):
+        for where in ("", make_filter_sql(), make_filter_sql(entries=["e3", "e4", "e23", "e24"])):
             one, other = (
                 [(names[number], round(score, 4)) for number, score in found]
                 for found in (store.search(query, where, 30, 3) for store in (followed, new))

@@ -4,8 +4,14 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from kbtui.index.keyword_index import argument_terms
-from kbtui.index.tokenizer import LONGEST, cjk_pairs, code_words, forms, plain
+from kbtui.index.keyword_index import make_argument_terms
+from kbtui.index.tokenizer import (
+    MAX_COMPOUND_LENGTH,
+    extract_cjk_pairs,
+    extract_code_words,
+    get_word_forms,
+    normalize_text,
+)
 
 
 @pytest.mark.parametrize(
@@ -31,28 +37,28 @@ from kbtui.index.tokenizer import LONGEST, cjk_pairs, code_words, forms, plain
     ],
 )
 def test_a_compound_is_found_in_each_of_its_forms(text: str, query: str) -> None:
-    wanted = forms(query)
-    assert set(wanted.wholes) & set(code_words(text))
+    wanted = get_word_forms(query)
+    assert set(wanted.wholes) & set(extract_code_words(text))
 
 
 def test_a_part_of_a_camel_case_word_is_a_word() -> None:
-    assert {"parse", "http", "request"} <= set(code_words("parseHTTPRequest"))
-    assert forms("parseHTTPRequest").parts == ["parse", "http", "request"]
+    assert {"parse", "http", "request"} <= set(extract_code_words("parseHTTPRequest"))
+    assert get_word_forms("parseHTTPRequest").parts == ["parse", "http", "request"]
 
 
 def test_prose_has_no_code_words() -> None:
-    assert list(code_words("It is said, after all. And WHY not? ")) == []
+    assert list(extract_code_words("It is said, after all. And WHY not? ")) == []
 
 
 def test_scripts_without_spaces_become_pairs() -> None:
-    assert list(cjk_pairs("全文検索 x 猫")) == ["全文", "文検", "検索", "猫"]
-    assert set(forms("検索").pairs) <= set(code_words("全文検索のしくみ"))
+    assert list(extract_cjk_pairs("全文検索 x 猫")) == ["全文", "文検", "検索", "猫"]
+    assert set(get_word_forms("検索").pairs) <= set(extract_code_words("全文検索のしくみ"))
 
 
 def test_letters_have_one_form() -> None:
-    assert plain("cafe\u0301") == plain("caf\u00e9")
-    assert plain("ＡＰＩ ｶﾅ") == "API カナ"
-    plain("\ud800").encode()
+    assert normalize_text("cafe\u0301") == normalize_text("caf\u00e9")
+    assert normalize_text("ＡＰＩ ｶﾅ") == "API カナ"
+    normalize_text("\ud800").encode()
 
 
 @given(st.text(max_size=300))
@@ -60,10 +66,10 @@ def test_letters_have_one_form() -> None:
 @example("_" * 300)
 @settings(max_examples=200, deadline=None)
 def test_any_text_gives_words_that_can_be_indexed(text: str) -> None:
-    for word in code_words(text):
+    for word in extract_code_words(text):
         assert word
         assert not word.isspace()
-        assert len(word) <= LONGEST
+        assert len(word) <= MAX_COMPOUND_LENGTH
 
 
 @given(
@@ -90,19 +96,19 @@ def test_plain_words_around_them_neither_hide_nor_add_any(
     words: list[str], plain_: str, space: str
 ) -> None:
     among = space.join([plain_, *(part for word in words for part in (word, plain_))])
-    found = [list(code_words(word)) for word in words]
+    found = [list(extract_code_words(word)) for word in words]
     assert all(found), "each of them is an identifier"
-    assert list(code_words(among)) == [part for parts in found for part in parts]
+    assert list(extract_code_words(among)) == [part for parts in found for part in parts]
 
 
 @pytest.mark.parametrize("blob", ["a", "aB", "a/", "_", "A", "1.", "aa:", "-a"])
 def test_a_long_blob_costs_as_much_as_its_length(blob: str) -> None:
     # Quadratic, this would take minutes and end at the suite's timeout.
-    assert sum(1 for _ in code_words(blob * 200_000)) < 2_000_000
+    assert sum(1 for _ in extract_code_words(blob * 200_000)) < 2_000_000
 
 
 def test_an_argument_is_asked_for_whole_by_an_end_or_by_a_directory() -> None:
-    terms = argument_terms("Path", "Docs/decisions/005-fuse.md")
+    terms = make_argument_terms("Path", "Docs/decisions/005-fuse.md")
     assert {
         "path",
         "path=docs/decisions/005-fuse.md",
@@ -111,4 +117,4 @@ def test_an_argument_is_asked_for_whole_by_an_end_or_by_a_directory() -> None:
         "path=docs",
         "path=docs/decisions",
     } <= set(terms)
-    assert "pattern=never" in argument_terms("pattern", "or never so")
+    assert "pattern=never" in make_argument_terms("pattern", "or never so")

@@ -12,7 +12,13 @@ from support import Builder, asked, called, said
 
 from kbtui.errors import IndexUnavailable, UsageError
 from kbtui.index.embedding_status import EmbeddingStatusWriter, read_embedding_status
-from kbtui.index.entry_query import EntryFilter, EntryPage, chunks_of, entry_row, list_entries
+from kbtui.index.entry_query import (
+    EntryFilter,
+    EntryPage,
+    describe_chunks,
+    get_entry_row,
+    list_entries,
+)
 
 DAY = 86_400.0
 
@@ -154,9 +160,9 @@ def test_status_is_what_the_backlog_stored(builder: Builder) -> None:
         writer.start(seq, "model-1", list(ids.values()))
         writer.mark_done([ids["guide/start"], ids["ops/page"]])
         writer.mark_failed(ids["guide/end"], "the model choked")
-        assert chunks_of(reader, ids["guide/start"])[0]["model"] == "model-1"
-        assert chunks_of(reader, ids["guide/end"])[0]["model"] is None
-        row = entry_row(builder.workspace, reader, ids["guide/end"])
+        assert describe_chunks(reader, ids["guide/start"])[0]["model"] == "model-1"
+        assert describe_chunks(reader, ids["guide/end"])[0]["model"] is None
+        row = get_entry_row(builder.workspace, reader, ids["guide/end"])
         assert row is not None
         assert row.error == "the model choked"
     assert statuses() == {"guide/start": "ready", "guide/end": "error", "ops/page": "ready"}
@@ -189,7 +195,7 @@ def test_cites_count_uses_of_the_last_thirty_days(
     assert page(builder, q="Größe").entries[0].cites_30d == 0
     # Of very many entries they are counted in another way, with the same outcome.
     few = {row.ref: row.cites_30d for row in page(builder).entries}
-    monkeypatch.setattr("kbtui.index.entry_query.LIMIT_MOST", 0)
+    monkeypatch.setattr("kbtui.index.entry_query.MAX_PAGE_SIZE", 0)
     with indexed(builder) as reader:
         many = list_entries(builder.workspace, reader, EntryFilter(), most=500)
     assert {row.ref: row.cites_30d for row in many.entries} == few

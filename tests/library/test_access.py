@@ -13,7 +13,7 @@ import psutil
 import pytest
 from support import Builder, kill_engine
 
-from kbtui.engine.client import announced
+from kbtui.engine.client import read_lock_file
 from kbtui.errors import Cancelled, EngineUnavailable, KbtuiError
 from kbtui.index import Index
 from kbtui.library import Cancellation, Library
@@ -66,7 +66,7 @@ def until(condition: Callable[[], Any]) -> Any:
 def test_an_engine_killed_while_it_makes_the_first_index_is_replaced(built: Builder) -> None:
     library = Library(built.workspace, load_settings())
     call = Call(lambda: library.search(QUESTION))
-    pid = until(lambda: announced(built.workspace))["pid"]
+    pid = until(lambda: read_lock_file(built.workspace))["pid"]
     os.kill(pid, signal.SIGKILL)
     assert len(call.end().hits) == 20
     assert library.index_state is None

@@ -19,7 +19,7 @@ from support import Builder, asked, content_of, hurt_file, kill_engine, said
 from kbtui.engine import connect
 from kbtui.errors import EngineUnavailable
 from kbtui.index import Index, generations
-from kbtui.index.generations import damage
+from kbtui.index.generations import find_damage
 from kbtui.workspace import Settings
 
 SEED = int(os.environ.get("KBTUI_SEED") or 8)
@@ -55,11 +55,11 @@ def until(condition: Callable[[], Any], seconds: float = 60.0) -> None:
 
 def is_fresh(builder: Builder, fresh: dict[str, Any]) -> bool:
     """Whether the index in use is what a fresh build gives, whole to the last bit."""
-    folder = generations.current(builder.workspace.cache_dir)
+    folder = generations.find_current_generation(builder.workspace.cache_dir)
     try:
         return (
             folder is not None
-            and damage(folder) is None
+            and find_damage(folder) is None
             and content_of(builder.workspace.cache_dir) == fresh
         )
     except Exception:  # being replaced at this moment
@@ -74,7 +74,9 @@ def content_files(cache: Path) -> list[Path]:
 
 def hurt(cache: Path, random_: random.Random) -> str:
     """Flip a bit of a file, cut it short, or take it away; gives what was done."""
-    return hurt_file(random_.choice(content_files(generations.current(cache) or cache)), random_)
+    return hurt_file(
+        random_.choice(content_files(generations.find_current_generation(cache) or cache)), random_
+    )
 
 
 def heal_and_compare(builder: Builder, fresh: dict[str, Any], what: str) -> None:
@@ -108,9 +110,9 @@ def test_a_hurt_index_is_noticed_and_built_anew(
 @pytest.mark.parametrize("name", ["catalog.sqlite", "lexical", "hidden"])
 def test_no_flipped_bit_of_content_goes_unnoticed(built: Builder, name: str) -> None:
     refresh(built)
-    folder = generations.current(built.workspace.cache_dir)
+    folder = generations.find_current_generation(built.workspace.cache_dir)
     assert folder is not None
-    assert damage(folder) is None
+    assert find_damage(folder) is None
     random_ = random.Random(SEED)
     if name == "catalog.sqlite":
         db = sqlite3.connect(folder / name)
@@ -127,10 +129,10 @@ def test_no_flipped_bit_of_content_goes_unnoticed(built: Builder, name: str) -> 
             other = value[:-1] + chr(ord(value[-1]) ^ 1) if isinstance(value, str) else value ^ 1
             db.execute(f"UPDATE {table} SET {column} = ? WHERE {key} = ?", (other, row))
             db.commit()
-            assert damage(folder), (table, column)
+            assert find_damage(folder), (table, column)
             db.execute(f"UPDATE {table} SET {column} = ? WHERE {key} = ?", (value, row))
             db.commit()
-            assert damage(folder) is None
+            assert find_damage(folder) is None
         db.close()
         return
     for path in content_files(folder / name):
@@ -141,10 +143,10 @@ def test_no_flipped_bit_of_content_goes_unnoticed(built: Builder, name: str) -> 
         at, bit = random_.randrange(max(1, len(data) - 150)), 1 << random_.randrange(8)
         data[at] ^= bit
         path.write_bytes(data)
-        assert damage(folder), (path.name, at)
+        assert find_damage(folder), (path.name, at)
         data[at] ^= bit
         path.write_bytes(data)
-        assert damage(folder) is None
+        assert find_damage(folder) is None
 
 
 def test_a_cache_that_is_half_deleted_while_running_is_whole_again(
@@ -154,7 +156,7 @@ def test_a_cache_that_is_half_deleted_while_running_is_whole_again(
     fresh = content_of(tmp_path / "fresh")
     engine = connect(built.workspace)
     until(lambda: is_fresh(built, fresh))
-    folder = generations.current(built.workspace.cache_dir)
+    folder = generations.find_current_generation(built.workspace.cache_dir)
     assert folder is not None
     shutil.rmtree(folder / "lexical")
     (folder / "catalog.sqlite").unlink()
@@ -259,6 +261,6 @@ def test_a_killed_engine_leaves_no_damage(built: Builder) -> None:
     os.kill(engine.pid, signal.SIGKILL)
     engine.close()
     refresh(built)
-    folder = generations.current(built.workspace.cache_dir)
+    folder = generations.find_current_generation(built.workspace.cache_dir)
     assert folder is not None
-    assert damage(folder) is None
+    assert find_damage(folder) is None

@@ -13,7 +13,7 @@ from support import Builder, asked, kill_engine, said
 
 from kbtui.engine import connect
 from kbtui.index import generations
-from kbtui.index.generations import damage
+from kbtui.index.generations import find_damage
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def command(builder: Builder, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 def folder(builder: Builder) -> Path:
-    found = generations.current(builder.workspace.cache_dir)
+    found = generations.find_current_generation(builder.workspace.cache_dir)
     assert found is not None
     return found
 
@@ -61,7 +61,7 @@ def damage_segment(builder: Builder, suffix: str) -> None:
     for path in (folder(builder) / "lexical").glob(f"*{suffix}"):
         for at in range(4, 40, 5):
             flip(path, path.stat().st_size * at // 60)
-    assert damage(folder(builder))
+    assert find_damage(folder(builder))
 
 
 @pytest.mark.parametrize(
@@ -80,10 +80,10 @@ def test_a_search_of_a_damaged_index_is_answered_by_a_new_one(built: Builder, su
         done = command(built, *words)
         assert "Traceback" not in done.stderr
         assert "nothing found" not in done.stderr
-    if damage(folder(built)) is None:
+    if find_damage(folder(built)) is None:
         assert done.stdout == before.stdout
     index = command(built, "index")
-    assert (index.returncode, damage(folder(built))) == (0, None)
+    assert (index.returncode, find_damage(folder(built))) == (0, None)
     assert command(built, "search", "otters", "--limit", "20").stdout == before.stdout
 
 
@@ -94,7 +94,7 @@ def test_doctor_names_damage_and_index_mends_it(built: Builder) -> None:
     index = command(built, "index")
     assert index.returncode == 0
     assert "it was built again" in index.stderr
-    assert damage(folder(built)) is None
+    assert find_damage(folder(built)) is None
     assert "damaged" not in command(built, "doctor").stdout
 
 

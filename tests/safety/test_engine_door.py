@@ -18,8 +18,8 @@ from support import Builder, kill_engine
 
 from kbtui.cli.main import main
 from kbtui.engine import connect, protocol
-from kbtui.engine.client import announced, lock_path, socket_path
-from kbtui.engine.server import STRANGERS_MOST, same_user
+from kbtui.engine.client import get_lock_path, get_socket_path, read_lock_file
+from kbtui.engine.server import MAX_UNGREETED, is_from_same_user
 from kbtui.errors import EngineUnavailable
 from kbtui.index import Index
 from kbtui.workspace import load_settings
@@ -38,7 +38,7 @@ def built(workspace_root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bui
 
 
 def plug(builder: Builder) -> socket.socket:
-    found = announced(builder.workspace)
+    found = read_lock_file(builder.workspace)
     assert found
     made = socket.socket(socket.AF_UNIX)
     made.settimeout(30)
@@ -57,16 +57,16 @@ def test_directory_socket_cache_and_lock_are_this_users_alone(built: Builder) ->
         connect(built.workspace).close()
     finally:
         os.umask(with_umask)
-    for path in (socket_path(built.workspace).parent, built.workspace.cache_dir):
+    for path in (get_socket_path(built.workspace).parent, built.workspace.cache_dir):
         assert stat.S_IMODE(path.stat().st_mode) == 0o700, path
-    assert stat.S_IMODE(socket_path(built.workspace).stat().st_mode) == 0o600
-    assert lock_path(built.workspace).parent == built.workspace.cache_dir
+    assert stat.S_IMODE(get_socket_path(built.workspace).stat().st_mode) == 0o600
+    assert get_lock_path(built.workspace).parent == built.workspace.cache_dir
 
 
 def test_a_runtime_directory_that_others_may_enter_is_closed_first(
     built: Builder,
 ) -> None:
-    folder = socket_path(built.workspace).parent
+    folder = get_socket_path(built.workspace).parent
     folder.chmod(0o755)
     connect(built.workspace).close()
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
@@ -117,7 +117,7 @@ def test_keywords_work_though_somebody_else_made_the_runtime_directory(
     assert "the runtime directory" in told[0]["message"]
     assert str(short_dir / f"kbtui-{os.getuid()}") in told[0]["message"]
     assert run("paths").returncode == 0
-    assert announced(built.workspace) is None
+    assert read_lock_file(built.workspace) is None
 
 
 LISTENER = """
@@ -136,7 +136,7 @@ while True:
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can start another user's process")
 def test_nothing_is_said_to_another_users_process(built: Builder) -> None:
-    place = socket_path(built.workspace)
+    place = get_socket_path(built.workspace)
     command = [sys.executable, "-c", LISTENER, str(place)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as listener:
         assert listener.stdout
@@ -152,7 +152,7 @@ def test_nothing_is_said_to_another_users_process(built: Builder) -> None:
 
 def test_an_engine_ends_calmly_while_somebody_at_the_door_is_silent(built: Builder) -> None:
     connect(built.workspace).close()
-    found = announced(built.workspace)
+    found = read_lock_file(built.workspace)
     assert found
     silent = [plug(built) for _ in range(3)]
     half = plug(built)
@@ -190,7 +190,7 @@ def test_an_engine_ends_calmly_while_a_client_waits_for_its_model(
 
 def as_another_user(builder: Builder) -> bytes:
     """What a process of another user hears; only root can become one."""
-    place = socket_path(builder.workspace)
+    place = get_socket_path(builder.workspace)
     for path in (place, *list(place.parents)[:2]):
         path.chmod(path.stat().st_mode | 0o077)  # so that only the engine itself refuses
     reading, writing = os.pipe()
@@ -203,7 +203,7 @@ def as_another_user(builder: Builder) -> bytes:
             with socket.socket(socket.AF_UNIX) as made:
                 made.settimeout(30)
                 made.connect(str(place))
-                made.sendall(protocol.encode(protocol.hello("9", schema="x")))
+                made.sendall(protocol.encode_frame(protocol.make_hello("9", schema="x")))
                 heard = made.recv(4096)
         except (BrokenPipeError, ConnectionResetError):
             heard = b""
@@ -236,14 +236,14 @@ def test_another_users_process_is_refused(
     engine = connect(built.workspace)
     if os.getuid() == 0:
         assert as_another_user(built) == b"nothing"
-    assert same_user(_Writer(os.getuid()))  # type: ignore[arg-type]
-    assert not same_user(_Writer(os.getuid() + 1))  # type: ignore[arg-type]
+    assert is_from_same_user(_Writer(os.getuid()))  # type: ignore[arg-type]
+    assert not is_from_same_user(_Writer(os.getuid() + 1))  # type: ignore[arg-type]
     assert engine.request("status")["pid"] == engine.pid
 
 
 def test_silent_clients_do_not_keep_others_out(built: Builder) -> None:
     engine = connect(built.workspace)
-    silent = [plug(built) for _ in range(STRANGERS_MOST * 3)]
+    silent = [plug(built) for _ in range(MAX_UNGREETED * 3)]
     try:
         # As every client comes in: while the queue is full, it tries again.
         newcomer = connect(built.workspace, start=False)
@@ -259,8 +259,8 @@ def test_silent_clients_do_not_keep_others_out(built: Builder) -> None:
 
 def test_half_a_frame_and_a_huge_one_end_only_their_own_connection(built: Builder) -> None:
     engine = connect(built.workspace)
-    hello = protocol.encode(protocol.hello("1", schema="x"))
-    for bad in (struct.pack(">I", 100) + b"{", struct.pack(">I", protocol.REQUEST_MOST + 1)):
+    hello = protocol.encode_frame(protocol.make_hello("1", schema="x"))
+    for bad in (struct.pack(">I", 100) + b"{", struct.pack(">I", protocol.REQUEST_BYTES_MAX + 1)):
         with plug(built) as made:
             made.sendall(hello)
             made.recv(4096)

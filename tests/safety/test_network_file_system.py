@@ -7,7 +7,7 @@ import pytest
 from support import Builder
 
 from kbtui.engine import client, connect
-from kbtui.engine.client import network_file_system
+from kbtui.engine.client import find_network_file_system
 from kbtui.errors import EngineUnavailable
 from kbtui.library import Library
 from kbtui.search import Question
@@ -18,7 +18,7 @@ from kbtui.workspace import load_settings
 def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The table of mounts, which a test writes."""
     path = tmp_path / "mountinfo"
-    monkeypatch.setattr(client, "MOUNTS", path)
+    monkeypatch.setattr(client, "MOUNT_TABLE", path)
     return path
 
 
@@ -31,16 +31,16 @@ def test_the_nearest_mount_decides(table: Path) -> None:
     table.write_text(
         mounted(("/", "ext4"), ("/far", "nfs4"), ("/far/near", "ext4"), ("/a\\040b", "cifs"))
     )
-    assert network_file_system(Path("/far/home/x")) == "nfs4"
-    assert network_file_system(Path("/far/near/x")) is None
-    assert network_file_system(Path("/farther")) is None
-    assert network_file_system(Path("/a b/c")) == "cifs"
+    assert find_network_file_system(Path("/far/home/x")) == "nfs4"
+    assert find_network_file_system(Path("/far/near/x")) is None
+    assert find_network_file_system(Path("/farther")) is None
+    assert find_network_file_system(Path("/a b/c")) == "cifs"
     table.unlink()
-    assert network_file_system(Path("/far")) is None
+    assert find_network_file_system(Path("/far")) is None
 
 
 def test_the_real_table_can_be_read() -> None:
-    assert network_file_system(Path("/")) in {None, "9p", "nfs", "nfs4"}
+    assert find_network_file_system(Path("/")) in {None, "9p", "nfs", "nfs4"}
 
 
 def test_no_engine_is_started_there_and_search_says_why(

@@ -8,7 +8,7 @@ from support import Builder
 from kbtui.assistant.tool_handlers import search_text
 from kbtui.cli.search import format_notices
 from kbtui.index import Index, IndexReader
-from kbtui.index.models import subject_id
+from kbtui.index.models import make_subject_id
 from kbtui.notices import Notice
 from kbtui.search import Answer, Question
 from kbtui.search.models import Mode, Ranking
@@ -46,7 +46,9 @@ def test_an_answer_says_that_its_hits_were_found_by_meaning_alone(workspace_root
     index.refresh()
     index.close()
     with closing(IndexReader(builder.workspace.cache_dir)) as reader:
-        everything = [(chunk.number, 0.5) for chunk in reader.chunks_of(subject_id("notes", "one"))]
+        everything = [
+            (chunk.number, 0.5) for chunk in reader.chunks_of(make_subject_id("notes", "one"))
+        ]
 
         def ask(query: str, mode: Mode = "hybrid") -> Answer:
             question = Question(query, mode=mode)

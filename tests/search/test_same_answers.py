@@ -18,7 +18,7 @@ from kbtui.index import Index, IndexReader
 from kbtui.index.catalog import Catalog
 from kbtui.index.embedding_cache import EmbeddingCache
 from kbtui.index.embedding_queue import EmbeddingQueue
-from kbtui.index.vectors import VectorStore, condition, leaning
+from kbtui.index.vectors import VectorStore, make_filter_sql, shift_towards
 from kbtui.library import Library
 from kbtui.search import Question
 from kbtui.search.models import Ranking
@@ -105,8 +105,8 @@ class Bed:
         vector = WordVectors().encode([text])[0].tolist()
 
         def ranked(question: Question, generation: str) -> Ranking:
-            towards = leaning(vector, self._store.vector(question.worded[:3]))
-            where = condition(**narrowed(question))
+            towards = shift_towards(vector, self._store.vector(question.worded[:3]))
+            where = make_filter_sql(**narrowed(question))
             return Ranking(self._store.search(towards, where, question.depth, question.per_entry))
 
         return ranked
@@ -218,7 +218,7 @@ def test_compacting_that_makes_way_loses_nothing(history: History, tmp_path: Pat
 def test_a_large_index_is_compacted_when_nothing_changes_for_a_while(
     workspace_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(index_worker, "COMPACT_AT_ONCE", 1)
+    monkeypatch.setattr(index_worker, "COMPACT_AT_ONCE_MAX", 1)
     history = History(Builder(workspace_root), 7)
     said: list[str] = []
     held = index_worker.IndexWorker(

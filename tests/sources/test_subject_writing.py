@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from support import Builder
 
 from kbtui.errors import KbtuiError, UsageError
-from kbtui.index.models import subject_id
+from kbtui.index.models import make_subject_id
 from kbtui.knowledge import Knowledge, authoring, load_knowledge
 from kbtui.knowledge.authoring import Draft, MissingTitle
 from kbtui.knowledge.discovery import slug_of
@@ -242,7 +242,7 @@ def test_editing_keeps_the_id(
     assert authoring.edit_subject(subject)
     after = knowledge(builder).find("guide", "a")
     assert after is not None
-    assert subject_id(after.topic, after.slug) == subject_id(subject.topic, subject.slug)
+    assert make_subject_id(after.topic, after.slug) == make_subject_id(subject.topic, subject.slug)
 
 
 @pytest.mark.parametrize(

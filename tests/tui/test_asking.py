@@ -11,13 +11,13 @@ from support import Builder
 from tui_support import running
 
 from kbtui.engine import protocol
-from kbtui.engine.client import socket_path
-from kbtui.index.generations import schema_mark
+from kbtui.engine.client import get_socket_path
+from kbtui.index.generations import compute_schema_mark
 from kbtui.library import Library
 from kbtui.version import __version__
 from kbtui.workspace import load_settings
 
-MOST = protocol.REQUEST_MOST
+MOST = protocol.REQUEST_BYTES_MAX
 
 
 class SlowEngine:
@@ -28,7 +28,7 @@ class SlowEngine:
 
     def __init__(self, builder: Builder) -> None:
         self._door = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._door.bind(str(socket_path(builder.workspace)))
+        self._door.bind(str(get_socket_path(builder.workspace)))
         self._door.listen()
         self.asked = self.waiting = 0
         self._lock = threading.Lock()
@@ -44,10 +44,19 @@ class SlowEngine:
 
     def _meet(self, guest: socket.socket) -> None:
         with contextlib.suppress(OSError, struct.error), guest.makefile("rb") as frames:
-            frames.read(protocol.length(frames.read(protocol.HEADER.size), MOST))
-            guest.sendall(protocol.encode(protocol.hello(__version__, schema=schema_mark())))
-            size = frames.read(protocol.HEADER.size)
-            if protocol.decode(frames.read(protocol.length(size, MOST))).get("op") != "search":
+            frames.read(protocol.parse_frame_length(frames.read(protocol.FRAME_HEADER.size), MOST))
+            guest.sendall(
+                protocol.encode_frame(
+                    protocol.make_hello(__version__, schema=compute_schema_mark())
+                )
+            )
+            size = frames.read(protocol.FRAME_HEADER.size)
+            if (
+                protocol.decode_frame(frames.read(protocol.parse_frame_length(size, MOST))).get(
+                    "op"
+                )
+                != "search"
+            ):
                 frames.read(1)
                 return
             self._count(1, 1)

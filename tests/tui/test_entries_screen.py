@@ -12,7 +12,7 @@ from support import Builder, asked, called, said
 from tui_support import Tui, matches_snapshot, running
 
 from kbtui.errors import UsageError
-from kbtui.index.models import subject_id
+from kbtui.index.models import make_subject_id
 from kbtui.search.query_parser import parse_entry_filter
 from kbtui.tui.entries.screen import EntriesScreen, last_filter_value, replace_filter_value
 
@@ -375,7 +375,7 @@ async def test_what_failed_is_tried_again_on_a_key(
         broken.clear()
         await tui.press("R")
         await tui.until(lambda: screen.table.entry.status == "ready")
-        assert screen.table.entry.id == subject_id("project", "style")
+        assert screen.table.entry.id == make_subject_id("project", "style")
 
 
 async def test_hostile_titles_are_only_text(book: Builder) -> None:

@@ -11,7 +11,7 @@ from textual.widgets import Input
 
 from kbtui.dates import format_iso_day, format_time
 from kbtui.errors import KbtuiError, UsageError
-from kbtui.index.entry_query import CITES_DAYS, STATUSES, chunks_of
+from kbtui.index.entry_query import CITATION_DAYS, ENTRY_STATUSES, describe_chunks
 from kbtui.refs import parse_ref
 from kbtui.search.query_parser import parse_entry_filter, parse_query
 from kbtui.text import one_line, safe
@@ -83,7 +83,7 @@ class ChunkBlock(FoldBlock):
 
 def entry_document(library: Library, row: EntryRow, present: datetime) -> Document:
     """The page of an entry; called in a thread."""
-    chunks = chunks_of(library.reader(), row.id)
+    chunks = describe_chunks(library.reader(), row.id)
     source, error = _source(library, row)
     blocks: list[Block] = [
         NoteBlock("title", [(one_line(row.title), "h1")]),
@@ -140,13 +140,13 @@ def _source(library: Library, row: EntryRow) -> tuple[str | None, str | None]:
 
 
 def _citations(library: Library, row: EntryRow, present: datetime) -> list[Block]:
-    since = present - timedelta(days=CITES_DAYS)
+    since = present - timedelta(days=CITATION_DAYS)
     cites = [
         cite
         for cite in library.turns_citing(library.resolve(row.ref))
         if cite.timestamp is None or cite.timestamp >= since
     ]
-    heading = f"Cited in the last {CITES_DAYS} days"
+    heading = f"Cited in the last {CITATION_DAYS} days"
     blocks: list[Block] = [
         HeadBlock("cites", [(heading, "h2")], [(f"{len(cites):,}", "dim")], above=1)
     ]
@@ -303,7 +303,9 @@ class EntriesScreen(SplitScreen):
         page = listed.page
         total = f"{page.total:,} {'entry' if page.total == 1 else 'entries'}"
         states = [
-            f"{page.by_status[name]:,} {name}" for name in STATUSES if page.by_status.get(name)
+            f"{page.by_status[name]:,} {name}"
+            for name in ENTRY_STATUSES
+            if page.by_status.get(name)
         ]
         kinds = sorted(page.by_type.items(), key=lambda pair: (-pair[1], pair[0]))
         flags = [f"with {name}" for name, shown in self._flags.items() if shown]
@@ -442,7 +444,7 @@ class EntriesScreen(SplitScreen):
     def action_turn(self, name: str) -> None:
         """The next value of a part of the filter, then none."""
         listed, text = self.listing.listed, self.filter.input.value
-        values: list[str] = list(STATUSES)
+        values: list[str] = list(ENTRY_STATUSES)
         if name == "type":
             values = self._types = sorted({*self._types, *(listed.page.by_type if listed else ())})
         now = last_filter_value(text, name)

@@ -179,15 +179,15 @@ def reference(data: bytes) -> None:
 def message(data: bytes) -> None:
     """A frame to the engine, and what it asks for."""
     from kbtui.engine import protocol
-    from kbtui.engine.server import seconds_of
+    from kbtui.engine.server import parse_timeout
     from kbtui.search.models import question_from_json
 
-    with contextlib.suppress(protocol.BadFrame, struct.error):
-        protocol.length(data[:4], protocol.REQUEST_MOST)
-    with contextlib.suppress(protocol.BadFrame):
-        found = protocol.decode(data)
-        protocol.encode(found)
-        seconds_of(found.get("wait"), 1.0)
+    with contextlib.suppress(protocol.InvalidFrame, struct.error):
+        protocol.parse_frame_length(data[:4], protocol.REQUEST_BYTES_MAX)
+    with contextlib.suppress(protocol.InvalidFrame):
+        found = protocol.decode_frame(data)
+        protocol.encode_frame(found)
+        parse_timeout(found.get("wait"), 1.0)
         if isinstance(question := found.get("question"), dict):
             with contextlib.suppress(ValueError, TypeError):
                 question_from_json(question)
