@@ -108,14 +108,14 @@ def shown(found: Insights) -> str:
             f"Last {_counted(found.days, 'day')}: {_counted(found.searches.total, 'search')}, "
             f"{_counted(found.citations, 'citation')}"
         ],
-        ["Asked most", *map(_asked, found.searches.top)],
-        ["Found nothing that fits", *map(_gap, found.searches.gaps)],
-        ["Cited most", *map(_used, found.most_cited)],
+        ["Top queries", *map(_asked, found.searches.top)],
+        ["Queries without a good match", *map(_gap, found.searches.gaps)],
+        ["Most cited", *map(_used, found.most_cited)],
         [f"Never cited ({found.never_cited_total})", *map(_unused, found.never_cited)],
         [f"Cited, unchanged for {_counted(found.stale_days, 'day')}", *map(_used, found.stale)],
         ["By day", *(f"  {line}" for line in draw_day_chart(found))],
     ]
-    texts = ["\n".join([*block, "  nothing"] if len(block) == 1 else block) for block in blocks[1:]]
+    texts = ["\n".join([*block, "  none"] if len(block) == 1 else block) for block in blocks[1:]]
     return "\n\n".join([*blocks[0], *texts]) + "\n"
 
 

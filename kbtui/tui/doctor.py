@@ -73,7 +73,7 @@ def _counts(findings: list[Finding]) -> Spans:
 class DoctorScreen(FeatureScreen):
     """A page that fills while it is looked; gives back the reference that one chose to open."""
 
-    TITLE_WORDS = "Doctor"
+    HEADING = "Doctor"
     SCOPE = "doctor"
     NOTES = ("✓ in order, · to be looked at, ! wrong.",)
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("doctor", "moving")]
@@ -84,7 +84,7 @@ class DoctorScreen(FeatureScreen):
         self.looking: str | None = AREAS[0]
         self._round = 0
         # Whatever goes wrong is a finding.
-        self.said.display = False
+        self.message_line.display = False
 
     def on_mount(self) -> None:
         """Begin to look, once something is on the screen."""
@@ -135,7 +135,7 @@ class DoctorScreen(FeatureScreen):
             self._show_findings(document)
 
     def _show_findings(self, document: Document) -> None:
-        self.show(document)
+        self.show_document(document)
         counts = [sum(f.state == state for f in self.findings) for state in ("wrong", "note")]
         left: Spans = [("! ", "error"), (f"{counts[0]:,} wrong", "strong")] if counts[0] else []
         if not counts[0] and self.looking is None:

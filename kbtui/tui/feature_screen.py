@@ -1,4 +1,4 @@
-"""What the screens beside the main one share: a page or two panes, totals, a message, the keys."""
+"""Base classes of the screens other than the main one: panes, totals, a message and key hints."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kbtui.errors import describe_error
 from kbtui.tui.commands import commands_of, own_key
 from kbtui.tui.framework.command import format_command_hints
 from kbtui.tui.framework.dialogs import ConfirmDialog
-from kbtui.tui.framework.styled_widget import StyledScreen, plain_content
+from kbtui.tui.framework.styled_widget import ALWAYS_AVAILABLE_ACTIONS, StyledScreen, plain_content
 from kbtui.tui.framework.text_widgets import MessageLine, TextLine
 from kbtui.tui.framework.workers import LatestOnlyWorker
 from kbtui.tui.pages import screen_help_document
@@ -31,11 +31,12 @@ if TYPE_CHECKING:
 
 
 class FeatureScreen(StyledScreen):
-    """One page; gives back a reference that is to be opened, or None."""
+    """A screen with one page. Its result is a reference to open, or None."""
 
-    TITLE_WORDS: ClassVar[str]
+    HEADING: ClassVar[str]
     SCOPE: ClassVar[Scope]
     NOTES: ClassVar[Sequence[str]] = ()
+    """Remarks at the end of the help page."""
     DEFAULT_CSS = """
     FeatureScreen {
         #totals { height: 1; padding: 0 1; background: $background; }
@@ -47,91 +48,107 @@ class FeatureScreen(StyledScreen):
         super().__init__()
         self.library = library
         self.reader = DocumentView()
-        self.said = MessageLine("said")
+        self.message_line = MessageLine("said")
         self.worker = LatestOnlyWorker(self)
 
     def compose_panes(self) -> ComposeResult:
-        """The panes: one with the page, unless a subclass has others."""
+        """Yield the panes: one with the page, unless a subclass has others."""
         with Vertical(id="page-pane", classes="pane") as pane:
-            pane.border_title = self.TITLE_WORDS
+            pane.border_title = self.HEADING
             yield self.reader
 
-    def below_panes(self) -> Iterable[Widget]:
-        """Widgets between the panes and the totals."""
+    def compose_below_panes(self) -> Iterable[Widget]:
+        """Return widgets between the panes and the totals."""
         return ()
 
     def compose(self) -> ComposeResult:
-        """The panes, the totals, the message, the keys."""
+        """Yield the panes, the totals, the message and the key hints."""
         with Horizontal(id="panes"):
             yield from self.compose_panes()
-        yield from self.below_panes()
+        yield from self.compose_below_panes()
         yield TextLine(id="totals")
-        yield self.said
+        yield self.message_line
         yield TextLine(id="keys")
 
     def on_resize(self) -> None:
-        """Show the keys that fit the new width."""
+        """Refresh the key hints for the new width."""
         self.call_after_refresh(self.show_keys)
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether the screen's data was read, so that keys can act on it."""
+        return True
+
+    def is_unsettled(self, key: str) -> bool:
+        """Whether a key has to wait until the screen's data was read."""
+        return not self.is_loaded and self._meant_by(key)[1] not in ALWAYS_AVAILABLE_ACTIONS
+
+    def action_reload(self) -> None:
+        """Read everything again."""
+
+    def files_changed(self, event: dict[str, Any]) -> None:
+        """Reload when files change."""
+        self.action_reload()
 
     # keys
 
     @property
     def offers(self) -> frozenset[str]:
-        """What commands can need (`Command.needs`) and the screen has now."""
+        """The needs of commands (`Command.needs`) that are met now."""
         return frozenset()
 
-    def key_of(self, name: str) -> str:
-        """The first key of a command of this screen, as people write it."""
+    def key_hint(self, name: str) -> str:
+        """Return the first key of a command of this screen, as people write it."""
         return own_key(f"{self.SCOPE}.{name}", self.own_keys) or "no key"
 
     def show_keys(self) -> None:
-        """Show the keys that are of use now."""
+        """Show hints for the keys that can be used now."""
         bar = self.query_one("#keys", TextLine)
         commands = commands_of(self.SCOPE, keymap=self.own_keys)
         bar.say(format_command_hints(commands, bar.content_size.width, self.offers))
 
     def help_blocks(self) -> Sequence[Block]:
-        """Blocks of the help page between keys and notes."""
+        """Return blocks of the help page between keys and notes."""
         return ()
 
     def help_notes(self) -> Sequence[str]:
-        """Remarks at the end of the help page."""
+        """Return remarks for the end of the help page."""
         return self.NOTES
 
     def action_help(self) -> None:
-        """Explain the keys."""
+        """Show the help page."""
         blocks, notes = self.help_blocks(), self.help_notes()
         page = screen_help_document(self.SCOPE, notes, self.own_keys, blocks)
         self.app.push_screen(PageScreen("Help", page))
 
     # messages
 
-    def say(self, text: str = "", role: str = "strong") -> None:
-        """Show a message until there is another one."""
-        self.said.say(text, role)
+    def show_message(self, text: str = "", role: str = "strong") -> None:
+        """Show a message until the next one."""
+        self.message_line.say(text, role)
 
     def show_totals(self, left: Spans, right: Spans | None = None) -> None:
-        """Show what the page adds up to."""
+        """Show the line with the page's totals."""
         self.query_one("#totals", TextLine).say(left, right)
 
     def describe_error(self, error: Exception) -> str:
-        """An error on one line, with paths seen from the workspace."""
+        """Return an error on one line, with paths relative to the workspace."""
         return describe_error(error, self.library.workspace.root)
 
-    def failed(self, error: Exception) -> None:
-        """Say why something did not work."""
-        self.say(self.describe_error(error), "error")
+    def show_error(self, error: Exception) -> None:
+        """Show an error as the message."""
+        self.show_message(self.describe_error(error), "error")
 
-    def ask(
-        self, question: str, answers: Mapping[str, str], then: Callable[[str | None], Any]
+    def ask_question(
+        self, question: str, answers: Mapping[str, str], on_answer: Callable[[str | None], Any]
     ) -> None:
-        """Ask; `then` is called with the key of the answer, None for Esc."""
-        self.app.push_screen(ConfirmDialog(question, answers), then)
+        """Ask a question; `on_answer` is called with the key of the answer, None for Esc."""
+        self.app.push_screen(ConfirmDialog(question, answers), on_answer)
 
     # the page
 
-    def show(self, document: Document) -> None:
-        """Show a page; one that is shown already stays at the line being read."""
+    def show_document(self, document: Document) -> None:
+        """Show a page; the page that is already shown keeps its position."""
         if self.reader.document.key == document.key:
             self.reader.reload(document)
         else:
@@ -140,7 +157,7 @@ class FeatureScreen(StyledScreen):
     def go_to_block(
         self, step: int, is_wanted: Callable[[Block], bool], lead: int | None = None
     ) -> None:
-        """Go to the next wanted block of the page, or with a negative `step` to the one before."""
+        """Go to the next wanted block of the page, or to the previous one if `step` is negative."""
         port = self.reader.port
         here = port.cursor.block
         numbers = [n for n, block in enumerate(port.document.blocks) if is_wanted(block)]
@@ -157,7 +174,10 @@ class FeatureScreen(StyledScreen):
 
 
 class SplitScreen(FeatureScreen):
-    """A list at the left, what is selected at the right; one of them where there is little room."""
+    """A screen with a list on the left and the selected item on the right.
+
+    A narrow terminal shows one of them at a time.
+    """
 
     HORIZONTAL_BREAKPOINTS = [(0, "-slim"), (110, "-broad")]  # noqa: RUF012
     DEFAULT_CSS = """
@@ -171,35 +191,35 @@ class SplitScreen(FeatureScreen):
     """
 
     @abstractmethod
-    def left_side(self) -> Iterable[Widget]:
-        """The widgets of the left pane."""
+    def compose_list_pane(self) -> Iterable[Widget]:
+        """Return the widgets of the left pane."""
 
     def compose_panes(self) -> ComposeResult:
-        """The list, and the page of what is selected."""
+        """Yield the list pane and the detail pane."""
         with Vertical(id="listed", classes="pane") as pane:
-            pane.border_title = self.TITLE_WORDS
-            yield from self.left_side()
+            pane.border_title = self.HEADING
+            yield from self.compose_list_pane()
         with Vertical(id="detail", classes="pane"):
             yield self.reader
 
-    def show(self, document: Document) -> None:
-        """Show a page at the right."""
-        super().show(document)
+    def show_document(self, document: Document) -> None:
+        """Show a page in the right pane."""
+        super().show_document(document)
         self.query_one("#detail", Vertical).border_title = plain_content(document.title)
 
     @property
-    def detailed(self) -> bool:
+    def is_detail_focused(self) -> bool:
         """Whether the right pane has the focus."""
         return self.focused is self.reader
 
-    def go_right(self) -> None:
-        """Go to what is selected."""
+    def focus_detail(self) -> None:
+        """Focus the right pane, and show it if the terminal is narrow."""
         self.add_class("detailed")
         self.set_focus(self.reader)
         self.show_keys()
 
-    def go_left(self, to: Widget) -> None:
-        """Go back to the list."""
+    def focus_list_pane(self, widget: Widget) -> None:
+        """Focus a widget of the left pane, and show that pane if the terminal is narrow."""
         self.remove_class("detailed")
-        self.set_focus(to)
+        self.set_focus(widget)
         self.show_keys()

@@ -1,9 +1,9 @@
-"""Insights: top queries, gaps to be written, what is cited and what never, by day."""
+"""The insights screen: top queries, gaps, what is cited and what never is, and a chart by day."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from kbtui.dates import format_iso_day
 from kbtui.refs import parse_ref
@@ -12,7 +12,6 @@ from kbtui.tui.commands import bindings, own_key
 from kbtui.tui.entries.editor import EntryWriter
 from kbtui.tui.feature_screen import FeatureScreen
 from kbtui.tui.framework.styled_text import StyledLine, TextMatches
-from kbtui.tui.framework.styled_widget import ALWAYS_AVAILABLE_ACTIONS
 from kbtui.tui.framework.workers import LatestOnlyWorker
 from kbtui.tui.reader.blocks import HeadBlock, NoteBlock
 from kbtui.tui.reader.document import Document, format_count
@@ -32,51 +31,56 @@ if TYPE_CHECKING:
     from kbtui.userdata.query_log import LoggedQuery
 
 
+PERIODS = (30, 90, 7)
+"""The periods in days, in the order of their key."""
+LIST_LIMIT = 15
+"""Rows of each list."""
+ORIGIN_LABELS = {
+    "dashboard": "from the TUI", "cli": "from the command line", "mcp": "from assistants",
+    "sdk": "from programs",
+}  # fmt: skip
+
+
 @dataclass(slots=True, eq=False)
 class GapBlock(HeadBlock):
-    """A query that found nothing: its words are the title of an entry that is missing."""
+    """A query without a good match; the query becomes the title of a new entry."""
 
     query: str = ""
 
 
 @dataclass(slots=True, eq=False)
 class ChartBlock(NoteBlock):
-    """The searches and citations of each day, with bars as long as there is room."""
+    """A chart of the searches and citations of each day, as wide as the page."""
 
     insights: Insights | None = None
 
     def layout(self, width: int, found: TextMatches | None, opened: bool) -> list[StyledLine]:
-        """A line a day."""
+        """Lay out one line for each day."""
         if self.insights is None:
             return []
-        return [
-            StyledLine([(line, "")]) for line in draw_day_chart(self.insights, bar_cells(width))
-        ]
+        # Two bars share what dates and numbers leave.
+        bar_width = max(4, min(36, (width - 28) // 2))
+        return [StyledLine([(line, "")]) for line in draw_day_chart(self.insights, bar_width)]
 
     def estimate(self, width: int) -> int:
-        """A line a day."""
+        """Return the number of lines: one for each day and the heading."""
         return self.above + 1 + (self.insights.days if self.insights else 0)
 
 
-def bar_cells(width: int) -> int:
-    """Cells of a bar where a line has `width`: two of them stand beside date and numbers."""
-    return max(4, min(36, (width - 28) // 2))
-
-
-def insights_document(found: Insights, writes: str = "Enter") -> Document:
-    """A part for each list, then the chart; `writes` is the key that writes an entry."""
+def insights_document(found: Insights, create_key: str = "Enter") -> Document:
+    """Make the page: a section for each list, then the chart; `create_key` creates an entry."""
+    searches, stale_days = found.searches, format_count(found.stale_days, "day")
+    create_hint = f"{create_key} creates the entry" if create_key else ""
     days = format_count(found.days, "day")
     blocks: list[Block] = [
-        *_part("top", "Asked most", map(_asked, found.searches.top), len(found.searches.top)),
-        *_part(
-            "gap", "Found nothing that fits", map(_gap, found.searches.gaps),
-            len(found.searches.gaps), f"{writes} writes the entry" if writes else "",
+        *_list_section("top", "Top queries", map(_top_query, searches.top), len(searches.top)),
+        *_list_section(
+            "gap", "Queries without a good match", map(_gap, searches.gaps), len(searches.gaps), create_hint
         ),
-        *_part("most", "Cited most", map(_used, found.most_cited), len(found.most_cited)),
-        *_part("never", "Never cited", map(_unused, found.never_cited), found.never_cited_total),
-        *_part(
-            "stale", f"Cited, unchanged for {format_count(found.stale_days, 'day')}", map(_used, found.stale),
-            len(found.stale),
+        *_list_section("most", "Most cited", map(_cited_entry, found.most_cited), len(found.most_cited)),
+        *_list_section("never", "Never cited", map(_uncited_entry, found.never_cited), found.never_cited_total),
+        *_list_section(
+            "stale", f"Cited, unchanged for {stale_days}", map(_cited_entry, found.stale), len(found.stale)
         ),
         HeadBlock("chart", [("By day", "h2")], [(f"last {days}", "dim")], above=1),
         ChartBlock("days", [], insights=found),
@@ -84,102 +88,91 @@ def insights_document(found: Insights, writes: str = "Enter") -> Document:
     return Document("insights", f"The last {days}", blocks)
 
 
-def _part(
-    name: str, heading: str, lines: Iterable[tuple[str, Block]], count: int, right: str = ""
+def _list_section(
+    name: str, heading: str, lines: Iterable[tuple[str, Block]], count: int, hint: str = ""
 ) -> list[Block]:
-    shown: Spans = [(right or f"{count:,}", "key" if right and count else "dim")] if count else []
-    blocks: list[Block] = [
-        HeadBlock(f"head:{name}", [(heading, "h2")], shown, above=int(name != "top"))
-    ]
+    """Make a heading, with a count or a hint on its right, and the lines of a list."""
+    right: Spans = [(hint or f"{count:,}", "key" if hint else "dim")] if count else []
+    above = int(name != "top")
+    blocks: list[Block] = [HeadBlock(f"head:{name}", [(heading, "h2")], right, above=above)]
     for key, block in lines:
         block.key = f"{name}:{key}"
         blocks.append(block)
     if len(blocks) == 1:
-        blocks.append(NoteBlock(f"none:{name}", [("  nothing", "dim")]))
+        blocks.append(NoteBlock(f"none:{name}", [("  none", "dim")]))
     elif name == "never" and count > len(blocks) - 1:
         blocks.append(NoteBlock("never-more", [(f"  and {count - len(blocks) + 1:,} more", "dim")]))
     return blocks
 
 
-def _times(number: int) -> Spans:
+def _count_spans(number: int) -> Spans:
     return [(f"{number:>5,}  ", "number")]
 
 
-def _asked(asked: LoggedQuery) -> tuple[str, Block]:
-    right: Spans = [(f"{asked.results:,} found", "dim" if asked.results else "warning")]
-    return asked.query, HeadBlock("", [*_times(asked.times), (one_line(asked.query), "")], right)
+def _top_query(query: LoggedQuery) -> tuple[str, Block]:
+    right: Spans = [(f"{query.results:,} found", "dim" if query.results else "warning")]
+    left: Spans = [*_count_spans(query.times), (one_line(query.query), "")]
+    return query.query, HeadBlock("", left, right)
 
 
-def _gap(asked: LoggedQuery) -> tuple[str, Block]:
-    left: Spans = [*_times(asked.times), (one_line(asked.query), "")]
-    right: Spans = [("write this entry", "link")]
-    return asked.query, GapBlock("", left, right, query=asked.query)
+def _gap(query: LoggedQuery) -> tuple[str, Block]:
+    left: Spans = [*_count_spans(query.times), (one_line(query.query), "")]
+    return query.query, GapBlock("", left, [("create an entry", "link")], query=query.query)
 
 
-def _used(use: EntryUse) -> tuple[str, Block]:
+def _cited_entry(use: EntryUse) -> tuple[str, Block]:
+    return _entry_line(use, _count_spans(use.cites))
+
+
+def _uncited_entry(use: EntryUse) -> tuple[str, Block]:
+    return _entry_line(use, [("       ", "")])
+
+
+def _entry_line(use: EntryUse, count: Spans) -> tuple[str, Block]:
+    left: Spans = [*count, (one_line(use.title), ""), (f"  {one_line(use.ref)}", "dim")]
     right: Spans = [(f"changed {format_iso_day(use.changed)}", "dim")]
-    return use.ref, HeadBlock("", [*_times(use.cites), *_name(use)], right, link=use.ref)
-
-
-def _unused(use: EntryUse) -> tuple[str, Block]:
-    right: Spans = [(f"changed {format_iso_day(use.changed)}", "dim")]
-    return use.ref, HeadBlock("", [("       ", ""), *_name(use)], right, link=use.ref)
-
-
-def _name(use: EntryUse) -> Spans:
-    return [(one_line(use.title), ""), (f"  {one_line(use.ref)}", "dim")]
-
-
-SPANS = (30, 90, 7)
-"""Days to look at, in the order of their key; what is older than the log keeps is gone."""
-ROWS = 15
-
-
-ASKED = {
-    "dashboard": "on the screen", "cli": "by command", "mcp": "by assistants", "sdk": "by programs",
-}  # fmt: skip
-"""Where a search came from -> how that is said."""
+    return use.ref, HeadBlock("", left, right, link=use.ref)
 
 
 class InsightsScreen(FeatureScreen):
-    """A page; gives back the reference that one chose to open."""
+    """The insights of this workspace. Its result is the reference to open, or None."""
 
-    TITLE_WORDS = "Insights"
+    HEADING = "Insights"
     SCOPE = "insights"
-    NOTES = ("A gap is a query whose last search found nothing, or nothing by its words.",)
+    NOTES = (
+        "A query has no good match when its last search without filters found nothing, or only "
+        "texts that seem to be about something else.",
+    )
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("insights", "moving")]
 
     def __init__(self, library: Library, clock: Clock) -> None:
         super().__init__(library)
-        self.found: Insights | None = None
-        self.writer = EntryWriter(self, library, self.say, self._wrote)
+        self.insights: Insights | None = None
+        self.writer = EntryWriter(self, library, self.show_message, self._on_entry_written)
         self._clock = clock
-        self._days = SPANS[0]
+        self._days = PERIODS[0]
         self._hidden = False
-        self._erasing = LatestOnlyWorker(self)
+        self._erase_worker = LatestOnlyWorker(self)
 
     def on_mount(self) -> None:
-        """Begin to read, once something is on the screen."""
+        """Read after the first paint."""
         self.reader.focus()
         self.show_totals([("reading …", "dim")])
         self.call_after_refresh(self.action_reload)
 
-    def is_unsettled(self, key: str) -> bool:
-        """Until the page is read, there is nothing for a key to be about."""
-        return self.found is None and self._meant_by(key)[1] not in ALWAYS_AVAILABLE_ACTIONS
+    @property
+    def is_loaded(self) -> bool:
+        """Whether the page was read."""
+        return self.insights is not None
 
     # reading
 
     def action_reload(self) -> None:
         """Read everything again."""
-        self.worker.submit(self._read, self._show_insights, self.failed)
+        self.worker.submit(self._read_insights, self._show_insights, self.show_error)
 
-    def files_changed(self, event: dict[str, Any]) -> None:
-        """Reload when files change."""
-        self.action_reload()
-
-    def _read(self) -> tuple[Insights, Document]:
-        """Called in a thread."""
+    def _read_insights(self) -> tuple[Insights, Document]:
+        """Read insights and make their page; called in a thread."""
         from kbtui.userdata.insights import collect_insights
 
         library = self.library
@@ -188,42 +181,42 @@ class InsightsScreen(FeatureScreen):
             UserData(library.workspace),
             library.reader(),
             days=self._days,
-            limit=ROWS,
+            limit=LIST_LIMIT,
             hidden=self._hidden,
             now=self._clock().timestamp(),
         )
         return found, insights_document(found, own_key("insights.open", self.own_keys))
 
     def _show_insights(self, made: tuple[Insights, Document]) -> None:
-        self.found, document = made
-        self.show(document)
-        found = self.found
-        searches = "1 search" if found.searches.total == 1 else f"{found.searches.total:,} searches"
-        origins = " · ".join(
-            f"{count:,} {ASKED.get(name, name)}" for name, count in found.searches.by_origin.items()
+        self.insights, document = made
+        self.show_document(document)
+        searches, citations = (
+            self.insights.searches,
+            format_count(self.insights.citations, "citation"),
         )
-        left = [(f"{searches}, {format_count(found.citations, 'citation')}", "strong")]
-        left.append((f" in {format_count(found.days, 'day')}", "dim"))
-        right = [(origins, "dim")]
+        left = [(f"{_count_searches(searches.total)}, {citations}", "strong")]
+        left.append((f" in {format_count(self.insights.days, 'day')}", "dim"))
+        origins = [f"{n:,} {ORIGIN_LABELS.get(name, name)}" for name, n in searches.by_origin.items()]  # fmt: skip
+        right = [(" · ".join(origins), "dim")]
         if not self.library.settings.query_log:
             right = [("searches are not logged (query_log = false)", "warning")]
         self.show_totals(left, right)
 
     def action_days(self) -> None:
-        """Look at other days."""
-        self._days = SPANS[(SPANS.index(self._days) + 1) % len(SPANS)]
+        """Show the next period."""
+        self._days = PERIODS[(PERIODS.index(self._days) + 1) % len(PERIODS)]
         self.action_reload()
 
     def action_hidden(self) -> None:
-        """Count hidden subjects too, or not."""
+        """Include or leave out hidden subjects."""
         self._hidden = not self._hidden
-        self.say(f"hidden subjects are {'' if self._hidden else 'not '}counted", "strong")
+        self.show_message(f"hidden subjects are {'' if self._hidden else 'not '}included")
         self.action_reload()
 
-    # the line one is at
+    # the current line
 
     def action_open(self) -> None:
-        """Open the entry, or write the missing one."""
+        """Open the entry of the current line, or create the missing one."""
         port = self.reader.port
         if not port.document.blocks:
             return
@@ -231,14 +224,14 @@ class InsightsScreen(FeatureScreen):
         if isinstance(block, GapBlock):
             self.writer.new(" ".join(block.query.split()))
         elif block.link:
-            # It is in the index, whatever stands in its name.
+            # The entry exists, so a colon in its name does not start a line number.
             self.dismiss(parse_ref(block.link, lambda topic, slug: f"{topic}/{slug}" == block.link))
 
-    def _wrote(self, ref: str) -> None:
+    def _on_entry_written(self, ref: str) -> None:
         self.action_reload()
 
     def action_next(self, step: int) -> None:
-        """To the next part, or the one before."""
+        """Go to the next section, or to the previous one if `step` is negative."""
         self.go_to_block(
             step, lambda block: block.key.startswith("head:") or block.key == "chart", lead=0
         )
@@ -246,16 +239,20 @@ class InsightsScreen(FeatureScreen):
     # erasing
 
     def action_erase(self) -> None:
-        """Ask, and remove every logged search."""
+        """Ask, then remove every logged search."""
 
-        def answered(answer: str | None) -> None:
+        def on_answer(answer: str | None) -> None:
             if answer == "y":
-                journal = UserData(self.library.workspace)
-                self._erasing.submit(journal.query_log.erase, self._erased, self.failed)
+                erase = UserData(self.library.workspace).query_log.erase
+                self._erase_worker.submit(erase, self._on_erased, self.show_error)
 
         question = "Erase every logged search of this workspace? Citations stay: they are in the conversations."
-        self.ask(question, {"y": "erase them"}, answered)
+        self.ask_question(question, {"y": "erase"}, on_answer)
 
-    def _erased(self, count: int) -> None:
-        self.say("1 search is erased" if count == 1 else f"{count:,} searches are erased", "strong")
+    def _on_erased(self, count: int) -> None:
+        self.show_message(f"erased {_count_searches(count)}")
         self.action_reload()
+
+
+def _count_searches(number: int) -> str:
+    return "1 search" if number == 1 else f"{number:,} searches"

@@ -27,7 +27,7 @@ def asked_book(book: Builder) -> Builder:
 
 
 async def read(tui: Tui, screen: InsightsScreen) -> None:
-    await tui.until(lambda: screen.found is not None)
+    await tui.until(lambda: screen.insights is not None)
     await tui.pilot.pause()
 
 
@@ -44,7 +44,7 @@ async def test_a_gap_becomes_an_entry_with_its_words_as_title(
     with editor(monkeypatch, tmp_path, 'echo "Push the button." >> "$1"'):
         async with paged(asked_book, "I", InsightsScreen) as (tui, screen, _):
             await read(tui, screen)
-            assert "write this entry" in tui.text
+            assert "create an entry" in tui.text
             port = screen.reader.port
             gaps = [n for n, b in enumerate(port.document.blocks) if isinstance(b, GapBlock)]
             assert len(gaps) == 1
@@ -89,7 +89,7 @@ async def test_erasing_asks_and_leaves_no_word(asked_book: Builder) -> None:
         await tui.press("x")
         await tui.until("Erase every logged search")
         await tui.press("y")
-        await tui.until("5 searches are erased")
+        await tui.until("erased 5 searches")
         await tui.until("0 searches, 1 citation")
     assert journal.query_log.summarize(days=365).total == 0
     kept = b"".join(path.read_bytes() for path in journal.directory.glob("queries*"))

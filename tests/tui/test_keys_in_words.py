@@ -86,4 +86,4 @@ async def test_the_insights_name_ones_own_key_that_writes_an_entry(book: Builder
     library = with_keys(book, {"insights.open": ["f6", "enter"]})
     async with running(book.root, size=(140, 50), library=library) as tui:
         await tui.press("I")
-        await tui.until("f6 writes the entry")
+        await tui.until("f6 creates the entry")

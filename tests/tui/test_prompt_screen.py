@@ -169,7 +169,9 @@ async def test_a_mark_that_a_pattern_forbids_is_refused_with_what_to_do(book: Bu
         await shop.select("project/old")
         await shop.press("space")
         await shop.tui.until("by the pattern 'o*'")
-        assert "change that pattern in .jp/kb.toml" in " ".join(shop.screen.said.text.split())
+        assert "change that pattern in .jp/kb.toml" in " ".join(
+            shop.screen.message_line.text.split()
+        )
         assert "kb.toml" in shop.tui.text
         assert not shop.screen.controller.marks.all
         assert shop.entry("old").startswith("✕ old")
@@ -180,7 +182,7 @@ async def test_folders_topics_and_fragments_say_why_they_take_no_mark(book: Buil
         for key, words in (("topic:project", "with e"), ("folder:project/people/", "subjects")):
             await shop.select(key)
             await shop.press("space")
-            assert words in shop.screen.said.text
+            assert words in shop.screen.message_line.text
         assert not shop.screen.controller.marks.all
 
 
@@ -256,7 +258,7 @@ async def test_u_takes_back_what_was_written_byte_for_byte(book: Builder, kb: Pa
     before = kb.read_bytes()
     async with workshop(book.root) as shop:
         await shop.press("u")
-        assert "nothing was written from here" in shop.screen.said.text
+        assert "nothing was written from here" in shop.screen.message_line.text
         await shop.select("project/start")
         await shop.marked("x")
         await shop.shown()
@@ -299,7 +301,7 @@ async def test_a_file_that_changed_meanwhile_is_left_alone_and_said(
         kb.write_text(WRITTEN + "# another hand\n")
         await shop.press("w")
         await shop.tui.until("changed meanwhile")
-        assert "look at the change again" in " ".join(shop.screen.said.text.split())
+        assert "look at the change again" in " ".join(shop.screen.message_line.text.split())
         assert kb.read_text() == WRITTEN + "# another hand\n"
         # Asked again, the change is shown anew, on what the file says now.
         assert shop.screen.controller.marks.all
@@ -369,7 +371,7 @@ async def test_a_broken_kb_toml_is_shown_and_never_written_over(book: Builder) -
         await shop.marked("space")
         await shop.press("w")
         await shop.tui.until("Not written.")
-        assert "mend it first" in shop.screen.said.text
+        assert "mend it first" in shop.screen.message_line.text
         assert kb.read_text() == "[kb.topic.x\n"
 
 
@@ -523,7 +525,7 @@ async def test_jps_fragments_are_a_read_only_group_with_who_loads_them(book: Bui
         assert ".jp/config/personas/dev.toml" in shop.tui.text
         assert shop.entry("House rules").startswith("House rules 24 ≈ 6")
         await shop.press("space", "x", "e")
-        assert "select a topic" in shop.screen.said.text
+        assert "select a topic" in shop.screen.message_line.text
         assert not shop.screen.controller.marks.all
     assert tree_hash(book.root) == before
 

@@ -190,7 +190,7 @@ AHEAD = 100
 class EntriesScreen(SplitScreen):
     """A table that is read as one goes through it; gives back the reference to be opened."""
 
-    TITLE_WORDS = "Entries"
+    HEADING = "Entries"
     SCOPE = "entries"
     NOTES = (
         "● ready, ◌ waiting to be embedded, ! could not be read or embedded.",
@@ -207,7 +207,7 @@ class EntriesScreen(SplitScreen):
         self.filter = Typed("entry-filter", "filter")
         self.filter.display = True
         self.listing = EntryPager(self, library, clock, self._listed, self._unread)
-        self.writer = EntryWriter(self, library, self.say, self._wrote)
+        self.writer = EntryWriter(self, library, self.show_message, self._wrote)
         self._clock = clock
         self._flags = {"hidden": False, "archived": False}
         self._wanted: EntryFilter = parse_entry_filter("")
@@ -219,7 +219,7 @@ class EntriesScreen(SplitScreen):
         """Types that were seen: a filter by one must not take the others away."""
         self._select: str | None = None
 
-    def left_side(self) -> list[Widget]:
+    def compose_list_pane(self) -> list[Widget]:
         """Filter, headings, table."""
         return [self.filter, TextLine(id="columns"), self.table]
 
@@ -263,7 +263,7 @@ class EntriesScreen(SplitScreen):
         typed = self.focused is self.filter.input and owner in (None, self.filter.input)
         if typed or action in APART:
             return False
-        details = self.detailed and (self._timer is not None or self._detail_lane.owes)
+        details = self.is_detail_focused and (self._timer is not None or self._detail_lane.owes)
         return details or self._filter_timer is not None or self.listing.lacks(self._wanted)
 
     # reading the list
@@ -284,7 +284,7 @@ class EntriesScreen(SplitScreen):
         else:
             wanted = None
         passes = self.filter.input.value.strip() or any(self._flags.values())
-        none = "No entry passes the filter." if passes else NONE.format(self.key_of("new"))
+        none = "No entry passes the filter." if passes else NONE.format(self.key_hint("new"))
         self.table.set_rows(rows, [(none, "dim")], wanted)
         if self._to_end and not listed.more:
             self._to_end = False
@@ -297,7 +297,7 @@ class EntriesScreen(SplitScreen):
     def _unread(self, error: Exception) -> None:
         if self.listing.listed is None:
             self.table.set_rows([], [("The entries cannot be read.", "error")])
-        self.failed(error)
+        self.show_error(error)
 
     def _say_totals(self, listed: LoadedEntries) -> None:
         page = listed.page
@@ -346,10 +346,12 @@ class EntriesScreen(SplitScreen):
         self.show_keys()
         if entry is None:
             self._detail_lane.forget()
-            self.show(Document("entry:", "", []))
+            self.show_document(Document("entry:", "", []))
             return
         self._detail_lane.submit(
-            lambda: entry_document(self.library, entry, self._clock()), self.show, self.failed
+            lambda: entry_document(self.library, entry, self._clock()),
+            self.show_document,
+            self.show_error,
         )
 
     @on(EntryTable.AtEnd)
@@ -368,9 +370,9 @@ class EntriesScreen(SplitScreen):
 
     def action_enter(self) -> None:
         """Go to the details; there unfold, or open the turn."""
-        if not self.detailed:
+        if not self.is_detail_focused:
             if self.table.entry is not None:
-                self.go_right()
+                self.focus_detail()
             return
         port = self.reader.port
         if not port.document.blocks:
@@ -394,24 +396,24 @@ class EntriesScreen(SplitScreen):
         """Copy its reference."""
         if (entry := self.table.entry) is not None:
             copy_text(self.app, entry.ref)
-            self.say(f"copied {entry.ref}")
+            self.show_message(f"copied {entry.ref}")
 
     def action_address(self) -> None:
         """Open the address that it was fetched from; copy it where nothing can open it."""
         entry = self.table.entry
         if entry is None or not entry.source_url:
-            self.say("it was not fetched from anywhere", "warning")
+            self.show_message("it was not fetched from anywhere", "warning")
         elif open_web_address(self.app, entry.source_url):
-            self.say(f"opened {entry.source_url}")
+            self.show_message(f"opened {entry.source_url}")
         else:
             copy_text(self.app, entry.source_url)
-            self.say(f"nothing here opens it; copied {entry.source_url}", "warning")
+            self.show_message(f"nothing here opens it; copied {entry.source_url}", "warning")
 
     # the filter
 
     def action_filter(self) -> None:
         """Type a filter."""
-        self.go_left(self.filter.input)
+        self.focus_list_pane(self.filter.input)
 
     @on(Input.Changed, "#entry-filter")
     def _typed(self, event: Input.Changed) -> None:
@@ -429,9 +431,9 @@ class EntriesScreen(SplitScreen):
                 archived=self._flags["archived"],
             )
         except UsageError as error:
-            self.failed(error)
+            self.show_error(error)
             return
-        self.say()
+        self.show_message()
         if wanted != self._wanted:
             self._wanted = wanted
             self.action_reload()
@@ -479,7 +481,7 @@ class EntriesScreen(SplitScreen):
         if entry is not None and entry.kind == "subject":
             return entry
         if entry is not None:
-            self.say("only subjects are files of yours; conversations are JP's", "warning")
+            self.show_message("only subjects are files of yours; conversations are JP's", "warning")
         return None
 
     def _wrote(self, ref: str) -> None:
@@ -488,11 +490,11 @@ class EntriesScreen(SplitScreen):
 
     def action_retry(self) -> None:
         """Have what failed tried again."""
-        self.say("trying again …", "dim")
-        self.worker.submit(self.library.retry, self._retried, self.failed)
+        self.show_message("trying again …", "dim")
+        self.worker.submit(self.library.retry, self._retried, self.show_error)
 
     def _retried(self, done: None) -> None:
-        self.say("tried again; what still fails stays marked")
+        self.show_message("tried again; what still fails stays marked")
         self.action_reload()
 
     # leaving
@@ -504,8 +506,8 @@ class EntriesScreen(SplitScreen):
 
     def action_back(self) -> None:
         """One step back."""
-        if self.focused is self.filter.input or self.detailed:
-            self.go_left(self.table)
+        if self.focused is self.filter.input or self.is_detail_focused:
+            self.focus_list_pane(self.table)
         elif self.filter.input.value:
             self.filter.input.value = ""
         else:

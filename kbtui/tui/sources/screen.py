@@ -212,7 +212,7 @@ EMPTY = "There are no sources. {} adds one: web pages, files, or what an MCP ser
 class SourcesScreen(SplitScreen):
     """A list with a page for each source; nothing runs that was not approved as it is now."""
 
-    TITLE_WORDS = "Sources"
+    HEADING = "Sources"
     SCOPE = "sources"
     NOTES = (
         "✓ ok, ◐ some documents failed, ! nothing could be fetched.",
@@ -234,7 +234,7 @@ class SourcesScreen(SplitScreen):
         self._read_lane = LatestOnlyWorker(self)
         self._select: str | None = None
 
-    def left_side(self) -> list[Widget]:
+    def compose_list_pane(self) -> list[Widget]:
         """The list."""
         return [self.list]
 
@@ -274,7 +274,7 @@ class SourcesScreen(SplitScreen):
     def action_reload(self) -> None:
         """Read everything again."""
         self._read_lane.submit(
-            lambda: read_source_states(self.library), self._set_states, self.failed
+            lambda: read_source_states(self.library), self._set_states, self.show_error
         )
 
     def files_changed(self, event: dict[str, Any]) -> None:
@@ -291,9 +291,9 @@ class SourcesScreen(SplitScreen):
     def _show_rows(self) -> None:
         if self.states is None:
             return
-        rows = rows_of(self.states, self.runs.progress, self._clock(), self.key_of("approve"))
+        rows = rows_of(self.states, self.runs.progress, self._clock(), self.key_hint("approve"))
         select, self._select = self._select, None
-        self.list.set_rows(rows, [(EMPTY.format(self.key_of("new")), "dim")], select)
+        self.list.set_rows(rows, [(EMPTY.format(self.key_hint("new")), "dim")], select)
         found = self.states.sources
         text = format_count(len(found), "source")
         waiting = sum(one.approved is None for one in found)
@@ -317,11 +317,11 @@ class SourcesScreen(SplitScreen):
             return
         row = self.list.selected
         if row is None:
-            self.show(Document("source:", "", []))
+            self.show_document(Document("source:", "", []))
         elif isinstance(row.data, SourceState):
-            self.show(source_page(row.data, self._clock()))
+            self.show_document(source_page(row.data, self._clock()))
         else:
-            self.show(problem_page(row.data))
+            self.show_document(problem_page(row.data))
 
     @on(RowList.Opened)
     def _clicked(self, event: RowList.Opened) -> None:
@@ -331,7 +331,7 @@ class SourcesScreen(SplitScreen):
     def action_enter(self) -> None:
         """Go to the page."""
         if self.list.selected is not None:
-            self.go_right()
+            self.focus_detail()
 
     # running
 
@@ -341,18 +341,18 @@ class SourcesScreen(SplitScreen):
         if one is None or self.approving is not None:
             return
         if one.approved is None:
-            self.say(
-                f"{one.source.name} is not approved: {self.key_of('approve_source')} shows what it would do",
+            self.show_message(
+                f"{one.source.name} is not approved: {self.key_hint('approve')} shows what it would do",
                 "warning",
             )
         elif self.runs.start(one.source.name):
-            self.say(f"{one.source.name} runs", "dim")
+            self.show_message(f"{one.source.name} runs", "dim")
             self._show_rows()
 
     def action_stop(self) -> None:
         """End the run."""
         if (one := self.selected) is not None and self.runs.stop(one.source.name):
-            self.say(f"ending {one.source.name} …", "dim")
+            self.show_message(f"ending {one.source.name} …", "dim")
 
     def _ended(self, name: str, outcome: Run | Exception) -> None:
         if isinstance(outcome, Run):
@@ -361,9 +361,9 @@ class SourcesScreen(SplitScreen):
             if outcome.error:
                 words += f". {one_line(outcome.error)}"
             roles = {"ok": "inserted", "partial": "warning", "error": "error"}
-            self.say(words, roles[outcome.status])
+            self.show_message(words, roles[outcome.status])
         else:
-            self.failed(outcome)
+            self.show_error(outcome)
         self._show_rows()
         self.action_reload()
 
@@ -375,11 +375,11 @@ class SourcesScreen(SplitScreen):
         if one is None:
             return
         if one.approved is not None:
-            self.say(f"{one.source.name} is approved already", "dim")
+            self.show_message(f"{one.source.name} is approved already", "dim")
             return
         self.approving = one
-        self.show(approval_page(one, self.key_of("agree"), self.key_of("back")))
-        self.go_right()
+        self.show_document(approval_page(one, self.key_hint("agree"), self.key_hint("back")))
+        self.focus_detail()
 
     def action_agree(self) -> None:
         """Approve what is shown."""
@@ -392,23 +392,23 @@ class SourcesScreen(SplitScreen):
         workspace = self.library.workspace
         self.worker.submit(
             lambda: approve_source(workspace, UserData(workspace), one.source),
-            lambda _: self._done(one.source.name, f"is approved: {self.key_of('run')} runs it"),
-            self.failed,
+            lambda _: self._done(one.source.name, f"is approved: {self.key_hint('run')} runs it"),
+            self.show_error,
         )
-        self.go_left(self.list)
+        self.focus_list_pane(self.list)
         self._look()
 
     # declaring
 
     def action_new(self) -> None:
         """Add a source."""
-        self.worker.submit(self._topics, lambda topics: self._form(topics, None), self.failed)
+        self.worker.submit(self._topics, lambda topics: self._form(topics, None), self.show_error)
 
     def action_edit(self) -> None:
         """Change the selected one."""
         if (one := self.selected) is not None:
             self.worker.submit(
-                self._topics, lambda topics: self._form(topics, one.source), self.failed
+                self._topics, lambda topics: self._form(topics, one.source), self.show_error
             )
 
     def _topics(self) -> list[str]:
@@ -437,7 +437,7 @@ class SourcesScreen(SplitScreen):
 
     def _added(self, source: Source | None) -> None:
         if source is not None:
-            self._done(source.name, f"is added: {self.key_of('run')} runs it")
+            self._done(source.name, f"is added: {self.key_hint('run')} runs it")
 
     def _changed(self, made: tuple[Source, bool] | None) -> None:
         if made is not None:
@@ -447,7 +447,7 @@ class SourcesScreen(SplitScreen):
             )
 
     def _done(self, name: str, what: str) -> None:
-        self.say(f"{name} {what}", "inserted")
+        self.show_message(f"{name} {what}", "inserted")
         self._select = name
         self.action_reload()
 
@@ -460,7 +460,7 @@ class SourcesScreen(SplitScreen):
             self.worker.submit(
                 lambda: self._count(one.source),
                 lambda count: self._ask(one.source, count),
-                self.failed,
+                self.show_error,
             )
 
     def _count(self, source: Source) -> int:
@@ -481,7 +481,7 @@ class SourcesScreen(SplitScreen):
                         self.library.workspace, source.name, keep=answer in "ky"
                     ),
                     lambda problems: self._removed(source.name, problems),
-                    self.failed,
+                    self.show_error,
                 )
 
         if count:
@@ -489,22 +489,22 @@ class SourcesScreen(SplitScreen):
             answers = {"k": f"remove it, keep its {its}", "d": f"remove it with its {its}"}
         else:
             answers = {"y": "remove it"}
-        self.ask(f"Remove the source {source.name}?", answers, answered)
+        self.ask_question(f"Remove the source {source.name}?", answers, answered)
 
     def _removed(self, name: str, problems: list[str]) -> None:
         if problems:
-            self.say(f"{name} is removed. {' '.join(problems)}", "warning")
+            self.show_message(f"{name} is removed. {' '.join(problems)}", "warning")
         else:
-            self.say(f"{name} is removed", "inserted")
+            self.show_message(f"{name} is removed", "inserted")
         self.action_reload()
 
     # leaving
 
     def action_back(self) -> None:
         """One step back."""
-        if self.approving is not None or self.detailed:
+        if self.approving is not None or self.is_detail_focused:
             self.approving = None
-            self.go_left(self.list)
+            self.focus_list_pane(self.list)
             self._look()
         else:
             self.action_leave()
@@ -520,5 +520,5 @@ class SourcesScreen(SplitScreen):
                 self.runs.stop_all()
                 self.dismiss(None)
 
-        self.ask(f"{', '.join(running)} is running.", {"y": "end it and leave"}, answered)
+        self.ask_question(f"{', '.join(running)} is running.", {"y": "end it and leave"}, answered)
         return False

@@ -49,7 +49,7 @@ class WorkshopScreen(SplitScreen):
     has the changes written from here before, and takes further ones.
     """
 
-    TITLE_WORDS = "Prompt workshop"
+    HEADING = "Prompt workshop"
     SCOPE = "workshop"
     HORIZONTAL_BREAKPOINTS = [(0, "-stacked"), (70, "-beside")]  # noqa: RUF012
     AUTO_FOCUS = "#entries"
@@ -84,11 +84,11 @@ class WorkshopScreen(SplitScreen):
         self._wrote = False
         self._writing: tuple[SubjectMark, ...] = ()
 
-    def left_side(self) -> list[Widget]:
+    def compose_list_pane(self) -> list[Widget]:
         """The filter, the list, and a line about the selected entry."""
         return [self.filter, self.list, TextLine(id="particulars")]
 
-    def below_panes(self) -> list[Widget]:
+    def compose_below_panes(self) -> list[Widget]:
         """The line to try patterns."""
         return [self.pattern_bar]
 
@@ -111,10 +111,10 @@ class WorkshopScreen(SplitScreen):
         self.show_totals(*totals(self.controller.prompt_state, len(self.controller.marks), width))
         self.show_keys()
 
-    def say(self, text: str = "", role: str = "strong") -> None:
+    def show_message(self, text: str = "", role: str = "strong") -> None:
         """Show a message until there is another one; a question that was asked is over."""
         self._asking = False
-        super().say(text, role)
+        super().show_message(text, role)
 
     @property
     def offers(self) -> frozenset[str]:
@@ -194,7 +194,7 @@ class WorkshopScreen(SplitScreen):
 
     def report_error(self, error: Exception) -> None:
         """Say why a mark cannot be set, or what cannot be read."""
-        self.failed(error)
+        self.show_error(error)
 
     def page_made(self, page: WorkshopPage) -> None:
         """Show the text for what is selected."""
@@ -314,10 +314,10 @@ class WorkshopScreen(SplitScreen):
         if entry.kind != "subject":
             words = {
                 "folder": "a folder has no mark of its own: mark its subjects",
-                "topic": f"a topic is switched with {self.key_of('switch')}; mark its subjects",
+                "topic": f"a topic is switched with {self.key_hint('switch')}; mark its subjects",
                 "fragment": "JP's fragments are read-only here",
             }
-            self.say(words.get(entry.kind, "select a subject to mark"), "warning")
+            self.show_message(words.get(entry.kind, "select a subject to mark"), "warning")
             return
         mark = SubjectMark(entry.topic, entry.name, "learned" if state == "learned" else "disabled")
         self._toggle(mark, otherwise="plain")
@@ -326,7 +326,7 @@ class WorkshopScreen(SplitScreen):
         """Switch the selected entry's topic off, or on again."""
         topic = self.list.entry.topic
         if not topic:
-            self.say("select a topic to switch", "warning")
+            self.show_message("select a topic to switch", "warning")
             return
         on = self.controller.formatter.state(topic, None) == "on"
         self._toggle(SubjectMark(topic, None, "off" if on else "on"), otherwise="on")
@@ -346,7 +346,7 @@ class WorkshopScreen(SplitScreen):
 
     def _marks_changed(self) -> None:
         self.writer.withdraw()
-        self.say()
+        self.show_message()
         self._show_totals()
         self.list.refresh()
         self.controller.mark()
@@ -394,7 +394,7 @@ class WorkshopScreen(SplitScreen):
         """Show or hide hidden subjects."""
         self.controller.show_hidden(not self.controller.options.hidden)
         shown = self.controller.options.hidden
-        self.say("hidden subjects are shown" if shown else "hidden subjects are not shown")
+        self.show_message("hidden subjects are shown" if shown else "hidden subjects are not shown")
 
     # writing
 
@@ -405,39 +405,43 @@ class WorkshopScreen(SplitScreen):
             self._writing = marks
             self.writer.write()
         elif not marks:
-            self.say("nothing is marked, so there is nothing to write", "warning")
+            self.show_message("nothing is marked, so there is nothing to write", "warning")
         elif prompt_state is not None:
             self.writer.propose(prompt_state.written, marks)
 
     def _withdraw(self) -> None:
         """The change that is shown will not be written."""
         if self.holding:
-            self.say()
+            self.show_message()
         self.writer.withdraw()
 
     def proposed(self, change: TomlChange) -> None:
         """Show the change before it is written."""
         if change.is_empty:
-            self.say("the file says so already: there is nothing to write", "warning")
+            self.show_message("the file says so already: there is nothing to write", "warning")
             return
         self.controller.forget_pages()
         prompt_state = self.controller.prompt_state
         grown = growth(prompt_state.written_cost, prompt_state.cost) if prompt_state else ""
         words = f"The prompt: {grown or 'as long as before'}. Nothing is written yet."
         self._show_page(change_page(change, "This would be written to .jp/kb.toml", words))
-        write, enter, back = (self.key_of(name) for name in ("write", "open", "back"))
-        self.say(f"{write} or {enter} writes this · {back} goes back without writing", "key")
+        write, enter, back = (self.key_hint(name) for name in ("write", "open", "back"))
+        self.show_message(
+            f"{write} or {enter} writes this · {back} goes back without writing", "key"
+        )
 
     def wrote(self, change: TomlChange) -> None:
         """Say so, and see how things are now."""
         self._wrote = True
         self.controller.read(self._writing)
-        self.say(f"written to .jp/kb.toml · {self.key_of('undo')} takes it back", "inserted")
+        self.show_message(
+            f"written to .jp/kb.toml · {self.key_hint('undo')} takes it back", "inserted"
+        )
 
     def action_undo(self) -> None:
         """Take back what was last written from here."""
         if not self.writer.written:
-            self.say("nothing was written from here", "warning")
+            self.show_message("nothing was written from here", "warning")
             return
         self._withdraw()
         self.writer.undo()
@@ -446,11 +450,11 @@ class WorkshopScreen(SplitScreen):
         """Say so, and see how things are now."""
         self._wrote = True
         self.controller.read()
-        self.say("taken back: .jp/kb.toml is as it was before", "inserted")
+        self.show_message("taken back: .jp/kb.toml is as it was before", "inserted")
 
     def not_written(self, error: Exception) -> None:
         """Say why, and go back to the texts."""
-        self.say(f"Not written. {self.describe_error(error)}", "error")
+        self.show_message(f"Not written. {self.describe_error(error)}", "error")
         self.controller.read()
 
     # leaving
@@ -463,7 +467,7 @@ class WorkshopScreen(SplitScreen):
     def action_back(self) -> None:
         """One step back."""
         if self._asking:
-            self.say()
+            self.show_message()
         elif self.holding:
             self._withdraw()
             self._look()
@@ -486,15 +490,15 @@ class WorkshopScreen(SplitScreen):
     def may_leave(self) -> bool:
         """Whether nothing would be lost, or one was asked already; asks otherwise."""
         if self.writer.writing:
-            self.say("a file is being written", "warning")
+            self.show_message("a file is being written", "warning")
             return False
         count = len(self.controller.marks)
         if not count or self._asking:
             return True
         marks = "1 mark is" if count == 1 else f"{count:,} marks are"
-        leave, write, back = (self.key_of(name) for name in ("leave", "write", "back"))
+        leave, write, back = (self.key_hint(name) for name in ("leave", "write", "back"))
         ways = f"{leave} leaves without · {write} shows them · {back} stays"
-        self.say(f"{marks} not written · {ways}", "warning")
+        self.show_message(f"{marks} not written · {ways}", "warning")
         self._asking = True
         return False
 
@@ -523,7 +527,7 @@ class WorkshopScreen(SplitScreen):
 
     def help_notes(self) -> tuple[str]:
         """How marks are written, with the keys that do."""
-        write, enter = self.key_of("write"), self.key_of("open")
+        write, enter = self.key_hint("write"), self.key_hint("open")
         return (
             f"Marks change nothing until they are written: {write} shows the change of "
             f".jp/kb.toml, {write} or {enter} then writes it. In an input letters are text: "
