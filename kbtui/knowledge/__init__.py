@@ -1,4 +1,4 @@
-"""Topics, their subjects, what `learn` returns, what `<knowledge>` says: functions over files."""
+"""Topics and their subjects, what `learn` returns, and the `<knowledge>` section of the prompt."""
 
 from kbtui.knowledge.loader import Knowledge, load_knowledge, resolve_ref
 from kbtui.knowledge.subject_files import read_subject, read_subject_text

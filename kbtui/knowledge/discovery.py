@@ -1,10 +1,10 @@
-"""Walks a topic's directory and names what it finds: slugs, hidden, collisions, links.
+"""Walks a topic's directory and gives each file its slug; detects hidden files and collisions.
 
-Twenty thousand subjects are a size to be met without a pause, so the walk keeps
-plain strings; `Subject` records are made of those that are asked for.
+A topic with 20,000 subjects must be listed without a noticeable pause: the walk handles strings
+only, and `Subject` objects are made on demand.
 """
 
-# A Path for each of twenty thousand names would cost more than the walk.
+# Making a Path for each of 20,000 names would take longer than the walk.
 # ruff: noqa: PTH112, PTH113, PTH120
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 MAX_LINKED_DIRECTORIES = 10_000
-"""Directories that are entered through links: links may multiply without ever looping."""
+"""How many directories are entered through links, which can multiply without forming a loop."""
 
 _EXTENSION_RANKS = {ending: rank for rank, ending in enumerate((".md", ".txt", ".text", ""))}
 
 
 class TopicScan:
-    """What lies in one topic's directory `base`.
+    """The files found in a topic's directory `base`.
 
-    `slugs` is sorted. `shadowed` maps the losers of collisions (named by their
-    path as written) to the slug that they lost. `mistakes` has (message, path)
-    of what was left out.
+    `slugs` is sorted. `shadowed` maps the name of each file that lost its slug to that slug;
+    the name is the path as written. `mistakes` has pairs of message and path for what was left
+    out.
     """
 
     def __init__(self, base: str) -> None:
@@ -46,13 +46,13 @@ class TopicScan:
 
     @property
     def relative(self) -> dict[str, str]:
-        """Each slug's path inside the directory; made when first asked for."""
+        """The path of each slug's file inside the directory; computed on first use."""
         if self._relative is None:
             self._relative = dict(_iterate_slugs(self._folders))
         return self._relative
 
     def finish(self, folders: list[_ScannedFolder]) -> None:
-        """Name everything that the walk found."""
+        """Compute the slugs after the walk."""
         text = _join_slugs(folders)
         if not text.isprintable():
             folders = [folder.without_bad_names(self.mistakes) for folder in folders]
@@ -70,10 +70,10 @@ class TopicScan:
             self._resolve_collisions()
 
     def _resolve_collisions(self) -> None:
-        """Give each contested slug to one file; the others go by their path as written.
+        """Give each contested slug to one file; name the other files by their paths as written.
 
-        Where that path is itself a slug (`LICENSE` beside `LICENSE.md`), it gets
-        `./` in front.
+        If such a path is itself a slug (`LICENSE` next to `LICENSE.md`), `./` is put in
+        front.
         """
         claims: dict[str, list[str]] = {}
         for slug, path in _iterate_slugs(self._folders):
@@ -90,7 +90,7 @@ class TopicScan:
 
 
 class _ScannedFolder:
-    """The files of one directory: its path and its slug, both ended by `/` or empty."""
+    """The files of one directory: its path and its slug, each empty or with a trailing `/`."""
 
     __slots__ = ("dotted", "hidden", "names", "path", "slug")
 
@@ -102,7 +102,7 @@ class _ScannedFolder:
         self.dotted = False
 
     def without_bad_names(self, mistakes: list[tuple[str, str]]) -> _ScannedFolder:
-        """The folder with the names that can be shown; notes what is wrong with the others."""
+        """Return the folder without names that cannot be shown; add these to `mistakes`."""
         good = []
         for name in self.names:
             wrong = None if name.isprintable() else find_name_problem(name)
@@ -114,10 +114,9 @@ class _ScannedFolder:
 
 
 def _join_slugs(folders: list[_ScannedFolder]) -> str:
-    """All slugs with `//` between them.
+    """Return the slugs of all files, joined by `//`, which no slug contains.
 
-    One text, because most work can then be done on many names in one call. No
-    name has a `/`, so a replacement at `/` falls between names.
+    String operations on whole directories are several times faster than a loop over the files.
     """
     pieces = []
     for folder in folders:
@@ -137,11 +136,11 @@ def _join_slugs(folders: list[_ScannedFolder]) -> str:
 
 
 def _iterate_slugs(folders: list[_ScannedFolder]) -> Iterator[tuple[str, str]]:
-    """Slug and path of every file."""
+    """Yield slug and path of every file."""
     for folder in folders:
         slug, path = folder.slug, folder.path
         for name in folder.names:
-            # Without a leading dot, what stands before the last one is the stem, if anything does.
+            # Fast path of `split_name` for names without a leading dot.
             stem = (
                 _strip_leading_dots(split_name(name)[0])
                 if name[0] == "."
@@ -151,7 +150,7 @@ def _iterate_slugs(folders: list[_ScannedFolder]) -> Iterator[tuple[str, str]]:
 
 
 def split_name(name: str) -> tuple[str, str]:
-    """A file name's stem and last extension with its dot; leading dots begin no extension."""
+    """Split a file name into stem and last extension; leading dots do not start an extension."""
     stem, dot, ending = name.rpartition(".")
     return (stem, dot + ending) if stem.strip(".") else (name, "")
 
@@ -163,7 +162,7 @@ def slug_of(relative: str) -> str:
 
 
 def is_hidden(relative: str) -> bool:
-    """Whether a component of the path starts with a dot."""
+    """Return whether a component of the path starts with a dot."""
     return relative.startswith(".") or "/." in relative
 
 
@@ -172,21 +171,20 @@ def _strip_leading_dots(component: str) -> str:
 
 
 def is_inside(path: str, folder: str) -> bool:
-    """Whether a real path is a folder or lies in it."""
+    """Return whether a real path is the folder or is below it."""
     return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
 def scan_topic(root: str, base: str) -> TopicScan:
     """Walk `base`, a real directory inside the real workspace `root`.
 
-    Links are followed as long as their targets stay inside the workspace; one
-    that leads back to a directory above itself is cut. Raises
-    `OSError` when `base` itself cannot be listed.
+    Links are followed if their target is inside the workspace and is not a directory above the
+    link. Raises `OSError` if `base` itself cannot be listed.
     """
     found = TopicScan(base)
     folders: list[_ScannedFolder] = []
     linked = 0
-    # Path and slug so far, hidden, the real path, and those above it when inside a link.
+    # Path, slug, hidden flag, real path, and inside a link also the real paths of the parents.
     todo: list[tuple[str, str, bool, str, tuple[str, ...] | None]] = [("", "", False, base, None)]
     while todo:
         path, slug, hidden, real, above = todo.pop()
@@ -212,7 +210,7 @@ def scan_topic(root: str, base: str) -> TopicScan:
             if chain is not None:
                 linked += 1
                 if target in chain:
-                    found.mistakes.append(("a link leads back to it; cut here", path + name))
+                    found.mistakes.append(("a link back to a parent is not followed", path + name))
                     continue
                 if linked > MAX_LINKED_DIRECTORIES:
                     continue
@@ -226,17 +224,17 @@ def scan_topic(root: str, base: str) -> TopicScan:
                 todo.append((f"{path}{name}/", f"{slug}{name}/", hidden, target, chain))
     if linked > MAX_LINKED_DIRECTORIES:
         found.mistakes.append(
-            (f"more than {MAX_LINKED_DIRECTORIES:,} directories behind links; cut", "")
+            (f"only {MAX_LINKED_DIRECTORIES:,} directories behind links are read", "")
         )
     found.finish(folders)
     return found
 
 
 def find_name_problem(name: str) -> str | None:
-    """Why a file's name cannot be a slug; None when it can.
+    """Return why a file's name cannot be a slug, or None.
 
-    Bytes that are no text could not be sent, and a line break would forge lines
-    in a listing.
+    Bytes that are not UTF-8 cannot be sent as JSON, and a line break would forge lines in a
+    listing.
     """
     for sign in name:
         category = unicodedata.category(sign)
@@ -258,11 +256,13 @@ def _classify_link(
     below: list[tuple[str, str, tuple[str, ...] | None]],
     found: TopicScan,
 ) -> None:
-    """Sort a link by its target: a file, a directory, or nothing for us."""
+    """Add a link to `names` or `below`, whichever its target is; note one that leaves the
+    workspace.
+    """
     try:
         target = os.path.realpath(entry.path, strict=True)
     except OSError:
-        return  # leads nowhere or in a circle: editors leave such links as locks
+        return  # broken or circular: editors use such links as locks
     if not is_inside(target, root):
         found.mistakes.append(("a link leads out of the workspace", prefix + entry.name))
     elif os.path.isdir(target):
@@ -273,7 +273,7 @@ def _classify_link(
 
 
 def _list_parents(base: str, real: str) -> tuple[str, ...]:
-    """The directories from `base` down to just above `real`."""
+    """Return the directories from just above `real` up to `base`."""
     chain = []
     while real != base:
         real = os.path.dirname(real)
@@ -282,5 +282,6 @@ def _list_parents(base: str, real: str) -> tuple[str, ...]:
 
 
 def _rank_collision(path: str) -> tuple[bool, int, str]:
+    """Return the sort key of a path among those with the same slug; the first gets the slug."""
     ending = split_name(path.rpartition("/")[2])[1]
     return (is_hidden(path), _EXTENSION_RANKS.get(ending.lower(), len(_EXTENSION_RANKS)), path)

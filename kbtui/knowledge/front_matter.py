@@ -1,4 +1,4 @@
-"""YAML front matter of subject files: the one rule for where it ends and what counts."""
+"""YAML front matter of subject files: where it ends and what counts."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 MAX_LINES = 200
-"""Front matter that is not closed within this many lines is text."""
+"""Front matter that is not closed within this many lines is ordinary text."""
 MAX_CHARACTERS = 20_000
-"""Longer front matter is not parsed: YAML's parser takes seconds for deeply nested text."""
+"""Longer front matter is not parsed: the YAML parser takes seconds for deeply nested text."""
 
 _HEADING = re.compile(r"^#{1,6}[ \t]+(.+?)[ \t]*#*$", re.MULTILINE)
 _SETEXT = re.compile(r"^(\S[^\n]*)\n=+[ \t]*$", re.MULTILINE)
@@ -17,10 +17,10 @@ _SETEXT = re.compile(r"^(\S[^\n]*)\n=+[ \t]*$", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class SubjectText:
-    """A subject's text in two parts: front matter and body.
+    """A subject's text, split into front matter and body.
 
-    Front matter that is not a YAML mapping does not count: `facts` is empty, `problem` says why,
-    and the body is the whole text. `lines` is the number of lines before the body.
+    Invalid front matter does not count: `facts` is empty, `problem` says why, and the body is
+    the whole text. `lines` is the number of lines before the body.
     """
 
     body: str
@@ -30,7 +30,7 @@ class SubjectText:
 
     @property
     def title(self) -> str | None:
-        """The title in the front matter, else the first heading."""
+        """The title in the front matter, else the first heading, else None."""
         title = self.facts.get("title")
         if isinstance(title, str) and title.strip():
             return " ".join(title.split())
@@ -77,7 +77,7 @@ def _parse_yaml(source: str) -> Any:
     class Loader(yaml.SafeLoader):
         def compose_node(self, parent: Any, index: Any) -> Any:
             if self.check_event(yaml.AliasEvent):
-                raise ValueError("it has an alias, which is not followed")
+                raise ValueError("it has an alias, which is not supported")
             return super().compose_node(parent, index)
 
     if len(source) > MAX_CHARACTERS:
@@ -89,9 +89,10 @@ def _parse_yaml(source: str) -> Any:
 
 
 def join_front_matter(facts: dict[str, Any], body: str) -> str:
-    """Return a subject file's text: YAML front matter in the order of `facts`, a blank line, the body.
+    """Return the text of a subject file: YAML front matter in the order of `facts`, blank line,
+    body.
 
-    Values are strings, dates and lists of strings; empty ones are left out.
+    Values are strings, dates and lists of strings. Empty values are left out.
     """
     import yaml
 

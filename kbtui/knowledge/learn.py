@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from kbtui.knowledge.visibility import ResolvedTopic
 
 MAX_ARGUMENT_CHARACTERS = 300
-"""Characters of an argument that an error repeats."""
+"""How much of an argument an error message repeats."""
 MAX_NAMES_CHARACTERS = 4_000
-"""Characters for the names of subjects that did not fit into an answer."""
+"""The space for the names of subjects that did not fit into an answer."""
 _NOTE_CHARACTERS = 700
-"""Characters for the remark below a subject that is cut."""
+"""The space for the note below a subject that was cut."""
 _MAX_PATTERNS = 20
 
 _USE = "Use the `learn` tool with the `subjects` argument to learn specific subjects."
@@ -36,9 +36,9 @@ _USE = "Use the `learn` tool with the `subjects` argument to learn specific subj
 class LearnCaller(NamedTuple):
     """Who calls `learn`.
 
-    With `has_prompt` the caller has the `<knowledge>` section, so that what it pre-loads is not
-    given again. An answer has at most `max_chars` characters, None for no limit. `masked`
-    replaces secrets.
+    With `has_prompt` the caller has the `<knowledge>` section, so subjects pre-loaded there are
+    not repeated. `max_chars` limits an answer, None means no limit. With `masked` secrets are
+    replaced.
     """
 
     has_prompt: bool = False
@@ -46,17 +46,17 @@ class LearnCaller(NamedTuple):
     masked: bool = False
 
     def list_given(self, resolved: ResolvedTopic) -> frozenset[str]:
-        """The subjects that the caller has already."""
+        """Return the subjects that the caller already has."""
         return resolved.learned_set if self.has_prompt else frozenset()
 
     def list_available(self, resolved: ResolvedTopic) -> list[str]:
-        """The subjects that a listing offers."""
+        """Return the subjects that a listing offers."""
         if self.has_prompt or not resolved.learned:
             return resolved.available
         return sorted({*resolved.available, *resolved.learned})
 
     def mask_secrets(self, text: str) -> str:
-        """A text without its secrets, where they are masked."""
+        """Return a text with its secrets masked, if the caller wants that."""
         if not self.masked:
             return text
         from kbtui import secrets
@@ -65,7 +65,7 @@ class LearnCaller(NamedTuple):
 
 
 class SubjectPart(NamedTuple):
-    """A subject, or some of its lines."""
+    """A subject, or a range of its lines."""
 
     slug: str
     lines: tuple[int, int] | None = None
@@ -75,10 +75,10 @@ class SubjectPart(NamedTuple):
 
 
 def find_topic(topics: Iterable[Topic], name: str) -> Topic:
-    """The enabled topic of this id, else of this title without regard to case.
+    """Return the enabled topic with this id, else with this title in any case.
 
-    Of two with one title the first declared wins. Raises `NothingFound`, whose
-    message lists the valid topics.
+    If two topics have the same title, the one declared first wins. Raises `NothingFound` with a
+    message that lists all topics.
     """
     valid = [topic for topic in topics if topic.enable]
     for topic in valid:
@@ -96,7 +96,7 @@ def find_topic(topics: Iterable[Topic], name: str) -> Topic:
 
 
 def format_listing(resolved: ResolvedTopic, caller: LearnCaller) -> str:
-    """What `learn` returns without subjects."""
+    """Return the answer of `learn` to a call without subjects."""
     topic = resolved.topic
     blocks = [f"# Topic: {topic.name}"]
     if topic.description and topic.description.strip():
@@ -117,9 +117,10 @@ def learn_subjects(
     subject: Callable[[str], Subject],
     caller: LearnCaller,
 ) -> LearnResult:
-    """What `learn` returns for subjects.
+    """Return the answer of `learn` to a call with patterns.
 
-    A pattern may be a slug with lines, `slug:first-last`, as `knowledge_search` names its sources.
+    A pattern can also be a slug with lines, `slug:first-last`, as in the results of
+    `knowledge_search`.
     """
     given = caller.list_given(resolved)
     try:
@@ -135,7 +136,7 @@ def learn_subjects(
             return LearnResult(_format_part(subject(one.slug), one, caller, caller.max_chars))
         except KbtuiError as error:
             return LearnResult(format_skipped(error, one.slug), is_error=True)
-    # An exact slug that is in the prompt keeps its place with a line; a glob skips it.
+    # A slug named exactly that is in the prompt already gets a line; a glob skips it.
     wanted: dict[SubjectPart, None] = {}
     missing, exhausted = [], []
     for pattern in patterns:
@@ -168,7 +169,7 @@ def _format_blocks(
     subject: Callable[[str], Subject],
     caller: LearnCaller,
 ) -> tuple[list[str], list[SubjectPart], int]:
-    """The subjects in their tags, those that do not fit, and how many cannot be read."""
+    """Return the subjects in their tags, the parts that do not fit, and how many cannot be read."""
     room = None if caller.max_chars is None else caller.max_chars - MAX_NAMES_CHARACTERS
     blocks: list[str] = []
     failed = 0
@@ -183,7 +184,7 @@ def _format_blocks(
                 failed += 1
         block = wrap_subject(str(part), text)
         if room is not None:
-            # The first one is given in any case, cut to what fits.
+            # The first one is always included, cut if necessary.
             if blocks and len(block) > room:
                 return blocks, wanted[number:], failed
             room -= len(block) + 2
@@ -192,7 +193,10 @@ def _format_blocks(
 
 
 def _parse_exact(resolved: ResolvedTopic, pattern: str) -> SubjectPart | None:
-    """The subject, or the lines of one, that a pattern names exactly; raises `UsageError`."""
+    """Return the subject, or lines of one, that a pattern names exactly, or None.
+
+    Raises `UsageError` for an invalid range of lines.
+    """
     if resolved.has_exact(pattern):
         return SubjectPart(pattern)
     slug, _, _ = pattern.rpartition(":")
@@ -202,9 +206,9 @@ def _parse_exact(resolved: ResolvedTopic, pattern: str) -> SubjectPart | None:
 
 
 def _format_part(subject: Subject, part: SubjectPart, caller: LearnCaller, room: int | None) -> str:
-    """A subject, or lines of it, as `learn` presents them, in at most `room` characters.
+    """Return a subject or some of its lines as `learn` shows them, in at most `room` characters.
 
-    What does not fit is named by its lines. Raises `KbtuiError` with the reason it cannot be read.
+    A note says which lines are missing. Raises `KbtuiError` if the subject cannot be read.
     """
     text = read_subject_text(subject)
     starts = [0, *(match.end() for match in re.finditer("\n", text))]
@@ -216,7 +220,7 @@ def _format_part(subject: Subject, part: SubjectPart, caller: LearnCaller, room:
     last = min(last, count)
     if first > count:
         raise NothingFound("it has one line" if count == 1 else f"it has {count:,} lines")
-    from kbtui import secrets  # its patterns take as long to compile as the rest to import
+    from kbtui import secrets  # imported late: compiling its patterns is slow
 
     hidden = secrets.find_secrets(text) if caller.masked else []
 
@@ -228,7 +232,7 @@ def _format_part(subject: Subject, part: SubjectPart, caller: LearnCaller, room:
     if room is None or len(shown) <= room:
         return shown
     room -= _NOTE_CHARACTERS
-    # By their own lengths, then by those in their form: a fence and masks take room, too.
+    # Estimate from the plain text first, then correct: fences and masks change the length.
     final = max(first, bisect_right(starts, starts[first - 1] + room, first) - 1)
     while final > first and len(lines(final)) > room:
         final -= max(1, (final - first) // 8)
@@ -242,22 +246,22 @@ def _format_part(subject: Subject, part: SubjectPart, caller: LearnCaller, room:
         said = f"Line {first:,} of {count:,}, cut after {keep:,} of its {whole:,} characters."
     if final < last:
         rest = SubjectPart(part.slug, (final + 1, last))
-        said += f' Go on with `learn`: topic "{shorten_argument(subject.topic)}", subjects "{shorten_argument(str(rest))}".'
+        said += f' Continue with `learn`: topic "{shorten_argument(subject.topic)}", subjects "{shorten_argument(str(rest))}".'
     return f"{end_last_line(shown)}\n[{said}]\n"
 
 
 def wrap_subject(slug: str, text: str) -> str:
-    """A subject's content in its tags."""
+    """Return a subject's content in its tags."""
     return f'<subject "{escape_quotes(slug)}">\n{end_last_line(text)}</subject>'
 
 
 def escape_quotes(name: str) -> str:
-    """A title or slug as it stands between quotes."""
+    """Return a title or slug for use between double quotes."""
     return name.replace('"', "&quot;")
 
 
 def shorten_argument(argument: str) -> str:
-    """An argument as an error names it: whole, unless somebody sent a book."""
+    """Return an argument as error messages repeat it, cut if it is very long."""
     return (
         argument
         if len(argument) <= MAX_ARGUMENT_CHARACTERS
@@ -270,7 +274,7 @@ def _format_already_learned(slug: str) -> str:
 
 
 def _format_no_match(resolved: ResolvedTopic, patterns: list[str], caller: LearnCaller) -> str:
-    """The error for patterns that match nothing, with what there is."""
+    """Return the error for patterns that match nothing, with the available subjects."""
     named = ", ".join(f'"{shorten_argument(pattern)}"' for pattern in patterns[:_MAX_PATTERNS])
     blocks = [f'Nothing in topic "{resolved.topic.name}" matches {named}.']
     available = caller.list_available(resolved)
@@ -286,7 +290,7 @@ def _format_available(slugs: list[str], caller: LearnCaller) -> list[str]:
 
 
 def _format_slug_list(slugs: list[str], caller: LearnCaller) -> str:
-    """The slugs, a line each; as many as fit, and how to see the others."""
+    """Return the slugs as a list, one per line; if they do not fit, with a note about the rest."""
     if caller.max_chars is None:
         return "\n".join(f"- {slug}" for slug in slugs)
     lines: list[str] = []
@@ -297,26 +301,28 @@ def _format_slug_list(slugs: list[str], caller: LearnCaller) -> str:
             more = (
                 f"- … and {len(slugs) - number:,} more, from {slug[:MAX_ARGUMENT_CHARACTERS]!r} on."
             )
-            how = "A glob in `subjects` gives some of them; `knowledge_search` finds them by topic."
+            how = (
+                "Use a glob in `subjects` to load some of them, or `knowledge_search` to find them."
+            )
             return "\n".join([*lines, f"{more} {how}"])
         lines.append(f"- {slug}")
     return "\n".join(lines)
 
 
 def _format_left_out(parts: list[str], caller: LearnCaller) -> str:
-    """Says which subjects did not fit, and how to get them."""
+    """Return the note that lists the subjects that did not fit."""
     lines: list[str] = []
     room = MAX_NAMES_CHARACTERS - 2 * _NOTE_CHARACTERS
     for number, part in enumerate(parts):
         room -= len(part) + 3
         if room < 0:
-            lines.append(f"- … and {len(parts) - number:,} more, by a narrower glob")
+            lines.append(f"- … and {len(parts) - number:,} more: use a narrower glob")
             break
         lines.append(f"- {part}")
     count = "1 subject does" if len(parts) == 1 else f"{len(parts):,} subjects do"
     return "\n".join(
         [
-            f"{count} not fit into {caller.max_chars:,} characters. Go on with `learn` and "
+            f"{count} not fit into {caller.max_chars:,} characters. Continue with `learn` and "
             "these in `subjects`, a few at a time:",
             "",
             *lines,

@@ -1,4 +1,4 @@
-"""What the knowledge room hands out: topics, subjects, problems."""
+"""The types of the knowledge package: topics, subjects, problems, results."""
 
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -8,10 +8,10 @@ from typing import Any, Literal
 
 @dataclass(frozen=True)
 class Topic:
-    """One `[kb.topic.<id>]`.
+    """One `[kb.topic.<id>]` table.
 
-    `subjects` is the directory as configured, relative to the root;
-    `origin` the file that declared it first.
+    `subjects` is the directory as configured, relative to the root; `origin` is the file that
+    declared the topic first.
     """
 
     id: str
@@ -26,7 +26,7 @@ class Topic:
 
     @property
     def name(self) -> str:
-        """The title, else the id: what people and assistants see."""
+        """The title, or the id if there is no title."""
         return self.title or self.id
 
 
@@ -34,10 +34,10 @@ class Topic:
 class Subject:
     """One text file of a topic.
 
-    `slug` is what `learn` and references call it. The loser of a collision
-    keeps its path as written as its slug and has `shadowed`.
-    `file` is the path of the file, `relative` that inside the topic's directory,
-    `root` the workspace that its content must not lie outside of.
+    `slug` is its name in `learn` and in references. Two files can have the same slug by rule;
+    the one that loses it has its path as slug, and `shadowed` is set. `file` is the path of the
+    file and `relative` its path in the topic's directory. `root` is the workspace: content
+    outside of it is not read.
     """
 
     topic: str
@@ -55,12 +55,16 @@ class Subject:
 
     @cached_property
     def path(self) -> Path:
-        """The file; made when first asked for, because thousands of subjects are only compared."""
+        """The path of the file. It is computed on demand, because thousands of subjects never need
+        it.
+        """
         return Path(self.file)
 
     @classmethod
     def from_fields(cls, **values: Any) -> "Subject":
-        """One of these fields; the constructor of a frozen record takes six times as long."""
+        """Return a subject with these fields; the constructor of a frozen dataclass takes six times
+        longer.
+        """
         subject = object.__new__(cls)
         subject.__dict__.update(values)
         return subject
@@ -68,9 +72,9 @@ class Subject:
 
 @dataclass(frozen=True)
 class Problem:
-    """Something wrong that leaves the rest working: shown as a badge or a line.
+    """A mistake that leaves everything else working; shown as a badge or a line.
 
-    `where` is a file, `key` a dotted key, `topic` the topic it concerns.
+    `where` is a file, `key` a dotted key, `topic` the id of the topic concerned.
     """
 
     message: str
@@ -87,7 +91,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class LearnResult:
-    """What a call of `learn` returns."""
+    """The result of a `learn` call."""
 
     text: str
     is_error: bool = False
@@ -95,10 +99,10 @@ class LearnResult:
 
 @dataclass(frozen=True)
 class PromptFragment:
-    """One prompt section of JP's own `.jp/config/knowledge/*.toml`.
+    """One prompt section in JP's own `.jp/config/knowledge/*.toml`.
 
-    `loaded_by` has the configuration files whose `extends` bring it in, directly
-    or through others, relative to the root.
+    `loaded_by` has the configuration files that extend it, directly or through others, relative
+    to the root.
     """
 
     path: Path
@@ -110,15 +114,16 @@ class PromptFragment:
 
     @property
     def name(self) -> str:
-        """The title, else the tag, else the file's name."""
+        """The title, else the tag, else the name of the file."""
         return self.title or self.tag or self.path.stem
 
 
 @dataclass(frozen=True)
 class SubjectMark:
-    """A wish of a person: a subject learned, disabled or neither; a topic on or off.
+    """A change that the user wants: a subject pre-loaded, disabled or neither; a topic on or off.
 
-    `slug` is None for the topic itself. `plain` takes a subject's marks back.
+    `slug` is None for the topic itself. The state `plain` means neither pre-loaded nor
+    disabled.
     """
 
     topic: str

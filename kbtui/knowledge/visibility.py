@@ -1,4 +1,4 @@
-"""Which subjects of a topic are visible, and which a glob pattern matches."""
+"""Glob patterns over slugs, and which subjects of a topic are visible."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 
 
 MAX_PATTERN_CHARACTERS = 4096
-"""Characters of the longest pattern that is tried: no path is longer."""
+"""Longer patterns match nothing: no path is that long."""
 
 _COMPILED: dict[str, Callable[[str], object]] = {}
 
 
 def is_glob(pattern: str) -> bool:
-    """Whether the pattern has a sign that a glob reads as more than itself."""
+    """Return whether a pattern contains a glob character: `*`, `?` or `[`."""
     return any(sign in pattern for sign in "*?[")
 
 
 def has_unclosed_bracket(pattern: str) -> bool:
-    """Whether a `[` has no `]`, and so stands for itself."""
+    """Return whether a `[` has no `]` and is therefore literal."""
     position = pattern.find("[")
     while position >= 0:
         end = _find_class_end(pattern, position + 1)
@@ -42,12 +42,11 @@ def has_unclosed_bracket(pattern: str) -> bool:
 
 
 def compile_pattern(pattern: str) -> Callable[[str], object]:
-    """A test of whether a slug matches; its truth is the answer.
+    """Return a function whose truth value is whether a slug matches the pattern.
 
-    Case counts. `**` is a whole component that stands for any number of them
-    (at the end: for at least one); within a component it is two `*`. A `[`
-    without its `]` is itself. The test takes time in proportion to pattern
-    times slug, whatever the pattern.
+    Matching is case-sensitive. `**` as a whole component matches any number of components (at
+    the end, at least one); inside a component it means `*`. A `[` without `]` is literal. The
+    time is proportional to pattern length times slug length, for every pattern.
     """
     if pattern == "**":
         return bool
@@ -67,10 +66,10 @@ def _match_nothing(slug: str) -> bool:
 
 
 def _pattern_to_regex(pattern: str) -> str:
-    """A regular expression without backtracking into what has matched.
+    """Return a regular expression that never backtracks into what it has matched.
 
-    Blocks of fixed components stand between the `**`. The earliest place of a
-    block leaves the most for the rest, so each may be atomic.
+    The `**` separate blocks of fixed components. Matching each block at its earliest place
+    leaves the most for the rest, so each block can be an atomic group.
     """
     components = pattern.split("/")
     blocks: list[list[str]] = [[]]
@@ -88,12 +87,12 @@ def _pattern_to_regex(pattern: str) -> str:
     last = blocks[-1]
     if not last:
         return head + middle + ".+"
-    # The last block is as long in components as it is, and stands at the end.
+    # The last block is anchored at the end: it has a fixed number of components.
     return head + middle + "(?:[^/]+/)*" + "/".join(last)
 
 
 def _component_to_regex(text: str) -> str:
-    """One component; between `*` every piece has a fixed length, so the same holds."""
+    """Translate one component; the parts between `*` are atomic for the same reason as above."""
     pieces = [""]
     position = 0
     while position < len(text):
@@ -146,12 +145,12 @@ def _class_to_regex(inner: str) -> str:
 
 
 class ResolvedTopic:
-    """One topic's slugs, sorted into what may be seen.
+    """A topic's slugs, and which of them are visible.
 
-    `visible` is sorted and has neither hidden nor disabled subjects nor the
-    losers of collisions, which only their exact name reaches. `learned` is in
-    the order of its patterns. `available` is what a listing offers.
-    `folder` is the directory as configured, links and all.
+    `visible` is sorted and leaves out hidden and disabled subjects and those that lost a
+    collision; only their exact name reaches these. `learned` has the pre-loaded subjects in the
+    order of their patterns, `available` the subjects of a listing. `folder` is the directory as
+    configured, links unresolved.
     """
 
     def __init__(self, topic: Topic, found: TopicScan, folder: str) -> None:
@@ -168,10 +167,11 @@ class ResolvedTopic:
         )
 
     def match(self, patterns: Iterable[str]) -> list[str]:
-        """The slugs that patterns name, in pattern order, then slug order, each once.
+        """Return the slugs that patterns match: in the order of patterns, then of slugs, without
+        repeats.
 
-        A pattern that equals an existing slug is that subject, hidden or not;
-        any other is a glob over the visible ones.
+        A pattern that equals a slug means that subject, even a hidden one. Any other
+        pattern is a glob over the visible subjects.
         """
         found: dict[str, None] = {}
         for pattern in patterns:
@@ -182,11 +182,11 @@ class ResolvedTopic:
         return list(found)
 
     def has_exact(self, pattern: str) -> bool:
-        """Whether a pattern is the slug of a subject that is not disabled."""
+        """Return whether a pattern is the slug of a subject that is not disabled."""
         return pattern in self.scan and pattern not in self.disabled
 
     def _disabled(self) -> set[str]:
-        """What `disabled` reaches: by slug or glob, hidden and contested ones too."""
+        """Return the slugs that `disabled` matches, including hidden and shadowed ones."""
         found: set[str] = set()
         for pattern in self.topic.disabled:
             if pattern in self.scan:
@@ -200,7 +200,7 @@ class ResolvedTopic:
 
 
 def find_topic_directory(root: str, topic: Topic) -> tuple[str | None, Problem | None]:
-    """The real path of a topic's directory under the real path `root`, or what is wrong with it."""
+    """Return the real path of a topic's directory below the real path `root`, or a problem."""
 
     def problem(message: str, hint: str | None = None) -> tuple[None, Problem]:
         key = f"kb.topic.{topic.id}.subjects"
@@ -219,7 +219,7 @@ def find_topic_directory(root: str, topic: Topic) -> tuple[str | None, Problem |
         return problem(f"{topic.subjects} is not a directory")
     except FileNotFoundError:
         return problem(
-            f"{topic.subjects} does not exist", "make the directory, or correct the path"
+            f"{topic.subjects} does not exist", "create the directory or correct the path"
         )
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
@@ -228,7 +228,7 @@ def find_topic_directory(root: str, topic: Topic) -> tuple[str | None, Problem |
 
 
 def resolve_topic_slugs(root: str, topic: Topic) -> tuple[ResolvedTopic, list[Problem]]:
-    """Walk a topic's directory under the real path `root`; what is wrong comes beside it."""
+    """Walk a topic's directory below the real path `root`; return its slugs and the problems."""
     folder = os.path.normpath(Path(root, topic.subjects))
     real, problem = find_topic_directory(root, topic)
     if real is None:
@@ -236,7 +236,7 @@ def resolve_topic_slugs(root: str, topic: Topic) -> tuple[ResolvedTopic, list[Pr
     try:
         found = scan_topic(root, real)
     except OSError:
-        # Gone or closed between the look and the walk: look again to say which.
+        # The directory changed since the check: check again for the right message.
         _, problem = find_topic_directory(root, topic)
         return ResolvedTopic(topic, TopicScan(folder), folder), [problem] if problem else []
     mistakes = [
@@ -247,10 +247,10 @@ def resolve_topic_slugs(root: str, topic: Topic) -> tuple[ResolvedTopic, list[Pr
 
 
 def mark_topic(topic: Topic, resolved: ResolvedTopic, mark: SubjectMark) -> Topic:
-    """Return a topic with a mark set.
+    """Return a topic with a mark applied.
 
-    Raises `NothingFound` for an unknown subject, `UsageError` where a glob
-    already says otherwise: only the person who wrote it knows what it is for.
+    Raises `NothingFound` for an unknown subject, and `UsageError` if a glob contradicts the
+    mark: only the user knows whether the glob can be changed.
     """
     if mark.state in ("on", "off"):
         return replace(topic, enable=mark.state == "on")
@@ -258,7 +258,7 @@ def mark_topic(topic: Topic, resolved: ResolvedTopic, mark: SubjectMark) -> Topi
     if slug is None:
         raise UsageError(f"a topic cannot be marked {mark.state}", where=topic.id)
     if slug not in resolved.scan:
-        raise NothingFound("there is no such subject", where=f"{topic.id}/{slug}")
+        raise NothingFound("unknown subject", where=f"{topic.id}/{slug}")
     learned = tuple(pattern for pattern in topic.learned if pattern != slug)
     disabled = tuple(pattern for pattern in topic.disabled if pattern != slug)
     bare = replace(topic, learned=learned, disabled=disabled)
@@ -269,7 +269,7 @@ def mark_topic(topic: Topic, resolved: ResolvedTopic, mark: SubjectMark) -> Topi
     if by_disabled:
         raise _make_pattern_error(topic, slug, "disabled", by_disabled)
     if mark.state == "learned":
-        # In its old place, if it had one: the order of `learned` is that of the prompt.
+        # Keep its old place: the order of `learned` is the order in the prompt.
         if slug in topic.learned:
             return replace(bare, learned=topic.learned)
         return bare if by_learned else replace(bare, learned=(*learned, slug))
@@ -279,7 +279,7 @@ def mark_topic(topic: Topic, resolved: ResolvedTopic, mark: SubjectMark) -> Topi
 
 
 def _find_pattern(resolved: ResolvedTopic, topic: Topic, field: str, slug: str) -> str | None:
-    """The pattern of a field that reaches a slug, None where none does."""
+    """Return the pattern of a field that matches a slug, or None."""
     for pattern in getattr(topic, field):
         alone = replace(topic, learned=(), disabled=(pattern,) if field == "disabled" else ())
         other = ResolvedTopic(alone, resolved.scan, resolved.folder)
@@ -298,7 +298,7 @@ def _make_pattern_error(topic: Topic, slug: str, field: str, pattern: str) -> Us
 
 
 def escape_unprintable(path: str) -> str:
-    """A path in which what cannot be printed, such as bytes that are no text, is an escape."""
+    """Return a path with escapes for characters that cannot be printed, such as invalid UTF-8."""
     if path.isprintable():
         return path
     return "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in path)

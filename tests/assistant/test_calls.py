@@ -52,7 +52,7 @@ def test_learn_says_when_there_are_no_topics_because_their_file_has_a_mistake(
     assert reply.is_error
     assert (
         reply.text
-        == f"{none} The files that declare topics have mistakes: `kbtui doctor` names them."
+        == f"{none} The files that declare topics have errors: `kbtui doctor` shows them."
     )
 
 

@@ -192,9 +192,9 @@ def test_a_glob_that_says_otherwise_is_the_persons_to_change(knowledge: Knowledg
 
 
 def test_marks_of_unknown_things_are_refused(knowledge: Knowledge) -> None:
-    with pytest.raises(NothingFound, match="no such subject"):
+    with pytest.raises(NothingFound, match="unknown subject"):
         propose_marks(knowledge, [SubjectMark("project", "nope", "learned")])
-    with pytest.raises(NothingFound, match="no topic 'nope'"):
+    with pytest.raises(NothingFound, match="unknown topic 'nope'"):
         propose_marks(knowledge, [SubjectMark("nope", None, "off")])
     with pytest.raises(UsageError, match="cannot be marked"):
         propose_marks(knowledge, [SubjectMark("project", None, "learned")])

@@ -244,7 +244,7 @@ def test_a_glob_gives_what_fits_and_names_the_rest(build: Build) -> None:
     long = build('[kb.topic.a]\nsubjects = "b"\n', {"b/a.md": "x\n" * 9000, "b/b.md": "b\n"})
     first = long.learn("a", "*", max_chars=MOST).text
     assert len(first) <= MOST
-    assert 'Go on with `learn`: topic "a", subjects "a:' in first
+    assert 'Continue with `learn`: topic "a", subjects "a:' in first
     assert first.endswith('<subject "b">\nb\n</subject>'), "what follows still fits"
 
 
@@ -255,7 +255,7 @@ def test_a_listing_ends_where_it_would_be_too_long(build: Build) -> None:
         text = knowledge.learn("a", subjects, max_chars=MOST).text
         assert len(text) <= MOST
         assert "more, from 'deep/subject-" in text
-        assert "A glob in `subjects` gives some of them" in text
+        assert "Use a glob in `subjects` to load some of them" in text
     assert knowledge.learn("a").text.count("- deep/") == 900
 
 

@@ -207,7 +207,7 @@ async def test_marks_outlive_a_reload_and_one_whose_subject_is_gone_is_dropped(
         (book.root / "docs" / "snippets" / "retry.toml").unlink()
         book.subject("project/start.md", "much shorter\n")
         await shop.press("ctrl+r")
-        await shop.tui.until("there is no such subject")
+        await shop.tui.until("unknown subject")
         assert [mark.slug for mark in shop.screen.controller.marks.all] == ["start"]
         await shop.tui.until(lambda: "start 13 ≈ 4" in shop.entry("start"))
 
