@@ -106,12 +106,9 @@ def _ask_running_engine(start: str | None, request: dict[str, Any]) -> dict[str,
     try:
         if client.hello.get("version") != __version__:
             return None
-        question = {"zone": paths.read_time_zone(), **request["question"]}
+        surroundings = paths.read_environment_state()
         reply = client.request(
-            "search",
-            **request | {"question": question},
-            surroundings=paths.read_environment_state(),
-            timeout=request.get("wait", protocol.WAIT_SECONDS) + protocol.SEARCH_SECONDS,
+            "search", **protocol.make_search_request(**request, surroundings=surroundings)
         )
     except EngineUnavailable:
         return None

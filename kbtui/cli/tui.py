@@ -60,8 +60,8 @@ def browse(
 
     library = open_workspace(workspace)
     try:
-        ref = library.located(reference) if reference else None
-        begin = library.located(first) if first else None
+        ref = library.locate(reference) if reference else None
+        begin = library.locate(first) if first else None
         from kbtui.tui.app import Start, run_tui
 
         return run_tui(library, ref, Start(first=begin, fresh=fresh, plain=plain))

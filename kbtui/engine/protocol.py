@@ -18,7 +18,7 @@ from _thread import allocate_lock
 
 from kbtui.errors import EngineUnavailable
 from kbtui.version import __version__
-from kbtui.workspace.paths import is_same_user
+from kbtui.workspace.paths import is_same_user, read_time_zone
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,6 +37,19 @@ FRAME_HEADER = struct.Struct(">I")
 
 class InvalidFrame(Exception):
     """Something that is not of this protocol."""
+
+
+def make_search_request(
+    question: dict[str, Any], *, wait: float = WAIT_SECONDS, origin: str | None, **more: Any
+) -> dict[str, Any]:
+    """Return the arguments of `EngineClient.request` for the operation `search`.
+
+    `question` is a `Question` as JSON; dates in it hold in this process's time zone unless it has
+    its own. `wait` is for the model, in seconds. `origin` is for the query log, None for no entry.
+    """
+    question = {"zone": read_time_zone(), **question}
+    timeout = wait + SEARCH_SECONDS
+    return {"question": question, "wait": wait, "origin": origin, "timeout": timeout, **more}
 
 
 def encode_frame(message: dict[str, Any]) -> bytes:

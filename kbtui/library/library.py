@@ -1,9 +1,9 @@
-"""`Library`: settings, files, index, engine and citations of one workspace, put together.
+"""`Library`: one workspace with its files, index, engine and citations.
 
-The documented Python API are `topics`, `learn`, `search`, `read`, `cites`, `list_conversations`
-and the context manager; the rest is for the faces. All calls are synchronous and may be made from
-any thread; a face that must not block makes them in a thread of its own, within a `Cancellation`
-if it may give them up.
+The documented Python API is `topics`, `learn`, `search`, `read`, `cites`, `list_conversations` and
+the context manager; front ends use the rest. All calls are synchronous and may come from any
+thread. A front end that must not block calls from a thread of its own, inside a `Cancellation` if
+it may cancel.
 """
 
 from __future__ import annotations
@@ -16,25 +16,24 @@ from kbtui.errors import (
     EngineUnavailable,
     IndexUnavailable,
     KbtuiError,
-    NothingFound,
     UsageError,
 )
 from kbtui.library.index_access import IndexAccess, current_cancellation
+from kbtui.library.references import ReferenceReader
 from kbtui.notices import Notice, join_phrases, keywords_only
 from kbtui.search.models import LIMIT_DEFAULT, Question, question_of
 from kbtui.workspace import Settings, Workspace, find_workspace, load_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
     from typing import Any, Self
 
-    from kbtui.citations.models import Citation, Citations
+    from kbtui.citations.models import Citations
     from kbtui.conversations.models import Conversation, ConversationInfo, ConversationSummary
     from kbtui.engine.protocol import EngineClient
     from kbtui.index import IndexReader
-    from kbtui.knowledge import Knowledge
-    from kbtui.knowledge.models import Subject, Topic
+    from kbtui.knowledge.models import Topic
     from kbtui.refs import Ref
     from kbtui.search.models import Answer, Mode
 
@@ -58,11 +57,11 @@ def open_workspace(path: Path | str | None = None, settings: Settings | None = N
     return Library(find_workspace(Path(path) if path else None), settings or load_settings())
 
 
-class Library:
-    """One workspace: what it knows, what was said, and how to find it."""
+class Library(ReferenceReader):
+    """One workspace: its topics, conversations, index, engine and citations."""
 
     def __init__(self, workspace: Workspace, settings: Settings) -> None:
-        self.workspace = workspace
+        super().__init__(workspace)
         self.settings = settings
         self._mended: Notice | None = None
         """What was damaged and is mended, until an answer says so."""
@@ -88,53 +87,9 @@ class Library:
         """Whether answers lack what a first index, made without an engine, is still to hold."""
         return self._access.unfinished
 
-    # files, read anew at each call
-
-    def knowledge(self, cfg: Iterable[str] = (), knowledge: Iterable[str] = ()) -> Knowledge:
-        """Topics and subjects; never raises for what one topic does wrong.
-
-        `cfg` are `--cfg` values: names, or `kb.topic.<id>.<key>=value` assignments.
-        """
-        from kbtui.knowledge import load_knowledge
-
-        values = list(cfg)
-        return load_knowledge(
-            self.workspace,
-            cfg=[value for value in values if "=" not in value],
-            assignments=[value for value in values if "=" in value],
-            knowledge=list(knowledge),
-        )
-
-    def subject_text(self, subject: Subject) -> str:
-        """A subject's text; raises `KbtuiError` with the reason it cannot be read."""
-        from kbtui.knowledge import read_subject_text
-
-        return read_subject_text(subject)
-
     def topics(self) -> list[Topic]:
         """The topics that are not switched off, in the order of their declaration."""
         return [topic for topic in self.knowledge().topics.values() if topic.enable]
-
-    def learn(self, topic: str, subjects: str | Sequence[str] = ()) -> str:
-        """Exactly what an assistant's `learn` gives: a topic's listing, or some of its subjects.
-
-        `topic` is an id or a title, `subjects` are slugs and globs. Raises `NothingFound`.
-        """
-        wanted = subjects if isinstance(subjects, str) else list(subjects)
-        learned = self.knowledge().learn(topic, wanted)
-        if learned.is_error:
-            raise NothingFound(learned.text)
-        return learned.text
-
-    def read(self, ref: str | Ref) -> str:
-        """The text that a reference names, as `kbtui show` prints it.
-
-        Raises `UsageError` for what is no reference, `NothingFound` for what does not exist,
-        and `IndexUnavailable` for a passage without an index.
-        """
-        from kbtui.library.reading import text_of
-
-        return text_of(self, self.resolve(ref) if isinstance(ref, str) else ref)
 
     def list_conversations(self, archived: bool | None = None) -> list[ConversationInfo]:
         """The conversations, live and archived (None), or one of the two; newest first."""
@@ -171,66 +126,6 @@ class Library:
         from kbtui.conversations.repository import get_format
 
         return get_format(info).load_beginning(info)
-
-    def conversation(self, conversation: str) -> Conversation:
-        """A whole conversation by id; raises `NothingFound`."""
-        from kbtui.conversations.repository import find_conversation, load_conversation
-
-        return load_conversation(find_conversation(self.workspace, conversation))
-
-    # references
-
-    def resolve(self, text: str) -> Ref:
-        """A reference as typed: topics by id or title, slugs as they exist.
-
-        Raises `UsageError`, and `NothingFound` for a conversation of another workspace.
-        """
-        from kbtui.knowledge import resolve_ref
-
-        return resolve_ref(self.workspace, text)
-
-    def located(self, text: str) -> Ref:
-        """What a reference as typed names, certain to exist; a topic by its id.
-
-        A chunk is the lines, turn or call that it was made from. Raises `UsageError`,
-        `NothingFound`, and `IndexUnavailable` for a chunk without an index.
-        """
-        from kbtui.refs import conversation_ref, subject_ref
-
-        ref = self.resolve(text)
-        if ref.kind == "conversation":
-            from kbtui.conversations.repository import find_conversation
-
-            find_conversation(self.workspace, ref.conversation or "")
-        elif ref.kind == "topic":
-            return ref._replace(topic=self.knowledge().resolve_topic(ref.topic or "").id)
-        elif ref.kind == "subject":
-            return ref._replace(topic=self.subject(ref).topic)
-        else:
-            reader = self.reader()
-            found = reader.chunk(ref.chunk or "")
-            entry = reader.entries({found[1]}).get(found[1]) if found else None
-            if found is None or entry is None:
-                raise NothingFound("there is no such passage any more", where=text)
-            if entry.conversation is not None:
-                return conversation_ref(entry.conversation, found[0].turn, found[0].call)
-            return subject_ref(entry.topic or "", entry.slug or "", found[0].lines)
-        return ref
-
-    def subject(self, ref: Ref) -> Subject:
-        """The subject that a reference names; raises `NothingFound`, also for a disabled one."""
-        knowledge = self.knowledge()
-        try:
-            topic = knowledge.resolve_topic(ref.topic or "")
-        except NothingFound as error:
-            raise NothingFound(error.message, hint=_nearest(knowledge, ref)) from error
-        found = knowledge.find(topic.id, ref.slug or "")
-        if found is None or found.disabled:
-            raise NothingFound(
-                f"the topic {topic.id!r} has no subject {ref.slug!r}",
-                hint=_nearest(knowledge, ref) or f"`kbtui learn {topic.id}` lists what there is",
-            )
-        return found
 
     # the index
 
@@ -383,22 +278,19 @@ class Library:
         self, question: Question, wait: float, origin: str | None, caller: str | None
     ) -> tuple[Answer | None, bool]:
         """The engine's answer, None where it has none, and whether it is in the query log."""
-        from kbtui.engine import protocol
+        from kbtui.engine.protocol import make_search_request
         from kbtui.search.models import Answer
-        from kbtui.workspace.paths import read_time_zone
 
-        asked = replace(question, zone=question.zone or read_time_zone()).as_json()
+        request = make_search_request(
+            question.as_json(),
+            wait=wait,
+            origin=origin if self.settings.query_log else None,
+            caller=caller,
+            uses_model=self.settings.model != "off",
+        )
         for last in (False, True):
             try:
-                reply = self._request(
-                    "search",
-                    question=asked,
-                    wait=wait,
-                    origin=origin if self.settings.query_log else None,
-                    caller=caller,
-                    uses_model=self.settings.model != "off",
-                    timeout=wait + protocol.SEARCH_SECONDS,
-                )
+                reply = self._request("search", **request)
             except EngineUnavailable as error:
                 self._access.behind = Notice(
                     "index_behind", {"cause": "engine", "detail": error.message}
@@ -478,22 +370,8 @@ class Library:
         Raises `UsageError` for a topic and for what is no reference, `NothingFound` for what
         neither exists nor was ever used, and `IndexUnavailable`.
         """
-        from kbtui.library.citing import citations_of
-
         self.current()
-        return citations_of(self, ref)
-
-    def cited(self, conversation: Conversation) -> list[Citation]:
-        """What each turn of a conversation used, from the conversation itself."""
-        from kbtui.library.citing import used_by_conversation
-
-        return used_by_conversation(self, conversation)
-
-    def turns_citing(self, ref: Ref) -> list[Citation]:
-        """The turns that used what `ref` names, newest first, from the index."""
-        from kbtui.library.citing import turns_using
-
-        return turns_using(self, ref)
+        return self.find_citations(ref)
 
     # the engine
 
@@ -514,7 +392,7 @@ class Library:
         to be read again), `progress` (`phase`, `done`, `total`, `seconds_left` or None),
         `ready` (`lexical`, `semantic`: bool, `reason`), `gone` (`reason`).
         """
-        from kbtui.library.event_listener import EventListener
+        from kbtui.library.index_access import EventListener
 
         listener = EventListener(self.engine, hear)
         listener.start()
@@ -530,18 +408,3 @@ def _result(reply: dict[str, Any]) -> dict[str, Any]:
         raise getattr(errors, kind, KbtuiError)(message, where=where, hint=hint)
     found: dict[str, Any] = reply["answer"]
     return found
-
-
-def _nearest(knowledge: Knowledge, ref: Ref) -> str | None:
-    """A hint with the listed subject whose reference is most like this one; None where none is."""
-    from difflib import get_close_matches
-
-    known = [
-        f"{topic.id}/{slug}"
-        for topic in knowledge.topics.values()
-        if topic.enable
-        for slug in knowledge.slugs(topic.id, ["**"])
-    ]
-    near = get_close_matches(f"{ref.topic}/{ref.slug}", known, n=1, cutoff=0.7)
-    near += [name for name in known if name.endswith(f"/{ref.slug}")]
-    return f"did you mean {near[0]}?" if near else None

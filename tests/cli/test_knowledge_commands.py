@@ -330,4 +330,4 @@ def test_a_reference_that_is_like_no_other_names_none(
     assert main(["show", "guide/zzzzzzz", "-w", str(workspace_root)]) == 1
     said = capsys.readouterr().err
     assert "did you mean" not in said
-    assert "`kbtui learn guide` lists what there is" in said
+    assert "`kbtui learn guide` lists them" in said

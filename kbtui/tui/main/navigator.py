@@ -388,7 +388,7 @@ class ReferenceNavigator:
 
     def _find_target(self, text: str) -> NavigationTarget:
         """Return the target of a reference; raises `KbtuiError` if it does not exist."""
-        return make_target(self._library.located(text))
+        return make_target(self._library.locate(text))
 
 
 @dataclass(frozen=True)

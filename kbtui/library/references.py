@@ -1,0 +1,387 @@
+"""Reads what references name: subjects, conversations, passages, and their citations."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, NoReturn
+
+from kbtui.citations.models import Citation, Citations
+from kbtui.errors import KbtuiError, NothingFound, UsageError
+from kbtui.refs import Ref, conversation_ref, subject_ref
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from kbtui.citations.extract import CitationTargets
+    from kbtui.conversations.models import Conversation
+    from kbtui.index import IndexReader
+    from kbtui.index.models import Entry
+    from kbtui.knowledge import Knowledge
+    from kbtui.knowledge.models import Subject
+    from kbtui.workspace import Workspace
+
+
+class ReferenceReader:
+    """Reads what references name. `Library` adds the index, which passages and citations need."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self.workspace = workspace
+
+    def reader(self) -> IndexReader:
+        """Return a reader of the index; raises `IndexUnavailable`."""
+        raise NotImplementedError
+
+    def knowledge(self, cfg: Iterable[str] = (), knowledge: Iterable[str] = ()) -> Knowledge:
+        """Load the topics and subjects. What is wrong with one topic is in `Knowledge.problems`.
+
+        `cfg` are `--cfg` values: names, or `kb.topic.<id>.<key>=value` assignments. `knowledge` are
+        `TOPIC/GLOB` patterns of subjects to pre-load too.
+        """
+        from kbtui.knowledge import load_knowledge
+
+        values = list(cfg)
+        return load_knowledge(
+            self.workspace,
+            cfg=[value for value in values if "=" not in value],
+            assignments=[value for value in values if "=" in value],
+            knowledge=list(knowledge),
+        )
+
+    # references
+
+    def resolve(self, text: str) -> Ref:
+        """Parse a reference as typed: topics by id or title, slugs as they exist.
+
+        Raises `UsageError`, and `NothingFound` for a conversation of another workspace.
+        """
+        from kbtui.knowledge import resolve_ref
+
+        return resolve_ref(self.workspace, text)
+
+    def locate(self, text: str) -> Ref:
+        """Parse a reference and make sure that what it names exists; a topic comes back by its id.
+
+        A passage comes back as the lines, turn or call that it was made from. Raises `UsageError`,
+        `NothingFound`, and `IndexUnavailable` for a passage without an index.
+        """
+        ref = self.resolve(text)
+        if ref.kind == "conversation":
+            from kbtui.conversations.repository import find_conversation
+
+            find_conversation(self.workspace, ref.conversation or "")
+        elif ref.kind == "topic":
+            return ref._replace(topic=self.knowledge().resolve_topic(ref.topic or "").id)
+        elif ref.kind == "subject":
+            return ref._replace(topic=self.subject(ref).topic)
+        else:
+            reader = self.reader()
+            found = reader.chunk(ref.chunk or "")
+            entry = reader.entries({found[1]}).get(found[1]) if found else None
+            if found is None or entry is None:
+                raise NothingFound("this passage no longer exists", where=text)
+            if entry.conversation is not None:
+                return conversation_ref(entry.conversation, found[0].turn, found[0].call)
+            return subject_ref(entry.topic or "", entry.slug or "", found[0].lines)
+        return ref
+
+    def subject(self, ref: Ref) -> Subject:
+        """Find the subject that a reference names; raises `NothingFound`, also for a disabled one."""
+        knowledge = self.knowledge()
+        try:
+            topic = knowledge.resolve_topic(ref.topic or "")
+        except NothingFound as error:
+            raise NothingFound(error.message, hint=_suggest_subject(knowledge, ref)) from error
+        found = knowledge.find(topic.id, ref.slug or "")
+        if found is None or found.disabled:
+            raise NothingFound(
+                f"the topic {topic.id!r} has no subject {ref.slug!r}",
+                hint=_suggest_subject(knowledge, ref) or f"`kbtui learn {topic.id}` lists them",
+            )
+        return found
+
+    def subject_text(self, subject: Subject) -> str:
+        """Read a subject's text; raises `KbtuiError` with the reason if it cannot be read."""
+        from kbtui.knowledge import read_subject_text
+
+        return read_subject_text(subject)
+
+    def conversation(self, conversation: str) -> Conversation:
+        """Load a whole conversation by id; raises `NothingFound`."""
+        from kbtui.conversations.repository import find_conversation, load_conversation
+
+        return load_conversation(find_conversation(self.workspace, conversation))
+
+    # texts
+
+    def learn(self, topic: str, subjects: str | Iterable[str] = ()) -> str:
+        """Return exactly what an assistant's `learn` returns: a topic's listing, or subjects of it.
+
+        `topic` is an id or a title, `subjects` are slugs and globs. Raises `NothingFound`.
+        """
+        wanted = subjects if isinstance(subjects, str) else list(subjects)
+        learned = self.knowledge().learn(topic, wanted)
+        if learned.is_error:
+            raise NothingFound(learned.text)
+        return learned.text
+
+    def read(self, ref: str | Ref) -> str:
+        """Return the text that a reference names, as `kbtui show` prints it.
+
+        Raises `UsageError` for an invalid reference, `NothingFound` for a missing target, and
+        `IndexUnavailable` for a passage without an index.
+        """
+        target = self.resolve(ref) if isinstance(ref, str) else ref
+        if target.kind == "topic":
+            return self.learn(target.topic or "")
+        if target.kind == "subject":
+            return self._read_lines(target)
+        if target.kind == "chunk":
+            found = self.reader().chunk(target.chunk or "")
+            if found is None:
+                raise NothingFound("this passage no longer exists", where=str(target))
+            return found[0].text
+        return self._read_conversation(target)
+
+    def _read_lines(self, ref: Ref) -> str:
+        text = self.subject_text(self.subject(ref))
+        if ref.lines is None:
+            return text
+        lines = text.split("\n")
+        first, last = ref.lines
+        if first > len(lines):
+            raise NothingFound(f"the subject has {len(lines)} lines", where=str(ref))
+        return "\n".join(lines[first - 1 : last])
+
+    def _read_conversation(self, ref: Ref) -> str:
+        from kbtui.index.chunking import format_event_text
+
+        conversation = self.conversation(ref.conversation or "")
+        turns = conversation.turns
+        if ref.turn is not None:
+            turns = [conversation.turn(ref.turn) or _refuse_turn(conversation, ref)]
+        parts = [] if ref.turn else [f"# {conversation.info.name}"]
+        for turn in turns:
+            if ref.call is None:
+                parts.append(f"## Turn {turn.number}")
+            for event in turn.events:
+                if ref.call is not None and event.call != ref.call:
+                    continue
+                who = event.author or event.kind.replace("_", " ")
+                if event.kind == "unknown":
+                    who = f"unknown event: {event.name}"
+                parts.append(f"### {who}\n\n{format_event_text(event)}")
+        if ref.call is not None and not parts:
+            raise NothingFound(f"turn {ref.turn} has no tool call {ref.call}", where=str(ref))
+        return "\n\n".join(parts)
+
+    # citations
+
+    def cited(self, conversation: Conversation) -> list[Citation]:
+        """Extract what each turn of a conversation used, from the conversation itself.
+
+        Targets have their present titles, and `gone` where they no longer exist.
+        """
+        from kbtui.citations import extract_citations
+        from kbtui.citations.extract import CitationTargets
+        from kbtui.conversations.repository import list_conversations
+        from kbtui.index.models import make_subject_id
+
+        titles = {info.id: info.name for info in list_conversations(self.workspace, counts=False)}
+        targets = CitationTargets(self.knowledge(), titles, make_subject_id)
+        known: dict[str, tuple[str, bool]] = {}
+        found = []
+        for cite in extract_citations(conversation, targets, titles):
+            if cite.target not in known:
+                known[cite.target] = self._describe_target(cite, targets)
+            title, gone = known[cite.target]
+            found.append(replace(cite, title=title, gone=gone, source_title=conversation.info.name))
+        return found
+
+    def _describe_target(self, cite: Citation, targets: CitationTargets) -> tuple[str, bool]:
+        """Return the title of a citation's target, and whether the target is gone."""
+        if cite.kind == "file":
+            return cite.title, _is_missing(self.workspace.root, cite.target)
+        if cite.kind == "subject" and not cite.gone:
+            topic, _, slug = cite.target.partition("/")
+            subject = targets.find_subject(topic, slug)
+            if subject is not None:
+                return _read_title(subject), False
+        return cite.title, cite.gone
+
+    def turns_citing(self, target: Ref | str) -> list[Citation]:
+        """Find the turns that used what a reference names, or the file at a path; newest first."""
+        targets, chunk, gone = self._name_target(target)
+        reader = self.reader()
+        rows = reader.citing(targets, chunk)
+        entries = reader.entries(
+            {row[0] for row in rows} | {_target_entry_id(row[5]) for row in rows}
+        )
+        return [
+            Citation(
+                conversation=row[0], turn=row[1], call=row[2], how=row[3], kind=row[4], target=row[5],
+                title=_entry_title(entries, _target_entry_id(row[5]), row[6]), tool=row[7],
+                timestamp=datetime.fromtimestamp(row[8], UTC) if row[8] else None,
+                gone=gone, chunk=row[9], score=row[10],
+                source_title=_entry_title(entries, row[0], ""),
+            )
+            for row in rows
+        ]  # fmt: skip
+
+    def _name_target(self, target: Ref | str) -> tuple[list[str], str | None, bool]:
+        """Return the names that citations use for a target, its chunk id, and whether it is gone."""
+        root = self.workspace.root
+        if isinstance(target, str):
+            return [target, os.path.join(root, target)], None, _is_missing(root, target)  # noqa: PTH118
+        if target.kind == "chunk":
+            return [str(target)], target.chunk, self.reader().chunk(target.chunk or "") is None
+        if target.kind == "conversation":
+            return [target.conversation or ""], None, False
+        names = [f"{target.topic}/{target.slug}"]
+        subject = self.knowledge().find(target.topic or "", target.slug or "")
+        if subject is not None and subject.path.is_relative_to(root):
+            # Turns may have read the file before it became a subject, or by another path.
+            names.append(str(subject.path.relative_to(root)))
+        return names, None, subject is None
+
+    def find_citations(self, name: str | Ref) -> Citations:
+        """Find both ends of citations for a reference or a path: what it used, and what used it.
+
+        Raises `UsageError` for a topic, and `NothingFound` for what neither exists nor was ever used.
+        """
+        target = self._find_target(name) if isinstance(name, str) else name
+        if isinstance(target, Ref) and target.kind == "topic":
+            raise UsageError(
+                "is a topic", where=str(name), hint="name one of its subjects: topic/slug"
+            )
+        used_by = self.turns_citing(target)
+        try:
+            return Citations(str(target), self._list_uses(target), used_by)
+        except NothingFound as error:
+            if not used_by:
+                raise
+            return Citations(str(target), [], used_by, gone=error.message)
+
+    def _list_uses(self, target: Ref | str) -> list[Citation]:
+        """Return what a conversation or a turn used; raises `NothingFound` if it does not exist."""
+        if isinstance(target, str):
+            if _is_missing(self.workspace.root, target):
+                raise NothingFound("there is no such file", where=target)
+            return []
+        if target.kind == "subject":
+            self.subject(target)
+            return []
+        if target.kind == "chunk":
+            target = self.locate(str(target))
+            if target.kind == "subject":
+                return []
+        conversation = self.conversation(target.conversation or "")
+        used = self.cited(conversation)
+        if target.turn is None:
+            return used
+        if conversation.turn(target.turn) is None:
+            _refuse_turn(conversation, target)
+        return [cite for cite in used if cite.turn == target.turn]
+
+    def _find_target(self, text: str) -> Ref | str:
+        """Read a name: a reference to something that exists, else a file, else the reference."""
+        try:
+            ref = self.resolve(text)
+        except UsageError as error:
+            if (path := self._find_file(text)) is not None:
+                return path
+            raise error
+        if ref.kind in ("chunk", "conversation"):
+            return ref
+        try:
+            if ref.kind == "topic":
+                return ref._replace(topic=self.knowledge().resolve_topic(ref.topic or "").id)
+            return ref._replace(topic=self.subject(ref).topic)
+        except NothingFound:
+            if (path := self._find_file(text)) is not None:
+                return path
+            if ref.kind == "topic":
+                raise
+            return ref
+
+    def _find_file(self, text: str) -> Ref | str | None:
+        """Find the subject or other file at a path; None if it neither exists nor was ever read."""
+        from pathlib import Path
+
+        from kbtui.citations.extract import CitationTargets
+
+        root = self.workspace.root
+        targets, reader = CitationTargets(self.knowledge(), {}), self.reader()
+        for base in (root, Path.cwd()):
+            path = os.path.normpath(base / text.removeprefix("file://"))
+            name = os.path.relpath(path, root) if path.startswith(f"{root}/") else path
+            subject = targets.find_file_subject(name)
+            if subject is not None and not subject.disabled:
+                return subject_ref(subject.topic, subject.slug)
+            if name != path and Path(path).is_file():
+                return name
+            if reader.citing([name, path]):
+                return name
+        return None
+
+
+def _refuse_turn(conversation: Conversation, ref: Ref) -> NoReturn:
+    """Raise `NothingFound` for a turn that a conversation does not have."""
+    turns = len(conversation.turns)
+    raise NothingFound(f"the conversation has {turns} turn{'s' * (turns != 1)}", where=str(ref))
+
+
+def _read_title(subject: Subject) -> str:
+    """Return a subject's title as its entry has it: from its text, else from its slug."""
+    from kbtui.knowledge import read_subject_text
+    from kbtui.knowledge.front_matter import split_front_matter
+
+    try:
+        title = split_front_matter(read_subject_text(subject)).title
+    except KbtuiError:
+        title = None
+    return title or subject.slug.rpartition("/")[2]
+
+
+def _target_entry_id(target: str) -> str:
+    """Return the id of the entry that a citation names as `topic/slug` or `jp-c…`."""
+    from kbtui.index.models import make_subject_id
+
+    topic, slash, slug = target.partition("/")
+    return make_subject_id(topic, slug) if slash else target
+
+
+def _entry_title(entries: dict[str, Entry], entry_id: str, default: str) -> str:
+    entry = entries.get(entry_id)
+    return entry.title if entry else default
+
+
+def _is_missing(root: Path, path: str) -> bool:
+    """Whether a file of the workspace does not exist; False for files outside of it."""
+    full = os.path.normpath(root / path)
+    if not full.startswith(f"{root}/"):
+        return False
+    try:
+        os.stat(full)  # noqa: PTH116
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def _suggest_subject(knowledge: Knowledge, ref: Ref) -> str | None:
+    """Return a hint that names the listed subject most like a reference; None if none is."""
+    from difflib import get_close_matches
+
+    known = [
+        f"{topic.id}/{slug}"
+        for topic in knowledge.topics.values()
+        if topic.enable
+        for slug in knowledge.slugs(topic.id, ["**"])
+    ]
+    near = get_close_matches(f"{ref.topic}/{ref.slug}", known, n=1, cutoff=0.7)
+    near += [name for name in known if name.endswith(f"/{ref.slug}")]
+    return f"did you mean {near[0]}?" if near else None
