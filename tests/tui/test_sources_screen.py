@@ -60,7 +60,7 @@ async def test_what_somebody_else_declared_is_looked_at_before_it_runs(papers: B
         await read(tui, screen)
         assert "not approved" in tui.text
         await tui.press("r")
-        await tui.until("papers is not approved: a shows what it would do")
+        await tui.until("papers is not approved: press a to review what it would do")
         assert documents(papers) == []
         await tui.press("a")
         await tui.until("Approve papers?")
@@ -69,7 +69,7 @@ async def test_what_somebody_else_declared_is_looked_at_before_it_runs(papers: B
         for words in (
             "read papers",
             "below docs/project/papers/",
-            "only when you say so",
+            "only when you start it",
             'file = "papers"',
         ):
             assert words in shown
@@ -78,7 +78,7 @@ async def test_what_somebody_else_declared_is_looked_at_before_it_runs(papers: B
         source = load_sources(papers.workspace).find("papers")
         assert find_approval_time(papers.workspace, UserData(papers.workspace), source) is None
         await tui.press("a", "y")
-        await tui.until("papers is approved")
+        await tui.until("approved papers")
         assert find_approval_time(papers.workspace, UserData(papers.workspace), source) is not None
         await tui.press("r")
         await tui.until("papers: ok, 2 documents (2 new, 0 changed, 0 removed)")
@@ -92,24 +92,24 @@ async def test_what_changed_while_it_was_looked_at_is_not_approved(papers: Build
         await tui.until("Approve papers?")
         (papers.root / ".jp/kb-sources.toml").write_text(PAPERS.replace('"papers"', '"/etc"'))
         await tui.press("y")
-        await tui.until("papers is approved")
+        await tui.until("approved papers")
         now = load_sources(papers.workspace).find("papers")
         assert find_approval_time(papers.workspace, UserData(papers.workspace), now) is None
-        await tui.until("not approved: a shows")
+        await tui.until("not approved – a to review")
 
 
 async def test_adding_changing_and_removing(papers: Builder) -> None:
     (papers.root / ".jp/kb-sources.toml").unlink()
     async with paged(papers, "S", SourcesScreen) as (tui, screen, _):
         await read(tui, screen)
-        assert "There are no sources." in tui.text
+        assert "No sources yet." in tui.text
         await tui.press("n")
         await fill(tui, kind="file_upload", file="papers", topic="project", cron="at noon")
         await tui.until("cron")
         await tui.until("at noon")
         assert not (papers.root / ".jp/kb-sources.toml").exists()
         await fill(tui, cron="0 4 * * 1")
-        await tui.until("papers is added")
+        await tui.until("added papers")
         await tui.until(
             lambda: screen.selected is not None and screen.selected.approved is not None
         )
@@ -118,7 +118,7 @@ async def test_adding_changing_and_removing(papers: Builder) -> None:
         await tui.until("papers: ok, 2 documents")
         await tui.press("e")
         await fill(tui, cron="")
-        await tui.until("papers is changed")
+        await tui.until("changed papers")
         await tui.until("by hand only")
         assert load_sources(papers.workspace).find("papers").cron is None
         await tui.press("d")
@@ -128,8 +128,8 @@ async def test_adding_changing_and_removing(papers: Builder) -> None:
         await tui.press("d")
         await tui.until("remove it, keep its 2 documents")
         await tui.press("k")
-        await tui.until("papers is removed")
-        await tui.until("There are no sources.")
+        await tui.until("removed papers")
+        await tui.until("No sources yet.")
     assert documents(papers) == ["one.md", "two.md"]
     assert "source:" not in (papers.root / "docs/project/papers/one.md").read_text()
 
@@ -139,7 +139,7 @@ async def test_changing_what_was_not_approved_approves_nothing(papers: Builder) 
         await read(tui, screen)
         await tui.press("e")
         await fill(tui, cron="0 4 * * 1")
-        await tui.until("papers is changed, and not approved yet")
+        await tui.until("changed papers; it is not approved yet")
         source = load_sources(papers.workspace).find("papers")
         assert find_approval_time(papers.workspace, UserData(papers.workspace), source) is None
 
@@ -182,7 +182,7 @@ async def test_a_run_shows_how_far_it_is_and_is_stopped_on_a_key(
         await read(tui, screen)
         await tui.press("n")
         await fill(tui, url=slow_site, topic="project", allow_hosts="127.0.0.1", name="web")
-        await tui.until("web is added")
+        await tui.until("added web")
         await tui.press("r")
         await tui.until(f"{slow_site}next", 60)
         assert "1 of 2" in tui.text
@@ -203,7 +203,7 @@ async def test_a_broken_block_is_shown_and_the_others_work(papers: Builder) -> N
         await read(tui, screen)
         assert "1 block cannot be read" in tui.text
         await tui.press("G")
-        await tui.until("Mend .jp/kb-sources.toml")
+        await tui.until("Fix .jp/kb-sources.toml")
         assert "must be one of url_crawl, file_upload, mcp" in tui.text
         path.write_text("[[[")
         await tui.press("ctrl+r")
@@ -215,7 +215,7 @@ async def test_a_topic_that_vanished_fails_the_run_and_loses_nothing(papers: Bui
     async with paged(papers, "S", SourcesScreen) as (tui, screen, _):
         await read(tui, screen)
         await tui.press("a", "y")
-        await tui.until("is approved")
+        await tui.until("approved papers")
         await tui.press("r")
         await tui.until("papers: ok")
         (papers.root / ".jp/kb.toml").write_text(
@@ -229,22 +229,26 @@ async def test_a_topic_that_vanished_fails_the_run_and_loses_nothing(papers: Bui
 
 def test_what_an_approval_agrees_to_is_spelt_out(tmp_path: Path) -> None:
     from kbtui.sources.config import parse_source
-    from kbtui.tui.sources.pages import SourceState, _doings
+    from kbtui.tui.sources.pages import SourceState, describe_actions
 
     block = {"kind": "mcp", "topic": "t", "server": "npx -y 'a b'", "env": ["TOKEN"], "pattern": "docs://*",
              "cron": "* * * * *"}  # fmt: skip
-    words = "\n".join(_doings(SourceState(parse_source("x", block), "docs/t/x/", None, None, None)))
+    words = "\n".join(
+        describe_actions(SourceState(parse_source("x", block), "docs/t/x/", None, None, None))
+    )
     for part in (
         "npx -y 'a b'",
         "$TOKEN",
         "docs://*",
-        "by itself while the engine runs, at * * * * *",
+        "automatically while the engine runs, at * * * * *",
         "docs/t/x/",
     ):
         assert part in words
     block = {"kind": "url_crawl", "topic": "t", "url": "https://a.example/d/i.html", "depth": 2,
              "allow_hosts": ["in.example"]}  # fmt: skip
-    words = "\n".join(_doings(SourceState(parse_source("x", block), "docs/t/x/", None, None, None)))
+    words = "\n".join(
+        describe_actions(SourceState(parse_source("x", block), "docs/t/x/", None, None, None))
+    )
     for part in (
         "https://a.example/d/i.html",
         "2 links away",

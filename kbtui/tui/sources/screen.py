@@ -14,80 +14,81 @@ from kbtui.tui.commands import bindings
 from kbtui.tui.feature_screen import SplitScreen
 from kbtui.tui.framework.dialogs import FormDialog, FormField, FormValues
 from kbtui.tui.framework.row_list import RowList
-from kbtui.tui.framework.styled_widget import ALWAYS_AVAILABLE_ACTIONS
 from kbtui.tui.framework.workers import LatestOnlyWorker
 from kbtui.tui.reader.document import Document, format_count
 from kbtui.tui.sources.pages import (
+    STATUS_SIGNS,
     SourceState,
     SourceStates,
     approval_page,
     problem_page,
     read_source_states,
-    rows_of,
     source_page,
+    source_rows,
 )
 from kbtui.userdata.userdata import Run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from textual.message_pump import MessagePump
-
-    from kbtui.library import Library
-    from kbtui.sources.config import Source, SourceProgress
-
-    Ended = Callable[[str, "Run | Exception"], None]
     from textual.binding import BindingType
+    from textual.message_pump import MessagePump
     from textual.widget import Widget
 
     from kbtui.dates import Clock
+    from kbtui.library import Library
+    from kbtui.sources.config import Source, SourceProgress
 
-
+RELOAD_SECONDS = 5.0
+"""How often the screen checks for runs started elsewhere."""
+EMPTY = "No sources yet. Press {} to add web pages, files or an MCP server."
 KINDS = ("url_crawl", "file_upload", "mcp")
-_LISTS = ("prefixes", "allow_hosts", "env")
+LIST_KEYS = ("prefixes", "allow_hosts", "env")
+"""Keys whose values are lists, in a form separated by spaces."""
 
 
-def fields_of(topics: Sequence[str], source: Source | None = None) -> list[FormField]:
-    """The lines of the form; with a source, filled with what it is."""
+# the form of a source
+
+
+def source_form_fields(topics: Sequence[str], source: Source | None = None) -> list[FormField]:
+    """Return the fields of the form for a new source, or for changing `source`."""
     block: dict[str, Any] = dict(source.block) if source else {}
 
     def text(key: str, default: str = "") -> str:
         value = block.get(key, default)
         return " ".join(value) if isinstance(value, list) else str(value)
 
-    def kind(wanted: str) -> Any:
-        if source is not None:
-            return lambda values: source.kind == wanted
-        return lambda values: values.get("kind") == wanted
+    def is_kind(wanted: str) -> Callable[[FormValues], bool]:
+        return lambda values: (source.kind if source else values.get("kind")) == wanted
 
+    web, file, mcp = map(is_kind, KINDS)
     fields = [
-        FormField("url", "address", text("url"), "Where to begin, such as https://docs.example.org/guide/.", when=kind("url_crawl")),
-        FormField("file", "file", text("file"), "A file or directory: text, Markdown, HTML, PDF, Word, source code.", when=kind("file_upload")),
-        FormField("server", "command", text("server"), "The MCP server's command line.", when=kind("mcp")),
-        FormField("topic", "topic", text("topic"), "The topic that it feeds: ← and → choose.", tuple(topics)),
-        FormField("depth", "depth", text("depth", "1"), "Follow links so many times; 0: this page alone.", when=kind("url_crawl")),
-        FormField("prefixes", "only below", text("prefixes"), "Addresses with spaces between them; empty: the directory of the first.", when=kind("url_crawl")),
-        FormField("allow_hosts", "private hosts", text("allow_hosts"), "Hosts that may lie in a private network; usually none.", when=kind("url_crawl")),
-        FormField("pattern", "pattern", text("pattern"), "Only resources whose address matches this glob.", when=kind("mcp")),
-        FormField("env", "variables", text("env"), "Names of your variables that the server gets.", when=kind("mcp")),
-        FormField("cron", "cron", text("cron"), "When the engine runs it, such as 0 4 * * 1; empty: by hand only."),
+        FormField("url", "address", text("url"), "The first page, such as https://docs.example.org/guide/.", when=web),
+        FormField("file", "file", text("file"), "A file or directory: text, Markdown, HTML, PDF, Word, source code.", when=file),
+        FormField("server", "command", text("server"), "The command line of the MCP server.", when=mcp),
+        FormField("topic", "topic", text("topic"), "The topic that gets the documents; choose with ← and →.", tuple(topics)),
+        FormField("depth", "depth", text("depth", "1"), "Link depth; 0 = this page only.", when=web),
+        FormField("prefixes", "only below", text("prefixes"), "Space-separated URL prefixes; default: the first page's directory.", when=web),
+        FormField("allow_hosts", "private hosts", text("allow_hosts"), "Hosts that may be in a private network; usually empty.", when=web),
+        FormField("pattern", "pattern", text("pattern"), "Only resources whose address matches this glob.", when=mcp),
+        FormField("env", "variables", text("env"), "Names of your environment variables to pass to the server.", when=mcp),
+        FormField("cron", "cron", text("cron"), "When the engine runs it, such as 0 4 * * 1; empty = by hand only."),
     ]  # fmt: skip
     if source is not None:
         return fields
-    first = FormField(
-        "kind", "kind", "url_crawl", "Web pages, files, or an MCP server's resources.", KINDS
-    )
-    name = FormField("name", "name", "", "Its name and directory; empty: made of what it fetches.")
-    return [first, *fields, name]
+    kind_help = "Web pages, files, or the resources of an MCP server."
+    kind = FormField("kind", "kind", "url_crawl", kind_help, KINDS)
+    name_help = "Name of the source and its directory; leave empty to derive it."
+    return [kind, *fields, FormField("name", "name", "", name_help)]
 
 
-def block_of(values: FormValues, kind: str) -> dict[str, Any]:
-    """The block that a filled form means; what is empty is left out. Raises `UsageError`."""
+def make_block(values: FormValues, kind: str) -> dict[str, Any]:
+    """Make a source's block of the file from a form, without empty values. Raises `UsageError`."""
     block: dict[str, Any] = {"kind": kind}
     for key, value in values.items():
         if key in ("kind", "name") or not value:
             continue
-        if key in _LISTS:
+        if key in LIST_KEYS:
             block[key] = value.split()
         elif key == "depth":
             if not value.isdecimal():
@@ -98,126 +99,133 @@ def block_of(values: FormValues, kind: str) -> dict[str, Any]:
     return block
 
 
-def declare(library: Library, values: FormValues) -> Source:
-    """Write a new source, approved by filling in the form; raises `KbtuiError`."""
+def declare_source(library: Library, values: FormValues) -> Source:
+    """Write a new source; filling in the form approves it. Raises `KbtuiError`."""
     from kbtui.sources.config import MAIN_KEY, add_source, approve_source, suggest_source_name
     from kbtui.userdata import UserData
 
-    kind = values["kind"]
+    kind, workspace = values["kind"], library.workspace
     what = values.get(MAIN_KEY[kind], "")
     if not what:
-        raise UsageError("say what to fetch")
-    source = add_source(
-        library.workspace, values["name"] or suggest_source_name(kind, what), block_of(values, kind)
-    )
-    approve_source(library.workspace, UserData(library.workspace), source)
+        raise UsageError("enter what to fetch")
+    name = values["name"] or suggest_source_name(kind, what)
+    source = add_source(workspace, name, make_block(values, kind))
+    approve_source(workspace, UserData(workspace), source)
     return source
 
 
-def change(library: Library, before: Source, values: FormValues) -> tuple[Source, bool]:
-    """Change a source; says whether it is approved: one that was not has to be looked at first.
+def change_source(library: Library, before: Source, values: FormValues) -> tuple[Source, bool]:
+    """Change a source; return it and whether it is approved.
 
-    Raises `KbtuiError`, also when it was changed meanwhile.
+    A source that was approved stays approved, because its user wrote the change. Raises
+    `KbtuiError`, also if the file changed since `before` was read.
     """
     from kbtui.sources.config import approve_source, edit_source, find_approval_time, load_sources
     from kbtui.userdata import UserData
 
-    workspace, journal = library.workspace, UserData(library.workspace)
-    now = load_sources(workspace).find(before.name)
-    if now.block != before.block:
-        raise UsageError("the file was changed meanwhile", where=before.name, hint="begin again")
-    approved = find_approval_time(workspace, journal, now) is not None
-    block = block_of(values, before.kind)
-    changes = {**dict.fromkeys(before.block), **block}
-    changed = {key: value for key, value in changes.items() if before.block.get(key) != value}
-    if changed.get("depth") == 1 and "depth" not in before.block:
-        del changed["depth"]
-    if not changed:
-        return now, approved
-    after = edit_source(workspace, before.name, changed)
+    workspace, userdata = library.workspace, UserData(library.workspace)
+    current = load_sources(workspace).find(before.name)
+    if current.block != before.block:
+        raise UsageError(
+            "the source changed in the file meanwhile",
+            where=before.name,
+            hint="open the form again",
+        )
+    approved = find_approval_time(workspace, userdata, current) is not None
+    wanted = {**dict.fromkeys(before.block), **make_block(values, before.kind)}
+    changes = {key: value for key, value in wanted.items() if before.block.get(key) != value}
+    if changes.get("depth") == 1 and "depth" not in before.block:
+        del changes["depth"]  # 1 is the default
+    if not changes:
+        return current, approved
+    source = edit_source(workspace, before.name, changes)
     if approved:
-        approve_source(workspace, journal, after)
-    return after, approved
+        approve_source(workspace, userdata, source)
+    return source, approved
+
+
+# runs
 
 
 @dataclass
-class _Job:
+class _SourceRun:
     stop: threading.Event = field(default_factory=threading.Event)
     progress: SourceProgress | None = None
 
 
-class Runs:
-    """Runs each source in a thread of its own; `moved` and `ended` are called on the owner's loop."""
+class SourceRuns:
+    """The runs started from the screen, each in a thread of its own.
+
+    `on_progress` and `on_end` are called on the owner's event loop; `on_end` gets the source's
+    name and either its run or the error that prevented it.
+    """
 
     def __init__(
-        self, owner: MessagePump, library: Library, moved: Callable[[], None], ended: Ended
+        self,
+        owner: MessagePump,
+        library: Library,
+        on_progress: Callable[[], None],
+        on_end: Callable[[str, Run | Exception], None],
     ) -> None:
         self._owner, self._library = owner, library
-        self._moved, self._ended = moved, ended
-        self._jobs: dict[str, _Job] = {}
+        self._on_progress, self._on_end = on_progress, on_end
+        self._runs: dict[str, _SourceRun] = {}
 
     @property
     def progress(self) -> dict[str, SourceProgress | None]:
-        """The sources that run, and how far each is."""
-        return {name: job.progress for name, job in self._jobs.items()}
+        """The progress of each running source, None before its first report."""
+        return {name: run.progress for name, run in self._runs.items()}
 
     def start(self, name: str) -> bool:
-        """Run a source; False when it runs already."""
-        if name in self._jobs:
+        """Start a run; False if the source is already running."""
+        if name in self._runs:
             return False
-        job = self._jobs[name] = _Job()
-        thread = threading.Thread(
-            target=self._run, args=(name, job), name=f"source-{name}", daemon=True
-        )
-        thread.start()
+        run = self._runs[name] = _SourceRun()
+        thread_name = f"source-{name}"
+        threading.Thread(target=self._work, args=(name, run), name=thread_name, daemon=True).start()
         return True
 
     def stop(self, name: str) -> bool:
-        """End a run; False where there is none."""
-        job = self._jobs.get(name)
-        if job is not None:
-            job.stop.set()
-        return job is not None
+        """Ask a run to stop; False if the source is not running."""
+        run = self._runs.get(name)
+        if run is not None:
+            run.stop.set()
+        return run is not None
 
     def stop_all(self) -> None:
-        """End every run."""
-        for job in self._jobs.values():
-            job.stop.set()
+        """Ask every run to stop."""
+        for run in self._runs.values():
+            run.stop.set()
 
-    def _run(self, name: str, job: _Job) -> None:
+    def _work(self, name: str, run: _SourceRun) -> None:
         from kbtui.sources import run_source
 
-        def say(progress: SourceProgress) -> None:
-            job.progress = progress
-            self._owner.call_later(self._moved)
+        def report_progress(progress: SourceProgress) -> None:
+            run.progress = progress
+            self._owner.call_later(self._on_progress)
 
         try:
             outcome: Run | Exception = run_source(
-                self._library.workspace, name, on_progress=say, should_stop=job.stop.is_set
-            )
+                self._library.workspace, name, on_progress=report_progress, should_stop=run.stop.is_set
+            )  # fmt: skip
         except Exception as error:
             outcome = error
-        self._owner.call_later(self._end, name, outcome)
+        self._owner.call_later(self._end_run, name, outcome)
 
-    def _end(self, name: str, outcome: Run | Exception) -> None:
-        self._jobs.pop(name, None)
-        self._ended(name, outcome)
-
-
-LOOK_SECONDS = 5.0
-"""How often the screen checks for runs started elsewhere."""
-EMPTY = "There are no sources. {} adds one: web pages, files, or what an MCP server has."
+    def _end_run(self, name: str, outcome: Run | Exception) -> None:
+        self._runs.pop(name, None)
+        self._on_end(name, outcome)
 
 
 class SourcesScreen(SplitScreen):
-    """A list with a page for each source; nothing runs that was not approved as it is now."""
+    """A list with a page for each source. A source runs only if its current block is approved."""
 
     HEADING = "Sources"
     SCOPE = "sources"
     NOTES = (
         "✓ ok, ◐ some documents failed, ! nothing could be fetched.",
-        "What one adds or changes here is approved by that. What somebody else wrote into "
-        ".jp/kb-sources.toml runs only after you looked at it.",
+        "Sources you add here are approved. Those in .jp/kb-sources.toml written by others run only "
+        "after you review them.",
     )
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("sources", "moving")]
     AUTO_FOCUS = "#sources"
@@ -226,92 +234,88 @@ class SourcesScreen(SplitScreen):
         super().__init__(library)
         self.list = RowList("sources")
         self.list.empty = [("Reading the sources …", "dim")]
-        self.runs = Runs(self, library, self._show_rows, self._ended)
+        self.runs = SourceRuns(self, library, self._show_rows, self._on_run_end)
         self.states: SourceStates | None = None
         self.approving: SourceState | None = None
-        """What is shown to be approved; what is agreed to is this very object."""
+        """The source on the approval page. Exactly this state is approved, not a newer one."""
         self._clock = clock
-        self._read_lane = LatestOnlyWorker(self)
-        self._select: str | None = None
+        self._reload_worker = LatestOnlyWorker(self)
+        self._key_to_select: str | None = None
 
     def compose_list_pane(self) -> list[Widget]:
-        """The list."""
+        """Return the list."""
         return [self.list]
 
     def on_mount(self) -> None:
-        """Begin to read, once something is on the screen."""
+        """Read after the first paint."""
         self.call_after_refresh(self.action_reload)
-        self.set_interval(LOOK_SECONDS, self.action_reload)
+        self.set_interval(RELOAD_SECONDS, self.action_reload)
 
     def on_unmount(self) -> None:
-        """Run no further."""
+        """Stop all runs."""
         self.runs.stop_all()
 
     @property
     def selected(self) -> SourceState | None:
-        """The selected source."""
+        """The selected source, None for a block with a problem."""
         row = self.list.selected
         return row.data if row is not None and isinstance(row.data, SourceState) else None
 
     @property
     def offers(self) -> frozenset[str]:
-        """The actions that the selected source allows."""
-        one = self.selected
+        """What the commands need and the selected source allows."""
+        state = self.selected
         found = {
             "approving": self.approving is not None,
-            "source": one is not None and self.approving is None,
-            "running": one is not None and one.source.name in self.runs.progress,
-            "unapproved": one is not None and one.approved is None and self.approving is None,
+            "source": state is not None and self.approving is None,
+            "running": state is not None and state.source.name in self.runs.progress,
+            "unapproved": state is not None and state.approved is None and self.approving is None,
         }
-        return frozenset(name for name, has in found.items() if has)
+        return frozenset(name for name, is_met in found.items() if is_met)
 
-    def is_unsettled(self, key: str) -> bool:
-        """Until the sources are read, there is nothing for a key to be about."""
-        return self.states is None and self._meant_by(key)[1] not in ALWAYS_AVAILABLE_ACTIONS
+    @property
+    def is_loaded(self) -> bool:
+        """Whether the sources were read."""
+        return self.states is not None
 
     # reading
 
     def action_reload(self) -> None:
         """Read everything again."""
-        self._read_lane.submit(
+        self._reload_worker.submit(
             lambda: read_source_states(self.library), self._set_states, self.show_error
         )
 
-    def files_changed(self, event: dict[str, Any]) -> None:
-        """Reload when files change."""
-        self.action_reload()
-
     def _set_states(self, states: SourceStates) -> None:
-        if states == self.states and not self._select:
+        if states == self.states and not self._key_to_select:
             return
         self.states = states
         self._show_rows()
-        self._look()
+        self._show_selected()
 
     def _show_rows(self) -> None:
         if self.states is None:
             return
-        rows = rows_of(self.states, self.runs.progress, self._clock(), self.key_hint("approve"))
-        select, self._select = self._select, None
+        running = self.runs.progress
+        rows = source_rows(self.states, running, self._clock(), self.key_hint("approve"))
+        select, self._key_to_select = self._key_to_select, None
         self.list.set_rows(rows, [(EMPTY.format(self.key_hint("new")), "dim")], select)
-        found = self.states.sources
-        text = format_count(len(found), "source")
-        waiting = sum(one.approved is None for one in found)
-        left = [(text, "strong")]
-        left += [(f"  {waiting:,} not approved", "warning")] if waiting else []
-        broken = len(self.states.problems)
-        left += [(f"  {format_count(broken, 'block')} cannot be read", "error")] if broken else []
-        right = [(f"{len(self.runs.progress)} running", "key")] if self.runs.progress else []
-        self.show_totals(left, right)
+        sources, problems = self.states.sources, self.states.problems
+        left = [(format_count(len(sources), "source"), "strong")]
+        if unapproved := sum(state.approved is None for state in sources):
+            left.append((f"  {unapproved:,} not approved", "warning"))
+        if problems:
+            left.append((f"  {format_count(len(problems), 'block')} cannot be read", "error"))
+        self.show_totals(left, [(f"{len(running)} running", "key")] if running else [])
         self.show_keys()
 
     @on(RowList.Moved)
-    def _moved(self, event: RowList.Moved) -> None:
+    def _on_row_selected(self, event: RowList.Moved) -> None:
         event.stop()
         self.approving = None
-        self._look()
+        self._show_selected()
 
-    def _look(self) -> None:
+    def _show_selected(self) -> None:
         self.show_keys()
         if self.approving is not None:
             return
@@ -324,44 +328,41 @@ class SourcesScreen(SplitScreen):
             self.show_document(problem_page(row.data))
 
     @on(RowList.Opened)
-    def _clicked(self, event: RowList.Opened) -> None:
+    def _on_row_clicked(self, event: RowList.Opened) -> None:
         event.stop()
         self.action_enter()
 
     def action_enter(self) -> None:
-        """Go to the page."""
+        """Go to the page of the selected source."""
         if self.list.selected is not None:
             self.focus_detail()
 
     # running
 
     def action_run(self) -> None:
-        """Run it now."""
-        one = self.selected
-        if one is None or self.approving is not None:
+        """Run the selected source now."""
+        state = self.selected
+        if state is None or self.approving is not None:
             return
-        if one.approved is None:
-            self.show_message(
-                f"{one.source.name} is not approved: {self.key_hint('approve')} shows what it would do",
-                "warning",
-            )
-        elif self.runs.start(one.source.name):
-            self.show_message(f"{one.source.name} runs", "dim")
+        name = state.source.name
+        if state.approved is None:
+            review = f"press {self.key_hint('approve')} to review what it would do"
+            self.show_message(f"{name} is not approved: {review}", "warning")
+        elif self.runs.start(name):
+            self.show_message(f"running {name} …", "dim")
             self._show_rows()
 
     def action_stop(self) -> None:
-        """End the run."""
-        if (one := self.selected) is not None and self.runs.stop(one.source.name):
-            self.show_message(f"ending {one.source.name} …", "dim")
+        """Stop the run of the selected source."""
+        if (state := self.selected) is not None and self.runs.stop(state.source.name):
+            self.show_message(f"stopping {state.source.name} …", "dim")
 
-    def _ended(self, name: str, outcome: Run | Exception) -> None:
+    def _on_run_end(self, name: str, outcome: Run | Exception) -> None:
         if isinstance(outcome, Run):
             documents = format_count(outcome.entries, "document")
-            words = f"{name}: {outcome.status}, {documents} ({outcome.counts})"
-            if outcome.error:
-                words += f". {one_line(outcome.error)}"
-            roles = {"ok": "inserted", "partial": "warning", "error": "error"}
-            self.show_message(words, roles[outcome.status])
+            error = f". {one_line(outcome.error)}" if outcome.error else ""
+            text = f"{name}: {outcome.status}, {documents} ({outcome.counts}){error}"
+            self.show_message(text, STATUS_SIGNS[outcome.status][1])
         else:
             self.show_error(outcome)
         self._show_rows()
@@ -370,155 +371,161 @@ class SourcesScreen(SplitScreen):
     # approving
 
     def action_approve(self) -> None:
-        """Show exactly what it would do."""
-        one = self.selected
-        if one is None:
+        """Show exactly what the selected source would do."""
+        state = self.selected
+        if state is None:
             return
-        if one.approved is not None:
-            self.show_message(f"{one.source.name} is approved already", "dim")
+        if state.approved is not None:
+            self.show_message(f"{state.source.name} is already approved", "dim")
             return
-        self.approving = one
-        self.show_document(approval_page(one, self.key_hint("agree"), self.key_hint("back")))
+        self.approving = state
+        self.show_document(approval_page(state, self.key_hint("agree"), self.key_hint("back")))
         self.focus_detail()
 
     def action_agree(self) -> None:
-        """Approve what is shown."""
-        one, self.approving = self.approving, None
-        if one is None:
+        """Approve the source exactly as it is shown."""
+        state, self.approving = self.approving, None
+        if state is None:
             return
         from kbtui.sources.config import approve_source
         from kbtui.userdata import UserData
 
         workspace = self.library.workspace
+        message = f"approved {state.source.name}; press {self.key_hint('run')} to run it"
         self.worker.submit(
-            lambda: approve_source(workspace, UserData(workspace), one.source),
-            lambda _: self._done(one.source.name, f"is approved: {self.key_hint('run')} runs it"),
+            lambda: approve_source(workspace, UserData(workspace), state.source),
+            lambda _: self._on_changed(state.source.name, message),
             self.show_error,
         )
         self.focus_list_pane(self.list)
-        self._look()
+        self._show_selected()
 
-    # declaring
+    # adding and changing
 
     def action_new(self) -> None:
         """Add a source."""
-        self.worker.submit(self._topics, lambda topics: self._form(topics, None), self.show_error)
+        self.worker.submit(
+            self._list_topics, lambda topics: self._open_form(topics, None), self.show_error
+        )
 
     def action_edit(self) -> None:
-        """Change the selected one."""
-        if (one := self.selected) is not None:
+        """Change the selected source."""
+        if (state := self.selected) is not None:
             self.worker.submit(
-                self._topics, lambda topics: self._form(topics, one.source), self.show_error
-            )
+                self._list_topics, lambda topics: self._open_form(topics, state.source), self.show_error
+            )  # fmt: skip
 
-    def _topics(self) -> list[str]:
+    def _list_topics(self) -> list[str]:
         topics = [name for name, topic in self.library.knowledge().topics.items() if topic.enable]
         if not topics:
-            hint = "declare one in .jp/kb.toml as [kb.topic.ID]"
-            raise UsageError("there is no topic that a source could feed", hint=hint)
+            raise UsageError(
+                "no topic to add documents to", hint="declare one in .jp/kb.toml as [kb.topic.ID]"
+            )
         return topics
 
-    def _form(self, topics: list[str], source: Source | None) -> None:
+    def _open_form(self, topics: list[str], source: Source | None) -> None:
         if source is None:
-            form = FormDialog(
-                "Add a source", fields_of(topics), lambda values: declare(self.library, values), self.describe_error, "add"
+            fields = source_form_fields(topics)
+            form: FormDialog = FormDialog(
+                "Add a source", fields, lambda values: declare_source(self.library, values), self.describe_error, "add"
             )  # fmt: skip
-            self.app.push_screen(form, self._added)
+            self.app.push_screen(form, self._on_source_added)
             return
         if source.topic not in topics:
             topics = [source.topic, *topics]
         form = FormDialog(
             f"Change {source.name}",
-            fields_of(topics, source),
-            lambda values: change(self.library, source, values),
+            source_form_fields(topics, source),
+            lambda values: change_source(self.library, source, values),
             self.describe_error,
         )
-        self.app.push_screen(form, self._changed)
+        self.app.push_screen(form, self._on_source_changed)
 
-    def _added(self, source: Source | None) -> None:
+    def _on_source_added(self, source: Source | None) -> None:
         if source is not None:
-            self._done(source.name, f"is added: {self.key_hint('run')} runs it")
+            run_key = self.key_hint("run")
+            self._on_changed(source.name, f"added {source.name}; press {run_key} to run it")
 
-    def _changed(self, made: tuple[Source, bool] | None) -> None:
-        if made is not None:
-            source, approved = made
-            self._done(
-                source.name, "is changed" if approved else "is changed, and not approved yet"
-            )
+    def _on_source_changed(self, result: tuple[Source, bool] | None) -> None:
+        if result is not None:
+            source, approved = result
+            note = "" if approved else "; it is not approved yet"
+            self._on_changed(source.name, f"changed {source.name}{note}")
 
-    def _done(self, name: str, what: str) -> None:
-        self.show_message(f"{name} {what}", "inserted")
-        self._select = name
+    def _on_changed(self, name: str, message: str) -> None:
+        self.show_message(message, "inserted")
+        self._key_to_select = name
         self.action_reload()
 
     # removing
 
     def action_remove(self) -> None:
-        """Ask whether its documents stay, and remove it."""
-        one = self.selected
-        if one is not None:
+        """Ask whether to keep the source's documents, then remove it."""
+        state = self.selected
+        if state is not None:
             self.worker.submit(
-                lambda: self._count(one.source),
-                lambda count: self._ask(one.source, count),
+                lambda: self._count_documents(state.source),
+                lambda count: self._ask_to_remove(state.source.name, count),
                 self.show_error,
             )
 
-    def _count(self, source: Source) -> int:
+    def _count_documents(self, source: Source) -> int:
         from kbtui.sources.runner import count_documents
 
         try:
             return count_documents(self.library.workspace, source)
         except KbtuiError:
-            return 0  # why, is said when they are left alone
+            return 0  # removing reports why the documents stay
 
-    def _ask(self, source: Source, count: int) -> None:
+    def _ask_to_remove(self, name: str, count: int) -> None:
         from kbtui.sources.runner import remove_source_and_documents
 
-        def answered(answer: str | None) -> None:
+        def on_answer(answer: str | None) -> None:
             if answer is not None:
+                keep = answer in "ky"
                 self.worker.submit(
-                    lambda: remove_source_and_documents(
-                        self.library.workspace, source.name, keep=answer in "ky"
-                    ),
-                    lambda problems: self._removed(source.name, problems),
+                    lambda: remove_source_and_documents(self.library.workspace, name, keep=keep),
+                    lambda problems: self._on_removed(name, problems),
                     self.show_error,
                 )
 
+        answers = {"y": "remove it"}
         if count:
-            its = format_count(count, "document")
-            answers = {"k": f"remove it, keep its {its}", "d": f"remove it with its {its}"}
-        else:
-            answers = {"y": "remove it"}
-        self.ask_question(f"Remove the source {source.name}?", answers, answered)
+            documents = format_count(count, "document")
+            answers = {"k": f"remove it, keep its {documents}", "d": f"remove it with its {documents}"}  # fmt: skip
+        self.ask_question(f"Remove the source {name}?", answers, on_answer)
 
-    def _removed(self, name: str, problems: list[str]) -> None:
+    def _on_removed(self, name: str, problems: list[str]) -> None:
         if problems:
-            self.show_message(f"{name} is removed. {' '.join(problems)}", "warning")
+            self.show_message(f"removed {name}. {' '.join(problems)}", "warning")
         else:
-            self.show_message(f"{name} is removed", "inserted")
+            self.show_message(f"removed {name}", "inserted")
         self.action_reload()
 
     # leaving
 
     def action_back(self) -> None:
-        """One step back."""
+        """Go back to the list, or leave the screen."""
         if self.approving is not None or self.is_detail_focused:
             self.approving = None
             self.focus_list_pane(self.list)
-            self._look()
+            self._show_selected()
         else:
             self.action_leave()
 
     def may_leave(self) -> bool:
-        """Whether nothing runs that would be ended; asks otherwise."""
+        """Whether no run would be stopped by leaving; asks otherwise."""
         running = list(self.runs.progress)
         if not running:
             return True
 
-        def answered(answer: str | None) -> None:
+        def on_answer(answer: str | None) -> None:
             if answer == "y":
                 self.runs.stop_all()
                 self.dismiss(None)
 
-        self.ask_question(f"{', '.join(running)} is running.", {"y": "end it and leave"}, answered)
+        verb = "is" if len(running) == 1 else "are"
+        self.ask_question(
+            f"{', '.join(running)} {verb} running.", {"y": "stop and leave"}, on_answer
+        )
         return False
