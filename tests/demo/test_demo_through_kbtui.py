@@ -62,8 +62,8 @@ def test_the_prompt_holds_what_is_learned_and_offers_every_topic(knowledge: Know
 
 
 def test_hidden_subjects_are_learned_by_exact_slug_only(knowledge: Knowledge) -> None:
-    assert "# The engine's wire" in knowledge.learn("engineering", "engine-wire").text
-    assert "# The engine's wire" not in knowledge.learn("engineering", "**").text
+    assert "# The engine's protocol" in knowledge.learn("engineering", "engine-wire").text
+    assert "# The engine's protocol" not in knowledge.learn("engineering", "**").text
     assert knowledge.learn("engineering", "retired/line-chunker").is_error
 
 

@@ -1,14 +1,14 @@
-"""Reciprocal rank fusion, as small as it gets: two rankings of ids, one list."""
+"""A minimal reciprocal rank fusion of rankings of ids."""
 
-K = 10
-WEIGHTS = {"lexical": 1.0, "semantic": 0.5}
+K = 15
+WEIGHTS = {"lexical": 1.0, "semantic": 1.0}
 
 
 def fuse(rankings: dict[str, list[str]]) -> list[tuple[str, float]]:
-    """Ids with their score, best first; equal scores by id, so the order is always the same.
+    """Return ids with their scores, best first. Equal scores are ordered by id.
 
-    `rankings` maps a leg's name to its ids, best first. An id that a leg does not
-    have counts there as that leg's last.
+    `rankings` maps the name of a ranking to its ids, best first. An id that is missing
+    from a ranking counts as the last of that ranking.
     """
     found = {passage for ids in rankings.values() for passage in ids}
     scores = dict.fromkeys(found, 0.0)
