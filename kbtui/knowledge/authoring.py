@@ -1,4 +1,4 @@
-"""A person's own subjects: a draft becomes a file in a topic, is edited, goes to the trash."""
+"""Your own subjects: drafts become files of a topic, are edited, and are moved to the trash."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _EDITOR_NAMES = """
     sensible-editor
 """
 _TERMINAL_EDITORS = frozenset(_EDITOR_NAMES.split())
-"""Editors that need a terminal; without one they hang or do harm."""
+"""Editors that need a terminal; without one they hang or damage the file."""
 
 
 class MissingTitle(UsageError):
@@ -43,12 +43,12 @@ class MissingTitle(UsageError):
 
 
 class TrashUnavailable(KbtuiError):
-    """The system has no trash that this file could go to."""
+    """The system has no trash for this file."""
 
 
 @dataclass(frozen=True)
 class Draft:
-    """A subject that is not written yet; `slug` None means one made of the title."""
+    """A subject that is not written yet; without `slug` it is derived from the title."""
 
     title: str
     text: str = ""
@@ -63,14 +63,14 @@ class Draft:
             "title": " ".join(self.title.split()) or UNTITLED,
             "type": self.type,
             "tags": list(self.tags),
-            # With the time: a day alone begins at midnight, before all that was made since.
+            # With the time: a date alone would sort before everything created that day.
             "created": datetime.now().astimezone().replace(microsecond=0),
         }
         return join_front_matter(facts, self.text)
 
 
 def choose_topic(knowledge: Knowledge, name: str | None) -> Topic:
-    """The topic of this id or title; without a name the only one. Raises `KbtuiError`."""
+    """Return the topic with this id or title, without a name the only topic; raises `KbtuiError`."""
     if name is not None:
         return knowledge.resolve_topic(name)
     topics = [topic for topic in knowledge.topics.values() if topic.enable]
@@ -78,16 +78,16 @@ def choose_topic(knowledge: Knowledge, name: str | None) -> Topic:
         return topics[0]
     known = ", ".join(topic.id for topic in topics)
     raise UsageError(
-        "say which topic it belongs to",
+        "name the topic",
         where="--topic",
         hint=f"topics: {known}" if known else "declare one in .jp/kb.toml as [kb.topic.ID]",
     )
 
 
 def add_subject(knowledge: Knowledge, topic: Topic, draft: Draft) -> Subject:
-    """Write a draft into a topic; raises `UsageError` where the name is taken or impossible.
+    """Write a draft into a topic and return the new subject.
 
-    `NoTitle` is one without a title.
+    Raises `MissingTitle`, and `UsageError` if the name is taken or invalid.
     """
     check_draft(knowledge, topic, draft)
     return _write_subject(
@@ -96,17 +96,17 @@ def add_subject(knowledge: Knowledge, topic: Topic, draft: Draft) -> Subject:
 
 
 def check_draft(knowledge: Knowledge, topic: Topic, draft: Draft) -> None:
-    """Raise what `add` would, before a text is asked for that could not be written."""
+    """Raise what `add_subject` would raise, before the user types a text in vain."""
     if not draft.title.strip():
-        raise MissingTitle("an entry needs a title", hint="--title gives it one")
+        raise MissingTitle("an entry needs a title", hint="add --title")
     check_slug_is_free(knowledge, topic, draft.slug or make_file_name(draft.title))
 
 
 def edit_draft(knowledge: Knowledge, topic: Topic, draft: Draft) -> Subject | None:
-    """Have a draft edited and write it; None when it was left as it was.
+    """Open a draft in the user's editor and write it; return None if it was not changed.
 
-    What was typed is never lost: when it cannot be written, the error says where it is.
-    Raises `UsageError` where there is no editor, or no terminal for it.
+    The typed text is never lost: if it cannot be written, the error names the temporary file.
+    Raises `UsageError` if there is no editor, or no terminal for it.
     """
     find_editor()
     with tempfile.NamedTemporaryFile(
@@ -122,7 +122,7 @@ def edit_draft(knowledge: Knowledge, topic: Topic, draft: Draft) -> Subject | No
             is_settled = True
             return None
         if problem := split_front_matter(text).problem:
-            raise UsageError(f"the front matter would count for nothing: {problem}")
+            raise UsageError(f"the front matter is invalid: {problem}")
         title = _choose_title(text, draft.title)
         found = _write_subject(knowledge, topic, draft.slug or make_file_name(title), text)
         is_settled = True
@@ -137,7 +137,7 @@ def edit_draft(knowledge: Knowledge, topic: Topic, draft: Draft) -> Subject | No
 
 
 def _is_untouched(path: Path, before: bytes) -> bool:
-    """Whether a file that an editor had holds nothing that was typed."""
+    """Return whether an edited file contains no text that the user typed."""
     try:
         return path.read_bytes() in {before, b""}
     except FileNotFoundError:
@@ -147,8 +147,8 @@ def _is_untouched(path: Path, before: bytes) -> bool:
 
 
 def _add_kept_path(error: Exception, path: Path) -> KbtuiError:
-    """The error, with where the text is that was typed before it."""
-    kept = f"what you wrote is in {path}"
+    """Return the error with a hint that names the file with the typed text."""
+    kept = f"your text is in {path}"
     if not isinstance(error, KbtuiError):
         return KbtuiError(str(error), hint=kept)
     hint = f"{error.hint}; {kept}" if error.hint else kept
@@ -156,7 +156,7 @@ def _add_kept_path(error: Exception, path: Path) -> KbtuiError:
 
 
 def _choose_title(text: str, otherwise: str) -> str:
-    """What an edited draft is called: by its front matter, its first heading, or as it was before."""
+    """Return the title of an edited draft: from its front matter, its first heading, or as before."""
     split = split_front_matter(text)
     is_emptied = "title" in split.facts and not str(split.facts["title"] or "").strip()
     title = None if is_emptied else split.title or otherwise.strip()
@@ -166,13 +166,13 @@ def _choose_title(text: str, otherwise: str) -> str:
 
 
 def check_slug_is_free(knowledge: Knowledge, topic: Topic, slug: str) -> str:
-    """The slug that a file of this name gets; raises `UsageError` where it is taken or impossible."""
+    """Return the slug of a new file; raises `UsageError` if it is taken or invalid."""
     slug = check_slug(slug.removesuffix(".md"))
     if knowledge.find(topic.id, slug) is not None:
         raise UsageError(
-            "there is such a subject already",
+            "the subject exists already",
             where=f"{topic.id}/{slug}",
-            hint=f"`kbtui entry edit {topic.id}/{slug}` changes it, --slug names another",
+            hint=f"change it with `kbtui entry edit {topic.id}/{slug}`, or choose another --slug",
         )
     return slug
 
@@ -194,7 +194,7 @@ def _write_subject(knowledge: Knowledge, topic: Topic, slug: str, text: str) -> 
 
 
 def edit_subject(subject: Subject) -> bool:
-    """Open a subject in the person's editor; says whether it changed. Raises `KbtuiError`."""
+    """Open a subject in the user's editor and return whether it changed; raises `KbtuiError`."""
     path = subject.path
     try:
         before = path.read_bytes()
@@ -211,7 +211,7 @@ def edit_subject(subject: Subject) -> bool:
 
 
 def run_editor(command: list[str], environment: Mapping[str, str] | None = None) -> None:
-    """Run an editor and wait until it ends; raises `KbtuiError` where it fails."""
+    """Run an editor and wait until it exits; raises `KbtuiError` if it fails."""
     try:
         with _interrupts_ignored():
             code = subprocess.call(command, env=environment)
@@ -222,14 +222,14 @@ def run_editor(command: list[str], environment: Mapping[str, str] | None = None)
             hint="set $VISUAL or $EDITOR",
         ) from error
     if code:
-        raise KbtuiError(f"the editor ended with {code}", where=command[0])
+        raise KbtuiError(f"the editor failed with exit code {code}", where=command[0])
 
 
 @contextlib.contextmanager
 def _interrupts_ignored() -> Iterator[None]:
-    """Leave Ctrl-C to the program that has the terminal; only the main thread can do so.
+    """Leave Ctrl-C to the program in the terminal; works only in the main thread.
 
-    A handler that does nothing is not inherited, as SIG_IGN would be.
+    The handler does nothing, which unlike SIG_IGN is not inherited by the program.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -242,9 +242,9 @@ def _interrupts_ignored() -> Iterator[None]:
 
 
 def find_editor() -> list[str]:
-    """The person's editor as a command; raises `UsageError` where there is none that can run here.
+    """Return the user's editor as a command; raises `UsageError` if none can run here.
 
-    None is guessed: whoever did not choose an editor may not know how to leave it.
+    There is no default editor: users who did not choose one may not know how to quit it.
     """
     import shlex
 
@@ -267,29 +267,27 @@ def _check_terminal(program: str) -> None:
     names = {Path(path).name.partition(".")[0] for path in paths}
     if names & _TERMINAL_EDITORS and not all(map(os.isatty, (0, 1))):
         raise UsageError(
-            f"there is no terminal for {program}", hint="`kbtui entry new --text` needs no editor"
+            f"{program} needs a terminal", hint="`kbtui entry new --text` works without an editor"
         )
 
 
 def trash_subject(subject: Subject) -> None:
-    """Move a subject's file to the system's trash; raises `NoTrash`, `NothingFound`."""
+    """Move a subject's file to the system's trash; raises `TrashUnavailable` or `NothingFound`."""
     from send2trash import send2trash
 
     if not os.path.lexists(subject.path):
-        raise NothingFound("is gone already", where=str(subject.path))
+        raise NothingFound("does not exist any more", where=str(subject.path))
     try:
         with contextlib.redirect_stdout(None):
             send2trash(os.fspath(subject.path))
     except Exception as error:
-        # Each platform's trash has errors of its own.
+        # The exceptions differ between platforms.
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        raise TrashUnavailable(
-            f"there is no trash for it: {reason}", where=str(subject.path)
-        ) from error
+        raise TrashUnavailable(f"cannot be trashed: {reason}", where=str(subject.path)) from error
 
 
 def delete_subject(subject: Subject) -> None:
-    """Delete a subject's file for good; raises `KbtuiError`."""
+    """Delete a subject's file permanently; raises `KbtuiError`."""
     try:
         subject.path.unlink()
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Edits `.jp/kb.toml` and keeps its comments and order."""
+"""Edits `.jp/kb.toml`, keeping its comments and order."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 
 def set_toml_values(old: str | None, edits: dict[str, dict[str, Any]], path: Path) -> str:
-    """The text of `kb.toml` with fields of topics set; `edits` is topic → field → value.
+    """Return the text of `kb.toml` with fields of topics set; `edits` maps topic to field to value.
 
-    `path` is for messages. Raises `ConfigError` where the text is no TOML, or
-    where no way of setting the values is found that loses nothing.
+    Raises `ConfigError`, with `path` as its place, if the text is not TOML or if every way of
+    editing would lose something.
     """
     if old is None:
         import tomli_w
@@ -32,11 +32,11 @@ def set_toml_values(old: str | None, edits: dict[str, dict[str, Any]], path: Pat
         expected = parse_toml(old)
     except (ValueError, RecursionError) as error:
         raise ConfigError(
-            f"is not valid TOML: {error}", where=str(path), hint="mend it first"
+            f"is not valid TOML: {error}", where=str(path), hint="fix it first"
         ) from error
     import tomlkit
 
-    unsafe = ConfigError("cannot be edited safely", where=str(path), hint="change it by hand")
+    unsafe = ConfigError("cannot be edited safely", where=str(path), hint="edit it by hand")
     try:
         topics = expected.setdefault("kb", {}).setdefault("topic", {})
         for name, values in edits.items():
@@ -54,7 +54,7 @@ def set_toml_values(old: str | None, edits: dict[str, dict[str, Any]], path: Pat
 
 
 def _is_lossless(old: str, new: str, expected: dict[str, Any]) -> bool:
-    """Whether the new text says what it should and has every comment: the parser has the word."""
+    """Return whether the new text parses to the expected values and keeps every comment."""
     import tomllib
 
     try:
@@ -64,10 +64,10 @@ def _is_lossless(old: str, new: str, expected: dict[str, Any]) -> bool:
 
 
 def _edit_document(old: str, edits: dict[str, dict[str, Any]], *, careful: bool) -> str:
-    """The text with values set, everything that a person wrote around them in place.
+    """Return the text with values set and everything around them unchanged.
 
-    Without `careful` arrays are written anew, with their comments in front:
-    for layouts that tomlkit cannot edit.
+    Without `careful` arrays are rewritten with their comments in front, for layouts that
+    tomlkit cannot edit.
     """
     import tomlkit
 
@@ -93,7 +93,7 @@ def _edit_document(old: str, edits: dict[str, dict[str, Any]], *, careful: bool)
 
 
 def _get_table(holder: Any, name: str, *, parent: bool = False) -> Any:
-    """The table of this name, made where there is none; a `parent` gets no header of its own."""
+    """Return the table with this name, created if missing; a `parent` gets no header of its own."""
     import tomlkit
 
     if name not in holder:
@@ -102,7 +102,7 @@ def _get_table(holder: Any, name: str, *, parent: bool = False) -> Any:
 
 
 def _insert_key(table: Any, key: str, value: Any) -> None:
-    """Add a key after the table's last one, before comments that belong to what follows."""
+    """Insert a key after the table's last key, before comments that belong to the next table."""
     import tomlkit
     from tomlkit.items import InlineTable, Table
 
@@ -116,9 +116,9 @@ def _insert_key(table: Any, key: str, value: Any) -> None:
 
 
 def _edit_array(array: Any, wanted: list[str]) -> None:
-    """Make an array hold the wanted strings, touching as few items as that takes.
+    """Make an array contain the wanted strings, changing as few items as possible.
 
-    The comment of an item that goes stays, on a line of its own.
+    The comment of a removed item is kept on a line of its own.
     """
     before = _count_comments(array.as_string())
     for position in range(len(array) - 1, -1, -1):
@@ -137,7 +137,7 @@ def _edit_array(array: Any, wanted: list[str]) -> None:
 
 
 def _rebuild_array(array: Any, wanted: list[str]) -> Any:
-    """An array of the wanted strings, one a line, under the old one's comments."""
+    """Return an array of the wanted strings, one per line, below the comments of the old array."""
     import tomlkit
 
     found = tomlkit.array()
@@ -156,7 +156,7 @@ _COMMENT = re.compile(
 
 
 def _count_comments(text: str) -> Counter[str]:
-    """The comments in a piece of TOML, by their words."""
+    """Count the comments in a piece of TOML by their text."""
     found = (match[1] for match in _COMMENT.finditer(text) if match[1])
     return Counter(f"# {comment.lstrip('# ').rstrip()}" for comment in found)
 
@@ -175,7 +175,7 @@ _TOPIC_FIELDS = (
 
 @dataclass(frozen=True)
 class TomlChange:
-    """What `apply` would do to a file: its text before and after; None is no file."""
+    """A change that `apply_change` makes to a file: its text before and after, None for no file."""
 
     path: Path
     old: str | None
@@ -183,12 +183,12 @@ class TomlChange:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to do."""
+        """Whether there is nothing to change."""
         return self.old == self.new
 
     @property
     def diff(self) -> str:
-        """The change as a unified diff; empty where there is none."""
+        """The change as a unified diff, empty if there is none."""
         from difflib import unified_diff
 
         name = f".jp/{self.path.name}"
@@ -204,11 +204,10 @@ class TomlChange:
 
 
 def propose_marks(knowledge: Knowledge, marks: Iterable[SubjectMark]) -> TomlChange:
-    """What setting marks would write to `.jp/kb.toml`; writes nothing.
+    """Return the change of `.jp/kb.toml` that applies marks, without writing it.
 
-    Works from the files as they are now: what `-k` and `--cfg` added is not
-    written. Raises `NothingFound` or `UsageError` for a mark that cannot be
-    set, `ConfigError` where the file cannot be read as TOML.
+    It is based on the files as they are now, without `-k` and `--cfg`. Raises `NothingFound` or
+    `UsageError` for a mark that cannot be applied, `ConfigError` if the file is not valid TOML.
     """
     base = load_knowledge(knowledge.workspace)
     wanted = base.with_marks(marks).topics
@@ -222,12 +221,12 @@ def propose_marks(knowledge: Knowledge, marks: Iterable[SubjectMark]) -> TomlCha
 
 
 def propose_topic(knowledge: Knowledge, topic: Topic) -> TomlChange:
-    """What declaring a new topic would write to `.jp/kb.toml`; writes nothing.
+    """Return the change of `.jp/kb.toml` that declares a new topic, without writing it.
 
-    Raises `UsageError` where the id is taken, `ConfigError` as `propose` does.
+    Raises `UsageError` if the id is taken, `ConfigError` as `propose_marks` does.
     """
     if topic.id in load_knowledge(knowledge.workspace).topics:
-        raise UsageError("there is such a topic already", where=topic.id)
+        raise UsageError("the topic exists already", where=topic.id)
     default = type(topic)(topic.id, "")
     values = {field: getattr(topic, field) for field in _TOPIC_FIELDS}
     written = {
@@ -248,16 +247,16 @@ def _make_change(path: Path, edits: dict[str, dict[str, Any]]) -> TomlChange:
 
 
 def apply_change(change: TomlChange) -> None:
-    """Write a change, in one step for whoever reads the file meanwhile.
+    """Write a change in one step.
 
-    Raises `KbtuiError` when the file is not what it was when the change was
-    proposed, or cannot be written; it is untouched then.
+    Raises `KbtuiError`, and leaves the file alone, if it changed since the change was proposed
+    or if it cannot be written.
     """
     if read_toml_text(change.path) != change.old:
         raise KbtuiError(
-            "changed meanwhile; nothing was written",
+            "was changed by another program; nothing was written",
             where=str(change.path),
-            hint="look at the change again",
+            hint="review the change and try again",
         )
     if change.is_empty:
         return
@@ -272,14 +271,14 @@ def apply_change(change: TomlChange) -> None:
 
 
 def undo_change(change: TomlChange) -> None:
-    """Take an applied change back; raises `KbtuiError` as `apply` does."""
+    """Undo an applied change; raises `KbtuiError` as `apply_change` does."""
     apply_change(TomlChange(change.path, change.new, change.old))
 
 
 def read_toml_text(path: Path) -> str | None:
-    """The file's text with its line ends, None where there is none."""
+    """Return the text of a TOML file with its line ends, None if there is no file."""
     if path.is_symlink():
-        raise ConfigError("is a link, which is not written through", where=str(path))
+        raise ConfigError("is a symbolic link; kbtui writes only regular files", where=str(path))
     try:
         return read_regular(path).decode("utf-8-sig")
     except FileNotFoundError:

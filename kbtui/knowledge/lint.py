@@ -1,4 +1,4 @@
-"""Finds problems in knowledge: dead references, duplicates, subjects that nothing loads."""
+"""Finds problems in knowledge: dead references, duplicates, patterns that match nothing."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 
 RUN_WORDS, SAMPLE_RUNS, CANDIDATE_RUNS = 4, 128, 16
-"""Words in a run; runs kept of a text; of those, how many find candidates."""
+"""Words per run; runs sampled per text; sampled runs that are used to find candidates."""
 MIN_SIMILARITY = 0.8
-"""Share of common runs from which two texts are near-duplicates."""
+"""The share of common runs above which two texts are near-duplicates."""
 MIN_WORDS, MAX_WORDS = 20, 20_000
-"""Shorter texts are alike by chance; of longer ones the beginning decides."""
+"""Shorter texts are similar by chance; of longer texts only the beginning is compared."""
 MAX_TEXTS_PER_RUN = 50
-"""A run in more texts than this is boilerplate and finds no candidates."""
+"""A run in more texts than this is boilerplate and not used to find candidates."""
 
 _WORD = re.compile(r"\w+")
 
@@ -39,7 +39,10 @@ _WORD = re.compile(r"\w+")
 def find_near_duplicates(
     subjects: list[Subject], texts: dict[tuple[str, str], str]
 ) -> list[Problem]:
-    """A problem for each subject that repeats an earlier one, naming the nearest."""
+    """Return a problem for each subject that repeats an earlier one, naming the most similar one.
+
+    The algorithm is bottom-k sketching (Broder's resemblance of shingles).
+    """
     problems = []
     same: dict[bytes, Subject] = {}
     seen: set[str] = set()
@@ -48,7 +51,7 @@ def find_near_duplicates(
     for subject in subjects:
         text = texts.get((subject.topic, subject.slug))
         real = os.path.realpath(subject.path)
-        if text is None or real in seen:  # the same file by two ways repeats nothing
+        if text is None or real in seen:  # one file in two topics is not a duplicate
             continue
         seen.add(real)
         words = _WORD.findall(text.casefold())[:MAX_WORDS]
@@ -78,7 +81,7 @@ def find_near_duplicates(
 
 
 def _sample_runs(words: list[str]) -> list[int]:
-    """The smallest hashes of all runs of words: the same for the same runs, in every process."""
+    """Return the smallest hashes of a text's runs of words; equal in every process."""
     runs = {
         crc32(" ".join(words[start : start + RUN_WORDS]).encode())
         for start in range(len(words) - RUN_WORDS + 1)
@@ -89,9 +92,10 @@ def _sample_runs(words: list[str]) -> list[int]:
 def _estimate_similarity(
     ordered: list[int], sample: frozenset[int], other: frozenset[int], other_ordered: list[int]
 ) -> float:
-    """The estimated share of runs that two texts have in common (bottom-k of the union).
+    """Estimate the share of runs that two texts have in common (bottom-k of the union).
 
-    0 where it is under `NEAR` for certain: of thousands of candidates most are.
+    Returns 0 if the share is certainly below `MIN_SIMILARITY`, as for most of thousands of
+    candidates.
     """
     most = max(len(ordered), len(other_ordered))
     common = len(sample & other)
@@ -104,14 +108,14 @@ def _estimate_similarity(
 def _make_duplicate_problem(subject: Subject, other: Subject, likeness: float) -> Problem:
     ref = f"{other.topic}/{other.slug}"
     if likeness == 1.0:
-        message = f"has the same words as {ref}"
+        message = f"has the same text as {ref}"
     else:
         message = f"is nearly the same as {ref} ({likeness:.0%})"
     return Problem(
         message,
         where=f"{subject.topic}/{subject.slug}",
         topic=subject.topic,
-        hint="keep one, and mention it from the other",
+        hint="keep one and refer to it from the other",
     )
 
 
@@ -129,11 +133,10 @@ _QUOTED_STRING = re.compile(r"[\"']([^\"']+)[\"']")
 def find_dead_mentions(
     knowledge: Knowledge, subjects: list[Subject], texts: dict[tuple[str, str], str]
 ) -> list[Problem]:
-    """A problem for each slug that a subject mentions and nobody can learn.
+    """Return a problem for each subject that is mentioned and does not exist.
 
-    A mention is `` `topic/slug` ``, a `` `folder/slug` `` where the topic has
-    that folder or subject, or a call of `learn`; outside of code blocks, and
-    unless a file of that path exists.
+    Mentions are `` `topic/slug` ``, `` `folder/slug` `` if the topic has that folder, and calls
+    of `learn`. Code blocks and paths of existing files are ignored.
     """
     firsts = {
         topic: {slug.partition("/")[0] for slug in knowledge.resolve(topic).scan.slugs}
@@ -165,7 +168,7 @@ def _iterate_dead_mentions(
         first, _, rest = token.partition("/")
         if _is_existing_path(knowledge, subject, token):
             continue
-        # `topic/slug` first; a topic may be called like a folder of another.
+        # Try `topic/slug` first: a topic can have the name of another topic's folder.
         if first in firsts and _slug_exists(knowledge, first, rest):
             continue
         if first in firsts[subject.topic]:
@@ -177,14 +180,14 @@ def _iterate_dead_mentions(
         try:
             topic = knowledge.resolve_topic(match[1]).id
         except NothingFound:
-            continue  # an example, or another workspace's
+            continue  # an example, or a topic of another workspace
         for slug in _QUOTED_STRING.findall(match[2]):
             if not is_glob(slug) and not _slug_exists(knowledge, topic, slug):
                 yield f"{slug!r} in {topic}"
 
 
 def _slug_exists(knowledge: Knowledge, topic: str, slug: str) -> bool:
-    """Whether a slug, or a folder of slugs, is there; a disabled one is not missing but hidden."""
+    """Return whether a slug or a folder of slugs exists, disabled or not."""
     slugs = knowledge.resolve(topic).scan
     return slug in slugs or any(name.startswith(f"{slug}/") for name in slugs.slugs)
 
@@ -195,16 +198,15 @@ def _is_existing_path(knowledge: Knowledge, subject: Subject, token: str) -> boo
 
 
 MAX_PRELOAD_TOKENS = 10_000
-"""Estimated tokens from which one pre-loaded subject is called too large."""
+"""Estimated tokens above which a pre-loaded subject is reported as large."""
 
 
 def lint_knowledge(knowledge: Knowledge) -> list[Problem]:
-    """Everything that hygiene finds, topic by topic; reads every subject that may be seen.
+    """Return all problems of the topics and their subjects; reads every enabled subject.
 
-    Collisions, dead patterns, empty topics, subjects that are too large to
-    pre-load or cannot be read, near-duplicates, mentions of slugs that do not
-    exist, titles that two topics share. What is wrong with the configuration
-    itself is in `Knowledge.problems`.
+    These are collisions, patterns that match nothing, empty topics, subjects that cannot be
+    read or are large to pre-load, near-duplicates, mentions of unknown subjects, and titles
+    that two topics share. Mistakes in the configuration itself are in `Knowledge.problems`.
     """
     problems = list(_find_title_clashes(knowledge))
     texts: dict[tuple[str, str], str] = {}
@@ -241,7 +243,9 @@ def _make_subject_problem(subject: Subject, message: str, hint: str | None = Non
 
 
 def _find_title_clashes(knowledge: Knowledge) -> Iterator[Problem]:
-    """Titles that do not say which topic is meant: the first declared wins, an id always."""
+    """Yield titles that do not identify a topic: the first one declared wins, and an id always
+    wins.
+    """
     enabled = [topic for topic in knowledge.topics.values() if topic.enable]
     first: dict[str, Topic] = {}
     for topic in enabled:
@@ -250,13 +254,13 @@ def _find_title_clashes(knowledge: Knowledge) -> Iterator[Problem]:
         winner = first.setdefault(topic.title.casefold(), topic)
         other = knowledge.topics.get(topic.title)
         if winner is not topic:
-            message = f"has the title of {winner.id}, which wins: '{topic.title}'"
+            message = f"has the same title as {winner.id}, which wins: '{topic.title}'"
         elif other is not None and other is not topic and other.enable:
-            message = f"has as its title the id of another topic, which wins: '{topic.title}'"
+            message = f"its title is the id of another topic, which wins: '{topic.title}'"
         else:
             continue
         key = f"kb.topic.{topic.id}.title"
-        yield Problem(message, key=key, topic=topic.id, hint="give it a title of its own")
+        yield Problem(message, key=key, topic=topic.id, hint="choose another title")
 
 
 def _find_collisions(resolved: ResolvedTopic) -> Iterator[Problem]:
@@ -268,7 +272,7 @@ def _find_collisions(resolved: ResolvedTopic) -> Iterator[Problem]:
         winner = scan.relative[slug]
         others = ", ".join(sorted(names))
         yield Problem(
-            f"{winner} and {others} have one slug; {winner} has it, the rest go by path only",
+            f"{winner} and {others} have the same slug; it means {winner}, the rest need their path",
             where=f"{resolved.topic.id}/{slug}",
             topic=resolved.topic.id,
             hint="rename one of them",
@@ -276,7 +280,7 @@ def _find_collisions(resolved: ResolvedTopic) -> Iterator[Problem]:
 
 
 def _find_dead_patterns(resolved: ResolvedTopic, field: str) -> Iterator[Problem]:
-    """Patterns that reach nothing."""
+    """Yield patterns that match nothing."""
     assert field in TOPIC_FIELDS
     topic, scan = resolved.topic, resolved.scan
     for pattern in getattr(topic, field):
@@ -288,26 +292,26 @@ def _find_dead_patterns(resolved: ResolvedTopic, field: str) -> Iterator[Problem
         if not alive and scan.slugs:
             hint = explain_dead_pattern(resolved, pattern)
             key = f"kb.topic.{topic.id}.{field}"
-            yield Problem(f"'{pattern}' reaches no subject", key=key, topic=topic.id, hint=hint)
+            yield Problem(f"'{pattern}' matches no subject", key=key, topic=topic.id, hint=hint)
 
 
 def explain_dead_pattern(resolved: ResolvedTopic, pattern: str) -> str | None:
-    """Why a pattern reaches nothing, or what may have been meant; None where nobody can tell."""
+    """Return why a pattern matches nothing, or what may have been meant; None if unknown."""
     scan = resolved.scan
     matches = compile_pattern(pattern)
     reached = [slug for slug in scan.slugs if slug == pattern or matches(slug)]
     if any(slug in resolved.disabled for slug in reached):
-        return "what it names is disabled"
+        return "the subjects that it matches are disabled"
     if reached:
-        return f"a glob reaches no hidden subject: name '{reached[0]}' itself"
+        return f"a glob does not match hidden subjects: write '{reached[0]}'"
     folder, slash, name = pattern.rpartition("/")
     bare = folder + slash + split_name(name)[0]
     if bare != pattern and (bare in scan or any(map(compile_pattern(bare), scan.slugs))):
-        return f"slugs have no extension: '{bare}'"
+        return f"slugs have no extension: write '{bare}'"
     if is_hidden(pattern):
         return "slugs have no leading dots"
     if has_unclosed_bracket(pattern):
-        return "a [ without its ] is itself"
+        return "a [ without ] is literal"
     if is_glob(pattern):
         return None
     from difflib import get_close_matches
@@ -323,7 +327,7 @@ def _find_empty_topic(knowledge: Knowledge, resolved: ResolvedTopic) -> Iterator
         return
     count = len(resolved.scan.slugs)
     if count:
-        message = f"nothing in it may be seen: all {count} subjects are hidden or disabled"
+        message = f"all {count} subjects are hidden or disabled"
     else:
         message = f"{topic.subjects} has no subjects"
     yield Problem(message, key=key, topic=topic.id, hint="add a file, or set enable = false")
@@ -335,5 +339,5 @@ def _find_large_preload(subject: Subject, text: str) -> Iterator[Problem]:
         yield _make_subject_problem(
             subject,
             f"is large to pre-load: about {tokens:,} tokens in every request",
-            "take it out of `learned`, or split it",
+            "remove it from `learned` or split it",
         )

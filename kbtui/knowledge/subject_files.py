@@ -1,4 +1,4 @@
-"""Names, reads and writes subject files; never outside the workspace."""
+"""Names, reads and writes subject files, never outside the workspace."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 BINARY_BYTES = 8192
-"""A NUL in so many first bytes makes a file binary."""
+"""A NUL in this many bytes at the start makes a file binary."""
 _MEGABYTE = 1024 * 1024
 
 _PLAIN_EXTENSIONS = frozenset({"", "md", "txt", "text"})
@@ -29,16 +29,16 @@ _BACKTICKS = re.compile("`{3,}")
 
 
 class UnreadableSubject(KbtuiError):
-    """A subject that cannot be given; `message` says why, `where` is its reference."""
+    """A subject that cannot be read: `message` says why, `where` is its reference."""
 
     exit_code = 1
 
 
 def read_subject_text(subject: Subject) -> str:
-    """The text as it is in the file, line ends and all.
+    """Return the text of a subject as it is in the file, with its line ends.
 
-    Raises `Unreadable` for a binary file, one that is not UTF-8, one that may
-    not be read, is gone, is too large or leads out of the workspace.
+    Raises `UnreadableSubject` for a file that is binary, not UTF-8, not readable, gone, too
+    large or outside the workspace.
     """
     data = _read_subject_bytes(subject)
     if b"\0" in data[:BINARY_BYTES]:
@@ -50,15 +50,16 @@ def read_subject_text(subject: Subject) -> str:
 
 
 def read_subject(subject: Subject) -> str:
-    """The text as `learn` gives it: as it is, or in a fence that names its language.
+    """Return a subject as `learn` shows it: prose as it is, other text in a fence with its
+    language.
 
-    Raises `Unreadable` as `subject_text` does.
+    Raises `UnreadableSubject`.
     """
     return present_text(read_subject_text(subject), subject.relative)
 
 
 def present_text(text: str, relative: str) -> str:
-    """A file's text in the form that its extension asks for."""
+    """Return a file's text in the form that its extension requires: plain or in a fence."""
     ending = split_name(relative.rpartition("/")[2])[1][1:]
     kind = ending.lower()
     if kind in _PLAIN_EXTENSIONS:
@@ -68,8 +69,8 @@ def present_text(text: str, relative: str) -> str:
 
 
 def fence_text(text: str, language: str) -> str:
-    """A text in a fence that is longer than any run of backticks inside."""
-    # A name that would break the fence's first line names no language.
+    """Return a text in a fence that is longer than any run of backticks inside."""
+    # Leave out a language that would break the fence's first line.
     language = "" if re.search(r"[\s`]", language) else language
     fence = "`" * (max((len(run) for run in _BACKTICKS.findall(text)), default=2) + 1)
     return f"{fence}{language}\n{end_last_line(text)}{fence}"
@@ -79,14 +80,14 @@ _DATA_LANGUAGES = frozenset({"toml", "json", "yaml"})
 
 
 def end_last_line(text: str) -> str:
-    """Text that ends its last line; empty text has none to end."""
+    """Return a text with a newline at its end, unless it is empty."""
     return text if not text or text.endswith("\n") else text + "\n"
 
 
 def explain_excess_size(size: int) -> str | None:
-    """Why a subject of this size (bytes) is not read, None where it is.
+    """Return why a subject of this size in bytes is not read, or None.
 
-    Reads the settings, for large files only.
+    Reads the settings, but only for files over a megabyte.
     """
     if size <= _MEGABYTE:
         return None
@@ -96,13 +97,13 @@ def explain_excess_size(size: int) -> str | None:
     if most <= 0 or size <= most * _MEGABYTE:
         return None
     return (
-        f"it has {size / _MEGABYTE:,.0f} MB, more than the {most} MB that are read "
+        f"it has {size / _MEGABYTE:,.0f} MB, more than the limit of {most} MB "
         "(setting subject_megabytes)"
     )
 
 
 def format_skipped(error: KbtuiError, slug: str) -> str:
-    """The line that stands in place of a subject's content."""
+    """Return the line that replaces the content of a subject that cannot be read."""
     return f'Skipped "{slug}": {error.message}.'
 
 
@@ -114,10 +115,10 @@ def _read_subject_bytes(subject: Subject) -> bytes:
     path = subject.file
     root = os.fspath(subject.root) if subject.root else path.removesuffix(f"/{subject.relative}")
     try:
-        # Looked at again here: what was a file when it was listed may be a link by now.
+        # Check again: a file may have become a link since it was listed.
         real = os.path.realpath(path, strict=True)
         if not is_inside(real, root) and not is_inside(real, os.path.realpath(root)):
-            raise _make_unreadable(subject, "it leads out of the workspace")
+            raise _make_unreadable(subject, "it is outside the workspace")
         flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
         with os.fdopen(os.open(real, flags), "rb") as file:
             status = os.fstat(file.fileno())
@@ -141,15 +142,15 @@ def _describe_read_error(error: OSError) -> str:
 
 
 MAX_NAME_BYTES = 80
-"""Bytes of the longest file name that is made up here; far below what any file system refuses."""
+"""The length of a file name made here; every file system allows more."""
 
 _RESERVED_NAME = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)(?:\..*)?", re.IGNORECASE)
 
 
 def make_file_name(text: str) -> str:
-    """A file name without extension made of any text: small letters, digits, `-`, `_` and `.`.
+    """Return a file name without extension for any text: small letters, digits, `-`, `_` and `.`.
 
-    Never empty, never hidden, never one that some system reserves.
+    It is never empty or hidden, and no system reserves it.
     """
     plain = unicodedata.normalize("NFC", text).casefold()
     name = re.sub(r"[^\w.]+|_{2,}", "-", plain, flags=re.UNICODE)
@@ -162,40 +163,40 @@ def make_file_name(text: str) -> str:
 
 
 def make_topic_folder(workspace: Workspace, topic: Topic) -> Path:
-    """The real directory of a topic, made when missing.
+    """Return the real directory of a topic; create it if it is missing.
 
-    Raises `KbtuiError` where it leads out of the workspace or cannot be made.
+    Raises `KbtuiError` if it is outside the workspace or cannot be created.
     """
     root = Path(os.path.realpath(workspace.root))
     return make_folder_inside(root, root / topic.subjects)
 
 
 def make_folder_inside(root: Path, folder: Path) -> Path:
-    """The real path of a directory inside the real path `root`, made when missing.
+    """Return the real path of a directory inside the real path `root`; create it if it is missing.
 
-    Raises `KbtuiError` where a link leads out, something else is in the way, or
-    the system refuses.
+    Raises `KbtuiError` if a link leads outside, something else has the name, or the system
+    refuses.
     """
     try:
-        # What is there already says where the rest would come to lie.
+        # The part of the path that exists determines where the rest would be created.
         real = Path(os.path.realpath(folder))
         if not real.is_relative_to(root):
-            raise KbtuiError("leads out of the workspace", where=str(folder))
+            raise KbtuiError("is outside the workspace", where=str(folder))
         real.mkdir(parents=True, exist_ok=True)
         if Path(os.path.realpath(folder)) != real or not real.is_dir():
             raise KbtuiError("is not a directory", where=str(folder))
     except OSError as error:
         reason = error.strerror or str(error)
-        raise KbtuiError(f"cannot be made: {reason}", where=str(folder)) from error
+        raise KbtuiError(f"cannot be created: {reason}", where=str(folder)) from error
     return real
 
 
 def check_slug(slug: str) -> str:
-    """A slug that may become a file; raises `UsageError`."""
+    """Return a slug that can become a file; raises `UsageError` for any other."""
     parts = slug.split("/")
     if any(not part.strip(". ") or not part.isprintable() for part in parts) or "\\" in slug:
         raise UsageError(
-            f"{slug!r} cannot be a subject's name", hint="write words, and folders with `/`"
+            f"{slug!r} cannot be a subject's name", hint="use words, and `/` for folders"
         )
     if len(slug.encode()) > 1000 or any(len(part.encode()) > 200 for part in parts):
         raise UsageError("the subject's name is too long", where=slug[:60] + "…")
@@ -203,17 +204,17 @@ def check_slug(slug: str) -> str:
 
 
 def write_new_file(path: Path, text: str) -> None:
-    """Write a file that must not exist yet, all of it or none; raises `KbtuiError`."""
+    """Write a file that must not exist yet, completely or not at all; raises `KbtuiError`."""
     try:
         write_file(path, text.encode("utf-8", "replace"), is_new=True)
     except FileExistsError as error:
-        raise KbtuiError("there is such a file already", where=str(path)) from error
+        raise KbtuiError("the file exists already", where=str(path)) from error
     except OSError as error:
         raise _make_write_error(path, error) from error
 
 
 def replace_file(path: Path, text: str) -> None:
-    """Write a file in place of what is there, in one step for readers; raises `KbtuiError`."""
+    """Replace a file in one step; raises `KbtuiError`."""
     try:
         write_file(path, text.encode("utf-8", "replace"))
     except OSError as error:

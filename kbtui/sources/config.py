@@ -364,7 +364,7 @@ def _write_block(workspace: Workspace, name: str, block: dict[str, Any] | None) 
 
     path = sources_path(workspace)
     if path.is_symlink():
-        raise ConfigError("is a link, which is not written through", where=str(path))
+        raise ConfigError("is a symbolic link; kbtui writes only regular files", where=str(path))
     try:
         old = read_regular(path).decode("utf-8-sig") if path.exists() else None
         expected = parse_toml(old or "")

@@ -175,15 +175,15 @@ def test_an_editor_that_fails_leaves_what_was_typed_and_says_where(
     editor(monkeypatch, tmp_path, f"echo 'Back off.' >> \"$1\"; {end}")
     done = run(built, "entry", "new", "--title", "Retry policy")
     assert done.returncode == 3
-    assert "the editor ended with 3" in done.stderr
-    kept = Path(done.stderr.partition("what you wrote is in ")[2].strip().removesuffix(")"))
+    assert "the editor failed with exit code 3" in done.stderr
+    kept = Path(done.stderr.partition("your text is in ")[2].strip().removesuffix(")"))
     assert kept.read_text().endswith("Back off.\n")
     kept.unlink()
     assert run(built, "show", "guide/retry-policy").returncode == 1
     done = run(built, "entry", "edit", "guide/end")
     path = built.root / "docs/guide/end.md"
     assert done.returncode == 3
-    assert f"what you wrote is in {path}" in done.stderr
+    assert f"your text is in {path}" in done.stderr
     assert path.read_text().endswith("Back off.\n")
 
 
@@ -195,7 +195,7 @@ def test_a_name_that_is_taken_is_refused_before_text_is_asked_for(built: Builder
     try:
         assert child.wait(60) == 2, "it waits for text"
         assert child.stderr is not None
-        assert b"there is such a subject already" in child.stderr.read()
+        assert b"the subject exists already" in child.stderr.read()
     finally:
         child.kill()
         child.communicate()

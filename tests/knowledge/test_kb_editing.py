@@ -140,7 +140,7 @@ def test_a_first_topic_can_be_declared(build: Build, workspace: Workspace) -> No
     assert build().topics["docs"] == Topic(
         "docs", "docs", title='The "docs"', learned=("a",), origin=workspace.jp / "kb.toml"
     )
-    with pytest.raises(UsageError, match="such a topic already"):
+    with pytest.raises(UsageError, match="the topic exists already"):
         propose_topic(knowledge, Topic("docs", "docs"))
 
 
@@ -213,12 +213,12 @@ def test_a_file_that_changed_meanwhile_is_not_overwritten(knowledge: Knowledge) 
     change = propose_marks(knowledge, [SubjectMark("skills", "ast-grep", "learned")])
     path = knowledge.workspace.jp / "kb.toml"
     path.write_text(WRITTEN + "# mine\n")
-    with pytest.raises(KbtuiError, match="changed meanwhile"):
+    with pytest.raises(KbtuiError, match="changed by another program"):
         apply_change(change)
-    with pytest.raises(KbtuiError, match="changed meanwhile"):
+    with pytest.raises(KbtuiError, match="changed by another program"):
         undo_change(change)
     path.unlink()
-    with pytest.raises(KbtuiError, match="changed meanwhile"):
+    with pytest.raises(KbtuiError, match="changed by another program"):
         apply_change(change)
     assert not path.exists()
 
@@ -246,7 +246,7 @@ def test_mode_is_kept_and_links_are_refused(knowledge: Knowledge, tmp_path: Path
     assert path.stat().st_mode & 0o777 == 0o640
     path.rename(tmp_path / "elsewhere.toml")
     path.symlink_to(tmp_path / "elsewhere.toml")
-    with pytest.raises(ConfigError, match="is a link"):
+    with pytest.raises(ConfigError, match="is a symbolic link"):
         propose_marks(knowledge, marks)
 
 

@@ -29,7 +29,7 @@ def test_collisions(build: Build) -> None:
     assert said(build(topic(), files)) == [
         (
             "t/a",
-            "a.md and .a.md, a.toml have one slug; a.md has it, the rest go by path only",
+            "a.md and .a.md, a.toml have the same slug; it means a.md, the rest need their path",
             "rename one of them",
         )
     ]
@@ -41,18 +41,18 @@ def test_dead_patterns_and_why(build: Build) -> None:
     found = said(build(topic(f'learned = {learned}\ndisabled = ["off", "gone", "sec?et"]'), files))
     key = "kb.topic.t.learned"
     assert found == [
-        (key, "'alpha.md' reaches no subject", "slugs have no extension: 'alpha'"),
-        (key, "'sec*' reaches no subject", "what it names is disabled"),
-        (key, "'off' reaches no subject", "what it names is disabled"),
-        (key, "'apha' reaches no subject", "did you mean 'alpha'?"),
-        (key, "'x/*' reaches no subject", None),
-        (key, "'.secret' reaches no subject", "slugs have no leading dots"),
-        (key, "'[' reaches no subject", "a [ without its ] is itself"),
-        (key, "'secret' reaches no subject", "what it names is disabled"),
-        ("kb.topic.t.disabled", "'gone' reaches no subject", None),
+        (key, "'alpha.md' matches no subject", "slugs have no extension: write 'alpha'"),
+        (key, "'sec*' matches no subject", "the subjects that it matches are disabled"),
+        (key, "'off' matches no subject", "the subjects that it matches are disabled"),
+        (key, "'apha' matches no subject", "did you mean 'alpha'?"),
+        (key, "'x/*' matches no subject", None),
+        (key, "'.secret' matches no subject", "slugs have no leading dots"),
+        (key, "'[' matches no subject", "a [ without ] is literal"),
+        (key, "'secret' matches no subject", "the subjects that it matches are disabled"),
+        ("kb.topic.t.disabled", "'gone' matches no subject", None),
     ]
     (glob,) = said(build(topic('learned = ["sec*"]'), files))
-    assert glob[2] == "a glob reaches no hidden subject: name 'secret' itself"
+    assert glob[2] == "a glob does not match hidden subjects: write 'secret'"
 
 
 def test_empty_topics(build: Build) -> None:
@@ -65,7 +65,7 @@ def test_empty_topics(build: Build) -> None:
         ("kb.topic.t.subjects", "t has no subjects", hint),
         (
             "kb.topic.u.subjects",
-            "nothing in it may be seen: all 2 subjects are hidden or disabled",
+            "all 2 subjects are hidden or disabled",
             hint,
         ),
     ]
@@ -78,7 +78,7 @@ def test_subjects_too_large_to_preload(build: Build) -> None:
         (
             "t/big",
             "is large to pre-load: about 10,001 tokens in every request",
-            "take it out of `learned`, or split it",
+            "remove it from `learned` or split it",
         )
     ]
 
@@ -102,7 +102,7 @@ def test_near_duplicates_within_and_across_topics(build: Build) -> None:
     }
     found = lint_knowledge(build(topic() + topic(name="u"), files))
     assert [problem.where for problem in found] == ["t/b", "u/c"]
-    assert found[0].message == "has the same words as t/a"
+    assert found[0].message == "has the same text as t/a"
     assert found[1].message.startswith("is nearly the same as t/a (9")
 
 
@@ -149,13 +149,13 @@ def test_titles_that_two_topics_share(build: Build) -> None:
     assert said(build(kb, files)) == [
         (
             "kb.topic.u.title",
-            "has the title of t, which wins: 'SAME'",
-            "give it a title of its own",
+            "has the same title as t, which wins: 'SAME'",
+            "choose another title",
         ),
         (
             "kb.topic.v.title",
-            "has as its title the id of another topic, which wins: 't'",
-            "give it a title of its own",
+            "its title is the id of another topic, which wins: 't'",
+            "choose another title",
         ),
     ]
 

@@ -428,7 +428,7 @@ def test_a_subject_that_became_a_link_out_is_not_read(build: Build, tmp_path: Pa
     tree(tmp_path, ["secret.md"])
     subject.path.unlink()
     subject.path.symlink_to(tmp_path / "secret.md")
-    assert knowledge.learn("t", "a").text == 'Skipped "a": it leads out of the workspace.'
+    assert knowledge.learn("t", "a").text == 'Skipped "a": it is outside the workspace.'
 
 
 def test_pipes_and_sockets_are_no_subjects(build: Build, workspace_root: Path) -> None:

@@ -127,7 +127,7 @@ def test_a_link_inside_leads_nothing_out(
     (root / "topic/docs").mkdir(parents=True)
     (root / "topic/docs/sub").symlink_to(outside)
     found = shelf(root)
-    with pytest.raises(KbtuiError, match="out of the workspace"):
+    with pytest.raises(KbtuiError, match="outside the workspace"):
         found.write_document(FetchedDocument("x/sub/a", "sub/a", "A", "text"))
     assert list(outside.iterdir()) == []
 

@@ -63,7 +63,7 @@ def test_the_topic_may_be_named_by_title_or_be_the_only_one(builder: Builder) ->
     assert authoring.choose_topic(known, "the guide").id == "guide"
     assert authoring.choose_topic(known, None).id == "guide"
     builder.topics(guide={}, ops={})
-    with pytest.raises(UsageError, match="which topic"):
+    with pytest.raises(UsageError, match="name the topic"):
         authoring.choose_topic(knowledge(builder), None)
 
 
@@ -90,7 +90,7 @@ def test_a_topic_behind_a_link_out_of_the_workspace_is_refused(
     outside.mkdir()
     (builder.root / "docs/guide").rmdir()
     (builder.root / "docs/guide").symlink_to(outside)
-    with pytest.raises(KbtuiError, match="out of the workspace"):
+    with pytest.raises(KbtuiError, match="outside the workspace"):
         add(builder, title="T", text="x")
     assert list(outside.iterdir()) == []
 
@@ -155,7 +155,7 @@ def test_a_draft_that_was_not_touched_is_not_kept_when_the_editor_fails(
     monkeypatch.setattr(tempfile, "tempdir", str(drafts))
     editing(monkeypatch, tmp_path, "exit 3")
     known = knowledge(builder)
-    with pytest.raises(KbtuiError, match="ended with 3") as caught:
+    with pytest.raises(KbtuiError, match="exit code 3") as caught:
         authoring.edit_draft(known, authoring.choose_topic(known, None), Draft(title="T"))
     assert "what you wrote" not in str(caught.value)
     assert list(drafts.iterdir()) == []
@@ -168,13 +168,13 @@ def test_an_editor_that_fails_or_is_missing_is_said(
     subject = knowledge(builder).find("guide", "a")
     assert subject is not None
     editing(monkeypatch, tmp_path, "exit 3")
-    with pytest.raises(KbtuiError, match="ended with 3") as caught:
+    with pytest.raises(KbtuiError, match="exit code 3") as caught:
         authoring.edit_subject(subject)
     assert "what you wrote" not in str(caught.value)
     editing(monkeypatch, tmp_path, 'echo more >> "$1"; exit 3')
-    with pytest.raises(KbtuiError, match="ended with 3") as caught:
+    with pytest.raises(KbtuiError, match="exit code 3") as caught:
         authoring.edit_subject(subject)
-    assert f"what you wrote is in {subject.path}" in str(caught.value)
+    assert f"your text is in {subject.path}" in str(caught.value)
     assert subject.path.read_text() == "# A\nmore\n"
     monkeypatch.setenv("EDITOR", "/does/not/exist")
     with pytest.raises(KbtuiError, match="cannot be started"):
@@ -193,7 +193,7 @@ def test_no_editor_is_started_that_nobody_chose_or_that_has_no_terminal(
     monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: pytest.fail("it was started"))
     monkeypatch.setattr(os, "isatty", lambda number: False)
     known = knowledge(builder)
-    with pytest.raises(UsageError, match="no terminal" if chosen else "no editor is set"):
+    with pytest.raises(UsageError, match="needs a terminal" if chosen else "no editor is set"):
         authoring.edit_draft(known, authoring.choose_topic(known, None), Draft(title="T"))
 
 

@@ -52,7 +52,7 @@ async def test_it_finds_what_the_command_finds_and_changes_nothing(ailing: Build
         screen = await opened(tui)
         for words in (
             "docs/nowhere does not exist",
-            "'nobody-*' reaches no subject",
+            "'nobody-*' matches no subject",
             "mentions `people/eve`, which does not exist",
             "cannot be learned: it is a binary file",
             "jp-c17800000005: ",
@@ -142,7 +142,7 @@ async def test_findings_about_hostile_names_are_only_text(book: Builder) -> None
     book.topics(project={"title": "\x1b[2J[/b]", "learned": ["[x", "\x1b[31m*", "a\u202eb"]})
     async with running(book.root, size=(80, 60)) as tui:
         await opened(tui)
-        assert "'[x' reaches no subject" in tui.text
+        assert "'[x' matches no subject" in tui.text
         assert not any(sign in tui.text for sign in "\x1b\u202e")
 
 

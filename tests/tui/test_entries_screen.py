@@ -263,9 +263,9 @@ async def test_an_editor_that_fails_leaves_what_was_typed_and_the_screen_says_wh
             await read(tui, screen)
             await tui.press("n")
             await form(tui, title="Retry policy")
-            await tui.until("the editor ended with 3")
+            await tui.until("the editor failed with exit code 3")
             said, shown = screen.message_line.text, "".join(tui.text.split())
-    kept = Path(said.partition("what you wrote is in ")[2].removesuffix(")"))
+    kept = Path(said.partition("your text is in ")[2].removesuffix(")"))
     assert kept.read_text().endswith("Back off.\n")
     assert kept.name in shown
     kept.unlink()

@@ -300,8 +300,8 @@ async def test_a_file_that_changed_meanwhile_is_left_alone_and_said(
         await shop.shown()
         kb.write_text(WRITTEN + "# another hand\n")
         await shop.press("w")
-        await shop.tui.until("changed meanwhile")
-        assert "look at the change again" in " ".join(shop.screen.message_line.text.split())
+        await shop.tui.until("changed by another program")
+        assert "review the change and try again" in " ".join(shop.screen.message_line.text.split())
         assert kb.read_text() == WRITTEN + "# another hand\n"
         # Asked again, the change is shown anew, on what the file says now.
         assert shop.screen.controller.marks.all
@@ -311,7 +311,7 @@ async def test_a_file_that_changed_meanwhile_is_left_alone_and_said(
         assert kb.read_text().endswith("# another hand\n")
         kb.write_text("# all gone\n")
         await shop.press("u")
-        await shop.tui.until("changed meanwhile")
+        await shop.tui.until("changed by another program")
         assert kb.read_text() == "# all gone\n"
 
 
@@ -371,7 +371,7 @@ async def test_a_broken_kb_toml_is_shown_and_never_written_over(book: Builder) -
         await shop.marked("space")
         await shop.press("w")
         await shop.tui.until("Not written.")
-        assert "mend it first" in shop.screen.message_line.text
+        assert "fix it first" in shop.screen.message_line.text
         assert kb.read_text() == "[kb.topic.x\n"
 
 
@@ -464,11 +464,11 @@ MISTAKES = [
     ("-k projcet/*", 3, "did you mean 'project'?"),
     ("-k project/* start", 13, "a pattern among -k values"),
     ('start "peo', 6, "this quote has no end"),
-    ("peop[le/*", 4, "a [ without its ] is itself"),
-    ("start.md", 0, "slugs have no extension: 'start'"),
+    ("peop[le/*", 4, "a [ without ] is literal"),
+    ("start.md", 0, "slugs have no extension: write 'start'"),
     ("start sty", 6, "nothing matches"),
     (".secret", 0, "slugs have no leading dots"),
-    ("old", 0, "what it names is disabled"),
+    ("old", 0, "the subjects that it matches are disabled"),
     ("project/start snippets/retry", 14, "one topic at a time"),
     ("../*", 0, "nothing matches"),
     ("x" * 5000, 0, "longer than any slug"),
