@@ -23,25 +23,37 @@ def stamp(moment: datetime) -> str:
     return moment.strftime("%Y-%m-%d %H:%M:%S.0")
 
 
-def list_answer(*arguments: Any, **options: Any) -> dict[str, Any]:
-    """What `conversation_list` answers, as JSON."""
-    from kbtui.assistant import conversation_tools
+def check_options(tool: str, options: dict[str, Any]) -> dict[str, Any]:
+    """Check the arguments of a tool as a call does; keep the options that are no arguments."""
+    from kbtui.assistant.tools import TOOLS, check_arguments
 
-    return conversation_tools.list_answer(*arguments, **options).as_json()
-
-
-def grep_answer(*arguments: Any, **options: Any) -> dict[str, Any]:
-    """What `conversation_grep` answers, as JSON."""
-    from kbtui.assistant import conversation_tools
-
-    return conversation_tools.grep_answer(*arguments, **options).as_json()
+    known = {one.name for one in TOOLS[tool].parameters}
+    arguments = {name: value for name, value in options.items() if name in known}
+    return {**options, **check_arguments(TOOLS[tool], arguments)}
 
 
-def read_answer(*arguments: Any, **options: Any) -> dict[str, Any]:
-    """What `conversation_read` answers, as JSON."""
-    from kbtui.assistant import conversation_tools
+def list_answer(workspace: Any, **options: Any) -> dict[str, Any]:
+    """Answer `conversation_list` as JSON."""
+    from kbtui.assistant.conversation_tools import answer_conversation_list
 
-    return conversation_tools.read_answer(*arguments, **options).as_json()
+    options = check_options("conversation_list", options)
+    return answer_conversation_list(workspace, **options).as_json()
+
+
+def grep_answer(workspace: Any, **options: Any) -> dict[str, Any]:
+    """Answer `conversation_grep` as JSON."""
+    from kbtui.assistant.conversation_tools import answer_conversation_grep
+
+    options = check_options("conversation_grep", options)
+    return answer_conversation_grep(workspace, **options).as_json()
+
+
+def read_answer(workspace: Any, **options: Any) -> dict[str, Any]:
+    """Answer `conversation_read` as JSON."""
+    from kbtui.assistant.conversation_tools import answer_conversation_read
+
+    options = check_options("conversation_read", options)
+    return answer_conversation_read(workspace, **options).as_json()
 
 
 def end_engine(builder: "Builder") -> None:

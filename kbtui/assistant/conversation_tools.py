@@ -1,37 +1,53 @@
-"""The conversation tools: argument checking, answers and their size limits."""
+"""The conversation tools: list, grep and read, within size limits.
+
+Assistants call them as tools, and `kbtui conversation` prints their answers. The types of
+arguments are checked by both before.
+"""
 
 from __future__ import annotations
 
 from copy import deepcopy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Required, TypedDict
+from typing import TYPE_CHECKING, Any
 
-from kbtui.assistant.conversation_notices import (
+from kbtui.assistant.conversation_answers import (
+    READ_HINT_LENGTH,
     AnswerFull,
-    ArchivedOtherwise,
+    ConversationEntry,
+    ConversationHit,
     ConversationNotice,
+    ConversationPage,
     CurrentConversation,
     CurrentLeftOut,
     Damaged,
     EarlierTurns,
+    EventValue,
     Extras,
+    GrepAnswer,
     MoreConversations,
     MoreMatches,
     NotSearched,
     NoTurns,
     OffsetTooLarge,
     OtherTurns,
+    ReadAnswer,
     RefusedMissing,
     RefusedUsage,
     TooLong,
     TurnAndLast,
     TurnNamedTwice,
     TurnShortened,
+    TurnValue,
     UnknownConversation,
-    word_notice,
+    WrongArchiveState,
+    escape_xml,
+    format_entry_xml,
+    format_event_xml,
+    format_hit_xml,
+    format_read_xml,
+    format_turn_xml,
 )
-from kbtui.assistant.xml import entry_xml, escape, event_xml, hit_xml, read_envelope, turn_xml
 from kbtui.conversations.event_kinds import EVENT_KINDS, group_included_kinds
 from kbtui.conversations.grep import (
     ConversationMatches,
@@ -66,80 +82,461 @@ if TYPE_CHECKING:
     from kbtui.refs import Ref
     from kbtui.workspace import Workspace
 
+READ_LENGTH = 60_000
+"""Characters of XML of a `conversation_read` at most."""
+_FRAME_LENGTH = 10_000
+"""Characters kept for the fields around entries and hits; escapes may lengthen the hint."""
+_HIT_LENGTH_LEAST = 100
+"""Characters of XML that every hit has."""
+_PROBLEMS_NAMED = 3
+_IDS_NAMED = 40
+_LABELS_SHOWN = 20
 
-def check_number(name: str, value: Any, least: int) -> int:
-    """A whole number of at least `least`; raises `UsageError`."""
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise UsageError(f"it must be a whole number, not {_shown(value)}", where=name)
+
+def _check_least(name: str, value: int, least: int) -> None:
     if value < least:
         raise UsageError(f"it must be at least {least}, not {value}", where=name)
-    return value
 
 
-def check_optional_number(name: str, value: Any, least: int) -> int | None:
-    """The same, or None."""
-    return None if value is None else check_number(name, value, least)
+# list
 
 
-def check_flag(name: str, value: Any) -> bool:
-    """True or false; raises `UsageError`."""
-    if not isinstance(value, bool):
-        raise UsageError(f"it must be true or false, not {_shown(value)}", where=name)
-    return value
+def answer_conversation_list(
+    workspace: Workspace,
+    *,
+    limit: int = 20,
+    offset: int = 0,
+    sort: str = "activity",
+    descending: bool = True,
+    archived: bool = False,
+    title_contains: str | None = None,
+    max_chars: int | None = None,
+    masked: bool = False,
+) -> ConversationPage:
+    """Answer `conversation_list`.
+
+    `sort` is `created`, `activity` or `updated`. The page ends early if its XML would have more
+    than `max_chars` characters. `masked` replaces secrets. Raises `UsageError` for a number that
+    is too small.
+    """
+    _check_least("limit", limit, 1)
+    _check_least("offset", offset, 0)
+    infos = list_conversations(workspace, archived, counts=False)
+    if title_contains:
+        wanted = title_contains.casefold()
+        titles = ((info, _get_title(info, masked=masked)) for info in infos)
+        infos = [info for info, title in titles if title and wanted in title.casefold()]
+    if sort == "activity":
+        infos = [add_last_event(info) for info in infos]
+    infos.sort(
+        key=lambda info: (_get_sort_time(info, sort), info.created_at, info.id), reverse=descending
+    )
+    page = ConversationPage(len(infos), offset, [])
+    room = None if max_chars is None else max_chars - _FRAME_LENGTH
+    for info in infos[offset : offset + limit]:
+        entry = _make_entry(check_conversation(info), masked=masked, short=room is not None)
+        if room is not None:
+            room -= len(format_entry_xml(entry)) + 1
+            if room < 0 and page.conversations:
+                break
+        page.conversations.append(entry)
+    page.omitted = max(0, len(infos) - offset - page.count)
+    if page.omitted:
+        page.notices.append(MoreConversations(page.omitted, offset + page.count))
+    elif infos and not page.count:
+        page.notices.append(OffsetTooLarge(len(infos)))
+    return page
 
 
-def check_text(name: str, value: Any) -> str:
-    """A string; raises `UsageError`."""
-    if not isinstance(value, str):
-        raise UsageError(f"it must be a string, not {_shown(value)}", where=name)
-    return value
+def _get_sort_time(info: ConversationInfo, sort: str) -> datetime:
+    if sort == "updated":
+        return info.updated_at or info.created_at
+    return last_activity(info) if sort == "activity" else info.created_at
 
 
-def check_texts(name: str, value: Any) -> list[str] | None:
-    """A list of strings; a single string is a list of one, an empty list is None."""
-    if value is None or value == []:
-        return None
+def _get_title(info: ConversationInfo, *, masked: bool) -> str | None:
+    return mask(info.title) if masked and info.title else info.title
+
+
+def _make_entry(info: ConversationInfo, *, masked: bool, short: bool) -> ConversationEntry:
+    """Return a conversation as JSON; `short` cuts long texts and omits labels after the first."""
+    entry: Any = {
+        "id": info.ref,
+        "title": info.title,
+        "events_count": info.events_count,
+        "created_at": format_timestamp(info.created_at),
+        "last_event_at": format_timestamp(info.last_event_at),
+        "archived_at": format_timestamp(info.archived_at),
+        "expires_at": format_timestamp(info.expires_at),
+        "updated_at": format_timestamp(info.updated_at),
+        "pinned_at": format_timestamp(info.pinned_at),
+        "parent_id": info.parent,
+        "labels": info.labels,
+        "problem": info.problem,
+    }
+    if masked:
+        entry = mask_values(entry)
+    found: ConversationEntry = _shorten_values(entry) if short else entry
+    return found
+
+
+def _shorten_values(value: Any) -> Any:
     if isinstance(value, str):
-        return [value]
-    if not isinstance(value, list | tuple) or not all(isinstance(item, str) for item in value):
-        raise UsageError(f"it must be a list of strings, not {_shown(value)}", where=name)
-    return list(value)
+        return cut_line(value)
+    if isinstance(value, dict):
+        first = islice(value.items(), _LABELS_SHOWN)
+        return {_shorten_values(key): _shorten_values(item) for key, item in first}
+    return value
 
 
-def check_choice(name: str, value: Any, known: Sequence[str]) -> str:
-    """One of some words; raises `UsageError` that lists them."""
-    if value not in known:
-        raise UsageError(f"it must be one of {', '.join(known)}, not {_shown(value)}", where=name)
-    return str(value)
+# grep
 
 
-def _shown(value: Any) -> str:
-    from kbtui.text import cut
+def answer_conversation_grep(
+    workspace: Workspace,
+    *,
+    pattern: str,
+    ignore_case: bool = True,
+    ids: Sequence[str] | None = None,
+    scopes: Sequence[str] | None = None,
+    context: int = 0,
+    limit: int = 50,
+    archived: bool = False,
+    include_current: bool = False,
+    current: str | None = None,
+    max_chars: int | None = None,
+    masked: bool = False,
+) -> GrepAnswer:
+    """Answer `conversation_grep`: conversations by last activity, in each its title and its lines.
 
-    return cut(repr(value), 60)
+    The XML has at most `max_chars` characters. `masked` replaces secrets before the search. Raises
+    `UsageError` for an argument that is not valid, and `NothingFound` for an unknown id. An answer
+    without matches is empty.
+    """
+    _check_least("context", context, 0)
+    _check_least("limit", limit, 1)
+    query = GrepQuery(
+        pattern, ignore_case, resolve_scopes(scopes or None), context, limit, masked=masked
+    )
+    if max_chars is not None:
+        query = replace(query, limit=min(query.limit, max_chars // _HIT_LENGTH_LEAST))
+    line_pattern = LinePattern(query.pattern, query.ignore_case)
+    excluded = None if include_current else current
+    answer = GrepAnswer(is_bounded=max_chars is not None)
+    infos, left_out = _select_conversations(workspace, ids or None, archived, excluded)
+    results = _search_conversations(infos, query, line_pattern)
+    room = None if max_chars is None else max_chars - _FRAME_LENGTH
+    unfinished: list[str] = []
+    is_full = False
+    for number, result in enumerate(results):
+        before = answer.count
+        lines = [] if is_full else [*result.titles, *result.events.lines]
+        for line in lines:
+            if line.is_match and answer.count == query.limit:
+                is_full = True
+                break
+            title = _get_title(result.info, masked=masked)
+            block = (number << 32) + line.block
+            hit = ConversationHit(result.info.ref, cut_line(title) if title else title, line, block)
+            if room is not None and (room := room - len(format_hit_xml(hit.as_json())) - 1) < 0:
+                is_full = True
+                break
+            answer.count += line.is_match
+            answer.hits.append(hit)
+        found = result.events.count + len(result.titles)
+        answer.total += found
+        if answer.count - before < found:
+            unfinished.append(result.info.ref)
+    # Context whose match is over the limit is of no use.
+    matching = {hit.block for hit in answer.hits if hit.line.is_match}
+    answer.hits = [hit for hit in answer.hits if hit.block in matching]
+    if answer.omitted and room is not None and (room < 0 or query.limit < limit):
+        answer.notices.append(_make_full_notice(answer, unfinished))
+    elif answer.omitted:
+        answer.notices.append(MoreMatches(answer.omitted))
+    if left_out is not None:
+        answer.notices.append(CurrentLeftOut(left_out))
+    answer.notices += _list_unsearched(results, masked=masked)
+    return answer
 
 
-_WRAPPING = 200
-"""Characters that a turn takes around its events."""
-_LEAST = 200
-"""Characters that a text keeps before whole events are left out."""
+def _make_full_notice(answer: GrepAnswer, unfinished: list[str]) -> AnswerFull:
+    """Return the notice of a full answer, with the conversations to ask for next."""
+    # Alone, a conversation that fills this answer would fill the next one, too.
+    if answer.hits and unfinished[0] == answer.hits[0].id:
+        unfinished = unfinished[1:]
+    named = tuple(unfinished[:_IDS_NAMED])
+    return AnswerFull(answer.omitted, named, len(unfinished) - len(named))
+
+
+def _select_conversations(
+    workspace: Workspace, ids: Sequence[str] | None, archived: bool, excluded: str | None
+) -> tuple[list[ConversationInfo], str | None]:
+    """Return the conversations to search, and the current one if it is in `ids` and left out."""
+    if ids is None:
+        infos = list_conversations(workspace, archived, counts=False)
+        return [info for info in infos if info.id != excluded], None
+    chosen = []
+    wanted = dict.fromkeys(parse_conversation_id(name, workspace.id) for name in ids)
+    for id in wanted:  # noqa: A001
+        try:
+            info = find_conversation(workspace, id)
+        except ConversationNotFound:
+            raise RefusedMissing(UnknownConversation(id), where="ids") from None
+        if info.archived is not archived:
+            raise RefusedMissing(WrongArchiveState(id, info.archived), where="ids")
+        if id != excluded:
+            chosen.append(info)
+    return chosen, excluded if excluded in wanted else None
+
+
+@dataclass(slots=True)
+class _GrepResult:
+    """A conversation that has matches, or that could not be searched completely."""
+
+    info: ConversationInfo
+    titles: list[GrepLine]
+    events: ConversationMatches
+    problem: str | None
+
+
+def _search_conversations(
+    infos: list[ConversationInfo], query: GrepQuery, pattern: LinePattern
+) -> list[_GrepResult]:
+    """Return the conversations with matches or problems, newest activity first."""
+    results = []
+    for info in infos:
+        result = _GrepResult(info, [], ConversationMatches(), None)
+        if info.events_path is None:
+            result.problem = info.problem
+        elif query.scopes != {"title"}:
+            decoded = get_format(info).decode_turns(info)
+            result.problem = decoded.problem
+            result.events = search_turns(decoded.turns, query, pattern)
+            result.info = info.with_counts(None, decoded.last_event_at)
+        if "title" in query.scopes:
+            result.titles = _match_title(info.title, pattern, masked=query.masked)
+        if result.events.count or result.problem or result.titles or info.events_path is None:
+            result.info = add_last_event(result.info)
+            results.append(result)
+    results.sort(
+        key=lambda one: (last_activity(one.info), one.info.created_at, one.info.id), reverse=True
+    )
+    return results
+
+
+def _match_title(title: str | None, pattern: LinePattern, *, masked: bool) -> list[GrepLine]:
+    if not title or not pattern.count_lines(title):
+        return []
+    title = mask(title) if masked else title
+    return [
+        GrepLine("title", None, None, cut_line(title[start:end], match - start), True)
+        for start, end, match in pattern.find_lines(title)
+    ]
+
+
+def _list_unsearched(results: list[_GrepResult], *, masked: bool) -> list[ConversationNotice]:
+    """Return a notice of the conversations that could not be searched completely."""
+    broken = [(result.info.ref, result.problem) for result in results if result.problem]
+    if not broken:
+        return []
+    shown = tuple(
+        (ref, mask(problem) if masked else problem) for ref, problem in broken[:_PROBLEMS_NAMED]
+    )
+    return [NotSearched(shown, len(broken) - len(shown))]
+
+
+# read
+
+
+def answer_conversation_read(
+    workspace: Workspace,
+    *,
+    id: str | int,  # noqa: A002
+    turn: int | None = None,
+    last: int | None = None,
+    include: Sequence[str] | None = None,
+    include_current: bool = False,
+    current: str | None = None,
+    max_chars: int | None = READ_LENGTH,
+    masked: bool = False,
+) -> ReadAnswer:
+    """Answer `conversation_read`; `id` may name a turn, too (`jp-c17457886043:3`).
+
+    `max_chars` limits the size of the answer as XML, whatever format is printed; None means no
+    limit. An answer of several turns over the limit is refused, a single `turn` is shortened.
+    `masked` replaces secrets. Raises `UsageError` for a refusal and for an argument that is not
+    valid, `NothingFound` for an unknown conversation or turn.
+    """
+    ref = parse_conversation_ref(str(id), workspace.id)
+    turn = resolve_turn(ref, turn, last)
+    kinds = resolve_included_kinds(include)
+    if max_chars is not None:
+        _check_least("max_chars", max_chars, 1000)
+    conversation_id = ref.conversation
+    assert conversation_id is not None
+    if conversation_id == current and not include_current:
+        raise RefusedUsage(CurrentConversation(conversation_id))
+    conversation = load_conversation(find_conversation(workspace, conversation_id))
+    turns = select_turns(conversation, turn, last)
+    return _make_read_answer(
+        conversation, turns, kinds, max_chars, is_single=turn is not None, masked=masked
+    )
+
+
+def resolve_turn(ref: Ref, turn: int | None, last: int | None) -> int | None:
+    """Return the turn that an id with a turn or the argument names; raises `UsageError`."""
+    if ref.turn is None:
+        return turn
+    if last is not None:
+        raise RefusedUsage(TurnNamedTwice(ref.turn, "last", last))
+    if turn is not None and turn != ref.turn:
+        raise RefusedUsage(TurnNamedTwice(ref.turn, "turn", turn))
+    return ref.turn
+
+
+def resolve_included_kinds(include: Sequence[str] | None) -> frozenset[str]:
+    """Return the kinds of event in the groups of `include`, by default all; raises `UsageError`."""
+    groups = group_included_kinds()
+    names = include or tuple(groups)
+    for name in names:
+        if name not in groups:
+            message = (
+                f"it must be one of {', '.join(groups)}, not {cut_line(repr(name), length=60)}"
+            )
+            raise UsageError(message, where="include")
+    kinds = {kind for name in names for kind in groups[name]}
+    # Events of unknown kinds are in no group: they are returned with all others.
+    has_all = kinds.issuperset(kind for group in groups.values() for kind in group)
+    return frozenset(EVENT_KINDS if has_all else kinds)
+
+
+def select_turns(conversation: Conversation, turn: int | None, last: int | None) -> list[Turn]:
+    """Return one turn, the last ones, or all.
+
+    Raises `UsageError` for both arguments and for numbers below 1, `NothingFound` for an unknown
+    turn.
+    """
+    if turn is not None and last is not None:
+        raise RefusedUsage(TurnAndLast())
+    for name, value in (("turn", turn), ("last", last)):
+        if value is not None:
+            _check_least(name, value, 1)
+    if turn is None:
+        return conversation.turns if last is None else conversation.turns[-last:]
+    found = conversation.turn(turn)
+    if found is None:
+        total = len(conversation.turns)
+        raise NothingFound(
+            f"{conversation.info.ref} has no turn {turn}",
+            hint=f"its turns are 1 to {total}" if total else "it has no turns",
+        )
+    return [found]
+
+
+def _make_read_answer(
+    conversation: Conversation,
+    selected: list[Turn],
+    kinds: frozenset[str],
+    limit: int | None,
+    *,
+    is_single: bool,
+    masked: bool,
+) -> ReadAnswer:
+    total = len(conversation.turns)
+    title, turns = conversation.info.title, [_make_turn_value(turn, kinds) for turn in selected]
+    if masked:
+        title, turns = mask_values(title), mask_values(turns)
+    title = cut_line(title) if title and limit is not None else title
+    answer = ReadAnswer(conversation.info.ref, title, total, turns)
+    if len(selected) < total:
+        first, last = selected[0].number, selected[-1].number
+        answer.notices.append(
+            EarlierTurns(first - 1) if last == total else OtherTurns(first, total)
+        )
+    answer.notices += _list_remarks(conversation, masked=masked)
+    if limit is None:
+        return answer
+    shown = [format_turn_xml(turn) for turn in turns]
+    values = answer.as_json()
+    size = len(format_read_xml(values, shown))
+    if size > limit:
+        room = limit - len(format_read_xml({**values, "hint": None}, [])) - READ_HINT_LENGTH
+        if not is_single:
+            fitting = _count_fitting_turns([len(turn) + 1 for turn in shown], room)
+            raise RefusedUsage(TooLong(answer.id, total, size, limit, fitting))
+        answer.turns[0], shortened = shorten_turn(turns[0], max(0, room))
+        answer.notices.insert(0, shortened)
+    return answer
+
+
+def _list_remarks(conversation: Conversation, *, masked: bool) -> list[ConversationNotice]:
+    """Return notices of damage, of a conversation without turns, and of unknown events."""
+    remarks: list[ConversationNotice] = []
+    if problems := conversation.problems:
+        problem = mask(problems[0]) if masked else problems[0]
+        remarks.append(Damaged(problem, len(problems) - 1))
+    elif not conversation.turns:
+        remarks.append(NoTurns())
+    if extras := conversation.describe_extras():
+        remarks.append(Extras(tuple(mask(extra) if masked else extra for extra in extras)))
+    return remarks
+
+
+def _count_fitting_turns(sizes: list[int], room: int) -> int:
+    """Return how many of the last turns have at most `room` characters together."""
+    for fitting, size in enumerate(reversed(sizes)):
+        room -= size
+        if room < 0:
+            return fitting
+    return len(sizes)
+
+
+def _make_turn_value(turn: Turn, kinds: frozenset[str]) -> TurnValue:
+    """Return a turn as JSON, with its events of these kinds."""
+    events = [_make_event_value(event) for event in turn.events if event.kind in kinds]
+    return {"turn": turn.number, "events": events}
+
+
+def _make_event_value(event: Event) -> EventValue:
+    """Return an event as JSON; which keys it has depends on its kind."""
+    is_call = event.kind == "tool_call_request"
+    value: Any = {"event_kind": event.kind, "timestamp": format_timestamp(event.timestamp)}
+    for name in ("author", "name", "call"):
+        if (field := getattr(event, name)) is not None:
+            value[name] = field
+    if event.kind == "tool_call_response":
+        value["is_error"] = event.is_error
+    if is_call:
+        value["arguments"] = event.arguments or {}
+    if event.problem is not None:
+        value["problem"] = event.problem
+    value["content"] = event.text or None if is_call else event.text
+    found: EventValue = value
+    return found
+
+
+# shortening a turn
+
+_TURN_FRAME = 200
+"""Characters of XML that a turn has around its events."""
+_TEXT_LEAST = 200
+"""Characters that a text keeps before whole events are omitted."""
 
 
 class _ShortenableText:
-    """One text of an event that may be shortened; `put` puts another in its place."""
+    """A text in an event that may be shortened; `replace` replaces it."""
 
-    def __init__(self, text: str, put: Callable[[str], None], json: bool) -> None:
-        self.text, self.put, self.json = text, put, json
+    def __init__(self, text: str, replace: Callable[[str], None], is_json: bool) -> None:
+        self.text, self.replace, self.is_json = text, replace, is_json
         self.size = self.measure(text)
 
     def measure(self, text: str) -> int:
-        """Characters that the text takes in the envelope."""
-        return len(escape(pretty_json(text) if self.json else text))
+        """Return the number of characters of a text in the XML."""
+        return len(escape_xml(pretty_json(text) if self.is_json else text))
 
     def shorten(self, size: int) -> None:
-        """Put the text in at most `size` characters, saying how many are left out."""
+        """Shorten the text to `size` characters of XML, with a note of how many are omitted."""
         if self.size <= size:
             return
         keep = min(size, len(self.text))
@@ -149,23 +546,23 @@ class _ShortenableText:
             if taken <= size:
                 break
             keep = min(keep - 1, keep * size // taken)
-        self.put(_cut_middle(self.text, max(0, keep)))
+        self.replace(_cut_middle(self.text, max(0, keep)))
 
 
-def fit_turn(turn: TurnValue, room: int) -> tuple[TurnValue, TurnShortened]:
-    """The turn in at most `room` characters of XML, and what was left out of it.
+def shorten_turn(turn: TurnValue, size: int) -> tuple[TurnValue, TurnShortened]:
+    """Shorten a turn to `size` characters of XML; return it and what was shortened.
 
-    Long texts lose their middle, the longest the most. Where even that does not
-    do, events in the middle of the turn are left out.
+    Long texts lose their middle, the longest the most. If that is not enough, events in the middle
+    of the turn are omitted.
     """
     events = turn["events"]
-    kept = _events_that_fit(events, room)
+    kept = _select_fitting_events(events, size)
     shortened: TurnValue = {"turn": turn["turn"], "events": deepcopy(kept)}
-    texts = [text for event in shortened["events"] for text in _texts(event)]
-    fixed = len(turn_xml(shortened)) + 1 - sum(text.size for text in texts)
-    level = _level([text.size for text in texts], room - fixed)
+    texts = [text for event in shortened["events"] for text in _find_texts(event)]
+    fixed = len(format_turn_xml(shortened)) + 1 - sum(text.size for text in texts)
+    limit = _find_text_limit([text.size for text in texts], size - fixed)
     for text in texts:
-        text.shorten(level)
+        text.shorten(limit)
     left_out = len(events) - len(kept)
     return shortened, TurnShortened(turn["turn"], left_out, len(events))
 
@@ -179,9 +576,9 @@ def _cut_middle(text: str, keep: int) -> str:
     return f"{text[:head]}\n[… {left:,} characters left out …]\n{tail}"
 
 
-def _level(sizes: list[int], room: int) -> int:
-    """The height to which the longest are cut so that all together take `room`."""
-    rest, count = room, len(sizes)
+def _find_text_limit(sizes: list[int], total: int) -> int:
+    """Return the size to cut the longest texts to, so that all together have `total` characters."""
+    rest, count = total, len(sizes)
     for size in sorted(sizes):
         share = rest // count if count else 0
         if size > share:
@@ -191,614 +588,44 @@ def _level(sizes: list[int], room: int) -> int:
     return max(sizes, default=0)
 
 
-def _events_that_fit(events: list[EventValue], room: int) -> list[EventValue]:
-    """As many from both ends as fit when each text keeps little."""
+def _select_fitting_events(events: list[EventValue], size: int) -> list[EventValue]:
+    """Return as many events from both ends as fit if their texts are cut to `_TEXT_LEAST`."""
     sizes = []
     for event in events:
-        spare = sum(max(0, text.size - _LEAST) for text in _texts(event))
-        sizes.append(len(event_xml(event)) + 1 - spare)
-    first, final, used = 0, len(events), _WRAPPING
-    while first < final:
-        at_front = first <= len(events) - final
-        used += sizes[first] if at_front else sizes[final - 1]
-        if used > room:
-            return events[:first] + events[final:]
+        spare = sum(max(0, text.size - _TEXT_LEAST) for text in _find_texts(event))
+        sizes.append(len(format_event_xml(event)) + 1 - spare)
+    first, last, used = 0, len(events), _TURN_FRAME
+    while first < last:
+        at_front = first <= len(events) - last
+        used += sizes[first] if at_front else sizes[last - 1]
+        if used > size:
+            return events[:first] + events[last:]
         if at_front:
             first += 1
         else:
-            final -= 1
+            last -= 1
     return events
 
 
-def _texts(event: EventValue) -> Iterator[_ShortenableText]:
+def _find_texts(event: EventValue) -> Iterator[_ShortenableText]:
     if isinstance(content := event["content"], str):
-        yield _ShortenableText(content, _setter(event, "content"), json=False)
+        yield _ShortenableText(content, _make_setter(event, "content"), is_json=False)
     if "arguments" in event:
-        yield from _strings(event["arguments"])
+        yield from _find_strings(event["arguments"])
 
 
-def _strings(value: Any) -> Iterator[_ShortenableText]:
-    """The strings in a JSON value, at any depth."""
+def _find_strings(value: Any) -> Iterator[_ShortenableText]:
+    """Yield the strings in a JSON value, at any depth."""
     pairs = value.items() if isinstance(value, dict) else enumerate(value)
     for key, item in pairs:
         if isinstance(item, str):
-            yield _ShortenableText(item, _setter(value, key), json=True)
+            yield _ShortenableText(item, _make_setter(value, key), is_json=True)
         elif isinstance(item, dict | list):
-            yield from _strings(item)
+            yield from _find_strings(item)
 
 
-def _setter(container: Any, key: Any) -> Callable[[str], None]:
-    def put(text: str) -> None:
+def _make_setter(container: Any, key: Any) -> Callable[[str], None]:
+    def replace_text(text: str) -> None:
         container[key] = text
 
-    return put
-
-
-SORTS = ("created", "activity", "updated")
-LIST_LIMIT, GREP_LIMIT = 20, 50
-_NAMED_PROBLEMS = 3
-_NAMED_IDS = 40
-_LABELS_MOST = 20
-_HINT_MOST = 1_500
-_ENVELOPE = 10_000
-"""Characters kept for an envelope around its entries, of which the hint may grow by escapes."""
-_HIT_LEAST = 100
-"""Characters of XML that no hit goes below."""
-
-
-class ConversationEntry(TypedDict):
-    """One conversation of a list. Times are RFC 3339."""
-
-    id: str
-    title: str | None
-    events_count: int | None
-    created_at: str
-    last_event_at: str | None
-    archived_at: str | None
-    expires_at: str | None
-    updated_at: str | None
-    pinned_at: str | None
-    parent_id: str | None
-    labels: dict[str, str]
-    problem: str | None
-
-
-@dataclass
-class ConversationPage:
-    """A part of the list: `total` have passed the filter, `omitted` come after this part."""
-
-    total: int
-    offset: int
-    conversations: list[ConversationEntry]
-    omitted: int = 0
-    notices: list[ConversationNotice] = field(default_factory=list)
-
-    @property
-    def count(self) -> int:
-        """How many conversations this part has."""
-        return len(self.conversations)
-
-    def as_json(self) -> dict[str, Any]:
-        """The documented shape."""
-        return {
-            "total": self.total,
-            "offset": self.offset,
-            "count": self.count,
-            "omitted": self.omitted,
-            "hint": _hint(self.notices),
-            "conversations": self.conversations,
-        }
-
-
-def _hint(notices: list[ConversationNotice], most: int | None = None) -> str | None:
-    """What an assistant is told beside a result, in at most `most` characters."""
-    return "; ".join(map(word_notice, notices))[:most] or None
-
-
-def list_answer(
-    workspace: Workspace,
-    *,
-    limit: int = LIST_LIMIT,
-    offset: int = 0,
-    sort: str = "activity",
-    descending: bool = True,
-    archived: bool = False,
-    title_contains: str | None = None,
-    max_chars: int | None = None,
-    masked: bool = False,
-) -> ConversationPage:
-    """Answer `conversation_list`.
-
-    The page ends early where its envelope would have more than `max_chars` characters. `masked` replaces secrets.
-    Raises `UsageError` for an argument that is not of its form.
-    """
-    limit = check_number("limit", limit, 1)
-    offset = check_number("offset", offset, 0)
-    sort = check_choice("sort", sort, SORTS)
-    descending = check_flag("descending", descending)
-    archived = check_flag("archived", archived)
-    infos = list_conversations(workspace, archived, counts=False)
-    if title_contains is not None and check_text("title_contains", title_contains):
-        wanted = title_contains.casefold()
-        titles = ((info, _title(info, masked=masked)) for info in infos)
-        infos = [info for info, title in titles if title and wanted in title.casefold()]
-    if sort == "activity":
-        infos = [add_last_event(info) for info in infos]
-    infos.sort(
-        key=lambda info: (_sort_time(info, sort), info.created_at, info.id), reverse=descending
-    )
-    page = ConversationPage(len(infos), offset, [])
-    room = None if max_chars is None else max_chars - _ENVELOPE
-    for info in infos[offset : offset + limit]:
-        entry = _entry(check_conversation(info), masked=masked, short=room is not None)
-        if room is not None:
-            room -= len(entry_xml(entry)) + 1
-            if room < 0 and page.conversations:
-                break
-        page.conversations.append(entry)
-    page.omitted = max(0, len(infos) - offset - page.count)
-    if page.omitted:
-        page.notices.append(MoreConversations(page.omitted, offset + page.count))
-    elif infos and not page.count:
-        page.notices.append(OffsetTooLarge(len(infos)))
-    return page
-
-
-def _sort_time(info: ConversationInfo, sort: str) -> datetime:
-    """What "created", "activity" and "updated" mean."""
-    if sort == "updated":
-        return info.updated_at or info.created_at
-    return last_activity(info) if sort == "activity" else info.created_at
-
-
-def _title(info: ConversationInfo, *, masked: bool) -> str | None:
-    return mask(info.title) if masked and info.title else info.title
-
-
-def _entry(info: ConversationInfo, *, masked: bool, short: bool) -> ConversationEntry:
-    """One conversation as plain values; `short` leaves out what no list needs whole."""
-    entry: Any = {
-        "id": info.ref,
-        "title": info.title,
-        "events_count": info.events_count,
-        "created_at": format_timestamp(info.created_at),
-        "last_event_at": format_timestamp(info.last_event_at),
-        "archived_at": format_timestamp(info.archived_at),
-        "expires_at": format_timestamp(info.expires_at),
-        "updated_at": format_timestamp(info.updated_at),
-        "pinned_at": format_timestamp(info.pinned_at),
-        "parent_id": None if info.parent is None else info.parent,
-        "labels": info.labels,
-        "problem": info.problem,
-    }
-    if masked:
-        entry = mask_values(entry)
-    found: ConversationEntry = _shortened(entry) if short else entry
-    return found
-
-
-def _shortened(value: Any) -> Any:
-    if isinstance(value, str):
-        return cut_line(value)
-    if isinstance(value, dict):
-        first = islice(value.items(), _LABELS_MOST)
-        return {_shortened(key): _shortened(item) for key, item in first}
-    return value
-
-
-@dataclass
-class ConversationHit:
-    """One line that matches, or beside one; `block` numbers the runs of adjoining lines."""
-
-    id: str
-    title: str | None
-    line: GrepLine
-    block: int
-
-    def as_json(self) -> dict[str, Any]:
-        """The documented shape."""
-        return {
-            "id": self.id,
-            "title": self.title,
-            "scope": self.line.scope,
-            "turn": self.line.turn,
-            "timestamp": self.line.timestamp,
-            "text": self.line.text,
-            "is_match": self.line.is_match,
-        }
-
-
-@dataclass
-class GrepAnswer:
-    """Lines that match: `total` counts all, `count` those given; context is not counted."""
-
-    total: int = 0
-    count: int = 0
-    hits: list[ConversationHit] = field(default_factory=list)
-    notices: list[ConversationNotice] = field(default_factory=list)
-    is_bounded: bool = False
-
-    @property
-    def omitted(self) -> int:
-        """How many matches are not given."""
-        return self.total - self.count
-
-    def as_json(self) -> dict[str, Any]:
-        """The documented shape."""
-        return {
-            "total": self.total,
-            "count": self.count,
-            "omitted": self.omitted,
-            "hint": _hint(self.notices, _HINT_MOST if self.is_bounded else None),
-            "hits": [hit.as_json() for hit in self.hits],
-        }
-
-
-def grep_answer(
-    workspace: Workspace,
-    *,
-    pattern: str,
-    ignore_case: bool = True,
-    ids: Sequence[str] | None = None,
-    scopes: Sequence[str] | None = None,
-    context: int = 0,
-    limit: int = GREP_LIMIT,
-    archived: bool = False,
-    include_current: bool = False,
-    current: str | None = None,
-    max_chars: int | None = None,
-    masked: bool = False,
-) -> GrepAnswer:
-    """Answer `conversation_grep`: newest activity first, in a conversation its title and then its order.
-
-    Its envelope has at most `max_chars` characters. `masked` replaces
-    secrets before anything is searched. Raises `UsageError` for an argument that is not of its form, and
-    `NothingFound` for an id that does not exist. No match is an empty answer.
-    """
-    query = GrepQuery(
-        check_text("pattern", pattern),
-        check_flag("ignore_case", ignore_case),
-        resolve_scopes(check_texts("scopes", scopes)),
-        check_number("context", context, 0),
-        check_number("limit", limit, 1),
-        masked=masked,
-    )
-    if max_chars is not None:
-        query = replace(query, limit=min(query.limit, max_chars // _HIT_LEAST))
-    pattern_of_lines = LinePattern(query.pattern, query.ignore_case)
-    archived = check_flag("archived", archived)
-    excluded = None if check_flag("include_current", include_current) else current
-    answer = GrepAnswer(is_bounded=max_chars is not None)
-    infos, left_out = _chosen(workspace, check_texts("ids", ids), archived, excluded)
-    results = _search(infos, query, pattern_of_lines)
-    room = None if max_chars is None else max_chars - _ENVELOPE
-    unfinished: list[str] = []
-    is_full = False
-    for number, result in enumerate(results):
-        before = answer.count
-        lines = [] if is_full else [*result.titles, *result.events.lines]
-        for line in lines:
-            if line.is_match and answer.count == query.limit:
-                is_full = True
-                break
-            title = _title(result.info, masked=masked)
-            block = (number << 32) + line.block
-            hit = ConversationHit(result.info.ref, cut_line(title) if title else title, line, block)
-            if room is not None and (room := room - len(hit_xml(hit.as_json())) - 1) < 0:
-                is_full = True
-                break
-            answer.count += line.is_match
-            answer.hits.append(hit)
-        found = result.events.count + len(result.titles)
-        answer.total += found
-        if answer.count - before < found:
-            unfinished.append(result.info.ref)
-    # Context whose match fell behind the limit is of no use.
-    matching = {hit.block for hit in answer.hits if hit.line.is_match}
-    answer.hits = [hit for hit in answer.hits if hit.block in matching]
-    if answer.omitted and room is not None and (room < 0 or query.limit < limit):
-        answer.notices.append(_full(answer, unfinished))
-    elif answer.omitted:
-        answer.notices.append(MoreMatches(answer.omitted))
-    if left_out is not None:
-        answer.notices.append(CurrentLeftOut(left_out))
-    answer.notices += _unread(results, masked=masked)
-    return answer
-
-
-def _full(answer: GrepAnswer, unfinished: list[str]) -> AnswerFull:
-    """Which conversations to ask for after an answer that is full."""
-    # Asked for alone, a conversation that fills an answer would fill the next one, too.
-    if answer.hits and unfinished[0] == answer.hits[0].id:
-        unfinished = unfinished[1:]
-    named = tuple(unfinished[:_NAMED_IDS])
-    return AnswerFull(answer.omitted, named, len(unfinished) - len(named))
-
-
-def _chosen(
-    workspace: Workspace, ids: list[str] | None, archived: bool, excluded: str | None
-) -> tuple[list[ConversationInfo], str | None]:
-    """Return the conversations to search, and the current one if it is asked for and left out."""
-    if ids is None:
-        infos = list_conversations(workspace, archived, counts=False)
-        return [info for info in infos if info.id != excluded], None
-    chosen = []
-    wanted = dict.fromkeys(parse_conversation_id(name, workspace.id) for name in ids)
-    for id in wanted:  # noqa: A001
-        try:
-            info = find_conversation(workspace, id)
-        except ConversationNotFound:
-            raise RefusedMissing(UnknownConversation(id), where="ids") from None
-        if info.archived is not archived:
-            raise RefusedMissing(ArchivedOtherwise(id, info.archived), where="ids")
-        if id != excluded:
-            chosen.append(info)
-    return chosen, excluded if excluded in wanted else None
-
-
-@dataclass(slots=True)
-class _Result:
-    """A conversation that has matches, or that could not be searched completely."""
-
-    info: ConversationInfo
-    titles: list[GrepLine]
-    events: ConversationMatches
-    problem: str | None
-
-
-def _search(infos: list[ConversationInfo], query: GrepQuery, pattern: LinePattern) -> list[_Result]:
-    """Return the conversations with matches or problems, newest activity first."""
-    results = []
-    for info in infos:
-        result = _Result(info, [], ConversationMatches(), None)
-        if info.events_path is None:
-            result.problem = info.problem
-        elif query.scopes != {"title"}:
-            decoded = get_format(info).decode_turns(info)
-            result.problem = decoded.problem
-            result.events = search_turns(decoded.turns, query, pattern)
-            result.info = info.with_counts(None, decoded.last_event_at)
-        if "title" in query.scopes:
-            result.titles = _title_lines(info.title, pattern, masked=query.masked)
-        if result.events.count or result.problem or result.titles or info.events_path is None:
-            result.info = add_last_event(result.info)
-            results.append(result)
-    results.sort(
-        key=lambda one: (last_activity(one.info), one.info.created_at, one.info.id), reverse=True
-    )
-    return results
-
-
-def _title_lines(title: str | None, needle: LinePattern, *, masked: bool) -> list[GrepLine]:
-    if not title or not needle.count_lines(title):
-        return []
-    title = mask(title) if masked else title
-    return [
-        GrepLine("title", None, None, cut_line(title[start:end], match - start), True)
-        for start, end, match in needle.find_lines(title)
-    ]
-
-
-def _unread(results: list[_Result], *, masked: bool) -> list[ConversationNotice]:
-    """Says which conversations could not be searched completely, and why."""
-    broken = [(result.info.ref, result.problem) for result in results if result.problem]
-    if not broken:
-        return []
-    shown = tuple(
-        (ref, mask(problem) if masked else problem) for ref, problem in broken[:_NAMED_PROBLEMS]
-    )
-    return [NotSearched(shown, len(broken) - len(shown))]
-
-
-READ_LIMIT = 60_000
-"""Characters of the XML envelope that an assistant is given at most."""
-_HINT_ROOM = 400
-
-INCLUDED = group_included_kinds()
-"""The kinds of event behind each word of `include`; by default all, those not known among them."""
-
-
-class EventValue(TypedDict, total=False):
-    """An event as plain values; `event_kind`, `timestamp` and `content` are always there."""
-
-    event_kind: Required[str]
-    timestamp: Required[str | None]
-    author: str
-    name: str
-    call: int
-    is_error: bool
-    arguments: dict[str, Any]
-    problem: str
-    content: Required[str | None]
-
-
-class TurnValue(TypedDict):
-    """A turn as plain values."""
-
-    turn: int
-    events: list[EventValue]
-
-
-@dataclass
-class ReadAnswer:
-    """Turns of one conversation, of which it has `turns_total`."""
-
-    id: str
-    title: str | None
-    turns_total: int
-    turns: list[TurnValue]
-    notices: list[ConversationNotice] = field(default_factory=list)
-
-    @property
-    def count(self) -> int:
-        """How many turns are given."""
-        return len(self.turns)
-
-    def as_json(self) -> dict[str, Any]:
-        """The documented shape."""
-        return {
-            "id": self.id,
-            "title": self.title,
-            "turns_total": self.turns_total,
-            "count": self.count,
-            "omitted": self.turns_total - self.count,
-            "hint": _hint(self.notices, _HINT_ROOM),
-            "turns": self.turns,
-        }
-
-
-def read_answer(
-    workspace: Workspace,
-    *,
-    id: str | int,  # noqa: A002
-    turn: int | None = None,
-    last: int | None = None,
-    include: Sequence[str] | None = None,
-    include_current: bool = False,
-    current: str | None = None,
-    max_chars: int | None = READ_LIMIT,
-    masked: bool = False,
-) -> ReadAnswer:
-    """Answer `conversation_read`; `id` may name a turn as well (`jp-c17457886043:3`).
-
-    The size is that of the XML envelope, whatever format is printed. Over
-    `max_chars` it refuses, except for a single `turn`, which is cut; None means
-    no limit. `masked` replaces secrets. Raises `UsageError` for that and for bad
-    arguments, `NothingFound` for a conversation or turn that does not exist.
-    """
-    name = str(id) if isinstance(id, int) else check_text("id", id)
-    ref = parse_conversation_ref(name, workspace.id)
-    turn = named_turn(ref, turn, last)
-    kinds = included_kinds(check_texts("include", include))
-    limit = check_optional_number("max_chars", max_chars, 1000)
-    number = ref.conversation
-    assert number is not None
-    if number == current and not check_flag("include_current", include_current):
-        raise RefusedUsage(CurrentConversation(number))
-    conversation = load_conversation(find_conversation(workspace, number))
-    chosen = choose_turns(conversation, turn, last)
-    return _answer(conversation, chosen, kinds, limit, single=turn is not None, masked=masked)
-
-
-def named_turn(ref: Ref, turn: int | None, last: int | None) -> int | None:
-    """The turn that an id with a turn and the arguments name together; raises `UsageError`."""
-    if ref.turn is None:
-        return turn
-    if last is not None:
-        raise RefusedUsage(TurnNamedTwice(ref.turn, "last", last))
-    if turn is not None and turn != ref.turn:
-        raise RefusedUsage(TurnNamedTwice(ref.turn, "turn", turn))
-    return ref.turn
-
-
-def included_kinds(include: list[str] | None) -> frozenset[str]:
-    """The kinds of event that words of `include` name, by default all. Raises `UsageError`."""
-    words = INCLUDED if include is None else include
-    kinds = {
-        kind for word in words for kind in INCLUDED[check_choice("include", word, tuple(INCLUDED))]
-    }
-    # Events that no word names come with all others: those of unknown kinds may be of any kind.
-    is_all = kinds.issuperset(kind for group in INCLUDED.values() for kind in group)
-    return frozenset(EVENT_KINDS if is_all else kinds)
-
-
-def choose_turns(conversation: Conversation, turn: int | None, last: int | None) -> list[Turn]:
-    """One turn, the last ones, or all; raises `UsageError` for both, `NothingFound`."""
-    if turn is not None and last is not None:
-        raise RefusedUsage(TurnAndLast())
-    turn = check_optional_number("turn", turn, 1)
-    last = check_optional_number("last", last, 1)
-    if turn is None:
-        return conversation.turns if last is None else conversation.turns[-last:]
-    found = conversation.turn(turn)
-    if found is None:
-        have = len(conversation.turns)
-        raise NothingFound(
-            f"{conversation.info.ref} has no turn {turn}",
-            hint=f"its turns are 1 to {have}" if have else "it has no turns",
-        )
-    return [found]
-
-
-def _answer(
-    conversation: Conversation,
-    chosen: list[Turn],
-    kinds: frozenset[str],
-    limit: int | None,
-    *,
-    single: bool,
-    masked: bool,
-) -> ReadAnswer:
-    total = len(conversation.turns)
-    title, turns = conversation.info.title, [turn_value(turn, kinds) for turn in chosen]
-    if masked:
-        title, turns = mask_values(title), mask_values(turns)
-    title = cut_line(title) if title and limit is not None else title
-    answer = ReadAnswer(conversation.info.ref, title, total, turns)
-    if len(chosen) < total:
-        first, final = chosen[0].number, chosen[-1].number
-        is_last = final == total
-        answer.notices.append(EarlierTurns(first - 1) if is_last else OtherTurns(first, total))
-    answer.notices += _remarks(conversation, masked=masked)
-    if limit is None:
-        return answer
-    shown = [turn_xml(turn) for turn in turns]
-    values = answer.as_json()
-    size = len(read_envelope(values, shown))
-    if size > limit:
-        room = limit - len(read_envelope({**values, "hint": None}, [])) - _HINT_ROOM
-        if not single:
-            fitting = _count_fitting([len(turn) + 1 for turn in shown], room)
-            raise RefusedUsage(TooLong(answer.id, total, size, limit, fitting))
-        answer.turns[0], shortened = fit_turn(turns[0], max(0, room))
-        answer.notices.insert(0, shortened)
-    return answer
-
-
-def _remarks(conversation: Conversation, *, masked: bool) -> list[ConversationNotice]:
-    """What is wrong with the conversation, and what it has besides JP's kinds of event."""
-    remarks: list[ConversationNotice] = []
-    if problems := conversation.problems:
-        problem = mask(problems[0]) if masked else problems[0]
-        remarks.append(Damaged(problem, len(problems) - 1))
-    elif not conversation.turns:
-        remarks.append(NoTurns())
-    if extras := conversation.describe_extras():
-        remarks.append(Extras(tuple(mask(one) if masked else one for one in extras)))
-    return remarks
-
-
-def _count_fitting(sizes: list[int], room: int) -> int:
-    """How many of the last turns fit together."""
-    for fitting, size in enumerate(reversed(sizes)):
-        room -= size
-        if room < 0:
-            return fitting
-    return len(sizes)
-
-
-def turn_value(turn: Turn, kinds: frozenset[str]) -> TurnValue:
-    """A turn as plain values, with the events of these kinds."""
-    events = [event_value(event) for event in turn.events if event.kind in kinds]
-    return {"turn": turn.number, "events": events}
-
-
-def event_value(event: Event) -> EventValue:
-    """An event as plain values; which keys it has depends on its kind."""
-    is_call = event.kind == "tool_call_request"
-    value: Any = {"event_kind": event.kind, "timestamp": format_timestamp(event.timestamp)}
-    if event.author is not None:
-        value["author"] = event.author
-    if event.name is not None:
-        value["name"] = event.name
-    if event.call is not None:
-        value["call"] = event.call
-    if event.kind == "tool_call_response":
-        value["is_error"] = event.is_error
-    if is_call:
-        value["arguments"] = event.arguments or {}
-    if event.problem is not None:
-        value["problem"] = event.problem
-    value["content"] = event.text or None if is_call else event.text
-    found: EventValue = value
-    return found
+    return replace_text

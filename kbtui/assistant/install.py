@@ -69,7 +69,7 @@ def _parameter(one: Parameter) -> dict[str, Any]:
 
 def skill_toml(tools: Iterable[Tool]) -> str:
     """The skill file: a section of the prompt, and the tools switched on."""
-    from kbtui.assistant.tools import DATA
+    from kbtui.assistant.tools import DATA_WARNING
 
     tools = list(tools)
     lines = [f"- {tool.name}: {_first_sentence(tool)}" for tool in tools]
@@ -79,7 +79,7 @@ def skill_toml(tools: Iterable[Tool]) -> str:
             "",
             *lines,
             "",
-            f"Look before you ask the user what was decided or discussed. {DATA}",
+            f"Look before you ask the user what was decided or discussed. {DATA_WARNING}",
             "",
         ]
     )
@@ -141,9 +141,9 @@ def plan_install(workspace: Workspace, knowledge: Knowledge) -> list[FileChange]
 
     Raises `WorkspaceError` where a folder leads out of the workspace.
     """
-    from kbtui.assistant.tools import offered
+    from kbtui.assistant.tools import list_offered_tools
 
-    tools = offered(knowledge)
+    tools = list_offered_tools(knowledge)
     defined = _defined_elsewhere(workspace, {tool.name for tool in tools})
     changes, usable = [], []
     for tool in tools:

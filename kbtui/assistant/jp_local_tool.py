@@ -46,12 +46,12 @@ def outcome(context_json: str, tool_json: str) -> dict[str, Any]:
 
 
 def _run(context: dict[str, Any], name: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    from kbtui.assistant.tool_handlers import answer, masks
+    from kbtui.assistant.tools import answer_call, should_mask
 
     library = _open(context.get("root"))
     try:
-        masked = masks(library.settings, "jp")
-        reply = answer(
+        masked = should_mask(library.settings, "jp")
+        reply = answer_call(
             name, arguments, library, _conversation(context, library.workspace.id), masked=masked
         )
     finally:

@@ -20,8 +20,16 @@ from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, Too
 from mcp.shared.exceptions import MCPError
 from mcp.shared.message import SessionMessage
 
-from kbtui.assistant.tool_handlers import SURROGATES, Reply, UnknownTool, answer, mask, masks
-from kbtui.assistant.tools import DATA, offered
+from kbtui.assistant.tools import (
+    DATA_WARNING,
+    SURROGATES,
+    ToolReply,
+    UnknownTool,
+    answer_call,
+    list_offered_tools,
+    should_mask,
+)
+from kbtui.secrets import mask
 from kbtui.version import __version__
 
 if TYPE_CHECKING:
@@ -94,7 +102,7 @@ UNREAD_SECONDS = 5.0
 
 INSTRUCTIONS = (
     "What this workspace knows (topics of subject files) and what was said in its past "
-    f"conversations. Look here before asking what was decided or discussed. {DATA}"
+    f"conversations. Look here before asking what was decided or discussed. {DATA_WARNING}"
 )
 
 
@@ -104,7 +112,7 @@ def serve(library: Library, current: str | None = None) -> int:
     `current` is the conversation that asks, where it is known.
     Raises `ConfigError` for a setting that is none.
     """
-    calls = _Calls(library, current, masked=masks(library.settings, "mcp"))
+    calls = _Calls(library, current, masked=should_mask(library.settings, "mcp"))
     server = Server(
         "kbtui",
         version=__version__,
@@ -185,8 +193,8 @@ class _Calls:
     ) -> types.CallToolResult:
         """One call; only an unknown tool is an error of the protocol."""
 
-        def run() -> Reply:
-            return answer(
+        def run() -> ToolReply:
+            return answer_call(
                 params.name,
                 params.arguments or {},
                 self._library,
@@ -232,7 +240,7 @@ class _Calls:
                     read_only_hint=True, idempotent_hint=True, open_world_hint=False
                 ),
             )
-            for tool in offered(self._library.knowledge())
+            for tool in list_offered_tools(self._library.knowledge())
         ]
 
     async def _in_thread(self, work: Callable[[], T], places: asyncio.Semaphore) -> T:

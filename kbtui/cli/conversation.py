@@ -6,7 +6,7 @@ import json
 import sys
 from datetime import UTC, datetime
 
-from kbtui.assistant import conversation_notices as notices
+from kbtui.assistant import conversation_answers as notices
 from kbtui.cli.output import columns, emit, emit_json, is_plain, note, save, working
 from kbtui.conversations.event_kinds import EVENT_KINDS
 from kbtui.errors import KbtuiError, NothingFound, UsageError
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
     from collections.abc import Callable, Iterable, Iterator
 
-    from kbtui.assistant.conversation_tools import (
+    from kbtui.assistant.conversation_answers import (
         ConversationEntry,
         ConversationHit,
         ConversationPage,
@@ -98,11 +98,11 @@ def run_conversation(args: Namespace) -> int:
 
 
 def _ls(library: Library, args: Namespace) -> int:
-    from kbtui.assistant.conversation_tools import list_answer
+    from kbtui.assistant.conversation_tools import answer_conversation_list
     from kbtui.conversations.repository import find_strays
 
     with working("listing conversations"):
-        answer = list_answer(
+        answer = answer_conversation_list(
             library.workspace,
             limit=args.limit,
             offset=args.offset,
@@ -120,7 +120,7 @@ def _ls(library: Library, args: Namespace) -> int:
 
 
 def _grep(library: Library, args: Namespace) -> int:
-    from kbtui.assistant.conversation_tools import grep_answer
+    from kbtui.assistant.conversation_tools import answer_conversation_grep
     from kbtui.conversations.grep import LinePattern
 
     pattern = " ".join(args.pattern)
@@ -128,7 +128,7 @@ def _grep(library: Library, args: Namespace) -> int:
     if context is None:
         context = 1 if args.format == "text" and sys.stdout.isatty() else 0
     with working("searching conversations"):
-        answer = grep_answer(
+        answer = answer_conversation_grep(
             library.workspace,
             pattern=pattern,
             ignore_case=not args.case_sensitive,
@@ -152,10 +152,10 @@ def _grep(library: Library, args: Namespace) -> int:
 
 
 def _read(library: Library, args: Namespace) -> int:
-    from kbtui.assistant.conversation_tools import read_answer
+    from kbtui.assistant.conversation_tools import answer_conversation_read
 
     with working("reading"):
-        answer = read_answer(
+        answer = answer_conversation_read(
             library.workspace,
             id=args.id,
             turn=args.turn,
@@ -168,17 +168,21 @@ def _read(library: Library, args: Namespace) -> int:
 
 
 def _export(library: Library, args: Namespace) -> int:
-    from kbtui.assistant.conversation_tools import choose_turns, included_kinds, named_turn
+    from kbtui.assistant.conversation_tools import (
+        resolve_included_kinds,
+        resolve_turn,
+        select_turns,
+    )
     from kbtui.citations.export import format_conversation_markdown
     from kbtui.conversations.repository import find_conversation, load_conversation
     from kbtui.refs import parse_conversation_ref
 
     ref = parse_conversation_ref(args.id, library.workspace.id)
-    kinds = included_kinds(_words(args.include))
+    kinds = resolve_included_kinds(_words(args.include))
     with working("reading"):
         info = find_conversation(library.workspace, ref.conversation or "")
         conversation = load_conversation(info)
-        turns = choose_turns(conversation, named_turn(ref, args.turn, args.last), args.last)
+        turns = select_turns(conversation, resolve_turn(ref, args.turn, args.last), args.last)
         text = format_conversation_markdown(conversation, library.cited(conversation), turns, kinds)
     if args.output is None:
         emit(text)
@@ -223,9 +227,9 @@ def _give(
         emit_json(answer.as_json())
         return
     if form == "xml":
-        from kbtui.assistant.xml import to_xml
+        from kbtui.assistant.conversation_answers import format_xml
 
-        emit(to_xml(kind, answer.as_json()) + "\n")
+        emit(format_xml(kind, answer.as_json()) + "\n")
         return
     from datetime import UTC, datetime
 
@@ -455,7 +459,7 @@ def word_notice(notice: notices.ConversationNotice) -> str:
         case notices.MoreConversations():
             return f"{notice.number} more: --offset {notice.offset}"
         case notices.OffsetTooLarge():
-            return f"there are only {notice.total}: give a smaller --offset"
+            return f"there are only {notice.total} conversations: give a smaller --offset"
         case notices.MoreMatches() | notices.AnswerFull():
             more = notices.count_matches(notice.number)
             return f"{more}: a longer pattern, -i or -s narrows, --limit gives more"
@@ -465,16 +469,16 @@ def word_notice(notice: notices.ConversationNotice) -> str:
             others = "--turn N gives another, --last N the last ones"
             return f"turn {notice.turn} of {notice.total}: {others}"
         case notices.EarlierTurns():
-            return f"{notices.name_turns(notice)}: --turn N gives one, a larger --last more"
+            return f"{notices.describe_earlier_turns(notice)}: --turn N gives one, a larger --last more"
         case notices.TurnShortened():
-            return f"{notices.name_shortened(notice)}: --include gives fewer kinds of event"
+            return f"{notices.describe_shortened(notice)}: --include gives fewer kinds of event"
         case _:
-            return notices.word_finding(notice)
+            return notices.word_common_notice(notice)
 
 
 def for_people(error: KbtuiError) -> KbtuiError:
     """The same error, of the same kind, in terms of the command's options."""
-    refusal = notices.refusal_of(error)
+    refusal = notices.get_refusal(error)
     where = _OPTIONS.get(error.where or "")
     if refusal is None and where is None:
         return error
@@ -482,13 +486,13 @@ def for_people(error: KbtuiError) -> KbtuiError:
     match refusal:
         case notices.UnknownConversation():
             hint = "`kbtui conversation ls` lists them"
-        case notices.ArchivedOtherwise():
+        case notices.WrongArchiveState():
             hint = "add --archived" if refusal.is_archived else "leave out --archived"
         case notices.TurnNamedTwice():
             other = f"--{refusal.argument} {refusal.value}"
-            message = f"the id names turn {refusal.turn} already, and {other} names others"
+            message = f"the id already names turn {refusal.turn}, and {other} names other turns"
         case notices.TurnAndLast():
-            message = "--turn and --last exclude each other"
+            message = "--turn and --last cannot be combined"
         case notices.TooLong():
             hint = f"not even the last turn fits whole; --turn {refusal.turns} gives it shortened"
             if refusal.fitting:

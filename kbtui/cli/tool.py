@@ -33,9 +33,9 @@ def run_tools(args: Namespace) -> int:
 
     library = open_workspace(args.workspace)
     if args.action == "schema":
-        from kbtui.assistant.tools import offered
+        from kbtui.assistant.tools import list_offered_tools
 
-        return _print_schema(offered(library.knowledge()), as_json=args.json)
+        return _print_schema(list_offered_tools(library.knowledge()), as_json=args.json)
     if args.action == "install":
         from kbtui.assistant.install import plan_install
 

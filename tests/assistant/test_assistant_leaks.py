@@ -13,8 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import Builder, asked, said
 
-from kbtui.assistant.tool_handlers import answer
-from kbtui.assistant.tools import offered
+from kbtui.assistant.tools import answer_call, list_offered_tools
 from kbtui.errors import EngineUnavailable
 from kbtui.index import Index
 from kbtui.knowledge import load_knowledge
@@ -152,14 +151,15 @@ def answers(builder: Builder) -> dict[str, Any]:
     library = Library(builder.workspace, Settings(model="off"))
     try:
         found: dict[str, Any] = {
-            f"{name} {arguments}": answer(name, arguments, library, format=form)
+            f"{name} {arguments}": answer_call(name, arguments, library, format=form)
             for name, arguments in CALLS
             for form in (("xml", "json") if name == "knowledge_search" else ("xml",))
         }
     finally:
         library.close()
     found["offered"] = [
-        (tool.name, tool.description) for tool in offered(load_knowledge(builder.workspace))
+        (tool.name, tool.description)
+        for tool in list_offered_tools(load_knowledge(builder.workspace))
     ]
     return found
 
@@ -211,8 +211,8 @@ def test_a_subject_disabled_since_the_index_was_made_is_not_served_or_counted() 
         (builder.root / ".jp/kb.toml").write_text(text.replace('"secret"', '"secret", "two"'))
         library = Library(builder.workspace, Settings(model="off"))
         question = {"query": "aardvark", "in": "subjects"}
-        reply = answer("knowledge_search", question, library)
-        shape = json.loads(answer("knowledge_search", question, library, format="json").text)
+        reply = answer_call("knowledge_search", question, library)
+        shape = json.loads(answer_call("knowledge_search", question, library, format="json").text)
         library.close()
         assert "notes/one" in reply.text
         assert "two" not in reply.text

@@ -10,8 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import Builder
 
-from kbtui.assistant.tool_handlers import Reply, UnknownTool, answer, search_text, unforged
-from kbtui.assistant.tools import TOOLS
+from kbtui.assistant.tools import (
+    TOOLS,
+    ToolReply,
+    UnknownTool,
+    answer_call,
+    escape_citation_headers,
+    format_search_text,
+)
 from kbtui.citations import extract_citations
 from kbtui.citations.extract import _SEARCH_HEADER
 from kbtui.conversations.models import Conversation, ConversationInfo, Event, Turn
@@ -32,11 +38,11 @@ How to use it.
 - start
 
 Use the `learn` tool with the `subjects` argument to learn specific subjects."""
-    assert answer("learn", {"topic": "user guide"}, library) == Reply(listing)
+    assert answer_call("learn", {"topic": "user guide"}, library) == ToolReply(listing)
     text = "# Getting started\n\nFeed the aardvark at dusk.\n"
-    assert answer("learn", {"topic": "guide", "subjects": "start"}, library) == Reply(text)
-    unknown = answer("learn", {"topic": "off"}, library)
-    assert unknown == Reply(
+    assert answer_call("learn", {"topic": "guide", "subjects": "start"}, library) == ToolReply(text)
+    unknown = answer_call("learn", {"topic": "off"}, library)
+    assert unknown == ToolReply(
         'Unknown topic "off".\n\nValid topics:\n\n- guide (User Guide)', is_error=True
     )
 
@@ -46,9 +52,9 @@ def test_learn_says_when_there_are_no_topics_because_their_file_has_a_mistake(
 ) -> None:
     (built.root / ".jp" / "kb.toml").write_text("")
     none = 'Unknown topic "guide". There are no topics.'
-    assert answer("learn", {"topic": "guide"}, library) == Reply(none, is_error=True)
+    assert answer_call("learn", {"topic": "guide"}, library) == ToolReply(none, is_error=True)
     (built.root / ".jp" / "kb.toml").write_text("[[[ no TOML")
-    reply = answer("learn", {"topic": "guide"}, library)
+    reply = answer_call("learn", {"topic": "guide"}, library)
     assert reply.is_error
     assert (
         reply.text
@@ -57,7 +63,7 @@ def test_learn_says_when_there_are_no_topics_because_their_file_has_a_mistake(
 
 
 def test_list_is_the_envelope_of_the_conversations_room(library: Library) -> None:
-    reply = answer("conversation_list", {"limit": 1, "sort": "created"}, library)
+    reply = answer_call("conversation_list", {"limit": 1, "sort": "created"}, library)
     assert (
         without_lines(reply.text, ["<updated_at>"])
         == f"""\
@@ -83,7 +89,7 @@ def test_list_is_the_envelope_of_the_conversations_room(library: Library) -> Non
 def test_read_escapes_what_was_said(library: Library) -> None:
     arguments = {"id": f"jp-c{LIVE}", "turn": 2, "include": ["chat"]}
     assert (
-        answer("conversation_read", arguments, library).text
+        answer_call("conversation_read", arguments, library).text
         == f"""\
 <conversation_read>
   <id>jp-c{LIVE}</id>
@@ -91,7 +97,7 @@ def test_read_escapes_what_was_said(library: Library) -> None:
   <turns_total>2</turns_total>
   <count>1</count>
   <omitted>1</omitted>
-  <hint>turns 1 to 1 are left out: ask with turn, or a larger last</hint>
+  <hint>turns 1 to 1 are omitted: ask with turn, or a larger last</hint>
   <turns>
     <turn>
       <turn>2</turn>
@@ -114,7 +120,7 @@ def test_read_escapes_what_was_said(library: Library) -> None:
 
 
 def test_json_has_the_same_names(library: Library) -> None:
-    reply = answer("conversation_grep", {"pattern": "SETT"}, library, format="json")
+    reply = answer_call("conversation_grep", {"pattern": "SETT"}, library, format="json")
     assert json.loads(reply.text) == {
         "total": 1,
         "count": 1,
@@ -136,22 +142,25 @@ def test_json_has_the_same_names(library: Library) -> None:
 
 def test_the_conversation_that_asks_is_left_out_unless_asked_for(library: Library) -> None:
     assert (
-        "badger" in answer("conversation_grep", {"pattern": "badger"}, library, f"jp-c{LIVE}").text
+        "badger"
+        in answer_call("conversation_grep", {"pattern": "badger"}, library, f"jp-c{LIVE}").text
     )
     everything = {"pattern": "badger", "include_current": True}
     for arguments, expected in [({"pattern": "badger"}, False), (everything, True)]:
-        text = answer("conversation_grep", arguments, library, f"jp-c{LIVE}").text
+        text = answer_call("conversation_grep", arguments, library, f"jp-c{LIVE}").text
         assert (f"jp-c{LIVE}<" in text) is expected
-    refused = answer("conversation_read", {"id": str(LIVE)}, library, f"jp-c{LIVE}")
+    refused = answer_call("conversation_read", {"id": str(LIVE)}, library, f"jp-c{LIVE}")
     assert refused.is_error
     assert "include_current=true" in refused.text
     for extra, expected in [({}, False), ({"include_current": True}, True)]:
-        reply = answer("knowledge_search", {"query": "badger", **extra}, library, f"jp-c{LIVE}")
+        reply = answer_call(
+            "knowledge_search", {"query": "badger", **extra}, library, f"jp-c{LIVE}"
+        )
         assert (f"[entry jp-c{LIVE} " in reply.text) is expected
 
 
 def test_search_finds_subjects_and_live_conversations(library: Library) -> None:
-    text = answer("knowledge_search", {"query": "aardvark badger"}, library).text
+    text = answer_call("knowledge_search", {"query": "aardvark badger"}, library).text
     refs = re.findall(r"Sources in order: (.*)", text)[0].split(", ")
     assert set(refs) == {
         "guide/start:1-3", "guide/basics:1-3", f"jp-c{LIVE}:1", f"jp-c{LIVE}:2", f"jp-c{LIVE + 1}:1",
@@ -160,34 +169,34 @@ def test_search_finds_subjects_and_live_conversations(library: Library) -> None:
     assert text.startswith("Found by keywords only: semantic search is not available.\nPassages")
 
     only = {"query": "aardvark badger", "in": "conversations"}
-    assert "guide/" not in answer("knowledge_search", only, library).text
+    assert "guide/" not in answer_call("knowledge_search", only, library).text
     only = {"query": "aardvark badger", "topics": ["USER GUIDE"], "limit": 1}
-    text = answer("knowledge_search", only, library).text
+    text = answer_call("knowledge_search", only, library).text
     assert len(_SEARCH_HEADER.findall(text)) == 1
     assert "jp-c" not in text
-    assert "Old" not in answer("knowledge_search", {"query": "old"}, library).text
+    assert "Old" not in answer_call("knowledge_search", {"query": "old"}, library).text
 
 
 def test_search_says_in_words_when_there_is_nothing_or_too_little_asked(library: Library) -> None:
-    nothing = answer("knowledge_search", {"query": "xyzzy\nplugh"}, library)
+    nothing = answer_call("knowledge_search", {"query": "xyzzy\nplugh"}, library)
     assert nothing.text.endswith('\nNothing found for "xyzzy plugh".')
     assert not nothing.is_error
-    assert answer("knowledge_search", {"query": " "}, library) == Reply(
+    assert answer_call("knowledge_search", {"query": " "}, library) == ToolReply(
         "`query` is empty", is_error=True
     )
     for topic in ("off", "nonsense"):
-        reply = answer("knowledge_search", {"query": "x", "topics": [topic]}, library)
+        reply = answer_call("knowledge_search", {"query": "x", "topics": [topic]}, library)
         assert reply.is_error
         assert reply.text == f'Unknown topic "{topic}".\n\nValid topics:\n\n- guide (User Guide)'
 
 
 def test_a_filter_that_cannot_be_obeyed_is_an_error_in_words(library: Library) -> None:
-    reply = answer("knowledge_search", {"query": "aardvark topic:off"}, library)
+    reply = answer_call("knowledge_search", {"query": "aardvark topic:off"}, library)
     assert reply.is_error
     assert "unknown topic 'off'" in reply.text
-    almost = answer("knowledge_search", {"query": "aardvark topc:guide"}, library)
+    almost = answer_call("knowledge_search", {"query": "aardvark topc:guide"}, library)
     assert "Unknown filter topc:; did you mean topic:?" in almost.text.split("\n")[0]
-    narrowed = answer("knowledge_search", {"query": "badger title:more"}, library).text
+    narrowed = answer_call("knowledge_search", {"query": "badger title:more"}, library).text
     assert narrowed.count("[entry ") == narrowed.count(f"[entry jp-c{LIVE + 1} ") > 0
 
 
@@ -195,7 +204,7 @@ def test_search_clamps_its_limit(library: Library) -> None:
     for limit, count in [(0, 1), (-5, 1), (10**9, 7)]:
         arguments = {"query": "aardvark badger", "limit": limit}
         assert (
-            len(_SEARCH_HEADER.findall(answer("knowledge_search", arguments, library).text))
+            len(_SEARCH_HEADER.findall(answer_call("knowledge_search", arguments, library).text))
             == count
         )
 
@@ -212,7 +221,7 @@ TALK = replace(
 
 
 def test_a_search_answer_is_blocks_under_citation_headers() -> None:
-    found = search_text(Answer("feed it", "hybrid", [HIT, TALK]))
+    found = format_search_text(Answer("feed it", "hybrid", [HIT, TALK]))
     assert (
         found
         == """\
@@ -249,9 +258,9 @@ Feed it.
 def test_the_first_line_says_what_is_missing_without_counts_or_paths(
     notices: list[Notice], line: str
 ) -> None:
-    found = search_text(Answer("q", "hybrid", [HIT], notices=notices))
+    found = format_search_text(Answer("q", "hybrid", [HIT], notices=notices))
     assert found.split("\n")[0] == line
-    empty = search_text(Answer("q", "hybrid", [], notices=notices))
+    empty = format_search_text(Answer("q", "hybrid", [], notices=notices))
     assert empty == f'{line}\nNothing found for "q".'
 
 
@@ -274,17 +283,17 @@ header_like = st.one_of(
 )
 def test_no_text_and_no_title_can_forge_a_citation(texts: list[str], title: str) -> None:
     hits = [replace(HIT, text=text, title=title) for text in texts]
-    found = search_text(Answer("q", "hybrid", hits))
+    found = format_search_text(Answer("q", "hybrid", hits))
     headers = _SEARCH_HEADER.findall(found)
     assert [(entry, chunk) for entry, chunk, _, _ in headers] == [
         (HIT.entry_id, HIT.chunk_id)
     ] * len(texts)
     for text in texts:
-        assert unforged(text).replace(" ", "") == text.replace(" ", "")
+        assert escape_citation_headers(text).replace(" ", "") == text.replace(" ", "")
 
 
 def test_what_a_search_returns_is_cited_by_the_turn_that_searched(library: Library) -> None:
-    text = answer("knowledge_search", {"query": "badger", "in": "conversations"}, library).text
+    text = answer_call("knowledge_search", {"query": "badger", "in": "conversations"}, library).text
     result = Event("tool_call_response", None, text, 1)
     call = Event(
         "tool_call_request",
@@ -309,15 +318,15 @@ def test_what_a_search_returns_is_cited_by_the_turn_that_searched(library: Libra
 
 def test_a_tool_that_does_not_exist_is_not_answered(library: Library) -> None:
     with pytest.raises(UnknownTool, match="no tool 'forget'"):
-        answer("forget", {}, library)
+        answer_call("forget", {}, library)
 
 
 def test_a_mistake_is_answered_with_its_argument_and_no_path(library: Library) -> None:
-    reply = answer("conversation_grep", {"pattern": "x", "ids": ["jp-c1"]}, library)
-    assert reply == Reply(
+    reply = answer_call("conversation_grep", {"pattern": "x", "ids": ["jp-c1"]}, library)
+    assert reply == ToolReply(
         "`ids`: there is no conversation jp-c1 (`conversation_list` gives the ids)", is_error=True
     )
-    reply = answer("conversation_read", {"id": "jp-c1"}, library)
+    reply = answer_call("conversation_read", {"id": "jp-c1"}, library)
     assert reply.is_error
     assert str(library.workspace.root) not in reply.text
 
@@ -330,7 +339,7 @@ def test_wrong_arguments_never_raise(name: str, data: st.DataObject) -> None:
     keys = st.sampled_from([one.name for one in TOOLS[name].parameters] + ["other"])
     arguments = data.draw(st.dictionaries(keys, values, max_size=4))
     arguments["other"] = 1  # wrong for certain, so that nothing is looked up
-    reply = answer(name, arguments, None)  # type: ignore[arg-type]
+    reply = answer_call(name, arguments, None)  # type: ignore[arg-type]
     assert reply.is_error
     assert 'there is no argument "other"' in reply.text
 
@@ -342,7 +351,7 @@ def test_what_fails_inside_is_an_error_without_a_trace(
         raise RuntimeError("/secret/path")
 
     monkeypatch.setattr(library, "knowledge", broken)
-    assert answer("learn", {"topic": "guide"}, library) == Reply(
+    assert answer_call("learn", {"topic": "guide"}, library) == ToolReply(
         "kbtui failed: RuntimeError", is_error=True
     )
     assert "/secret/path" in capfd.readouterr().err
@@ -352,7 +361,7 @@ def test_an_answer_can_always_be_encoded(built: Builder, library: Library) -> No
     events = built.root / ".jp" / "conversations" / str(LIVE) / "events.json"
     events.write_text(events.read_text().replace("In its sett.", "In its \\ud800sett."))
     for form in ("xml", "json"):
-        reply = answer("conversation_read", {"id": str(LIVE)}, library, format=form)  # type: ignore[arg-type]
+        reply = answer_call("conversation_read", {"id": str(LIVE)}, library, format=form)  # type: ignore[arg-type]
         assert "In its \ufffdsett." in reply.text
         reply.text.encode("utf-8")
     # What was asked is repeated in errors.
@@ -361,11 +370,13 @@ def test_an_answer_can_always_be_encoded(built: Builder, library: Library) -> No
         ("learn", {"topic": "guide", "\udfff": 1}),
         ("knowledge_search", {"query": "xyzzy \udc80"}),
     ]:
-        assert "\ufffd" in answer(name, arguments, library).text
+        assert "\ufffd" in answer_call(name, arguments, library).text
 
 
 def test_secrets_are_masked_only_where_asked_for(built: Builder, library: Library) -> None:
     built.subject("guide/keys.md", "API_KEY=9f86d081884c7d65\n")
     arguments = {"topic": "guide", "subjects": "keys"}
-    assert answer("learn", arguments, library).text == "API_KEY=9f86d081884c7d65\n"
-    assert answer("learn", arguments, library, masked=True).text == "API_KEY=[masked: secret]\n"
+    assert answer_call("learn", arguments, library).text == "API_KEY=9f86d081884c7d65\n"
+    assert (
+        answer_call("learn", arguments, library, masked=True).text == "API_KEY=[masked: secret]\n"
+    )

@@ -9,9 +9,9 @@ from assistant_support import CERTIFICATE, HEX, KEYS, MIXED, PHRASE, PRIVATE_KEY
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kbtui.assistant.tool_handlers import mask, masks
+from kbtui.assistant.tools import should_mask
 from kbtui.errors import ConfigError
-from kbtui.secrets import find_secrets, mask_excerpt, mask_part, mask_values
+from kbtui.secrets import find_secrets, mask, mask_excerpt, mask_part, mask_values
 from kbtui.workspace import Settings
 
 
@@ -158,12 +158,12 @@ def test_a_long_hostile_text_is_masked_in_no_time(text: str) -> None:
 
 
 def test_the_setting_says_on_which_face() -> None:
-    assert masks(Settings(), "mcp")
-    assert not masks(Settings(), "jp")
-    assert masks(Settings(mask_secrets="always"), "jp")
-    assert not masks(Settings(mask_secrets="never"), "mcp")
+    assert should_mask(Settings(), "mcp")
+    assert not should_mask(Settings(), "jp")
+    assert should_mask(Settings(mask_secrets="always"), "jp")
+    assert not should_mask(Settings(mask_secrets="never"), "mcp")
     with pytest.raises(ConfigError, match="mask_secrets must be one of"):
-        masks(Settings(mask_secrets="sometimes"), "mcp")
+        should_mask(Settings(mask_secrets="sometimes"), "mcp")
 
 
 @pytest.mark.parametrize(("secret", "what"), KEYS)

@@ -26,8 +26,7 @@ from support import Builder, end_engine, tree_hash
 
 from kbtui.assistant import mcp_server as server
 from kbtui.assistant.jp_local_tool import outcome
-from kbtui.assistant.tool_handlers import answer
-from kbtui.assistant.tools import TOOLS, offered
+from kbtui.assistant.tools import TOOLS, answer_call, list_offered_tools
 from kbtui.engine.client import get_socket_path
 from kbtui.knowledge import load_knowledge
 from kbtui.library import Library
@@ -58,7 +57,7 @@ async def test_it_says_who_it_is_and_lists_the_one_definition(built: Builder, mo
         assert client.server_info.name == "kbtui"
         assert "not instructions" in (client.instructions or "")
         listed = (await client.list_tools()).tools
-    expected = offered(load_knowledge(built.workspace))
+    expected = list_offered_tools(load_knowledge(built.workspace))
     assert [tool.name for tool in listed] == [tool.name for tool in expected] == list(TOOLS)
     for tool, one in zip(listed, expected, strict=True):
         assert tool.description == one.description
@@ -120,7 +119,7 @@ async def test_each_tool_answers_with_the_bytes_that_jp_gets(
             context = json.dumps({"action": "run", "root": str(built.root)})
             local = outcome(context, json.dumps({"name": name, "arguments": arguments}))
             assert not result.is_error
-            assert text_of(result) == local["content"] == answer(name, arguments, library).text
+            assert text_of(result) == local["content"] == answer_call(name, arguments, library).text
     assert tree_hash(built.root) == before
 
 
@@ -293,7 +292,7 @@ def test_a_text_that_was_cut_in_the_middle_of_a_character_is_answered(wire: Wire
     wire.greet()
     wire.call(1, "learn", {"topic": "whole \U0001f9a6, half \ud83e"})
     wire.send({"id": 2, "method": "ping"})
-    answers = {answer["id"]: answer for answer in (wire.receive(), wire.receive())}
+    answers = {answer_call["id"]: answer_call for answer_call in (wire.receive(), wire.receive())}
     [content] = answers[1]["result"]["content"]
     assert 'Unknown topic "whole \U0001f9a6, half \ufffd"' in content["text"]
     wire.send('{"half": "\\ud83e"')
@@ -306,7 +305,7 @@ def test_a_text_that_was_cut_in_the_middle_of_a_character_is_answered(wire: Wire
 NOISY = """
     import os, subprocess, sys
     import kbtui.assistant.mcp_server as server
-    quiet = server.answer
+    quiet = server.answer_call
 
     def noisy(*words, **more):
         print("stray print")
@@ -314,7 +313,7 @@ NOISY = """
         subprocess.run(["echo", "stray child"])
         return quiet(*words, **more)
 
-    server.answer = noisy
+    server.answer_call = noisy
     from kbtui.cli.main import main
     sys.exit(main(["mcp", "-w", sys.argv[1]]))
 """

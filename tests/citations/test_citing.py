@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kbtui.assistant.xml import to_xml
+from kbtui.assistant.conversation_answers import format_xml
 from kbtui.citations import Citation, CitationTargets, extract_citations
 from kbtui.citations.extract import parse_tool_family
 from kbtui.conversations.models import Conversation, ConversationInfo, Event, Turn
@@ -311,7 +311,7 @@ def test_hits_of_a_grep_cite_their_conversations(form: str) -> None:
     answer = {"total": 3, "count": 3, "omitted": 0, "hint": None, "hits": hits}
     import json
 
-    result = to_xml("grep", answer) if form == "xml" else json.dumps(answer)
+    result = format_xml("grep", answer) if form == "xml" else json.dumps(answer)
     assert targets([used("conversation_grep", result, pattern="x")]) == [
         ("conversation", f"{OTHER}", False),
         ("conversation", "jp-c17457886045", True),

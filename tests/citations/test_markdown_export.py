@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from pathlib import Path
 
-from kbtui.assistant.conversation_tools import included_kinds
+from kbtui.assistant.conversation_tools import resolve_included_kinds
 from kbtui.citations import Citation
 from kbtui.citations.export import format_conversation_markdown
 from kbtui.conversations.models import Conversation, ConversationInfo, Event, Turn
@@ -42,7 +42,7 @@ CITES = [
 
 def test_the_document_has_all_turns_and_their_sources() -> None:
     talk = conversation()
-    assert format_conversation_markdown(talk, CITES, talk.turns, included_kinds(None)) == (
+    assert format_conversation_markdown(talk, CITES, talk.turns, resolve_included_kinds(None)) == (
         r"""# A \*starred\* title
 
 - Conversation: `jp-c17800836875`
@@ -110,7 +110,9 @@ The *answer*.
 
 def test_chosen_turns_and_kinds_alone_are_written() -> None:
     talk = conversation()
-    text = format_conversation_markdown(talk, CITES, talk.turns[:1], included_kinds(["chat"]))
+    text = format_conversation_markdown(
+        talk, CITES, talk.turns[:1], resolve_included_kinds(["chat"])
+    )
     assert "### Jean" in text
     assert "### Assistant" in text
     assert "### Call" not in text
@@ -121,6 +123,6 @@ def test_chosen_turns_and_kinds_alone_are_written() -> None:
 
 def test_a_conversation_without_sources_says_so() -> None:
     talk = conversation()
-    assert format_conversation_markdown(talk, [], talk.turns, included_kinds(None)).endswith(
-        "## Sources\n\nNo turn used a source.\n"
-    )
+    assert format_conversation_markdown(
+        talk, [], talk.turns, resolve_included_kinds(None)
+    ).endswith("## Sources\n\nNo turn used a source.\n")

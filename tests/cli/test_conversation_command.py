@@ -15,8 +15,7 @@ import pexpect
 import pytest
 from support import grep_answer, list_answer, read_answer
 
-from kbtui.assistant.conversation_tools import ConversationEntry, ConversationPage
-from kbtui.assistant.xml import to_xml
+from kbtui.assistant.conversation_answers import ConversationEntry, ConversationPage, format_xml
 from kbtui.cli.conversation import ConversationWriter, ago
 from kbtui.cli.main import main
 from kbtui.workspace import open_root
@@ -129,7 +128,7 @@ def test_the_formats_are_the_answers_of_the_room(
             assert kbtui(*words, "--json") == 0
             assert capsys.readouterr().out == out
         else:
-            assert out == to_xml(kind, answer) + "\n"
+            assert out == format_xml(kind, answer) + "\n"
 
 
 # grep
@@ -262,12 +261,12 @@ def test_hints_name_options_and_no_tool(root: Path, capsys: pytest.CaptureFixtur
             "more matches: a longer pattern, -i or -s narrows, --limit gives more",
         ),
         (["grep", "x", "--limit", "0"], "kbtui: --limit: it must be at least 1"),
-        (["read", str(ID), "--turn", "1", "--last", "1"], "--turn and --last exclude each other"),
+        (["read", str(ID), "--turn", "1", "--last", "1"], "--turn and --last cannot be combined"),
         (["read", str(ID), "--turn", "1"], "--turn N gives another, --last N the last ones"),
         (["read", str(ID), "--last", "1"], "--turn N gives one, a larger --last more"),
         (["read", str(ID), "--include", "chats"], "kbtui: --include: it must be one of"),
         (["read", str(ID), "--max-chars", "5"], "kbtui: --max-chars: "),
-        (["ls", "--offset", "40"], "there are only 2: give a smaller --offset"),
+        (["ls", "--offset", "40"], "there are only 2 conversations: give a smaller --offset"),
     ):
         kbtui(*words)
         err = capsys.readouterr().err
@@ -335,7 +334,7 @@ def test_what_only_a_later_jp_knows_is_read_shown_found_and_exported(
     event = answer["turns"][0]["events"][1]
     assert (event["event_kind"], event["name"]) == ("unknown", "voice_memo")
     assert json.loads(event["content"]) == elements[3]
-    assert "<event_kind>unknown</event_kind>" in to_xml("read", answer)
+    assert "<event_kind>unknown</event_kind>" in format_xml("read", answer)
     # Kinds that are asked for are given, and no other.
     answer = read_answer(open_root(root), id=ref, include=["chat"])
     assert [event["event_kind"] for event in answer["turns"][0]["events"]] == ["chat_request"]

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from support import Builder, kill_engine
 
-from kbtui.assistant.tool_handlers import answer as reply_of
+from kbtui.assistant.tools import answer_call as reply_of
 from kbtui.library import Library
 from kbtui.search import Question
 from kbtui.workspace import load_settings

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import Builder, asked, called, said
 
-from kbtui.assistant.tool_handlers import mask, masks
+from kbtui.assistant.tools import should_mask
 from kbtui.conversations.repository import find_conversation, load_conversation
 from kbtui.knowledge import load_knowledge, read_subject_text
-from kbtui.secrets import remark_on, secrets_in
+from kbtui.secrets import mask, remark_on, secrets_in
 from kbtui.tui.reader.conversation_document import build_conversation_document
 from kbtui.tui.reader.subject_document import build_subject_document
 from kbtui.workspace import Settings
@@ -69,4 +69,4 @@ def test_subjects_and_conversations_carry_the_remark(workspace_root: Path) -> No
     shown = build_conversation_document(conversation, datetime.now(UTC))
     lines = [line.plain for block in shown.blocks for line in block.lines(100)]
     assert [line for line in lines if "looks like a secret: GitHub token (line 2)" in line]
-    assert masks(Settings(), "mcp")
+    assert should_mask(Settings(), "mcp")

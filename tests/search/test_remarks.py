@@ -5,7 +5,7 @@ from pathlib import Path
 
 from support import Builder
 
-from kbtui.assistant.tool_handlers import search_text
+from kbtui.assistant.tools import format_search_text
 from kbtui.cli.search import format_notices
 from kbtui.index import Index, IndexReader
 from kbtui.index.models import make_subject_id
@@ -60,7 +60,9 @@ def test_an_answer_says_that_its_hits_were_found_by_meaning_alone(workspace_root
         assert found.notices == [Notice("meaning_only")]
         assert found.as_json()["degraded"] == "no text contains these words; closest by meaning"
         assert format_notices(found.as_message(), "badger") == [found.degraded]
-        assert search_text(found).startswith("No text contains these words; closest by meaning.\n")
+        assert format_search_text(found).startswith(
+            "No text contains these words; closest by meaning.\n"
+        )
         assert ask("otter").notices == []
         assert ask("badger otter").notices == []
         # Nobody looked for words.

@@ -371,7 +371,7 @@ def make_export(library: Library, conversation: str, values: FormValues) -> tupl
 
     Raises `KbtuiError` if the file cannot be written there.
     """
-    from kbtui.assistant.conversation_tools import included_kinds
+    from kbtui.assistant.conversation_tools import resolve_included_kinds
     from kbtui.citations.export import format_conversation_markdown
     from kbtui.workspace.workspace import check_export_path
 
@@ -384,7 +384,7 @@ def make_export(library: Library, conversation: str, values: FormValues) -> tupl
         raise KbtuiError("no such directory", where=str(path.parent))
     check_export_path(library.workspace, path)
     found = library.conversation(conversation)
-    kinds = included_kinds(EXPORTED_KINDS[values["what"]])
+    kinds = resolve_included_kinds(EXPORTED_KINDS[values["what"]])
     return path, format_conversation_markdown(found, library.cited(found), found.turns, kinds)
 
 

@@ -18,7 +18,7 @@ def one(name: str, seconds: int, corpus: Path) -> None:
 
     with atheris.instrument_imports(include=["kbtui"]):
         import kbtui.assistant.jp_local_tool
-        import kbtui.assistant.tool_handlers
+        import kbtui.assistant.tools
         import kbtui.conversations
         import kbtui.engine.server
         import kbtui.index.ingest

@@ -47,8 +47,12 @@ def _conversation(root: Path, name: str, data: bytes) -> None:
 
 
 def _read_conversation() -> None:
-    from kbtui.assistant.conversation_tools import grep_answer, list_answer, read_answer
-    from kbtui.assistant.xml import to_xml
+    from kbtui.assistant.conversation_answers import format_xml
+    from kbtui.assistant.conversation_tools import (
+        answer_conversation_grep,
+        answer_conversation_list,
+        answer_conversation_read,
+    )
     from kbtui.conversations.repository import find_conversation, load_conversation
     from kbtui.index.ingest import read_conversation_entry
 
@@ -57,9 +61,9 @@ def _read_conversation() -> None:
     read_conversation_entry(info, embed_tool_results=True)
     assert conversation.turns is not None
     with contextlib.suppress(KbtuiError):
-        to_xml("read", read_answer(workspace(), id=str(ID)).as_json())
-    to_xml("list", list_answer(workspace()).as_json())
-    to_xml("grep", grep_answer(workspace(), pattern="a", current=None).as_json())
+        format_xml("read", answer_conversation_read(workspace(), id=str(ID)).as_json())
+    format_xml("list", answer_conversation_list(workspace()).as_json())
+    format_xml("grep", answer_conversation_grep(workspace(), pattern="a", current=None).as_json())
 
 
 def events(data: bytes) -> None:
@@ -196,7 +200,7 @@ def message(data: bytes) -> None:
 def arguments(data: bytes) -> None:
     """A tool call: `NAME` on the first line, its arguments as JSON on the others."""
     from kbtui.assistant.jp_local_tool import formatted
-    from kbtui.assistant.tool_handlers import UnknownTool, answer
+    from kbtui.assistant.tools import UnknownTool, answer_call
 
     name, _, rest = _text(data).partition("\n")
     try:
@@ -207,16 +211,16 @@ def arguments(data: bytes) -> None:
         given = {"query": given, "topic": given, "pattern": given, "id": given}
     formatted(name, given)
     with contextlib.suppress(UnknownTool):
-        answer(name, given, _library()).text.encode()
+        answer_call(name, given, _library()).text.encode()
     for known in ("learn", "knowledge_search", "conversation_grep", "conversation_read"):
-        reply = answer(known, given, _library(), masked=True)
+        reply = answer_call(known, given, _library(), masked=True)
         reply.text.encode()
         assert not reply.text.startswith("kbtui failed"), reply.text
 
 
 def shown(data: bytes) -> None:
     """Text made safe for a terminal, and masked."""
-    from kbtui.assistant.tool_handlers import mask
+    from kbtui.secrets import mask
     from kbtui.text import cut, one_line, safe
 
     text = _text(data)

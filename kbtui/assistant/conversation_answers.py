@@ -1,0 +1,568 @@
+"""What the conversation tools return: answers, notices and refusals, their words and their XML.
+
+Each notice and each refusal is a class with typed fields. `word_notice` and `word_refusal` here
+word them for assistants, `kbtui/cli/conversation.py` for people.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple, Required, TypedDict, assert_never
+
+from kbtui.errors import KbtuiError, NothingFound, UsageError
+from kbtui.text import pretty_json
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from kbtui.conversations.grep import GrepLine
+
+GREP_HINT_LENGTH = 1_500
+READ_HINT_LENGTH = 400
+"""Characters of a hint at most."""
+# Characters that XML 1.0 does not allow, and control characters that no text needs.
+_FORBIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ufffe\uffff]")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_SUSPECT = re.compile("[\x00-\x08\x0b-\x1f&<>\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+_BACKTICKS = re.compile("`+")
+
+
+# answers
+
+
+class ConversationEntry(TypedDict):
+    """One conversation of a list. Times are RFC 3339 in UTC."""
+
+    id: str
+    title: str | None
+    events_count: int | None
+    created_at: str
+    last_event_at: str | None
+    archived_at: str | None
+    expires_at: str | None
+    updated_at: str | None
+    pinned_at: str | None
+    parent_id: str | None
+    labels: dict[str, str]
+    problem: str | None
+
+
+@dataclass
+class ConversationPage:
+    """A part of the list. `total` conversations match; `omitted` of them follow this part."""
+
+    total: int
+    offset: int
+    conversations: list[ConversationEntry]
+    omitted: int = 0
+    notices: list[ConversationNotice] = field(default_factory=list)
+
+    @property
+    def count(self) -> int:
+        """The number of conversations in this part."""
+        return len(self.conversations)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the documented JSON object."""
+        return {
+            "total": self.total,
+            "offset": self.offset,
+            "count": self.count,
+            "omitted": self.omitted,
+            "hint": _format_hint(self.notices),
+            "conversations": self.conversations,
+        }
+
+
+@dataclass
+class ConversationHit:
+    """A matching line or a line of context; adjoining lines have the same `block`."""
+
+    id: str
+    title: str | None
+    line: GrepLine
+    block: int
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the documented JSON object."""
+        return {
+            "id": self.id,
+            "title": self.title,
+            "scope": self.line.scope,
+            "turn": self.line.turn,
+            "timestamp": self.line.timestamp,
+            "text": self.line.text,
+            "is_match": self.line.is_match,
+        }
+
+
+@dataclass
+class GrepAnswer:
+    """Matching lines: `total` in all, `count` of them in `hits`, which also has context.
+
+    `is_bounded` says that the size of the answer, its hint included, is limited.
+    """
+
+    total: int = 0
+    count: int = 0
+    hits: list[ConversationHit] = field(default_factory=list)
+    notices: list[ConversationNotice] = field(default_factory=list)
+    is_bounded: bool = False
+
+    @property
+    def omitted(self) -> int:
+        """The number of matches that are not in `hits`."""
+        return self.total - self.count
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the documented JSON object."""
+        return {
+            "total": self.total,
+            "count": self.count,
+            "omitted": self.omitted,
+            "hint": _format_hint(self.notices, GREP_HINT_LENGTH if self.is_bounded else None),
+            "hits": [hit.as_json() for hit in self.hits],
+        }
+
+
+class EventValue(TypedDict, total=False):
+    """An event as JSON; only `event_kind`, `timestamp` and `content` are in every event."""
+
+    event_kind: Required[str]
+    timestamp: Required[str | None]
+    author: str
+    name: str
+    call: int
+    is_error: bool
+    arguments: dict[str, Any]
+    problem: str
+    content: Required[str | None]
+
+
+class TurnValue(TypedDict):
+    """A turn as JSON."""
+
+    turn: int
+    events: list[EventValue]
+
+
+@dataclass
+class ReadAnswer:
+    """Turns of a conversation that has `turns_total`."""
+
+    id: str
+    title: str | None
+    turns_total: int
+    turns: list[TurnValue]
+    notices: list[ConversationNotice] = field(default_factory=list)
+
+    @property
+    def count(self) -> int:
+        """The number of turns in this answer."""
+        return len(self.turns)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the documented JSON object."""
+        return {
+            "id": self.id,
+            "title": self.title,
+            "turns_total": self.turns_total,
+            "count": self.count,
+            "omitted": self.turns_total - self.count,
+            "hint": _format_hint(self.notices, READ_HINT_LENGTH),
+            "turns": self.turns,
+        }
+
+
+def _format_hint(notices: list[ConversationNotice], length: int | None = None) -> str | None:
+    """Join the notices for an assistant, cut to `length` characters; None without notices."""
+    return "; ".join(map(word_notice, notices))[:length] or None
+
+
+# notices
+
+
+class MoreConversations(NamedTuple):
+    """The list continues at `offset` with `number` more."""
+
+    number: int
+    offset: int
+
+
+class OffsetTooLarge(NamedTuple):
+    """The list has only `total` conversations."""
+
+    total: int
+
+
+class MoreMatches(NamedTuple):
+    """`number` matches are omitted because of the limit."""
+
+    number: int
+
+
+class AnswerFull(NamedTuple):
+    """`number` matches do not fit into the answer.
+
+    They are in the conversations `ids` and in `more_ids` others.
+    """
+
+    number: int
+    ids: tuple[str, ...]
+    more_ids: int
+
+
+class CurrentLeftOut(NamedTuple):
+    """The requested conversation `id` is the current one and was left out."""
+
+    id: str
+
+
+class NotSearched(NamedTuple):
+    """Conversations could not be searched completely: pairs of id and reason, and `more` others."""
+
+    problems: tuple[tuple[str, str], ...]
+    more: int
+
+
+class OtherTurns(NamedTuple):
+    """Only turn `turn` of `total` is returned."""
+
+    turn: int
+    total: int
+
+
+class EarlierTurns(NamedTuple):
+    """Turns 1 to `last` are omitted."""
+
+    last: int
+
+
+class TurnShortened(NamedTuple):
+    """Long texts of a turn are cut, and `left_out` of its `events` events are omitted."""
+
+    turn: int
+    left_out: int
+    events: int
+
+
+class Damaged(NamedTuple):
+    """A part of the conversation cannot be read; there are `more` other problems."""
+
+    problem: str
+    more: int
+
+
+class NoTurns(NamedTuple):
+    """The conversation has no turns."""
+
+
+class Extras(NamedTuple):
+    """What the conversation has besides the known kinds of event, one phrase each."""
+
+    named: tuple[str, ...]
+
+
+ConversationNotice = (
+    MoreConversations
+    | OffsetTooLarge
+    | MoreMatches
+    | AnswerFull
+    | CurrentLeftOut
+    | NotSearched
+    | OtherTurns
+    | EarlierTurns
+    | TurnShortened
+    | Damaged
+    | NoTurns
+    | Extras
+)
+
+
+class UnknownConversation(NamedTuple):
+    """There is no conversation with this id."""
+
+    id: str
+
+
+class WrongArchiveState(NamedTuple):
+    """The conversation is archived and a live one was requested, or the reverse."""
+
+    id: str
+    is_archived: bool
+
+
+class CurrentConversation(NamedTuple):
+    """The conversation to read is the current one."""
+
+    id: str
+
+
+class TurnNamedTwice(NamedTuple):
+    """The id names a turn, and `argument` (`turn` or `last`) with `value` names other turns."""
+
+    turn: int
+    argument: str
+    value: int
+
+
+class TurnAndLast(NamedTuple):
+    """Both `turn` and `last` are given."""
+
+
+class TooLong(NamedTuple):
+    """The answer would have `size` characters; `limit` are allowed. The last `fitting` turns fit."""
+
+    id: str
+    turns: int
+    size: int
+    limit: int
+    fitting: int
+
+
+Refusal = (
+    UnknownConversation
+    | WrongArchiveState
+    | CurrentConversation
+    | TurnNamedTwice
+    | TurnAndLast
+    | TooLong
+)
+
+
+class RefusedUsage(UsageError):
+    """A refusal because of the arguments, worded for assistants."""
+
+    def __init__(self, refusal: Refusal, *, where: str | None = None) -> None:
+        message, hint = word_refusal(refusal)
+        super().__init__(message, where=where, hint=hint)
+        self.refusal = refusal
+
+
+class RefusedMissing(NothingFound):
+    """A refusal because a conversation does not exist, worded for assistants."""
+
+    def __init__(self, refusal: Refusal, *, where: str | None = None) -> None:
+        message, hint = word_refusal(refusal)
+        super().__init__(message, where=where, hint=hint)
+        self.refusal = refusal
+
+
+def get_refusal(error: KbtuiError) -> Refusal | None:
+    """Return the refusal that an error carries, None for other errors."""
+    return error.refusal if isinstance(error, RefusedUsage | RefusedMissing) else None
+
+
+def word_notice(notice: ConversationNotice) -> str:
+    """Word a notice for an assistant, naming the tools' arguments."""
+    match notice:
+        case MoreConversations():
+            return f"{notice.number} more: ask with offset={notice.offset}"
+        case OffsetTooLarge():
+            return f"there are only {notice.total} conversations: ask with a smaller offset"
+        case MoreMatches():
+            narrower = "a longer pattern, ids or scopes, or a larger limit"
+            return f"{count_matches(notice.number)}: ask with {narrower}"
+        case AnswerFull():
+            return f"{count_matches(notice.number)}: ask with {_word_next_request(notice)}"
+        case CurrentLeftOut():
+            return f"{notice.id} is the current conversation: ask with include_current=true"
+        case OtherTurns():
+            return f"turn {notice.turn} of {notice.total}: ask with another turn, or with last"
+        case EarlierTurns():
+            return f"{describe_earlier_turns(notice)}: ask with turn, or a larger last"
+        case TurnShortened():
+            return f"{describe_shortened(notice)}: ask with include for fewer kinds of event"
+        case NotSearched() | Damaged() | NoTurns() | Extras():
+            return word_common_notice(notice)
+    assert_never(notice)
+
+
+def _word_next_request(notice: AnswerFull) -> str:
+    """Say how to get the matches that did not fit."""
+    narrower = "a longer pattern or scopes"
+    if not notice.ids:
+        return f"{narrower}, or read it with `conversation_read`"
+    names = ", ".join(f'"{one}"' for one in notice.ids)
+    more = f" and {notice.more_ids} more" if notice.more_ids else ""
+    return f"{narrower}, or go on with ids=[{names}]{more}"
+
+
+# words for assistants and people alike
+
+
+def word_common_notice(notice: NotSearched | Damaged | NoTurns | Extras) -> str:
+    """Word a notice that names no arguments."""
+    match notice:
+        case NotSearched():
+            named = "; ".join(f"{one}: {problem}" for one, problem in notice.problems)
+            more = f"; and {notice.more} more" if notice.more else ""
+            return f"not searched completely: {named}{more}"
+        case Damaged():
+            more = f" (and {notice.more} more problems)" if notice.more else ""
+            return f"damaged: {notice.problem}{more}"
+        case NoTurns():
+            return "it has no turns yet"
+        case Extras():
+            return f"it also has {' and '.join(notice.named)}"
+    assert_never(notice)
+
+
+def count_matches(count: int) -> str:
+    """Word the number of further matches."""
+    return f"{count} more {'match' if count == 1 else 'matches'}"
+
+
+def describe_earlier_turns(notice: EarlierTurns) -> str:
+    """Say which turns are omitted."""
+    return f"turns 1 to {notice.last} are omitted"
+
+
+def describe_shortened(notice: TurnShortened) -> str:
+    """Say what of a turn was shortened."""
+    text = f"turn {notice.turn} is shortened"
+    if not notice.left_out:
+        return text
+    return f"{text}: {notice.left_out} of its {notice.events} events in the middle are omitted"
+
+
+def describe_too_long(refusal: TooLong) -> str:
+    """Say how long the answer would be."""
+    turns = "1 turn" if refusal.turns == 1 else f"{refusal.turns} turns"
+    return (
+        f"{refusal.id} has {turns}; this answer would have {refusal.size:,} characters; "
+        f"the limit is {refusal.limit:,}"
+    )
+
+
+def word_refusal(refusal: Refusal) -> tuple[str, str]:
+    """Return message and hint of a refusal for an assistant."""
+    match refusal:
+        case UnknownConversation():
+            return f"there is no conversation {refusal.id}", "`conversation_list` gives the ids"
+        case WrongArchiveState():
+            state = "archived" if refusal.is_archived else "not archived"
+            hint = f"ask with archived={str(refusal.is_archived).lower()}"
+            return f"{refusal.id} is {state}", hint
+        case CurrentConversation():
+            return (
+                f"{refusal.id} is the current conversation, which you can already see",
+                "ask with include_current=true",
+            )
+        case TurnNamedTwice():
+            other = f"{refusal.argument}={refusal.value}"
+            message = f"the id already names turn {refusal.turn}, and {other} names other turns"
+            return message, "give one of them"
+        case TurnAndLast():
+            return "turn and last cannot be combined", "give one of them"
+        case TooLong():
+            if refusal.fitting:
+                one = f"ask for one turn with turn=1 to turn={refusal.turns}"
+                hint = f"last={refusal.fitting} fits; or {one}"
+            else:
+                hint = f"not even the last turn fits whole; turn={refusal.turns} gives it shortened"
+            return describe_too_long(refusal), f"{hint}; fewer kinds of event with include"
+    assert_never(refusal)
+
+
+# XML
+
+
+def format_xml(kind: str, answer: dict[str, Any]) -> str:
+    """Format an answer of `list`, `grep` or `read` as XML, without a final newline.
+
+    Each field is an element, those that are null have none. Indentation is two spaces. Text keeps
+    its lines; markup characters are escaped and control characters removed, so that no content can
+    close an element.
+    """
+    if kind == "list":
+        return _format_items_xml("conversation_list", answer, "conversations", format_entry_xml)
+    if kind == "grep":
+        return _format_items_xml("conversation_grep", answer, "hits", format_hit_xml)
+    return format_read_xml(answer, [format_turn_xml(turn) for turn in answer["turns"]])
+
+
+def _format_items_xml(
+    tag: str, answer: dict[str, Any], name: str, format_item: Callable[[Any], str]
+) -> str:
+    lines = [f"<{tag}>"]
+    for key, value in answer.items():
+        if key != name:
+            lines += _field_lines(key, value, 2)
+    items = [format_item(item) for item in answer[name]]
+    lines += [f"  <{name}>", *items, f"  </{name}>"] if items else [f"  <{name}></{name}>"]
+    return "\n".join([*lines, f"</{tag}>"])
+
+
+def format_read_xml(answer: dict[str, Any], turns: list[str]) -> str:
+    """Format an answer of `conversation_read` around turns that are already XML."""
+    return _format_items_xml("conversation_read", {**answer, "turns": turns}, "turns", str)
+
+
+def format_entry_xml(entry: Mapping[str, Any]) -> str:
+    """Format one conversation of a list, indented."""
+    lines = ["    <conversation>"]
+    for name, value in entry.items():
+        if name != "labels":
+            lines += _field_lines(name, value, 6)
+        elif entry["labels"]:
+            lines.append("      <labels>")
+            for key, text in entry["labels"].items():
+                lines += _field_lines("label", f"{key}={text}" if text else key, 8)
+            lines.append("      </labels>")
+    return "\n".join([*lines, "    </conversation>"])
+
+
+def format_hit_xml(hit: dict[str, Any]) -> str:
+    """Format one hit, indented."""
+    lines = ["    <hit>"]
+    for name, value in hit.items():
+        lines += _field_lines(name, value, 6)
+    return "\n".join([*lines, "    </hit>"])
+
+
+def format_turn_xml(turn: Mapping[str, Any]) -> str:
+    """Format one turn, indented."""
+    lines = ["    <turn>", *_field_lines("turn", turn["turn"], 6)]
+    events = turn["events"]
+    if not events:
+        return "\n".join([*lines, "      <events></events>", "    </turn>"])
+    lines.append("      <events>")
+    lines += [format_event_xml(event) for event in events]
+    return "\n".join([*lines, "      </events>", "    </turn>"])
+
+
+def format_event_xml(event: Mapping[str, Any]) -> str:
+    """Format one event, indented."""
+    lines = ["        <event>"]
+    for name, value in event.items():
+        if name == "arguments":
+            lines.append(f"          <arguments>\n{fence_json(value)}\n          </arguments>")
+        else:
+            lines += _field_lines(name, value, 10)
+    return "\n".join([*lines, "        </event>"])
+
+
+def fence_json(value: Any) -> str:
+    """Format a JSON value, escaped, in a Markdown fence that its content cannot close."""
+    text = pretty_json(value)
+    longest = max((len(run) for run in _BACKTICKS.findall(text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}json\n{escape_xml(text)}\n{fence}"
+
+
+def escape_xml(text: str) -> str:
+    """Escape the text of an element."""
+    if not _SUSPECT.search(text):
+        return text
+    text = _SURROGATE.sub("\ufffd", _FORBIDDEN.sub("", text))
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _field_lines(name: str, value: Any, indent: int) -> Iterator[str]:
+    if value is None:
+        return
+    if isinstance(value, bool):
+        value = "true" if value else "false"
+    yield f"{' ' * indent}<{name}>{escape_xml(str(value))}</{name}>"
