@@ -166,9 +166,9 @@ class KbApp(App[None]):
     async def on_event(self, event: events.Event) -> None:
         """Hand out one key after another: see `Ahead`."""
         if isinstance(event, InputEvent):
-            self._rests.touched()
+            self._rests.note_activity()
             event = self._entered(event)
-        if not self._ahead.holds(event):
+        if not self._ahead.try_hold(event):
             await super().on_event(event)
 
     def _entered(self, event: InputEvent) -> InputEvent:
@@ -183,12 +183,12 @@ class KbApp(App[None]):
 
     def on_key_follow_up(self, event: KeyFollowUp) -> None:
         """What a key set off has happened."""
-        self._ahead.came(event)
+        self._ahead.handle_follow_up(event)
 
     def pop_screen(self) -> AwaitComplete:
         """Close the screen on top; what was typed since goes to the one below."""
         closed = super().pop_screen()
-        self._ahead.closed()
+        self._ahead.handle_closed_screen()
         return closed
 
     def on_ready(self) -> None:
@@ -204,7 +204,7 @@ class KbApp(App[None]):
     async def action_quit(self) -> None:
         """Leave, unless a screen asks first; whatever stands over that one is closed."""
         for screen in reversed(self.screen_stack):
-            if isinstance(screen, StyledScreen) and not screen.may_leave():
+            if isinstance(screen, StyledScreen) and not screen.can_leave():
                 while self.screen is not screen:
                     await self.pop_screen()
                 return

@@ -69,24 +69,24 @@ class BookmarksScreen(StyledScreen):
         pairs = [("Enter", "open"), ("e", "note"), ("d", "remove"), ("Esc", "close")]
         if self._removed:
             pairs.insert(0, ("u", f"undo: {self._removed.ref} is removed"))
-        self._says.say(format_key_hints(pairs))
+        self._says.set_text(format_key_hints(pairs))
 
-    def is_unsettled(self, key: str) -> bool:
+    def should_key_wait(self, key: str) -> bool:
         """Whether the bookmarks are still being read or changed."""
-        return self._lane.owes and key != "escape"
+        return self._lane.has_pending_result and key != "escape"
 
     def _read(self) -> None:
         self._lane.submit(self._journal.list_bookmarks, self._show, self._failed)
 
     def _show(self, found: list[Bookmark]) -> None:
-        none = NONE.format(own_key("bookmark", self.own_keys) or "The palette")
+        none = NONE.format(own_key("bookmark", self.configured_keys) or "The palette")
         self.list.set_rows([_row(one) for one in found], [(none, "dim")])
 
     def _failed(self, error: Exception) -> None:
         self.list.set_rows([], [(f"! {one_line(str(error))}", "error")])
 
-    @on(RowList.Opened)
-    def _clicked(self, event: RowList.Opened) -> None:
+    @on(RowList.RowClicked)
+    def _clicked(self, event: RowList.RowClicked) -> None:
         event.stop()
         self.action_open()
 

@@ -164,8 +164,8 @@ class CitationsPane(BorderOnlyPane, Vertical):
             f"using:{number}:{cite.source}", [(name, "")], below=[below], data=make_target(ref)
         )
 
-    @on(RowList.Opened)
-    def _clicked(self, event: RowList.Opened) -> None:
+    @on(RowList.RowClicked)
+    def _clicked(self, event: RowList.RowClicked) -> None:
         event.stop()
         self.action_open()
 
@@ -269,8 +269,8 @@ class CitationsController:
         elif ref is not None and record is not None and ref.kind == "subject":
             self._target = subject_ref(record.topic, record.slug)
         if self._target is None or self._target != before:
-            self._used_lane.forget()
-            self._using_lane.forget()
+            self._used_lane.discard_results()
+            self._using_lane.discard_results()
             self._used, self._using, self._why_not_used = None, [], WAITING
         if self._target is None:
             self._pane.say(NOTHING_TO_CITE)
@@ -293,7 +293,7 @@ class CitationsController:
         if self._turning is not None:
             self._turning.stop()
             self._turning = None
-        if self._reader.port.turn != self._turn:
+        if self._reader.viewport.current_turn != self._turn:
             self._turning = self._pane.set_timer(TURNING_SECONDS, self._show)
 
     def _cited(self, citations: list[Citation]) -> None:
@@ -321,7 +321,7 @@ class CitationsController:
         self._turning = None
         if self._target is None:
             return
-        self._turn = self._reader.port.turn
+        self._turn = self._reader.viewport.current_turn
         if self._conversation is None:
             self._pane.show(
                 Sidebar(using=self._using, why_not_used=self._why_not_used, ref=str(self._target))
@@ -337,8 +337,8 @@ class CitationsController:
             for number, cite in reversed(list(enumerate(used, 1)))
             if cite.call is not None
         }
-        if notes and self._reader.port.number_calls(notes):
-            self._reader.paint_again()
+        if notes and self._reader.viewport.set_citation_numbers(notes):
+            self._reader._repaint_changes()
 
     def _why_none(self, turn: int) -> str:
         found = self._conversation.turn(turn) if self._conversation else None

@@ -99,7 +99,7 @@ COMMANDS: tuple[Command, ...] = (
     *MOVE_COMMANDS,
     *within(
         "everywhere",
-        define_command("search", "slash", "search", "Search everything; Esc leaves the input.", 10, at_once=True),
+        define_command("search", "slash", "search", "Search everything; Esc leaves the input.", 10, is_immediate=True),
         define_command("palette", "ctrl+p,colon", "palette", "Find a command, topic, subject or conversation by name.", 2),
         define_command("go", "number_sign,ctrl+g", "go to", "Go to a turn by its number, or to any reference.", about="item"),
         define_command("jump", "semicolon", "jump", "Jump to a pane, row or link by the letter shown on it.", about="item"),
@@ -190,7 +190,7 @@ SCREEN_COMMANDS: tuple[Command, ...] = (
         "entries",
         define_command("enter", "enter", "details", "Go to the details; there: unfold a passage, open a turn.", 9),
         define_command("read", "r", "read it", "Open it in the reader.", 8),
-        define_command("filter", "f,slash", "filter", "Filter by words, type:, is:, topic:, after: and before:.", 10, at_once=True),
+        define_command("filter", "f,slash", "filter", "Filter by words, type:, is:, topic:, after: and before:.", 10, is_immediate=True),
         define_command("type", "t", "type", "The next type or source kind.", 5, action="turn('type')"),
         define_command("status", "s", "status", "The next status.", 4, action="turn('is')"),
         define_command("new", "n", "new", "Write a new entry.", 7),
@@ -262,7 +262,7 @@ def bindings(*scopes: Scope) -> list[Binding]:
 def own_key(name: str, keymap: Mapping[str, str]) -> str:
     """The first key of the command with this id, as people write it; "" where it has none."""
     (command,) = apply_keymap((one for one in ALL if one.id == name), keymap)
-    return next(iter(command.shown_keys), "")
+    return next(iter(command.key_labels), "")
 
 
 NO_KEY = "no-key"
@@ -377,7 +377,7 @@ def _refuse_doubled(keymap: Keymap) -> None:
         key, given, commands = doubled
         loser = given[-1]
         other = next(command for command in commands if command is not loser)
-        usual = " ".join(loser.shown_keys) or "no key"
+        usual = " ".join(loser.key_labels) or "no key"
         keymap.problems.append(
             f"{loser.id}: {format_key(key)} is already {other.id} ({other.label}); it keeps {usual}"
         )
@@ -395,7 +395,7 @@ def _shadowed(keymap: Keymap) -> list[str]:
                     if not {inner.id, outer.id} & set(keymap.keys):
                         continue
                     # A command that is at once comes before all others.
-                    first, second = (outer, inner) if outer.at_once else (inner, outer)
+                    first, second = (outer, inner) if outer.is_immediate else (inner, outer)
                     found.append(
                         f"{second.id}: {format_key(pressed)} is {first.id} ({first.label}) "
                         f"{_where(first, second)}, and comes first"

@@ -153,7 +153,7 @@ class DoctorScreen(FeatureScreen):
 
     def action_open(self) -> None:
         """Open what the finding is about."""
-        port = self.reader.port
+        port = self.reader.viewport
         blocks = port.document.blocks
         if blocks and (link := blocks[port.cursor.block].link):
             # It existed when it was found; opening it reports if it is gone by now.

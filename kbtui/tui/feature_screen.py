@@ -79,14 +79,14 @@ class FeatureScreen(StyledScreen):
         """Whether the screen's data was read, so that keys can act on it."""
         return True
 
-    def is_unsettled(self, key: str) -> bool:
+    def should_key_wait(self, key: str) -> bool:
         """Whether a key has to wait until the screen's data was read."""
-        return not self.is_loaded and self._meant_by(key)[1] not in ALWAYS_AVAILABLE_ACTIONS
+        return not self.is_loaded and self._find_action(key)[1] not in ALWAYS_AVAILABLE_ACTIONS
 
     def action_reload(self) -> None:
         """Read everything again."""
 
-    def files_changed(self, event: dict[str, Any]) -> None:
+    def handle_files_changed(self, event: dict[str, Any]) -> None:
         """Reload when files change."""
         self.action_reload()
 
@@ -99,13 +99,13 @@ class FeatureScreen(StyledScreen):
 
     def key_hint(self, name: str) -> str:
         """Return the first key of a command of this screen, as people write it."""
-        return own_key(f"{self.SCOPE}.{name}", self.own_keys) or "no key"
+        return own_key(f"{self.SCOPE}.{name}", self.configured_keys) or "no key"
 
     def show_keys(self) -> None:
         """Show hints for the keys that can be used now."""
         bar = self.query_one("#keys", TextLine)
-        commands = commands_of(self.SCOPE, keymap=self.own_keys)
-        bar.say(format_command_hints(commands, bar.content_size.width, self.offers))
+        commands = commands_of(self.SCOPE, keymap=self.configured_keys)
+        bar.set_text(format_command_hints(commands, bar.content_size.width, self.offers))
 
     def help_blocks(self) -> Sequence[Block]:
         """Return blocks of the help page between keys and notes."""
@@ -118,18 +118,18 @@ class FeatureScreen(StyledScreen):
     def action_help(self) -> None:
         """Show the help page."""
         blocks, notes = self.help_blocks(), self.help_notes()
-        page = screen_help_document(self.SCOPE, notes, self.own_keys, blocks)
+        page = screen_help_document(self.SCOPE, notes, self.configured_keys, blocks)
         self.app.push_screen(PageScreen("Help", page))
 
     # messages
 
     def show_message(self, text: str = "", role: str = "strong") -> None:
         """Show a message until the next one."""
-        self.message_line.say(text, role)
+        self.message_line.set_message(text, role)
 
     def show_totals(self, left: Spans, right: Spans | None = None) -> None:
         """Show the line with the page's totals."""
-        self.query_one("#totals", TextLine).say(left, right)
+        self.query_one("#totals", TextLine).set_text(left, right)
 
     def describe_error(self, error: Exception) -> str:
         """Return an error on one line, with paths relative to the workspace."""
@@ -150,26 +150,26 @@ class FeatureScreen(StyledScreen):
     def show_document(self, document: Document) -> None:
         """Show a page; the page that is already shown keeps its position."""
         if self.reader.document.key == document.key:
-            self.reader.reload(document)
+            self.reader.reload_document(document)
         else:
-            self.reader.show(document)
+            self.reader.show_document(document)
 
     def go_to_block(
         self, step: int, is_wanted: Callable[[Block], bool], lead: int | None = None
     ) -> None:
         """Go to the next wanted block of the page, or to the previous one if `step` is negative."""
-        port = self.reader.port
+        port = self.reader.viewport
         here = port.cursor.block
         numbers = [n for n, block in enumerate(port.document.blocks) if is_wanted(block)]
         beyond = [n for n in numbers if (n > here if step > 0 else n < here)]
         if beyond:
             target = beyond[0 if step > 0 else -1]
             port.go_to(target, port.document.blocks[target].above, lead)
-            self.reader.changed()
+            self.reader.update_view()
 
     def action_leave(self) -> None:
         """Leave the screen."""
-        if self.may_leave():
+        if self.can_leave():
             self.dismiss(None)
 
 

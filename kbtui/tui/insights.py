@@ -62,7 +62,7 @@ class ChartBlock(NoteBlock):
         bar_width = max(4, min(36, (width - 28) // 2))
         return [StyledLine([(line, "")]) for line in draw_day_chart(self.insights, bar_width)]
 
-    def estimate(self, width: int) -> int:
+    def estimate_height(self, width: int) -> int:
         """Return the number of lines: one for each day and the heading."""
         return self.above + 1 + (self.insights.days if self.insights else 0)
 
@@ -185,7 +185,7 @@ class InsightsScreen(FeatureScreen):
             hidden=self._hidden,
             now=self._clock().timestamp(),
         )
-        return found, insights_document(found, own_key("insights.open", self.own_keys))
+        return found, insights_document(found, own_key("insights.open", self.configured_keys))
 
     def _show_insights(self, made: tuple[Insights, Document]) -> None:
         self.insights, document = made
@@ -217,7 +217,7 @@ class InsightsScreen(FeatureScreen):
 
     def action_open(self) -> None:
         """Open the entry of the current line, or create the missing one."""
-        port = self.reader.port
+        port = self.reader.viewport
         if not port.document.blocks:
             return
         block = port.document.blocks[port.cursor.block]

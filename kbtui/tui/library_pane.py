@@ -436,7 +436,7 @@ class LibraryPane(BorderOnlyPane, Vertical):
         self.says = MultilineText(self.list)
         self._ticked: datetime | None = None
         self._is_restored = False
-        self.list.empty = [("Reading the workspace …", "dim")]
+        self.list.empty_text = [("Reading the workspace …", "dim")]
         self._clock = clock
         self._lane = LatestOnlyWorker(self)
 
@@ -472,7 +472,7 @@ class LibraryPane(BorderOnlyPane, Vertical):
     @property
     def is_filling(self) -> bool:
         """Whether other rows are still being made."""
-        return self._lane.owes
+        return self._lane.has_pending_result
 
     @property
     def needs_summaries(self) -> bool:
@@ -503,7 +503,7 @@ class LibraryPane(BorderOnlyPane, Vertical):
         if contents is None:
             return
         self.border_subtitle = "hidden shown" if self.state.hidden else ""
-        self._lane.forget()
+        self._lane.discard_results()
         present = self._ticked = self._clock()
         many = sum(len(listing.subjects) for listing in contents.listings) + len(
             contents.conversations
@@ -541,8 +541,8 @@ class LibraryPane(BorderOnlyPane, Vertical):
                 self.refill(select=place.key)
         self.list.select(place.key)
 
-    @on(RowList.Opened)
-    def _clicked(self, event: RowList.Opened) -> None:
+    @on(RowList.RowClicked)
+    def _clicked(self, event: RowList.RowClicked) -> None:
         event.stop()
         self.action_open()
 
@@ -601,7 +601,7 @@ class LibraryPane(BorderOnlyPane, Vertical):
 
     def action_filter(self) -> None:
         """Show the filter and type into it."""
-        self.filter.ask()
+        self.filter.open()
 
     @on(Input.Changed, "#filter")
     def _filter(self, event: Input.Changed) -> None:
@@ -620,7 +620,7 @@ class LibraryPane(BorderOnlyPane, Vertical):
         found = parse_library_filter(text, self._clock(), partial=typing)
         self._wrong.spans = [(error.start, error.end) for error in found.errors]
         self.filter.input.refresh()
-        self.says.say(
+        self.says.set_paragraphs(
             [
                 [
                     (f"{one_line(text[error.start : error.end])} ", "error strong"),
@@ -633,8 +633,8 @@ class LibraryPane(BorderOnlyPane, Vertical):
             self.state.filter = found
             self.refill()
 
-    @on(PaneInput.Left)
-    def _left(self, event: PaneInput.Left) -> None:
+    @on(PaneInput.EscapePressed)
+    def _left(self, event: PaneInput.EscapePressed) -> None:
         event.stop()
         self.action_clear()
 
@@ -642,7 +642,7 @@ class LibraryPane(BorderOnlyPane, Vertical):
         """Take the filter away."""
         if self.filter.display:
             self.screen.set_focus(self.list)
-            self.filter.put_away()
+            self.filter.close()
 
 
 class _Wrong(Highlighter):

@@ -61,7 +61,7 @@ def home_document(
     keys: list[tuple[str, Spans]] = [
         (key, [(what, "")]) for command, what in KEYS if (key := own_key(command, keymap))
     ]
-    blocks.append(FactsBlock("keys", keys, above=1, names="key"))
+    blocks.append(FactsBlock("keys", keys, above=1, name_role="key"))
     if contents is None:
         blocks.append(NoteBlock("loading", [("Reading the workspace …", "dim")], above=1))
         return Document("home", "Home", blocks)
@@ -175,10 +175,10 @@ def help_document(scopes: tuple[Scope, ...], keymap: Mapping[str, str] | None = 
         heading = SCOPES[scope]  # type: ignore[index]
         blocks.append(HeadBlock(f"head:{scope}", [(heading, "h2")], above=int(place > 0)))
         facts: list[tuple[str, Spans]] = [
-            ("  ".join(command.shown_keys), [(command.help, "")])
+            ("  ".join(command.key_labels), [(command.help, "")])
             for command in commands_of(scope, keymap=keymap)  # type: ignore[arg-type]
         ]
-        blocks.append(FactsBlock(f"keys:{scope}", facts, names="key"))
+        blocks.append(FactsBlock(f"keys:{scope}", facts, name_role="key"))
     blocks.append(HeadBlock("head:marks", [("Marks in the library", "h2")], above=1))
     marks: list[tuple[str, Spans]] = [(sign, [(name, "")]) for name, (sign, _) in MARKS.items()]
     blocks.append(FactsBlock("marks", marks))
@@ -192,12 +192,12 @@ def screen_help_document(
 ) -> Document:
     """The help page of a screen: its keys, `more`, and remarks."""
     facts: list[tuple[str, Spans]] = [
-        ("  ".join(command.shown_keys), [(command.help, "")])
+        ("  ".join(command.key_labels), [(command.help, "")])
         for command in commands_of(scope, keymap=keymap)
     ]
     blocks: list[Block] = [
         HeadBlock("head", [(SCREENS[scope], "h2")]),
-        FactsBlock("keys", facts, names="key"),
+        FactsBlock("keys", facts, name_role="key"),
         *more,
     ]
     for number, text in enumerate(notes):

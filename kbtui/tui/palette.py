@@ -48,7 +48,7 @@ def command_choices(
     """The commands of where one is, then those of everywhere."""
     here = [scope for scope in SCOPES if scope in scopes or scope == "everywhere"]
     return [
-        PaletteItem(_named(command), "command", command, " ".join(command.shown_keys))
+        PaletteItem(_named(command), "command", command, " ".join(command.key_labels))
         for scope in here
         for command in commands_of(scope, keymap=keymap)
         if command.palette and command.id != "palette"
@@ -98,7 +98,7 @@ def id_choices(keymap: Mapping[str, str] | None = None) -> list[PaletteItem]:
     from kbtui.tui.commands import ALL
 
     return [
-        PaletteItem(f"id: {command.id}", "command", command, " ".join(command.shown_keys))
+        PaletteItem(f"id: {command.id}", "command", command, " ".join(command.key_labels))
         for command in apply_keymap(ALL, keymap)
     ]
 
@@ -204,18 +204,22 @@ class PaletteScreen(StyledScreen):
 
     def _look(self, text: str) -> None:
         self._lane.submit(
-            lambda: choose(self._choices, text, self.own_keys), self._fill, lambda error: None
+            lambda: choose(self._choices, text, self.configured_keys),
+            self._fill,
+            lambda error: None,
         )
 
     def _fill(self, found: list[PaletteItem]) -> None:
         rows = list(_rows(found))
         self.list.set_rows(rows, [("Nothing has this name.", "dim")], rows[0].key if rows else None)
 
-    def is_unsettled(self, key: str) -> bool:
+    def should_key_wait(self, key: str) -> bool:
         """Rows are moved in and chosen from when they are those of what was typed."""
         typed = self.query_one("#palette-input", SafeInput).value
         chooses = key in {"enter", "down", "up", "pagedown", "pageup", "ctrl+n"}
-        return chooses and (self._lane.owes or bool(typed and self._places_lane.owes))
+        return chooses and (
+            self._lane.has_pending_result or bool(typed and self._places_lane.has_pending_result)
+        )
 
     def action_rows(self, where: str, *pages: float) -> None:
         """Move in the list."""
@@ -226,8 +230,8 @@ class PaletteScreen(StyledScreen):
         event.stop()
         self._take()
 
-    @on(RowList.Opened)
-    def _clicked(self, event: RowList.Opened) -> None:
+    @on(RowList.RowClicked)
+    def _clicked(self, event: RowList.RowClicked) -> None:
         event.stop()
         self._take()
 

@@ -146,8 +146,8 @@ class ResultsPane(BorderOnlyPane, Vertical):
         self.answer = None
         self.border_title = "Results"
         self.list.set_rows([], [(reason, "dim")])
-        self._said.say([])
-        self._remark.say([])
+        self._said.set_text([])
+        self._remark.set_paragraphs([])
 
     def show(self, answer: Answer, refining: bool, same_query: bool) -> None:
         """Show hits; one that was selected stays selected while the question is the same.
@@ -158,14 +158,16 @@ class ResultsPane(BorderOnlyPane, Vertical):
         self.answer = answer
         self.border_title = "Results"
         rows = [self._row(hit) for hit in answer.hits]
-        begins = self.list.at_beginning and not self.list.has_focus
+        begins = self.list.is_at_start and not self.list.has_focus
         keep = rows[0].key if rows and (begins or not same_query) else None
         looking: Spans = [("No keyword matches; searching by meaning …", "dim")]
         empty = looking if refining and not answer.mistakes else self._why_none(answer)
         remarks = [phrase(notice) for notice in answer.notices if notice.code == "meaning_only"]
-        self._remark.say([[(f"{text[:1].upper()}{text[1:]}", "warning")] for text in remarks])
+        self._remark.set_paragraphs(
+            [[(f"{text[:1].upper()}{text[1:]}", "warning")] for text in remarks]
+        )
         self.list.set_rows(rows, empty, select=keep)
-        self._said.say(*self._summary(answer, refining))
+        self._said.set_text(*self._summary(answer, refining))
         self._ask_for_more()
 
     def _ask_for_more(self) -> None:
@@ -186,8 +188,8 @@ class ResultsPane(BorderOnlyPane, Vertical):
             [self._row(hit) for hit in answer.hits], [("Nothing is like it.", "dim")]
         )
         self.list.action_top()
-        self._remark.say([])
-        self._said.say(*self._summary(answer, False))
+        self._remark.set_paragraphs([])
+        self._said.set_text(*self._summary(answer, False))
 
     def _why_none(self, answer: Answer) -> Spans:
         if answer.mistakes:
@@ -246,13 +248,13 @@ class ResultsPane(BorderOnlyPane, Vertical):
             self.list.set_rows([self._row(hit) for hit in self.answer.hits])
             self._ask_for_more()
 
-    @on(RowList.Opened)
-    def _clicked(self, event: RowList.Opened) -> None:
+    @on(RowList.RowClicked)
+    def _clicked(self, event: RowList.RowClicked) -> None:
         event.stop()
         self.action_open()
 
-    @on(RowList.Moved)
-    def _moved(self, event: RowList.Moved) -> None:
+    @on(RowList.SelectionChanged)
+    def _moved(self, event: RowList.SelectionChanged) -> None:
         event.stop()
         if event.row is not None:
             self.post_message(self.HitOpened(event.row.data, preview=True))

@@ -155,7 +155,7 @@ async def main():
     said = {}
     async with app.run_test(size=(120, 40)) as pilot:
         screen = app.screen
-        navigator, port = screen.navigator, screen.reader_pane.reader.port
+        navigator, port = screen.navigator, screen.reader_pane.document_view.viewport
         async def until(condition, seconds=300):
             end = time.perf_counter() + seconds
             while not condition():
@@ -173,7 +173,7 @@ async def main():
         from kbtui.tui.navigation_target import make_target
         from kbtui.refs import conversation_ref
         place = make_target(conversation_ref(f"jp-c{identity}"))
-        document = lambda: screen.reader_pane.reader.document
+        document = lambda: screen.reader_pane.document_view.document
         work.begin("opening")
         began = time.perf_counter()
         screen.open(place)
@@ -208,7 +208,7 @@ async def main():
         work.begin("finding")
         pane = screen.reader_pane
         pane.action_find()
-        pane.finder.input.value = "let"
+        pane.find_bar.input.value = "let"
         await until(lambda: pane.matches)
         await asyncio.sleep(1)
         await press("enter", 1)

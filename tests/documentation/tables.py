@@ -129,7 +129,7 @@ def _keys_table(scope: Scope) -> str:
     for command in ALL:
         if command.scope == scope:
             shown = (
-                key.replace("^", "ctrl+") if len(key) > 1 else key for key in command.shown_keys
+                key.replace("^", "ctrl+") if len(key) > 1 else key for key in command.key_labels
             )
             keys = " ".join(_code(key.replace("⇧", "shift+")) for key in shown)
             rows.append((keys, command.help.rstrip("."), _code(command.id)))

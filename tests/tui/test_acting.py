@@ -73,7 +73,9 @@ async def test_line_block_turn_all_reference_and_command_are_copied(book: Builde
         assert await copied(tui, "a") == "# Style\n\nShort sentences. No tabs.\n"
         for view in ("source", "learn"):
             await tui.press("v")
-            await tui.until(lambda view=view: tui.main.reader_pane.reader.document.view == view)
+            await tui.until(
+                lambda view=view: tui.main.reader_pane.document_view.document.view == view
+            )
         assert await copied(tui, "c") == "kbtui learn project style"
         await tui.press("1", "y")
         await tui.until(lambda: tui.app.clipboard == "project/style")

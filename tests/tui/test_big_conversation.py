@@ -36,7 +36,7 @@ def big(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def lines(tui: Tui) -> list[str]:
-    return [line.plain for _, line in tui.main.reader_pane.reader.port.rows]
+    return [line.plain for _, line in tui.main.reader_pane.document_view.viewport.rows]
 
 
 async def test_the_beginning_is_there_while_the_rest_is_read(big: Path) -> None:
@@ -50,11 +50,11 @@ async def test_the_beginning_is_there_while_the_rest_is_read(big: Path) -> None:
         return whole(self, conversation)
 
     async with running(big, size=(100, 30)) as tui:
-        reader = tui.main.reader_pane.reader
+        reader = tui.main.reader_pane.document_view
         with mock.patch.object(Library, "conversation", slow):
             tui.main.open(place(tui, TALK))
             await tui.until("Question 1?")
-            assert reader.document.partial
+            assert reader.document.is_partial
             assert "or more" not in tui.text  # one stands before the first turn
             await tui.press("n", "n", "n")
             assert "turn 3 of" in tui.text
@@ -62,7 +62,7 @@ async def test_the_beginning_is_there_while_the_rest_is_read(big: Path) -> None:
             assert "reading the rest" in tui.text
             before = lines(tui)
             read.set()
-            await tui.until(lambda: not reader.document.partial)
+            await tui.until(lambda: not reader.document.is_partial)
         assert lines(tui) == before
         assert f"turn 3 of {TURNS:,}" in tui.text
         assert "reading the rest" not in tui.text
@@ -75,15 +75,15 @@ async def test_a_turn_beyond_the_beginning_is_waited_for(big: Path) -> None:
     async with running(big, size=(100, 30)) as tui:
         await tui.open(f"{TALK}:1100")
         await tui.until("turn 1,100 of 1,200")
-        assert not tui.main.reader_pane.reader.document.partial
+        assert not tui.main.reader_pane.document_view.document.is_partial
 
 
 @pytest.mark.slow
 async def test_what_was_read_goes_without_the_collector(big: Path) -> None:
     async with running(big, size=(100, 30)) as tui:
-        reader = tui.main.reader_pane.reader
+        reader = tui.main.reader_pane.document_view
         await tui.open(TALK)
-        await tui.until(lambda: not reader.document.partial)
+        await tui.until(lambda: not reader.document.is_partial)
         document = reader.document
         assert len(document.blocks) > MANY_BLOCKS
         gone = [weakref.ref(document), weakref.ref(document.record)]
@@ -106,24 +106,27 @@ def place(tui: Tui, ref: str):  # type: ignore[no-untyped-def]
 @pytest.mark.slow
 async def test_folds_and_views_of_a_big_one_stay_where_one_reads(big: Path) -> None:
     async with running(big, size=(100, 30)) as tui:
-        reader = tui.main.reader_pane.reader
+        reader = tui.main.reader_pane.document_view
         await tui.open(TALK)
-        await tui.until(lambda: not reader.document.partial)
+        await tui.until(lambda: not reader.document.is_partial)
         tui.main.reader_pane.go_to_turn("600")
-        assert reader.port.line is not None
-        line = reader.port.line.plain
+        assert reader.viewport.current_line is not None
+        line = reader.viewport.current_line.plain
         for key in ("t", "r", "t"):
             await tui.press(key)
-            assert reader.port.line is not None
-            assert reader.port.line.plain == line
+            assert reader.viewport.current_line is not None
+            assert reader.viewport.current_line.plain == line
         await tui.pilot.resize_terminal(70, 20)
         await tui.until(
-            lambda: reader.port.line is not None and "turn 600" in reader.port.line.plain
+            lambda: (
+                reader.viewport.current_line is not None
+                and "turn 600" in reader.viewport.current_line.plain
+            )
         )
         # The scroll bar knows about where one is: half way down.
         share = reader.scroll_y / reader.virtual_size.height
         assert 0.4 < share < 0.6
-        assert reader.port.layouts < 1_000
+        assert reader.viewport.layout_count < 1_000
 
 
 async def test_a_hit_in_one_huge_turn_is_gone_to_without_looking_for_it_here(
@@ -143,7 +146,7 @@ async def test_a_hit_in_one_huge_turn_is_gone_to_without_looking_for_it_here(
     unmarked = [event for event in events if event["type"] != "turn_start"]
     (folder / "events.json").write_text(json.dumps(unmarked, indent=2) + "\n")
     looked = []
-    found = document.find_start
+    found = document.find_start_block
 
     def remembered(*args):  # type: ignore[no-untyped-def]
         looked.append(threading.current_thread())
@@ -152,25 +155,25 @@ async def test_a_hit_in_one_huge_turn_is_gone_to_without_looking_for_it_here(
     async with running(builder.root, size=(100, 30)) as tui:
         ref = conversation_ref("jp-c17800000001", 1)
         passage = "Question 1777?"
-        with mock.patch.object(document, "find_start", remembered):
+        with mock.patch.object(document, "find_start_block", remembered):
             tui.main.open(NavigationTarget(TALK, ref=ref, words=("1777",), text=passage))
             await tui.until("Question 1777?")
-        assert tui.main.reader_pane.reader.port.turn == 1
+        assert tui.main.reader_pane.document_view.viewport.current_turn == 1
         assert looked
         assert threading.current_thread() not in looked
 
 
 async def test_a_big_one_whose_files_are_as_they_were_is_not_read_again(big: Path) -> None:
     async with running(big, size=(100, 30)) as tui:
-        reader = tui.main.reader_pane.reader
+        reader = tui.main.reader_pane.document_view
         await tui.open(TALK)
-        await tui.until(lambda: not reader.document.partial)
+        await tui.until(lambda: not reader.document.is_partial)
         document = reader.document
         from kbtui.library import Library
 
         with mock.patch.object(Library, "conversation", side_effect=AssertionError):
             tui.main.navigator.reload()
-            await tui.until(lambda: not tui.main.navigator._reload_worker.busy)
+            await tui.until(lambda: not tui.main.navigator._reload_worker.is_busy)
             await tui.pilot.pause()
         assert reader.document is document
         (events,) = big.glob(".jp/conversations/*/events.json")
@@ -186,7 +189,7 @@ def noted() -> Iterator[list[weakref.ref[Document]]]:
     """Documents of conversations that are made from now on."""
     from kbtui.tui.reader import conversation_document as conversation
 
-    make = conversation.conversation_document
+    make = conversation.build_conversation_document
     made: list[weakref.ref[Document]] = []
 
     def noting(*values: Any, **named: Any) -> Document:
@@ -194,7 +197,7 @@ def noted() -> Iterator[list[weakref.ref[Document]]]:
         made.append(weakref.ref(document))
         return document
 
-    with mock.patch.object(conversation, "conversation_document", noting):
+    with mock.patch.object(conversation, "build_conversation_document", noting):
         yield made
 
 
@@ -208,20 +211,22 @@ async def test_what_was_read_for_nobody_goes_without_the_collector(big: Path) ->
                 tui.main.open(place(tui, TALK))
                 await tui.until(lambda: bool(made))
                 tui.main.open(HOME)
-                await tui.until(lambda: len(made) == 2 and not tui.main.navigator._open_worker.busy)
+                await tui.until(
+                    lambda: len(made) == 2 and not tui.main.navigator._open_worker.is_busy
+                )
                 await tui.until(lambda: all(one() is None for one in made))
             finally:
                 gc.enable()
-        assert tui.main.reader_pane.reader.document.key == "home"
+        assert tui.main.reader_pane.document_view.document.key == "home"
 
 
 async def test_however_often_it_changes_nothing_is_read_for_nobody(big: Path) -> None:
     (events,) = big.glob(".jp/conversations/*/events.json")
     said = events.read_text()
     async with running(big, size=(100, 30)) as tui:
-        reader = tui.main.reader_pane.reader
+        reader = tui.main.reader_pane.document_view
         await tui.open(TALK)
-        await tui.until(lambda: not reader.document.partial)
+        await tui.until(lambda: not reader.document.is_partial)
         with noted() as made:
             try:
                 for words in ("Another question?", "A third one?"):
@@ -229,7 +234,7 @@ async def test_however_often_it_changes_nothing_is_read_for_nobody(big: Path) ->
                     for _ in range(5):
                         tui.main.navigator.reload()
                 await tui.until("A third one?")
-                await tui.until(lambda: not tui.main.navigator._reload_worker.busy)
+                await tui.until(lambda: not tui.main.navigator._reload_worker.is_busy)
                 assert len(made) <= 2
             finally:
                 events.write_text(said)

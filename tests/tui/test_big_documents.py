@@ -22,15 +22,15 @@ async def test_ten_thousand_messages_open_with_only_visible_lines_laid_out(
     builder.conversation(1, turns, title="Huge talk")
     async with running(builder.root, size=(120, 40)) as tui:
         await tui.open("jp-c17800000001")
-        port = tui.main.reader_pane.reader.port
+        port = tui.main.reader_pane.document_view.viewport
         assert len(port.document.blocks) > 10_000
         height = port.height
-        assert port.layouts < 4 * height
+        assert port.layout_count < 4 * height
         await tui.press("G")
         await tui.until("Answer 2499")
         await tui.press("ctrl+u", "ctrl+u", "g", "n", "n")
         await tui.until("turn 2 of 2,500")
-        assert port.layouts < 16 * height
+        assert port.layout_count < 16 * height
         await tui.press("f")
         await tui.type("answer 1234")
         await tui.until("1 of 1")
@@ -59,9 +59,9 @@ async def test_a_subject_of_a_megabyte_is_laid_out_piece_by_piece(
     builder.subject(f"big/{name}", text)
     async with running(builder.root, size=(100, 30)) as tui:
         await tui.open(f"big/{name.partition('.')[0]}")
-        port = tui.main.reader_pane.reader.port
-        assert 0 < port.layouts < 30
+        port = tui.main.reader_pane.document_view.viewport
+        assert 0 < port.layout_count < 30
         assert max(len(block.search_text()) for block in port.document.blocks) <= 12_200
         await tui.press("G")
-        await tui.until(lambda: port.line is not None and last in port.line.plain)
-        assert port.layouts < 80
+        await tui.until(lambda: port.current_line is not None and last in port.current_line.plain)
+        assert port.layout_count < 80

@@ -54,14 +54,14 @@ async def test_opening_a_citation_follows_it_and_back_returns(book: Builder) -> 
         await tui.open(TALK)
         await tui.until(lambda: any("[1]" in row for row in tui.rows("citations-list")))
         await tui.press("3", "enter")
-        await tui.until(lambda: tui.main.reader_pane.reader.document.key == "project/start")
+        await tui.until(lambda: tui.main.reader_pane.document_view.document.key == "project/start")
         # The other direction: the turn that used this subject, by its conversation's name.
         await tui.until(lambda: any("First steps" in row for row in tui.rows("citations-list")))
         assert "turn 1 · 28 May" in tui.text
         await tui.press("3", "enter")
-        await tui.until(lambda: tui.main.reader_pane.reader.document.key == TALK)
+        await tui.until(lambda: tui.main.reader_pane.document_view.document.key == TALK)
         await tui.press("left_square_bracket")
-        await tui.until(lambda: tui.main.reader_pane.reader.document.key == "project/start")
+        await tui.until(lambda: tui.main.reader_pane.document_view.document.key == "project/start")
 
 
 async def test_a_file_that_is_no_subject_opens_where_it_was_read(book: Builder) -> None:
@@ -70,7 +70,7 @@ async def test_a_file_that_is_no_subject_opens_where_it_was_read(book: Builder) 
         await tui.until(lambda: any("Makefile" in row for row in tui.rows("citations-list")))
         await tui.press("3", "j", "enter")
         await tui.until("all:")
-        assert tui.main.reader_pane.reader.port.reference == f"{TALK}:1.2"
+        assert tui.main.reader_pane.document_view.viewport.current_reference == f"{TALK}:1.2"
 
 
 async def test_a_subject_that_nobody_used_says_so(book: Builder) -> None:
@@ -86,7 +86,7 @@ async def test_what_is_gone_shows_as_gone(book: Builder) -> None:
         await tui.until(lambda: any("[1]" in row for row in tui.rows("citations-list")))
         assert "gone" in tui.text
         await tui.press("3", "enter")
-        assert tui.main.reader_pane.reader.document.key == TALK
+        assert tui.main.reader_pane.document_view.document.key == TALK
 
 
 async def test_a_file_that_is_gone_says_so_and_opens_where_it_was_read(book: Builder) -> None:
@@ -95,7 +95,9 @@ async def test_a_file_that_is_gone_says_so_and_opens_where_it_was_read(book: Bui
         await tui.open(TALK)
         await tui.until("gone  read as a file")
         await tui.press("3", "j", "enter")
-        await tui.until(lambda: tui.main.reader_pane.reader.port.reference == f"{TALK}:1.2")
+        await tui.until(
+            lambda: tui.main.reader_pane.document_view.viewport.current_reference == f"{TALK}:1.2"
+        )
 
 
 async def test_used_by_has_the_whole_title_and_the_date(book: Builder) -> None:

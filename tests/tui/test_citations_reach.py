@@ -60,9 +60,11 @@ async def test_what_an_assistant_found_stands_in_the_sidebar_and_opens_at_its_pa
     async with running(wide.root, size=(160, 40)) as tui:
         assert (await cited(tui, TALK))[:2] == ["TURN 1 USED", "[1] Long"]
         await tui.press("3", "enter")
-        reader = tui.main.reader_pane.reader
+        reader = tui.main.reader_pane.document_view
         await tui.until(lambda: reader.document.key == "project/long")
-        await tui.until(lambda: (line := reader.port.line) is not None and "pangolin" in line.plain)
+        await tui.until(
+            lambda: (line := reader.viewport.current_line) is not None and "pangolin" in line.plain
+        )
         # And back: for the subject, the turn that used it.
         await tui.until(lambda: any("On pangolins" in row for row in tui.rows("citations-list")))
         assert "turn 1 · 28 May" in tui.text
@@ -80,9 +82,11 @@ async def test_a_passage_is_found_after_its_subject_was_written_anew(wide: Build
     async with running(wide.root, size=(160, 40)) as tui:
         await cited(tui, TALK)
         await tui.press("3", "enter")
-        reader = tui.main.reader_pane.reader
+        reader = tui.main.reader_pane.document_view
         await tui.until(lambda: reader.document.key == "project/long")
-        await tui.until(lambda: (line := reader.port.line) is not None and "pangolin" in line.plain)
+        await tui.until(
+            lambda: (line := reader.viewport.current_line) is not None and "pangolin" in line.plain
+        )
 
 
 @pytest.mark.slow

@@ -53,7 +53,7 @@ def seen(root: Path, *compactions: dict[str, Any]) -> str:
     conversation = load_conversation(find_conversation(builder.workspace, "jp-c17800000001"))
     port = Viewport()
     port.resize(90, 400)
-    port.show(build_conversation_document(conversation, PRESENT))
+    port.show_document(build_conversation_document(conversation, PRESENT))
     for kind in ("tool", "reasoning"):
         port.toggle_kind(kind)
     whole = [line.plain for _, line in port.rows]
@@ -114,14 +114,14 @@ async def test_a_key_shows_what_the_model_sees_where_one_is_reading(workspace_ro
     builder = write(workspace_root, compaction(2, 3, **summary("What went before.")))
     async with running(builder.root, size=(100, 24)) as tui:
         await tui.open(TALK)
-        port = tui.main.reader_pane.reader.port
+        port = tui.main.reader_pane.document_view.viewport
         assert "compacted for the model: turns 2–3, replaced by a summary" in tui.text
         tui.main.reader_pane.go_to_turn("4")
-        assert port.line is not None
-        line = port.line.plain
+        assert port.current_line is not None
+        line = port.current_line.plain
         await tui.press("c")
         assert "as the model sees it" in tui.text
-        assert port.line.plain == line
+        assert port.current_line.plain == line
         await tui.press("k")
         assert "What went before." in tui.text
         await tui.press("j")
@@ -131,8 +131,8 @@ async def test_a_key_shows_what_the_model_sees_where_one_is_reading(workspace_ro
         assert "as the model sees it" not in tui.text
         tui.main.reader_pane.go_to_turn("3")
         await tui.press("c")
-        assert port.line is not None
-        assert "What went before." in port.line.plain
+        assert port.current_line is not None
+        assert "What went before." in port.current_line.plain
         await tui.press("f")
         await tui.type("question")
         await tui.until("of 3")

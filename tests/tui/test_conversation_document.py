@@ -28,7 +28,7 @@ def build(root: Path, turns: list, **more: object) -> Document:  # type: ignore[
 def shown(document: Document, *kinds: str, width: int = 90) -> str:
     port = Viewport()
     port.resize(width, 400)
-    port.show(document)
+    port.show_document(document)
     for kind in kinds:
         port.toggle_kind(kind)
     return "\n".join(line.plain.rstrip() for _, line in port.rows)
@@ -195,12 +195,12 @@ def test_a_result_of_many_megabytes_is_many_small_blocks(workspace_root: Path) -
     )
     port = Viewport()
     port.resize(80, 40)
-    port.show(document)
+    port.show_document(document)
     port.toggle_kind("tool")
-    port.go_end()
-    assert port.layouts < 40
-    assert port.line is not None
-    assert "line 59999" in port.line.plain
+    port.go_to_end()
+    assert port.layout_count < 40
+    assert port.current_line is not None
+    assert "line 59999" in port.current_line.plain
     assert max(len(block.search_text()) for block in document.blocks) < 13_000
 
 
@@ -209,15 +209,15 @@ def test_calls_can_be_gone_to_and_numbered(workspace_root: Path) -> None:
         workspace_root,
         [[asked("x"), *called("a", "one", "1"), *called("b", "two", "2"), said("y")]],
     )
-    position = document.block_of_turn(1, 2)
+    position = document.find_turn_block(1, 2)
     assert position is not None
     block = document.blocks[position]
     assert isinstance(block, FoldBlock)
     port = Viewport()
     port.resize(60, 30)
-    port.show(document)
-    assert port.number_calls({"call:1.2": 7, "call:9.9": 1})
-    assert not port.number_calls({"call:1.2": 7})
+    port.show_document(document)
+    assert port.set_citation_numbers({"call:1.2": 7, "call:9.9": 1})
+    assert not port.set_citation_numbers({"call:1.2": 7})
     assert any(line.plain.rstrip().endswith("[7]") for _, line in port.rows)
 
 

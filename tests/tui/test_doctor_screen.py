@@ -79,12 +79,12 @@ async def test_it_finds_what_the_command_finds_and_changes_nothing(ailing: Build
 async def test_enter_opens_what_a_finding_is_about(ailing: Builder) -> None:
     async with running(ailing.root, size=(120, 40)) as tui:
         for key in ("project/start", "jp-c17800000005"):
-            port = (await opened(tui)).reader.port
+            port = (await opened(tui)).reader.viewport
             blocks = port.document.blocks
             port.go_to(next(n for n, block in enumerate(blocks) if block.link == key))
             await tui.press("enter")
             await tui.until(lambda: tui.app.screen is tui.main)
-            reader = tui.main.reader_pane.reader
+            reader = tui.main.reader_pane.document_view
             while reader.document.key != key:
                 await tui.pilot.pause(0.01)
 
@@ -92,10 +92,10 @@ async def test_enter_opens_what_a_finding_is_about(ailing: Builder) -> None:
 async def test_n_goes_from_finding_to_finding_past_what_is_well(ailing: Builder) -> None:
     async with running(ailing.root, size=(120, 40)) as tui:
         screen = await opened(tui)
-        port = screen.reader.port
+        port = screen.reader.viewport
         seen = []
         while not seen or port.cursor != seen[-1][0]:
-            seen.append((port.cursor, port.line.plain if port.line else ""))
+            seen.append((port.cursor, port.current_line.plain if port.current_line else ""))
             await tui.press("n")
         assert len(seen) > 4
         assert all(line.startswith(("! ", "· ")) for _, line in seen[1:])
@@ -155,7 +155,7 @@ async def test_thousands_of_findings_are_laid_out_only_in_sight(
     async with running(book.root, size=(80, 24)) as tui:
         screen = await opened(tui)
         assert "20,000 to look at" in tui.text
-        assert screen.reader.port.layouts < 1000
+        assert screen.reader.viewport.layout_count < 1000
         await tui.press("G")
         await tui.until("Model")
 

@@ -81,7 +81,7 @@ def test_what_is_cut_to_fit_fits(left: list, width: int, right: list) -> None:  
 
 
 def test_marks_count_matches_and_name_the_one_one_is_at() -> None:
-    found = TextMatches(re.compile("an", re.IGNORECASE), here=1)
+    found = TextMatches(re.compile("an", re.IGNORECASE), current=1)
     marked = highlight_matches([("b", ""), ("anan", "strong"), ("A", ""), ("N", "")], found)
     assert [(t, r) for t, r in marked if "found" in r] == [
         ("an", "strong found"),
@@ -89,7 +89,7 @@ def test_marks_count_matches_and_name_the_one_one_is_at() -> None:
         ("A", "found"),
         ("N", "found"),
     ]
-    assert found.seen == 3
+    assert found.seen_count == 3
 
 
 @RELAXED
@@ -109,15 +109,15 @@ def test_heights_agree_with_plain_sums(
             if values:
                 at = data.draw(st.integers(0, len(values) - 1))
                 values[at] = data.draw(st.integers(0, 9))
-                heights.set(at, values[at])
+                heights.set_height(at, values[at])
         # A guess is made good where one looks.
         assert [heights[n] for n in range(len(values))] == values
-        assert heights.total == sum(values)
-        assert [heights.before(n) for n in range(len(values) + 1)] == [
+        assert heights.total_lines == sum(values)
+        assert [heights.count_lines_before(n) for n in range(len(values) + 1)] == [
             sum(values[:n]) for n in range(len(values) + 1)
         ]
         if line < sum(values):
-            block, within = heights.find(line)
+            block, within = heights.find_line(line)
             assert sum(values[:block]) + within == line
             assert within < values[block]
 
@@ -128,7 +128,7 @@ def test_a_line_is_found_where_heights_are_only_guessed(
 ) -> None:
     with mock.patch("kbtui.tui.reader.document.BLOCKS_PER_CHUNK", 4):
         heights = HeightIndex(len(values), values.__getitem__, [guess] * -(-len(values) // 4))
-        block, within = heights.find(line)
+        block, within = heights.find_line(line)
         assert (block, within) == (0, 0) or within < values[block]
 
 
@@ -194,7 +194,7 @@ def test_every_line_knows_the_line_of_its_source() -> None:
     source = MARKDOWN.split("\n")
     for wanted in ("A paragraph", "def f(x)", "return x", "html stays", "four"):
         line = next(line for line in lines if wanted in line.plain)
-        assert wanted in source[line.source - 10], (wanted, line.source)
+        assert wanted in source[line.source_line - 10], (wanted, line.source_line)
 
 
 @RELAXED

@@ -156,7 +156,7 @@ async def test_ten_thousand_rows_are_read_as_one_goes(book: Builder) -> None:
         # A new entry comes in above: what is selected stays selected, and nothing is read twice.
         book.subject("snippets/fresh.md", "# Fresh\n")
         library.refresh()
-        screen.files_changed({})
+        screen.handle_files_changed({})
         await tui.until(lambda: len(screen.table.rows) == 1209)
         assert screen.table.entry.ref == at_end
         assert len(set(refs(screen))) == 1209
@@ -181,7 +181,7 @@ async def test_the_details_show_chunks_that_unfold_and_the_turns_that_used_it(
         assert "no vector" in tui.text
         assert "END" not in tui.text
         await tui.press("enter")
-        port = screen.reader.port
+        port = screen.reader.viewport
         chunk = next(n for n, b in enumerate(port.document.blocks) if b.key.startswith("chunk:"))
         port.go_to(chunk)
         await tui.press("enter")
@@ -190,7 +190,9 @@ async def test_the_details_show_chunks_that_unfold_and_the_turns_that_used_it(
         port.go_to(cite)
         await tui.press("enter")
         await tui.until(lambda: tui.app.screen is tui.main)
-        await tui.until(lambda: tui.main.reader_pane.reader.document.key == "jp-c17800000009")
+        await tui.until(
+            lambda: tui.main.reader_pane.document_view.document.key == "jp-c17800000009"
+        )
 
 
 async def test_r_opens_it_in_the_reader(shelf: Builder) -> None:
@@ -199,7 +201,9 @@ async def test_r_opens_it_in_the_reader(shelf: Builder) -> None:
         await detailed(tui, screen, "project/people/ada")
         await tui.press("r")
         await tui.until(lambda: tui.app.screen is tui.main)
-        await tui.until(lambda: tui.main.reader_pane.reader.document.key == "project/people/ada")
+        await tui.until(
+            lambda: tui.main.reader_pane.document_view.document.key == "project/people/ada"
+        )
 
 
 @pytest.mark.slow
@@ -242,7 +246,7 @@ async def test_a_new_entry_is_written_in_the_editor_and_selected(
             await form(tui, title="Retry policy", type="rule", tags="net, http")
             await tui.until("written: ")
             library.refresh()
-            screen.files_changed({})
+            screen.handle_files_changed({})
             await tui.until(
                 lambda: (e := screen.table.entry) is not None and "retry-policy" in e.ref
             )
@@ -305,7 +309,7 @@ async def test_editing_keeps_id_and_citations_and_says_what_front_matter_lost(
             await tui.press("e")
             await tui.until("its front matter counts for nothing")
             library.refresh()
-            screen.files_changed({})
+            screen.handle_files_changed({})
             await tui.until(lambda: screen.table.entry.title == "Anew")
             after = screen.table.entry
             assert (after.id, after.cites_30d) == (before.id, 1)
@@ -327,7 +331,7 @@ async def test_deleting_asks_and_moves_to_the_trash(book: Builder) -> None:
         await tui.until(lambda: not path.exists())
         await tui.until("project/style is in the trash")
         library.refresh()
-        screen.files_changed({})
+        screen.handle_files_changed({})
         await tui.until(lambda: "project/style" not in refs(screen))
 
 

@@ -27,9 +27,9 @@ class Written:
 
 async def again(tui: Tui) -> None:
     """What the engine's message does when the file has changed."""
-    before = tui.main.reader_pane.reader.document
-    tui.main.files_changed({"event": "changed", "conversations": [TALK]})
-    await tui.until(lambda: tui.main.reader_pane.reader.document is not before)
+    before = tui.main.reader_pane.document_view.document
+    tui.main.handle_files_changed({"event": "changed", "conversations": [TALK]})
+    await tui.until(lambda: tui.main.reader_pane.document_view.document is not before)
 
 
 async def test_at_the_end_every_flush_of_a_turn_is_followed(book: Builder) -> None:
@@ -37,7 +37,7 @@ async def test_at_the_end_every_flush_of_a_turn_is_followed(book: Builder) -> No
     async with running(book.root, size=(100, 24)) as tui:
         await tui.open(TALK)
         await tui.press("F")
-        port = tui.main.reader_pane.reader.port
+        port = tui.main.reader_pane.document_view.viewport
         request, response = called("c1", "shell", "no luck", error=True, command="make")
         for event, words in (
             ({"type": "turn_start"}, "turn 13"),
@@ -50,7 +50,7 @@ async def test_at_the_end_every_flush_of_a_turn_is_followed(book: Builder) -> No
             talk.flush(event)
             await again(tui)
             assert words in tui.text
-            assert port.cursor == port.end
+            assert port.cursor == port.last_position
             assert "new event" not in tui.text
 
 
@@ -58,7 +58,7 @@ async def test_scrolled_up_one_stays_put_and_is_told_that_there_is_more(book: Bu
     talk = Written(book)
     async with running(book.root, size=(100, 24)) as tui:
         await tui.open(TALK)
-        port = tui.main.reader_pane.reader.port
+        port = tui.main.reader_pane.document_view.viewport
         tui.main.reader_pane.go_to_turn("4")
         rows = [line.plain for _, line in port.rows]
         talk.flush({"type": "turn_start"}, asked("Question 13"))
@@ -84,7 +84,9 @@ async def test_what_is_unfolded_stays_so_and_a_half_written_file_breaks_nothing(
     async with running(book.root, size=(100, 24)) as tui:
         await tui.open(TALK)
         await tui.press("F")
-        while "shell" not in (line := tui.main.reader_pane.reader.port.line).plain:  # type: ignore[union-attr]
+        while (
+            "shell" not in (line := tui.main.reader_pane.document_view.viewport.current_line).plain
+        ):  # type: ignore[union-attr]
             assert line is not None
             await tui.press("k")
         await tui.press("enter")

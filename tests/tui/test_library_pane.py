@@ -55,7 +55,7 @@ async def test_the_home_page_lists_recent_conversations_in_the_order_of_the_libr
     async with running(workspace_root) as tui:
 
         def recent() -> list[str]:
-            blocks = tui.main.reader_pane.reader.document.blocks
+            blocks = tui.main.reader_pane.document_view.document.blocks
             return [block.link for block in blocks if block.key.startswith("talk:")]
 
         def listed() -> list[str]:
@@ -78,7 +78,7 @@ async def test_an_unreadable_conversation_stays_listed_with_its_reason(book: Bui
         assert "JSON" in reason or "json" in reason
         assert tui.main.library_pane.list.select(row.key)
         await tui.press("enter")
-        await tui.until(lambda: tui.main.reader_pane.reader.document.key == row.key)
+        await tui.until(lambda: tui.main.reader_pane.document_view.document.key == row.key)
         await tui.until("! ")
 
 
@@ -131,11 +131,11 @@ async def test_letters_expand_and_collapse_like_in_a_tree(book: Builder) -> None
 async def test_enter_opens_and_the_keys_walk(book: Builder) -> None:
     async with running(book.root) as tui:
         await tui.press("g", "j", "enter")
-        await tui.until(lambda: tui.main.reader_pane.reader.document.key == "project/old")
-        assert tui.app.focused is tui.main.reader_pane.reader
+        await tui.until(lambda: tui.main.reader_pane.document_view.document.key == "project/old")
+        assert tui.app.focused is tui.main.reader_pane.document_view
         await tui.press("1", "G", "enter")
         await tui.until("Old talk")
-        await tui.until(lambda: tui.main.reader_pane.reader.document.title == "Old talk")
+        await tui.until(lambda: tui.main.reader_pane.document_view.document.title == "Old talk")
 
 
 async def test_a_narrow_library_says_what_is_wrong_before_where(book: Builder) -> None:
@@ -145,7 +145,7 @@ async def test_a_narrow_library_says_what_is_wrong_before_where(book: Builder) -
         at = next(n for n, row in enumerate(rows) if "! unknown key 'titel'" in row)
         assert "kb.topic.x.titel" in rows[at + 1][:30]
         await tui.press("enter")
-        await tui.until(lambda: tui.main.reader_pane.reader.document.title == "A problem")
+        await tui.until(lambda: tui.main.reader_pane.document_view.document.title == "A problem")
         await tui.until("did you mean 'title'?")
 
 
@@ -164,7 +164,7 @@ async def test_a_missing_directory_is_said_at_its_topic(workspace_root) -> None:
             next(r.key for r in tui.main.library_pane.list.rows if r.key.startswith("problem:"))
         )
         await tui.press("enter")
-        await tui.until(lambda: tui.main.reader_pane.reader.document.title == "A problem")
+        await tui.until(lambda: tui.main.reader_pane.document_view.document.title == "A problem")
 
 
 async def test_a_broken_kb_toml_leaves_the_conversations(book: Builder) -> None:

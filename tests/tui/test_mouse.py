@@ -13,7 +13,7 @@ def row_of(tui: Tui, words: str) -> int:
 async def test_a_click_opens_what_it_is_on(book: Builder) -> None:
     async with running(book.root) as tui:
         await tui.pilot.click(offset=(6, row_of(tui, "Retries")))
-        await tui.until(lambda: tui.main.reader_pane.reader.document.title == "Retries")
+        await tui.until(lambda: tui.main.reader_pane.document_view.document.title == "Retries")
         await tui.pilot.click(offset=(6, row_of(tui, "people/")))
         await tui.until(lambda: "ada" in tui.rows("library-list"))
 
@@ -33,7 +33,7 @@ async def test_a_click_on_the_name_of_a_view_shows_it(book: Builder) -> None:
         await tui.open("project/start")
         row = row_of(tui, "read source learn")
         line = tui.text.split("\n")[row]
-        reader = tui.main.reader_pane.reader
+        reader = tui.main.reader_pane.document_view
         for view in ("learn", "source", "read"):
             await tui.pilot.click(offset=(line.index(view) + 1, row))
             await tui.until(lambda view=view: reader.document.view == view)
@@ -46,11 +46,11 @@ async def test_the_wheel_scrolls_and_takes_the_line_along(book: Builder) -> None
     book.subject("project/long.md", "\n\n".join(f"Paragraph {n}." for n in range(300)))
     async with running(book.root, size=(100, 24)) as tui:
         await tui.open("project/long")
-        reader = tui.main.reader_pane.reader
+        reader = tui.main.reader_pane.document_view
         for _ in range(10):
             reader.post_message(_wheel(reader, down=True))
         await tui.until("Paragraph 15.")
-        assert reader.port.cursor in [position for position, _ in reader.port.rows]
+        assert reader.viewport.cursor in [position for position, _ in reader.viewport.rows]
         assert "Paragraph 0." not in tui.text
         for _ in range(10):
             reader.post_message(_wheel(reader, down=False))
@@ -68,10 +68,10 @@ async def test_the_scroll_bar_goes_to_any_part(book: Builder) -> None:
     book.subject("project/long.md", "\n\n".join(f"Paragraph {n}." for n in range(2000)))
     async with running(book.root, size=(100, 24)) as tui:
         await tui.open("project/long")
-        reader = tui.main.reader_pane.reader
+        reader = tui.main.reader_pane.document_view
         reader.scroll_to(y=reader.virtual_size.height // 2, animate=False)
         await tui.until(lambda: any(f"Paragraph {n}." in tui.text for n in range(900, 1100)))
-        assert reader.port.cursor in [position for position, _ in reader.port.rows]
+        assert reader.viewport.cursor in [position for position, _ in reader.viewport.rows]
 
 
 async def test_text_is_selected_and_copied(book: Builder) -> None:

@@ -217,12 +217,12 @@ async def test_files_that_change_meanwhile_are_seen_and_marks_stay(book: Builder
         await shop.select("project/start")
         await shop.marked("space")
         book.subject("project/new.md", "brand new\n")
-        shop.screen.files_changed({"event": "changed", "knowledge": True})
+        shop.screen.handle_files_changed({"event": "changed", "knowledge": True})
         await shop.tui.until(lambda: any("new 10 ≈ 3" in entry for entry in shop.entries))
         assert [mark.slug for mark in shop.screen.controller.marks.all] == ["start"]
         # While a change is shown, what is shown stays.
         await shop.shown()
-        shop.screen.files_changed({"event": "changed", "knowledge": True})
+        shop.screen.handle_files_changed({"event": "changed", "knowledge": True})
         await shop.tui.pilot.pause()
         assert "This would be written" in shop.tui.text
 

@@ -10,7 +10,7 @@ TALK = "jp-c17800000001"
 
 
 def line(tui: Tui) -> str:
-    found = tui.main.reader_pane.reader.port.line
+    found = tui.main.reader_pane.document_view.viewport.current_line
     return found.plain if found else ""
 
 
@@ -34,7 +34,7 @@ async def test_u_goes_from_request_to_request_and_w_from_error_to_error(book: Bu
     )
     async with running(book.root, size=(100, 30)) as tui:
         await tui.open("jp-c17800000008")
-        port = tui.main.reader_pane.reader.port
+        port = tui.main.reader_pane.document_view.viewport
         for words in ("One", "Wait, also this", "Two"):
             await tui.press("u")
             at = port.cursor.block
@@ -78,7 +78,7 @@ async def test_a_reference_is_gone_to_from_the_prompt_and_from_the_search_input(
             ("snippets", "topic:snippets", "Snippets"),
         ):
             await go(tui, text)
-            await tui.until(lambda key=key: pane.reader.document.key == key)
+            await tui.until(lambda key=key: pane.document_view.document.key == key)
             await tui.until(words)
         await go(tui, "jp-c17800000099")
         await tui.until("there is no conversation jp-c17800000099")
@@ -86,9 +86,9 @@ async def test_a_reference_is_gone_to_from_the_prompt_and_from_the_search_input(
             await tui.press("slash")
             tui.main.query_one("#search", Input).value = text
             await tui.press("enter")
-            await tui.until(lambda key=key: pane.reader.document.key == key)
+            await tui.until(lambda key=key: pane.document_view.document.key == key)
             await tui.until(lambda: tui.main.panes.focused == "reader")
-        assert pane.reader.port.reference is not None
+        assert pane.document_view.viewport.current_reference is not None
 
 
 async def test_what_is_wrong_with_a_reference_is_said_in_a_workspace_with_a_long_path(
@@ -148,7 +148,7 @@ async def test_the_facts_show_on_a_key_and_go_again(book: Builder) -> None:
         await tui.until(lambda: "1 tool call, 1 error" not in tui.text)
         await tui.open("project/start")
         await tui.press("a")
-        assert not tui.main.reader_pane.facts.display
+        assert not tui.main.reader_pane.facts_bar.display
 
 
 async def test_facts_keep_the_line_one_was_reading(book: Builder) -> None:
@@ -174,7 +174,7 @@ async def test_what_cannot_be_read_says_why_and_where(book: Builder) -> None:
             "Nothing of it can be read.",
         ):
             assert words in tui.text
-        facts = dict(tui.main.reader_pane.reader.document.facts)
+        facts = dict(tui.main.reader_pane.document_view.document.facts)
         assert facts["directory"][0][0].endswith("conversations/17800000010")
         await tui.open("jp-c17800000005")
         assert "! events.json: element 0 is not valid JSON" in tui.text

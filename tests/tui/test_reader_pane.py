@@ -8,7 +8,7 @@ TALK = "jp-c17800000001"
 
 
 def line(tui: Tui) -> str:
-    found = tui.main.reader_pane.reader.port.line
+    found = tui.main.reader_pane.document_view.viewport.current_line
     return found.plain.strip() if found else ""
 
 
@@ -154,7 +154,7 @@ async def test_views_go_round_rendered_source_and_what_learn_gives(book: Builder
         assert "1  [retry]" in tui.text
         await tui.press("v", "v")
         await tui.until("```toml")
-        assert tui.main.reader_pane.reader.document.view == "learn"
+        assert tui.main.reader_pane.document_view.document.view == "learn"
         await tui.press("v")
         await tui.until(lambda: "```toml" not in tui.text)
         await tui.open("project/start")
@@ -163,8 +163,8 @@ async def test_views_go_round_rendered_source_and_what_learn_gives(book: Builder
         assert "tags: [first, steps]" in tui.text
         expected = tui.app.library.knowledge().learn("project", ["start"]).text
         await tui.press("v")
-        await tui.until(lambda: tui.main.reader_pane.reader.document.view == "learn")
-        shown = tui.main.reader_pane.reader.document
+        await tui.until(lambda: tui.main.reader_pane.document_view.document.view == "learn")
+        shown = tui.main.reader_pane.document_view.document
         assert "".join(block.search_text() for block in shown.blocks) == expected
 
 
@@ -175,7 +175,7 @@ async def test_the_whole_prompt_shows_with_its_cost(book: Builder) -> None:
         prompt = tui.app.library.knowledge().prompt()
         assert prompt
         assert f"{len(prompt):,} characters" in tui.text
-        shown = tui.main.reader_pane.reader.document
+        shown = tui.main.reader_pane.document_view.document
         assert "".join(block.search_text() for block in shown.blocks) == prompt
 
 
@@ -196,7 +196,7 @@ async def test_a_topic_page_shows_what_learn_lists(book: Builder) -> None:
         text = tui.text
         assert "what everybody here should know" in text
         assert "Available subjects" in text
-        page = "".join(b.search_text() for b in tui.main.reader_pane.reader.document.blocks)
+        page = "".join(b.search_text() for b in tui.main.reader_pane.document_view.document.blocks)
         assert "style" in page, "what is pre-loaded is listed, as for an assistant"
         assert "4 subjects, 1 hidden, 1 pre-loaded, 1 disabled" in page
 
@@ -211,7 +211,7 @@ async def test_back_and_forward_return_to_the_line_one_was_reading(book: Builder
         await tui.until("First steps")
         await tui.until(lambda: line(tui) == at)
         await tui.press("right_square_bracket")
-        await tui.until(lambda: tui.main.reader_pane.reader.document.key == "project/start")
+        await tui.until(lambda: tui.main.reader_pane.document_view.document.key == "project/start")
         await tui.press("right_square_bracket")
         assert "Nothing to go forward to" in tui.text
 
@@ -263,4 +263,4 @@ async def test_home_leads_to_topics_and_conversations(book: Builder) -> None:
         while "Retries" not in line(tui):
             await tui.press("j")
         await tui.press("enter")
-        await tui.until(lambda: tui.main.reader_pane.reader.document.title == "Retries")
+        await tui.until(lambda: tui.main.reader_pane.document_view.document.title == "Retries")

@@ -66,7 +66,7 @@ async def test_three_shows_and_hides_the_citations_where_room_is_short(book: Bui
         await tui.until(lambda: panes(tui) == ["reader", "citations"])
         await tui.press("3")
         await tui.until(lambda: "citations" not in panes(tui))
-        assert tui.app.focused is tui.main.reader_pane.reader
+        assert tui.app.focused is tui.main.reader_pane.document_view
 
 
 async def test_tab_goes_round_the_panes(book: Builder) -> None:
@@ -197,15 +197,15 @@ async def test_every_role_can_be_read_on_every_ground(book: Builder, theme: str)
             name: Color.from_rich_color(style.bgcolor)
             for name, style in (
                 ("plain", screen.query_one("#document").rich_style),
-                ("cursor", screen.role_style("cursor")),
-                ("cursor-off", screen.role_style("cursor-off")),
-                ("code", screen.role_style("code")),
+                ("cursor", screen.get_role_style("cursor")),
+                ("cursor-off", screen.get_role_style("cursor-off")),
+                ("code", screen.get_role_style("code")),
             )
             if style.bgcolor
         }
         assert set(ground) == {"plain", "cursor", "cursor-off", "code"}
         for role in sorted(TEXT_STYLES.keys() - quiet):
-            style = screen.role_style(role)
+            style = screen.get_role_style(role)
             color = style.color or screen.query_one("#document").rich_style.color
             assert color is not None
             for name, back in ground.items():

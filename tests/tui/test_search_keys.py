@@ -189,10 +189,14 @@ async def test_a_question_asked_again_for_another_index_is_logged_once(book: Bui
 
         async def settles() -> None:
             await tui.until(
-                lambda: not asker._timer and not asker._full_worker.owes and asker._answered_query
+                lambda: (
+                    not asker._timer
+                    and not asker._full_worker.has_pending_result
+                    and asker._answered_query
+                )
             )
             asker.log_query()
-            await tui.until(lambda: not asker._log_worker.owes)
+            await tui.until(lambda: not asker._log_worker.has_pending_result)
 
         await search(tui, "make")
         await settles()

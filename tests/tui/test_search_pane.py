@@ -52,12 +52,14 @@ async def test_enter_opens_a_conversation_at_the_turn_with_the_match_marked(book
         await search(tui, "jabberwock")
         await tui.press("enter")
         await tui.until("Beware of the jabberwock")
-        port = tui.main.reader_pane.reader.port
-        assert port.turn == 21
-        assert port.line is not None
-        assert "jabberwock" in port.line.plain
-        assert any("found" in role for text, role in port.line.spans if text == "jabberwock")
-        assert tui.app.focused is tui.main.reader_pane.reader
+        port = tui.main.reader_pane.document_view.viewport
+        assert port.current_turn == 21
+        assert port.current_line is not None
+        assert "jabberwock" in port.current_line.plain
+        assert any(
+            "found" in role for text, role in port.current_line.spans if text == "jabberwock"
+        )
+        assert tui.app.focused is tui.main.reader_pane.document_view
 
 
 async def test_enter_opens_the_call_whose_result_has_the_match(book: Builder) -> None:
@@ -69,11 +71,13 @@ async def test_enter_opens_the_call_whose_result_has_the_match(book: Builder) ->
         await search(tui, "snark arg:command=look ")
         await tui.until(lambda: hits(tui) == ["jp-c17800000008:1.3"])
         await tui.press("enter")
-        await tui.until(lambda: tui.main.reader_pane.reader.document.key == "jp-c17800000008")
-        reader = tui.main.reader_pane.reader
-        assert reader.port.reference == "jp-c17800000008:1.3"
-        assert reader.port.line is not None
-        assert "snark" in reader.port.line.plain
+        await tui.until(
+            lambda: tui.main.reader_pane.document_view.document.key == "jp-c17800000008"
+        )
+        reader = tui.main.reader_pane.document_view
+        assert reader.viewport.current_reference == "jp-c17800000008:1.3"
+        assert reader.viewport.current_line is not None
+        assert "snark" in reader.viewport.current_line.plain
 
 
 async def test_enter_opens_a_subject_at_the_lines(book: Builder) -> None:
@@ -83,7 +87,7 @@ async def test_enter_opens_a_subject_at_the_lines(book: Builder) -> None:
         await search(tui, "quokka")
         await tui.press("enter")
         await tui.until("A quokka smiles.")
-        line = tui.main.reader_pane.reader.port.line
+        line = tui.main.reader_pane.document_view.viewport.current_line
         assert line is not None
         assert "quokka" in line.plain
 
@@ -93,12 +97,14 @@ async def test_wide_screens_preview_and_leaving_returns_to_what_was_read(book: B
         await tui.open("project/people/ada")
         await search(tui, "three times")
         await tui.until("Retry how often?")
-        assert tui.main.reader_pane.reader.document.title == "Retries"
+        assert tui.main.reader_pane.document_view.document.title == "Retries"
         await tui.press("escape", "escape")
-        await tui.until(lambda: tui.main.reader_pane.reader.document.key == "project/people/ada")
+        await tui.until(
+            lambda: tui.main.reader_pane.document_view.document.key == "project/people/ada"
+        )
         # A preview leaves no trace in the history.
         await tui.press("2", "left_square_bracket")
-        await tui.until(lambda: tui.main.reader_pane.reader.document.key == "home")
+        await tui.until(lambda: tui.main.reader_pane.document_view.document.key == "home")
 
 
 async def test_the_library_marks_a_hit_that_was_previewed_before_it_was_opened(
@@ -237,7 +243,7 @@ async def test_all_that_is_similar_is_listed(book: Builder) -> None:
 async def test_the_same_question_ranks_as_it_does_for_the_command(book: Builder) -> None:
     async with running(book.root) as tui:
         await search(tui, "make tests")
-        await tui.until(lambda: not tui.main.search._full_worker.busy)
+        await tui.until(lambda: not tui.main.search._full_worker.is_busy)
         answer = tui.app.library.search(Question("make tests"))
         assert hits(tui) == [found.ref for found in answer.hits]
         assert answer.hits
@@ -284,7 +290,9 @@ async def test_enter_before_the_hits_are_there_opens_the_first_of_them(book: Bui
         await tui.press("enter")
         assert tui.main.has_class("searching")
         released.set()
-        await tui.until(lambda: tui.main.reader_pane.reader.document.key == "project/people/ada")
+        await tui.until(
+            lambda: tui.main.reader_pane.document_view.document.key == "project/people/ada"
+        )
         assert not tui.main.has_class("searching")
 
 

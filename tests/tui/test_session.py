@@ -34,12 +34,14 @@ async def test_it_reopens_as_it_was_left(book: Builder) -> None:
         tui.app.theme = "kbtui-safe-dark"
         expanded = set(tui.main.library_pane.state.expanded)
         wide = tui.main.library_pane.outer_size.width
-        line = tui.main.reader_pane.reader.port.reference
+        line = tui.main.reader_pane.document_view.viewport.current_reference
     async with running(book.root, start=AGAIN) as tui:
         await tui.until(
             lambda: tui.main.navigator.shown and tui.main.navigator.shown.key == "jp-c17800000001"
         )
-        await tui.until(lambda: tui.main.reader_pane.reader.port.reference == line)
+        await tui.until(
+            lambda: tui.main.reader_pane.document_view.viewport.current_reference == line
+        )
         assert tui.app.theme == "kbtui-safe-dark"
         assert tui.main.library_pane.state.expanded == expanded
         assert tui.main.library_pane.state.hidden
@@ -55,10 +57,10 @@ async def test_keys_reach_the_reader_where_the_library_was_left_folded(book: Bui
         await tui.press("1", "1")
         assert tui.main.panes.folded == ["library"]
     async with running(book.root, start=AGAIN) as tui:
-        reader = tui.main.reader_pane.reader
+        reader = tui.main.reader_pane.document_view
         await tui.until(lambda: reader.document.key == "jp-c17800000001")
         await tui.press("n")
-        await tui.until(lambda: reader.port.turn == 1)
+        await tui.until(lambda: reader.viewport.current_turn == 1)
         assert tui.main.panes.folded == ["library"]
         await tui.press("slash", "escape")
         assert tui.main.panes.focused == "reader"

@@ -64,7 +64,7 @@ async def test_what_somebody_else_declared_is_looked_at_before_it_runs(papers: B
         assert documents(papers) == []
         await tui.press("a")
         await tui.until("Approve papers?")
-        drawn = " ".join(line.plain for _, line in screen.reader.port.rows)
+        drawn = " ".join(line.plain for _, line in screen.reader.viewport.rows)
         shown = " ".join(drawn.split())
         for words in (
             "read papers",
@@ -272,7 +272,7 @@ async def test_what_a_run_skipped_and_left_alone_is_on_its_page(papers: Builder)
         await tui.until("1 edited by you and left alone")
 
         def drawn() -> str:
-            return " ".join(" ".join(line.plain for _, line in screen.reader.port.rows).split())
+            return " ".join(" ".join(line.plain for _, line in screen.reader.viewport.rows).split())
 
         await tui.until(lambda: "left alone" in drawn())
         assert "skipped, is image/png, which is not read: papers/photo.png" in drawn()

@@ -22,19 +22,19 @@ async def test_reading_on_lays_out_nothing_and_keeps_bar_and_border_right(book: 
     book.conversation(500, TURNS, title="Long")
     async with running(book.root) as tui:
         await tui.open("jp-c17800000500")
-        reader = tui.main.reader_pane.reader
+        reader = tui.main.reader_pane.document_view
         tui.main.panes.focus("#document")
         await tui.pilot.pause()
         seen = layouts(tui)
         for key in ("pagedown", "n", "j", "pageup", "pagedown", "k"):
             await tui.press(key)
-            assert reader.virtual_size.height == reader.port.heights.total
+            assert reader.virtual_size.height == reader.viewport.heights.total_lines
             bar = reader.vertical_scrollbar
             assert bar.window_virtual_size == reader.virtual_size.height
             assert bar.position == reader.scroll_y
-            assert f" {reader.port.reference} ─╯" in tui.text
+            assert f" {reader.viewport.current_reference} ─╯" in tui.text
         assert seen == []
-        assert reader.port.cursor.block > 0
+        assert reader.viewport.cursor.block > 0
 
 
 async def test_a_new_size_is_laid_out_with_its_own_widths_at_once(book: Builder) -> None:
@@ -114,7 +114,7 @@ async def test_citations_of_an_opened_hit_are_its_own(book: Builder) -> None:
         await tui.press("slash")
         await tui.type("clone build run")
         # The hit is previewed, and its citations arrive while their pane is hidden.
-        await tui.until(lambda: tui.main.reader_pane.reader.document.key == "project/start")
+        await tui.until(lambda: tui.main.reader_pane.document_view.document.key == "project/start")
         await tui.until(lambda: any("First steps" in row for row in tui.rows("citations-list")))
         await tui.press("enter")
         await tui.until(lambda: not tui.main.has_class("searching"))
@@ -151,7 +151,7 @@ async def test_what_changed_in_a_hidden_pane_shows_with_it(
 
     def is_ready() -> bool:
         """Whether the pane has what is new, though it is not on the screen."""
-        reader, results = tui.main.reader_pane.reader, tui.main.results_pane
+        reader, results = tui.main.reader_pane.document_view, tui.main.results_pane
         return {
             "library": lambda: after in tui.rows("library-list"),
             "reader": lambda: after in reader.document.blocks[-1].search_text(),

@@ -33,8 +33,11 @@ def pairs() -> set[tuple[str, str]]:
     be on each."""
     found: set[tuple[str, str]] = set()
     for look in TEXT_STYLES.values():
-        if look.text and look.text != "kb-line":
-            found |= {(look.text, ground) for ground in ([look.ground] if look.ground else GROUNDS)}
+        if look.color and look.color != "kb-line":
+            found |= {
+                (look.color, ground)
+                for ground in ([look.background] if look.background else GROUNDS)
+            }
     for body in re.findall(r"\{([^}]*)\}", STYLES.read_text()):
         facts = dict(
             re.findall(
@@ -97,7 +100,7 @@ async def test_every_theme_draws_with_the_colours_that_were_tested(book: Builder
             await tui.pilot.pause()
             screen = tui.main
             for role in ("dim", "accent", "error", "key", "found", "code-inline"):
-                color = screen.role_style(role).color
+                color = screen.get_role_style(role).color
                 assert color is not None, (name, role)
                 if name in OF_COLOURS:
                     variables = tui.app.get_css_variables()

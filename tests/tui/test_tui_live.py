@@ -62,13 +62,16 @@ async def test_a_growing_conversation_is_followed_at_its_end_and_nowhere_else(
         turns.append([asked("Question 12"), said("Answer 12")])
         live.conversation(21, turns, title="Live talk")
         await tui.until("Answer 12")
-        assert tui.main.reader_pane.reader.port.cursor == tui.main.reader_pane.reader.port.end
+        assert (
+            tui.main.reader_pane.document_view.viewport.cursor
+            == tui.main.reader_pane.document_view.viewport.last_position
+        )
         await tui.press("g", "n", "n", "n")
-        before = tui.main.reader_pane.reader.port.cursor
+        before = tui.main.reader_pane.document_view.viewport.cursor
         turns.append([asked("Question 13"), said("Answer 13")])
         live.conversation(21, turns, title="Live talk")
         await tui.until("turn 3 of 14")
-        assert tui.main.reader_pane.reader.port.cursor == before
+        assert tui.main.reader_pane.document_view.viewport.cursor == before
         assert "Answer 13" not in tui.text
 
 

@@ -94,12 +94,12 @@ async def test_a_key_after_a_dialog_was_closed_waits_for_nothing_else(
 async def test_two_changes_of_the_view_in_one_go_are_two(book: Builder) -> None:
     async with running(book.root) as tui:
         await tui.open("project/start")
-        views = tui.main.reader_pane.reader.document.views
+        views = tui.main.reader_pane.document_view.document.views
         assert len(views) == 3
         await at_once(tui, "v", "v")
-        await tui.until(lambda: tui.main.reader_pane.reader.document.view == views[2])
+        await tui.until(lambda: tui.main.reader_pane.document_view.document.view == views[2])
         await at_once(tui, "v", "v", "v", "v")
-        await tui.until(lambda: tui.main.reader_pane.reader.document.view == views[0])
+        await tui.until(lambda: tui.main.reader_pane.document_view.document.view == views[0])
 
 
 async def test_keys_behind_opening_are_about_what_is_opened(book: Builder) -> None:
@@ -190,7 +190,7 @@ async def test_after_a_search_that_failed_no_key_waits_for_its_hits(book: Builde
         await at_once(tui, "/", "x", "enter")
         await tui.until("The search failed: no such disk")
         await tui.until(lambda: not tui.main.search.is_opening)
-        assert not tui.main.is_unsettled("y")
+        assert not tui.main.should_key_wait("y")
 
 
 async def test_enter_that_was_typed_before_the_screen_was_there_opens(book: Builder) -> None:

@@ -26,12 +26,12 @@ def document(sizes: list[int], folds: bool = False, prefix: str = "w") -> Docume
 def opened(doc: Document, width: int = 40, height: int = 12) -> Viewport:
     port = Viewport()
     port.resize(width, height)
-    port.show(doc)
+    port.show_document(doc)
     return port
 
 
 def everything(port: Viewport) -> list[str]:
-    return [line.plain for n in range(len(port.document.blocks)) for line in port.lines(n)]
+    return [line.plain for n in range(len(port.document.blocks)) for line in port.get_lines(n)]
 
 
 # Nothing here is about time, and the machine may be busy.
@@ -48,15 +48,15 @@ def test_walking_shows_the_document_s_own_lines_wherever_one_is(
     port = opened(document(given_sizes, folds), height=height)
     whole = everything(opened(document(given_sizes, folds), height=height))
     for move in moves:
-        (port.move, port.scroll, port.turn_page)[move % 3](move)
+        (port.move_cursor, port.scroll_lines, port.scroll_with_cursor)[move % 3](move)
         seen = [line.plain for _, line in port.rows]
         assert len(seen) == min(height, len(whole))
         assert any(whole[n : n + len(seen)] == seen for n in range(len(whole) + 1))
         if whole:
             assert port.cursor in [position for position, _ in port.rows]
-    port.go_end()
+    port.go_to_end()
     assert [line.plain for _, line in port.rows] == whole[-height:]
-    port.go_start()
+    port.go_to_start()
     assert [line.plain for _, line in port.rows] == whole[:height]
 
 
@@ -64,11 +64,11 @@ def test_walking_shows_the_document_s_own_lines_wherever_one_is(
 @given(sizes, st.integers(0, 200), st.integers(0, 200))
 def test_a_step_back_undoes_a_step_on(given_sizes: list[int], start: int, by: int) -> None:
     port = opened(document(given_sizes, folds=True))
-    here = port.step(port.first, start)
-    there = port.step(here, by)
-    back = port.step(there, -by)
+    here = port.offset_position(port.first_position, start)
+    there = port.offset_position(here, by)
+    back = port.offset_position(there, -by)
     assert back <= here
-    if there != port.end:
+    if there != port.last_position:
         assert back == here
 
 
@@ -78,36 +78,36 @@ def test_changes_of_width_return_to_the_same_line(
     given_sizes: list[int], by: int, widths: list[int]
 ) -> None:
     port = opened(document(given_sizes))
-    port.move(by)
-    before = port.cursor, port.line and port.line.plain
+    port.move_cursor(by)
+    before = port.cursor, port.current_line and port.current_line.plain
     for width in widths:
         port.resize(width, 12)
     port.resize(40, 12)
-    assert (port.cursor, port.line and port.line.plain) == before
+    assert (port.cursor, port.current_line and port.current_line.plain) == before
 
 
 def test_ten_thousand_messages_lay_out_only_what_is_in_sight() -> None:
     port = opened(document([30] * 10_000), height=40)
-    assert 0 < port.layouts < 60
-    port.go_end()
-    assert port.layouts < 120
-    port.scroll_to_line(port.heights.total // 2)
-    assert port.layouts < 180
+    assert 0 < port.layout_count < 60
+    port.go_to_end()
+    assert port.layout_count < 120
+    port.scroll_to_line(port.heights.total_lines // 2)
+    assert port.layout_count < 180
     port.resize(60, 40)
-    assert port.layouts < 260
+    assert port.layout_count < 260
 
 
 def test_unfolding_keeps_the_line_and_folding_returns_to_the_head() -> None:
     port = opened(document([20] * 9, folds=True), height=30)
-    head = port.document.index_of("fold5")
+    head = port.document.find_block("fold5")
     assert head is not None
     port.go_to(head)
     row = [at for at, _ in port.rows].index(port.cursor)
-    port.toggle("fold5")
+    port.toggle_fold("fold5")
     assert [at for at, _ in port.rows].index(port.cursor) == row
-    port.move(2)
+    port.move_cursor(2)
     assert port.document.blocks[port.cursor.block].fold == "fold5"
-    port.toggle("fold5")
+    port.toggle_fold("fold5")
     assert port.cursor.block == head
 
 
@@ -115,7 +115,7 @@ def test_all_of_a_kind_open_and_one_of_them_closes_by_itself() -> None:
     port = opened(document([20] * 9, folds=True))
     assert port.toggle_kind("tool") is True
     assert all(port.folds.is_open(f"fold{n}") for n in (2, 5, 8))
-    port.toggle("fold5")
+    port.toggle_fold("fold5")
     assert not port.folds.is_open("fold5")
     assert port.folds.is_open("fold2")
     assert port.toggle_kind("tool") is False
@@ -125,45 +125,45 @@ def test_all_of_a_kind_open_and_one_of_them_closes_by_itself() -> None:
 def test_a_reload_keeps_the_line_although_text_came_before_it() -> None:
     port = opened(document([30] * 40))
     port.go_to(20, 3)
-    line = port.line
+    line = port.current_line
     assert line is not None
     fresh = document([30] * 40)
     fresh.blocks.insert(0, MarkdownBlock("new", "something new " * 50))
-    port.reload(Document("doc", "Doc", fresh.blocks))
-    assert port.line is not None
-    assert port.line.plain == line.plain
+    port.reload_document(Document("doc", "Doc", fresh.blocks))
+    assert port.current_line is not None
+    assert port.current_line.plain == line.plain
     assert port.cursor.block == 21
 
 
 def test_at_the_end_it_follows_what_is_added_and_elsewhere_it_stays() -> None:
     port = opened(document([30] * 40))
-    port.go_end()
-    port.reload(document([30] * 45))
-    assert port.cursor == port.end
-    assert port.end.block == 44
-    port.move(-10)
-    port.scroll(-30)
+    port.go_to_end()
+    port.reload_document(document([30] * 45))
+    assert port.cursor == port.last_position
+    assert port.last_position.block == 44
+    port.move_cursor(-10)
+    port.scroll_lines(-30)
     before = port.rows
-    port.reload(document([30] * 50))
+    port.reload_document(document([30] * 50))
     assert [line.plain for _, line in port.rows] == [line.plain for _, line in before]
 
 
 def test_a_short_document_read_from_its_top_does_not_jump_when_it_grows() -> None:
     port = opened(document([3]), height=30)
-    port.reload(document([30] * 40))
+    port.reload_document(document([30] * 40))
     assert port.top == Position(0, 0)
 
 
 def test_the_match_one_stands_at_is_marked_and_in_sight() -> None:
     port = opened(document([40] * 60))
     pattern = compile_finder(["w30x20"])
-    port.look_for(pattern)
+    port.set_pattern(pattern)
     assert pattern is not None
-    (match,) = list(port.document.search(pattern))
+    (match,) = list(port.document.find_matches(pattern))
     port.go_to_match(*match)
-    assert port.line is not None
-    assert [text for text, role in port.line.spans if "found-here" in role] == ["w30x20"]
-    port.look_for(None)
+    assert port.current_line is not None
+    assert [text for text, role in port.current_line.spans if "found-here" in role] == ["w30x20"]
+    port.set_pattern(None)
     assert not any("found" in role for _, row in port.rows for _, role in row.spans)
 
 
@@ -177,13 +177,13 @@ def test_terms_match_whatever_the_case_and_white_space() -> None:
 def test_an_empty_document_can_be_walked() -> None:
     port = opened(Document("e", "E", []))
     for _ in range(2):
-        port.move(3)
-        port.turn_page(-2)
-        port.go_end()
-        port.go_start()
+        port.move_cursor(3)
+        port.scroll_with_cursor(-2)
+        port.go_to_end()
+        port.go_to_start()
         port.resize(30, 5)
     assert port.rows == []
-    assert port.line is None
-    assert port.turn is None
-    port.show(Document("h", "H", [HeadBlock("x", [("x", "")])]))
+    assert port.current_line is None
+    assert port.current_turn is None
+    port.show_document(Document("h", "H", [HeadBlock("x", [("x", "")])]))
     assert len(port.rows) == 1

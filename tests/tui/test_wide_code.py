@@ -28,9 +28,9 @@ def test_scrolled_code_is_one_line_that_fits_and_keeps_the_whole(
 ) -> None:
     (line,) = wrap_code([(text, "code")] if text else [], width, 3, shift)
     assert cell_len(line.plain) <= width
-    assert (line.whole or line.plain) == text
-    assert line.source == 3
-    assert line.more == line.plain.endswith("›") or "›" in text
+    assert (line.full_text or line.plain) == text
+    assert line.source_line == 3
+    assert line.continues_right == line.plain.endswith("›") or "›" in text
 
 
 @given(st.text("abc xyz_", max_size=200), st.integers(8, 40))
@@ -41,8 +41,8 @@ def test_going_right_shows_every_character_once(text: str, width: int) -> None:
         part = line.plain
         if shift and part:
             part = part[1:]
-        seen += part[:-1] if line.more else part
-        if not line.more:
+        seen += part[:-1] if line.continues_right else part
+        if not line.continues_right:
             break
         shift = len(seen)
     assert seen == text
@@ -54,10 +54,10 @@ async def test_a_key_turns_wrapping_into_scrolling_and_back(book: Builder) -> No
         await tui.open("project/wide")
         await tui.until("After.")
         tui.main.panes.focus("#document")
-        wrapped = len(tui.main.reader_pane.reader.port.rows)
+        wrapped = len(tui.main.reader_pane.document_view.viewport.rows)
         assert "THE_END" in tui.text
         await tui.press("x")
-        await tui.until(lambda: len(tui.main.reader_pane.reader.port.rows) < wrapped)
+        await tui.until(lambda: len(tui.main.reader_pane.document_view.viewport.rows) < wrapped)
         assert "THE_END" not in tui.text
         assert "value = part_0" in tui.text
         for _ in range(40):
@@ -73,7 +73,7 @@ async def test_a_key_turns_wrapping_into_scrolling_and_back(book: Builder) -> No
             await tui.press("h")
         assert "value = part_0" in tui.text
         await tui.press("x")
-        await tui.until(lambda: len(tui.main.reader_pane.reader.port.rows) == wrapped)
+        await tui.until(lambda: len(tui.main.reader_pane.document_view.viewport.rows) == wrapped)
 
 
 def test_only_pictures_of_the_workspace_are_given_away(tmp_path: Path) -> None:

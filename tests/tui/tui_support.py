@@ -85,7 +85,7 @@ class Tui:
         place = make_target(self.app.library.resolve(ref))
         self.main.open(place)
         await self.until(lambda: self.main.navigator.shown == place)
-        await self.until(lambda: self.main.reader_pane.reader.document.key == place.key)
+        await self.until(lambda: self.main.reader_pane.document_view.document.key == place.key)
 
     def rows(self, name: str) -> list[str]:
         """The first lines of a list's rows."""
@@ -116,8 +116,8 @@ async def running(
             await tui.until(lambda: tui.main.library_pane.contents is not None)
             await tui.until(lambda: tui.main.navigator.shown is not None)
             if open_ref is None:
-                document = tui.main.reader_pane.reader
-                await tui.until(lambda: document.document.index_of("loading") is None)
+                document = tui.main.reader_pane.document_view
+                await tui.until(lambda: document.document.find_block("loading") is None)
             yield tui
     finally:
         library.close()

@@ -47,7 +47,7 @@ class Shop:
     def given(self) -> str:
         """The text on the right, whole, as the document has it."""
         document = self.screen.reader.document
-        return "".join(getattr(block, "piece", str)() for block in document.blocks)
+        return "".join(getattr(block, "get_text", str)() for block in document.blocks)
 
     async def select(self, key: str) -> None:
         assert self.screen.list.select(key), (key, [row.key for row in self.screen.list.rows])
@@ -79,7 +79,7 @@ class Shop:
             await self.press("slash")
         screen.pattern_bar.input.value = text
         await self.tui.until(lambda: screen.controller.trial.text == text)
-        await self.tui.until(lambda: not screen.controller._trials.busy)
+        await self.tui.until(lambda: not screen.controller._trials.is_busy)
         await self.tui.pilot.pause()
         if screen.controller.trial.usable:
             title = screen.controller.trial.call
@@ -100,7 +100,7 @@ async def workshop(
         await tui.until(lambda: shop.is_open)
         screen = shop.screen
         await tui.until(lambda: screen.list.rows)
-        await tui.until(lambda: not screen.controller._counts.busy)
+        await tui.until(lambda: not screen.controller._counts.is_busy)
         await tui.until(lambda: screen.page is not None)
         yield shop
 

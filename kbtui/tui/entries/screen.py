@@ -72,7 +72,7 @@ class ChunkBlock(FoldBlock):
             lines += wrap_spans([(part, "" if opened else "dim")], width, margin, margin)
         return lines
 
-    def estimate(self, width: int) -> int:
+    def estimate_height(self, width: int) -> int:
         """The head line and the preview."""
         return self.above + 2 + min(len(self.text), PREVIEW) // max(8, width)
 
@@ -244,7 +244,7 @@ class EntriesScreen(SplitScreen):
         width = self.table.scrollable_content_region.width
         left, right = headings(width)
         # The scroll bar's column, which the table keeps free.
-        self.query_one("#columns", TextLine).say(left, [*right, ("  ", "")])
+        self.query_one("#columns", TextLine).set_text(left, [*right, ("  ", "")])
 
     @property
     def offers(self) -> frozenset[str]:
@@ -256,14 +256,16 @@ class EntriesScreen(SplitScreen):
         }
         return frozenset(name for name, has in found.items() if has)
 
-    def is_unsettled(self, key: str) -> bool:
+    def should_key_wait(self, key: str) -> bool:
         """Whether a key is about the selected entry, and the list or the details are another's."""
-        owner, action = self._meant_by(key)
+        owner, action = self._find_action(key)
         # A letter that is typed is no command's, so it has no owner.
         typed = self.focused is self.filter.input and owner in (None, self.filter.input)
         if typed or action in APART:
             return False
-        details = self.is_detail_focused and (self._timer is not None or self._detail_lane.owes)
+        details = self.is_detail_focused and (
+            self._timer is not None or self._detail_lane.has_pending_result
+        )
         return details or self._filter_timer is not None or self.listing.lacks(self._wanted)
 
     # reading the list
@@ -272,7 +274,7 @@ class EntriesScreen(SplitScreen):
         """Read everything again."""
         self.listing.read(self._wanted)
 
-    def files_changed(self, event: dict[str, Any]) -> None:
+    def handle_files_changed(self, event: dict[str, Any]) -> None:
         """Reload when files change."""
         self.action_reload()
 
@@ -324,8 +326,8 @@ class EntriesScreen(SplitScreen):
 
     # the selected one
 
-    @on(RowList.Moved)
-    def _moved(self, event: RowList.Moved) -> None:
+    @on(RowList.SelectionChanged)
+    def _moved(self, event: RowList.SelectionChanged) -> None:
         event.stop()
         self._say_place()
         if self.table.index > len(self.table.rows) - AHEAD:
@@ -345,7 +347,7 @@ class EntriesScreen(SplitScreen):
         entry = self.table.entry
         self.show_keys()
         if entry is None:
-            self._detail_lane.forget()
+            self._detail_lane.discard_results()
             self.show_document(Document("entry:", "", []))
             return
         self._detail_lane.submit(
@@ -363,8 +365,8 @@ class EntriesScreen(SplitScreen):
             self._to_end = True
             self.listing.more(EVERYTHING)
 
-    @on(RowList.Opened)
-    def _clicked(self, event: RowList.Opened) -> None:
+    @on(RowList.RowClicked)
+    def _clicked(self, event: RowList.RowClicked) -> None:
         event.stop()
         self.action_enter()
 
@@ -374,14 +376,14 @@ class EntriesScreen(SplitScreen):
             if self.table.entry is not None:
                 self.focus_detail()
             return
-        port = self.reader.port
+        port = self.reader.viewport
         if not port.document.blocks:
             return
         if link := port.document.blocks[port.cursor.block].link:
             self.dismiss(parse_ref(link))
-        elif fold := port.fold_at_cursor():
-            port.toggle(fold)
-            self.reader.changed()
+        elif fold := port.find_fold_at_cursor():
+            port.toggle_fold(fold)
+            self.reader.update_view()
 
     def action_read(self) -> None:
         """Open it in the reader."""
@@ -499,8 +501,8 @@ class EntriesScreen(SplitScreen):
 
     # leaving
 
-    @on(PaneInput.Left)
-    def _left_input(self, event: PaneInput.Left) -> None:
+    @on(PaneInput.EscapePressed)
+    def _left_input(self, event: PaneInput.EscapePressed) -> None:
         event.stop()
         self.action_back()
 

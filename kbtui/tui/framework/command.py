@@ -71,11 +71,11 @@ class Command(NamedTuple):
     hint: int = 0
     palette: bool = True
     needs: str = ""
-    at_once: bool = False
+    is_immediate: bool = False
     about: Literal["", "item"] = ""
 
     @property
-    def shown_keys(self) -> list[str]:
+    def key_labels(self) -> list[str]:
         """The keys as people write them."""
         return [format_key(key) for key in self.keys.split(",") if key]
 
@@ -105,7 +105,7 @@ def make_bindings(commands: Iterable[Command]) -> list[Binding]:
             command.label,
             id=command.id,
             show=False,
-            priority=command.at_once,
+            priority=command.is_immediate,
         )
         for command in commands
     ]
@@ -118,10 +118,10 @@ def format_command_hints(
     wanted = [
         command
         for command in commands
-        if command.hint and command.shown_keys and (not command.needs or command.needs in offers)
+        if command.hint and command.key_labels and (not command.needs or command.needs in offers)
     ]
     while True:
-        spans = format_key_hints((command.shown_keys[0], command.label) for command in wanted)
+        spans = format_key_hints((command.key_labels[0], command.label) for command in wanted)
         if not wanted or cell_width(spans) <= width:
             return spans
         wanted.remove(min(wanted, key=lambda command: command.hint))

@@ -44,7 +44,7 @@ class LineDialog(StyledScreen):
     ) -> None:
         super().__init__()
         self._title, self._text, self._placeholder, self._hint = title, text, placeholder, hint
-        self._select = select
+        self._select_on_focus = select
 
     def compose(self) -> ComposeResult:
         """The input, and what Enter and Esc do."""
@@ -55,7 +55,7 @@ class LineDialog(StyledScreen):
                 id="dialog-input",
                 placeholder=self._placeholder,
                 compact=True,
-                select_on_focus=self._select,
+                select_on_focus=self._select_on_focus,
             )
             hint = TextLine()
             hint.left = format_key_hints([("Enter", "done"), ("Esc", "leave")])
@@ -67,7 +67,7 @@ class LineDialog(StyledScreen):
         self.query_one("#dialog-input").focus()
 
     @on(Input.Submitted)
-    def _submitted(self, event: Input.Submitted) -> None:
+    def _accept_text(self, event: Input.Submitted) -> None:
         event.stop()
         self.dismiss(event.value.strip())
 
@@ -78,8 +78,8 @@ class DialogOption:
 
     key: str
     name: str
-    right: str
-    what: Any
+    preview: str
+    result: Any
 
 
 class OptionsDialog(StyledScreen):
@@ -87,7 +87,7 @@ class OptionsDialog(StyledScreen):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q", "dismiss", show=False),
-        Binding("enter", "take", show=False),
+        Binding("enter", "choose", show=False),
     ]
 
     def __init__(self, title: str, options: list[DialogOption]) -> None:
@@ -105,14 +105,14 @@ class OptionsDialog(StyledScreen):
 
     def on_mount(self) -> None:
         """Show the options."""
-        self._fill()
+        self._fill_options()
         self.list.focus()
 
     def on_resize(self) -> None:
         """Other previews fit."""
-        self.call_after_refresh(self._fill)
+        self.call_after_refresh(self._fill_options)
 
-    def _fill(self) -> None:
+    def _fill_options(self) -> None:
         # Names are whole; what an option would give shows as far as there is room.
         width = self.list.scrollable_content_region.width or self.app.size.width * 9 // 10 - 4
         names = max((cell_width([(one.name, "")]) for one in self._options), default=0)
@@ -122,7 +122,7 @@ class OptionsDialog(StyledScreen):
                 ListRow(
                     one.key,
                     [(f"{one.key}  ", "key"), (one.name, "")],
-                    truncate_spans([(one.right, "dim")], room) if room > 8 else [],
+                    truncate_spans([(one.preview, "dim")], room) if room > 8 else [],
                     data=one,
                 )
                 for one in self._options
@@ -134,17 +134,17 @@ class OptionsDialog(StyledScreen):
         for one in self._options:
             if event.character == one.key:
                 event.stop()
-                self.dismiss(one.what)
+                self.dismiss(one.result)
 
-    @on(RowList.Opened)
-    def _clicked(self, event: RowList.Opened) -> None:
+    @on(RowList.RowClicked)
+    def _choose_clicked(self, event: RowList.RowClicked) -> None:
         event.stop()
-        self.action_take()
+        self.action_choose()
 
-    def action_take(self) -> None:
+    def action_choose(self) -> None:
         """Choose the selected one."""
         if row := self.list.selected:
-            self.dismiss(row.data.what)
+            self.dismiss(row.data.result)
 
 
 class ConfirmDialog(StyledScreen, ModalScreen[str | None]):
@@ -163,18 +163,18 @@ class ConfirmDialog(StyledScreen, ModalScreen[str | None]):
     def __init__(self, question: str, answers: Mapping[str, str]) -> None:
         super().__init__()
         self.question, self.answers = one_line(question), dict(answers)
-        self._said = MessageLine("asked")
+        self._question_line = MessageLine("asked")
 
     def compose(self) -> ComposeResult:
         """The question and its answers."""
         with Vertical(id="question"):
-            yield self._said
+            yield self._question_line
             yield TextLine(id="answers")
 
     def on_mount(self) -> None:
         """Ask."""
         self.styles.background = "transparent"
-        self._said.say(self.question, "strong")
+        self._question_line.set_message(self.question, "strong")
         bar = self.query_one("#answers", TextLine)
         bar.left = format_key_hints([*self.answers.items(), ("Esc", "leave it as it is")])
 
@@ -202,7 +202,7 @@ class FormField:
     value: str = ""
     help: str = ""
     choices: tuple[str, ...] = ()
-    when: Callable[[FormValues], bool] = lambda values: True
+    is_shown: Callable[[FormValues], bool] = lambda values: True
 
 
 class ChoiceField(StyledWidget, can_focus=True):
@@ -218,31 +218,31 @@ class ChoiceField(StyledWidget, can_focus=True):
     def __init__(self, field: FormField) -> None:
         super().__init__(id=f"field-{field.name}")
         self._choices = field.choices
-        self._at = field.choices.index(field.value) if field.value in field.choices else 0
+        self._index = field.choices.index(field.value) if field.value in field.choices else 0
 
     @property
     def value(self) -> str:
         """What is chosen."""
-        return self._choices[self._at] if self._choices else ""
+        return self._choices[self._index] if self._choices else ""
 
     def action_step(self, by: int) -> None:
         """Choose the next, or the one before."""
-        self._choose((self._at + by) % max(1, len(self._choices)))
+        self._select_choice((self._index + by) % max(1, len(self._choices)))
 
-    def _choose(self, at: int) -> None:
-        self._at = at
+    def _select_choice(self, at: int) -> None:
+        self._index = at
         self.refresh()
         if isinstance(self.screen, FormDialog):
-            self.screen.show_lines()
+            self.screen.update_shown_fields()
 
     def on_key(self, event: events.Key) -> None:
         """A letter goes to the next choice that begins with it."""
         letter = (event.character or "").casefold()
         count = len(self._choices)
-        for at in range(self._at + 1, self._at + 1 + count):
+        for at in range(self._index + 1, self._index + 1 + count):
             if letter and letter != " " and self._choices[at % count].casefold().startswith(letter):
                 event.stop()
-                self._choose(at % count)
+                self._select_choice(at % count)
                 return
 
     def on_click(self) -> None:
@@ -261,9 +261,9 @@ class ChoiceField(StyledWidget, can_focus=True):
     def render_line(self, y: int) -> Strip:
         """The chosen word between arrows."""
         arrows = ("‹ ", " ›") if self.has_focus else ("", "")
-        many = f"  {self._at + 1} of {len(self._choices)}" if self.has_focus else ""
+        many = f"  {self._index + 1} of {len(self._choices)}" if self.has_focus else ""
         word = one_line(self.value) or "nothing to choose from"
-        return self.paint(
+        return self.render_spans(
             [(arrows[0], "key"), (word, ""), (arrows[1], "key"), (many, "dim")],
             self.content_size.width,
         )
@@ -280,7 +280,7 @@ class FormDialog(StyledScreen):
         Binding("down", "app.focus_next", show=False),
         Binding("up", "app.focus_previous", show=False),
         # At once: the keys that follow belong to the next line.
-        Binding("enter", "onward", show=False, priority=True),
+        Binding("enter", "next_field", show=False, priority=True),
         Binding("tab", "app.focus_next", show=False, priority=True),
         Binding("ctrl+s", "save", show=False, priority=True),
     ]
@@ -303,11 +303,11 @@ class FormDialog(StyledScreen):
         done: str = "save",
     ) -> None:
         super().__init__()
-        self._title, self._save, self._words, self._done = title, save, words, done
+        self._title, self._save, self._format_error, self._save_label = title, save, words, done
         self._fields = {field.name: field for field in fields}
-        self._lane = LatestOnlyWorker(self)
-        self.said = MessageLine("form-said")
-        self._saving = False
+        self._save_worker = LatestOnlyWorker(self)
+        self.message = MessageLine("form-said")
+        self._is_saving = False
 
     def compose(self) -> ComposeResult:
         """A line each, then what was said and the keys."""
@@ -324,79 +324,83 @@ class FormDialog(StyledScreen):
                             if field.choices
                             else SafeInput(field.value, id=f"field-{field.name}", compact=True)
                         )
-            yield self.said
+            yield self.message
             keys = TextLine(id="form-keys")
-            keys.left = format_key_hints([("Enter", "next"), ("^S", self._done), ("Esc", "cancel")])
+            keys.left = format_key_hints(
+                [("Enter", "next"), ("^S", self._save_label), ("Esc", "cancel")]
+            )
             yield keys
 
     def on_mount(self) -> None:
         """Begin in the first line that takes text."""
-        self.show_lines()
-        shown = self._shown()
+        self.update_shown_fields()
+        shown = self._list_shown_fields()
         texts = [name for name in shown if not self._fields[name].choices]
-        self.set_focus(self._widget((texts or shown)[0]))
+        self.set_focus(self._find_field((texts or shown)[0]))
 
     # values
 
-    def _widget(self, name: str) -> Widget:
+    def _find_field(self, name: str) -> Widget:
         return self.query_one(f"#field-{name}")
 
     def value(self, name: str) -> str:
         """What stands in a line, without spaces around it."""
-        widget = self._widget(name)
+        widget = self._find_field(name)
         return widget.value.strip() if isinstance(widget, ChoiceField | Input) else ""
 
     def values(self) -> FormValues:
         """What stands in the lines that show."""
-        return {name: self.value(name) for name in self._shown()}
+        return {name: self.value(name) for name in self._list_shown_fields()}
 
-    def _shown(self) -> list[str]:
+    def _list_shown_fields(self) -> list[str]:
         everything = {name: self.value(name) for name in self._fields}
-        return [name for name, field in self._fields.items() if field.when(everything)]
+        return [name for name, field in self._fields.items() if field.is_shown(everything)]
 
-    def show_lines(self) -> None:
+    def update_shown_fields(self) -> None:
         """Show only the fields that the current choices need."""
-        shown = self._shown()
+        shown = self._list_shown_fields()
         for name in self._fields:
             self.query_one(f"#line-{name}").display = name in shown
 
     def on_descendant_focus(self) -> None:
         """Say what the line is for."""
         name = (self.focused.id or "").removeprefix("field-") if self.focused else ""
-        if name in self._fields and not self._saving:
-            self.said.say(self._fields[name].help, "dim")
+        if name in self._fields and not self._is_saving:
+            self.message.set_message(self._fields[name].help, "dim")
 
     # leaving
 
-    def action_onward(self) -> None:
+    def action_next_field(self) -> None:
         """To the next line; from the last one, save."""
-        shown = self._shown()
+        shown = self._list_shown_fields()
         name = (self.focused.id or "").removeprefix("field-") if self.focused else ""
         at = shown.index(name) if name in shown else -1
         if at == len(shown) - 1:
             self.action_save()
         else:
-            self.set_focus(self._widget(shown[at + 1]))
+            self.set_focus(self._find_field(shown[at + 1]))
 
     def action_save(self) -> None:
         """Save, and leave when that works."""
-        if self._saving:
+        if self._is_saving:
             return
-        self._saving = True
+        self._is_saving = True
         # After whatever was typed before this key, which waits in the line's own queue.
-        (self.focused or self).call_later(self._save_now)
+        (self.focused or self).call_later(self._submit_values)
 
-    def _save_now(self) -> None:
-        self.said.say("…", "dim")
+    def _submit_values(self) -> None:
+        self.message.set_message("…", "dim")
         values = self.values()
-        self._lane.submit(lambda: self._save(values), self._saved, self._failed)
+        self._save_worker.submit(
+            lambda: self._save(values), self._close_with_result, self._show_save_error
+        )
 
-    def _saved(self, made: Any) -> None:
+    def _close_with_result(self, made: Any) -> None:
         self.dismiss(made)
 
-    def _failed(self, error: Exception) -> None:
-        self._saving = False
-        self.said.say(self._words(error), "error")
+    def _show_save_error(self, error: Exception) -> None:
+        self._is_saving = False
+        self.message.set_message(self._format_error(error), "error")
 
     def action_cancel(self) -> None:
         """Leave without saving."""

@@ -64,31 +64,31 @@ class IdleCollector:
 
     def __init__(self, app: App[None]) -> None:
         self._app = app
-        self._touched = 0.0
+        self._last_activity = 0.0
         self._timer: Timer | None = None
-        self._took = 0.0
+        self._last_duration = 0.0
 
-    def touched(self) -> None:
+    def note_activity(self) -> None:
         """Somebody did something, and will do more at once."""
-        self._touched = time.monotonic()
+        self._last_activity = time.monotonic()
         if self._timer is None:
-            self._wait(IDLE_SECONDS)
+            self._schedule_collection(IDLE_SECONDS)
 
-    def _wait(self, seconds: float) -> None:
-        self._timer = self._app.set_timer(seconds, self._look)
+    def _schedule_collection(self, seconds: float) -> None:
+        self._timer = self._app.set_timer(seconds, self._collect_if_idle)
 
-    def _look(self) -> None:
-        left = self._touched + IDLE_SECONDS - time.monotonic()
+    def _collect_if_idle(self) -> None:
+        left = self._last_activity + IDLE_SECONDS - time.monotonic()
         # What is just being read is not set aside yet.
-        if _pause_lock.locked() or (left > 0 and self._took > SHORT_COLLECTION_SECONDS):
-            self._wait(left if left > 0 else IDLE_SECONDS)
+        if _pause_lock.locked() or (left > 0 and self._last_duration > SHORT_COLLECTION_SECONDS):
+            self._schedule_collection(left if left > 0 else IDLE_SECONDS)
             return
         began = time.thread_time()
         gc.collect()
-        self._took = time.thread_time() - began
+        self._last_duration = time.thread_time() - began
         self._timer = None
         if left > 0:
-            self._wait(IDLE_SECONDS)
+            self._schedule_collection(IDLE_SECONDS)
 
 
 _pause_lock = threading.Lock()

@@ -46,99 +46,99 @@ class KeyQueue:
 
     def __init__(self, app: App[None]) -> None:
         self._app = app
-        self._held: deque[events.Key | events.Paste] = deque()
+        self._queue: deque[events.Key | events.Paste] = deque()
         self._number = 0
-        self._given: events.Key | events.Paste | None = None
+        self._sending: events.Key | events.Paste | None = None
         """What was held and is handed out just now."""
-        self._busy = False
-        self._waiting: float | None = None
+        self._is_busy = False
+        self._waiting_since: float | None = None
         """Since when the first of the held keys waits for what is under way."""
         self._screen: Screen[object] | None = None
-        self._giving_up: asyncio.TimerHandle | None = None
+        self._timeout: asyncio.TimerHandle | None = None
 
-    def holds(self, event: events.Event) -> bool:
+    def try_hold(self, event: events.Event) -> bool:
         """Whether the event is kept for later; one that is not is given out now."""
         if not isinstance(event, events.Key | events.Paste) or event.is_forwarded:
             return False
         if isinstance(event, events.Key) and event.key in UNQUEUED_KEYS:
-            self._held.clear()
-        elif event is self._given:
-            self._given = None
-        elif self._busy or self._held or self._given:
-            self._held.append(event)
+            self._queue.clear()
+        elif event is self._sending:
+            self._sending = None
+        elif self._is_busy or self._queue or self._sending:
+            self._queue.append(event)
             return True
-        elif self._must_wait(event):
-            self._held.append(event)
-            self._look_later()
+        elif self._should_wait(event):
+            self._queue.append(event)
+            self._retry_later()
             return True
-        self._begin()
+        self._track_event()
         return False
 
-    def _begin(self) -> None:
+    def _track_event(self) -> None:
         """An event is given out: follow it."""
         app = self._app
-        self._busy = True
+        self._is_busy = True
         self._number += 1
         self._screen = app.screen
         target = app.focused or app.screen
         loop = asyncio.get_running_loop()
-        self._giving_up = loop.call_later(
-            FOLLOW_UP_TIMEOUT_SECONDS, app.call_later, self._next, self._number
+        self._timeout = loop.call_later(
+            FOLLOW_UP_TIMEOUT_SECONDS, app.call_later, self._resume, self._number
         )
         # Behind the event, which is put in the same queue at once.
         app.call_next(target.post_message, KeyFollowUp(self._number, FOLLOW_UP_ROUNDS, target))
 
-    def came(self, done: KeyFollowUp) -> None:
+    def handle_follow_up(self, done: KeyFollowUp) -> None:
         """A message that followed an event has come all the way up."""
-        if done.number != self._number or not self._busy:
+        if done.number != self._number or not self._is_busy:
             return
         if done.rounds > 1:
             done.target.post_message(KeyFollowUp(done.number, done.rounds - 1, done.target))
         elif self._app.screen is not self._screen:
             # The dialog that was opened gets the rest once it is there.
-            self._when_shown()
+            self._resume_when_shown()
         else:
-            self._next(done.number)
+            self._resume(done.number)
 
-    def closed(self) -> None:
+    def handle_closed_screen(self) -> None:
         """A screen was closed, and with it goes what follows the key that closed it."""
-        if self._busy and self._app.screen is not self._screen:
-            self._when_shown()
+        if self._is_busy and self._app.screen is not self._screen:
+            self._resume_when_shown()
 
-    def _when_shown(self) -> None:
+    def _resume_when_shown(self) -> None:
         self._screen = self._app.screen
-        self._screen.call_after_refresh(self._app.call_later, self._next, self._number)
+        self._screen.call_after_refresh(self._app.call_later, self._resume, self._number)
 
-    def _next(self, number: int) -> None:
-        if number != self._number or not self._busy:
+    def _resume(self, number: int) -> None:
+        if number != self._number or not self._is_busy:
             return
-        self._busy = False
-        if self._giving_up:
-            self._giving_up.cancel()
-        self._give()
+        self._is_busy = False
+        if self._timeout:
+            self._timeout.cancel()
+        self._send_next()
 
-    def _give(self) -> None:
+    def _send_next(self) -> None:
         """Hand out the first of the held keys, unless it has to wait."""
-        if self._busy or self._given or not self._held:
+        if self._is_busy or self._sending or not self._queue:
             return
-        if self._must_wait(self._held[0]):
-            self._look_later()
+        if self._should_wait(self._queue[0]):
+            self._retry_later()
             return
-        self._given = self._held.popleft()
-        self._app.call_next(self._app.on_event, self._given)
+        self._sending = self._queue.popleft()
+        self._app.call_next(self._app.on_event, self._sending)
 
-    def _must_wait(self, event: events.Event) -> bool:
+    def _should_wait(self, event: events.Event) -> bool:
         """Whether a key is about something that is still under way, though not for too long."""
         screen = self._app.screen
         if not (
             isinstance(event, events.Key)
             and isinstance(screen, StyledScreen)
-            and screen.is_unsettled(event.key)
+            and screen.should_key_wait(event.key)
         ):
-            self._waiting = None
+            self._waiting_since = None
             return False
-        self._waiting = self._waiting or monotonic()
-        return monotonic() - self._waiting < MAX_WAIT_SECONDS
+        self._waiting_since = self._waiting_since or monotonic()
+        return monotonic() - self._waiting_since < MAX_WAIT_SECONDS
 
-    def _look_later(self) -> None:
-        asyncio.get_running_loop().call_later(RETRY_SECONDS, self._app.call_later, self._give)
+    def _retry_later(self) -> None:
+        asyncio.get_running_loop().call_later(RETRY_SECONDS, self._app.call_later, self._send_next)

@@ -56,14 +56,14 @@ class RowList(StyledWidget, StableScrollView, can_focus=True):
     ALLOW_SELECT: ClassVar[bool] = False
     BINDINGS: ClassVar[list[BindingType]] = [*MOVE_BINDINGS]
 
-    class Opened(Message):
+    class RowClicked(Message):
         """A row was clicked on."""
 
         def __init__(self, within: RowList, row: ListRow) -> None:
             super().__init__()
             self.list, self.row = within, row
 
-    class Moved(Message):
+    class SelectionChanged(Message):
         """Another row is selected."""
 
         def __init__(self, within: RowList, row: ListRow | None) -> None:
@@ -74,10 +74,10 @@ class RowList(StyledWidget, StableScrollView, can_focus=True):
         super().__init__(id=id)
         self.rows: list[ListRow] = []
         self.index = -1
-        self.empty: Spans = []
+        self.empty_text: Spans = []
         """What is said when there are no rows."""
-        self._wrapped: list[StyledLine] = []
-        self._wrapped_to = 0
+        self._empty_lines: list[StyledLine] = []
+        self._empty_width = 0
         self._tops: list[int] = [0]
 
     # what is shown
@@ -86,29 +86,29 @@ class RowList(StyledWidget, StableScrollView, can_focus=True):
         self, rows: Sequence[ListRow], empty: Spans | None = None, select: str | None = None
     ) -> None:
         """Show other rows; the selected one stays selected and where it is on the screen."""
-        painted = self._in_sight() if self.rows else None
+        painted = self._list_visible_lines() if self.rows else None
         before = self.selected
         offset = self._tops[self.index] - round(self.scroll_y) if before else 0
-        was_top = self.index <= self._next(-1, 1)
+        was_top = self.index <= self._find_next_selectable(-1, 1)
         self.rows = list(rows)
         self._tops = [0, *accumulate(row.height for row in self.rows)]
         if empty is not None:
-            self.empty, self._wrapped_to = empty, 0
+            self.empty_text, self._empty_width = empty, 0
         wanted = select or (before.key if before else None)
         found = next(
             (n for n, row in enumerate(self.rows) if row.key == wanted and row.selectable), None
         )
         if found is None:
-            found = self._near(0 if before is None or was_top else self.index)
+            found = self._find_nearest_selectable(0 if before is None or was_top else self.index)
         self.index = found
-        self.say_size(Size(1, self._tops[-1]))
+        self.set_content_size(Size(1, self._tops[-1]))
         if self.index >= 0 and before:
-            self._scroll(max(0, self._tops[self.index] - offset))
-        self._into_view()
-        self._paint_again(painted)
+            self._scroll_to_line(max(0, self._tops[self.index] - offset))
+        self._scroll_into_view()
+        self._repaint_changes(painted)
         after = self.selected
         if (before and before.key) != (after and after.key):
-            self.post_message(self.Moved(self, after))
+            self.post_message(self.SelectionChanged(self, after))
 
     @property
     def selected(self) -> ListRow | None:
@@ -116,9 +116,9 @@ class RowList(StyledWidget, StableScrollView, can_focus=True):
         return self.rows[self.index] if 0 <= self.index < len(self.rows) else None
 
     @property
-    def at_beginning(self) -> bool:
+    def is_at_start(self) -> bool:
         """Whether the first row is selected, and what is in sight begins with it."""
-        return self.index <= self._next(-1, 1) and not round(self.scroll_y)
+        return self.index <= self._find_next_selectable(-1, 1) and not round(self.scroll_y)
 
     @property
     def is_near_end(self) -> bool:
@@ -130,16 +130,16 @@ class RowList(StyledWidget, StableScrollView, can_focus=True):
         """Select the row with this key; False where there is none."""
         for number, row in enumerate(self.rows):
             if row.key == key and row.selectable:
-                self._select(number)
+                self._select_index(number)
                 return True
         return False
 
-    def _near(self, index: int) -> int:
+    def _find_nearest_selectable(self, index: int) -> int:
         index = min(max(index, 0), len(self.rows) - 1)
-        after = self._next(index - 1, 1)
-        return after if after >= 0 else self._next(index + 1, -1)
+        after = self._find_next_selectable(index - 1, 1)
+        return after if after >= 0 else self._find_next_selectable(index + 1, -1)
 
-    def _next(self, index: int, step: int) -> int:
+    def _find_next_selectable(self, index: int, step: int) -> int:
         """The next selectable row from `index`, -1 where there is none."""
         index += step
         while 0 <= index < len(self.rows):
@@ -148,33 +148,33 @@ class RowList(StyledWidget, StableScrollView, can_focus=True):
             index += step
         return -1
 
-    def _select(self, index: int) -> None:
+    def _select_index(self, index: int) -> None:
         if index < 0:
             return
         changed = index != self.index
-        painted = self._in_sight()
+        painted = self._list_visible_lines()
         self.index = index
-        self._into_view()
-        self._paint_again(painted)
+        self._scroll_into_view()
+        self._repaint_changes(painted)
         if changed:
-            self.post_message(self.Moved(self, self.selected))
+            self.post_message(self.SelectionChanged(self, self.selected))
 
-    def _scroll(self, y: float) -> None:
+    def _scroll_to_line(self, y: float) -> None:
         self.scroll_to(y=y, animate=False, force=True)
 
-    def _into_view(self) -> None:
+    def _scroll_into_view(self) -> None:
         height = self.scrollable_content_region.height
         if self.index < 0 or height <= 0:
             return
         # The heading above the first entry belongs to it.
-        top = 0 if self._next(self.index, -1) < 0 else self._tops[self.index]
+        top = 0 if self._find_next_selectable(self.index, -1) < 0 else self._tops[self.index]
         bottom = self._tops[self.index + 1]
         if bottom - self.scroll_y > height:
-            self._scroll(bottom - height)
+            self._scroll_to_line(bottom - height)
         elif top < self.scroll_y:
-            self._scroll(top)
+            self._scroll_to_line(top)
 
-    def _in_sight(self) -> list[tuple[ListRow, int, bool] | None]:
+    def _list_visible_lines(self) -> list[tuple[ListRow, int, bool] | None]:
         """Each line in sight: the row, which of its lines, and whether it is the selected one."""
         lines: list[tuple[ListRow, int, bool] | None] = []
         first = round(self.scroll_y)
@@ -187,15 +187,15 @@ class RowList(StyledWidget, StableScrollView, can_focus=True):
                 lines.append(None)
         return lines
 
-    def _paint_again(self, painted: list[tuple[ListRow, int, bool] | None] | None) -> None:
+    def _repaint_changes(self, painted: list[tuple[ListRow, int, bool] | None] | None) -> None:
         """Paint the lines that are not as they were `painted`; None: all of them."""
-        now = self._in_sight()
+        now = self._list_visible_lines()
         if not now or not self.rows or painted is None or len(painted) != len(now):
-            self.paint_lines(None)
+            self.repaint_lines(None)
         else:
-            self.paint_lines([y for y, line in enumerate(now) if line != painted[y]])
+            self.repaint_lines([y for y, line in enumerate(now) if line != painted[y]])
 
-    def in_sight(self) -> Iterator[tuple[int, ListRow]]:
+    def iterate_visible_rows(self) -> Iterator[tuple[int, ListRow]]:
         """Each selectable row whose first line is in sight, with the line where it is."""
         first = round(self.scroll_y)
         for line in range(self.scrollable_content_region.height):
@@ -211,15 +211,17 @@ class RowList(StyledWidget, StableScrollView, can_focus=True):
         """Line `y` of what is in sight."""
         width = self.scrollable_content_region.width
         if not self.rows:
-            if y == 0 or width != self._wrapped_to:
-                self._wrapped = wrap_spans(self.empty, max(8, width - 2), [(" ", "")], [(" ", "")])
-                self._wrapped_to = width
-            if y >= len(self._wrapped) or not self.empty:
-                return Strip.blank(width, self.ground)
-            return self.paint(self._wrapped[y].spans, width)
+            if y == 0 or width != self._empty_width:
+                self._empty_lines = wrap_spans(
+                    self.empty_text, max(8, width - 2), [(" ", "")], [(" ", "")]
+                )
+                self._empty_width = width
+            if y >= len(self._empty_lines) or not self.empty_text:
+                return Strip.blank(width, self.base_style)
+            return self.render_spans(self._empty_lines[y].spans, width)
         absolute = y + round(self.scroll_y)
         if absolute >= self._tops[-1]:
-            return Strip.blank(width, self.ground)
+            return Strip.blank(width, self.base_style)
         number = bisect_right(self._tops, absolute) - 1
         row = self.rows[number]
         depth = absolute - self._tops[number]
@@ -229,32 +231,32 @@ class RowList(StyledWidget, StableScrollView, can_focus=True):
         spans = (
             align_to_edges(row.left, row.right, width - 2) if depth == 0 else row.below[depth - 1]
         )
-        return self.paint([lead, *spans], width, base)
+        return self.render_spans([lead, *spans], width, base)
 
     def on_resize(self) -> None:
         """Keep the selected row in sight."""
-        self._into_view()
+        self._scroll_into_view()
 
     # moving
 
     def action_down(self) -> None:
         """One entry down."""
-        self._select(self._next(self.index, 1))
+        self._select_index(self._find_next_selectable(self.index, 1))
 
     def action_up(self) -> None:
         """One entry up."""
-        before = self._next(self.index, -1)
+        before = self._find_next_selectable(self.index, -1)
         if before < 0:
-            self._scroll(0)
-        self._select(before)
+            self._scroll_to_line(0)
+        self._select_index(before)
 
     def action_top(self) -> None:
         """To the first entry."""
-        self._select(self._next(-1, 1))
+        self._select_index(self._find_next_selectable(-1, 1))
 
     def action_bottom(self) -> None:
         """To the last entry."""
-        self._select(self._next(len(self.rows), -1))
+        self._select_index(self._find_next_selectable(len(self.rows), -1))
 
     def action_scroll_pages(self, pages: float) -> None:
         """Select the row that many pages below, or above if negative; one line of a page stays."""
@@ -262,11 +264,11 @@ class RowList(StyledWidget, StableScrollView, can_focus=True):
         lines = math.trunc(pages * height) if abs(pages) < 1 else int(pages) * (height - 1)
         if self.rows:
             line = min(max(0, self._tops[max(0, self.index)] + lines), self._tops[-1] - 1)
-            self._select(self._near(bisect_right(self._tops, line) - 1))
+            self._select_index(self._find_nearest_selectable(bisect_right(self._tops, line) - 1))
 
     def on_click(self, event: events.Click) -> None:
         """Select and open the row that was clicked."""
         number = bisect_right(self._tops, event.y + round(self.scroll_y)) - 1
         if 0 <= number < len(self.rows) and self.rows[number].selectable:
-            self._select(number)
-            self.post_message(self.Opened(self, self.rows[number]))
+            self._select_index(number)
+            self.post_message(self.RowClicked(self, self.rows[number]))

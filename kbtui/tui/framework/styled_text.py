@@ -28,9 +28,9 @@ class StyledLine:
     """
 
     spans: Spans = field(default_factory=list)
-    source: int = 0
-    whole: str = ""
-    more: bool = False
+    source_line: int = 0
+    full_text: str = ""
+    continues_right: bool = False
 
     @property
     def plain(self) -> str:
@@ -231,8 +231,8 @@ class TextMatches:
     """What is looked for in a block; the match number `here`, 0-based, is the one one stands at."""
 
     pattern: re.Pattern[str]
-    here: int = -1
-    seen: int = 0
+    current: int = -1
+    seen_count: int = 0
 
 
 def highlight_matches(spans: Sequence[Span], found: TextMatches | None) -> Spans:
@@ -245,8 +245,8 @@ def highlight_matches(spans: Sequence[Span], found: TextMatches | None) -> Spans
     for match in found.pattern.finditer(text):
         if match.end() == match.start():
             continue
-        role = "found-here" if found.seen == found.here else "found"
-        found.seen += 1
+        role = "found-here" if found.seen_count == found.current else "found"
+        found.seen_count += 1
         marked += slice_spans(spans, position, match.start())
         marked += add_role(slice_spans(spans, match.start(), match.end()), role)
         position = match.end()

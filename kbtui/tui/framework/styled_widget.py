@@ -36,16 +36,16 @@ if TYPE_CHECKING:
 class TextStyle(NamedTuple):
     """Names of a theme's colours (`kb-dim`), "" for none; `letters` as Rich writes styles."""
 
-    text: str = ""
-    letters: str = ""
-    ground: str = ""
+    color: str = ""
+    attributes: str = ""
+    background: str = ""
 
 
 TEXT_STYLES: dict[str, TextStyle] = {
     "dim": TextStyle("kb-dim"),
-    "strong": TextStyle(letters="bold"),
-    "emph": TextStyle(letters="italic"),
-    "struck": TextStyle(letters="strike"),
+    "strong": TextStyle(attributes="bold"),
+    "emph": TextStyle(attributes="italic"),
+    "struck": TextStyle(attributes="strike"),
     "accent": TextStyle("kb-accent"),
     "error": TextStyle("kb-error"),
     "warning": TextStyle("kb-warning"),
@@ -59,8 +59,8 @@ TEXT_STYLES: dict[str, TextStyle] = {
     "assistant": TextStyle("kb-primary"),
     "tool": TextStyle("kb-text"),
     "note": TextStyle("kb-accent", "bold"),
-    "cursor": TextStyle(ground="kb-cursor"),
-    "cursor-off": TextStyle(ground="kb-cursor-off"),
+    "cursor": TextStyle(background="kb-cursor"),
+    "cursor-off": TextStyle(background="kb-cursor-off"),
     "found": TextStyle("kb-found-text", "bold", "kb-found"),
     "found-here": TextStyle("kb-here-text", "bold", "kb-accent"),
     "h1": TextStyle("kb-primary", "bold"),
@@ -72,7 +72,7 @@ TEXT_STYLES: dict[str, TextStyle] = {
     "link": TextStyle("kb-primary", "underline"),
     "quote": TextStyle("kb-dim"),
     "html": TextStyle("kb-dim"),
-    "code": TextStyle(ground="kb-surface"),
+    "code": TextStyle(background="kb-surface"),
     "code-inline": TextStyle("kb-accent"),
     "comment": TextStyle("kb-dim", "italic"),
     "keyword": TextStyle("kb-primary"),
@@ -97,9 +97,9 @@ def resolve_style(roles: str, colours: Mapping[str, str]) -> Style:
         if look := TEXT_STYLES.get(role):
             text, ground = (
                 Color.parse(colours[name]).rich_color if name else None
-                for name in (look.text, look.ground)
+                for name in (look.color, look.background)
             )
-            letters = dict.fromkeys(look.letters.split(), True)
+            letters = dict.fromkeys(look.attributes.split(), True)
             style += Style(color=text, bgcolor=ground, **letters)  # type: ignore[arg-type]
     return style
 
@@ -131,7 +131,7 @@ class StyledScreen(Screen[Any]):
         self._role_styles: dict[tuple[str, str], Style] = {}
 
     @property
-    def own_keys(self) -> Mapping[str, str]:
+    def configured_keys(self) -> Mapping[str, str]:
         """The keys set in the configuration: command id -> Textual's key names."""
         return configured_keys(self)
 
@@ -163,30 +163,30 @@ class StyledScreen(Screen[Any]):
         """Leave with a result, once: a second key may come before the screen is gone."""
         return super().dismiss(result) if self.is_current else AwaitComplete()
 
-    def is_unsettled(self, key: str) -> bool:
+    def should_key_wait(self, key: str) -> bool:
         """Whether a key has to wait for something that is still being read."""
         return False
 
-    def _binding_at(self, key: str) -> tuple[DOMNode | None, Binding | None]:
+    def _find_binding(self, key: str) -> tuple[DOMNode | None, Binding | None]:
         """The node that a key is bound to from the focus outwards, and the binding; None if unbound."""
         for node, bindings in self._binding_chain:
             for binding in bindings.key_to_bindings.get(key, ()):
                 return node, binding
         return None, None
 
-    def _meant_by(self, key: str) -> tuple[DOMNode | None, str]:
+    def _find_action(self, key: str) -> tuple[DOMNode | None, str]:
         """The node and the action that a key is bound to from the focus outwards; None if unbound."""
-        node, binding = self._binding_at(key)
+        node, binding = self._find_binding(key)
         return node, binding.action if binding else ""
 
-    def files_changed(self, event: dict[str, Any]) -> None:
+    def handle_files_changed(self, event: dict[str, Any]) -> None:
         """Called on the top screen with the engine's `changed` event."""
 
-    def may_leave(self) -> bool:
+    def can_leave(self) -> bool:
         """Whether nothing would be lost by leaving; a screen that says no asks."""
         return True
 
-    def role_style(self, roles: str) -> Style:
+    def get_role_style(self, roles: str) -> Style:
         """The style of one role or several, later ones winning."""
         key = (self.app.theme, roles)
         style = self._role_styles.get(key)
@@ -198,26 +198,28 @@ class StyledScreen(Screen[Any]):
 class StyledWidget(Widget, inherit_bindings=False):
     """A widget that draws lines with roles."""
 
-    _ground: Style | None = None
+    _base_style: Style | None = None
 
     def notify_style_update(self) -> None:
         """Forget the colours of the ground."""
         super().notify_style_update()
-        self._ground = None
+        self._base_style = None
 
     @property
-    def ground(self) -> Style:
+    def base_style(self) -> Style:
         """The widget's own style, on which roles are put."""
-        if self._ground is None:
-            self._ground = self.rich_style
-        return self._ground
+        if self._base_style is None:
+            self._base_style = self.rich_style
+        return self._base_style
 
-    def paint(self, spans: Sequence[Span], width: int, base: str = "", indent: int = 0) -> Strip:
+    def render_spans(
+        self, spans: Sequence[Span], width: int, base: str = "", indent: int = 0
+    ) -> Strip:
         """A strip of exactly `width` cells; `base` is a role for the whole of it."""
         screen = self.screen
         if not isinstance(screen, StyledScreen):
             return Strip.blank(width)
-        ground = self.ground + screen.role_style(base) if base else self.ground
+        ground = self.base_style + screen.get_role_style(base) if base else self.base_style
         segments: list[Segment] = [Segment(" " * indent, ground)] if indent else []
         room = width - indent
         for text, roles in spans if cell_width(spans) <= room else truncate_spans(spans, room):
@@ -226,7 +228,7 @@ class StyledWidget(Widget, inherit_bindings=False):
                 clean = clean.replace("\n", " ").replace("\t", " ")
             if clean:
                 segments.append(
-                    Segment(clean, ground + screen.role_style(roles) if roles else ground)
+                    Segment(clean, ground + screen.get_role_style(roles) if roles else ground)
                 )
         return Strip(segments).adjust_cell_length(width, ground)
 
@@ -234,7 +236,7 @@ class StyledWidget(Widget, inherit_bindings=False):
 class StableScrollView(ScrollView, inherit_bindings=False):
     """A view that is told how much there is to scroll, again and again, while one reads in it."""
 
-    def say_size(self, size: Size) -> None:
+    def set_content_size(self, size: Size) -> None:
         """Let the scroll bar know, without laying out the screen for it.
 
         That is only needed where the bar comes and goes, or where its own size depends on this.
@@ -248,7 +250,7 @@ class StableScrollView(ScrollView, inherit_bindings=False):
         if self.show_vertical_scrollbar:
             self.vertical_scrollbar.window_virtual_size = size.height
 
-    def paint_lines(self, changed: Collection[int] | None) -> None:
+    def repaint_lines(self, changed: Collection[int] | None) -> None:
         """Paint the changed lines of what is in sight; None: all of it."""
         if changed is None or 2 * len(changed) > self.scrollable_content_region.height:
             self.refresh()
@@ -275,20 +277,20 @@ class StableScrollView(ScrollView, inherit_bindings=False):
 class BorderOnlyPane(Widget, inherit_bindings=False):
     """A pane that its children cover: only its border is to be seen, and what that says changes often."""
 
-    _edge: Region | None = None
+    _repaint_region: Region | None = None
 
-    def say_below(self, words: Content | str) -> None:
+    def set_border_subtitle(self, words: Content | str) -> None:
         """Say something in the lower border, which alone is painted."""
         if getattr(self, "_below", None) == words:
             return
         self._below = words
         size = self.outer_size
         last = Region(0, size.height - 1, size.width, 1)
-        self._edge = last.translate(-self.content_offset) if size else None
+        self._repaint_region = last.translate(-self.content_offset) if size else None
         try:
             self.border_subtitle = words
         finally:
-            self._edge = None
+            self._repaint_region = None
 
     def render_lines(self, crop: Region) -> list[Strip]:
         """The border's first line and its last; between them one line, again and again.
@@ -313,6 +315,6 @@ class BorderOnlyPane(Widget, inherit_bindings=False):
         recompose: bool = False,
     ) -> Self:
         """Paint again; while the border is changed, only that."""
-        if self._edge is not None and not (regions or layout or recompose):
-            regions = (self._edge,)
+        if self._repaint_region is not None and not (regions or layout or recompose):
+            regions = (self._repaint_region,)
         return super().refresh(*regions, repaint=repaint, layout=layout, recompose=recompose)

@@ -36,7 +36,7 @@ class TextLine(StyledWidget):
         self.left: Spans = []
         self.right: Spans = []
 
-    def say(self, left: Spans, right: Spans | None = None) -> None:
+    def set_text(self, left: Spans, right: Spans | None = None) -> None:
         """Show other text."""
         right = right or []
         if (left, right) != (self.left, self.right):
@@ -46,7 +46,9 @@ class TextLine(StyledWidget):
     def render_line(self, y: int) -> Strip:
         """The line."""
         width = self.content_size.width
-        return self.paint(align_to_edges(self.left, self.right, width) if y == 0 else [], width)
+        return self.render_spans(
+            align_to_edges(self.left, self.right, width) if y == 0 else [], width
+        )
 
     @property
     def text(self) -> str:
@@ -62,32 +64,32 @@ class MultilineText(StyledWidget):
 
     def __init__(self, over: Widget) -> None:
         super().__init__()
-        self._over = over
-        self._said: list[Spans] = []
+        self._covered = over
+        self._paragraphs: list[Spans] = []
         self.display = False
 
-    def say(self, paragraphs: list[Spans]) -> None:
+    def set_paragraphs(self, paragraphs: list[Spans]) -> None:
         """Show other text."""
-        if paragraphs != self._said:
-            self._said = paragraphs
+        if paragraphs != self._paragraphs:
+            self._paragraphs = paragraphs
             self.display = bool(paragraphs)
-            pane = self._over.parent
+            pane = self._covered.parent
             if self.display and isinstance(pane, Widget) and not self.is_attached:
-                pane.mount(self, before=self._over)
+                pane.mount(self, before=self._covered)
             self.refresh(layout=True)
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         """As many lines as the text takes."""
-        return len(self._lines(width))
+        return len(self._wrap_paragraphs(width))
 
     def render_line(self, y: int) -> Strip:
         """One of them."""
         width = self.content_size.width
-        lines = self._lines(width)
-        return self.paint(lines[y].spans if y < len(lines) else [], width)
+        lines = self._wrap_paragraphs(width)
+        return self.render_spans(lines[y].spans if y < len(lines) else [], width)
 
-    def _lines(self, width: int) -> list[StyledLine]:
-        return [line for spans in self._said for line in wrap_spans(spans, max(8, width))]
+    def _wrap_paragraphs(self, width: int) -> list[StyledLine]:
+        return [line for spans in self._paragraphs for line in wrap_spans(spans, max(8, width))]
 
 
 MAX_MESSAGE_LINES = 4
@@ -105,16 +107,16 @@ class MessageLine(StyledWidget):
         self._role = ""
         self._lines: list[StyledLine] = []
 
-    def say(self, text: str, role: str) -> None:
+    def set_message(self, text: str, role: str) -> None:
         """Say something else."""
         self.text, self._role = one_line(text), role
-        self._lay_out()
+        self._wrap_message()
 
     def on_resize(self) -> None:
         """Wrap for the new width."""
-        self._lay_out()
+        self._wrap_message()
 
-    def _lay_out(self) -> None:
+    def _wrap_message(self) -> None:
         width = self.content_size.width
         if width and self.text:
             self._lines = wrap_spans([(self.text, self._role)], width)[:MAX_MESSAGE_LINES]
@@ -126,7 +128,7 @@ class MessageLine(StyledWidget):
     def render_line(self, y: int) -> Strip:
         """One of the lines."""
         spans = self._lines[y].spans if y < len(self._lines) else []
-        return self.paint(spans, self.content_size.width)
+        return self.render_spans(spans, self.content_size.width)
 
 
 class SafeInput(Input):
@@ -143,12 +145,12 @@ class PaneInput(SafeInput):
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", show=False)]
 
-    class Left(Message):
+    class EscapePressed(Message):
         """Esc was pressed in the input."""
 
     def action_leave(self) -> None:
         """Leave the input."""
-        self.post_message(self.Left())
+        self.post_message(self.EscapePressed())
 
 
 class LabeledInput(Horizontal):
@@ -156,7 +158,7 @@ class LabeledInput(Horizontal):
 
     def __init__(self, name: str, word: str, highlighter: Highlighter | None = None) -> None:
         super().__init__(classes="entry")
-        self._input_id, self._word, self._highlighter = name, word, highlighter
+        self._input_id, self._label, self._highlighter = name, word, highlighter
         self.display = False
 
     @cached_property
@@ -167,28 +169,28 @@ class LabeledInput(Horizontal):
     def compose(self) -> ComposeResult:
         """The word, then the input."""
         if self.display:
-            yield from self._parts()
+            yield from self._make_parts()
         else:
-            self.call_after_refresh(self._fill)
+            self.call_after_refresh(self._mount_parts)
 
-    def _fill(self) -> None:
+    def _mount_parts(self) -> None:
         if self.is_attached and not self.input.is_attached:
-            self.mount(*self._parts())
+            self.mount(*self._make_parts())
 
-    def _parts(self) -> Iterator[Widget]:
+    def _make_parts(self) -> Iterator[Widget]:
         sign = TextLine(classes="entry-word")
-        sign.left = [(self._word, "key")]
+        sign.left = [(self._label, "key")]
         yield sign
         yield self.input
 
-    def ask(self) -> None:
+    def open(self) -> None:
         """Show it, and type into it."""
-        self._fill()
+        self._mount_parts()
         self.display = True
         self.screen.set_focus(self.input)
         self.input.action_end()
 
-    def put_away(self) -> None:
+    def close(self) -> None:
         """Hide and empty it."""
         self.display = False
         if self.input.is_attached:

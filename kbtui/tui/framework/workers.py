@@ -59,16 +59,16 @@ class LatestOnlyWorker:
         self._limit, self._cancellation = limit, cancellation
         self._newest = cancellation() if cancellation else None
         self._lock = threading.Lock()
-        self._running = 0
-        self._waiting: Job | None = None
+        self._running_count = 0
+        self._waiting_job: Job | None = None
         self._generation = 0
-        self.owes = False
+        self.has_pending_result = False
         """Whether an answer is still to be delivered."""
 
     @property
-    def busy(self) -> bool:
+    def is_busy(self) -> bool:
         """Whether anything runs or waits."""
-        return self._running > 0
+        return self._running_count > 0
 
     def submit(
         self,
@@ -78,16 +78,16 @@ class LatestOnlyWorker:
     ) -> None:
         """Run `work` in a thread, then `done` with what it gave or `failed` with what it raised."""
         with self._lock:
-            self._overtake()
-            self.owes = True
+            self._start_generation()
+            self.has_pending_result = True
             job: Job = (self._generation, self._newest or nullcontext(), work, done, failed)
-            if self._running >= self._limit:
-                self._waiting = job
+            if self._running_count >= self._limit:
+                self._waiting_job = job
                 return
-            self._running += 1
-        threading.Thread(target=self._run, args=(job,), name="kbtui-lane", daemon=True).start()
+            self._running_count += 1
+        threading.Thread(target=self._run_jobs, args=(job,), name="kbtui-lane", daemon=True).start()
 
-    def submit_in_parts(
+    def submit_with_progress(
         self,
         work: Callable[[Tell], T],
         told: Callable[[Any], None],
@@ -98,46 +98,46 @@ class LatestOnlyWorker:
         generation = self._generation + 1
 
         def tell(value: Any) -> None:
-            self._owner.call_later(self._deliver, generation, told, value)
+            self._owner.call_later(self._deliver_progress, generation, told, value)
 
         self.submit(lambda: work(tell), done, failed)
 
-    def _run(self, job: Job | None) -> None:
+    def _run_jobs(self, job: Job | None) -> None:
         while job is not None:
             generation, call, work, done, failed = job
             try:
                 with call:
                     answer = work()
             except Exception as error:
-                self._owner.call_later(self._end, generation, failed, error)
+                self._owner.call_later(self._deliver_result, generation, failed, error)
             else:
-                self._owner.call_later(self._end, generation, done, answer)
+                self._owner.call_later(self._deliver_result, generation, done, answer)
             with self._lock:
-                job, self._waiting = self._waiting, None
+                job, self._waiting_job = self._waiting_job, None
                 if job is None:
-                    self._running -= 1
+                    self._running_count -= 1
 
-    def _end(self, generation: int, tell: Callable[[Any], None], value: Any) -> None:
+    def _deliver_result(self, generation: int, tell: Callable[[Any], None], value: Any) -> None:
         if generation == self._generation:
-            self.owes = False
+            self.has_pending_result = False
             tell(value)
         else:
             self._drop(value)
 
-    def _deliver(self, generation: int, tell: Callable[[Any], None], value: Any) -> None:
+    def _deliver_progress(self, generation: int, tell: Callable[[Any], None], value: Any) -> None:
         if generation == self._generation:
             tell(value)
 
-    def forget(self) -> None:
+    def discard_results(self) -> None:
         """Drop whatever has not been delivered."""
         with self._lock:
-            self._overtake()
+            self._start_generation()
 
-    def _overtake(self) -> None:
+    def _start_generation(self) -> None:
         """Nothing that was submitted matters any more; all before the newest were given up then."""
         self._generation += 1
-        self.owes = False
-        self._waiting = None
+        self.has_pending_result = False
+        self._waiting_job = None
         if self._newest is not None and self._cancellation is not None:
             self._newest.cancel()
             self._newest = self._cancellation()

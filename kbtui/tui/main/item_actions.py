@@ -63,7 +63,7 @@ class ItemActions:
         rows = lists.get(panes.focused or "")
         if rows is not None and (row := rows.selected):
             return str(row.data.ref) if row.data is not None and row.data.ref else None
-        return panes.reader.reader.port.reference
+        return panes.reader.document_view.viewport.current_reference
 
     def require_reference(self) -> str | None:
         """Return the reference of the item; the status line tells if it has none."""
@@ -122,13 +122,15 @@ class ItemActions:
         from kbtui.tui.framework.dialogs import DialogOption, OptionsDialog
         from kbtui.tui.reader.copy_options import list_copy_options
 
-        found = list_copy_options(self._main.panes.reader.reader.port, self.get_reference())
+        found = list_copy_options(
+            self._main.panes.reader.document_view.viewport, self.get_reference()
+        )
         options = [DialogOption(one.key, one.name, one.preview, one) for one in found]
 
         def copy_chosen(option: CopyOption | None) -> None:
             if option is not None:
                 name = option.name
-                self.run_slow("copying …", option.text, lambda text: self.copy_text(text, name))
+                self.run_slow("copying …", option.get_text, lambda text: self.copy_text(text, name))
 
         self._main.screen.app.push_screen(OptionsDialog("Copy", options), copy_chosen)
 
@@ -175,7 +177,9 @@ class ItemActions:
         if contents and ref.conversation is not None:
             info = contents.conversation(ref.conversation)
             return info.name if info else ""
-        return one_line(panes.reader.reader.document.title) if panes.focused == "reader" else ""
+        return (
+            one_line(panes.reader.document_view.document.title) if panes.focused == "reader" else ""
+        )
 
     # links
 
@@ -185,7 +189,7 @@ class ItemActions:
         from kbtui.tui.main.jump import LETTERS
         from kbtui.tui.reader.links import find_links_at_cursor
 
-        found = find_links_at_cursor(self._main.panes.reader.reader.port)[: len(LETTERS)]
+        found = find_links_at_cursor(self._main.panes.reader.document_view.viewport)[: len(LETTERS)]
         if not found:
             self._main.status.flash("No link on this line.", "warning")
         elif len(found) == 1:
@@ -209,7 +213,7 @@ class ItemActions:
             return
         main = self._main
         root = main.library.workspace.root
-        record_path = getattr(main.panes.reader.reader.document.record, "path", None)
+        record_path = getattr(main.panes.reader.document_view.document.record, "path", None)
         folder = record_path.parent if record_path is not None else root
         # Checked first: an image beside a topic's subjects has the form of a slug.
         path = resolve_file_link(link.href, folder, root)
@@ -269,7 +273,7 @@ class ItemActions:
         try:
             ref = parse_ref(reference)
             if ref.kind != "subject":
-                key = own_key("copy_more", main.screen.own_keys)
+                key = own_key("copy_more", main.screen.configured_keys)
                 hint = f" Press {key} to copy this." if key else ""
                 main.status.flash(f"Only subject files can be edited here.{hint}", "warning")
                 return
@@ -292,7 +296,7 @@ class ItemActions:
         shown = main.navigator.shown
         conversation = shown.ref.conversation if shown and shown.ref else None
         if conversation is None:
-            key = own_key("export", main.screen.own_keys)
+            key = own_key("export", main.screen.configured_keys)
             main.status.flash(f"Open a conversation first, then press {key}.", "warning")
             return
 
@@ -358,7 +362,7 @@ class ItemActions:
             main.screen.app.push_screen(screen, answer)
 
         def finish() -> None:
-            workshop = own_key("workshop", main.screen.own_keys)
+            workshop = own_key("workshop", main.screen.configured_keys)
             hint = f"; {workshop} opens the prompt workshop" if workshop else ""
             main.status.flash(f"written: .jp/kb.toml declares a topic{hint}")
             on_written()

@@ -59,7 +59,7 @@ def _rows(panes: PaneLayout) -> Iterator[tuple[int, int, Callable[[], object]]]:
         found: RowList = pane.list
         if not found.region.width:
             continue
-        for line, row in found.in_sight():
+        for line, row in found.iterate_visible_rows():
 
             def go(found: RowList = found, key: str = row.key, owner: object = pane) -> None:
                 panes.focus(f"#{found.id}")
@@ -73,10 +73,10 @@ def _links(
     panes: PaneLayout, open_link: Callable[[], object]
 ) -> Iterator[tuple[int, int, Callable[[], object]]]:
     """Lines of the reader that Enter does something at, and lines with links."""
-    reader = panes.reader.reader
+    reader = panes.reader.document_view
     if not reader.region.width:
         return
-    for y, (position, line) in enumerate(reader.port.rows):
+    for y, (position, line) in enumerate(reader.viewport.rows):
         block = reader.document.blocks[position.block]
         head = position.line == block.above and (isinstance(block, FoldBlock) or block.link)
         link = any("link" in roles.split() for _, roles in line.spans)
@@ -85,8 +85,8 @@ def _links(
 
         def go(position: Position = position, head: bool = bool(head)) -> None:
             panes.focus("#document")
-            reader.port.cursor = position
-            reader.changed()
+            reader.viewport.cursor = position
+            reader.update_view()
             if head:
                 panes.reader.action_fold()
             else:
@@ -108,7 +108,7 @@ class _Labelled(StyledWidget):
         strip = self._strips[y] if y < len(self._strips) else Strip.blank(self.size.width)
         screen = self.screen
         assert isinstance(screen, StyledScreen)
-        style = self.ground + screen.role_style("found-here")
+        style = self.base_style + screen.get_role_style("found-here")
         for target in self._spots:
             if target.y == y and target.label.startswith(self.typed):
                 label = target.label[len(self.typed) :]

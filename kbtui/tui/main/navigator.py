@@ -118,7 +118,7 @@ class Navigator:
         """Store where the user is reading, unless the reader shows a preview."""
         current = self.history.current
         if current is not None and current.is_same_document(self.shown):
-            self.history.save_position(self._pane.reader.port.mark())
+            self.history.save_position(self._pane.document_view.viewport.make_anchor())
 
     def step(self, by: int) -> bool:
         """Go back (negative) or forward in the history; return False at its end."""
@@ -137,7 +137,7 @@ class Navigator:
 
     def show(self, target: NavigationTarget) -> None:
         """Show a target without adding it to the history."""
-        self._open_worker.forget()
+        self._open_worker.discard_results()
         self.is_opening = False
         if target.key.startswith("problem:"):
             self._show_document(target, problem_document(target.key, "A problem", target.text))
@@ -146,16 +146,16 @@ class Navigator:
             target.is_same_document(self.shown)
             and target.ref is not None
             and target.mark is None
-            and not self._pane.reader.document.partial
+            and not self._pane.document_view.document.is_partial
         ):
             self.shown = target
-            self._pane.go(target)
-            self._on_opened(self._pane.reader.document, target, False)
+            self._pane.go_to_place(target)
+            self._on_opened(self._pane.document_view.document, target, False)
             return
         self._status.set_activity("open", f"opening {target.key} …")
         contents = self.contents
         self.is_opening = True
-        self._open_worker.submit_in_parts(
+        self._open_worker.submit_with_progress(
             lambda tell: self._load_document(target, contents, tell),
             lambda document: self._show_beginning(target, document),
             lambda document: self._finish_opening(contents, target, document),
@@ -173,7 +173,7 @@ class Navigator:
     def _finish_opening(
         self, contents: LibrarySnapshot | None, target: NavigationTarget, document: Document
     ) -> None:
-        if self._pane.reader.document.partial and target == self.shown:
+        if self._pane.document_view.document.is_partial and target == self.shown:
             self._status.set_activity("open", None)
             self._replace_document(target, document)
             return
@@ -186,7 +186,7 @@ class Navigator:
         self._status.set_activity("open", None)
         self.is_opening = False
         self.shown = target
-        self._pane.show(document, target)
+        self._pane.show_document(document, target)
         self._on_opened(document, target, False)
 
     def _report_failure(self, error: Exception) -> None:
@@ -200,12 +200,12 @@ class Navigator:
         target = self.shown or HOME
         if target.key.startswith("problem:"):
             return
-        if self._reload_worker.owes and target.is_same_document(self._reloading):
+        if self._reload_worker.has_pending_result and target.is_same_document(self._reloading):
             # Finish the reload under way: restarting it with every write might never end.
             self._must_reload_again = True
             return
         self._reloading, self._must_reload_again = target, False
-        contents, shown = self.contents, self._pane.reader.document
+        contents, shown = self.contents, self._pane.document_view.document
 
         def finish(document: Document) -> None:
             if document is not shown:
@@ -219,7 +219,7 @@ class Navigator:
 
     def _replace_document(self, target: NavigationTarget, document: Document) -> None:
         if target.is_same_document(self.shown):
-            self._pane.reload(document)
+            self._pane.reload_document(document)
             self._on_opened(document, target, True)
         else:
             self._drop_document(document)
@@ -227,7 +227,7 @@ class Navigator:
     def _drop_document(self, result: Document | Exception) -> None:
         """Free a document that is no longer wanted."""
         if not isinstance(result, Exception):
-            self._pane.let_go(result)
+            self._pane.release_document(result)
 
     # loading documents, in threads
 
@@ -284,7 +284,7 @@ class Navigator:
         info = library.conversation_info(conversation)
         if info.size < BIG_CONVERSATION_BYTES:
             return build_conversation_document(library.conversation(conversation), clock())
-        if shown is not None and not shown.partial and shown.record is not None:
+        if shown is not None and not shown.is_partial and shown.record is not None:
             # While an index is being built, the engine reports it as changed again and again.
             known = getattr(shown.record, "info", None)
             if known is not None and (known.id, known.signature) == (info.id, info.signature):
@@ -300,7 +300,7 @@ class Navigator:
 def _lay_out_beginning(document: Document) -> Document:
     for block in document.blocks[:WARM_BLOCKS]:
         if isinstance(block, TextBlock):
-            block.lines(80)
+            block.make_lines(80)
     return document
 
 
@@ -360,7 +360,7 @@ class ReferenceNavigator:
     @property
     def is_looking_up(self) -> bool:
         """Whether a reference is still being looked up."""
-        return self._worker.owes
+        return self._worker.has_pending_result
 
     def go(self, text: str, on_error: Callable[[str], None]) -> None:
         """Go to a turn number of what is being read, or to any reference."""

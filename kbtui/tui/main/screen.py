@@ -99,7 +99,9 @@ class MainScreen(StyledScreen):
         self.panes = PaneLayout(
             self, self.library_pane, self.results_pane, self.reader_pane, self.citations_pane
         )
-        self.citations = CitationsController(library, self.citations_pane, self.reader_pane.reader)
+        self.citations = CitationsController(
+            library, self.citations_pane, self.reader_pane.document_view
+        )
         self.navigator = Navigator(library, clock, self.reader_pane, self.status, self._show_opened)
         self.references = ReferenceNavigator(library, self.reader_pane, self.open)
         context = MainContext(
@@ -128,12 +130,12 @@ class MainScreen(StyledScreen):
 
     def on_mount(self) -> None:
         """Focus a pane, and start reading after the first paint."""
-        self.hints.keymap = self.navigator.keymap = self.own_keys
+        self.hints.keymap = self.navigator.keymap = self.configured_keys
         if self._plain:
             self.add_class("plain", "zoomed")
         self.panes.apply_widths()
         is_reading = self.has_class("at-reader")
-        self.set_focus(self.reader_pane.reader if is_reading else self.library_pane.list)
+        self.set_focus(self.reader_pane.document_view if is_reading else self.library_pane.list)
         self.citations_pane.say(NOTHING_TO_CITE)
         self.call_after_refresh(self._start)
 
@@ -187,7 +189,7 @@ class MainScreen(StyledScreen):
         self.panes.show_pane(name)
         input_id = (self.focused.id or "input") if isinstance(self.focused, Input) else ""
         scopes: tuple[Scope, ...] = (name, "everywhere") if name else ("everywhere",)  # type: ignore[assignment]
-        offers = self.reader_pane.reader.document.offers
+        offers = self.reader_pane.document_view.document.features
         self.hints.show_keys(*scopes, input_id=input_id, offers=offers)
         self._update_command()
 
@@ -197,29 +199,32 @@ class MainScreen(StyledScreen):
             return
         from kbtui.tui.reader.copy_options import build_search_command, build_show_command
 
-        name, reader = self.panes.focused, self.reader_pane.reader
+        name, reader = self.panes.focused, self.reader_pane.document_view
         if name == "results" or self.search.is_open:
             command = build_search_command(self.search.query)
         elif name == "library":
             command = "kbtui topics; kbtui conversation ls"
-        elif name == "citations" and reader.port.reference:
-            command = f"kbtui cites {reader.port.reference}"
+        elif name == "citations" and reader.viewport.current_reference:
+            command = f"kbtui cites {reader.viewport.current_reference}"
         else:
-            command = build_show_command(reader.document, reader.port.reference) or "kbtui --help"
+            command = (
+                build_show_command(reader.document, reader.viewport.current_reference)
+                or "kbtui --help"
+            )
         self.hints.show_command(command)
 
-    def is_unsettled(self, key: str) -> bool:
+    def should_key_wait(self, key: str) -> bool:
         """Return whether a key must wait for something that is being opened, found or listed."""
         if self.search.is_opening or self.references.is_looking_up or self.items.is_asking:
             # The key is meant for what is about to be shown.
             return key != "escape"
         is_opening = self.navigator.is_opening
-        reader_waits = is_opening or self.reader_pane.is_looking
+        reader_waits = is_opening or self.reader_pane.is_searching
         citations_wait = is_opening or self.citations.is_loading
         library_waits = self.library_pane.is_filling
         if not (reader_waits or citations_wait or library_waits):
             return False
-        owner, binding = self._binding_at(key)
+        owner, binding = self._find_binding(key)
         command = command_by_id(binding.id or "") if binding else None
         is_about_item = command is not None and command.about == "item"
         is_in_pane = owner not in (None, self, self.app)
@@ -232,11 +237,11 @@ class MainScreen(StyledScreen):
 
     # changes of files
 
-    def files_changed(self, event: dict[str, Any]) -> None:
+    def handle_files_changed(self, event: dict[str, Any]) -> None:
         """Reload what an event of the engine reports as changed."""
         for screen in self.app.screen_stack:
             if screen is not self and isinstance(screen, StyledScreen):
-                screen.files_changed(event)
+                screen.handle_files_changed(event)
         if self.search.is_open:
             self.search.repeat()
         self.citations.load_using()
@@ -260,9 +265,9 @@ class MainScreen(StyledScreen):
 
     @on(LibraryPane.Open)
     @on(CitationsPane.Open)
-    @on(ReaderPane.Open)
+    @on(ReaderPane.OpenRequested)
     def _open_from_pane(
-        self, event: LibraryPane.Open | CitationsPane.Open | ReaderPane.Open
+        self, event: LibraryPane.Open | CitationsPane.Open | ReaderPane.OpenRequested
     ) -> None:
         event.stop()
         self.open(event.place)
@@ -286,23 +291,23 @@ class MainScreen(StyledScreen):
         if not is_reload and target.ref and target == self.navigator.history.current:
             self.library_pane.reveal(target)
 
-    @on(ReaderPane.Moved)
-    def _follow_reader(self, event: ReaderPane.Moved) -> None:
+    @on(ReaderPane.PositionChanged)
+    def _follow_reader(self, event: ReaderPane.PositionChanged) -> None:
         event.stop()
         self.citations.follow_cursor()
         self._update_command()
 
-    @on(ReaderPane.OtherView)
-    def _change_view(self, event: ReaderPane.OtherView) -> None:
+    @on(ReaderPane.ViewRequested)
+    def _change_view(self, event: ReaderPane.ViewRequested) -> None:
         event.stop()
-        target, document = self.navigator.shown, self.reader_pane.reader.document
+        target, document = self.navigator.shown, self.reader_pane.document_view.document
         if target:
             views = document.views
             view = event.view or views[(views.index(document.view) + 1) % len(views)]
             self.navigator.open(target._replace(view=view, mark=None, words=()))
 
-    @on(ReaderPane.Remark)
-    def _show_remark(self, event: ReaderPane.Remark) -> None:
+    @on(ReaderPane.StatusMessage)
+    def _show_remark(self, event: ReaderPane.StatusMessage) -> None:
         event.stop()
         self.status.flash(event.text, event.role)
 
@@ -393,8 +398,8 @@ class MainScreen(StyledScreen):
         event.stop()
         self.search.submit(event.value)
 
-    @on(SearchInput.Left)
-    def _leave_search_input(self, event: SearchInput.Left) -> None:
+    @on(SearchInput.EscapePressed)
+    def _leave_search_input(self, event: SearchInput.EscapePressed) -> None:
         event.stop()
         self.search.leave_input()
 
@@ -448,7 +453,7 @@ class MainScreen(StyledScreen):
         self.search.leave()
         self.navigator.end_preview()
         if self.panes.fold_pane(name):
-            key = own_key(f"pane.{name}", self.own_keys)
+            key = own_key(f"pane.{name}", self.configured_keys)
             if key and not self.has_class("-one"):
                 self.status.flash(f"{name.capitalize()} folded. Press {key} to unfold it.")
             return
@@ -510,7 +515,7 @@ class MainScreen(StyledScreen):
         owners: dict[str, Widget] = {name: self.query_one(f"#{name}") for name in FOCUS_TARGETS}
         if choice.scope not in {*owners, "everywhere"}:
             where = {**SCOPES, **SCREENS}[choice.scope]  # type: ignore[index]
-            keys = " ".join(choice.shown_keys)
+            keys = " ".join(choice.key_labels)
             how = f"key {keys}" if keys else "it has no key"
             self.status.flash(f"{choice.id} works only {where[0].lower()}{where[1:]}; {how}", "dim")
             return

@@ -86,7 +86,9 @@ class SearchController:
     def is_opening(self) -> bool:
         """Whether a hit is being opened, or will be once one is found."""
         is_searching = (
-            self._timer is not None or self._keyword_worker.owes or self._full_worker.owes
+            self._timer is not None
+            or self._keyword_worker.has_pending_result
+            or self._full_worker.has_pending_result
         )
         return self._is_opening_hit or (self._must_open_first and is_searching)
 
@@ -181,15 +183,15 @@ class SearchController:
         """Search for twice as many hits, unless a search is under way."""
         from kbtui.search.models import REACH
 
-        is_busy = self._timer is not None or self._full_worker.owes
+        is_busy = self._timer is not None or self._full_worker.has_pending_result
         is_answered = self.query and self._answered_query == self.query
         if is_answered and not is_busy and self._limit < REACH:
             self._limit = min(REACH, 2 * self._limit)
             self._search_all()
 
     def _start(self) -> None:
-        self._full_worker.forget()
-        self._keyword_worker.forget()
+        self._full_worker.discard_results()
+        self._keyword_worker.discard_results()
         self._must_open_first = False
         self._has_failed = False
         self._limit = FIRST_HITS
@@ -248,7 +250,7 @@ class SearchController:
         self._full_worker.submit(search, self._show_full_answer, self._report_failure)
 
     def _show_full_answer(self, answer: Answer) -> None:
-        self._keyword_worker.forget()
+        self._keyword_worker.discard_results()
         self._show_answer(answer, refining=False)
         self._unlogged = None if self._is_logged else answer
         query = self.query
@@ -365,8 +367,8 @@ class SearchController:
 
     def _show_similar(self, reference: str, answer: Answer) -> None:
         self._save_focus()
-        self._full_worker.forget()
-        self._keyword_worker.forget()
+        self._full_worker.discard_results()
+        self._keyword_worker.discard_results()
         if self._timer:
             self._timer.stop()
         self.query, self._answered_query, self.question = "", "", None
@@ -447,7 +449,7 @@ class QueryCompleter:
         self._worker = self._worker or LatestOnlyWorker(entry)
         text, cursor = entry.value, entry.cursor_position
         if not text.strip():
-            self._worker.forget()
+            self._worker.discard_results()
             self._show([])
             return
         self._worker.submit(

@@ -162,7 +162,7 @@ class StatusBar(TextLine):
     # the line
 
     def _update_line(self) -> None:
-        self.say(self._make_left(), self._make_right(self._index_text))
+        self.set_text(self._make_left(), self._make_right(self._index_text))
 
     def _make_left(self) -> Spans:
         if self._flash:
@@ -183,7 +183,7 @@ class StatusBar(TextLine):
         room = width - cell_width(self.left) - 2
         forms: tuple[Spans, ...] = (self.right, self._make_right(self._short_text), self._sign, [])
         right = next((form for form in forms if cell_width(form) <= room), [])
-        return self.paint(align_to_edges(self.left, right, width) if y == 0 else [], width)
+        return self.render_spans(align_to_edges(self.left, right, width) if y == 0 else [], width)
 
 
 def _format_duration(seconds: float) -> str:
@@ -242,7 +242,7 @@ class KeyHints(StyledWidget):
     def render_line(self, y: int) -> Strip:
         """Draw the keys, the suggestions or the command."""
         width = self.content_size.width
-        return self.paint([] if y else self._make_spans(width), width)
+        return self.render_spans([] if y else self._make_spans(width), width)
 
     def _make_spans(self, width: int) -> Spans:
         if self._command:

@@ -68,7 +68,7 @@ class WorkspaceSync:
 
     def _check_workspace(self) -> None:
         # In a thread, because a file system may be slow to answer.
-        if not self._check_worker.busy:
+        if not self._check_worker.is_busy:
             self._check_worker.submit(
                 self._main.library.workspace.jp.is_dir,
                 self._set_workspace_found,
@@ -98,7 +98,7 @@ class WorkspaceSync:
             self._search.repeat()
         if kind == "changed":
             self.read_lists()
-            self._main.screen.files_changed(event)
+            self._main.screen.handle_files_changed(event)
 
     @staticmethod
     def may_have_changed(ref: Ref | None, event: dict[str, Any]) -> bool:
@@ -113,7 +113,7 @@ class WorkspaceSync:
     def read_lists(self) -> None:
         """Read topics, subjects and conversations in a thread, and show them."""
         self._main.status.set_activity("lists", "reading lists …")
-        self._details_worker.forget()
+        self._details_worker.discard_results()
 
         def read() -> LibrarySnapshot | None:
             # Without the workspace, empty lists would look as if it had no topics.

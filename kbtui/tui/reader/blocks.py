@@ -40,9 +40,9 @@ class Block:
     call: int | None = field(default=None, kw_only=True)
     link: str | None = field(default=None, kw_only=True)
     view: str = field(default="", kw_only=True)
-    shift: int | None = field(default=None, kw_only=True)
+    code_offset: int | None = field(default=None, kw_only=True)
 
-    def lines(
+    def make_lines(
         self, width: int, found: TextMatches | None = None, opened: bool = False
     ) -> list[StyledLine]:
         """The block in `width` cells; `found` is marked, `opened` says whether a fold is open."""
@@ -56,13 +56,13 @@ class Block:
     def layout(self, width: int, found: TextMatches | None, opened: bool) -> list[StyledLine]:
         """The lines without `lead` and `above`."""
 
-    def estimate(self, width: int) -> int:
+    def estimate_height(self, width: int) -> int:
         """About how many lines it will have, without laying it out."""
         return self.above + 1
 
-    def weight(self) -> Weight:
+    def measure_text(self) -> Weight:
         """Lines whatever the width, characters, and line breaks among them."""
-        return self.estimate(80), 0, 0
+        return self.estimate_height(80), 0, 0
 
     def search_text(self) -> str:
         """What a search in the document looks at."""
@@ -84,24 +84,24 @@ class TextBlock(Block):
             self.end = len(self.text)
         self.newlines = self.text.count("\n", self.start, self.end)
 
-    def piece(self) -> str:
+    def get_text(self) -> str:
         """The characters themselves."""
         return self.text[self.start : self.end]
 
-    def estimate(self, width: int) -> int:
+    def estimate_height(self, width: int) -> int:
         """Lines, if lines were evenly filled."""
         width = max(8, width - cell_width(self.lead))
         return self.above + max(
             self.newlines + 1, (self.end - self.start) // width + self.newlines // 2 + 1
         )
 
-    def weight(self) -> Weight:
+    def measure_text(self) -> Weight:
         """As for every block."""
         return self.above + 1, self.end - self.start, self.newlines
 
     def search_text(self) -> str:
         """The text as it is in the file."""
-        return self.piece()
+        return self.get_text()
 
 
 @dataclass(slots=True, eq=False)
@@ -116,13 +116,13 @@ class MarkdownBlock(TextBlock):
         from kbtui.tui.reader.markdown import layout_markdown
 
         return layout_markdown(
-            self.piece(),
+            self.get_text(),
             width,
             found=found,
             links=self.links,
             breaks=self.breaks,
             first_line=self.first_line or 1,
-            shift=self.shift,
+            shift=self.code_offset,
         )
 
 
@@ -138,15 +138,17 @@ class SourceBlock(TextBlock):
         """Line by line, highlighted where the language is known."""
         from kbtui.tui.reader.markdown import highlight_source, layout_code_panel
 
-        text = self.piece().removesuffix("\n")
+        text = self.get_text().removesuffix("\n")
         if self.panel:
-            return layout_code_panel(text, self.language, width, self.first_line, found, self.shift)
+            return layout_code_panel(
+                text, self.language, width, self.first_line, found, self.code_offset
+            )
         lines: list[StyledLine] = []
         room = width - (self.numbers + 2 if self.numbers else 0)
         for number, spans in enumerate(highlight_source(text, self.language), self.first_line):
             source = number if self.first_line else 0
             for place, line in enumerate(
-                wrap_code(highlight_matches(spans, found), room, source, self.shift)
+                wrap_code(highlight_matches(spans, found), room, source, self.code_offset)
             ):
                 if self.numbers:
                     label = f"{number:>{self.numbers}}" if place == 0 else " " * self.numbers
@@ -184,12 +186,12 @@ class FoldBlock(HeadBlock):
     """The one line that stands for something folded; `kind` is what all of its like are called."""
 
     kind: str = "tool"
-    note: int | None = None
+    citation_number: int | None = None
 
     def layout(self, width: int, found: TextMatches | None, opened: bool) -> list[StyledLine]:
         """An arrow that says whether it is open, and the summary."""
         arrow = "▾ " if opened else "▸ "
-        note: Spans = [(f" [{self.note}]", "note")] if self.note else []
+        note: Spans = [(f" [{self.citation_number}]", "note")] if self.citation_number else []
         return [
             StyledLine(
                 align_to_edges(
@@ -206,20 +208,20 @@ class FactsBlock(Block):
     """A small table of names, in a role, and values."""
 
     facts: list[tuple[str, Spans]]
-    names: str = "dim"
+    name_role: str = "dim"
 
     def layout(self, width: int, found: TextMatches | None, opened: bool) -> list[StyledLine]:
         """A line a fact, wrapped under its value."""
         column = min(max((len(name) for name, _ in self.facts), default=0), 16)
         lines: list[StyledLine] = []
         for name, value in self.facts:
-            label: Spans = [(f"{name:<{column}}  ", self.names)]
+            label: Spans = [(f"{name:<{column}}  ", self.name_role)]
             lines += wrap_spans(
                 highlight_matches(value, found), width, label, [(" " * (column + 2), "")]
             )
         return lines
 
-    def estimate(self, width: int) -> int:
+    def estimate_height(self, width: int) -> int:
         """One line a fact."""
         return self.above + len(self.facts)
 

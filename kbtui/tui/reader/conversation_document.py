@@ -124,10 +124,10 @@ class CompactedTurn:
     summary: Compaction | None = None
     first: int = 0
     last: int = 0
-    reasoning: bool = False
-    calls: bool = False
-    arguments: bool = False
-    results: bool = False
+    lacks_reasoning: bool = False
+    lacks_calls: bool = False
+    lacks_arguments: bool = False
+    lacks_results: bool = False
 
 
 def find_compacted_turns(conversation: Conversation) -> dict[int, CompactedTurn]:
@@ -164,10 +164,10 @@ def find_compacted_turns(conversation: Conversation) -> dict[int, CompactedTurn]
             continue
         policy = (calls[turn].tool_calls if turn in calls else None) or ""
         left[turn] = CompactedTurn(
-            reasoning=turn in reasoning,
-            calls=policy == "omit",
-            arguments=policy in ("strip", "strip-request"),
-            results=policy in ("strip", "strip-response"),
+            lacks_reasoning=turn in reasoning,
+            lacks_calls=policy == "omit",
+            lacks_arguments=policy in ("strip", "strip-request"),
+            lacks_results=policy in ("strip", "strip-response"),
         )
     return left
 
@@ -282,7 +282,7 @@ def build_conversation_document(
     """
     info = conversation.info
     builder = _ConversationBuilder(conversation, present)
-    blocks = builder.build()
+    blocks = builder.build_blocks()
     return Document(
         key=info.ref,
         title=one_line(info.name),
@@ -293,7 +293,7 @@ def build_conversation_document(
         turns_total=len(conversation.turns),
         landmarks={"request": builder.requests, "error": builder.errors},
         facts=list_conversation_facts(conversation, present),
-        partial=partial,
+        is_partial=partial,
     )
 
 
@@ -325,49 +325,55 @@ class _ConversationBuilder:
         self.turn = 0
         self.speaker = ""
         self.after_fold = False
-        self.gap = 0
-        self.said: datetime | None = None
-        self.left = find_compacted_turns(conversation)
+        self.space_above = 0
+        self.last_time: datetime | None = None
+        self.compacted_turns = find_compacted_turns(conversation)
         self.view = ""
         """For whom the blocks that are made now are."""
         self.requests: list[int] = []
         self.errors: list[int] = []
-        self.unsearched = MAX_SCANNED_TOTAL
+        self.unscanned_characters = MAX_SCANNED_TOTAL
 
-    def build(self) -> list[Block]:
-        self._facts()
+    def build_blocks(self) -> list[Block]:
+        self._add_facts()
         begin: dict[int, list[tuple[int, Compaction]]] = {}
         for number, compaction in enumerate(self.conversation.compactions):
             begin.setdefault(compaction.first, []).append((number, compaction))
         for event in self.conversation.leading:
-            self._event(event, None)
+            self._add_event(event, None)
         for turn in self.conversation.turns:
             self.turn = turn.number
             for number, compaction in begin.get(turn.number, ()):
-                self._compaction(number, compaction)
-            self._turn(turn)
+                self._add_compaction(number, compaction)
+            self._add_turn(turn)
         if not self.conversation.turns:
-            said = "Nothing of it can be read." if self._problems() else "Nothing was said in it."
+            said = (
+                "Nothing of it can be read." if self._list_problems() else "Nothing was said in it."
+            )
             self.blocks.append(NoteBlock("empty", [(said, "dim")], above=1))
         return self.blocks
 
-    def _time(self, when: datetime | None) -> str:
+    def _format_time(self, when: datetime | None) -> str:
         return format_time(when, self.present) if when else ""
 
-    def _time_within(self, when: datetime | None) -> str:
+    def _format_time_change(self, when: datetime | None) -> str:
         """The time of something within a turn; nothing when it is the minute last said."""
         if when is None:
             return ""
         local = when.astimezone(self.present.tzinfo).replace(second=0, microsecond=0)
-        before, self.said = self.said, local
+        before, self.last_time = self.last_time, local
         if local == before:
             return ""
-        return f"{local:%H:%M}" if before and before.date() == local.date() else self._time(when)
+        return (
+            f"{local:%H:%M}"
+            if before and before.date() == local.date()
+            else self._format_time(when)
+        )
 
-    def _facts(self) -> None:
+    def _add_facts(self) -> None:
         facts = list_conversation_facts(self.conversation, self.present, brief=True)
         self.blocks.append(FactsBlock("facts", facts))
-        for number, problem in enumerate(self._problems()):
+        for number, problem in enumerate(self._list_problems()):
             self.blocks.append(
                 NoteBlock(
                     f"problem:{number}",
@@ -376,12 +382,12 @@ class _ConversationBuilder:
                 )
             )
 
-    def _problems(self) -> list[str]:
+    def _list_problems(self) -> list[str]:
         """What is wrong with it; the entry's problem is usually one of the parts' too."""
         own = self.conversation.info.problem
         return list(dict.fromkeys([*self.conversation.problems, *([own] if own else [])]))
 
-    def _compaction(self, number: int, compaction: Compaction) -> None:
+    def _add_compaction(self, number: int, compaction: Compaction) -> None:
         """Where a compaction begins: what it did, for who reads the whole."""
         self.view = "person"
         key = f"compaction:{number}"
@@ -392,103 +398,107 @@ class _ConversationBuilder:
                 "dim",
             ),
         ]
-        when: Spans = [(self._time(compaction.timestamp), "dim")]
+        when: Spans = [(self._format_time(compaction.timestamp), "dim")]
         if compaction.summary is None:
-            self._add(HeadBlock(key, [("≡ ", "accent"), *left], when, above=1))
+            self._add_blocks(HeadBlock(key, [("≡ ", "accent"), *left], when, above=1))
         else:
-            self._add(FoldBlock(key, left, when, kind="compaction", above=1))
-            self._markdown(key, compaction.summary, lead=_FOLD_LEAD, fold=key)
+            self._add_blocks(FoldBlock(key, left, when, kind="compaction", above=1))
+            self._add_markdown(key, compaction.summary, lead=_FOLD_LEAD, fold=key)
         self.view = ""
 
-    def _summary(self, left: CompactedTurn) -> None:
+    def _add_summary(self, left: CompactedTurn) -> None:
         """What a model sees in place of some turns."""
         self.view = "model"
         assert left.summary is not None
         key = f"summary:{left.first}"
         words: Spans = [("≡ ", "accent"), ("summary ", "accent")]
         words.append((f"in place of {format_turn_range(left.first, left.last)}", "dim"))
-        when: Spans = [(self._time(left.summary.timestamp), "dim")]
-        self._add(HeadBlock(key, words, when, rule=True, above=1))
-        self.gap = 0
-        self._markdown(key, left.summary.summary or "")
+        when: Spans = [(self._format_time(left.summary.timestamp), "dim")]
+        self._add_blocks(HeadBlock(key, words, when, rule=True, above=1))
+        self.space_above = 0
+        self._add_markdown(key, left.summary.summary or "")
         self.view = ""
 
-    def _turn(self, turn: Turn) -> None:
-        self.speaker, self.after_fold, self.gap = "", False, 0
+    def _add_turn(self, turn: Turn) -> None:
+        self.speaker, self.after_fold, self.space_above = "", False, 0
         model = f"{one_line(turn.model).rsplit('/', 1)[-1]} · " if turn.model else ""
-        self.said = None
-        self._time_within(turn.started_at)
-        left = self.left.get(turn.number)
+        self.last_time = None
+        self._format_time_change(turn.started_at)
+        left = self.compacted_turns.get(turn.number)
         if left and left.summary and left.first == turn.number:
-            self._summary(left)
+            self._add_summary(left)
         self.view = "person" if left and left.summary else ""
         head: Spans = [("─ ", "rule"), (f"turn {turn.number} ", "turn")]
-        when: Spans = [(f"{model}{self._time(turn.started_at)}", "dim")]
-        self._add(HeadBlock(f"turn:{turn.number}", head, when, rule=True, above=1))
+        when: Spans = [(f"{model}{self._format_time(turn.started_at)}", "dim")]
+        self._add_blocks(HeadBlock(f"turn:{turn.number}", head, when, rule=True, above=1))
         if not turn.events:
-            self._add(NoteBlock(f"empty:{turn.number}", [("an empty turn", "dim")]))
+            self._add_blocks(NoteBlock(f"empty:{turn.number}", [("an empty turn", "dim")]))
         for event in turn.events:
             if event.kind != "tool_call_response" or event.request is None:
-                self._event(event, left)
+                self._add_event(event, left)
         self.view = ""
 
-    def _event(self, event: Event, left: CompactedTurn | None) -> None:
+    def _add_event(self, event: Event, left: CompactedTurn | None) -> None:
         before, key = self.view, f"{self.turn}.{event.index}"
         if left and not left.summary and _is_removed(event, left):
             self.view = "person"
-        self._show(key, event, left)
+        self._render_event(key, event, left)
         if event.problem:
-            self._add(NoteBlock(f"{key}:problem", [(f"! {one_line(event.problem)}", "error")]))
-        self._secrets(key, event.text)
+            self._add_blocks(
+                NoteBlock(f"{key}:problem", [(f"! {one_line(event.problem)}", "error")])
+            )
+        self._add_secret_warning(key, event.text)
         if event.result is not None:
-            self._secrets(f"{key}:result", event.result.text)
+            self._add_secret_warning(f"{key}:result", event.result.text)
         self.view = before
 
-    def _secrets(self, key: str, text: str) -> None:
+    def _add_secret_warning(self, key: str, text: str) -> None:
         """Say of a text that it looks as if it held a secret; looking takes time, so not at all of it."""
-        text = text[: min(MAX_SCANNED_PER_TEXT, self.unsearched)]
-        self.unsearched -= len(text)
+        text = text[: min(MAX_SCANNED_PER_TEXT, self.unscanned_characters)]
+        self.unscanned_characters -= len(text)
         if said := remark_on(text):
-            self._add(NoteBlock(f"{key}:secret", [(f"! {said}", "warning")]))
+            self._add_blocks(NoteBlock(f"{key}:secret", [(f"! {said}", "warning")]))
 
-    def _show(self, key: str, event: Event, left: CompactedTurn | None) -> None:
-        render = _RENDERERS.get(event.kind, _ConversationBuilder._folded)
+    def _render_event(self, key: str, event: Event, left: CompactedTurn | None) -> None:
+        render = _RENDERERS.get(event.kind, _ConversationBuilder._add_folded_text)
         render(self, key, event, left or CompactedTurn())
 
-    def _request(self, key: str, event: Event, _: CompactedTurn) -> None:
+    def _add_request(self, key: str, event: Event, _: CompactedTurn) -> None:
         self.requests.append(len(self.blocks))
-        self._speaker(key, event.author or "You", "user", event.timestamp, _USER_LEAD)
-        self._markdown(key, event.text, lead=_USER_LEAD, breaks=True)
+        self._add_speaker(key, event.author or "You", "user", event.timestamp, _USER_LEAD)
+        self._add_markdown(key, event.text, lead=_USER_LEAD, breaks=True)
 
-    def _message(self, key: str, event: Event, _: CompactedTurn) -> None:
+    def _add_message(self, key: str, event: Event, _: CompactedTurn) -> None:
         name = self.conversation.assistant or "Assistant"
-        self._speaker(key, name, "assistant", event.timestamp, [])
-        self._markdown(key, event.text)
+        self._add_speaker(key, name, "assistant", event.timestamp, [])
+        self._add_markdown(key, event.text)
 
-    def _structured(self, key: str, event: Event, _: CompactedTurn) -> None:
+    def _add_structured(self, key: str, event: Event, _: CompactedTurn) -> None:
         name = self.conversation.assistant or "Assistant"
-        self._speaker(key, name, "assistant", event.timestamp, [])
-        self._source(key, event.text, language="json", panel=True)
+        self._add_speaker(key, name, "assistant", event.timestamp, [])
+        self._add_source(key, event.text, language="json", panel=True)
 
-    def _reasoning(self, key: str, event: Event, _: CompactedTurn) -> None:
+    def _add_reasoning(self, key: str, event: Event, _: CompactedTurn) -> None:
         first = one_line(event.text[:400]) or "(not shown by the provider)"
         words: Spans = [("thinking ", "emph"), (first, "dim")]
-        self._fold(key, "reasoning", words, [(format_length(event.text), "dim")])
-        self._markdown(key, event.text, lead=_FOLD_LEAD, fold=key)
+        self._add_fold(key, "reasoning", words, [(format_length(event.text), "dim")])
+        self._add_markdown(key, event.text, lead=_FOLD_LEAD, fold=key)
 
-    def _add(self, *blocks: Block) -> None:
+    def _add_blocks(self, *blocks: Block) -> None:
         for block in blocks:
             block.turn, block.view = self.turn or None, self.view
             self.blocks.append(block)
 
-    def _speaker(self, key: str, name: str, role: str, when: datetime | None, lead: Spans) -> None:
+    def _add_speaker(
+        self, key: str, name: str, role: str, when: datetime | None, lead: Spans
+    ) -> None:
         who = f"{role}:{name}"
         # After tool calls the same speaker goes on; a blank line is enough.
-        self.gap = int(who == self.speaker)
+        self.space_above = int(who == self.speaker)
         self.after_fold = False
         if who != self.speaker:
-            time = self._time_within(when)
-            self._add(
+            time = self._format_time_change(when)
+            self._add_blocks(
                 HeadBlock(
                     f"{key}:who",
                     [(one_line(name), f"{role} strong")],
@@ -499,20 +509,22 @@ class _ConversationBuilder:
             )
             self.speaker = who
 
-    def _fold(
+    def _add_fold(
         self, key: str, kind: str, left: Spans, right: Spans, call: int | None = None
     ) -> None:
         above = 0 if self.after_fold else 1
-        self._add(FoldBlock(key, left, right, kind=kind, above=above, call=call))
-        self.after_fold, self.gap = True, 0
+        self._add_blocks(FoldBlock(key, left, right, kind=kind, above=above, call=call))
+        self.after_fold, self.space_above = True, 0
 
-    def _markdown(self, key: str, text: str, **fields: Any) -> None:
-        self._add(*make_markdown_blocks(key, before_cutting(text), above=self.gap, **fields))
+    def _add_markdown(self, key: str, text: str, **fields: Any) -> None:
+        self._add_blocks(
+            *make_markdown_blocks(key, before_cutting(text), above=self.space_above, **fields)
+        )
 
-    def _source(self, key: str, text: str, **fields: Any) -> None:
-        self._add(*make_source_blocks(key, before_cutting(text), **fields))
+    def _add_source(self, key: str, text: str, **fields: Any) -> None:
+        self._add_blocks(*make_source_blocks(key, before_cutting(text), **fields))
 
-    def _tool(self, _: str, event: Event, left: CompactedTurn) -> None:
+    def _add_tool_call(self, _: str, event: Event, left: CompactedTurn) -> None:
         key = f"call:{self.turn}.{event.call}" if event.call else f"{self.turn}.{event.index}"
         result = event.result
         failed = bool(result and result.is_error)
@@ -523,65 +535,71 @@ class _ConversationBuilder:
         right: Spans = [(f"{'error, ' if failed else ''}{size}", "error" if failed else "dim")]
         if failed:
             self.errors.append(len(self.blocks))
-        self._fold(key, "tool", words, right if result else [("no result", "warning")], event.call)
+        self._add_fold(
+            key, "tool", words, right if result else [("no result", "warning")], event.call
+        )
         before = self.view
         if event.arguments:
-            self.view = "person" if left.arguments else before
+            self.view = "person" if left.lacks_arguments else before
             text = format_value(event.arguments)
-            self._source(f"{key}:arguments", text, lead=_FOLD_LEAD, fold=key, call=event.call)
+            self._add_source(f"{key}:arguments", text, lead=_FOLD_LEAD, fold=key, call=event.call)
         if result is not None:
-            self.view = "person" if left.results else before
-            self._result(key, event, result)
-            if left.results and not before:
+            self.view = "person" if left.lacks_results else before
+            self._add_tool_result(key, event, result)
+            if left.lacks_results and not before:
                 self.view = "model"
                 words = [(f"[compacted] {one_line(event.name or '')}: ", "dim")]
                 words.append(("error" if failed else "success", "dim"))
-                self._add(NoteBlock(f"{key}:compacted", words, fold=key, lead=list(_FOLD_LEAD)))
+                self._add_blocks(
+                    NoteBlock(f"{key}:compacted", words, fold=key, lead=list(_FOLD_LEAD))
+                )
         self.view = before
 
-    def _result(self, key: str, event: Event, result: Event) -> None:
+    def _add_tool_result(self, key: str, event: Event, result: Event) -> None:
         word = ("error", "error") if result.is_error else ("result", "strong")
-        when: Spans = [(self._time(result.timestamp), "dim")]
+        when: Spans = [(self._format_time(result.timestamp), "dim")]
         head = HeadBlock(f"{key}:result", [word], when, lead=list(_FOLD_LEAD), fold=key)
         head.call = event.call
-        self._add(head)
-        self._source(f"{key}:text", result.text, lead=_FOLD_LEAD, fold=key, call=event.call)
+        self._add_blocks(head)
+        self._add_source(f"{key}:text", result.text, lead=_FOLD_LEAD, fold=key, call=event.call)
         if result.problem:
             problem: Spans = [(f"! {one_line(result.problem)}", "error")]
-            self._add(NoteBlock(f"{key}:problem", problem, fold=key, lead=list(_FOLD_LEAD)))
+            self._add_blocks(NoteBlock(f"{key}:problem", problem, fold=key, lead=list(_FOLD_LEAD)))
 
-    def _orphan(self, key: str, event: Event, _: CompactedTurn) -> None:
+    def _add_orphan_result(self, key: str, event: Event, _: CompactedTurn) -> None:
         words: Spans = [("a result without its call  ", "warning")]
         words.append((one_line(event.text[:200]), "dim"))
-        self._fold(key, "tool", words, [(format_length(event.text), "dim")])
-        self._source(key, event.text, lead=_FOLD_LEAD, fold=key)
+        self._add_fold(key, "tool", words, [(format_length(event.text), "dim")])
+        self._add_source(key, event.text, lead=_FOLD_LEAD, fold=key)
 
-    def _unknown(self, key: str, event: Event, _: CompactedTurn) -> None:
+    def _add_unknown_event(self, key: str, event: Event, _: CompactedTurn) -> None:
         """An event of a kind that only a later JP knows, as it stands in the file."""
         words: Spans = [("unknown event  ", "warning"), (one_line(event.name or ""), "dim")]
-        self._fold(key, "tool", words, [(format_length(event.text), "dim")])
-        self._source(key, event.text, lead=_FOLD_LEAD, fold=key, language="json")
+        self._add_fold(key, "tool", words, [(format_length(event.text), "dim")])
+        self._add_source(key, event.text, lead=_FOLD_LEAD, fold=key, language="json")
 
-    def _asks(self, key: str, event: Event, left: CompactedTurn) -> None:
-        self._folded(key, event, left, "asks")
+    def _add_inquiry(self, key: str, event: Event, left: CompactedTurn) -> None:
+        self._add_folded_text(key, event, left, "asks")
 
-    def _folded(self, key: str, event: Event, _: CompactedTurn, word: str | None = None) -> None:
+    def _add_folded_text(
+        self, key: str, event: Event, _: CompactedTurn, word: str | None = None
+    ) -> None:
         """One line that unfolds to the text."""
         word = word or EVENT_KINDS[event.kind].label.lower()
         left: Spans = [(f"{word}  ", "tool"), (one_line(event.text[:400]), "dim")]
-        self._fold(key, "tool", left, [])
-        self._source(key, event.text, lead=_FOLD_LEAD, fold=key)
+        self._add_fold(key, "tool", left, [])
+        self._add_source(key, event.text, lead=_FOLD_LEAD, fold=key)
 
 
 _RENDERERS: dict[str, Callable[[_ConversationBuilder, str, Event, CompactedTurn], None]] = {
-    "chat_request": _ConversationBuilder._request,
-    "message": _ConversationBuilder._message,
-    "structured": _ConversationBuilder._structured,
-    "reasoning": _ConversationBuilder._reasoning,
-    "tool_call_request": _ConversationBuilder._tool,
-    "tool_call_response": _ConversationBuilder._orphan,
-    "inquiry_request": _ConversationBuilder._asks,
-    "unknown": _ConversationBuilder._unknown,
+    "chat_request": _ConversationBuilder._add_request,
+    "message": _ConversationBuilder._add_message,
+    "structured": _ConversationBuilder._add_structured,
+    "reasoning": _ConversationBuilder._add_reasoning,
+    "tool_call_request": _ConversationBuilder._add_tool_call,
+    "tool_call_response": _ConversationBuilder._add_orphan_result,
+    "inquiry_request": _ConversationBuilder._add_inquiry,
+    "unknown": _ConversationBuilder._add_unknown_event,
 }
 """How each kind of event is shown; the others are folded under their label."""
 
@@ -589,5 +607,5 @@ _RENDERERS: dict[str, Callable[[_ConversationBuilder, str, Event, CompactedTurn]
 def _is_removed(event: Event, left: CompactedTurn) -> bool:
     """Whether nothing of an event is left for the model."""
     if event.kind == "reasoning":
-        return left.reasoning
-    return left.calls and event.kind in ("tool_call_request", "tool_call_response")
+        return left.lacks_reasoning
+    return left.lacks_calls and event.kind in ("tool_call_request", "tool_call_response")

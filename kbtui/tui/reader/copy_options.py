@@ -26,22 +26,22 @@ class CopyOption:
     key: str
     name: str
     preview: str
-    text: Callable[[], str]
+    get_text: Callable[[], str]
 
 
 def list_copy_options(port: Viewport, reference: str | None) -> list[CopyOption]:
     """What there is to copy here, the smallest first."""
     found: list[CopyOption] = []
-    document, line = port.document, port.line
+    document, line = port.document, port.current_line
     if line is not None and document.blocks:
-        words = (line.whole or line.plain).strip()
+        words = (line.full_text or line.plain).strip()
         found.append(CopyOption("l", "the line", cut(words, PREVIEW_WIDTH), lambda: words))
-        text = _find_source_block(document.blocks[port.cursor.block], line.source)
+        text = _find_source_block(document.blocks[port.cursor.block], line.source_line)
         found.append(
             CopyOption("b", "the block", cut(one_line(text[:200]), PREVIEW_WIDTH), lambda: text)
         )
-        if port.turn is not None:
-            turn = port.turn
+        if port.current_turn is not None:
+            turn = port.current_turn
             found.append(
                 CopyOption(
                     "t", f"turn {turn}", "", lambda: "\n\n".join(_list_turn_texts(document, turn))
@@ -68,9 +68,9 @@ def _find_source_block(block: Block, source: int) -> str:
     from markdown_it import MarkdownIt
 
     at = source - block.first_line
-    for token in MarkdownIt("commonmark").enable("table").parse(block.piece()):
+    for token in MarkdownIt("commonmark").enable("table").parse(block.get_text()):
         if token.level == 0 and token.map and token.map[0] <= at < token.map[1]:
-            return "\n".join(block.piece().split("\n")[slice(*token.map)]).strip("\n")
+            return "\n".join(block.get_text().split("\n")[slice(*token.map)]).strip("\n")
     return whole
 
 

@@ -35,67 +35,69 @@ class HeightIndex:
         chunks: Sequence[int] | None = None,
     ) -> None:
         self._count = count
-        self._height = height
+        self._estimate_height = height
         number = -(-count // BLOCKS_PER_CHUNK)
-        self._known: list[list[int] | None] = [None] * number
+        self._chunk_heights: list[list[int] | None] = [None] * number
         if chunks is None:
-            self._known = [self._ask(chunk) for chunk in range(number)]
-            chunks = [sum(known or ()) for known in self._known]
-        self._totals = list(chunks)
+            self._chunk_heights = [self._measure_chunk(chunk) for chunk in range(number)]
+            chunks = [sum(known or ()) for known in self._chunk_heights]
+        self._chunk_totals = list(chunks)
 
-    def _ask(self, chunk: int) -> list[int]:
+    def _measure_chunk(self, chunk: int) -> list[int]:
         first = chunk * BLOCKS_PER_CHUNK
-        return list(map(self._height, range(first, min(first + BLOCKS_PER_CHUNK, self._count))))
+        return list(
+            map(self._estimate_height, range(first, min(first + BLOCKS_PER_CHUNK, self._count)))
+        )
 
-    def _chunk(self, chunk: int) -> list[int]:
+    def _get_chunk(self, chunk: int) -> list[int]:
         """The heights of a chunk, asked for now if need be."""
-        known = self._known[chunk]
+        known = self._chunk_heights[chunk]
         if known is None:
-            known = self._known[chunk] = self._ask(chunk)
-            self._totals[chunk] = sum(known)
+            known = self._chunk_heights[chunk] = self._measure_chunk(chunk)
+            self._chunk_totals[chunk] = sum(known)
         return known
 
     def __len__(self) -> int:
         return self._count
 
     def __getitem__(self, index: int) -> int:
-        return self._chunk(index // BLOCKS_PER_CHUNK)[index % BLOCKS_PER_CHUNK]
+        return self._get_chunk(index // BLOCKS_PER_CHUNK)[index % BLOCKS_PER_CHUNK]
 
-    def set(self, index: int, height: int) -> None:
+    def set_height(self, index: int, height: int) -> None:
         """Give block `index` the height `height`."""
         chunk, place = divmod(index, BLOCKS_PER_CHUNK)
-        known = self._chunk(chunk)
-        self._totals[chunk] += height - known[place]
+        known = self._get_chunk(chunk)
+        self._chunk_totals[chunk] += height - known[place]
         known[place] = height
 
-    def before(self, index: int) -> int:
+    def count_lines_before(self, index: int) -> int:
         """Lines above block `index`."""
         chunk, place = divmod(index, BLOCKS_PER_CHUNK)
-        inside = sum(self._chunk(chunk)[:place]) if place else 0
-        return inside + sum(self._totals[:chunk])
+        inside = sum(self._get_chunk(chunk)[:place]) if place else 0
+        return inside + sum(self._chunk_totals[:chunk])
 
     @property
-    def total(self) -> int:
+    def total_lines(self) -> int:
         """Lines of all blocks."""
-        return sum(self._totals)
+        return sum(self._chunk_totals)
 
-    def find(self, line: int) -> tuple[int, int]:
+    def find_line(self, line: int) -> tuple[int, int]:
         """The block that holds `line`, and the line within it; the last one past the end."""
-        totals = list(accumulate(self._totals))
+        totals = list(accumulate(self._chunk_totals))
         chunk = bisect_right(totals, max(0, line))
         left = max(0, line) - (totals[chunk - 1] if chunk else 0)
-        while chunk < len(self._totals):
+        while chunk < len(self._chunk_totals):
             # A chunk may have fewer lines than was thought.
-            ends = list(accumulate(self._chunk(chunk)))
+            ends = list(accumulate(self._get_chunk(chunk)))
             if left < ends[-1]:
                 place = bisect_right(ends, left)
                 return chunk * BLOCKS_PER_CHUNK + place, left - (
-                    ends[place] - self._chunk(chunk)[place]
+                    ends[place] - self._get_chunk(chunk)[place]
                 )
             left -= ends[-1]
             chunk += 1
-        for chunk in range(len(self._totals) - 1, -1, -1):
-            known = self._chunk(chunk)
+        for chunk in range(len(self._chunk_totals) - 1, -1, -1):
+            known = self._get_chunk(chunk)
             for place in range(len(known) - 1, -1, -1):
                 if known[place]:
                     return chunk * BLOCKS_PER_CHUNK + place, known[place] - 1
@@ -130,82 +132,82 @@ class Document:
     """Positions to go to by kind, ascending: "turn", "request", "error"."""
     facts: list[tuple[str, Spans]] = field(default_factory=list)
     """What there is to know of it, names and values."""
-    partial: bool = False
+    is_partial: bool = False
     """Whether more of it is still being read."""
     fold_kinds: dict[str, str] = field(default_factory=dict, repr=False)
-    compacted: bool = False
+    is_compacted: bool = False
     """Whether the model sees it otherwise (`Block.view`)."""
-    weights: list[dict[tuple[str, str], Weight]] = field(default_factory=list, repr=False)
+    chunk_weights: list[dict[tuple[str, str], Weight]] = field(default_factory=list, repr=False)
     """For each chunk of blocks, how much text it has by kind of fold and by view."""
-    _index: dict[str, int] = field(default_factory=dict, repr=False)
+    _positions: dict[str, int] = field(default_factory=dict, repr=False)
     _fold_ends: dict[str, int] = field(default_factory=dict, repr=False)
-    _links: bool = False
+    _has_links: bool = False
 
     def __post_init__(self) -> None:
         # All at once and now: documents are made in threads, and asked on the event loop.
         if self.blocks:
-            self._look_through()
+            self._index_blocks()
 
-    def _look_through(self) -> None:
+    def _index_blocks(self) -> None:
         from kbtui.tui.reader.blocks import FoldBlock
 
         heads: list[int] = []
         for number, block in enumerate(self.blocks):
-            self._index[block.key] = number
+            self._positions[block.key] = number
             if isinstance(block, FoldBlock):
                 self.fold_kinds[block.key] = block.kind
             if block.fold is not None:
                 self._fold_ends[block.fold] = number + 1
-            self._links = self._links or block.link is not None
-            self.compacted = self.compacted or block.view != ""
+            self._has_links = self._has_links or block.link is not None
+            self.is_compacted = self.is_compacted or block.view != ""
             if block.turn is not None and block.key == f"turn:{block.turn}":
                 heads.append(number)
         self.landmarks["turn"] = heads
         if len(self.blocks) > MANY_BLOCKS:
-            self._weigh()
+            self._measure_chunks()
 
-    def _weigh(self) -> None:
+    def _measure_chunks(self) -> None:
         for start in range(0, len(self.blocks), BLOCKS_PER_CHUNK):
             chunk: dict[tuple[str, str], Weight] = {}
             for block in self.blocks[start : start + BLOCKS_PER_CHUNK]:
                 kind = self.fold_kinds.get(block.fold, "") if block.fold else ""
-                lines, characters, newlines = block.weight()
+                lines, characters, newlines = block.measure_text()
                 held = chunk.get((kind, block.view), (0, 0, 0))
                 chunk[kind, block.view] = (
                     held[0] + lines,
                     held[1] + characters,
                     held[2] + newlines,
                 )
-            self.weights.append(chunk)
+            self.chunk_weights.append(chunk)
 
-    def fold_end(self, fold: str) -> int:
+    def find_fold_end(self, fold: str) -> int:
         """The position after the last block of a fold."""
         return self._fold_ends.get(fold, 0)
 
     @property
-    def offers(self) -> frozenset[str]:
+    def features(self) -> frozenset[str]:
         """What commands can work with: "turns", "folds" (or, where it has none, "links"), "views"."""
         offers = {
             "turns": self.turns_total > 0,
-            "folds": bool(self.fold_kinds) or self._links,
-            "links": self._links and not self.fold_kinds,
+            "folds": bool(self.fold_kinds) or self._has_links,
+            "links": self._has_links and not self.fold_kinds,
             "views": len(self.views) > 1,
         }
         return frozenset(name for name, has in offers.items() if has)
 
-    def index_of(self, key: str) -> int | None:
+    def find_block(self, key: str) -> int | None:
         """The position of the block with `key`."""
-        return self._index.get(key)
+        return self._positions.get(key)
 
-    def block_of_turn(self, turn: int, call: int | None = None) -> int | None:
+    def find_turn_block(self, turn: int, call: int | None = None) -> int | None:
         """The block where turn `turn` begins, or its tool call `call`."""
         if call is not None:
-            position = self.index_of(f"call:{turn}.{call}")
+            position = self.find_block(f"call:{turn}.{call}")
             if position is not None:
                 return position
-        return self.index_of(f"turn:{turn}")
+        return self.find_block(f"turn:{turn}")
 
-    def block_of_line(self, line: int) -> int:
+    def find_line_block(self, line: int) -> int:
         """The block that shows source line `line`, else the nearest one before it."""
         from kbtui.tui.reader.blocks import TextBlock
 
@@ -215,7 +217,7 @@ class Document:
                 best = number
         return best
 
-    def ref_at(self, position: int, source: int) -> str | None:
+    def make_reference(self, position: int, source: int) -> str | None:
         """The most exact reference of block `position` at source line `source`."""
         from kbtui.tui.reader.blocks import TextBlock
 
@@ -233,7 +235,9 @@ class Document:
             return f"{self.ref}:{source}"
         return self.ref
 
-    def search(self, pattern: re.Pattern[str], model: bool = False) -> Iterator[tuple[int, int]]:
+    def find_matches(
+        self, pattern: re.Pattern[str], model: bool = False
+    ) -> Iterator[tuple[int, int]]:
         """Every match: its block, and which of the block's matches it is.
 
         `model` looks at what the model sees.
@@ -289,7 +293,7 @@ def find_start_block(document: Document, place: NavigationTarget) -> tuple[int, 
     if ref is None or not document.blocks:
         return None
     if ref.turn is not None:
-        first = document.block_of_turn(ref.turn, ref.call)
+        first = document.find_turn_block(ref.turn, ref.call)
         if first is None:
             return None
         turn = _list_turn_blocks(document, first, ref.turn)
@@ -297,8 +301,8 @@ def find_start_block(document: Document, place: NavigationTarget) -> tuple[int, 
             number for number in turn if ref.call in (None, document.blocks[number].call)
         )
     elif ref.lines is not None:
-        first = document.block_of_line(ref.lines[0])
-        span = iter(range(first, document.block_of_line(ref.lines[1]) + 1))
+        first = document.find_line_block(ref.lines[0])
+        span = iter(range(first, document.find_line_block(ref.lines[1]) + 1))
     elif place.text and not place.words:
         return _find_passage_block(document, place.text), -1
     else:
@@ -357,7 +361,7 @@ def _compile_passage_start(passage: str) -> re.Pattern[str] | None:
 def has_start(document: Document, place: NavigationTarget) -> bool:
     """Whether a document of which only the beginning was read has the place to begin at."""
     if place.mark is not None:
-        return document.index_of(place.mark.key) is not None
+        return document.find_block(place.mark.key) is not None
     if place.ref is not None and place.ref.turn is not None:
         # The last turn may not be whole.
         return place.ref.turn < document.turns_total

@@ -53,31 +53,31 @@ class FoldState:
     """Which folds are open: one by one, or all of a kind."""
 
     kinds: Mapping[str, str] = field(default_factory=dict)
-    opened: set[str] = field(default_factory=set)
-    opened_kinds: set[str] = field(default_factory=set)
+    toggled: set[str] = field(default_factory=set)
+    open_kinds: set[str] = field(default_factory=set)
 
     def is_open(self, key: str) -> bool:
         """Whether the fold with this key is open."""
         # Both together mean: opened with its kind, then closed by itself.
-        return (key in self.opened) != (self.kinds.get(key) in self.opened_kinds)
+        return (key in self.toggled) != (self.kinds.get(key) in self.open_kinds)
 
     def toggle(self, key: str) -> None:
         """Open or close one."""
-        self.opened ^= {key}
+        self.toggled ^= {key}
 
     def toggle_kind(self, kind: str) -> None:
         """Open or close all of a kind."""
-        self.opened = {key for key in self.opened if self.kinds.get(key) != kind}
-        self.opened_kinds ^= {kind}
+        self.toggled = {key for key in self.toggled if self.kinds.get(key) != kind}
+        self.open_kinds ^= {kind}
 
-    def adopt(self, document: Document) -> None:
+    def set_document(self, document: Document) -> None:
         """Know the folds of a document; those that it no longer has are forgotten."""
         self.kinds = document.fold_kinds
-        self.opened = {key for key in self.opened if key in self.kinds}
+        self.toggled = {key for key in self.toggled if key in self.kinds}
 
 
 def _count_letters(line: StyledLine) -> int:
-    return sum(map(str.isalnum, line.whole or line.plain))
+    return sum(map(str.isalnum, line.full_text or line.plain))
 
 
 class Viewport:
@@ -92,40 +92,44 @@ class Viewport:
         """What is in sight, from the top."""
         self.folds = FoldState()
         self.pattern: re.Pattern[str] | None = None
-        self.as_model = False
+        self.is_model_view = False
         """Whether what the model sees is shown (`Block.view`)."""
-        self.shift: int | None = None
+        self.code_offset: int | None = None
         """Cells of wide code that lie beyond the left edge; None while it is wrapped."""
-        self.here: tuple[int, int] | None = None
+        self.current_match: tuple[int, int] | None = None
         """Block and count of the match one stands at."""
         self.heights = HeightIndex()
-        self.layouts = 0
+        self.layout_count = 0
         """Counts the blocks that were laid out."""
-        self._cache: LRUCache[int, list[StyledLine]] = LRUCache(MAX_CACHED_BLOCKS)
-        self._kept: tuple[ScrollAnchor, ScrollAnchor] | None = None
-        self._kept_at = (self.top, self.cursor)
+        self._line_cache: LRUCache[int, list[StyledLine]] = LRUCache(MAX_CACHED_BLOCKS)
+        self._resize_anchors: tuple[ScrollAnchor, ScrollAnchor] | None = None
+        self._resize_positions = (self.top, self.cursor)
 
-    def reflow(self) -> None:
+    def reset_layout(self) -> None:
         """Begin again with estimates: width, folds or document changed."""
-        self._cache.clear()
+        self._line_cache.clear()
         count = len(self.document.blocks)
-        self.heights = HeightIndex(count, self._estimate, self._chunks())
-        if self.document.weights:
-            for fold in list(self.folds.opened)[:_MAX_EXACT_FOLDS]:
+        self.heights = HeightIndex(count, self._estimate_height, self._estimate_chunks())
+        if self.document.chunk_weights:
+            for fold in list(self.folds.toggled)[:_MAX_EXACT_FOLDS]:
                 # Counted by kind so far; these are exceptions.
-                head = self.document.index_of(fold)
+                head = self.document.find_block(fold)
                 if head is not None and head + 1 < count:
-                    self.heights.before(head + 1)
+                    self.heights.count_lines_before(head + 1)
 
-    def _estimate(self, number: int) -> int:
-        return 0 if self._hidden(number) else self.document.blocks[number].estimate(self.width)
+    def _estimate_height(self, number: int) -> int:
+        return (
+            0
+            if self._is_hidden(number)
+            else self.document.blocks[number].estimate_height(self.width)
+        )
 
-    def _chunks(self) -> list[int] | None:
+    def _estimate_chunks(self) -> list[int] | None:
         """About how many lines each chunk of blocks has."""
-        if not self.document.weights:
+        if not self.document.chunk_weights:
             return None
         width = max(8, self.width)
-        kinds = {"", *self.folds.opened_kinds}
+        kinds = {"", *self.folds.open_kinds}
         views = {"", self.view}
         return [
             sum(
@@ -133,52 +137,56 @@ class Viewport:
                 for (kind, view), (lines, characters, newlines) in chunk.items()
                 if kind in kinds and view in views
             )
-            for chunk in self.document.weights
+            for chunk in self.document.chunk_weights
         ]
 
     @property
     def view(self) -> str:
         """Which blocks are shown beside those of every view: "person" or "model"."""
-        return "model" if self.as_model else "person"
+        return "model" if self.is_model_view else "person"
 
-    def shows(self, number: int) -> bool:
+    def is_in_view(self, number: int) -> bool:
         """Whether a block belongs to the view; it may lie in a fold."""
         view = self.document.blocks[number].view
         return not view or view == self.view
 
-    def _hidden(self, number: int) -> bool:
+    def _is_hidden(self, number: int) -> bool:
         block = self.document.blocks[number]
-        if not self.shows(number):
+        if not self.is_in_view(number):
             return True
         return block.fold is not None and not self.folds.is_open(block.fold)
 
-    def lines(self, number: int) -> list[StyledLine]:
+    def get_lines(self, number: int) -> list[StyledLine]:
         """The lines of a block, laid out now if need be."""
-        lines = self._cache.get(number)
+        lines = self._line_cache.get(number)
         if lines is None:
             lines = []
-            if not self._hidden(number):
-                here = self.here[1] if self.here and self.here[0] == number else -1
+            if not self._is_hidden(number):
+                here = (
+                    self.current_match[1]
+                    if self.current_match and self.current_match[0] == number
+                    else -1
+                )
                 block = self.document.blocks[number]
                 found = TextMatches(self.pattern, here) if self.pattern else None
-                block.shift = self.shift
-                lines = block.lines(self.width, found, self.folds.is_open(block.key))
-                self.layouts += 1
-            self._cache[number] = lines
-            self.heights.set(number, len(lines))
+                block.code_offset = self.code_offset
+                lines = block.make_lines(self.width, found, self.folds.is_open(block.key))
+                self.layout_count += 1
+            self._line_cache[number] = lines
+            self.heights.set_height(number, len(lines))
         return lines
 
-    def _seek(self, number: int, step: int) -> int | None:
+    def _find_visible_block(self, number: int, step: int) -> int | None:
         """The next block from `number` on, in direction `step`, that has lines."""
         blocks = self.document.blocks
         while 0 <= number < len(blocks):
-            if not self._hidden(number):
-                if self.lines(number):
+            if not self._is_hidden(number):
+                if self.get_lines(number):
                     return number
             elif (fold := blocks[number].fold) and not self.folds.is_open(fold):
                 # All of a fold at once: it may have thousands of blocks.
-                head = self.document.index_of(fold)
-                over = self.document.fold_end(fold) if step > 0 else head
+                head = self.document.find_block(fold)
+                over = self.document.find_fold_end(fold) if step > 0 else head
                 if over is not None and (over - number) * step > 0:
                     number = over
                     continue
@@ -186,214 +194,219 @@ class Viewport:
         return None
 
     @property
-    def first(self) -> Position:
+    def first_position(self) -> Position:
         """The first line."""
-        return Position(self._seek(0, 1) or 0, 0)
+        return Position(self._find_visible_block(0, 1) or 0, 0)
 
     @property
-    def end(self) -> Position:
+    def last_position(self) -> Position:
         """The last line."""
-        last = self._seek(len(self.heights) - 1, -1)
-        return Position() if last is None else Position(last, len(self.lines(last)) - 1)
+        last = self._find_visible_block(len(self.heights) - 1, -1)
+        return Position() if last is None else Position(last, len(self.get_lines(last)) - 1)
 
-    def step(self, start: Position, lines: int) -> Position:
+    def offset_position(self, start: Position, lines: int) -> Position:
         """The position `lines` further on (or back, when negative), within the document."""
         if not len(self.heights):
             return Position()
         block, line = start
         while lines > 0:
-            count = len(self.lines(block))
+            count = len(self.get_lines(block))
             if line + lines < count:
                 return Position(block, line + lines)
-            following = self._seek(block + 1, 1)
+            following = self._find_visible_block(block + 1, 1)
             if following is None:
                 return Position(block, max(0, count - 1))
             lines -= count - line
             block, line = following, 0
         while -lines > line:
-            before = self._seek(block - 1, -1)
+            before = self._find_visible_block(block - 1, -1)
             if before is None:
                 return Position(block, 0)
             lines += line + 1
-            block, line = before, len(self.lines(before)) - 1
+            block, line = before, len(self.get_lines(before)) - 1
         return Position(block, line + lines)
 
-    def valid(self, position: Position) -> Position:
+    def find_nearest_position(self, position: Position) -> Position:
         """The nearest position that exists and is not folded away."""
         if not len(self.heights):
             return Position()
         number = min(position.block, len(self.heights) - 1)
-        found = self._seek(number, -1)
+        found = self._find_visible_block(number, -1)
         if found is None:
-            return self.first
-        last = len(self.lines(found)) - 1
+            return self.first_position
+        last = len(self.get_lines(found)) - 1
         return Position(found, min(position.line, last) if found == number else last)
 
-    def mark_of(self, position: Position) -> ScrollAnchor:
+    def _make_anchor_at(self, position: Position) -> ScrollAnchor:
         """A mark for a position."""
         block, line = position
         if block >= len(self.document.blocks):
             return ScrollAnchor("", 0, 0, 0)
-        letters = sum(map(_count_letters, self.lines(block)[:line]))
+        letters = sum(map(_count_letters, self.get_lines(block)[:line]))
         return ScrollAnchor(self.document.blocks[block].key, block, line, letters)
 
-    def locate(self, mark: ScrollAnchor) -> Position:
+    def find_anchor(self, mark: ScrollAnchor) -> Position:
         """Where a mark is now."""
-        block = self.document.index_of(mark.key)
+        block = self.document.find_block(mark.key)
         if block is None:
-            return self.valid(Position(mark.block, 0))
-        lines = self.lines(block)
+            return self.find_nearest_position(Position(mark.block, 0))
+        lines = self.get_lines(block)
         if mark.line < len(lines) and sum(map(_count_letters, lines[: mark.line])) == mark.letters:
-            return self.valid(Position(block, mark.line))
+            return self.find_nearest_position(Position(block, mark.line))
         seen = 0
         for number, line in enumerate(lines):
             seen += _count_letters(line)
             if seen > mark.letters:
                 return Position(block, number)
-        return self.valid(Position(block, max(0, len(lines) - 1)))
+        return self.find_nearest_position(Position(block, max(0, len(lines) - 1)))
 
     # documents
 
-    def show(self, document: Document, at: ScrollAnchor | None = None) -> None:
+    def show_document(self, document: Document, at: ScrollAnchor | None = None) -> None:
         """Show a document from its top, or from a place in it."""
         self.document = document
-        self._kept = None
-        self.folds.opened = set()
-        self.folds.adopt(document)
-        self.here = None
-        self.as_model = False
+        self._resize_anchors = None
+        self.folds.toggled = set()
+        self.folds.set_document(document)
+        self.current_match = None
+        self.is_model_view = False
         self.top = self.cursor = Position()
-        self.reflow()
+        self.reset_layout()
         if at is not None:
-            self.top = self.cursor = self.locate(at)
-        self.arrange()
+            self.top = self.cursor = self.find_anchor(at)
+        self.update_rows()
 
-    def reload(self, document: Document) -> None:
+    def reload_document(self, document: Document) -> None:
         """Show the same document as it is now, where one was reading; at its end, follow it."""
-        following = self.following
-        top, cursor = self.mark(self.top), self.mark()
+        following = self.is_following
+        top, cursor = self.make_anchor(self.top), self.make_anchor()
         self.document = document
-        self._kept = None
-        self.folds.adopt(document)
-        self.reflow()
+        self._resize_anchors = None
+        self.folds.set_document(document)
+        self.reset_layout()
         if following:
-            self.go_end()
+            self.go_to_end()
         else:
-            self.top, self.cursor = self.locate(top), self.locate(cursor)
-            self.arrange()
+            self.top, self.cursor = self.find_anchor(top), self.find_anchor(cursor)
+            self.update_rows()
 
     @property
-    def following(self) -> bool:
+    def is_following(self) -> bool:
         """Whether one reads at the end, so that what is added there should show."""
         if not self.rows:
             return False
-        end = self.end
-        return self.cursor == end or (self.rows[-1][0] == end and self.top > self.first)
+        end = self.last_position
+        return self.cursor == end or (self.rows[-1][0] == end and self.top > self.first_position)
 
     @property
-    def at_end(self) -> bool:
+    def is_at_end(self) -> bool:
         """Whether the last line is in sight."""
-        return bool(self.rows) and self.rows[-1][0] == self.end
+        return bool(self.rows) and self.rows[-1][0] == self.last_position
 
     def resize(self, width: int, height: int) -> None:
         """Take another size, at the line one was reading."""
         # Several changes of size in a row go back to the same place, not to where
         # the line of the last width happened to begin.
-        marks = self._kept if self._kept_at == (self.top, self.cursor) else None
+        marks = self._resize_anchors if self._resize_positions == (self.top, self.cursor) else None
         self.height = height
         if width != self.width:
-            marks = marks or ((self.mark(self.top), self.mark()) if self.width else None)
+            marks = marks or (
+                (self.make_anchor(self.top), self.make_anchor()) if self.width else None
+            )
             self.width = width
-            self.reflow()
+            self.reset_layout()
         if marks:
-            self.top, self.cursor = map(self.locate, marks)
-        self.arrange()
-        self.cursor_into_view(1)
-        self._kept, self._kept_at = marks, (self.top, self.cursor)
+            self.top, self.cursor = map(self.find_anchor, marks)
+        self.update_rows()
+        self.keep_cursor_visible(1)
+        self._resize_anchors, self._resize_positions = marks, (self.top, self.cursor)
 
-    def move_code(self, shift: int | None) -> None:
+    def set_code_offset(self, shift: int | None) -> None:
         """Show wide code from another cell on (None: wrapped), at the line one is reading."""
-        marks = self.mark(self.top), self.mark()
-        self.shift = shift
-        self.reflow()
-        self.top, self.cursor = map(self.locate, marks)
-        self.arrange()
-        self.cursor_into_view(1)
+        marks = self.make_anchor(self.top), self.make_anchor()
+        self.code_offset = shift
+        self.reset_layout()
+        self.top, self.cursor = map(self.find_anchor, marks)
+        self.update_rows()
+        self.keep_cursor_visible(1)
 
-    def arrange(self) -> None:
+    def update_rows(self) -> None:
         """Work out which lines are in sight."""
         if not self.width or self.height <= 0 or not len(self.heights):
             self.rows = []
             return
-        self.top, self.cursor = self.valid(self.top), self.valid(self.cursor)
-        self.rows = self._rows()
-        if len(self.rows) < self.height and self.top > self.first:
-            self.top = self.step(self.end, -(self.height - 1))
-            self.rows = self._rows()
+        self.top, self.cursor = (
+            self.find_nearest_position(self.top),
+            self.find_nearest_position(self.cursor),
+        )
+        self.rows = self._collect_rows()
+        if len(self.rows) < self.height and self.top > self.first_position:
+            self.top = self.offset_position(self.last_position, -(self.height - 1))
+            self.rows = self._collect_rows()
 
-    def _rows(self) -> list[tuple[Position, StyledLine]]:
+    def _collect_rows(self) -> list[tuple[Position, StyledLine]]:
         rows: list[tuple[Position, StyledLine]] = []
         block, line = self.top
         while len(rows) < self.height:
-            lines = self.lines(block)
+            lines = self.get_lines(block)
             last = min(len(lines), line + self.height - len(rows))
             rows += [(Position(block, number), lines[number]) for number in range(line, last)]
-            following = self._seek(block + 1, 1)
+            following = self._find_visible_block(block + 1, 1)
             if following is None:
                 break
             block, line = following, 0
         return rows
 
-    def mark(self, position: Position | None = None) -> ScrollAnchor:
+    def make_anchor(self, position: Position | None = None) -> ScrollAnchor:
         """A mark for a position, by default the line being read."""
-        return self.mark_of(position or self.cursor)
+        return self._make_anchor_at(position or self.cursor)
 
     # moving
 
-    def move(self, lines: int) -> None:
+    def move_cursor(self, lines: int) -> None:
         """Read `lines` further on, or back."""
-        self.cursor = self.step(self.cursor, lines)
-        self.cursor_into_view(self.height // 4)
+        self.cursor = self.offset_position(self.cursor, lines)
+        self.keep_cursor_visible(self.height // 4)
 
-    def scroll(self, lines: int) -> None:
+    def scroll_lines(self, lines: int) -> None:
         """Move what is in sight, and the line being read as little as possible."""
-        self.top = self.step(self.top, lines)
-        self.arrange()
-        self.cursor_into_view()
+        self.top = self.offset_position(self.top, lines)
+        self.update_rows()
+        self.keep_cursor_visible()
 
     def scroll_to_line(self, line: int) -> None:
         """Put a line of the whole document, by estimate, at the top."""
-        self.top = Position(*self.heights.find(line))
-        self.arrange()
-        self.cursor_into_view()
+        self.top = Position(*self.heights.find_line(line))
+        self.update_rows()
+        self.keep_cursor_visible()
 
-    def turn_page(self, lines: int) -> None:
+    def scroll_with_cursor(self, lines: int) -> None:
         """Move what is in sight and the line being read together."""
-        self.cursor = self.step(self.cursor, lines)
-        self.scroll(lines)
+        self.cursor = self.offset_position(self.cursor, lines)
+        self.scroll_lines(lines)
 
-    def go_start(self) -> None:
+    def go_to_start(self) -> None:
         """Read from the top."""
-        self.top = self.cursor = self.first
-        self.arrange()
+        self.top = self.cursor = self.first_position
+        self.update_rows()
 
-    def go_end(self) -> None:
+    def go_to_end(self) -> None:
         """Read the end."""
-        self.cursor = self.end
-        self.top = self.step(self.cursor, -(self.height - 1))
-        self.arrange()
+        self.cursor = self.last_position
+        self.top = self.offset_position(self.cursor, -(self.height - 1))
+        self.update_rows()
 
     def go_to(self, block: int, line: int = 0, lead: int | None = None) -> None:
         """Read a line of a block, unfolding it; `lead` lines before it stay in sight."""
         fold = self.document.blocks[block].fold
         if fold is not None and not self.folds.is_open(fold):
             self.folds.toggle(fold)
-            self.reflow()
-        self.cursor = self.valid(Position(block, line))
-        self.top = self.step(self.cursor, -(self.height // 4 if lead is None else lead))
-        self.arrange()
+            self.reset_layout()
+        self.cursor = self.find_nearest_position(Position(block, line))
+        self.top = self.offset_position(self.cursor, -(self.height // 4 if lead is None else lead))
+        self.update_rows()
 
-    def cursor_into_view(self, margin: int = 0) -> None:
+    def keep_cursor_visible(self, margin: int = 0) -> None:
         """Bring the line being read and what is in sight together.
 
         With a margin what is in sight moves, so that the line has `margin` others
@@ -406,126 +419,130 @@ class Viewport:
         if self.cursor in rows:
             row = rows.index(self.cursor)
             beyond = max(0, row - (last - margin)) or min(0, row - margin)
-            self.top = self.step(self.top, beyond)
+            self.top = self.offset_position(self.top, beyond)
         elif margin:
             before = last - margin if self.cursor > rows[-1] else margin
-            self.top = self.step(self.cursor, -before)
+            self.top = self.offset_position(self.cursor, -before)
         else:
             self.cursor = rows[0] if self.cursor < rows[0] else rows[-1]
-        self.arrange()
+        self.update_rows()
 
     # folds
 
-    def fold_at_cursor(self) -> str | None:
+    def find_fold_at_cursor(self) -> str | None:
         """The fold that the line being read opens, or lies in."""
         if not self.document.blocks:
             return None
         block = self.document.blocks[self.cursor.block]
         return block.key if block.key in self.document.fold_kinds else block.fold
 
-    def toggle(self, fold: str) -> None:
+    def toggle_fold(self, fold: str) -> None:
         """Open or close one fold."""
-        self._leave(fold)
-        top = self.mark(self.top)
+        self._leave_fold(fold)
+        top = self.make_anchor(self.top)
         self.folds.toggle(fold)
-        self._refold(top)
+        self._relayout(top)
         if self.folds.is_open(fold):
             # At the bottom of the screen one would see nothing of it.
-            self.cursor_into_view(self.height // 4)
+            self.keep_cursor_visible(self.height // 4)
 
-    def unfold(self, fold: str) -> None:
+    def open_fold(self, fold: str) -> None:
         """Open a fold that is closed."""
         if not self.folds.is_open(fold):
-            self.toggle(fold)
+            self.toggle_fold(fold)
 
     def toggle_kind(self, kind: str) -> bool:
         """Open or close all folds of a kind; says whether they are open now."""
-        inside = self.fold_at_cursor()
+        inside = self.find_fold_at_cursor()
         if inside and self.folds.kinds.get(inside) == kind:
-            self._leave(inside)
+            self._leave_fold(inside)
         row = next((n for n, (at, _) in enumerate(self.rows) if at == self.cursor), 0)
         self.folds.toggle_kind(kind)
-        self._refold(None, row)
-        return kind in self.folds.opened_kinds
+        self._relayout(None, row)
+        return kind in self.folds.open_kinds
 
     def show_as_model(self, on: bool) -> None:
         """Show what the model sees, or the whole again, at the line being read."""
         row = next((n for n, (at, _) in enumerate(self.rows) if at == self.cursor), 0)
-        cursor = self.mark()
-        self.as_model, self.here = on, None
-        self.reflow()
-        self.cursor = self.locate(cursor)
-        self.top = self.step(self.cursor, -row)
-        self.arrange()
-        self.cursor_into_view()
+        cursor = self.make_anchor()
+        self.is_model_view, self.current_match = on, None
+        self.reset_layout()
+        self.cursor = self.find_anchor(cursor)
+        self.top = self.offset_position(self.cursor, -row)
+        self.update_rows()
+        self.keep_cursor_visible()
 
-    def _leave(self, fold: str) -> None:
+    def _leave_fold(self, fold: str) -> None:
         """Read the fold's own line instead of one that is about to be folded away."""
-        head = self.document.index_of(fold)
+        head = self.document.find_block(fold)
         if head is not None and self.document.blocks[self.cursor.block].fold == fold:
             self.cursor = Position(head, self.document.blocks[head].above)
 
-    def _refold(self, top: ScrollAnchor | None, row: int = 0) -> None:
-        cursor = self.mark()
-        self.reflow()
-        self.cursor = self.locate(cursor)
-        self.top = self.locate(top) if top else self.step(self.cursor, -row)
-        self.arrange()
-        self.cursor_into_view()
+    def _relayout(self, top: ScrollAnchor | None, row: int = 0) -> None:
+        cursor = self.make_anchor()
+        self.reset_layout()
+        self.cursor = self.find_anchor(cursor)
+        self.top = self.find_anchor(top) if top else self.offset_position(self.cursor, -row)
+        self.update_rows()
+        self.keep_cursor_visible()
 
     # finding
 
-    def look_for(self, pattern: re.Pattern[str] | None) -> None:
+    def set_pattern(self, pattern: re.Pattern[str] | None) -> None:
         """Mark whatever matches `pattern`; None marks nothing."""
-        if self.pattern != pattern or self.here is not None:
-            self.pattern, self.here = pattern, None
-            self._cache.clear()
-            self.arrange()
+        if self.pattern != pattern or self.current_match is not None:
+            self.pattern, self.current_match = pattern, None
+            self._line_cache.clear()
+            self.update_rows()
 
     def go_to_match(self, block: int, count: int) -> None:
         """Read the `count`-th match of a block, which is marked as the one one stands at."""
-        for number in {block, self.here[0] if self.here else block}:
-            self._cache.discard(number)
-        self.here = (block, count)
+        for number in {block, self.current_match[0] if self.current_match else block}:
+            self._line_cache.discard(number)
+        self.current_match = (block, count)
         self.go_to(block)
-        for number, line in enumerate(self.lines(block)):
+        for number, line in enumerate(self.get_lines(block)):
             if any("found-here" in roles for _, roles in line.spans):
                 self.go_to(block, number)
                 return
 
-    def number_calls(self, notes: dict[str, int]) -> bool:
+    def set_citation_numbers(self, notes: dict[str, int]) -> bool:
         """Put footnote numbers at the tool calls with these keys; says whether any was new."""
         from kbtui.tui.reader.blocks import FoldBlock
 
         new = False
         for key, number in notes.items():
-            position = self.document.index_of(key)
+            position = self.document.find_block(key)
             block = self.document.blocks[position] if position is not None else None
-            if position is not None and isinstance(block, FoldBlock) and block.note != number:
-                block.note, new = number, True
-                self._cache.discard(position)
+            if (
+                position is not None
+                and isinstance(block, FoldBlock)
+                and block.citation_number != number
+            ):
+                block.citation_number, new = number, True
+                self._line_cache.discard(position)
         if new:
-            self.arrange()
+            self.update_rows()
         return new
 
     # what is being read
 
     @property
-    def turn(self) -> int | None:
+    def current_turn(self) -> int | None:
         """The turn of the line being read."""
         blocks = self.document.blocks
         return blocks[min(self.cursor.block, len(blocks) - 1)].turn if blocks else None
 
     @property
-    def line(self) -> StyledLine | None:
+    def current_line(self) -> StyledLine | None:
         """The line being read."""
         return next((line for at, line in self.rows if at == self.cursor), None)
 
     @property
-    def reference(self) -> str | None:
+    def current_reference(self) -> str | None:
         """The reference of the line being read."""
-        line = self.line
-        return self.document.ref_at(self.cursor.block, line.source if line else 0)
+        line = self.current_line
+        return self.document.make_reference(self.cursor.block, line.source_line if line else 0)
 
 
 class DocumentView(StyledWidget, StableScrollView, can_focus=True):
@@ -535,53 +552,53 @@ class DocumentView(StyledWidget, StableScrollView, can_focus=True):
     ALLOW_SELECT: ClassVar[bool] = True
     BINDINGS: ClassVar[list[BindingType]] = [*MOVE_BINDINGS]
 
-    class Moved(Message):
+    class CursorMoved(Message):
         """Another line is being read, or another document is shown."""
 
     def __init__(self) -> None:
         super().__init__(id="document")
-        self.port = Viewport()
-        self._syncing = False
-        self._painting = False
+        self.viewport = Viewport()
+        self._is_syncing = False
+        self._is_painting = False
         self._painted: tuple[list[tuple[Position, StyledLine]], Position] = ([], Position())
 
     @property
     def document(self) -> Document:
         """What is shown."""
-        return self.port.document
+        return self.viewport.document
 
-    def show(self, document: Document, at: ScrollAnchor | None = None) -> None:
+    def show_document(self, document: Document, at: ScrollAnchor | None = None) -> None:
         """Show a document from its top, or from a place in it."""
-        self._measure()
-        self.port.show(document, at)
-        self.changed()
+        self._resize_viewport()
+        self.viewport.show_document(document, at)
+        self.update_view()
 
-    def reload(self, document: Document) -> None:
+    def reload_document(self, document: Document) -> None:
         """Show the same document as it is now, where one was reading."""
-        self.port.reload(document)
-        self.changed()
+        self.viewport.reload_document(document)
+        self.update_view()
 
-    def _measure(self) -> None:
+    def _resize_viewport(self) -> None:
         region = self.scrollable_content_region
         if not region:
             return  # hidden: laid out for the size that it has when it is shown
         # One column belongs to the mark of the line being read.
-        self.port.resize(max(8, region.width - 1), region.height)
+        self.viewport.resize(max(8, region.width - 1), region.height)
 
-    def changed(self) -> None:
+    def update_view(self) -> None:
         """Paint again after the viewport was moved or changed, and say so."""
-        self._sync()
-        self.paint_again()
-        self.post_message(self.Moved())
+        self._sync_scroll_bar()
+        self._repaint_changes()
+        self.post_message(self.CursorMoved())
 
-    def paint_again(self) -> None:
+    def _repaint_changes(self) -> None:
         """Paint the lines that are not as they were painted last."""
-        rows, cursor = self.port.rows, self.port.cursor
+        rows, cursor = self.viewport.rows, self.viewport.cursor
         (before, was), self._painted = self._painted, (rows, cursor)
         if not rows or len(before) != len(rows):
-            self.paint_lines(None)
+            self.repaint_lines(None)
             return
-        self.paint_lines(
+        self.repaint_lines(
             [
                 y
                 for y, (old, new) in enumerate(zip(before, rows, strict=True))
@@ -589,37 +606,37 @@ class DocumentView(StyledWidget, StableScrollView, can_focus=True):
             ]
         )
 
-    def _sync(self) -> None:
+    def _sync_scroll_bar(self) -> None:
         """Tell the scroll bar, which knows lines of the whole document, by estimate."""
-        port = self.port
-        self._syncing = True
+        port = self.viewport
+        self._is_syncing = True
         try:
-            self.say_size(Size(port.width, port.heights.total))
+            self.set_content_size(Size(port.width, port.heights.total_lines))
             if not self.is_vertical_scrollbar_grabbed:
-                line = port.heights.before(port.top.block) + port.top.line
+                line = port.heights.count_lines_before(port.top.block) + port.top.line
                 self.scroll_y = self.scroll_target_y = line
         finally:
-            self._syncing = False
+            self._is_syncing = False
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         """The scroll bar was moved."""
         super().watch_scroll_y(old_value, new_value)
-        if not self._syncing and round(old_value) != round(new_value):
-            self.port.scroll_to_line(round(new_value))
-            self.changed()
+        if not self._is_syncing and round(old_value) != round(new_value):
+            self.viewport.scroll_to_line(round(new_value))
+            self.update_view()
 
     def on_resize(self, event: events.Resize) -> None:
         """Lay out for the new size, at the line one was reading."""
-        self._measure()
-        self.changed()
+        self._resize_viewport()
+        self.update_view()
 
     def render_lines(self, crop: Region) -> list[Strip]:
         """Lines to be painted, for which nobody needs to know where in the text they are."""
-        self._painting = True
+        self._is_painting = True
         try:
             return super().render_lines(crop)
         finally:
-            self._painting = False
+            self._is_painting = False
 
     def render_line(self, y: int) -> Strip:
         """Line `y` of what is in sight; for the mouse, with where in the text each piece is.
@@ -627,20 +644,20 @@ class DocumentView(StyledWidget, StableScrollView, can_focus=True):
         With that no two pieces look alike, and none that was painted before could be used again.
         """
         width = self.scrollable_content_region.width
-        if y >= len(self.port.rows):
-            return Strip.blank(width, self.ground)
-        position, line = self.port.rows[y]
-        here = position == self.port.cursor
+        if y >= len(self.viewport.rows):
+            return Strip.blank(width, self.base_style)
+        position, line = self.viewport.rows[y]
+        here = position == self.viewport.cursor
         base = ("cursor" if self.has_focus else "cursor-off") if here else ""
         lead = ("▎" if here else " ", "accent" if here else "")
-        strip = self.paint([lead, *line.spans], width, base)
-        absolute = self.port.heights.before(position.block) + position.line
+        strip = self.render_spans([lead, *line.spans], width, base)
+        absolute = self.viewport.heights.count_lines_before(position.block) + position.line
         selection = self.text_selection
         if selection is not None and (span := selection.get_span(absolute)) is not None:
-            strip = self._selected(strip, *span)
-        return strip if self._painting else strip.apply_offsets(0, absolute)
+            strip = self._highlight_selection(strip, *span)
+        return strip if self._is_painting else strip.apply_offsets(0, absolute)
 
-    def _selected(self, strip: Strip, start: int, end: int) -> Strip:
+    def _highlight_selection(self, strip: Strip, start: int, end: int) -> Strip:
         style = self.screen.get_component_rich_style("screen--selection")
         end = strip.cell_length if end == -1 else end
         middle = strip.crop(start, end).apply_style(style)
@@ -652,9 +669,9 @@ class DocumentView(StyledWidget, StableScrollView, can_focus=True):
             return None
         texts = []
         for y in range(selection.start.y, selection.end.y + 1):
-            block, number = self.port.heights.find(y)
+            block, number = self.viewport.heights.find_line(y)
             span = selection.get_span(y)
-            lines = self.port.lines(block) if self.document.blocks else []
+            lines = self.viewport.get_lines(block) if self.document.blocks else []
             if span is None or number >= len(lines):
                 continue
             text = f" {lines[number].plain}"
@@ -673,52 +690,52 @@ class DocumentView(StyledWidget, StableScrollView, can_focus=True):
 
     def action_down(self) -> None:
         """One line down."""
-        self.port.move(1)
-        self.changed()
+        self.viewport.move_cursor(1)
+        self.update_view()
 
     def action_up(self) -> None:
         """One line up."""
-        self.port.move(-1)
-        self.changed()
+        self.viewport.move_cursor(-1)
+        self.update_view()
 
     def action_scroll_pages(self, pages: float) -> None:
         """Scroll that many pages down, or up if negative; one line of a whole page stays."""
-        height = self.port.height
+        height = self.viewport.height
         lines = max(1, height // 2 if abs(pages) < 1 else height - 1)
-        self.port.turn_page(lines if pages > 0 else -lines)
-        self.changed()
+        self.viewport.scroll_with_cursor(lines if pages > 0 else -lines)
+        self.update_view()
 
     def action_top(self) -> None:
         """To the beginning."""
-        self.port.go_start()
-        self.changed()
+        self.viewport.go_to_start()
+        self.update_view()
 
     def action_bottom(self) -> None:
         """To the end."""
-        self.port.go_end()
-        self.changed()
+        self.viewport.go_to_end()
+        self.update_view()
 
     # the mouse
 
     def _on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        self.port.scroll(3)
-        self.changed()
+        self.viewport.scroll_lines(3)
+        self.update_view()
         event.stop().prevent_default()
 
     def _on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        self.port.scroll(-3)
-        self.changed()
+        self.viewport.scroll_lines(-3)
+        self.update_view()
         event.stop().prevent_default()
 
     def on_click(self, event: events.Click) -> None:
         """Read the line that was clicked; a click on a fold opens or closes it."""
-        if not 0 <= event.y < len(self.port.rows):
+        if not 0 <= event.y < len(self.viewport.rows):
             return
-        self.port.cursor = Position(*self.port.rows[event.y][0])
-        block = self.document.blocks[self.port.cursor.block]
-        if block.key in self.document.fold_kinds and self.port.cursor.line >= block.above:
-            self.port.toggle(block.key)
-        self.changed()
+        self.viewport.cursor = Position(*self.viewport.rows[event.y][0])
+        block = self.document.blocks[self.viewport.cursor.block]
+        if block.key in self.document.fold_kinds and self.viewport.cursor.line >= block.above:
+            self.viewport.toggle_fold(block.key)
+        self.update_view()
 
 
 class PageScreen(StyledScreen):
@@ -726,29 +743,33 @@ class PageScreen(StyledScreen):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,n,question_mark", "dismiss", show=False),
-        Binding("y", "yes", show=False),
+        Binding("y", "confirm", show=False),
         *MOVE_BINDINGS,
     ]
 
     def __init__(self, title: str, page: Document, yes: str = "") -> None:
         super().__init__()
-        self._title, self._page, self._yes = title, page, yes
+        self._title, self._page, self._confirm_label = title, page, yes
         self.reader = DocumentView()
 
     def compose(self) -> ComposeResult:
         """The page, and what the keys do."""
         with Vertical(id="page", classes="pane") as pane:
             pane.border_title = plain_content(self._title)
-            leave = "Esc closes" if not self._yes else f"y: {self._yes} · n or Esc: no"
+            leave = (
+                "Esc closes"
+                if not self._confirm_label
+                else f"y: {self._confirm_label} · n or Esc: no"
+            )
             pane.border_subtitle = plain_content(leave)
             yield self.reader
 
     def on_mount(self) -> None:
         """Show it."""
-        self.reader.show(self._page)
+        self.reader.show_document(self._page)
         self.reader.focus()
 
-    def action_yes(self) -> None:
+    def action_confirm(self) -> None:
         """Say yes."""
-        if self._yes:
+        if self._confirm_label:
             self.dismiss(True)

@@ -73,15 +73,15 @@ def _find_bare_addresses(text: str) -> list[Link]:
 
 def find_links_at_cursor(port: Viewport) -> list[Link]:
     """The links of the line being read, else those of its paragraph."""
-    document, line = port.document, port.line
+    document, line = port.document, port.current_line
     if not document.blocks or line is None:
         return []
     block = document.blocks[port.cursor.block]
     if not isinstance(block, TextBlock):
         return _find_bare_addresses(without_sequences(block.search_text()))
-    if not line.source or not block.first_line:
+    if not line.source_line or not block.first_line:
         return _find_bare_addresses(line.plain)
-    lines = block.piece().split("\n")[line.source - block.first_line :]
+    lines = block.get_text().split("\n")[line.source_line - block.first_line :]
     end = next((number for number, text in enumerate(lines) if not text.strip()), len(lines))
     found = find_links("\n".join(lines[:end]), getattr(block, "links", None))
     # A paragraph's lines have one number; wrapping may part a link's words: the first is enough.

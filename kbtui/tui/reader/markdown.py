@@ -338,7 +338,7 @@ def layout_markdown(
 
     text = safe(text).expandtabs(TAB_WIDTH)
     tokens = _get_markdown_parser().parse(text, {"references": dict(links or {})})
-    return _MarkdownLayout(found, breaks, first_line, shift).blocks(
+    return _MarkdownLayout(found, breaks, first_line, shift).layout_nodes(
         SyntaxTreeNode(tokens).children, width
     )
 
@@ -354,69 +354,75 @@ class _MarkdownLayout:
     def __init__(
         self, found: TextMatches | None, breaks: bool, first_line: int, shift: int | None
     ) -> None:
-        self.found = found
-        self.shift = shift
+        self.matches = found
+        self.code_offset = shift
         self.breaks = breaks
         self.first_line = first_line
 
-    def blocks(
+    def layout_nodes(
         self, nodes: list[SyntaxTreeNode], width: int, tight: bool = False
     ) -> list[StyledLine]:
         """Blocks below each other, with a blank line between them unless the list is tight."""
         lines: list[StyledLine] = []
         for node in nodes:
-            made = self._block(node, max(width, 8))
+            made = self._layout_node(node, max(width, 8))
             if made and lines and not tight:
-                lines.append(StyledLine(source=made[0].source))
+                lines.append(StyledLine(source_line=made[0].source_line))
             lines += made
         return lines
 
-    def _source(self, node: SyntaxTreeNode) -> int:
+    def _find_source_line(self, node: SyntaxTreeNode) -> int:
         return self.first_line + node.map[0] if node.map else 0
 
-    def _block(self, node: SyntaxTreeNode, width: int) -> list[StyledLine]:
+    def _layout_node(self, node: SyntaxTreeNode, width: int) -> list[StyledLine]:
         kind = node.type
         if kind == "paragraph":
-            return self._prose(self._inline(node), width, self._source(node))
+            return self._layout_prose(
+                self._render_children(node), width, self._find_source_line(node)
+            )
         if kind == "heading":
-            return self._heading(node, width)
+            return self._layout_heading(node, width)
         if kind in ("bullet_list", "ordered_list"):
-            return self._list(node, width)
+            return self._layout_list(node, width)
         if kind == "blockquote":
-            return self._quote(node, width)
+            return self._layout_quote(node, width)
         if kind in ("fence", "code_block"):
-            return self._code(node, width)
+            return self._layout_code(node, width)
         if kind == "hr":
-            return [StyledLine([("─" * width, "rule")], self._source(node))]
+            return [StyledLine([("─" * width, "rule")], self._find_source_line(node))]
         if kind == "table":
-            return self._table(node, width)
+            return self._layout_table(node, width)
         return [
             line
             for number, text in enumerate(node.content.rstrip("\n").split("\n"))
             for line in wrap_code(
-                highlight_matches([(text, "html")], self.found), width, self._source(node) + number
+                highlight_matches([(text, "html")], self.matches),
+                width,
+                self._find_source_line(node) + number,
             )
         ]
 
-    def _prose(self, spans: Spans, width: int, source: int) -> list[StyledLine]:
+    def _layout_prose(self, spans: Spans, width: int, source: int) -> list[StyledLine]:
         lines: list[StyledLine] = []
         for paragraph in _split_at_breaks(spans):
-            lines += wrap_spans(highlight_matches(paragraph, self.found), width, source=source)
+            lines += wrap_spans(highlight_matches(paragraph, self.matches), width, source=source)
         return lines
 
-    def _heading(self, node: SyntaxTreeNode, width: int) -> list[StyledLine]:
+    def _layout_heading(self, node: SyntaxTreeNode, width: int) -> list[StyledLine]:
         level = int(node.tag[1])
-        lines = self._prose(add_role(self._inline(node), f"h{level}"), width, self._source(node))
+        lines = self._layout_prose(
+            add_role(self._render_children(node), f"h{level}"), width, self._find_source_line(node)
+        )
         if level == 1:
             lines.append(
                 StyledLine(
                     [("━" * min(width, max(line.width for line in lines)), "h1 rule")],
-                    self._source(node),
+                    self._find_source_line(node),
                 )
             )
         return lines
 
-    def _list(self, node: SyntaxTreeNode, width: int) -> list[StyledLine]:
+    def _layout_list(self, node: SyntaxTreeNode, width: int) -> list[StyledLine]:
         number = int(node.attrs.get("start", 1)) if node.type == "ordered_list" else None
         digits = len(str(number + len(node.children) - 1)) if number is not None else 0
         lines: list[StyledLine] = []
@@ -428,59 +434,70 @@ class _MarkdownLayout:
         )
         for place, item in enumerate(node.children):
             marker = "• " if number is None else f"{number + place:>{digits}}. "
-            made = self.blocks(item.children, width - len(marker), tight) or [
-                StyledLine(source=self._source(item))
+            made = self.layout_nodes(item.children, width - len(marker), tight) or [
+                StyledLine(source_line=self._find_source_line(item))
             ]
             if lines and not tight:
                 lines.append(StyledLine())
             for place_of_line, line in enumerate(made):
                 lead: Span = (marker, "marker") if place_of_line == 0 else (" " * len(marker), "")
-                lines.append(StyledLine([lead, *line.spans], line.source, line.whole, line.more))
+                lines.append(
+                    StyledLine(
+                        [lead, *line.spans], line.source_line, line.full_text, line.continues_right
+                    )
+                )
         return lines
 
-    def _quote(self, node: SyntaxTreeNode, width: int) -> list[StyledLine]:
+    def _layout_quote(self, node: SyntaxTreeNode, width: int) -> list[StyledLine]:
         return [
             StyledLine(
                 [("▎ ", "marker"), *add_role(line.spans, "quote")],
-                line.source,
-                line.whole,
-                line.more,
+                line.source_line,
+                line.full_text,
+                line.continues_right,
             )
-            for line in self.blocks(node.children, width - 2)
+            for line in self.layout_nodes(node.children, width - 2)
         ]
 
-    def _code(self, node: SyntaxTreeNode, width: int) -> list[StyledLine]:
+    def _layout_code(self, node: SyntaxTreeNode, width: int) -> list[StyledLine]:
         language = (node.info.split() or [""])[0] if node.type == "fence" else ""
-        start = self._source(node) + (node.type == "fence")
+        start = self._find_source_line(node) + (node.type == "fence")
         text = node.content.removesuffix("\n")
-        return layout_code_panel(text, language, width, start, self.found, self.shift)
+        return layout_code_panel(text, language, width, start, self.matches, self.code_offset)
 
-    def _table(self, node: SyntaxTreeNode, width: int) -> list[StyledLine]:
+    def _layout_table(self, node: SyntaxTreeNode, width: int) -> list[StyledLine]:
         rows: list[list[Spans]] = []
         sources: list[int] = []
         aligns: list[str] = []
         for part in node.children:
             for row in part.children:
                 rows.append(
-                    [highlight_matches(self._inline(cell), self.found) for cell in row.children]
+                    [
+                        highlight_matches(self._render_children(cell), self.matches)
+                        for cell in row.children
+                    ]
                 )
-                sources.append(self._source(row))
+                sources.append(self._find_source_line(row))
                 if len(rows) == 1:
                     aligns = [
                         str(cell.attrs.get("style", "")).partition(":")[2] for cell in row.children
                     ]
         return layout_table(rows, aligns, width, sources)
 
-    def _inline(self, node: SyntaxTreeNode) -> Spans:
+    def _render_children(self, node: SyntaxTreeNode) -> Spans:
         spans: Spans = []
         for child in node.children:
-            spans += self._piece(child) if child.type != "inline" else self._inline(child)
+            spans += (
+                self._render_inline(child)
+                if child.type != "inline"
+                else self._render_children(child)
+            )
         if spans and (match := _TASK.match(spans[0][0])):
             box = "☐ " if match[1] == " " else "☑ "
             spans[0] = (box + spans[0][0][match.end() :], spans[0][1])
         return spans
 
-    def _piece(self, node: SyntaxTreeNode) -> Spans:
+    def _render_inline(self, node: SyntaxTreeNode) -> Spans:
         kind = node.type
         if kind in ("text", "html_inline", "text_special"):
             return [(node.content, "html" if kind == "html_inline" else "")]
@@ -492,13 +509,13 @@ class _MarkdownLayout:
             return [("\n", "")]
         if kind == "image":
             return [(f"[image: {node.content or node.attrs.get('src', '')}]", "link")]
-        inner = self._inline(node)
+        inner = self._render_children(node)
         if kind == "link":
-            return self._link(inner, str(node.attrs.get("href", "")))
+            return self._render_link(inner, str(node.attrs.get("href", "")))
         role = {"strong": "strong", "em": "emph", "s": "struck"}.get(kind, "")
         return add_role(inner, role) if role else inner
 
-    def _link(self, inner: Spans, url: str) -> Spans:
+    def _render_link(self, inner: Spans, url: str) -> Spans:
         text = "".join(part for part, _ in inner)
         shown = add_role(inner, "link")
         if "://" in url and url not in (text, f"mailto:{text}"):

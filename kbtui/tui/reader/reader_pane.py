@@ -42,7 +42,7 @@ MAX_MATCHES = 100_000
 class Header(TextLine):
     """The line above the text; what is clicked on its left may mean something."""
 
-    class Clicked(Message):
+    class PartClicked(Message):
         """A part of it was clicked on."""
 
         def __init__(self, text: str) -> None:
@@ -56,7 +56,7 @@ class Header(TextLine):
             right = [
                 (text[text.find("≈") :] if "≈" in text else text, role) for text, role in right
             ]
-        return self.paint(align_to_edges(self.left, right, width) if y == 0 else [], width)
+        return self.render_spans(align_to_edges(self.left, right, width) if y == 0 else [], width)
 
     def on_click(self, event: events.Click) -> None:
         """Find the part."""
@@ -64,7 +64,7 @@ class Header(TextLine):
         for text, _ in self.left:
             edge += cell_width([(text, "")])
             if event.x < edge:
-                self.post_message(self.Clicked(text))
+                self.post_message(self.PartClicked(text))
                 return
 
 
@@ -73,22 +73,22 @@ class FactsBar(MultilineText):
 
     DEFAULT_CSS = "FactsBar { max-height: 75%; }"
 
-    def tell(self, facts: list[tuple[str, Spans]]) -> None:
+    def set_facts(self, facts: list[tuple[str, Spans]]) -> None:
         """Show these."""
         from kbtui.tui.reader.blocks import FactsBlock
 
         self._block = FactsBlock("facts", facts)
-        self.say([spans for _, spans in facts])
+        self.set_paragraphs([spans for _, spans in facts])
 
-    def _lines(self, width: int) -> list[StyledLine]:
-        return self._block.lines(width) if self.display else []
+    def _wrap_paragraphs(self, width: int) -> list[StyledLine]:
+        return self._block.make_lines(width) if self.display else []
 
     def render_line(self, y: int) -> Strip:
         """A line; the last one says how many there is no room for."""
         width, height = self.content_size
-        left = len(self._lines(width)) - height
+        left = len(self._wrap_paragraphs(width)) - height
         if y == height - 1 and left > 0:
-            return self.paint([(f"… {format_count(left + 1, 'more line')}", "dim")], width)
+            return self.render_spans([(f"… {format_count(left + 1, 'more line')}", "dim")], width)
         return super().render_line(y)
 
 
@@ -97,24 +97,24 @@ class ReaderPane(BorderOnlyPane, Vertical):
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("reader")]
 
-    class Moved(Message):
+    class PositionChanged(Message):
         """Another line is being read."""
 
-    class Open(Message):
+    class OpenRequested(Message):
         """What a line leads to is to be opened."""
 
         def __init__(self, place: NavigationTarget) -> None:
             super().__init__()
             self.place = place
 
-    class Remark(Message):
+    class StatusMessage(Message):
         """Something to say in the status line."""
 
         def __init__(self, text: str, role: str) -> None:
             super().__init__()
             self.text, self.role = text, role
 
-    class OtherView(Message):
+    class ViewRequested(Message):
         """The same thing is to be shown in another view; "" is the next."""
 
         def __init__(self, view: str = "") -> None:
@@ -124,130 +124,137 @@ class ReaderPane(BorderOnlyPane, Vertical):
     def __init__(self) -> None:
         super().__init__(id="reader", classes="pane")
         self.border_title = "Reader"
-        self.reader = DocumentView()
-        self.finder = LabeledInput("find", "find")
+        self.document_view = DocumentView()
+        self.find_bar = LabeledInput("find", "find")
         self.place: NavigationTarget | None = None
         self.matches: list[tuple[int, int]] = []
-        self.match = -1
-        self.finding = False
-        self._finding_lane = LatestOnlyWorker(self)
-        self.facts = FactsBar(self.reader)
-        self._beginning_lane = LatestOnlyWorker(self)
-        self._requests: dict[int, str] = {}
-        self._more = 0
+        self.match_index = -1
+        self.is_finding = False
+        self._find_worker = LatestOnlyWorker(self)
+        self.facts_bar = FactsBar(self.document_view)
+        self._start_worker = LatestOnlyWorker(self)
+        self._request_texts: dict[int, str] = {}
+        self._new_event_count = 0
         """Events that were written below since one was at the end."""
 
     def compose(self) -> ComposeResult:
         """Header, text, finder; the facts come over the text."""
         yield Header(id="where")
-        yield self.reader
-        yield self.finder
+        yield self.document_view
+        yield self.find_bar
 
     @property
-    def is_looking(self) -> bool:
+    def is_searching(self) -> bool:
         """Whether it is still looked for where to begin to read, or what to find."""
-        return self._beginning_lane.owes or self._finding_lane.owes
+        return self._start_worker.has_pending_result or self._find_worker.has_pending_result
 
     # what is shown
 
-    def show(self, document: Document, place: NavigationTarget) -> None:
+    def show_document(self, document: Document, place: NavigationTarget) -> None:
         """Show a document at a place in it."""
         again = (
             self.place is not None
             and self.place.is_same_document(place)
-            and self.reader.document.key
+            and self.document_view.document.key
         )
         self.place = place
-        if again and document.record is None and document.blocks == self.reader.document.blocks:
-            document = self.reader.document
-        self.stop_finding()
-        self.facts.say([])
-        self.reader.port.look_for(compile_finder(list(place.words)))
-        before = self.reader.document
-        self._more = 0
-        self.reader.show(document, place.mark)
-        self.let_go(before)
-        self._begin(document, place)
-        self._titles()
+        if (
+            again
+            and document.record is None
+            and document.blocks == self.document_view.document.blocks
+        ):
+            document = self.document_view.document
+        self.stop_find()
+        self.facts_bar.set_paragraphs([])
+        self.document_view.viewport.set_pattern(compile_finder(list(place.words)))
+        before = self.document_view.document
+        self._new_event_count = 0
+        self.document_view.show_document(document, place.mark)
+        self.release_document(before)
+        self._find_start(document, place)
+        self._update_title()
 
-    def go(self, place: NavigationTarget) -> None:
+    def go_to_place(self, place: NavigationTarget) -> None:
         """Go to another place in the document that is shown."""
         self.place = place
-        self.stop_finding()
-        self.reader.port.look_for(compile_finder(list(place.words)))
-        self._begin(self.reader.document, place)
+        self.stop_find()
+        self.document_view.viewport.set_pattern(compile_finder(list(place.words)))
+        self._find_start(self.document_view.document, place)
 
-    def reload(self, document: Document) -> None:
+    def reload_document(self, document: Document) -> None:
         """Show the same document as it is now, where one was reading."""
-        before = self.reader.document
-        if not before.partial:
-            self._more += max(0, _count_events(document) - _count_events(before))
-        self.reader.reload(document)
-        self.let_go(before)
-        if self.facts.display:
-            self._show_facts()
-        self._titles()
-        if self.finding:
-            self.look(self.finder.input.value, jump=False)
+        before = self.document_view.document
+        if not before.is_partial:
+            self._new_event_count += max(0, _count_events(document) - _count_events(before))
+        self.document_view.reload_document(document)
+        self.release_document(before)
+        if self.facts_bar.display:
+            self._update_facts()
+        self._update_title()
+        if self.is_finding:
+            self.find_text(self.find_bar.input.value, jump=False)
 
-    def let_go(self, document: Document) -> None:
+    def release_document(self, document: Document) -> None:
         """Give back a document unless it is shown."""
-        if document is self.reader.document:
+        if document is self.document_view.document:
             return
-        self._requests = {}
-        if document.weights or document.partial:
+        self._request_texts = {}
+        if document.chunk_weights or document.is_partial:
             free_in_background(document)
 
-    def _begin(self, document: Document, place: NavigationTarget) -> None:
+    def _find_start(self, document: Document, place: NavigationTarget) -> None:
         """Go where a place begins; in a big document that is looked for in a thread."""
         from kbtui.tui.reader.document import find_start_block
 
-        self._beginning_lane.forget()
-        if place.mark or not (document.weights and place.words):
-            self._start(place, None if place.mark else find_start_block(document, place))
+        self._start_worker.discard_results()
+        if place.mark or not (document.chunk_weights and place.words):
+            self._go_to_start(place, None if place.mark else find_start_block(document, place))
             return
-        self.reader.changed()
-        self._beginning_lane.submit(
+        self.document_view.update_view()
+        self._start_worker.submit(
             lambda: find_start_block(document, place),
-            lambda start: self._start(place, start),
-            lambda error: self._start(place, None),
+            lambda start: self._go_to_start(place, start),
+            lambda error: self._go_to_start(place, None),
         )
 
-    def _start(self, place: NavigationTarget, start: tuple[int, int] | None) -> None:
-        document = self.reader.document
+    def _go_to_start(self, place: NavigationTarget, start: tuple[int, int] | None) -> None:
+        document = self.document_view.document
         if start is not None and start[0] < len(document.blocks):
             block, count = start
             if count >= 0:
-                self.reader.port.go_to_match(block, count)
+                self.document_view.viewport.go_to_match(block, count)
             else:
-                self.reader.port.go_to(block, document.blocks[block].above, lead=0)
+                self.document_view.viewport.go_to(block, document.blocks[block].above, lead=0)
                 if place.ref and place.ref.call:
-                    self.reader.port.unfold(document.blocks[block].key)
-        self.reader.changed()
+                    self.document_view.viewport.open_fold(document.blocks[block].key)
+        self.document_view.update_view()
 
-    def _titles(self) -> None:
-        document = self.reader.document
+    def _update_title(self) -> None:
+        document = self.document_view.document
         self.border_title = plain_content(document.title or "Reader")
 
     # the header
 
-    @on(DocumentView.Moved)
-    def _moved(self, event: DocumentView.Moved) -> None:
+    @on(DocumentView.CursorMoved)
+    def _update_position(self, event: DocumentView.CursorMoved) -> None:
         event.stop()
         self.refresh_header()
-        self.post_message(self.Moved())
+        self.post_message(self.PositionChanged())
 
     def refresh_header(self) -> None:
         """Say where one is."""
-        port, document = self.reader.port, self.reader.document
+        port, document = self.document_view.viewport, self.document_view.document
         left: Spans = []
-        if document.turns_total and port.turn is not None:
+        if document.turns_total and port.current_turn is not None:
             left = [
                 ("turn ", "dim"),
-                (f"{port.turn:,}", "turn"),
-                (f" of {document.turns_total:,}{' or more' if document.partial else ''}  ", "dim"),
+                (f"{port.current_turn:,}", "turn"),
+                (
+                    f" of {document.turns_total:,}{' or more' if document.is_partial else ''}  ",
+                    "dim",
+                ),
             ]
-            left.append((self._request(port.turn), ""))
+            left.append((self._summarize_request(port.current_turn), ""))
         elif document.turns_total:
             left = [(format_count(document.turns_total, "turn"), "dim")]
         elif len(document.views) > 1:
@@ -255,270 +262,280 @@ class ReaderPane(BorderOnlyPane, Vertical):
                 left += [(view, "key" if view == document.view else "dim"), (" ", "")]
         elif document.view in ("learn", "prompt"):
             left = [("as the assistant gets it", "dim")]
-        right: Spans = [("● as the model sees it", "accent")] if port.as_model else []
+        right: Spans = [("● as the model sees it", "accent")] if port.is_model_view else []
         for badge in document.badges:
             right += [("● " if not right else " ● ", badge[1]), badge]
         if document.size:
             right += [("  " if right else "", ""), (document.size, "dim")]
-        if self._more and port.at_end:
-            self._more = 0
-        if self._more:
-            right = [(f"↓ {format_count(self._more, 'new event')}", "found")]
-        if self.finding:
-            right = [(self.found_where, "found" if self.matches else "warning")]
-        self.query_one("#where", TextLine).say(left, right)
-        reference = port.reference
-        self.say_below(plain_content(reference) if reference else "")
+        if self._new_event_count and port.is_at_end:
+            self._new_event_count = 0
+        if self._new_event_count:
+            right = [(f"↓ {format_count(self._new_event_count, 'new event')}", "found")]
+        if self.is_finding:
+            right = [(self.match_position, "found" if self.matches else "warning")]
+        self.query_one("#where", TextLine).set_text(left, right)
+        reference = port.current_reference
+        self.set_border_subtitle(plain_content(reference) if reference else "")
 
-    @on(Header.Clicked)
-    def _clicked(self, event: Header.Clicked) -> None:
+    @on(Header.PartClicked)
+    def _show_clicked_view(self, event: Header.PartClicked) -> None:
         """A click on the name of a view shows it."""
         event.stop()
-        if event.text in self.reader.document.views:
-            self.post_message(self.OtherView(event.text))
+        if event.text in self.document_view.document.views:
+            self.post_message(self.ViewRequested(event.text))
 
-    def _request(self, turn: int) -> str:
+    def _summarize_request(self, turn: int) -> str:
         """The first words of a turn's request."""
-        document = self.reader.document
-        if turn not in self._requests:
+        document = self.document_view.document
+        if turn not in self._request_texts:
             from kbtui.tui.reader.markdown import strip_markdown
 
             conversation = document.record
             found = conversation.turn(turn) if conversation else None
             events = found.events if found else []
             text = next((event.text for event in events if event.kind == "chat_request"), "")
-            self._requests[turn] = one_line(strip_markdown(text[:300], [])[0])
-        return self._requests[turn]
+            self._request_texts[turn] = one_line(strip_markdown(text[:300], [])[0])
+        return self._request_texts[turn]
 
     # folds and turns
 
     def action_fold(self) -> None:
         """Unfold or fold at the line being read, or open what it leads to."""
-        port = self.reader.port
+        port = self.document_view.viewport
         if port.document.blocks and (link := port.document.blocks[port.cursor.block].link):
-            self.post_message(self.Open(make_target(parse_ref(link))))
-        if fold := port.fold_at_cursor():
-            port.toggle(fold)
-            self.reader.changed()
+            self.post_message(self.OpenRequested(make_target(parse_ref(link))))
+        if fold := port.find_fold_at_cursor():
+            port.toggle_fold(fold)
+            self.document_view.update_view()
 
     def action_tools(self) -> None:
         """Unfold or fold all tool calls."""
-        self._toggle("tool", "tool call")
+        self._toggle_folds("tool", "tool call")
 
     def action_reasoning(self) -> None:
         """Unfold or fold all reasoning."""
-        self._toggle("reasoning", "reasoning")
+        self._toggle_folds("reasoning", "reasoning")
 
-    def _toggle(self, kind: str, name: str) -> None:
+    def _toggle_folds(self, kind: str, name: str) -> None:
         """Fold or unfold all of a kind; what is opened next is then shown the same way."""
-        document = self.reader.document
-        if kind not in document.fold_kinds.values() and not document.partial:
-            self._flash(f"there is no {name} here", "dim")
+        document = self.document_view.document
+        if kind not in document.fold_kinds.values() and not document.is_partial:
+            self._post_status(f"there is no {name} here", "dim")
             return
-        self.reader.port.toggle_kind(kind)
-        self.reader.changed()
+        self.document_view.viewport.toggle_kind(kind)
+        self.document_view.update_view()
 
     def action_next(self) -> None:
         """The next match while finding, else the next turn."""
-        self._next(1)
+        self._go_to_next(1)
 
     def action_previous(self) -> None:
         """The previous match while finding, else the previous turn."""
-        self._next(-1)
+        self._go_to_next(-1)
 
-    def _next(self, step: int) -> None:
-        if self.finding:
-            self.go_to_match(self.match + step)
+    def _go_to_next(self, step: int) -> None:
+        if self.is_finding:
+            self.go_to_match(self.match_index + step)
         else:
-            self._go_along("turn", step)
+            self._go_to_landmark("turn", step)
 
     def action_landmark(self, kind: str, step: int) -> None:
         """The next or previous request or tool error."""
-        if not self._go_along(kind, step):
+        if not self._go_to_landmark(kind, step):
             names = {"request": "request", "error": "tool error"}
-            self._flash(f"no {names[kind]} further {'on' if step > 0 else 'back'}")
+            self._post_status(f"no {names[kind]} further {'on' if step > 0 else 'back'}")
 
-    def _go_along(self, kind: str, step: int) -> bool:
+    def _go_to_landmark(self, kind: str, step: int) -> bool:
         """Go to the next thing of a kind that is in sight of the view; False where there is none."""
-        port = self.reader.port
-        marks = self.reader.document.landmarks.get(kind, [])
+        port = self.document_view.viewport
+        marks = self.document_view.document.landmarks.get(kind, [])
         here = port.cursor.block
         at = bisect_right(marks, here) if step > 0 else bisect_left(marks, here) - 1
-        while 0 <= at < len(marks) and not port.shows(marks[at]):
+        while 0 <= at < len(marks) and not port.is_in_view(marks[at]):
             at += step
         if not 0 <= at < len(marks):
             return False
-        port.go_to(marks[at], self.reader.document.blocks[marks[at]].above, lead=0)
-        self.reader.changed()
+        port.go_to(marks[at], self.document_view.document.blocks[marks[at]].above, lead=0)
+        self.document_view.update_view()
         return True
 
     def go_to_turn(self, text: str) -> bool:
         """Go to a turn, or a call in it, of what is shown; False where `text` names neither."""
-        document = self.reader.document
+        document = self.document_view.document
         match = re.fullmatch(r"(-?\d{1,9})(?:\.(\d{1,9}))?", text.strip())
         if match is None or not document.turns_total:
             return False
         turn, total = int(match[1]), document.turns_total
         turn = total + 1 + turn if turn < 0 else turn
-        block = document.block_of_turn(turn, int(match[2]) if match[2] else None)
+        block = document.find_turn_block(turn, int(match[2]) if match[2] else None)
         if block is None:
-            self._flash(
+            self._post_status(
                 f"there is no turn {match[1]}: there are {format_count(total, 'turn')}", "warning"
             )
             return True
-        if not self.reader.port.shows(block):
-            self.reader.port.show_as_model(False)
-        self.reader.port.go_to(block, document.blocks[block].above, lead=0)
+        if not self.document_view.viewport.is_in_view(block):
+            self.document_view.viewport.show_as_model(False)
+        self.document_view.viewport.go_to(block, document.blocks[block].above, lead=0)
         if match[2] and document.blocks[block].key in document.fold_kinds:
-            self.reader.port.unfold(document.blocks[block].key)
-        self.reader.changed()
+            self.document_view.viewport.open_fold(document.blocks[block].key)
+        self.document_view.update_view()
         return True
 
     def action_follow(self) -> None:
         """Go to the end, and stay there while more is written."""
-        self.reader.action_bottom()
+        self.document_view.action_bottom()
 
     # the facts, and what a model sees
 
     def action_facts(self) -> None:
         """Show or hide what there is to know of what is shown."""
-        if self.facts.display:
-            self.facts.say([])
+        if self.facts_bar.display:
+            self.facts_bar.set_paragraphs([])
             return
-        self._show_facts()
-        if not self.facts.display:
-            self._flash("there is nothing more to say of this", "dim")
+        self._update_facts()
+        if not self.facts_bar.display:
+            self._post_status("there is nothing more to say of this", "dim")
 
-    def _show_facts(self) -> None:
-        self.facts.tell(self.reader.document.facts)
+    def _update_facts(self) -> None:
+        self.facts_bar.set_facts(self.document_view.document.facts)
 
     def action_compacted(self) -> None:
         """Show what the model sees after compaction, or the whole again."""
-        port = self.reader.port
-        if not port.as_model and not self.reader.document.compacted:
-            self._flash("nothing was compacted: the model sees all of it", "dim")
+        port = self.document_view.viewport
+        if not port.is_model_view and not self.document_view.document.is_compacted:
+            self._post_status("nothing was compacted: the model sees all of it", "dim")
             return
-        port.show_as_model(not port.as_model)
-        self.reader.changed()
-        if self.finding:
-            self.look(self.finder.input.value, jump=False)
+        port.show_as_model(not port.is_model_view)
+        self.document_view.update_view()
+        if self.is_finding:
+            self.find_text(self.find_bar.input.value, jump=False)
 
-    def _flash(self, text: str, role: str = "warning") -> None:
-        self.post_message(self.Remark(text, role))
+    def _post_status(self, text: str, role: str = "warning") -> None:
+        self.post_message(self.StatusMessage(text, role))
 
     # wide code
 
     def action_wrap(self) -> None:
         """Wrap wide code, or cut it to be scrolled."""
-        wrapped = self.reader.port.shift is None
-        self.reader.port.move_code(0 if wrapped else None)
-        self.reader.changed()
+        wrapped = self.document_view.viewport.code_offset is None
+        self.document_view.viewport.set_code_offset(0 if wrapped else None)
+        self.document_view.update_view()
         said = "wide code is cut; → and ← scroll it" if wrapped else "wide code is wrapped"
-        self._flash(said, "strong")
+        self._post_status(said, "strong")
 
     def action_sideways(self, way: int) -> None:
         """Scroll wide code by a third of the reader's width."""
-        port = self.reader.port
+        port = self.document_view.viewport
         step = max(8, port.width // 3)
-        if way > 0 and port.shift is not None and not any(line.more for _, line in port.rows):
-            self._flash("no code goes on at the right", "dim")
+        if (
+            way > 0
+            and port.code_offset is not None
+            and not any(line.continues_right for _, line in port.rows)
+        ):
+            self._post_status("no code goes on at the right", "dim")
             return
-        if way < 0 and not port.shift:
+        if way < 0 and not port.code_offset:
             return
-        port.move_code(max(0, (port.shift or 0) + way * step) if port.shift is not None else 0)
-        self.reader.changed()
+        port.set_code_offset(
+            max(0, (port.code_offset or 0) + way * step) if port.code_offset is not None else 0
+        )
+        self.document_view.update_view()
 
     # finding words
 
     @property
-    def found_where(self) -> str:
+    def match_position(self) -> str:
         """Which match one stands at, of how many."""
         more = "+" if len(self.matches) >= MAX_MATCHES else ""
-        return f"{self.match + 1:,} of {len(self.matches):,}{more}" if self.matches else "no match"
+        return (
+            f"{self.match_index + 1:,} of {len(self.matches):,}{more}"
+            if self.matches
+            else "no match"
+        )
 
     def action_find(self) -> None:
         """Type what to find."""
-        entry = self.finder.input
-        if not self.finding and self.place and self.place.words:
+        entry = self.find_bar.input
+        if not self.is_finding and self.place and self.place.words:
             entry.value = self.place.words[0]
-        self.finding = True
-        self.finder.ask()
-        self.look(entry.value, jump=False)
+        self.is_finding = True
+        self.find_bar.open()
+        self.find_text(entry.value, jump=False)
 
     @on(Input.Changed, "#find")
-    def _find_changed(self, event: Input.Changed) -> None:
+    def _update_find(self, event: Input.Changed) -> None:
         event.stop()
-        if self.finding:
-            self.look(event.value, jump=True)
+        if self.is_finding:
+            self.find_text(event.value, jump=True)
 
     @on(Input.Submitted, "#find")
-    def _find_submitted(self, event: Input.Submitted) -> None:
+    def _accept_find(self, event: Input.Submitted) -> None:
         event.stop()
-        self.screen.set_focus(self.reader)
+        self.screen.set_focus(self.document_view)
 
-    def look(self, words: str, *, jump: bool) -> None:
+    def find_text(self, words: str, *, jump: bool) -> None:
         """Look for words; `jump` goes to the first match from where one reads."""
         pattern = compile_finder([words])
-        document, as_model = self.reader.document, self.reader.port.as_model
-        self.reader.port.look_for(pattern)
-        self.reader.changed()
+        document, as_model = self.document_view.document, self.document_view.viewport.is_model_view
+        self.document_view.viewport.set_pattern(pattern)
+        self.document_view.update_view()
         if pattern is None:
-            self._show_matches([], jump=False)
+            self._set_matches([], jump=False)
             return
-        self._finding_lane.submit(
-            lambda: list(islice(document.search(pattern, as_model), MAX_MATCHES)),
-            lambda found: self._show_matches(found, jump=jump),
-            self._fail_to_find,
+        self._find_worker.submit(
+            lambda: list(islice(document.find_matches(pattern, as_model), MAX_MATCHES)),
+            lambda found: self._set_matches(found, jump=jump),
+            self._show_find_error,
         )
 
-    def _fail_to_find(self, error: Exception) -> None:
-        self._show_matches([], jump=False)
+    def _show_find_error(self, error: Exception) -> None:
+        self._set_matches([], jump=False)
 
-    def _show_matches(self, matches: list[tuple[int, int]], *, jump: bool) -> None:
+    def _set_matches(self, matches: list[tuple[int, int]], *, jump: bool) -> None:
         self.matches = matches
-        self.match = -1
+        self.match_index = -1
         if matches:
-            here = self.reader.port.cursor.block
+            here = self.document_view.viewport.cursor.block
             at = next((n for n, (block, _) in enumerate(matches) if block >= here), 0)
             if jump:
                 self.go_to_match(at)
                 return
-            self.match = at
+            self.match_index = at
         self.refresh_header()
 
     def go_to_match(self, match: int) -> None:
         """Read match number `match`; after the last one comes the first."""
         if self.matches:
-            self.match = match % len(self.matches)
-            self.reader.port.go_to_match(*self.matches[self.match])
-            self.reader.changed()
+            self.match_index = match % len(self.matches)
+            self.document_view.viewport.go_to_match(*self.matches[self.match_index])
+            self.document_view.update_view()
 
-    @on(PaneInput.Left)
-    def _leave_find(self, event: PaneInput.Left) -> None:
+    @on(PaneInput.EscapePressed)
+    def _close_find(self, event: PaneInput.EscapePressed) -> None:
         event.stop()
         self.action_clear()
 
     def action_clear(self) -> None:
         """End finding; clear the marks."""
-        self.stop_finding()
-        self.reader.port.look_for(None)
+        self.stop_find()
+        self.document_view.viewport.set_pattern(None)
         if self.place:
             self.place = self.place._replace(words=())
         self.screen.clear_selection()
-        self.screen.set_focus(self.reader)
-        self.reader.changed()
+        self.screen.set_focus(self.document_view)
+        self.document_view.update_view()
 
-    def stop_finding(self) -> None:
+    def stop_find(self) -> None:
         """End finding; marks stay."""
-        self.finding = False
-        self.matches, self.match = [], -1
-        self.finder.put_away()
-        self._finding_lane.forget()
+        self.is_finding = False
+        self.matches, self.match_index = [], -1
+        self.find_bar.close()
+        self._find_worker.discard_results()
 
     def action_view(self) -> None:
         """Ask for the next view of what is shown."""
-        if len(self.reader.document.views) > 1:
-            self.post_message(self.OtherView())
+        if len(self.document_view.document.views) > 1:
+            self.post_message(self.ViewRequested())
 
 
 def _count_events(document: Document) -> int:

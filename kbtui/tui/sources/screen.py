@@ -63,15 +63,15 @@ def source_form_fields(topics: Sequence[str], source: Source | None = None) -> l
 
     web, file, mcp = map(is_kind, KINDS)
     fields = [
-        FormField("url", "address", text("url"), "The first page, such as https://docs.example.org/guide/.", when=web),
-        FormField("file", "file", text("file"), "A file or directory: text, Markdown, HTML, PDF, Word, source code.", when=file),
-        FormField("server", "command", text("server"), "The command line of the MCP server.", when=mcp),
+        FormField("url", "address", text("url"), "The first page, such as https://docs.example.org/guide/.", is_shown=web),
+        FormField("file", "file", text("file"), "A file or directory: text, Markdown, HTML, PDF, Word, source code.", is_shown=file),
+        FormField("server", "command", text("server"), "The command line of the MCP server.", is_shown=mcp),
         FormField("topic", "topic", text("topic"), "The topic that gets the documents; choose with ← and →.", tuple(topics)),
-        FormField("depth", "depth", text("depth", "1"), "Link depth; 0 = this page only.", when=web),
-        FormField("prefixes", "only below", text("prefixes"), "Space-separated URL prefixes; default: the first page's directory.", when=web),
-        FormField("allow_hosts", "private hosts", text("allow_hosts"), "Hosts that may be in a private network; usually empty.", when=web),
-        FormField("pattern", "pattern", text("pattern"), "Only resources whose address matches this glob.", when=mcp),
-        FormField("env", "variables", text("env"), "Names of your environment variables to pass to the server.", when=mcp),
+        FormField("depth", "depth", text("depth", "1"), "Link depth; 0 = this page only.", is_shown=web),
+        FormField("prefixes", "only below", text("prefixes"), "Space-separated URL prefixes; default: the first page's directory.", is_shown=web),
+        FormField("allow_hosts", "private hosts", text("allow_hosts"), "Hosts that may be in a private network; usually empty.", is_shown=web),
+        FormField("pattern", "pattern", text("pattern"), "Only resources whose address matches this glob.", is_shown=mcp),
+        FormField("env", "variables", text("env"), "Names of your environment variables to pass to the server.", is_shown=mcp),
         FormField("cron", "cron", text("cron"), "When the engine runs it, such as 0 4 * * 1; empty = by hand only."),
     ]  # fmt: skip
     if source is not None:
@@ -233,7 +233,7 @@ class SourcesScreen(SplitScreen):
     def __init__(self, library: Library, clock: Clock) -> None:
         super().__init__(library)
         self.list = RowList("sources")
-        self.list.empty = [("Reading the sources …", "dim")]
+        self.list.empty_text = [("Reading the sources …", "dim")]
         self.runs = SourceRuns(self, library, self._show_rows, self._on_run_end)
         self.states: SourceStates | None = None
         self.approving: SourceState | None = None
@@ -309,8 +309,8 @@ class SourcesScreen(SplitScreen):
         self.show_totals(left, [(f"{len(running)} running", "key")] if running else [])
         self.show_keys()
 
-    @on(RowList.Moved)
-    def _on_row_selected(self, event: RowList.Moved) -> None:
+    @on(RowList.SelectionChanged)
+    def _on_row_selected(self, event: RowList.SelectionChanged) -> None:
         event.stop()
         self.approving = None
         self._show_selected()
@@ -327,8 +327,8 @@ class SourcesScreen(SplitScreen):
         else:
             self.show_document(problem_page(row.data))
 
-    @on(RowList.Opened)
-    def _on_row_clicked(self, event: RowList.Opened) -> None:
+    @on(RowList.RowClicked)
+    def _on_row_clicked(self, event: RowList.RowClicked) -> None:
         event.stop()
         self.action_enter()
 
@@ -513,7 +513,7 @@ class SourcesScreen(SplitScreen):
         else:
             self.action_leave()
 
-    def may_leave(self) -> bool:
+    def can_leave(self) -> bool:
         """Whether no run would be stopped by leaving; asks otherwise."""
         running = list(self.runs.progress)
         if not running:

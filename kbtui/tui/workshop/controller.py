@@ -76,7 +76,7 @@ class KbTomlWriter:
         """What is shown, or being worked out, will not be written."""
         self.shown = None
         if not self.writing:
-            self._lane.forget()
+            self._lane.discard_results()
 
     def write(self) -> None:
         """Write what is shown; nothing else is ever written."""
@@ -245,7 +245,7 @@ class WorkshopController:
         """Parse a pattern and list what it matches; an empty one brings the trees back."""
         prompt_state = self.prompt_state
         if not text.strip():
-            self._trials.forget()
+            self._trials.discard_results()
             self.trial = PatternResult("")
             self._owner.trial_made(self.trial)
             self.make_rows()
@@ -259,7 +259,7 @@ class WorkshopController:
             trial = attempt(text, prompt_state.knowledge, self.costs, topic)
             return trial, match_rows(trial.matches)
 
-        self._rows.forget()
+        self._rows.discard_results()
         self._trials.submit(work, self._tried, self._owner.report_error)
 
     def _tried(self, made: tuple[PatternResult, list[ListRow]]) -> None:
@@ -283,7 +283,7 @@ class WorkshopController:
 
     def forget_pages(self) -> None:
         """Show no text that is still being made."""
-        self._pages.forget()
+        self._pages.discard_results()
 
     # counting
 

@@ -326,12 +326,12 @@ class PatternBar(Vertical):
     def clear(self) -> None:
         """Try nothing."""
         self.input.value = ""
-        self._remark.say([])
+        self._remark.set_text([])
 
     def show(self, trial: PatternResult, outcome: str) -> None:
         """Say what a trial comes to, or point at where it is wrong."""
         if not trial.text.strip():
-            self._remark.say([])
+            self._remark.set_text([])
             return
         count = len(trial.matches)
         right: Spans = []
@@ -339,12 +339,14 @@ class PatternBar(Vertical):
             right = [(format_count(count, "subject"), "strong"), (f", {outcome}", "")]
         remark = trial.remark
         if remark is None:
-            self._remark.say([(f"{' ' * self._label}kbtui {one_line(trial.call)}", "dim")], right)
+            self._remark.set_text(
+                [(f"{' ' * self._label}kbtui {one_line(trial.call)}", "dim")], right
+            )
             return
         if remark.wrong and not count:
             right = []
         room = self.size.width - sum(cells(text) + 1 for text, _ in right)
-        self._remark.say(pointing(remark, self._column(trial.text, remark.at), room), right)
+        self._remark.set_text(pointing(remark, self._column(trial.text, remark.at), room), right)
 
     def _column(self, text: str, at: int) -> int:
         """The column under the character `at` of the input."""

@@ -127,11 +127,11 @@ class WorkshopScreen(SplitScreen):
         """Whether a change is shown before it is written, which is to stay."""
         return self.writer.shown is not None
 
-    def is_unsettled(self, key: str) -> bool:
+    def should_key_wait(self, key: str) -> bool:
         """Until the topics are read, there is nothing for a key to be about."""
         return (
             self.controller.prompt_state is None
-            and self._meant_by(key)[1] not in ALWAYS_AVAILABLE_ACTIONS
+            and self._find_action(key)[1] not in ALWAYS_AVAILABLE_ACTIONS
         )
 
     # what the controller reports
@@ -212,9 +212,9 @@ class WorkshopScreen(SplitScreen):
         same = self.page is not None and self.page.document.key == page.document.key
         before, self.page = self.page, page
         if same and before is not None and before.line == page.line:
-            self.reader.reload(page.document)
+            self.reader.reload_document(page.document)
         else:
-            self.reader.show(page.document)
+            self.reader.show_document(page.document)
             if page.line is not None:
                 self._go_to(page.line)
         pane = self.query_one("#detail", Vertical)
@@ -222,11 +222,13 @@ class WorkshopScreen(SplitScreen):
         pane.border_subtitle = plain_content(page.cost.long if page.cost else page.document.size)
 
     def _go_to(self, line: int) -> None:
-        port = self.reader.port
-        block = port.document.block_of_line(line)
-        lines = port.lines(block)
-        port.go_to(block, next((n for n, drawn in enumerate(lines) if drawn.source == line), 0), 0)
-        self.reader.changed()
+        port = self.reader.viewport
+        block = port.document.find_line_block(line)
+        lines = port.get_lines(block)
+        port.go_to(
+            block, next((n for n, drawn in enumerate(lines) if drawn.source_line == line), 0), 0
+        )
+        self.reader.update_view()
 
     # what is selected
 
@@ -235,7 +237,9 @@ class WorkshopScreen(SplitScreen):
         prompt_state = self.controller.prompt_state
         if prompt_state is None:
             return
-        self.query_one("#particulars", TextLine).say(particulars(prompt_state, self.list.entry))
+        self.query_one("#particulars", TextLine).set_text(
+            particulars(prompt_state, self.list.entry)
+        )
         if self._page_timer is not None:
             self._page_timer.stop()
         seconds = 0.001 if at_once else PAGE_SECONDS
@@ -245,14 +249,14 @@ class WorkshopScreen(SplitScreen):
         if not self.holding:
             self.controller.make_page(self.list.entry, self.view)
 
-    @on(RowList.Moved)
-    def _moved(self, event: RowList.Moved) -> None:
+    @on(RowList.SelectionChanged)
+    def _moved(self, event: RowList.SelectionChanged) -> None:
         event.stop()
         self._withdraw()
         self._look(at_once=False)
 
-    @on(RowList.Opened)
-    def _clicked(self, event: RowList.Opened) -> None:
+    @on(RowList.RowClicked)
+    def _clicked(self, event: RowList.RowClicked) -> None:
         event.stop()
         if self.list.entry.kind in ("topic", "folder"):
             self.action_open()
@@ -377,7 +381,7 @@ class WorkshopScreen(SplitScreen):
 
     def action_filter(self) -> None:
         """Type words of slugs."""
-        self.filter.ask()
+        self.filter.open()
 
     @on(Input.Changed, "#choose")
     def _chosen(self, event: Input.Changed) -> None:
@@ -459,8 +463,8 @@ class WorkshopScreen(SplitScreen):
 
     # leaving
 
-    @on(PaneInput.Left)
-    def _left_input(self, event: PaneInput.Left) -> None:
+    @on(PaneInput.EscapePressed)
+    def _left_input(self, event: PaneInput.EscapePressed) -> None:
         event.stop()
         self.action_back()
 
@@ -476,7 +480,7 @@ class WorkshopScreen(SplitScreen):
             self.set_focus(self.list)
         elif self.filter.display:
             self.set_focus(self.list)
-            self.filter.put_away()
+            self.filter.close()
         elif self.focused is self.reader:
             self.set_focus(self.list)
         else:
@@ -484,10 +488,10 @@ class WorkshopScreen(SplitScreen):
 
     def action_leave(self) -> None:
         """Leave the screen."""
-        if self.may_leave():
+        if self.can_leave():
             self.dismiss(self._wrote)
 
-    def may_leave(self) -> bool:
+    def can_leave(self) -> bool:
         """Whether nothing would be lost, or one was asked already; asks otherwise."""
         if self.writer.writing:
             self.show_message("a file is being written", "warning")
@@ -508,7 +512,7 @@ class WorkshopScreen(SplitScreen):
         """Read everything again."""
         self.controller.read()
 
-    def files_changed(self, event: dict[str, Any]) -> None:
+    def handle_files_changed(self, event: dict[str, Any]) -> None:
         """Read again when topics or subjects change; marks that are not written stay."""
         touched = event.get("knowledge") or event.get("subjects")
         if touched and not self.holding and not self.writer.writing:

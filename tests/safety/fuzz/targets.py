@@ -110,7 +110,7 @@ def markdown(data: bytes) -> None:
     from kbtui.tui.reader.subject_document import build_text_document
 
     for block in build_text_document("k", "t", _text(data), view="rendered").blocks:
-        block.lines(80)
+        block.make_lines(80)
 
 
 def toml(data: bytes) -> None:
