@@ -1,4 +1,4 @@
-"""Which turn used which subject, chunk, conversation or file."""
+"""Citations: which turn used which subject, passage, conversation or file."""
 
 from kbtui.citations.extract import FILE_TOOLS, CitationTargets, extract_citations
 from kbtui.citations.models import Citation, Citations

@@ -1,4 +1,4 @@
-"""Exports citations as JSON and Markdown, and conversations as Markdown with their sources."""
+"""Exports citations as JSON and Markdown, and a conversation as Markdown with its sources."""
 
 from __future__ import annotations
 
@@ -34,10 +34,11 @@ def format_conversation_markdown(
     turns: Sequence[Turn],
     kinds: Collection[str],
 ) -> str:
-    """The document, ended by a newline; events of other kinds than `kinds` are left out.
+    """Return a conversation as Markdown with a newline at the end; only events of `kinds` are
+    included.
 
-    Messages stand as they were written; calls and results in fences that
-    nothing in them can close. The sources of all turns come once more at the end.
+    Messages are unchanged. Calls and results are in fences that their content cannot close.
+    Each turn lists its sources, and the end lists the sources of all turns.
     """
     shown = {turn.number for turn in turns}
     cited = [citation for citation in citations if citation.turn in shown]
@@ -73,7 +74,7 @@ def _format_facts(conversation: Conversation) -> str:
 
 
 def _format_event(event: Event) -> Iterator[str]:
-    """The heading of an event, and what it says."""
+    """Yield the heading of an event and its content."""
     text = event.text.strip("\n")
     label = EVENT_KINDS[event.kind].label
     if event.kind == "tool_call_request":
@@ -98,14 +99,14 @@ def _format_event(event: Event) -> Iterator[str]:
 
 
 def _format_source(citation: Citation) -> str:
-    """A citation in one line of Markdown."""
+    """Return a citation as one line of Markdown."""
     call = f", call {citation.call}" if citation.call else ""
-    gone = ", gone since" if citation.gone else ""
+    gone = ", deleted since" if citation.gone else ""
     return f"{_format_code_span(citation.target)}{_format_title(citation)} ({_METHOD_LABELS[citation.how]}{call}{gone})"
 
 
 def _format_sources(cited: list[Citation]) -> str:
-    """Each source once, with the turns that used it."""
+    """Return a list of all sources, each with the turns that used it."""
     if not cited:
         return "No turn used a source."
     turns: dict[str, dict[int, None]] = {}
@@ -129,7 +130,7 @@ def _format_title(citation: Citation) -> str:
 
 
 def _escape_markdown(text: str) -> str:
-    """Text on one line in which Markdown sees no signs."""
+    """Return a text on one line with Markdown's special characters escaped."""
     return _MARKDOWN_CHARACTERS.sub(r"\\\1", " ".join(text.split()))
 
 
@@ -148,7 +149,7 @@ def _format_fence(text: str, language: str) -> str:
 
 
 def citation_to_dict(cite: Citation) -> dict[str, Any]:
-    """The documented shape of a citation."""
+    """Return a citation in the documented JSON form."""
     return {
         "source": cite.source,
         "source_title": cite.source_title,
@@ -168,7 +169,7 @@ def citation_to_dict(cite: Citation) -> dict[str, Any]:
 def citations_to_dict(
     ref: str, uses: Sequence[Citation], used_by: Sequence[Citation]
 ) -> dict[str, Any]:
-    """What `kbtui cites --json` prints."""
+    """Return both directions of citations as `kbtui cites --json` prints them."""
     return {
         "ref": ref,
         "uses": [citation_to_dict(cite) for cite in uses],
@@ -177,12 +178,12 @@ def citations_to_dict(
 
 
 def format_citations_json(ref: str, uses: Sequence[Citation], used_by: Sequence[Citation]) -> str:
-    """The same as text."""
+    """Return both directions of citations as JSON text."""
     return json.dumps(citations_to_dict(ref, uses, used_by), ensure_ascii=False, indent=2) + "\n"
 
 
 def format_citing_turn(cite: Citation) -> str:
-    """The turn that cites in one line: its reference, date and conversation, and how."""
+    """Return the citing turn as one line: reference, date, conversation, method and tool."""
     from kbtui.text import one_line
 
     how = f"({cite.how}, {one_line(cite.tool)})"
@@ -190,7 +191,7 @@ def format_citing_turn(cite: Citation) -> str:
 
 
 def _format_citation_date(cite: Citation) -> str:
-    """When, in local time; where the event has no time, when its conversation began."""
+    """Return the local time of a citation; without one, the time its conversation was created."""
     from kbtui.refs import jp_creation_time
 
     time = cite.timestamp or jp_creation_time(cite.conversation)
@@ -200,7 +201,7 @@ def _format_citation_date(cite: Citation) -> str:
 def format_citations_markdown(
     ref: str, uses: Sequence[Citation], used_by: Sequence[Citation]
 ) -> str:
-    """What is used, numbered as in the citations pane, and who uses it."""
+    """Return both directions of citations as Markdown, numbered as in the citations pane."""
     parts = []
     if uses:
         lines = [f"{number}. {_format_source(cite)}" for number, cite in enumerate(uses, 1)]
@@ -212,4 +213,8 @@ def format_citations_markdown(
             for turn, cite in reversed(turns.items())
         ]
         parts.append("\n".join([f"Turns that used `{ref}`:", "", *lines]))
-    return "\n\n".join(parts) + "\n" if parts else f"`{ref}` uses nothing, and nothing uses it.\n"
+    return (
+        "\n\n".join(parts) + "\n"
+        if parts
+        else f"`{ref}` uses nothing and is not used by anything.\n"
+    )

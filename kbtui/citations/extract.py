@@ -1,12 +1,11 @@
-"""Extracts citations from a conversation's tool calls."""
+"""Extracts citations from the tool calls of a conversation."""
 
 from __future__ import annotations
 
 import json
 import posixpath
 import re
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from kbtui.citations.models import Citation, CitationMethod
 from kbtui.errors import UsageError
@@ -24,20 +23,20 @@ class KnowledgeLookup(Protocol):
 
     @property
     def topics(self) -> Mapping[str, Topic]:
-        """Topics by id, in order of declaration."""
+        """All topics by id, in the order of declaration."""
 
     def subjects(self, topic: str, /) -> Iterable[Subject]:
-        """All subjects of a topic."""
+        """Return all subjects of a topic."""
 
     def find(self, topic: str, slug: str, /) -> Subject | None:
-        """The subject with this slug."""
+        """Return the subject with this slug, or None."""
 
 
 class CitationTargets:
-    """Lookups over knowledge and titles, each made once: use one for many conversations.
+    """Cached lookups of what can be cited; one object can serve many conversations.
 
-    `titles` are those of the conversations that exist; `subject_id(topic, slug)`
-    gives the entry ids that search results carry.
+    `titles` maps the ids of existing conversations to their titles. `subject_id(topic, slug)`
+    returns the entry id that search results contain.
     """
 
     def __init__(
@@ -55,9 +54,9 @@ class CitationTargets:
         self._files: dict[str, Subject] | None = None
 
     def find_topic(self, name: str) -> Topic | None:
-        """The topic of this id, else of this title without regard to case.
+        """Return the topic with this id, else with this title in any case, or None.
 
-        One that is switched off today may have been on when it was cited.
+        Disabled topics count: they may have been enabled when they were cited.
         """
         topics = self.knowledge.topics
         if name in topics:
@@ -70,13 +69,13 @@ class CitationTargets:
         return next((topic for topic in titled if topic.enable), titled[0] if titled else None)
 
     def list_subjects(self, topic: str) -> list[Subject]:
-        """All subjects of a topic."""
+        """Return all subjects of a topic."""
         if topic not in self._subjects:
             self._subjects[topic] = list(self.knowledge.subjects(topic))
         return self._subjects[topic]
 
     def find_subject(self, topic: str, slug: str) -> Subject | None:
-        """The subject with this slug, hidden, disabled and shadowed ones too."""
+        """Return the subject with this slug, even if it is hidden, disabled or shadowed, or None."""
         key = (topic, slug)
         if key not in self._found:
             self._found[key] = self.knowledge.find(topic, slug)
@@ -84,11 +83,11 @@ class CitationTargets:
 
     @property
     def has_entry_ids(self) -> bool:
-        """Whether entry ids can be told."""
+        """Whether subjects can be found by entry id."""
         return self._subject_id is not None
 
     def find_entry_subject(self, identity: str) -> Subject | None:
-        """The subject with this entry id."""
+        """Return the subject with this entry id, or None."""
         if self._entries is None:
             self._entries = {}
             if self._subject_id is not None:
@@ -97,13 +96,15 @@ class CitationTargets:
         return self._entries.get(identity)
 
     def find_file_subject(self, path: str) -> Subject | None:
-        """The subject whose file this is: a path relative to the workspace, or an absolute one."""
+        """Return the subject with this file, or None; `path` is relative to the workspace or
+        absolute.
+        """
         if self._files is None:
             self._files = {}
             for subject in self._iterate_subjects():
                 folder = self.knowledge.topics[subject.topic].subjects
                 relative = posixpath.normpath(posixpath.join(folder, subject.relative))
-                # Two topics may share a directory; the first declared has the file.
+                # If two topics share a directory, the file belongs to the first one.
                 self._files.setdefault(relative, subject)
                 self._files.setdefault(subject.file, subject)
         return self._files.get(path)
@@ -116,7 +117,7 @@ class CitationTargets:
 ToolFamily = Literal["learn", "knowledge_search", "conversation_read", "conversation_grep"]
 
 FILE_TOOLS: dict[str, str] = {"fs_read_file": "path"}
-"""Tools that read one file, and the argument that names it."""
+"""Tools that read one file, with the name of the argument that is its path."""
 
 _TOOL_FAMILIES: tuple[ToolFamily, ...] = (
     "learn",
@@ -124,11 +125,9 @@ _TOOL_FAMILIES: tuple[ToolFamily, ...] = (
     "conversation_read",
     "conversation_grep",
 )
-# The same tools come from an MCP server under a name that its host makes: JP's
-# configuration may say `kbtui_learn`, other hosts write `mcp__kbtui__learn` or
-# `learn__kbtui`. Only names with `kbtui` in them count: `learn` and the rest are
-# words that another server's tool may have (`duolingo_learn`), and a citation
-# that nobody made is worse than one that is missed.
+# Hosts rename the tools of an MCP server: `kbtui_learn`, `mcp__kbtui__learn`, `learn__kbtui`. Only
+# names that contain `kbtui` count, because other servers have tools such as `duolingo_learn`: a
+# wrong citation is worse than a missing one.
 _SERVED_NAME = re.compile(
     rf"(?:mcp[_.:/-]+)?kbtui[_.:/-]+(?P<tail>{'|'.join(_TOOL_FAMILIES)})"
     rf"|(?P<head>{'|'.join(_TOOL_FAMILIES)})[_.:/-]+(?:mcp[_.:/-]+)?kbtui"
@@ -136,37 +135,35 @@ _SERVED_NAME = re.compile(
 
 
 def parse_tool_family(name: str) -> ToolFamily | None:
-    """Which of our tools a call's name means, None for any other."""
-    for ours in _TOOL_FAMILIES:
-        if name == ours:
-            return ours
+    """Return which of kbtui's tools a call's tool name means, None for any other tool."""
     match = _SERVED_NAME.fullmatch(name)
-    if match is None:
-        return None
-    word = match["tail"] or match["head"]
-    return next(ours for ours in _TOOL_FAMILIES if ours == word)
+    plain = (match["tail"] or match["head"]) if match else name
+    return next((family for family in _TOOL_FAMILIES if family == plain), None)
 
 
+_CONVERSATION_ID = re.compile(r"jp-c\d+")
 QUOTE_CHARACTERS = 600
+"""How much of a passage a citation quotes."""
 
 _SEARCH_HEADER = re.compile(
     r"^\[entry (\S+) · chunk (\S+) · score (-?\d+(?:\.\d+)?)\][ \t]*(.*?)\r?$", re.MULTILINE
 )
 _SUBJECT_TAG = re.compile(r'^<subject "([^"\n]+)">\r?$', re.MULTILINE)
-# What `learn` says in place of a text: it gave nothing.
+# What `learn` answers instead of a text.
 _NO_TEXT = re.compile(
     r'\s*(?:"[^\n]+" is already in the system prompt\.|Skipped "[^\n]+": [^\n]+\.'
     r'|Everything that matches "[^\n]+" is already in the system prompt\.'
     r'|Nothing (?:in topic "[^\n]+" )?matches "[^\n]+\.)\s*(?:\Z|</subject>)'
 )
-# Inside an envelope text is escaped, so that no transcript can forge these lines.
+# Text inside the XML answer is escaped, so no transcript can forge these lines.
 _GREP_HIT = re.compile(r"^[ \t]*<hit>(.*?)^[ \t]*</hit>", re.MULTILINE | re.DOTALL)
 _GREP_HIT_ID = re.compile(r"^[ \t]*<id>(jp-c\d+)</id>", re.MULTILINE)
 _GREP_HIT_MATCH = re.compile(r"^[ \t]*<is_match>true</is_match>", re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True)
-class _CitedTarget:
+class _CitedTarget(NamedTuple):
+    """What one tool call used: the fields of `Citation` that depend on the target."""
+
     how: CitationMethod
     kind: Any
     target: str
@@ -185,13 +182,13 @@ def extract_citations(
     file_tools: Mapping[str, str] = FILE_TOOLS,
     subject_id: Callable[[str, str], str] | None = None,
 ) -> list[Citation]:
-    """What each turn of a conversation used, in the order of its calls.
+    """Return what each turn of a conversation used, in the order of its calls.
 
-    Only calls that succeeded count; each target (and chunk) once a turn.
-    `titles` are those of the conversations that exist. For many conversations
-    pass one `Shelf` as `knowledge`; then `titles` and `subject_id` are its own.
-    A search hit on a subject has `topic/slug` as its target where `subject_id`
-    tells entry ids, else `chunk:<id>`.
+    Only successful calls count, and each target or passage only once per turn. `titles` maps
+    the ids of existing conversations to their titles. To process many conversations, pass one
+    `CitationTargets` as `knowledge`; its own `titles` and `subject_id` are used then. The
+    target of a search hit in a subject is `topic/slug` if `subject_id` is given, else
+    `chunk:<id>`.
     """
     if not isinstance(knowledge, CitationTargets):
         knowledge = CitationTargets(knowledge, titles, subject_id)
@@ -215,19 +212,12 @@ def _extract_turn_citations(
                 continue
             seen.add(key)
             yield Citation(
-                conversation=conversation,
-                turn=turn.number,
-                call=event.call,
-                how=target.how,
-                kind=target.kind,
-                target=target.target,
-                title=target.title,
+                conversation,
+                turn.number,
+                event.call,
                 tool=event.name,
                 timestamp=event.timestamp,
-                gone=target.gone,
-                chunk=target.chunk,
-                score=target.score,
-                quote=target.quote,
+                **target._asdict(),
             )
 
 
@@ -255,13 +245,10 @@ def _find_targets(
         yield from _find_grep_hits(result, targets)
 
 
-# learn
-
-
 def _find_learned_subjects(
     arguments: dict[str, Any], result: str, targets: CitationTargets
 ) -> Iterator[_CitedTarget]:
-    """The subjects that `learn` gave; its listing cites nothing."""
+    """Yield the subjects that `learn` returned; a listing cites nothing."""
     name = arguments.get("topic")
     patterns = arguments.get("subjects")
     if isinstance(patterns, str):
@@ -270,7 +257,7 @@ def _find_learned_subjects(
         return
     topic = targets.find_topic(name)
     if not patterns and topic is None:
-        # `topic/slug:lines` stands for a topic and its subject.
+        # `topic/slug:lines` means a topic and its subject.
         name, _, slug = name.partition("/")
         topic, patterns = targets.find_topic(name), [slug]
     if not isinstance(patterns, list):
@@ -286,7 +273,7 @@ def _find_learned_subjects(
 def _find_learned_slugs(
     topic: str | None, patterns: list[str], result: str, targets: CitationTargets
 ) -> Iterator[str]:
-    """Exact slugs as they stand; of a glob what the result shows, which may be gone since."""
+    """Yield the slugs that were learned: exact patterns, and for globs the slugs in the result."""
     from kbtui.knowledge.visibility import compile_pattern, is_glob
 
     def exact(pattern: str) -> bool:
@@ -295,7 +282,7 @@ def _find_learned_slugs(
         )
 
     def whole(name: str) -> str:
-        """The slug of `slug:first-last`."""
+        """Return the slug without a range of lines."""
         if topic is not None and targets.find_subject(topic, name) is None:
             try:
                 return split_lines(name)[0]
@@ -326,7 +313,7 @@ def _find_learned_slugs(
     )
     for pattern in patterns:
         if exact(pattern):
-            # With several patterns one that found nothing leaves no block.
+            # Among several patterns, one that matched nothing has no block in the result.
             if not shown or pattern in shown:
                 yield whole(pattern)
         else:
@@ -334,19 +321,16 @@ def _find_learned_slugs(
             yield from (whole(slug) for slug in shown or known if matches(whole(slug)))
 
 
-# the others
-
-
 def _find_search_hits(result: str, targets: CitationTargets) -> Iterator[_CitedTarget]:
-    """The hits of a `knowledge_search`, by the header line of each."""
+    """Yield the hits of a `knowledge_search` by their header lines."""
     headers = list(_SEARCH_HEADER.finditer(result))
     for number, header in enumerate(headers):
         entry, chunk, score, title = header.groups()
         end = headers[number + 1].start() if number + 1 < len(headers) else len(result)
         quote = result[header.end() : min(end, header.end() + QUOTE_CHARACTERS)].strip()
-        if _is_id(entry):
+        if _CONVERSATION_ID.fullmatch(entry):
             found = _make_conversation_target("search", entry, targets, title)
-            yield replace(found, chunk=chunk, score=float(score), quote=quote)
+            yield found._replace(chunk=chunk, score=float(score), quote=quote)
             continue
         subject = targets.find_entry_subject(entry)
         target = f"{subject.topic}/{subject.slug}" if subject else f"chunk:{chunk}"
@@ -355,7 +339,7 @@ def _find_search_hits(result: str, targets: CitationTargets) -> Iterator[_CitedT
             "subject",
             target,
             title,
-            # Without entry ids it cannot be known whether it is there.
+            # Without entry ids it is unknown whether the subject still exists.
             gone=subject is None and targets.has_entry_ids,
             chunk=chunk,
             score=float(score),
@@ -386,7 +370,7 @@ def _find_read_conversation(name: Any, targets: CitationTargets) -> Iterator[_Ci
 
 
 def _find_grep_hits(result: str, targets: CitationTargets) -> Iterator[_CitedTarget]:
-    """The conversations with a matching line, of either envelope."""
+    """Yield the conversations with a matching line, from an answer in XML or JSON."""
     if result.lstrip().startswith("{"):
         try:
             hits = json.loads(result)["hits"]
@@ -398,12 +382,8 @@ def _find_grep_hits(result: str, targets: CitationTargets) -> Iterator[_CitedTar
         blocks = [block for block in _GREP_HIT.findall(result) if _GREP_HIT_MATCH.search(block)]
         found = [match[1] for block in blocks if (match := _GREP_HIT_ID.search(block))]
     for conversation in dict.fromkeys(found):
-        if _is_id(conversation):
+        if _CONVERSATION_ID.fullmatch(conversation):
             yield _make_conversation_target("grep", conversation, targets)
-
-
-def _is_id(text: str) -> bool:
-    return text.startswith("jp-c") and text[4:].isdigit()
 
 
 def _make_conversation_target(

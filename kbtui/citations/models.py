@@ -1,24 +1,25 @@
-"""What the citations room hands out."""
+"""The types of the citations package."""
 
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
 CitationMethod = Literal["learn", "search", "file", "read", "grep"]
-"""`learn`, a `knowledge_search` result, a file tool, `conversation_read`, a hit of
-`conversation_grep`."""
+"""How a turn used its target: with `learn`, as a hit of `knowledge_search`, with a file tool, with
+`conversation_read`, or as a hit of `conversation_grep`.
+"""
 
 
 @dataclass(frozen=True)
 class Citation:
-    """One use of a piece of knowledge by a turn.
+    """One use of a subject, conversation or file by a turn.
 
-    The turn is `conversation:turn`, in it the `call`-th tool call. `target` is a
-    reference (`topic/slug`, `jp-c…`, `chunk:…`), or a path for a file that is no
-    subject (`kind` "file"). `title` is the target's, as far as known, `source_title` that of the
-    conversation that cites. `gone` says that the target does not exist any more. `quote` is how
-    the passage of a search result begins, by which it is found after its chunk was cut another
-    way; the index does not keep it.
+    `conversation`, `turn` and `call` identify the tool call; `source_title` is the title of its
+    conversation. `target` is a reference (`topic/slug`, `jp-c…`, `chunk:…`), or a path if
+    `kind` is "file"; `title` is the title of the target, if known. `gone` means that the target
+    does not exist any more. `quote` is the beginning of a search result's passage, which
+    identifies it if the subject was divided into passages in another way since; the index does
+    not store it.
     """
 
     conversation: str
@@ -44,11 +45,11 @@ class Citation:
 
 @dataclass(frozen=True)
 class Citations:
-    """Both ends of the citations of one thing.
+    """The citations of one thing in both directions.
 
-    `ref` is its reference, or the path of a file that is no subject. `uses` is what it used,
-    where it is a conversation or a turn; `used_by` are the turns that used it, newest first.
-    `gone` says why it does not exist any more, None while it does.
+    `ref` is its reference, or the path of a file that is not a subject. `uses` is what it used,
+    if it is a conversation or a turn. `used_by` are the turns that used it, newest first.
+    `gone` says why it does not exist any more; None if it exists.
     """
 
     ref: str

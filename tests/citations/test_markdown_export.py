@@ -97,7 +97,7 @@ The *answer*.
 
 ### Sources of this turn
 
-- `jp-c17457886043` Old \| talk (read, gone since)
+- `jp-c17457886043` Old \| talk (read, deleted since)
 - `guide/start` start (learned, call 2)
 
 ## Sources

@@ -511,7 +511,7 @@ def test_export_writes_one_markdown_file_with_sources(
     assert capsys.readouterr().out == ""
     text = target.read_text()
     assert "### Jean\n\nWhere is the needle?" in text
-    assert "- `hay.txt` (read from its file, call 1, gone since)" in text
+    assert "- `hay.txt` (read from its file, call 1, deleted since)" in text
     assert text.rstrip().endswith("- `hay.txt`: turn 1")
     assert kbtui("export", f"jp-c{ID}:2") == 0
     assert "Where is the needle" not in capsys.readouterr().out
