@@ -224,8 +224,8 @@ def content_of(cache_dir: Path) -> dict[str, Any]:
     reader = IndexReader(cache_dir)
     catalog = Catalog(reader.folder / "catalog.sqlite")
     found: dict[str, Any] = {"entries": {}, "lexical": {}}
-    for entry in catalog.all_entries():
-        chunks = catalog.chunks_of(entry.id)
+    for entry in catalog.iterate_entries():
+        chunks = catalog.list_chunks(entry.id)
         found["entries"][entry.id] = (
             entry.title, entry.signature, entry.type, entry.hidden, entry.archived, entry.error,
             [(chunk.id, chunk.text, chunk.lines, chunk.turn, chunk.role, chunk.tool) for chunk in chunks],
@@ -235,7 +235,7 @@ def content_of(cache_dir: Path) -> dict[str, Any]:
     import tantivy
 
     for hidden in (False, True):
-        searcher = reader.lexical(hidden=hidden).searcher()
+        searcher = reader.open_keyword_index(hidden=hidden).searcher()
         hits = searcher.search(tantivy.Query.all_query(), limit=100_000).hits
         chunks_found = searcher.fast_field_values("chunk", [address for _, address in hits])
         found["lexical"][hidden] = sorted(

@@ -37,7 +37,7 @@ def run_engine(args: Namespace) -> int:
         return 1
     if args.action == "stop":
         pid = engine.pid
-        engine.end()
+        engine.stop_engine()
         print(f"stopped engine {pid}")
         return 0
     state = engine.request("status")
@@ -119,7 +119,7 @@ def run_index(args: Namespace) -> int:
             _show_progress(progress, engine)
     progress.clear()
     facts = {
-        **library.reader().counts(),
+        **library.reader().count_rows(),
         "seconds_keywords": round(keywords, 3),
         "seconds": round(time.monotonic() - began, 3),
         "semantic": state["semantic"],
@@ -147,7 +147,7 @@ def run_index(args: Namespace) -> int:
 
 def _watch_changes(engine: EngineClient) -> None:
     note("watching; Ctrl+C ends")
-    for event in engine.events():
+    for event in engine.iterate_events():
         if event.get("event") == "changed":
             names = [*event["subjects"], *(number for number in event["conversations"])]
             emit("changed: " + (", ".join(names[:10]) or "configuration") + "\n")

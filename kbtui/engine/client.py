@@ -195,7 +195,7 @@ def _stop_outdated(client: EngineClient) -> None:
             f"the engine is of a newer version, {client.hello.get('version')}",
             hint="`kbtui engine stop` of that version ends it",
         )
-    client.end()
+    client.stop_engine()
 
 
 def _parse_version(version: str) -> tuple[int, ...]:

@@ -51,24 +51,24 @@ class EmbeddingThrottle:
         self._pause = pause
         self._on_battery, self._load, self._clock = on_battery or is_on_battery, load, clock
         self._cores = cores or os.cpu_count() or 1
-        self._looked = -LOAD_CHECK_SECONDS
-        self._reason: str | None = None
+        self._checked_at = -LOAD_CHECK_SECONDS
+        self._pause_reason: str | None = None
 
-    def reason(self) -> str | None:
+    def get_pause_reason(self) -> str | None:
         """Why work waits, in a phrase; None when it need not."""
         if self._pause == "never":
             return None
         now = self._clock()
-        if now - self._looked >= LOAD_CHECK_SECONDS:
-            self._looked, self._reason = now, self._look()
-        return self._reason
+        if now - self._checked_at >= LOAD_CHECK_SECONDS:
+            self._checked_at, self._pause_reason = now, self._check_machine()
+        return self._pause_reason
 
-    def _look(self) -> str | None:
+    def _check_machine(self) -> str | None:
         if self._pause in {"battery", "either"} and self._on_battery():
             return "the computer runs on battery"
         if self._pause in {"load", "either"}:
             # While we work, our own load is in the figure.
-            most = self._cores * (BUSY_LOAD if self._reason else BUSY_LOAD + OWN_LOAD)
+            most = self._cores * (BUSY_LOAD if self._pause_reason else BUSY_LOAD + OWN_LOAD)
             if self._load() > most:
                 return "the computer is busy"
         return None
@@ -386,7 +386,7 @@ class EmbeddingWorker:
             vector = self._model.encode_query(text)[0].tolist()
         else:
             vector = pending.result()[0].tolist()
-        vector = shift_towards(vector, store.vector(worded[:LEAN_CANDIDATES]))
+        vector = shift_towards(vector, store.get_vector(worded[:LEAN_CANDIDATES]))
         return store.search(vector, make_filter_sql(**filters), limit, per_entry)
 
     # the thread
@@ -501,7 +501,7 @@ class EmbeddingWorker:
                 self._queue = EmbeddingQueue(
                     catalog, store, cache,
                     on_progress=self._report_progress, stop=self._stop,
-                    get_pause_reason=self._throttle.reason,
+                    get_pause_reason=self._throttle.get_pause_reason,
                 )  # fmt: skip
             else:
                 self._queue.reopen(catalog, cache)

@@ -47,14 +47,16 @@ class DirectoryTrees:
     `enters` says of the path of a directory, or of a link to one, whether to watch that too.
     """
 
-    def __init__(self, enters: Callable[[str], bool]) -> None:
+    def __init__(self, should_enter: Callable[[str], bool]) -> None:
         """Raises `OSError`, also where this system has no inotify."""
         self._libc = ctypes.CDLL(None, use_errno=True)
         if not hasattr(self._libc, "inotify_init1"):
             raise OSError(errno.ENOSYS, "this system has no inotify")
-        self._enters = enters
+        self._should_enter = should_enter
         self._places: dict[int, str] = {}
-        self._descriptor = self._called(self._libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))
+        self._descriptor = self._check_result(
+            self._libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+        )
 
     def fileno(self) -> int:
         """The descriptor, which can be read from when there is something to report."""
@@ -64,13 +66,13 @@ class DirectoryTrees:
         """End all watches."""
         os.close(self._descriptor)
 
-    def add(self, folder: str) -> None:
+    def watch_tree(self, folder: str) -> None:
         """Watch a directory and all below it; raises `OSError` where the system has no watch left."""
         left, seen = [folder], set[int]()
         while left:
             place = left.pop()
             try:
-                number = self._called(
+                number = self._check_result(
                     self._libc.inotify_add_watch(
                         self._descriptor, os.fsencode(place), _WANTED_EVENTS
                     )
@@ -90,18 +92,18 @@ class DirectoryTrees:
                         one.path
                         for one in entries
                         if one.is_dir(follow_symlinks=False) or one.is_symlink()
-                        if self._is_entered(one.path)
+                        if self._is_watched_directory(one.path)
                     ]
             except OSError:
                 continue
 
-    def read(self) -> set[str]:
+    def read_changes(self) -> set[str]:
         """The paths that something happened to since the last call; what is new is watched.
 
         Raises `Overflow`, and `OSError` as `add` does.
         """
         found = set[str]()
-        for number, mask, name in self._events():
+        for number, mask, name in self._read_events():
             if mask & _OVERFLOW:
                 raise EventOverflow
             place = self._places.get(number)
@@ -112,14 +114,14 @@ class DirectoryTrees:
                 continue
             path = f"{place}/{name}" if name else place
             found.add(path)
-            if mask & (_CREATE | _MOVED_TO) and self._is_entered(path):
-                self.add(path)
+            if mask & (_CREATE | _MOVED_TO) and self._is_watched_directory(path):
+                self.watch_tree(path)
         return found
 
-    def _is_entered(self, path: str) -> bool:
-        return os.path.isdir(path) and self._enters(path)  # noqa: PTH112  (never raises)
+    def _is_watched_directory(self, path: str) -> bool:
+        return os.path.isdir(path) and self._should_enter(path)  # noqa: PTH112  (never raises)
 
-    def _events(self) -> Iterator[tuple[int, int, str]]:
+    def _read_events(self) -> Iterator[tuple[int, int, str]]:
         while True:
             try:
                 data = os.read(self._descriptor, _READ_BYTES)
@@ -133,7 +135,7 @@ class DirectoryTrees:
                 at += size
 
     @staticmethod
-    def _called(result: int) -> int:
+    def _check_result(result: int) -> int:
         if result < 0:
             code = ctypes.get_errno()
             raise OSError(code, os.strerror(code))
@@ -180,20 +182,24 @@ class FileWatcher:
     def __init__(
         self,
         workspace: Workspace,
-        changed: Callable[[], object],
+        on_change: Callable[[], object],
         log: Callable[[str], None],
     ) -> None:
-        self._workspace, self._changed, self._log = workspace, changed, log
+        self._workspace, self._on_change, self._log = workspace, on_change, log
         self._stop = threading.Event()
-        self._again = threading.Event()
-        self._hears = sys.platform == "linux" and "microsoft" not in os.uname().release.lower()
+        self._should_restart = threading.Event()
+        self._uses_inotify = (
+            sys.platform == "linux" and "microsoft" not in os.uname().release.lower()
+        )
         """Whether the kernel says what happens; below WSL it does not for Windows' drives."""
         # It ends a wait for the kernel's events, as `_again` ends the others.
-        self._alarm = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC) if self._hears else None
+        self._alarm = (
+            os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC) if self._uses_inotify else None
+        )
         self._pause = ROOT_CHECK_SECONDS
         self._topics: list[Path] = []
-        self.polling: str | None = None
-        self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
+        self.polling_reason: str | None = None
+        self._thread = threading.Thread(target=self._run_until_stopped, name="watch", daemon=True)
 
     def start(self) -> None:
         """Begin."""
@@ -202,22 +208,22 @@ class FileWatcher:
     def stop(self) -> None:
         """End, within a moment."""
         self._stop.set()
-        self._begin_again()
+        self._restart()
         self._thread.join(2.0)
 
-    def topics(self, folders: Iterable[Path]) -> None:
+    def watch_topics(self, folders: Iterable[Path]) -> None:
         """Watch these topic directories too; they come from the configuration."""
         found = sorted(set(folders))
         if found != self._topics:
             self._topics = found
-            self._begin_again()
+            self._restart()
 
-    def _begin_again(self) -> None:
-        self._again.set()
+    def _restart(self) -> None:
+        self._should_restart.set()
         if self._alarm is not None:
             os.eventfd_write(self._alarm, 1)
 
-    def _roots(self) -> list[Path]:
+    def _find_roots(self) -> list[Path]:
         root = self._workspace.root
         # Only what lies inside the workspace: a topic may not lead out of it.
         wanted = [self._workspace.jp]
@@ -232,25 +238,29 @@ class FileWatcher:
                 roots.append(place)
         return roots
 
-    def _run(self) -> None:
+    def _run_until_stopped(self) -> None:
         unreadable = False
         while not self._stop.is_set():
-            self._again.clear()
-            roots = self._roots()
-            reports = self._hear(roots) if self._hears else self._look(roots, unreadable)
+            self._should_restart.clear()
+            roots = self._find_roots()
+            reports = (
+                self._watch_with_inotify(roots)
+                if self._uses_inotify
+                else self._watch_with_watchfiles(roots, unreadable)
+            )
             try:
                 with closing(reports):
-                    self._watch(roots, reports)
+                    self._report_changes(roots, reports)
             except (OSError, RuntimeError) as error:
-                if isinstance(error, PermissionError) and not self._hears and not unreadable:
+                if isinstance(error, PermissionError) and not self._uses_inotify and not unreadable:
                     # A directory that nobody may list.
                     unreadable = True
                     continue
-                self._hears, self.polling = False, _explain_watch_error(error)
-                self._log(f"watching by polling: {self.polling}")
+                self._uses_inotify, self.polling_reason = False, _explain_watch_error(error)
+                self._log(f"watching by polling: {self.polling_reason}")
                 self._stop.wait(ROOT_CHECK_SECONDS)
 
-    def _watch(self, roots: list[Path], reports: Iterator[set[str]]) -> None:
+    def _report_changes(self, roots: list[Path], reports: Iterator[set[str]]) -> None:
         """Call `changed` for what is reported, until the roots are others."""
         state, places = _get_root_identities(roots), set(map(str, roots))
         compared = time.monotonic()
@@ -260,66 +270,66 @@ class FileWatcher:
             looked = time.monotonic()
             if paths or looked - compared >= FULL_COMPARE_SECONDS:
                 compared = looked
-                self._changed()
+                self._on_change()
             # A root that was removed and made again may even have its old inode.
-            if not places.isdisjoint(paths) or _get_root_identities(self._roots()) != state:
-                self._changed()
+            if not places.isdisjoint(paths) or _get_root_identities(self._find_roots()) != state:
+                self._on_change()
                 return
             self._pause = max(ROOT_CHECK_SECONDS, (time.monotonic() - looked) * ROOT_CHECK_SHARE)
 
-    def _hear(self, roots: list[Path]) -> Generator[set[str]]:
+    def _watch_with_inotify(self, roots: list[Path]) -> Generator[set[str]]:
         """The changed paths as the kernel reports them; none every few seconds. Ends on `_again`."""
         assert self._alarm is not None
         is_wanted = _WatchFilter(roots, self._workspace.cache_dir)
-        with closing(DirectoryTrees(self._enters)) as trees:
+        with closing(DirectoryTrees(self._should_enter)) as trees:
             for root in roots:
-                trees.add(str(root))
+                trees.watch_tree(str(root))
             # What happened before is not reported.
-            self._changed()
+            self._on_change()
             anything, more = select.poll(), select.poll()
             anything.register(self._alarm, select.POLLIN)
             for waiting in (anything, more):
                 waiting.register(trees, select.POLLIN)
-            while not self._again.is_set():
+            while not self._should_restart.is_set():
                 if any(number == self._alarm for number, _ in anything.poll(self._pause * 1000)):
                     os.eventfd_read(self._alarm)
                 try:
-                    paths, end = trees.read(), time.monotonic() + GATHER_MILLISECONDS / 1000
+                    paths, end = trees.read_changes(), time.monotonic() + GATHER_MILLISECONDS / 1000
                     while paths and time.monotonic() < end and more.poll(QUIET_MILLISECONDS):
-                        paths |= trees.read()
+                        paths |= trees.read_changes()
                 except EventOverflow:
                     paths = set(map(str, roots))
                 yield {path for path in paths if is_wanted(watchfiles.Change.modified, path)}
 
-    def _enters(self, path: str) -> bool:
+    def _should_enter(self, path: str) -> bool:
         """Whether a directory below a root is watched: a link only if it stays in the workspace."""
         if Path(path).name in _IGNORED_NAMES or path.startswith(str(self._workspace.cache_dir)):
             return False
         target = _resolve_path(Path(path))
         return not os.path.islink(path) or target.is_relative_to(self._workspace.root)  # noqa: PTH114
 
-    def _look(self, roots: list[Path], unreadable: bool) -> Generator[set[str]]:
+    def _watch_with_watchfiles(self, roots: list[Path], unreadable: bool) -> Generator[set[str]]:
         """The same by looking again and again, at what the system has noted or at all files."""
         # What happened before the watch was set up is not reported: look once more, soon, and
         # again with the first report or time-out, when it certainly is.
-        threading.Timer(SETTLE_SECONDS, self._changed).start()
+        threading.Timer(SETTLE_SECONDS, self._on_change).start()
         is_set_up = False
         for changes in watchfiles.watch(
             *roots,
             watch_filter=_WatchFilter(roots, self._workspace.cache_dir),
             debounce=GATHER_MILLISECONDS,
-            step=POLL_MILLISECONDS if self.polling else QUIET_MILLISECONDS,
-            stop_event=self._again,
+            step=POLL_MILLISECONDS if self.polling_reason else QUIET_MILLISECONDS,
+            stop_event=self._should_restart,
             rust_timeout=int(self._pause * 1000),
             yield_on_timeout=True,
-            force_polling=True if self.polling else None,
+            force_polling=True if self.polling_reason else None,
             poll_delay_ms=POLL_MILLISECONDS,
             raise_interrupt=False,
             ignore_permission_denied=unreadable,
         ):
             if not is_set_up:
                 is_set_up = True
-                self._changed()
+                self._on_change()
             yield {path for _, path in changes}
 
 

@@ -55,36 +55,36 @@ class IndexWorker:
         self,
         workspace: Workspace,
         settings: Settings,
-        say: Callable[[IndexProgress], None],
-        refreshed: Callable[[RefreshChanges], None],
+        on_progress: Callable[[IndexProgress], None],
+        on_refreshed: Callable[[RefreshChanges], None],
         log: Callable[[str], None],
     ) -> None:
         self._workspace, self._settings = workspace, settings
-        self._say, self._refreshed, self._log = say, refreshed, log
+        self._on_progress, self._on_refreshed, self._log = on_progress, on_refreshed, log
         self._lock = threading.Lock()
-        self._waiting: list[threading.Event] = []
-        self._going: list[threading.Event] = []
-        self._rebuild = self._retry = False
+        self._pending: list[threading.Event] = []
+        self._running: list[threading.Event] = []
+        self._is_rebuild_requested = self._is_retry_requested = False
         self._wake = threading.Event()
         self._stop = threading.Event()
         self._index: Index | None = None
         self._folder: Path | None = None
-        self._rest = CLOSE_INDEX_SECONDS
-        self._check = False
-        self._checked: Path | None = None
+        self._close_after = CLOSE_INDEX_SECONDS
+        self._is_check_requested = False
+        self._checked_folder: Path | None = None
         self._checked_at = -math.inf
-        self.mended: str | None = None
+        self.repaired_damage: str | None = None
         self._compact_at: float | None = None
-        self.first = threading.Event()
-        self.told = False
-        self.busy = True
+        self.first_refresh = threading.Event()
+        self.has_notified = False
+        self.is_busy = True
         self.error: str | None = None
-        self.topics: list[Path] = []
-        self._thread = threading.Thread(target=self._run, name="refresh", daemon=True)
+        self.topic_folders: list[Path] = []
+        self._thread = threading.Thread(target=self._run_until_stopped, name="refresh", daemon=True)
 
     def start(self) -> None:
         """Begin with a first refresh."""
-        self.ask()
+        self.request_refresh()
         self._thread.start()
 
     def stop(self) -> None:
@@ -93,32 +93,32 @@ class IndexWorker:
         self._wake.set()
         self._thread.join(10.0)
 
-    def ask(self) -> threading.Event:
+    def request_refresh(self) -> threading.Event:
         """Refresh soon; the event is set when a refresh begun after this call is done."""
         done = threading.Event()
         with self._lock:
-            self._waiting.append(done)
-        self.busy = True
+            self._pending.append(done)
+        self.is_busy = True
         self._wake.set()
         return done
 
-    def ask_retry(self) -> threading.Event:
+    def request_retry(self) -> threading.Event:
         """Refresh soon, and read again what could not be read."""
-        self._retry = True
-        return self.ask()
+        self._is_retry_requested = True
+        return self.request_refresh()
 
-    def ask_rebuild(self) -> threading.Event:
+    def request_rebuild(self) -> threading.Event:
         """Build a new generation beside the one in use."""
-        self._rebuild = True
-        return self.ask()
+        self._is_rebuild_requested = True
+        return self.request_refresh()
 
-    def ask_check(self) -> threading.Event:
+    def request_check(self) -> threading.Event:
         """Look for damage, build anew if there is some, and refresh."""
-        self._check = True
-        return self.ask()
+        self._is_check_requested = True
+        return self.request_refresh()
 
     @property
-    def is_checked_lately(self) -> bool:
+    def was_checked_recently(self) -> bool:
         """Whether damage was looked for a moment ago."""
         return time.monotonic() - self._checked_at < DAMAGE_CHECK_VALIDITY
 
@@ -134,75 +134,77 @@ class IndexWorker:
         """The name of the generation that is written."""
         return self._folder.name if self._folder else None
 
-    def _run(self) -> None:
+    def _run_until_stopped(self) -> None:
         while not self._stop.is_set():
-            self._await_work()
+            self._wait_for_work()
             self._wake.clear()
             if self._stop.is_set():
                 break
             with self._lock:
-                waiting, self._waiting = self._waiting, []
-            self.busy = True
-            self._going += waiting
+                waiting, self._pending = self._pending, []
+            self.is_busy = True
+            self._running += waiting
             began = time.monotonic()
-            if self._refresh():
+            if self._refresh_index():
                 # Somebody asked meanwhile; those who asked before wait for the rest.
                 self._wake.set()
                 continue
-            for done in self._going:
+            for done in self._running:
                 done.set()
-            self._going = []
-            self.busy = bool(self._waiting)
+            self._running = []
+            self.is_busy = bool(self._pending)
             # A file that is written continuously may use at most half of this thread.
             self._stop.wait(min(time.monotonic() - began, 1.0))
         if self._index is not None:
             self._index.close()
         with self._lock:
-            for done in (*self._going, *self._waiting):
+            for done in (*self._running, *self._pending):
                 done.set()
 
-    def _await_work(self) -> None:
+    def _wait_for_work(self) -> None:
         """Wait until somebody asks for a refresh, or compacting is due; the index is closed soon."""
-        if self._index is not None and not self._wake.wait(self._rest):
-            self._close()
+        if self._index is not None and not self._wake.wait(self._close_after):
+            self._close_index()
         due = self._compact_at
         self._wake.wait(None if due is None else max(0.0, due - time.monotonic()))
 
-    def _refresh(self) -> bool:
+    def _refresh_index(self) -> bool:
         """Refresh, and mend what hinders it; whether something is left for another refresh."""
         for attempt in (1, 2):
             try:
-                index = self._opened()
-                retry, self._retry = self._retry, False
+                index = self._open_index()
+                retry, self._is_retry_requested = self._is_retry_requested, False
                 changes = index.refresh(retry=retry)
                 # Whoever follows is told again, and so tries again too.
-                self.told = self.told and not retry
+                self.has_notified = self.has_notified and not retry
                 self.error = None
-                self.topics = index.topic_folders
-                self._refreshed(changes)
+                self.topic_folders = index.topic_folders
+                self._on_refreshed(changes)
                 if changes.unfinished:
-                    self._retry = self._retry or retry
+                    self._is_retry_requested = self._is_retry_requested or retry
                     return True
-                self.first.set()
-                self._check_beside(index.folder)
-                self._compact(index, changes)
-                self._rest = CLOSE_INDEX_SECONDS if changes else 0.0
+                self.first_refresh.set()
+                self._check_in_background(index.folder)
+                self._compact_index(index, changes)
+                self._close_after = CLOSE_INDEX_SECONDS if changes else 0.0
                 return False
             except BaseException as error:
                 if not _is_repairable(error):
                     raise
                 self.error = str(error)
                 self._log(f"refresh failed: {type(error).__name__}: {error}")
-                self._close()
-                self.told = False
+                self._close_index()
+                self.has_notified = False
                 # What cannot be written today (a full disk) is not mended by building anew.
-                self._rebuild = attempt == 1 and not isinstance(error, KbtuiError | OSError)
-                if attempt == 2 or not self._rebuild:
-                    self.first.set()
+                self._is_rebuild_requested = attempt == 1 and not isinstance(
+                    error, KbtuiError | OSError
+                )
+                if attempt == 2 or not self._is_rebuild_requested:
+                    self.first_refresh.set()
                     return False
         return False
 
-    def _compact(self, index: Index, changes: RefreshChanges) -> None:
+    def _compact_index(self, index: Index, changes: RefreshChanges) -> None:
         """Compact a small index now, and a large one when nothing has changed for a while."""
         due = self._compact_at is not None and time.monotonic() >= self._compact_at
         try:
@@ -210,64 +212,64 @@ class IndexWorker:
         except (OSError, ValueError) as error:
             # It needs as much space again as the index has, and search works without it.
             self._log(f"the index was not compacted: {error}")
-            self._close()
+            self._close_index()
             left = 0
         if not left:
             self._compact_at = None
         elif changes or due or self._compact_at is None:
             self._compact_at = time.monotonic() + left * COMPACT_SECONDS / COMPACT_SHARE
 
-    def _check_beside(self, folder: Path) -> None:
+    def _check_in_background(self, folder: Path) -> None:
         """Look, now and then and beside all other work, for damage that nobody met; build anew if so."""
         since = time.monotonic() - self._checked_at
-        if folder == self._checked and since < DAMAGE_CHECK_INTERVAL:
+        if folder == self._checked_folder and since < DAMAGE_CHECK_INTERVAL:
             return
-        self._checked, self._checked_at = folder, time.monotonic()
+        self._checked_folder, self._checked_at = folder, time.monotonic()
 
         def check() -> None:
             if self._stop.wait(DAMAGE_CHECK_DELAY):
                 return
             found = find_damage(folder, self._stop)
-            if found and folder == self._checked and not self._stop.is_set():
+            if found and folder == self._checked_folder and not self._stop.is_set():
                 self._log(f"{found}; building a new index")
-                self.ask_rebuild()
+                self.request_rebuild()
 
         threading.Thread(target=check, name="check", daemon=True).start()
 
-    def _check_now(self) -> None:
+    def _check_if_requested(self) -> None:
         """Look for damage, if somebody asked for that; have a new index made if there is some."""
-        if not self._check:
+        if not self._is_check_requested:
             return
-        self._check, self.mended = False, None
+        self._is_check_requested, self.repaired_damage = False, None
         folder = find_current_generation(self._workspace.cache_dir)
         if folder is None or (self._index is not None and not self._index.is_in_place()):
             return  # opening it mends it
         found = find_damage(folder, self._stop)
         if found:
             self._log(f"{found}; building a new index")
-            self.mended, self._rebuild = found, True
+            self.repaired_damage, self._is_rebuild_requested = found, True
         self._checked_at = time.monotonic()
 
-    def _opened(self) -> Index:
-        self._check_now()
-        if self._rebuild and self._index is not None:
-            self._close()
+    def _open_index(self) -> Index:
+        self._check_if_requested()
+        if self._is_rebuild_requested and self._index is not None:
+            self._close_index()
         if self._index is None or not self._index.is_in_place():
-            self._close()
+            self._close_index()
             self._index = Index(
                 self._workspace,
                 self._settings,
-                rebuild=self._rebuild,
-                say=self._say,
+                rebuild=self._is_rebuild_requested,
+                on_progress=self._on_progress,
                 stop=self._stop,
-                again=lambda: bool(self._waiting),
+                should_yield=lambda: bool(self._pending),
             )
-            self._rebuild = False
-            self.told = self.told and self._index.folder == self._folder
+            self._is_rebuild_requested = False
+            self.has_notified = self.has_notified and self._index.folder == self._folder
             self._folder = self._index.folder
         return self._index
 
-    def _close(self) -> None:
+    def _close_index(self) -> None:
         if self._index is not None:
             with contextlib.suppress(Exception):
                 self._index.close()

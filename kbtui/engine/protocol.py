@@ -107,8 +107,8 @@ class EngineClient:
                     where=place,
                     hint="remove that socket, or set XDG_RUNTIME_DIR to a directory of your own",
                 )
-            self._send(make_hello(__version__))
-            self.hello = self._receive()
+            self._send_message(make_hello(__version__))
+            self.hello = self._receive_message()
         except ForeignEngine:
             self._socket.close()
             raise
@@ -140,9 +140,9 @@ class EngineClient:
             try:
                 # Whoever gave the call up may have closed it already.
                 self._socket.settimeout(timeout)
-                self._send({"id": number, "op": op, **arguments})
+                self._send_message({"id": number, "op": op, **arguments})
                 while True:
-                    answer = self._receive()
+                    answer = self._receive_message()
                     if answer.get("id") == number:
                         break
             except (OSError, InvalidFrame) as error:
@@ -153,17 +153,17 @@ class EngineClient:
         ok = answer.get("ok")
         return ok if isinstance(ok, dict) else {}
 
-    def tell(self, op: str, **arguments: Any) -> None:
+    def notify(self, op: str, **arguments: Any) -> None:
         """Say something whose answer nobody waits for; raises nothing."""
         with self._lock:
             self._next += 1
             try:
-                self._send({"id": self._next, "op": op, **arguments})
+                self._send_message({"id": self._next, "op": op, **arguments})
             except OSError:
                 # Half of it may be on its way: whoever asks next needs another connection.
                 self._socket.close()
 
-    def events(self) -> Iterator[dict[str, Any]]:
+    def iterate_events(self) -> Iterator[dict[str, Any]]:
         """Subscribe, and yield the engine's events until the connection ends.
 
         The connection is then for this alone.
@@ -172,11 +172,11 @@ class EngineClient:
         try:
             self._socket.settimeout(None)
             while True:
-                yield self._receive()
+                yield self._receive_message()
         except (OSError, InvalidFrame):
             return
 
-    def end(self, wait: float = 15.0) -> None:
+    def stop_engine(self, wait: float = 15.0) -> None:
         """Tell the engine to stop, and wait up to `wait` seconds until its process is gone."""
         import contextlib
         import time
@@ -203,14 +203,14 @@ class EngineClient:
             pass
         self._socket.close()
 
-    def _send(self, message: dict[str, Any]) -> None:
+    def _send_message(self, message: dict[str, Any]) -> None:
         self._socket.sendall(encode_frame(message))
 
-    def _receive(self) -> dict[str, Any]:
-        header = self._exactly(FRAME_HEADER.size)
-        return decode_frame(self._exactly(parse_frame_length(header, ANSWER_BYTES_MAX)))
+    def _receive_message(self) -> dict[str, Any]:
+        header = self._receive_bytes(FRAME_HEADER.size)
+        return decode_frame(self._receive_bytes(parse_frame_length(header, ANSWER_BYTES_MAX)))
 
-    def _exactly(self, size: int) -> bytes:
+    def _receive_bytes(self, size: int) -> bytes:
         parts = bytearray()
         while len(parts) < size:
             part = self._socket.recv(min(size - len(parts), 1 << 16))

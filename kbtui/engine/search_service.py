@@ -90,14 +90,14 @@ class SearchService:
         is_checked: Callable[[], bool],
     ) -> None:
         """`is_checked` says whether the index was looked at for damage a moment ago."""
-        self._workspace, self._settings, self._semantic = workspace, settings, semantic
+        self._workspace, self._settings, self._embedding_worker = workspace, settings, semantic
         self._is_checked = is_checked
         self._lock = threading.Lock()
         self._reader: IndexReader | None = None
         self._active = 0
         self._last_used = 0.0
 
-    def reply(self, request: dict[str, Any], state: dict[str, Any]) -> dict[str, Any]:
+    def answer_request(self, request: dict[str, Any], state: dict[str, Any]) -> dict[str, Any]:
         """What a client gets for a request with `question`, `wait`, `origin`, `caller`, `uses_model`.
 
         `answer`; or `failed`, an error to raise; or `declined`, with what is missing or damaged. An
@@ -115,11 +115,11 @@ class SearchService:
             except ValueError as error:
                 return {"declined": "zone", "detail": str(error)}
         try:
-            with self._opened() as reader:
+            with self._open_reader() as reader:
                 uses_model = request.get("uses_model", True)
                 missing = make_missing_leg(keywords_only("model_off"))
-                semantic = partial(self._begin, wait) if uses_model else missing
-                answered = self._answer(reader, question, semantic)
+                semantic = partial(self._start_ranking, wait) if uses_model else missing
+                answered = self._answer_question(reader, question, semantic)
         except _DamagedIndex as damaged:
             return {"declined": "damaged", "detail": str(damaged)}
         except IndexUnavailable as error:
@@ -140,7 +140,9 @@ class SearchService:
             log_answer(self._workspace, self._settings, answered, origin, caller, milliseconds)
         return {"answer": answered.as_message(), "suspect": is_suspect}
 
-    def _answer(self, reader: IndexReader, question: Question, semantic: Semantic | None) -> Answer:
+    def _answer_question(
+        self, reader: IndexReader, question: Question, semantic: Semantic | None
+    ) -> Answer:
         from kbtui.index.generations import find_damage_behind
 
         try:
@@ -150,11 +152,11 @@ class SearchService:
                 raise _DamagedIndex(found) from error
             raise
 
-    def _begin(self, wait: float, text: str) -> Begun:
+    def _start_ranking(self, wait: float, text: str) -> Begun:
         # Embedding runs in parallel to the keyword leg.
-        return partial(self._rank, text, self._semantic.start_query(text), wait)
+        return partial(self._rank_by_meaning, text, self._embedding_worker.start_query(text), wait)
 
-    def _rank(
+    def _rank_by_meaning(
         self,
         text: str,
         pending: Future[Matrix] | None,
@@ -164,20 +166,20 @@ class SearchService:
     ) -> Ranking:
         from kbtui.search.pipeline import narrowed, ranking
 
-        if self._semantic.missing is not None and wait:
-            self._semantic.model_ready.wait(wait)
-        if self._semantic.missing is not None:
-            return Ranking(None, self._semantic.missing)
-        if generation != self._semantic.generation:
+        if self._embedding_worker.missing is not None and wait:
+            self._embedding_worker.model_ready.wait(wait)
+        if self._embedding_worker.missing is not None:
+            return Ranking(None, self._embedding_worker.missing)
+        if generation != self._embedding_worker.generation:
             return ranking({"cause": "index_replaced"})
         filters, worded = narrowed(question), list(question.worded)
         return ranking(
-            self._semantic.search(
+            self._embedding_worker.search(
                 text, pending, filters, question.depth, question.per_entry, worded
             )
         )
 
-    def rest(self) -> None:
+    def close_if_idle(self) -> None:
         """Close the index when nobody has asked for a while."""
         with self._lock:
             is_idle = not self._active and time.monotonic() - self._last_used > CLOSE_READER_SECONDS
@@ -186,11 +188,11 @@ class SearchService:
                 self._reader = None
 
     @contextmanager
-    def _opened(self) -> Iterator[IndexReader]:
+    def _open_reader(self) -> Iterator[IndexReader]:
         from kbtui.index import IndexReader
 
         with self._lock:
-            if self._reader is None or self._reader.moved():
+            if self._reader is None or self._reader.is_replaced():
                 self._reader = IndexReader(self._workspace.cache_dir)
             reader = self._reader
             self._active += 1

@@ -40,7 +40,7 @@ class TimeEstimate:
         self._began: dict[str, tuple[float, int]] = {}
         self._idle: dict[str, int] = {}
 
-    def left(self, phase: str, done: int, total: int) -> float | None:
+    def estimate_seconds(self, phase: str, done: int, total: int) -> float | None:
         """Seconds; None while nothing can be said."""
         now = time.monotonic()
         began, first = self._began.get(phase, (now, done))
@@ -76,16 +76,16 @@ class ClientConnection:
 
     def __init__(self, writer: asyncio.StreamWriter) -> None:
         self._writer = writer
-        self.subscribed = False
-        self.refresh: threading.Event | None = None
+        self.is_subscribed = False
+        self.pending_refresh: threading.Event | None = None
         """Set when the refresh that this client asked for last is done."""
-        self.check = False
+        self.wants_damage_check = False
         """Whether that was to look for damage too."""
 
-    def send(self, frame: bytes) -> None:
+    def send_frame(self, frame: bytes) -> None:
         """Have a frame sent, without waiting for that."""
         if self._writer.transport.get_write_buffer_size() > (4 << 20):
-            self.end()
+            self.close()
         elif not self._writer.is_closing():
             self._writer.write(frame)
 
@@ -93,7 +93,7 @@ class ClientConnection:
         """Wait until it has read; raises `TimeoutError`."""
         await asyncio.wait_for(self._writer.drain(), 30.0)
 
-    def end(self) -> None:
+    def close(self) -> None:
         """Close the connection."""
         with contextlib.suppress(RuntimeError):
             self._writer.close()
@@ -138,89 +138,99 @@ class EngineServer:
         workspace: Workspace,
         settings: Settings,
         listener: socket.socket,
-        in_charge: Callable[[], bool],
+        is_in_charge: Callable[[], bool],
         umask: int,
         log: Callable[[str], None],
     ) -> None:
         """Serve on `listener`; `umask` is the user's own, for what sources write."""
         self._log = log
         self._workspace, self._settings = workspace, settings
-        self._listener, self._in_charge, self._umask = listener, in_charge, umask
+        self._listener, self._is_in_charge, self._umask = listener, is_in_charge, umask
         self._clients: set[ClientConnection] = set()
-        self._strangers: list[ClientConnection] = []
+        self._ungreeted: list[ClientConnection] = []
         self._last_seen = time.monotonic()
         self._surroundings = read_environment_state()
         """Those in which the settings hold."""
-        self._mistaken: str | None = None
+        self._broken_surroundings: str | None = None
         """The surroundings in which the settings have a mistake that was logged."""
-        self._progress: dict[str, Any] | None = None
-        self._reading: dict[str, int] | None = None
+        self._last_progress: dict[str, Any] | None = None
+        self._index_progress: dict[str, int] | None = None
         """How many of the entries that a refresh found changed are in the index, while it goes on."""
-        self._estimate = TimeEstimate()
-        self._pool = ThreadPoolExecutor(MAX_SEARCHES, thread_name_prefix="search")
+        self._time_estimate = TimeEstimate()
+        self._search_pool = ThreadPoolExecutor(MAX_SEARCHES, thread_name_prefix="search")
 
     async def serve(self) -> None:
         """Run until the end."""
         self._loop = asyncio.get_running_loop()
-        self._ended = asyncio.Event()
-        self._semantic = EmbeddingWorker(
-            self._settings, self._workspace.cache_dir, self._say, self._say_ready, self._log
+        self._should_end = asyncio.Event()
+        self._embedding_worker = EmbeddingWorker(
+            self._settings,
+            self._workspace.cache_dir,
+            self._on_progress,
+            self._broadcast_ready,
+            self._log,
         )
-        self._refresher = IndexWorker(
-            self._workspace, self._settings, self._say, self._refreshed, self._log
+        self._index_worker = IndexWorker(
+            self._workspace, self._settings, self._on_progress, self._on_refreshed, self._log
         )
         self._search_service = SearchService(
             self._workspace,
             self._settings,
-            self._semantic,
-            lambda: self._refresher.is_checked_lately,
+            self._embedding_worker,
+            lambda: self._index_worker.was_checked_recently,
         )
-        self._watcher = FileWatcher(self._workspace, self._refresher.ask, self._log)
+        self._file_watcher = FileWatcher(
+            self._workspace, self._index_worker.request_refresh, self._log
+        )
         self._schedule = Schedule(self._workspace, self._log, self._umask)
-        self._refresher.start()
-        self._watcher.start()
-        self._semantic.start()
-        server = await asyncio.start_unix_server(self._meet, sock=self._listener)
+        self._index_worker.start()
+        self._file_watcher.start()
+        self._embedding_worker.start()
+        server = await asyncio.start_unix_server(self._handle_client, sock=self._listener)
         for name in ("SIGTERM", "SIGINT"):
             import signal
 
-            self._loop.add_signal_handler(getattr(signal, name), self._ended.set)
+            self._loop.add_signal_handler(getattr(signal, name), self._should_end.set)
         try:
-            await self._stay()
+            await self._run_until_idle()
         finally:
             server.close()
-            for client in [*self._clients, *self._strangers]:
-                client.end()
-            parts = (self._schedule, self._watcher, self._refresher, self._semantic)
+            for client in [*self._clients, *self._ungreeted]:
+                client.close()
+            parts = (self._schedule, self._file_watcher, self._index_worker, self._embedding_worker)
             await asyncio.gather(*(asyncio.to_thread(part.stop) for part in parts))
-            self._pool.shutdown(wait=False, cancel_futures=True)
+            self._search_pool.shutdown(wait=False, cancel_futures=True)
 
-    async def _stay(self) -> None:
+    async def _run_until_idle(self) -> None:
         swept = looked = -math.inf
-        while not self._ended.is_set():
+        while not self._should_end.is_set():
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._ended.wait(), IDLE_CHECK_SECONDS)
+                await asyncio.wait_for(self._should_end.wait(), IDLE_CHECK_SECONDS)
             if time.monotonic() - swept > LOG_SWEEP_SECONDS:
                 swept = time.monotonic()
                 days = self._settings.query_log_days
                 await asyncio.to_thread(UserData(self._workspace).query_log.remove_old, days)
             if time.monotonic() - looked > SCHEDULE_SECONDS:
                 looked = time.monotonic()
-                await asyncio.to_thread(self._look)
-            self._search_service.rest()
-            if reason := self._reason_to_end():
+                await asyncio.to_thread(self._run_due_sources)
+            self._search_service.close_if_idle()
+            if reason := self._find_reason_to_end():
                 self._log(reason)
                 return
-            busy = self._semantic.is_busy or self._refresher.busy or self._schedule.running_source
+            busy = (
+                self._embedding_worker.is_busy
+                or self._index_worker.is_busy
+                or self._schedule.running_source
+            )
             if self._clients or busy:
                 self._last_seen = time.monotonic()
             elif time.monotonic() - self._last_seen > self._settings.engine_idle:
                 self._log("idle")
                 return
 
-    def _reason_to_end(self) -> str | None:
+    def _find_reason_to_end(self) -> str | None:
         """Why this engine is not the one to answer any more; the next client starts another."""
-        if not self._in_charge():
+        if not self._is_in_charge():
             return "the lock or the socket is not this engine's any more"
         now = read_environment_state()
         if now == self._surroundings:
@@ -228,8 +238,8 @@ class EngineServer:
         try:
             is_changed = load_settings() != self._settings
         except ConfigError as error:
-            if now != self._mistaken:
-                self._mistaken = now
+            if now != self._broken_surroundings:
+                self._broken_surroundings = now
                 self._log(f"the settings stay as they were: {error}")
             return None
         if is_changed:
@@ -237,7 +247,7 @@ class EngineServer:
         self._surroundings = now
         return None
 
-    def _look(self) -> None:
+    def _run_due_sources(self) -> None:
         """Run the sources that are due; what goes wrong there is for the log."""
         try:
             self._schedule.tick()
@@ -246,29 +256,31 @@ class EngineServer:
 
     # what the threads say
 
-    def _say(self, progress: IndexProgress) -> None:
+    def _on_progress(self, progress: IndexProgress) -> None:
         event = {
             "event": "progress",
             "phase": progress.phase,
             "done": progress.done,
             "total": progress.total,
             "waits": progress.waits,
-            "seconds_left": self._estimate.left(progress.phase, progress.done, progress.total),
+            "seconds_left": self._time_estimate.estimate_seconds(
+                progress.phase, progress.done, progress.total
+            ),
         }
-        self._progress = event if progress.done < progress.total else None
+        self._last_progress = event if progress.done < progress.total else None
         if progress.phase == "keywords":
-            self._reading = {"done": progress.done, "total": progress.total}
-        self._tell(event)
+            self._index_progress = {"done": progress.done, "total": progress.total}
+        self._broadcast_from_thread(event)
 
-    def _refreshed(self, changes: RefreshChanges) -> None:
-        self._watcher.topics(self._refresher.topics)
+    def _on_refreshed(self, changes: RefreshChanges) -> None:
+        self._file_watcher.watch_topics(self._index_worker.topic_folders)
         if not changes.unfinished:
-            self._reading = None
-        if changes or not self._refresher.told:
-            self._refresher.told = True
-            self._semantic.set_generation(self._refresher.folder)
+            self._index_progress = None
+        if changes or not self._index_worker.has_notified:
+            self._index_worker.has_notified = True
+            self._embedding_worker.set_generation(self._index_worker.folder)
         if changes:
-            self._tell(
+            self._broadcast_from_thread(
                 {
                     "event": "changed",
                     "knowledge": changes.knowledge,
@@ -276,52 +288,54 @@ class EngineServer:
                     "conversations": changes.conversations[:500],
                 }
             )
-        self._say_ready()
+        self._broadcast_ready()
 
-    def _say_ready(self) -> None:
-        self._tell({"event": "ready", **self._readiness()})
+    def _broadcast_ready(self) -> None:
+        self._broadcast_from_thread({"event": "ready", **self._get_readiness()})
 
-    def _readiness(self) -> dict[str, Any]:
-        missing = None if self._semantic.is_asleep else self._semantic.missing
+    def _get_readiness(self) -> dict[str, Any]:
+        missing = None if self._embedding_worker.is_asleep else self._embedding_worker.missing
         return {
-            "lexical": self._refresher.first.is_set(),
+            "lexical": self._index_worker.first_refresh.is_set(),
             "semantic": missing is None,
             "reason": reason_of(missing) if missing else None,
-            "left": self._semantic.left,
-            "error": self._refresher.error,
-            "reading": self._reading,
+            "left": self._embedding_worker.left,
+            "error": self._index_worker.error,
+            "reading": self._index_progress,
         }
 
-    def _tell(self, event: dict[str, Any]) -> None:
+    def _broadcast_from_thread(self, event: dict[str, Any]) -> None:
         with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._spread, event)
+            self._loop.call_soon_threadsafe(self._broadcast, event)
 
-    def _spread(self, event: dict[str, Any]) -> None:
+    def _broadcast(self, event: dict[str, Any]) -> None:
         frame = protocol.encode_frame(event)
         for client in list(self._clients):
-            if client.subscribed:
-                client.send(frame)
+            if client.is_subscribed:
+                client.send_frame(frame)
 
     # clients
 
-    async def _meet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _handle_client(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         client = ClientConnection(writer)
         if len(self._clients) >= MAX_CLIENTS or not is_from_same_user(writer):
-            client.end()
+            client.close()
             return
-        self._strangers.append(client)
-        if len(self._strangers) > MAX_UNGREETED:
+        self._ungreeted.append(client)
+        if len(self._ungreeted) > MAX_UNGREETED:
             # Whoever has been silent longest makes room: a flood of them must not keep others out.
-            self._strangers.pop(0).end()
+            self._ungreeted.pop(0).close()
         try:
             greeting = await asyncio.wait_for(read_frame(reader), HELLO_SECONDS)
-            self._strangers.remove(client)
+            self._ungreeted.remove(client)
             if greeting.get("hello") != "kbtui":
                 return
-            self._stand_down()
+            self._ensure_in_charge()
             others = len(self._clients)
             self._clients.add(client)
-            client.send(
+            client.send_frame(
                 protocol.encode_frame(
                     protocol.make_hello(
                         __version__,
@@ -336,12 +350,12 @@ class EngineServer:
             )
             if int(greeting.get("protocol") or 0) > protocol.PROTOCOL_VERSION:
                 self._log("a newer client: making way")
-                self._ended.set()
+                self._should_end.set()
                 return
             while True:
                 request = await read_frame(reader)
                 # One after the other for one client; clients do not wait for each other.
-                client.send(await self._answer(client, request))
+                client.send_frame(await self._answer_request(client, request))
                 await client.drain()
         except (protocol.InvalidFrame, TypeError, ValueError) as error:
             self._log(f"a client was let go: {error}")
@@ -351,12 +365,12 @@ class EngineServer:
             pass  # the engine ends while this client waits: asyncio would log that as a failure
         finally:
             self._clients.discard(client)
-            if client in self._strangers:
-                self._strangers.remove(client)
+            if client in self._ungreeted:
+                self._ungreeted.remove(client)
             self._last_seen = time.monotonic()
-            client.end()
+            client.close()
 
-    async def _answer(self, client: ClientConnection, request: dict[str, Any]) -> bytes:
+    async def _answer_request(self, client: ClientConnection, request: dict[str, Any]) -> bytes:
         """The frame to send back."""
         number = request.get("id")
         operation = getattr(self, f"_op_{request.get('op')}", None)
@@ -377,20 +391,20 @@ class EngineServer:
             "pid": os.getpid(),
             "version": __version__,
             "root": str(self._workspace.root),
-            "generation": self._refresher.generation,
+            "generation": self._index_worker.generation,
             "clients": len(self._clients),
-            "progress": self._progress,
-            "busy": self._semantic.is_busy or self._refresher.busy,
-            "polling": self._watcher.polling,
-            **self._readiness(),
+            "progress": self._last_progress,
+            "busy": self._embedding_worker.is_busy or self._index_worker.is_busy,
+            "polling": self._file_watcher.polling_reason,
+            **self._get_readiness(),
         }
 
     async def _op_subscribe(
         self, client: ClientConnection, request: dict[str, Any]
     ) -> dict[str, Any]:
-        client.subscribed = True
-        self._semantic.request_model()
-        return {"event": "ready", **self._readiness()}
+        client.is_subscribed = True
+        self._embedding_worker.request_model()
+        return {"event": "ready", **self._get_readiness()}
 
     async def _op_refresh(
         self, client: ClientConnection, request: dict[str, Any]
@@ -402,76 +416,78 @@ class EngineServer:
         damaged index again (`mended` says so); with `suspicion` it does not when that was done a
         moment ago. `meaning` says that a question for the semantic leg is coming.
         """
-        self._stand_down()
+        self._ensure_in_charge()
         wait = parse_timeout(request.get("wait"), 10.0)
         if request.get("meaning"):
-            self._semantic.request_model()
+            self._embedding_worker.request_model()
         check = request.get("check")
-        if check == "suspicion" and self._refresher.is_checked_lately:
-            return {"done": True, **self._readiness()}
+        if check == "suspicion" and self._index_worker.was_checked_recently:
+            return {"done": True, **self._get_readiness()}
         if request.get("rebuild"):
-            done = self._refresher.ask_rebuild()
+            done = self._index_worker.request_rebuild()
         elif check:
             if request.get("retry"):
-                self._semantic.retry_failed()
-                self._refresher.ask_retry()
-            done = self._refresher.ask_check()
+                self._embedding_worker.retry_failed()
+                self._index_worker.request_retry()
+            done = self._index_worker.request_check()
         elif request.get("retry"):
-            self._semantic.retry_failed()
-            done = self._refresher.ask_retry()
+            self._embedding_worker.retry_failed()
+            done = self._index_worker.request_retry()
         elif request.get("force", True):
-            done = self._refresher.ask()
+            done = self._index_worker.request_refresh()
         else:
-            done = self._refresher.first
-        client.refresh, client.check = done, bool(check)
-        return await self._await_refresh(client, wait)
+            done = self._index_worker.first_refresh
+        client.pending_refresh, client.wants_damage_check = done, bool(check)
+        return await self._wait_for_refresh(client, wait)
 
     async def _op_refreshed(
         self, client: ClientConnection, request: dict[str, Any]
     ) -> dict[str, Any]:
         """Go on waiting for the refresh that this connection asked for last, without another one."""
-        if client.refresh is None:
+        if client.pending_refresh is None:
             raise ValueError("this connection asked for no refresh")
-        return await self._await_refresh(client, parse_timeout(request.get("wait"), 10.0))
+        return await self._wait_for_refresh(client, parse_timeout(request.get("wait"), 10.0))
 
-    async def _await_refresh(self, client: ClientConnection, wait: float) -> dict[str, Any]:
-        assert client.refresh is not None
-        finished = await wait_for_event(client.refresh, wait)
-        self._stand_down()
-        mended = self._refresher.mended if client.check and finished else None
-        return {"done": finished, "mended": mended, **self._readiness()}
+    async def _wait_for_refresh(self, client: ClientConnection, wait: float) -> dict[str, Any]:
+        assert client.pending_refresh is not None
+        finished = await wait_for_event(client.pending_refresh, wait)
+        self._ensure_in_charge()
+        mended = (
+            self._index_worker.repaired_damage if client.wants_damage_check and finished else None
+        )
+        return {"done": finished, "mended": mended, **self._get_readiness()}
 
-    def _stand_down(self) -> None:
+    def _ensure_in_charge(self) -> None:
         """Leave the answer to the next engine where the cache was taken away or settings changed.
 
         Raises `ConnectionResetError`, which ends the connection.
         """
-        if reason := self._reason_to_end():
-            self._ended.set()
+        if reason := self._find_reason_to_end():
+            self._should_end.set()
             raise ConnectionResetError(reason)
 
     async def _op_settle(self, client: ClientConnection, request: dict[str, Any]) -> dict[str, Any]:
         """Wait until every chunk has its vector, or there is a reason that none will."""
         finished = await wait_for_event(
-            self._semantic.caught_up, parse_timeout(request.get("wait"), 1.0)
+            self._embedding_worker.caught_up, parse_timeout(request.get("wait"), 1.0)
         )
-        return {"done": finished, "progress": self._progress, **self._readiness()}
+        return {"done": finished, "progress": self._last_progress, **self._get_readiness()}
 
     async def _op_search(self, client: ClientConnection, request: dict[str, Any]) -> dict[str, Any]:
         """Answer a question (`search_service`). Declined where a client's `surroundings`, if it
         sends any, are not those in which the engine's settings hold."""
-        self._stand_down()
+        self._ensure_in_charge()
         if request.get("surroundings", self._surroundings) != self._surroundings:
             return {"declined": "surroundings"}
         if request["question"].get("mode") != "lexical" and request.get("uses_model", True):
-            self._semantic.request_model()
-        is_done = await wait_for_event(self._refresher.first, FIRST_REFRESH_SECONDS)
-        state = {"done": is_done, **self._readiness()}
+            self._embedding_worker.request_model()
+        is_done = await wait_for_event(self._index_worker.first_refresh, FIRST_REFRESH_SECONDS)
+        state = {"done": is_done, **self._get_readiness()}
         return await self._loop.run_in_executor(
-            self._pool, self._search_service.reply, request, state
+            self._search_pool, self._search_service.answer_request, request, state
         )
 
     async def _op_stop(self, client: ClientConnection, request: dict[str, Any]) -> dict[str, Any]:
         # The answer is written before the loop comes to this.
-        self._loop.call_soon(self._ended.set)
+        self._loop.call_soon(self._should_end.set)
         return {"stopping": True}

@@ -223,8 +223,8 @@ class Catalog:
     def begin(self) -> int:
         """Begin a transaction; returns its sequence number."""
         self._db.execute("BEGIN IMMEDIATE")
-        seq = self.seq() + 1
-        self.set("seq", str(seq))
+        seq = self.current_seq() + 1
+        self.set_meta("seq", str(seq))
         return seq
 
     def commit(self) -> None:
@@ -236,22 +236,22 @@ class Catalog:
         if self._db.in_transaction:
             self._db.execute("ROLLBACK")
 
-    def seq(self) -> int:
+    def current_seq(self) -> int:
         """The number of the last transaction."""
-        return int(self.get("seq") or 0)
+        return int(self.get_meta("seq") or 0)
 
-    def get(self, key: str) -> str | None:
+    def get_meta(self, key: str) -> str | None:
         """A value of the catalog's own notes."""
         row = self._db.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
         return row[0] if row else None
 
-    def set(self, key: str, value: str) -> None:
+    def set_meta(self, key: str, value: str) -> None:
         """Note a value."""
         self._db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
 
     # writing
 
-    def put(
+    def put_entry(
         self,
         entry: Entry,
         chunks: Sequence[Chunk],
@@ -265,7 +265,7 @@ class Catalog:
         Sets each chunk's `number`; unchanged chunks keep theirs. `mark` says where to resume
         reading when the entry has grown.
         """
-        old = self._entry_rows(entry.id)
+        old = self._get_entry_rows(entry.id)
         written, difference = self._put_chunks(entry.id, chunks, seq, start if old else None)
         row = _make_entry_row(entry, seq)
         self._db.execute(
@@ -296,7 +296,7 @@ class Catalog:
         gone = [row[0] for row in removed]
         self._db.executemany("DELETE FROM chunks WHERE number = ?", [(number,) for number in gone])
         added: list[tuple[Any, ...]] = []
-        number = self._last_number()
+        number = self._get_last_number()
         fresh: list[tuple[Any, ...]] = []
         same: set[str] = set()
         for chunk in chunks:
@@ -324,13 +324,13 @@ class Catalog:
         difference = _checksum_rows([*added, *fresh]) - _checksum_rows(removed)
         return WriteResult(changed, gone), difference
 
-    def _last_number(self) -> int:
+    def _get_last_number(self) -> int:
         """Return the highest number that any chunk ever had: none is given twice."""
         query = "SELECT seq FROM sqlite_sequence WHERE name = 'chunks'"
         row = self._db.execute(query).fetchone()
         return int(row[0]) if row else 0
 
-    def remove(self, entry_id: str, seq: int) -> None:
+    def remove_entry(self, entry_id: str, seq: int) -> None:
         """Delete an entry with its chunks and, for a conversation, its citations."""
         query = "SELECT conversation FROM entries WHERE id = ?"
         row = self._db.execute(query, (entry_id,)).fetchone()
@@ -340,7 +340,7 @@ class Catalog:
             self._db.execute(f"DELETE FROM {table} WHERE {column} = ?", (entry_id,))
         self._db.execute("INSERT OR REPLACE INTO gone VALUES (?, ?)", (entry_id, seq))
 
-    def put_citations(
+    def replace_citations(
         self, entry: Entry, rows: Sequence[tuple[object, ...]], *, after: int = 0
     ) -> None:
         """Replace the citations of a conversation's turns after turn `after`.
@@ -365,7 +365,7 @@ class Catalog:
         total = ((row[0] if row else 0) + difference) % _CHECKSUM_MODULUS
         self._db.execute("INSERT OR REPLACE INTO sums VALUES (?, ?)", (entry_id, total))
 
-    def _entry_rows(self, entry_id: str) -> list[Any]:
+    def _get_entry_rows(self, entry_id: str) -> list[Any]:
         """Return an entry's own row and its mark; [] where there is no entry."""
         rows: list[Any] = []
         for query in (
@@ -384,15 +384,15 @@ class Catalog:
             "(SELECT conversation FROM entries WHERE id = ?)",
             (entry_id,),
         )
-        rows = (*self._entry_rows(entry_id), *chunks, *citations)
+        rows = (*self._get_entry_rows(entry_id), *chunks, *citations)
         return _checksum_rows(rows) % _CHECKSUM_MODULUS
 
-    def damage(self, stop: threading.Event | None = None) -> str | None:
+    def find_damage(self, stop: threading.Event | None = None) -> str | None:
         """Describe damage in a phrase; None where there is none, or once `stop` is set.
 
         Raises `sqlite3.Error` where the file cannot be read at all.
         """
-        with self.snapshot():
+        with self.open_snapshot():
             problem = self._db.execute("PRAGMA quick_check(1)").fetchone()[0]
             if problem != "ok":
                 return f"the catalog is damaged: {problem}"
@@ -400,7 +400,7 @@ class Catalog:
             strays = self._db.execute(
                 "SELECT 1 FROM chunks WHERE entry_id NOT IN (SELECT id FROM entries) LIMIT 1"
             ).fetchone()
-            if set(self.ids()) != checksums.keys() or strays:
+            if set(self.list_entry_ids()) != checksums.keys() or strays:
                 return "the catalog is damaged: entries are missing or were never written"
             for entry_id, checksum in checksums.items():
                 if stop is not None and stop.is_set():
@@ -412,7 +412,7 @@ class Catalog:
     # reading
 
     @contextmanager
-    def snapshot(self) -> Iterator[None]:
+    def open_snapshot(self) -> Iterator[None]:
         """Within it, all that a reader is told is of one state."""
         self._db.execute("BEGIN")
         try:
@@ -420,68 +420,68 @@ class Catalog:
         finally:
             self.rollback()
 
-    def ids(self) -> list[str]:
+    def list_entry_ids(self) -> list[str]:
         """The ids of all entries."""
         return [row[0] for row in self._db.execute("SELECT id FROM entries")]
 
-    def states(self) -> Iterable[tuple[str, str | None, str, str]]:
+    def list_signatures(self) -> Iterable[tuple[str, str | None, str, str]]:
         """Of each entry: its topic and slug, or a conversation's id and None; its id; and the
         signature of the files that it was made from."""
         return self._db.execute(
             "SELECT coalesce(topic, conversation), slug, id, signature FROM entries"
         )
 
-    def unread(self) -> frozenset[str]:
+    def list_unreadable_ids(self) -> frozenset[str]:
         """The ids of the entries whose file could not be read."""
         rows = self._db.execute("SELECT id FROM entries WHERE error IS NOT NULL")
         return frozenset(row[0] for row in rows)
 
-    def hidden(self) -> frozenset[str]:
+    def list_hidden_ids(self) -> frozenset[str]:
         """The ids of the hidden entries."""
         return frozenset(row[0] for row in self._db.execute("SELECT id FROM entries WHERE hidden"))
 
-    def mark(self, entry_id: str) -> str | None:
+    def get_resume_mark(self, entry_id: str) -> str | None:
         """Where to go on when the entry has grown, as it was put."""
         row = self._db.execute("SELECT mark FROM marks WHERE entry_id = ?", (entry_id,)).fetchone()
         return row[0] if row else None
 
-    def changed_since(self, seq: int) -> list[str]:
+    def list_changed_since(self, seq: int) -> list[str]:
         """The entries written after transaction `seq`."""
         return [row[0] for row in self._db.execute("SELECT id FROM entries WHERE seq > ?", (seq,))]
 
-    def gone_since(self, seq: int) -> list[str]:
+    def list_removed_since(self, seq: int) -> list[str]:
         """The entries taken out after transaction `seq`."""
         return [
             row[0] for row in self._db.execute("SELECT entry_id FROM gone WHERE seq > ?", (seq,))
         ]
 
-    def entry(self, entry_id: str) -> Entry | None:
+    def get_entry(self, entry_id: str) -> Entry | None:
         """One entry."""
         row = self._db.execute(
             f"SELECT {ENTRY_COLUMNS} FROM entries WHERE id = ?", (entry_id,)
         ).fetchone()
         return parse_entry_row(row) if row else None
 
-    def entries(self, ids: Iterable[str]) -> dict[str, Entry]:
+    def get_entries(self, ids: Iterable[str]) -> dict[str, Entry]:
         """Entries by id; those that do not exist are left out."""
         held = list(ids)
         marks = ", ".join("?" * len(held))
         rows = self._db.execute(f"SELECT {ENTRY_COLUMNS} FROM entries WHERE id IN ({marks})", held)
         return {row[0]: parse_entry_row(row) for row in rows}
 
-    def all_entries(self) -> Iterator[Entry]:
+    def iterate_entries(self) -> Iterator[Entry]:
         """Every entry, by id."""
         for row in self._db.execute(f"SELECT {ENTRY_COLUMNS} FROM entries ORDER BY id"):
             yield parse_entry_row(row)
 
-    def chunks_of(self, entry_id: str) -> list[Chunk]:
+    def list_chunks(self, entry_id: str) -> list[Chunk]:
         """An entry's chunks, in order."""
         rows = self._db.execute(
             f"SELECT {CHUNK_COLUMNS} FROM chunks WHERE entry_id = ? ORDER BY ordinal", (entry_id,)
         )
         return [parse_chunk_row(row) for row in rows]
 
-    def chunks_between(self, entry_id: str, first: int, end: int) -> list[Chunk]:
+    def list_chunks_between(self, entry_id: str, first: int, end: int) -> list[Chunk]:
         """An entry's chunks from ordinal `first` on, before ordinal `end`."""
         rows = self._db.execute(
             f"SELECT {CHUNK_COLUMNS} FROM chunks WHERE entry_id = ? AND ordinal >= ? AND ordinal < ? "
@@ -498,7 +498,7 @@ class Catalog:
         )
         return Counter(wanted[text] for (text,) in rows if text in wanted)
 
-    def chunks(self, numbers: Iterable[int]) -> dict[int, tuple[Chunk, str]]:
+    def get_chunks(self, numbers: Iterable[int]) -> dict[int, tuple[Chunk, str]]:
         """Chunks by number, each with its entry's id; those that do not exist are left out."""
         held = list(numbers)
         marks = ", ".join("?" * len(held))
@@ -507,7 +507,7 @@ class Catalog:
         )
         return {row[0]: (parse_chunk_row(row), row[-1]) for row in rows}
 
-    def owners(self, numbers: Iterable[int]) -> dict[int, tuple[str, str]]:
+    def get_chunk_owners(self, numbers: Iterable[int]) -> dict[int, tuple[str, str]]:
         """The ids of chunks by number, each with its entry's; those that do not exist are left out."""
         held = list(numbers)
         marks = ", ".join("?" * len(held))
@@ -516,14 +516,14 @@ class Catalog:
         )
         return {number: (id_, entry_id) for number, id_, entry_id in rows}
 
-    def chunk(self, chunk_id: str) -> tuple[Chunk, str] | None:
+    def get_chunk(self, chunk_id: str) -> tuple[Chunk, str] | None:
         """A chunk by its id, with its entry's id."""
         row = self._db.execute(
             f"SELECT {CHUNK_COLUMNS}, entry_id FROM chunks WHERE id = ?", (chunk_id,)
         ).fetchone()
         return (parse_chunk_row(row), row[-1]) if row else None
 
-    def counts(self) -> dict[str, int]:
+    def count_rows(self) -> dict[str, int]:
         """How many entries, chunks and citations there are."""
         count = self._db.execute
         return {
@@ -540,7 +540,9 @@ class Catalog:
         asked = "SELECT 1 FROM entries WHERE hidden <= ? LIMIT 1"
         return self._db.execute(asked, (int(hidden),)).fetchone() is None
 
-    def citing(self, targets: Sequence[str], chunk: str | None = None) -> list[tuple[object, ...]]:
+    def find_citations(
+        self, targets: Sequence[str], chunk: str | None = None
+    ) -> list[tuple[object, ...]]:
         """The citations of any of `targets`, newest first (columns as in the table).
 
         With `chunk` also those of that passage, whatever entry it is in.
@@ -556,16 +558,16 @@ class Catalog:
             values,
         ).fetchall()
 
-    def wanted_vectors(self) -> Iterator[tuple[int, str, bytes]]:
+    def iterate_wanted_vectors(self) -> Iterator[tuple[int, str, bytes]]:
         """Number, entry and vector hash of every chunk that gets a vector."""
         yield from self._db.execute("SELECT number, entry_id, hash FROM chunks WHERE embed = 1")
 
-    def wants_vectors_since(self, seq: int) -> bool:
+    def has_embeddable_chunks_since(self, seq: int) -> bool:
         """Whether there is a chunk that gets a vector, and was written after transaction `seq`."""
         asked = "SELECT 1 FROM chunks WHERE seq > ? AND embed = 1 LIMIT 1"
         return self._db.execute(asked, (seq,)).fetchone() is not None
 
-    def oldest_last(self, ids: Collection[str]) -> list[str]:
+    def sort_for_embedding(self, ids: Collection[str]) -> list[str]:
         """These entries in the order in which vectors are made: subjects first, then the newest."""
         rows = self._db.execute(
             "SELECT id FROM entries WHERE id IN (SELECT value FROM json_each(?)) "

@@ -40,9 +40,9 @@ class EmbeddingCache:
 
     def __init__(self, path: Path, model: str) -> None:
         self._path, self.model = path, model
-        self._again(self._open)
+        self._retry_in_new_file(self._open_file)
 
-    def _open(self) -> None:
+    def _open_file(self) -> None:
         self._db = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
         self._db.execute("PRAGMA journal_mode=WAL")
         self._db.execute("PRAGMA synchronous=OFF")
@@ -51,7 +51,7 @@ class EmbeddingCache:
             "PRIMARY KEY (model, hash)) WITHOUT ROWID"
         )
 
-    def _again(self, work: Callable[[], _Result]) -> _Result:
+    def _retry_in_new_file(self, work: Callable[[], _Result]) -> _Result:
         """Do it; in a new file when this one is damaged."""
         try:
             return work()
@@ -63,15 +63,15 @@ class EmbeddingCache:
             self._db.close()
         for suffix in ("", "-wal", "-shm"):
             self._path.with_name(self._path.name + suffix).unlink(missing_ok=True)
-        self._open()
+        self._open_file()
         return work()
 
     def get(self, hashes: Iterable[bytes]) -> dict[bytes, bytes]:
         """The vectors that are remembered, as float32 bytes."""
         held = list(hashes)
-        return self._again(lambda: dict(self._read(held)))
+        return self._retry_in_new_file(lambda: dict(self._read_vectors(held)))
 
-    def _read(self, held: list[bytes]) -> Iterator[tuple[bytes, bytes]]:
+    def _read_vectors(self, held: list[bytes]) -> Iterator[tuple[bytes, bytes]]:
         for at in range(0, len(held), 500):
             part = held[at : at + 500]
             marks = ", ".join("?" * len(part))
@@ -88,9 +88,9 @@ class EmbeddingCache:
     def put(self, vectors: Mapping[bytes, Matrix]) -> None:
         """Remember vectors."""
         rows = [(self.model, key, vector.tobytes()) for key, vector in vectors.items()]
-        self._again(lambda: self._write(rows))
+        self._retry_in_new_file(lambda: self._write_vectors(rows))
 
-    def _write(self, rows: list[tuple[str, bytes, bytes]]) -> None:
+    def _write_vectors(self, rows: list[tuple[str, bytes, bytes]]) -> None:
         self._db.execute("BEGIN")
         try:
             self._db.executemany(

@@ -135,13 +135,13 @@ class Embedder:
 
     def encode(self, texts: Sequence[str]) -> Matrix:
         """Unit vectors of documents, one row a text."""
-        return self._encode(texts, "encode_document")
+        return self._encode_texts(texts, "encode_document")
 
     def encode_query(self, text: str) -> Matrix:
         """The unit vector of a question, as one row."""
-        return self._encode([text], "encode_query")
+        return self._encode_texts([text], "encode_query")
 
-    def _encode(self, texts: Sequence[str], method: str) -> Matrix:
+    def _encode_texts(self, texts: Sequence[str], method: str) -> Matrix:
         import numpy as np
 
         clean = [text.encode("utf-8", "replace").decode("utf-8") for text in texts]
@@ -224,7 +224,7 @@ class FastEmbedder:
     def __init__(self, model: Model, *, threads: int = 1) -> None:
         """Check and load; raises `ModelUnavailable` when there is no export, or not a sound one."""
         path = get_export_path(model)
-        self._check(model, path)
+        self._verify_export(model, path)
         import onnxruntime
         from tokenizers import Tokenizer
 
@@ -245,7 +245,7 @@ class FastEmbedder:
         self.dimension = int(self.encode(["size"]).shape[1])
 
     @staticmethod
-    def _check(model: Model, path: Path) -> None:
+    def _verify_export(model: Model, path: Path) -> None:
         try:
             note = json.loads(_get_note_path(path).read_text("utf-8"))
             with path.open("rb") as file:

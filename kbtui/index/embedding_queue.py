@@ -63,13 +63,13 @@ class MissingVectors:
     def update(self, catalog: Catalog, store: VectorStore) -> None:
         """Compare the vectors with the catalog; remove those that belong to no chunk."""
         # Read first, so that what is written during the comparison is compared the next time.
-        seq = catalog.seq()
+        seq = catalog.current_seq()
         stale, found = compare_vectors(catalog, store)
         if stale:
-            store.remove(stale)
-        self.entries = {name: found[name] for name in catalog.oldest_last(found)}
+            store.remove_rows(stale)
+        self.entries = {name: found[name] for name in catalog.sort_for_embedding(found)}
         self.numbers = {number for numbers in self.entries.values() for number in numbers}
-        self._hidden_entries = catalog.hidden() & self.entries.keys()
+        self._hidden_entries = catalog.list_hidden_ids() & self.entries.keys()
         self.hidden = sum(len(self.entries[name]) for name in self._hidden_entries)
         self.seq = seq
 
@@ -94,7 +94,7 @@ def compare_vectors(catalog: Catalog, store: VectorStore) -> tuple[list[int], di
     """
     import numpy as np
 
-    numbers, hashes = store.rows()
+    numbers, hashes = store.read_hashes()
     order = np.argsort(numbers, kind="stable")
     numbers, hashes = numbers[order], hashes[order]
     duplicates = np.unique(numbers[1:][numbers[1:] == numbers[:-1]])
@@ -102,7 +102,7 @@ def compare_vectors(catalog: Catalog, store: VectorStore) -> tuple[list[int], di
     numbers, hashes = numbers[single], hashes[single]
     is_current = np.zeros(len(numbers), dtype=bool)
     missing: dict[str, set[int]] = {}
-    rows = catalog.wanted_vectors()
+    rows = catalog.iterate_wanted_vectors()
     while batch := list(islice(rows, COMPARED_ROWS)):
         wanted = np.array([number for number, _, _ in batch], dtype=np.int64)
         wanted_hashes = np.array([hash_ for _, _, hash_ in batch], dtype=hashes.dtype)
@@ -174,12 +174,12 @@ class EmbeddingQueue:
         self._missing.update(self._catalog, self._store)
         self._status.start(self._missing.seq, self._cache.model, self._missing.entries)
         if self._missing.numbers:
-            self._total = self._store.count() + len(self._missing.numbers)
-            self._hidden_total = self._store.count("hidden = true") + self._missing.hidden
+            self._total = self._store.count_rows() + len(self._missing.numbers)
+            self._hidden_total = self._store.count_rows("hidden = true") + self._missing.hidden
             self._report_progress()
             self._embed_and_write()
         if not self._stop.is_set():
-            self._store.tidy()
+            self._store.compact()
         return len(self._missing.numbers)
 
     def _report_progress(self, pause_reason: str | None = None) -> None:
@@ -201,7 +201,7 @@ class EmbeddingQueue:
             if len(self._rows) >= WRITE_ROWS or time.monotonic() - written > pause:
                 self._write_rows()
                 written, writes = time.monotonic(), writes + 1
-                self._store.tidy()
+                self._store.compact()
         self._write_rows()
 
     def _embed_slices(self) -> Iterator[list[tuple[dict[str, Any], Matrix]]]:
@@ -213,8 +213,11 @@ class EmbeddingQueue:
         failures = 0
         for entry_id in list(self._missing.entries):
             try:
-                with self._catalog.snapshot():
-                    entry, chunks = self._catalog.entry(entry_id), self._catalog.chunks_of(entry_id)
+                with self._catalog.open_snapshot():
+                    entry, chunks = (
+                        self._catalog.get_entry(entry_id),
+                        self._catalog.list_chunks(entry_id),
+                    )
                 missing = self._missing.entries.get(entry_id, set())
                 positions = [at for at, one in enumerate(chunks) if one.number in missing]
                 for start in range(0, len(positions) if entry else 0, SLICE_CHUNKS):
@@ -238,7 +241,7 @@ class EmbeddingQueue:
             return
         import numpy as np
 
-        self._store.add(
+        self._store.add_rows(
             [row for row, _ in self._rows], np.vstack([vector for _, vector in self._rows])
         )
         done: dict[str, set[int]] = {}

@@ -71,7 +71,7 @@ def is_fully_embedded(folder: Path, model: str) -> bool:
         is_known = status.seq >= 0 and status.model == model and (folder / "vectors").is_dir()
         if is_known and status.missing:
             return False
-        return not catalog.wants_vectors_since(status.seq if is_known else -1)
+        return not catalog.has_embeddable_chunks_since(status.seq if is_known else -1)
     finally:
         catalog.close()
 

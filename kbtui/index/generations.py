@@ -97,7 +97,7 @@ def find_damage(folder: Path, stop: threading.Event | None = None) -> str | None
     except IndexUnavailable as error:
         return error.message
     try:
-        found = catalog.damage(stop)
+        found = catalog.find_damage(stop)
     except sqlite3.Error as error:
         found = f"the catalog cannot be read: {error}"
     finally:

@@ -58,10 +58,10 @@ class IndexStorage:
         self._behind = 0
         self._unpublished = False
         make_private(cache_dir)
-        self.folder = self._choose(rebuild)
-        self._open()
+        self.folder = self._choose_folder(rebuild)
+        self._open_or_replace()
 
-    def _choose(self, rebuild: bool) -> Path:
+    def _choose_folder(self, rebuild: bool) -> Path:
         mark = generations.compute_fingerprint(self.settings)
         old = generations.find_current_generation(self.cache_dir)
         if old and not rebuild and old.name.startswith(f"gen-{mark}-"):
@@ -70,27 +70,27 @@ class IndexStorage:
         self._unpublished = old is not None
         return folder
 
-    def _open(self) -> None:
+    def _open_or_replace(self) -> None:
         try:
-            self._open_parts()
+            self._open_files()
         except IndexUnavailable:
             # Damaged beyond opening: a fresh generation, which a refresh fills.
             self.folder = generations.create_generation(
                 self.cache_dir, generations.compute_fingerprint(self.settings)
             )
-            self._open_parts()
+            self._open_files()
         if (
             not self._unpublished
             and generations.find_current_generation(self.cache_dir) != self.folder
         ):
             generations.publish_generation(self.folder)
         generations.remove_old_generations(self.cache_dir, self.folder)
-        self._repair()
+        self._catch_up_keyword_indexes()
 
-    def _open_parts(self) -> None:
+    def _open_files(self) -> None:
         self.catalog = Catalog(self.folder / "catalog.sqlite", write=True)
-        if self.catalog.get("language") is None:
-            self.catalog.set("language", self.settings.language)
+        if self.catalog.get_meta("language") is None:
+            self.catalog.set_meta("language", self.settings.language)
         self.writers = {
             False: KeywordIndexWriter(self.folder / "lexical", self.settings.language),
             True: KeywordIndexWriter(self.folder / "hidden", self.settings.language),
@@ -118,43 +118,43 @@ class IndexStorage:
             self._unpublished = False
             generations.remove_old_generations(self.cache_dir, self.folder)
 
-    def _repair(self) -> None:
+    def _catch_up_keyword_indexes(self) -> None:
         """Bring the lexical side to the catalog's state."""
-        seq = self.catalog.seq()
+        seq = self.catalog.current_seq()
         for hidden, writer in self.writers.items():
-            mark = writer.watermark()
+            mark = writer.read_watermark()
             if mark == seq:
                 continue
             if mark > seq:
                 # The catalog lost transactions (a machine's crash): nothing of the lexical side is sure.
                 mark = 0
-                for entry_id in self.catalog.ids():
-                    writer.remove(entry_id)
-            for entry_id in self.catalog.gone_since(mark):
-                writer.remove(entry_id)
-            for entry_id in self.catalog.changed_since(mark):
-                entry = self.catalog.entry(entry_id)
+                for entry_id in self.catalog.list_entry_ids():
+                    writer.remove_entry(entry_id)
+            for entry_id in self.catalog.list_removed_since(mark):
+                writer.remove_entry(entry_id)
+            for entry_id in self.catalog.list_changed_since(mark):
+                entry = self.catalog.get_entry(entry_id)
                 if entry and entry.hidden == hidden:
-                    writer.replace(entry, self.catalog.chunks_of(entry_id))
+                    writer.replace_entry(entry, self.catalog.list_chunks(entry_id))
                 else:
-                    writer.remove(entry_id)
-            if hidden or writer.changed:
+                    writer.remove_entry(entry_id)
+            if hidden or writer.has_changes:
                 writer.commit(seq)
 
-    def remove(self, gone: list[str]) -> list[Entry]:
+    def remove_entries(self, gone: list[str]) -> list[Entry]:
         """Take entries out by id; gives those that there were."""
         self._behind += len(gone)
-        found = [entry for id_ in gone if (entry := self.catalog.entry(id_)) is not None]
+        found = [entry for id_ in gone if (entry := self.catalog.get_entry(id_)) is not None]
         seq = self.catalog.begin()
         for entry_id in gone:
-            self.catalog.remove(entry_id, seq)
+            self.catalog.remove_entry(entry_id, seq)
         self.catalog.commit()
         for writer in self.writers.values():
             for entry_id in gone:
-                writer.remove(entry_id)
+                writer.remove_entry(entry_id)
         return found
 
-    def put(self, batch: list[tuple[IngestBatch, CitationRows]]) -> None:
+    def put_batches(self, batch: list[tuple[IngestBatch, CitationRows]]) -> None:
         """Put pieces, each with its citations, in place of what was there: one transaction."""
         if not batch:
             return
@@ -164,8 +164,8 @@ class IndexStorage:
         try:
             for piece, rows in batch:
                 # Read here, because an earlier piece of the batch may be of the same entry.
-                old = self.catalog.entry(piece.entry.id)
-                written = self.catalog.put(
+                old = self.catalog.get_entry(piece.entry.id)
+                written = self.catalog.put_entry(
                     piece.entry, piece.chunks, seq, start=piece.start, mark=piece.mark
                 )
                 told.append(
@@ -176,7 +176,7 @@ class IndexStorage:
                     )
                 )
                 if piece.entry.conversation is not None:
-                    self.catalog.put_citations(piece.entry, rows, after=piece.after)
+                    self.catalog.replace_citations(piece.entry, rows, after=piece.after)
             self.catalog.commit()
         except BaseException:
             self.catalog.rollback()
@@ -184,52 +184,54 @@ class IndexStorage:
         for (piece, _), (same, written) in zip(batch, told, strict=True):
             writer = self.writers[piece.entry.hidden]
             if piece.start or (same and piece.entry.conversation is not None):
-                writer.update(piece.entry, piece.before, piece.chunks, written)
+                writer.update_chunks(piece.entry, piece.before, piece.chunks, written)
             else:
-                writer.replace(piece.entry, piece.chunks)
-            self.writers[not piece.entry.hidden].remove(piece.entry.id)
+                writer.replace_entry(piece.entry, piece.chunks)
+            self.writers[not piece.entry.hidden].remove_entry(piece.entry.id)
 
-    def note(self, key: str, value: str) -> None:
+    def set_meta(self, key: str, value: str) -> None:
         """Remember a note of the catalog's in a transaction of its own."""
         self.catalog.begin()
-        self.catalog.set(key, value)
+        self.catalog.set_meta(key, value)
         self.catalog.commit()
-        self.commit()
+        self.commit_keyword_indexes()
 
-    def stale_documents(self) -> int:
+    def count_stale_documents(self) -> int:
         """How many documents `compact` writes: those of each side that has stale ones."""
         return sum(
-            writer.size() for writer in self.writers.values() if _has_stale_documents(writer)
+            writer.count_documents()
+            for writer in self.writers.values()
+            if _has_stale_documents(writer)
         )
 
     def compact(self, give_up: Callable[[], bool]) -> None:
         """Remove replaced documents from the keyword indexes, whose scores they still change."""
-        seq = self.catalog.seq()
+        seq = self.catalog.current_seq()
         for hidden, writer in self.writers.items():
             if not _has_stale_documents(writer):
                 continue
             entries = (
-                (entry, self.catalog.chunks_of(entry.id))
-                for entry in self.catalog.all_entries()
+                (entry, self.catalog.list_chunks(entry.id))
+                for entry in self.catalog.iterate_entries()
                 if entry.hidden == hidden
             )
-            if not writer.rewrite(entries, seq, give_up):
+            if not writer.rewrite_all(entries, seq, give_up):
                 return
 
-    def commit(self) -> None:
+    def commit_keyword_indexes(self) -> None:
         """Let what was put and removed be found."""
-        seq = self.catalog.seq()
+        seq = self.catalog.current_seq()
         for hidden, writer in self.writers.items():
             # The visible side's statistics must not move because something hidden changed; and a
             # commit takes longer than all else that follows a save.
-            if writer.changed or (hidden and self._behind > MAX_LAG):
+            if writer.has_changes or (hidden and self._behind > MAX_LAG):
                 writer.commit(seq)
                 if hidden:
                     self._behind = 0
 
 
 def _has_stale_documents(writer: KeywordIndexWriter) -> bool:
-    return writer.stale() > writer.size() * MAX_STALE_SHARE
+    return writer.count_stale_documents() > writer.count_documents() * MAX_STALE_SHARE
 
 
 def _get_document_fields(entry: Entry) -> tuple[object, ...]:
@@ -297,24 +299,24 @@ class Index:
         *,
         cache_dir: Path | None = None,
         rebuild: bool = False,
-        say: Callable[[IndexProgress], None] | None = None,
+        on_progress: Callable[[IndexProgress], None] | None = None,
         stop: threading.Event | None = None,
-        again: Callable[[], bool] = lambda: False,
+        should_yield: Callable[[], bool] = lambda: False,
     ) -> None:
         """Open or make the index; raises `IndexUnavailable`.
 
         `rebuild` makes a new generation beside the old, which serves until the
-        new one is complete. `again` says that another refresh is waited for.
+        new one is complete. `should_yield` says that another refresh is waited for.
         """
         self.workspace = workspace
         self.settings = settings
         self.cache_dir = cache_dir or workspace.cache_dir
-        self._say = say or (lambda progress: None)
+        self._on_progress = on_progress or (lambda progress: None)
         self._stop = stop or threading.Event()
-        self._again = again
+        self._should_yield = should_yield
         self.topic_folders: list[Path] = []
         try:
-            self._stores = IndexStorage(self.cache_dir, settings, rebuild=rebuild)
+            self._storage = IndexStorage(self.cache_dir, settings, rebuild=rebuild)
         except OSError as error:
             raise IndexUnavailable(
                 f"the cache cannot be written: {error.strerror}",
@@ -325,20 +327,20 @@ class Index:
     @property
     def folder(self) -> Path:
         """The directory of the generation that is written."""
-        return self._stores.folder
+        return self._storage.folder
 
     @property
     def catalog(self) -> Catalog:
         """Its catalog."""
-        return self._stores.catalog
+        return self._storage.catalog
 
     def is_in_place(self) -> bool:
         """Whether its parts are where readers look for them."""
-        return self._stores.is_in_place()
+        return self._storage.is_in_place()
 
     def close(self) -> None:
         """Let go of all files."""
-        self._stores.close()
+        self._storage.close()
 
     def refresh(self, *, retry: bool = False) -> RefreshChanges:
         """Compare all files with the catalog, and take in what differs.
@@ -354,15 +356,15 @@ class Index:
             if topic.enable
         ]
         try:
-            subjects, conversations, gone = self._different(knowledge, retry)
+            subjects, conversations, gone = self._find_differences(knowledge, retry)
         except _RefreshStopped:
             return RefreshChanges(unfinished=True)
         changes = RefreshChanges()
-        self._note_configuration(knowledge, changes)
+        self._save_configuration_state(knowledge, changes)
         if gone or subjects or conversations:
-            self._take_in(gone, subjects, conversations, knowledge, changes)
+            self._index_differences(gone, subjects, conversations, knowledge, changes)
         if not self._stop.is_set() and not changes.unfinished:
-            self._stores.publish()
+            self._storage.publish()
         return changes
 
     def compact(self, most: int | None = None) -> int:
@@ -371,22 +373,26 @@ class Index:
         Returns how many documents are still to be written. Without `most` it takes long, and stops
         when another refresh is requested.
         """
-        stale = self._stores.stale_documents()
+        stale = self._storage.count_stale_documents()
         if stale and (most is None or stale <= most):
-            self._stores.compact(lambda: self._stop.is_set() or (most is None and self._again()))
-            stale = self._stores.stale_documents()
+            self._storage.compact(
+                lambda: self._stop.is_set() or (most is None and self._should_yield())
+            )
+            stale = self._storage.count_stale_documents()
         return stale
 
-    def _different(
+    def _find_differences(
         self, knowledge: Knowledge, retry: bool
     ) -> tuple[list[Subject], set[str], list[str]]:
         """The subjects and conversations that are not as they were read, and the entries of none."""
         from kbtui.conversations.repository import list_signatures
 
-        again = self.catalog.unread() if retry else frozenset()
+        again = self.catalog.list_unreadable_ids() if retry else frozenset()
         states = {
             (place, slug): (entry_id, state)
-            for place, slug, entry_id, state in self._until_stopped(self.catalog.states())
+            for place, slug, entry_id, state in self._iterate_until_stopped(
+                self.catalog.list_signatures()
+            )
         }
 
         def differs(known: tuple[str, str] | None, state: str) -> bool:
@@ -394,19 +400,21 @@ class Index:
 
         subjects = [
             subject
-            for subject in self._until_stopped(_iterate_indexed_subjects(knowledge))
+            for subject in self._iterate_until_stopped(_iterate_indexed_subjects(knowledge))
             if differs(
                 states.pop((subject.topic, subject.slug), None), make_subject_signature(subject)
             )
         ]
         conversations = {
             identity
-            for identity, state in self._until_stopped(list_signatures(self.workspace).items())
+            for identity, state in self._iterate_until_stopped(
+                list_signatures(self.workspace).items()
+            )
             if differs(states.pop((identity, None), None), state)
         }
         return subjects, conversations, [entry_id for entry_id, _ in states.values()]
 
-    def _until_stopped(self, items: Iterable[ComparedItem]) -> Iterator[ComparedItem]:
+    def _iterate_until_stopped(self, items: Iterable[ComparedItem]) -> Iterator[ComparedItem]:
         """The items; raises `_Stopped` between two of them when it is time to stop."""
         left = iter(items)
         while batch := list(islice(left, STOP_CHECK_ITEMS)):
@@ -414,14 +422,14 @@ class Index:
                 raise _RefreshStopped
             yield from batch
 
-    def _note_configuration(self, knowledge: Knowledge, changes: RefreshChanges) -> None:
+    def _save_configuration_state(self, knowledge: Knowledge, changes: RefreshChanges) -> None:
         """Remember the state of the configuration files; clients compare before they trust."""
         state = json.dumps(get_configuration_state(knowledge.files))
-        if self.catalog.get("configuration") != state:
-            self._stores.note("configuration", state)
+        if self.catalog.get_meta("configuration") != state:
+            self._storage.set_meta("configuration", state)
             changes.knowledge = True
 
-    def _take_in(
+    def _index_differences(
         self,
         gone: list[str],
         subjects: list[Subject],
@@ -443,32 +451,32 @@ class Index:
         )
         work.sort(key=_get_precedence)
         if gone:
-            self._remove(gone, changes)
+            self._remove_entries(gone, changes)
         done, begun = 0, time.monotonic()
         committed = put = begun
         pause = COMMIT_SECONDS
         batch: list[tuple[IngestBatch, CitationRows]] = []
-        self._say(IndexProgress("keywords", 0, len(work)))
-        for piece in self._read(work, changes):
+        self._on_progress(IndexProgress("keywords", 0, len(work)))
+        for piece in self._read_batches(work, changes):
             batch.append((piece, _make_citation_rows(piece.read, targets) if piece.read else []))
             done += piece.last
             now = time.monotonic()
             # A part is put before the next one is read, which stands on it.
             if not piece.last or len(batch) >= BATCH_ENTRIES or now - put > BATCH_SECONDS:
-                self._stores.put(batch)
+                self._storage.put_batches(batch)
                 batch, put = [], now
-                self._say(IndexProgress("keywords", done, len(work)))
+                self._on_progress(IndexProgress("keywords", done, len(work)))
                 if now - committed > pause:
-                    self._stores.commit()
+                    self._storage.commit_keyword_indexes()
                     committed, pause = now, min(pause * 2, COMMIT_SECONDS_MAX)
-                if now - begun > PATIENCE_SECONDS and done < len(work) and self._again():
+                if now - begun > PATIENCE_SECONDS and done < len(work) and self._should_yield():
                     changes.unfinished = True
                     break
-        self._stores.put(batch)
-        self._stores.commit()
-        self._say(IndexProgress("keywords", done, len(work)))
+        self._storage.put_batches(batch)
+        self._storage.commit_keyword_indexes()
+        self._on_progress(IndexProgress("keywords", done, len(work)))
 
-    def _read(
+    def _read_batches(
         self, work: list[Subject | ConversationInfo], changes: RefreshChanges
     ) -> Iterator[IngestBatch]:
         from kbtui.conversations.models import ConversationInfo
@@ -489,8 +497,8 @@ class Index:
                 changes.subjects.append(f"{item.topic}/{item.slug}")
                 yield read_subject_batch(item)
 
-    def _remove(self, gone: list[str], changes: RefreshChanges) -> None:
-        for entry in self._stores.remove(gone):
+    def _remove_entries(self, gone: list[str], changes: RefreshChanges) -> None:
+        for entry in self._storage.remove_entries(gone):
             changes.removed += 1
             if entry.conversation is not None:
                 changes.conversations.append(entry.conversation)

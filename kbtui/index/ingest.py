@@ -279,7 +279,7 @@ def _find_known_part(catalog: Catalog, entry: Entry) -> _KnownPart | None:
     """What the catalog has, as long as its chunks would be the same today."""
     from kbtui.conversations.models import TurnMark
 
-    kept, text = catalog.entry(entry.id), catalog.mark(entry.id)
+    kept, text = catalog.get_entry(entry.id), catalog.get_resume_mark(entry.id)
     if kept is None or text is None:
         return None
     if (kept.title, kept.archived) != (entry.title, entry.archived):
@@ -297,7 +297,9 @@ def _make_batch(
 ) -> tuple[IngestBatch, _KnownPart | None]:
     count = held.chunks if held else 0
     around = (
-        catalog.chunks_between(entry.id, max(0, count - 2 * CONTEXT_CHUNKS), count) if count else []
+        catalog.list_chunks_between(entry.id, max(0, count - 2 * CONTEXT_CHUNKS), count)
+        if count
+        else []
     )
     fresh = list(iterate_conversation_chunks(part.conversation, embed_tool_results))
     seen = catalog.count_texts({chunk.text for chunk in fresh}, entry.id, count)

@@ -143,21 +143,21 @@ class KeywordIndexWriter:
         self._others = list(get_language_fields(language))
         self._searcher = self._index.searcher()
         self._added: set[str] = set()
-        self.changed = False
+        self.has_changes = False
         try:
             self._writer = self._index.writer(heap_size=64_000_000 * threads, num_threads=threads)
         except ValueError as error:
             raise IndexUnavailable(
                 f"another process writes the keyword index: {error}", where=str(folder)
             ) from error
-        self._begin()
+        self._skip_first_operation()
 
-    def _begin(self) -> None:
+    def _skip_first_operation(self) -> None:
         # tantivy gives the first operation the number of the last commit, and a merge that follows
         # takes it for done: were it a deletion, what it deleted would be back.
         self._writer.delete_documents_by_term("entry", _NO_ENTRY)
 
-    def watermark(self) -> int:
+    def read_watermark(self) -> int:
         """The catalog's sequence number at the last commit; 0 for a new index."""
         self._index.reload()
         self._searcher = searcher = self._index.searcher()
@@ -165,17 +165,17 @@ class KeywordIndexWriter:
         hits = searcher.search(query, limit=1, count=False).hits
         return int(searcher.doc(hits[0][1])["watermark"][0]) if hits else 0
 
-    def replace(self, entry: Entry, chunks: Iterable[Chunk]) -> None:
+    def replace_entry(self, entry: Entry, chunks: Iterable[Chunk]) -> None:
         """Put an entry's chunks in place of what the index has of it."""
-        self.remove(entry.id)
+        self.remove_entry(entry.id)
         held = list(chunks)
         for document in _make_documents(entry, held, range(len(held)), self._others):
             self._writer.add_document(document)
         if held:
             self._added.add(entry.id)
-            self.changed = True
+            self.has_changes = True
 
-    def update(
+    def update_chunks(
         self, entry: Entry, before: list[Chunk], chunks: list[Chunk], written: WriteResult
     ) -> None:
         """Put those of an entry's chunks anew that are others now, and take out those that are gone.
@@ -199,15 +199,15 @@ class KeywordIndexWriter:
         for document in _make_documents(entry, held, positions, self._others):
             self._writer.add_document(document)
         self._added.add(entry.id)
-        self.changed = True
+        self.has_changes = True
 
-    def remove(self, entry_id: str) -> None:
+    def remove_entry(self, entry_id: str) -> None:
         """Take an entry out, if it is there."""
-        if entry_id in self._added or self._has(entry_id):
+        if entry_id in self._added or self._has_entry(entry_id):
             self._writer.delete_documents_by_term("entry", entry_id)
-            self.changed = True
+            self.has_changes = True
 
-    def _has(self, entry_id: str) -> bool:
+    def _has_entry(self, entry_id: str) -> bool:
         if not self._searcher.doc_freq("entry", entry_id):
             return False
         query = tantivy.Query.term_query(self._schema, "entry", entry_id, "basic")
@@ -224,9 +224,9 @@ class KeywordIndexWriter:
         self._index.reload()
         self._searcher = self._index.searcher()
         self._added.clear()
-        self.changed = False
+        self.has_changes = False
 
-    def stale(self) -> int:
+    def count_stale_documents(self) -> int:
         """How many replaced documents BM25 still counts, as of the last commit."""
         try:
             segments = json.loads((self._folder / "meta.json").read_bytes())["segments"]
@@ -234,11 +234,11 @@ class KeywordIndexWriter:
             return 0  # damage is for `checking` to report
         return sum((held.get("deletes") or {}).get("num_deleted_docs", 0) for held in segments)
 
-    def size(self) -> int:
+    def count_documents(self) -> int:
         """How many documents there are, as of the last commit."""
         return int(self._searcher.num_docs)
 
-    def rewrite(
+    def rewrite_all(
         self,
         entries: Iterable[tuple[Entry, list[Chunk]]],
         watermark: int,
@@ -250,12 +250,12 @@ class KeywordIndexWriter:
         the index stays as it was.
         """
         self._writer.delete_documents_by_query(tantivy.Query.all_query())
-        self.changed = True
+        self.has_changes = True
         for entry, chunks in entries:
             if give_up():
                 self._writer.rollback()
-                self._begin()
-                self.changed = False
+                self._skip_first_operation()
+                self.has_changes = False
                 return False
             for document in _make_documents(entry, chunks, range(len(chunks)), self._others):
                 self._writer.add_document(document)
@@ -264,7 +264,7 @@ class KeywordIndexWriter:
 
     def close(self) -> None:
         """Let go of the index; what was not committed is forgotten."""
-        if self.changed:
+        if self.has_changes:
             # Without this, the writer's threads would first work off what waits for them.
             self._writer.rollback()
         del self._writer

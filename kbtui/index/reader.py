@@ -42,7 +42,7 @@ class IndexReader:
         self.folder = folder
         self._lock = threading.Lock()
         self._catalog = Catalog(folder / "catalog.sqlite")
-        self.language = self._catalog.get("language") or ""
+        self.language = self._catalog.get_meta("language") or ""
         self._lexical: dict[str, Any] = {}
         self._commits: dict[str, tuple[int, int] | None] = {}
 
@@ -51,7 +51,7 @@ class IndexReader:
         """The name of the generation; chunk numbers mean something only within one."""
         return self.folder.name
 
-    def moved(self) -> bool:
+    def is_replaced(self) -> bool:
         """Whether another generation took over since."""
         return generations.find_current_generation(self._cache_dir) != self.folder
 
@@ -62,7 +62,7 @@ class IndexReader:
             self._lexical.clear()
 
     @contextmanager
-    def _reading(self) -> Iterator[None]:
+    def _lock_catalog(self) -> Iterator[None]:
         """Hold the lock; raise `IndexUnavailable` for what cannot be read."""
         with self._lock:
             try:
@@ -74,7 +74,7 @@ class IndexReader:
                     hint="`kbtui index` builds it again",
                 ) from error
 
-    def lexical(self, *, hidden: bool = False) -> Any:
+    def open_keyword_index(self, *, hidden: bool = False) -> Any:
         """The tantivy index, at its last commit."""
         from kbtui.index.keyword_index import open_index
 
@@ -90,51 +90,51 @@ class IndexReader:
             self._commits[name] = commit
             return index
 
-    def configuration(self) -> list[list[object]]:
+    def get_configuration_state(self) -> list[list[object]]:
         """The state of the configuration files that the index was made with."""
-        with self._reading():
-            value = self._catalog.get("configuration")
+        with self._lock_catalog():
+            value = self._catalog.get_meta("configuration")
             return json.loads(value) if value else []
 
-    def chunks(self, numbers: list[int]) -> dict[int, tuple[Chunk, str]]:
+    def get_chunks(self, numbers: list[int]) -> dict[int, tuple[Chunk, str]]:
         """Chunks by number, each with its entry's id."""
-        with self._reading():
-            return self._catalog.chunks(numbers)
+        with self._lock_catalog():
+            return self._catalog.get_chunks(numbers)
 
-    def owners(self, numbers: list[int]) -> dict[int, tuple[str, str]]:
+    def get_chunk_owners(self, numbers: list[int]) -> dict[int, tuple[str, str]]:
         """The ids of chunks by number, each with its entry's."""
-        with self._reading():
-            return self._catalog.owners(numbers)
+        with self._lock_catalog():
+            return self._catalog.get_chunk_owners(numbers)
 
-    def chunks_of(self, entry_id: str) -> list[Chunk]:
+    def list_chunks(self, entry_id: str) -> list[Chunk]:
         """An entry's chunks, in order."""
-        with self._reading():
-            return self._catalog.chunks_of(entry_id)
+        with self._lock_catalog():
+            return self._catalog.list_chunks(entry_id)
 
-    def chunk(self, chunk_id: str) -> tuple[Chunk, str] | None:
+    def get_chunk(self, chunk_id: str) -> tuple[Chunk, str] | None:
         """A chunk by its id, with its entry's id."""
-        with self._reading():
-            return self._catalog.chunk(chunk_id)
+        with self._lock_catalog():
+            return self._catalog.get_chunk(chunk_id)
 
-    def entries(self, ids: set[str]) -> dict[str, Entry]:
+    def get_entries(self, ids: set[str]) -> dict[str, Entry]:
         """Entries by id."""
-        with self._reading():
-            return self._catalog.entries(ids)
+        with self._lock_catalog():
+            return self._catalog.get_entries(ids)
 
-    def counts(self) -> dict[str, int]:
+    def count_rows(self) -> dict[str, int]:
         """How many entries, chunks and citations there are."""
-        with self._reading():
-            return self._catalog.counts()
+        with self._lock_catalog():
+            return self._catalog.count_rows()
 
     def is_empty(self, *, hidden: bool) -> bool:
         """Whether there is no entry; with `hidden` false, none but hidden ones."""
-        with self._reading():
+        with self._lock_catalog():
             return self._catalog.is_empty(hidden=hidden)
 
-    def citing(self, targets: list[str], chunk: str | None = None) -> list[tuple[Any, ...]]:
+    def find_citations(self, targets: list[str], chunk: str | None = None) -> list[tuple[Any, ...]]:
         """The citations of any of `targets` or of `chunk`, newest first (the catalog's columns)."""
-        with self._reading():
-            return self._catalog.citing(targets, chunk)
+        with self._lock_catalog():
+            return self._catalog.find_citations(targets, chunk)
 
 
 def _get_file_state(path: Path) -> tuple[int, int] | None:

@@ -97,7 +97,7 @@ class VectorStore:
             self._table = self._db.create_table(
                 f"chunks_{VECTORS_VERSION}_{model}", schema=schema, exist_ok=True
             )
-            self._partitions = self._indexed()
+            self._partitions = self._find_partition_count()
         except BaseException as error:  # many kinds, and panics, which derive from no `Exception`
             if isinstance(error, KeyboardInterrupt | SystemExit):
                 raise
@@ -105,7 +105,7 @@ class VectorStore:
                 f"the vectors cannot be opened: {error}", where=str(folder)
             ) from error
 
-    def rows(self) -> tuple[Any, Any]:
+    def read_hashes(self) -> tuple[Any, Any]:
         """Number and hash of every row, as two arrays."""
         import numpy as np
 
@@ -113,11 +113,11 @@ class VectorStore:
         marks = [np.array(batch["hash"].to_pylist(), dtype="S16") for batch in table.to_batches()]
         return table["number"].to_numpy(), np.concatenate([np.array([], dtype="S16"), *marks])
 
-    def count(self, where: str | None = None) -> int:
+    def count_rows(self, where: str | None = None) -> int:
         """How many rows there are, or how many a filter leaves."""
         return int(self._table.count_rows(where))
 
-    def add(self, rows: Sequence[dict[str, Any]], vectors: Matrix) -> None:
+    def add_rows(self, rows: Sequence[dict[str, Any]], vectors: Matrix) -> None:
         """Add chunks; `rows` have the table's columns but the vector."""
         if not rows:
             return
@@ -131,7 +131,7 @@ class VectorStore:
         self._table.add(pa.table(columns, schema=self._schema))
         self._writes += 1
 
-    def remove(self, numbers: Iterable[int]) -> None:
+    def remove_rows(self, numbers: Iterable[int]) -> None:
         """Take chunks out."""
         held = sorted(numbers)
         for at in range(0, len(held), 2000):
@@ -151,11 +151,11 @@ class VectorStore:
             wanted = max(wanted, MIN_RERANKED)
         if self._partitions > 1 and where not in _WIDE_FILTERS and self._is_narrow(where):
             probed = 0
-        found = self._nearest(vector, where, wanted, probed)
+        found = self._find_nearest(vector, where, wanted, probed)
         if len(found) < wanted and 0 < probed < self._partitions:
             # The filter left too few in these. Lance could be told to go on by itself, but then
             # it always looks into all of them.
-            found = self._nearest(vector, where, wanted, self._partitions)
+            found = self._find_nearest(vector, where, wanted, self._partitions)
         seen: Counter[object] = Counter()
         kept = []
         for row in sort_ranked_chunks(found, least=1.0, cut=len(found) == wanted):
@@ -164,7 +164,7 @@ class VectorStore:
                 kept.append((row.number, row.score))
         return kept[:limit]
 
-    def _nearest(
+    def _find_nearest(
         self, vector: Sequence[float], where: str, wanted: int, probed: int
     ) -> list[RankedChunk]:
         """The nearest rows in so many partitions of the index; 0 for exact search without it."""
@@ -184,7 +184,7 @@ class VectorStore:
             for row in rows
         ]
 
-    def vector(self, numbers: Sequence[int]) -> list[float] | None:
+    def get_vector(self, numbers: Sequence[int]) -> list[float] | None:
         """The vector of the first of these chunks that has one."""
         if not numbers:
             return None
@@ -195,28 +195,28 @@ class VectorStore:
         return next((list(held[number]) for number in numbers if number in held), None)
 
     def _is_narrow(self, where: str) -> bool:
-        return self.count(where) <= NARROW_ROWS
+        return self.count_rows(where) <= NARROW_ROWS
 
-    def tidy(self, *, force: bool = False) -> None:
+    def compact(self, *, force: bool = False) -> None:
         """Keep the table compact: join fragments, drop old versions, index what is large."""
         stats: Any = self._table.stats()
         fragments = stats["fragment_stats"]["num_fragments"]
         if not force and fragments <= MAX_FRAGMENTS and self._writes <= MAX_FRAGMENTS:
             return
-        rows = self.count()
+        rows = self.count_rows()
         wanted = 1 if rows < APPROXIMATE_ROWS else rows // PARTITION_ROWS
         grown = wanted >= max(2, self._partitions * REINDEX_GROWTH)
         if rows >= EXACT_ROWS and (not self._partitions or grown):
-            self._make_index(wanted)
-        elif self._partitions and self._supplements() > MAX_SUPPLEMENTS:
-            self._make_index(self._partitions)
+            self._build_vector_index(wanted)
+        elif self._partitions and self._count_supplements() > MAX_SUPPLEMENTS:
+            self._build_vector_index(self._partitions)
         self._table.optimize(cleanup_older_than=self._kept)
         self._writes = 0
 
-    def _make_index(self, partitions: int) -> None:
+    def _build_vector_index(self, partitions: int) -> None:
         from lancedb.index import Bitmap, BTree, IvfFlat, IvfRq
 
-        old = self._indexed()
+        old = self._find_partition_count()
         # A bit a dimension comes in whole bytes.
         form = IvfRq if partitions > 1 and self._dimension % 8 == 0 else IvfFlat
         self._table.create_index(
@@ -236,11 +236,11 @@ class VectorStore:
             for column in ("number", "entry"):
                 self._table.create_index(column, config=BTree())
 
-    def _supplements(self) -> int:
+    def _count_supplements(self) -> int:
         stats = self._table.index_stats(f"{_INDEX_PREFIX}{self._partitions}")
         return int(stats.num_indices or 0) if stats else 0
 
-    def _indexed(self) -> int:
+    def _find_partition_count(self) -> int:
         """How many partitions the index has, 0 where there is none; its name says so."""
         names = [index.name for index in self._table.list_indices()]
         found = [

@@ -325,7 +325,7 @@ def _index(library: Library) -> Iterator[Finding]:
     try:
         named = {"chunks": "passages"}
         counts = ", ".join(
-            f"{number} {named.get(name, name)}" for name, number in reader.counts().items()
+            f"{number} {named.get(name, name)}" for name, number in reader.count_rows().items()
         )
         if found := find_damage(reader.folder):
             yield Finding("index", "wrong", f"{found}; `kbtui index` builds it again")

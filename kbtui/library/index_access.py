@@ -161,7 +161,7 @@ class IndexAccess:
         with self._lock:
             client = self._idle.pop() if self._idle else None
         if client is not None:
-            client.tell(op, **arguments)
+            client.notify(op, **arguments)
             with self._lock:
                 self._idle.append(client)
 
@@ -190,7 +190,7 @@ class IndexAccess:
             reader, private = self._reader, self._private
         if private is not None and not private.complete:
             private.wait(min(wait, private.patience))
-        if reader is not None and not reader.moved():
+        if reader is not None and not reader.is_replaced():
             return reader
         try:
             reader = IndexReader(private.folder if private else self._workspace.cache_dir)
@@ -372,7 +372,7 @@ class EventListener:
             reason = "the engine went away"
             try:
                 self._client = self._connect()
-                for event in self._client.events():
+                for event in self._client.iterate_events():
                     if self._stop.is_set():
                         return
                     failures = 0

@@ -78,8 +78,8 @@ class ReferenceReader:
             return ref._replace(topic=self.subject(ref).topic)
         else:
             reader = self.reader()
-            found = reader.chunk(ref.chunk or "")
-            entry = reader.entries({found[1]}).get(found[1]) if found else None
+            found = reader.get_chunk(ref.chunk or "")
+            entry = reader.get_entries({found[1]}).get(found[1]) if found else None
             if found is None or entry is None:
                 raise NothingFound("this passage no longer exists", where=text)
             if entry.conversation is not None:
@@ -139,7 +139,7 @@ class ReferenceReader:
         if target.kind == "subject":
             return self._read_lines(target)
         if target.kind == "chunk":
-            found = self.reader().chunk(target.chunk or "")
+            found = self.reader().get_chunk(target.chunk or "")
             if found is None:
                 raise NothingFound("this passage no longer exists", where=str(target))
             return found[0].text
@@ -215,8 +215,8 @@ class ReferenceReader:
         """Find the turns that used what a reference names, or the file at a path; newest first."""
         targets, chunk, gone = self._name_target(target)
         reader = self.reader()
-        rows = reader.citing(targets, chunk)
-        entries = reader.entries(
+        rows = reader.find_citations(targets, chunk)
+        entries = reader.get_entries(
             {row[0] for row in rows} | {_target_entry_id(row[5]) for row in rows}
         )
         return [
@@ -236,7 +236,7 @@ class ReferenceReader:
         if isinstance(target, str):
             return [target, os.path.join(root, target)], None, _is_missing(root, target)  # noqa: PTH118
         if target.kind == "chunk":
-            return [str(target)], target.chunk, self.reader().chunk(target.chunk or "") is None
+            return [str(target)], target.chunk, self.reader().get_chunk(target.chunk or "") is None
         if target.kind == "conversation":
             return [target.conversation or ""], None, False
         names = [f"{target.topic}/{target.slug}"]
@@ -322,7 +322,7 @@ class ReferenceReader:
                 return subject_ref(subject.topic, subject.slug)
             if name != path and Path(path).is_file():
                 return name
-            if reader.citing([name, path]):
+            if reader.find_citations([name, path]):
                 return name
         return None
 

@@ -57,8 +57,8 @@ class Explainer:
         return min(explained, key=_nearness)
 
     def _of_chunk_id(self, chunk_id: str, ref: str) -> Explanation:
-        found = self._reader.chunk(chunk_id)
-        entry = self._reader.entries({found[1]}).get(found[1]) if found else None
+        found = self._reader.get_chunk(chunk_id)
+        entry = self._reader.get_entries({found[1]}).get(found[1]) if found else None
         if found is None or entry is None:
             return Explanation(ref, "", chunk_id, kept_out=["it is gone since"])
         return self._explain(entry, found[0], ref)
@@ -185,7 +185,7 @@ class Explainer:
         from kbtui.index.embedding_queue import NEIGHBOUR_WEIGHT, TITLE_WEIGHT
         from kbtui.index.ingest import find_vector_neighbours
 
-        chunks = self._reader.chunks_of(entry.id)
+        chunks = self._reader.list_chunks(entry.id)
         position = next((at for at, other in enumerate(chunks) if other.id == chunk.id), None)
         around = find_vector_neighbours(chunks, position) if position is not None else []
         return Embedded(
@@ -203,13 +203,13 @@ def passages(reader: IndexReader, ref: Ref) -> tuple[Entry | None, list[Chunk]]:
     from kbtui.index.models import make_subject_id
 
     if ref.kind == "chunk":
-        found = reader.chunk(ref.chunk or "")
-        return (reader.entries({found[1]}).get(found[1]), [found[0]]) if found else (None, [])
+        found = reader.get_chunk(ref.chunk or "")
+        return (reader.get_entries({found[1]}).get(found[1]), [found[0]]) if found else (None, [])
     if ref.kind == "conversation":
         entry_id = ref.conversation or ""
     else:
         entry_id = make_subject_id(ref.topic or "", ref.slug or "")
-    chunks = reader.chunks_of(entry_id)
+    chunks = reader.list_chunks(entry_id)
     if ref.turn is not None:
         chunks = [chunk for chunk in chunks if chunk.turn == ref.turn]
     if ref.call is not None:
@@ -217,7 +217,7 @@ def passages(reader: IndexReader, ref: Ref) -> tuple[Entry | None, list[Chunk]]:
     if ref.lines is not None:
         first, last = ref.lines
         chunks = [c for c in chunks if c.lines and c.lines[0] <= last and c.lines[1] >= first]
-    return reader.entries({entry_id}).get(entry_id), chunks
+    return reader.get_entries({entry_id}).get(entry_id), chunks
 
 
 def _score(part: QueryTerm, searcher: Any, address: Any) -> float:

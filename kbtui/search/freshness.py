@@ -58,7 +58,7 @@ class Freshness:
         return self._stats[entry.path]
 
     def _configuration_moved(self) -> bool:
-        for path, size, modified in self._reader.configuration():
+        for path, size, modified in self._reader.get_configuration_state():
             try:
                 status = _status(str(path))
             except OSError:

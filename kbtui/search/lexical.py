@@ -205,7 +205,9 @@ class LexicalSearch:
         self._question = question
         self.language = Language(reader.language)
         self.sides = [
-            _IndexQuery(reader.lexical(hidden=hidden), query, question, narrowing, self.language)
+            _IndexQuery(
+                reader.open_keyword_index(hidden=hidden), query, question, narrowing, self.language
+            )
             for hidden in ((False, True) if question.hidden else (False,))
         ]
 

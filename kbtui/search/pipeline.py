@@ -106,12 +106,12 @@ class SearchRun:
     @cached_property
     def owners(self) -> dict[int, tuple[str, str]]:
         """The ids of the chunks that a leg ranked, each with its entry's; texts are read later."""
-        return self.reader.owners(list(self.scores))
+        return self.reader.get_chunk_owners(list(self.scores))
 
     @cached_property
     def entries(self) -> dict[str, Entry]:
         """The entries of these chunks."""
-        return self.reader.entries({entry_id for _, entry_id in self.owners.values()})
+        return self.reader.get_entries({entry_id for _, entry_id in self.owners.values()})
 
     def similarity(self, chunk_id: str) -> float:
         """How similar the semantic leg found a chunk; 0 where it did not rank it."""
@@ -186,8 +186,8 @@ class SearchRun:
             self.legs["semantic"] = self._allowed(ranked) if demands else ranked
 
     def _allowed(self, ranked: Ranked) -> Ranked:
-        chunks = self.reader.chunks([number for number, _ in ranked])
-        entries = self.reader.entries({entry_id for _, entry_id in chunks.values()})
+        chunks = self.reader.get_chunks([number for number, _ in ranked])
+        entries = self.reader.get_entries({entry_id for _, entry_id in chunks.values()})
         kept = []
         for number, score in ranked:
             chunk, entry_id = chunks.get(number, (None, ""))
@@ -220,7 +220,7 @@ def _fill(result: Answer, asked: SearchRun) -> None:
             continue
         if len(result.hits) < limit:
             if number not in chunks:
-                chunks |= asked.reader.chunks(order[at : at + limit])
+                chunks |= asked.reader.get_chunks(order[at : at + limit])
             chunk = chunks[number][0] if number in chunks else None
             state = freshness.check(entries[entry_id], chunk) if chunk else None
             if chunk is None or state is None:

@@ -366,7 +366,7 @@ class _Narrower:
 
     def _searchers(self) -> Iterable[Any]:
         for hidden in (False, True) if self._question.hidden else (False,):
-            yield self._reader.lexical(hidden=hidden).searcher()
+            yield self._reader.open_keyword_index(hidden=hidden).searcher()
 
     def _titled(self, value: str) -> set[str]:
         """The entries whose title has all words of `value`."""
@@ -387,7 +387,7 @@ def _find_titles(reader: IndexReader, text: str, *, hidden: bool, most: int) -> 
     terms += [("code", pair) for pair in extract_cjk_pairs(text)]
     found: dict[object, int] = {}
     for side in (False, True) if hidden else (False,):
-        index = reader.lexical(hidden=side)
+        index = reader.open_keyword_index(hidden=side)
         searcher = index.searcher()
         if not terms or not searcher.num_docs:
             continue
@@ -404,14 +404,14 @@ def _find_titles(reader: IndexReader, text: str, *, hidden: bool, most: int) -> 
         for number, owner in zip(numbers, owners, strict=True):
             if number is not None and len(found) < most:
                 found.setdefault(owner, int(number))
-    owned = {entry_id for _, entry_id in reader.chunks(list(found.values())).values()}
+    owned = {entry_id for _, entry_id in reader.get_chunks(list(found.values())).values()}
     if not unspaced:
         return owned
     # Pairs are of the text as well: look at the titles themselves.
     wanted = "".join(text.lower().split())
     return {
         entry.id
-        for entry in reader.entries(owned).values()
+        for entry in reader.get_entries(owned).values()
         if wanted in "".join(normalize_text(entry.title).lower().split())
     }
 

@@ -91,7 +91,7 @@ def _values(
     if row.kind == "date":
         return list(DATES.items())
     if row.kind in {"term", "argument"} and reader is not None:
-        searcher = reader.lexical().searcher()
+        searcher = reader.open_keyword_index().searcher()
         begun = part if row.kind == "argument" else ""
         terms = searcher.terms_with_prefix(row.term, begun, limit=200)
         return [(term, f"{count} passages") for term, count in terms]

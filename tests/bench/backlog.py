@@ -74,7 +74,7 @@ def stopped(engine: EngineClient, workspace: Workspace) -> tuple[float, float]:
     while read_lock_file(workspace):
         time.sleep(0.001)
     free = time.perf_counter() - began
-    engine.end()
+    engine.stop_engine()
     return free, time.perf_counter() - began
 
 
@@ -161,7 +161,7 @@ def stall(base: Path, times: int) -> Iterator[Row]:
             f" (median {statistics.median(then) * 1000:.1f}, most {then[-1] * 1000:.0f} ms)"
             f"{'   (target 30 ms more)' if what == 'late' else ''}"
         )
-    connect(open_root(base)).end()
+    connect(open_root(base)).stop_engine()
     yield from ()
 
 

@@ -47,7 +47,7 @@ class Clusters:
 def fill(index: Index, place: Path) -> float:
     """Put a vector of each chunk into the table, and for exact search into `place`; gives seconds."""
     began = time.monotonic()
-    wanted = list(index.catalog.wanted_vectors())
+    wanted = list(index.catalog.iterate_wanted_vectors())
     np.save(place / "numbers.npy", np.array([number for number, _, _ in wanted]))
     held = np.lib.format.open_memmap(
         place / "vectors.npy", "w+", np.float32, (len(wanted), DIMENSION)
@@ -61,10 +61,10 @@ def fill(index: Index, place: Path) -> float:
         rows = []
         for number, name, mark in part:
             if name not in owners:
-                owners[name] = index.catalog.entry(name)
+                owners[name] = index.catalog.get_entry(name)
             rows.append(make_vector_row(owners[name], _Chunk(number, mark)))  # type: ignore[arg-type]
-        store.add(rows, vectors)
-    store.tidy(force=True)
+        store.add_rows(rows, vectors)
+    store.compact(force=True)
     return time.monotonic() - began
 
 
@@ -96,7 +96,7 @@ class Near:
 
         def ask(pending: Future[Any], question: Question, generation: str) -> Ranking:
             pending.result()
-            towards = self._store.vector(list(question.worded[:LEAN_CANDIDATES]))
+            towards = self._store.get_vector(list(question.worded[:LEAN_CANDIDATES]))
             vector = shift_towards(self._asked.some(1)[0].tolist(), towards)
             return Ranking(
                 self._store.search(vector, make_filter_sql(), question.depth, question.per_entry)

@@ -71,7 +71,7 @@ def entries(base: Path, times: int) -> Iterator[Row]:
 
     def detail() -> None:
         describe_chunks(full, page(full).entries[0].id)
-        full.citing([most])
+        full.find_citations([most])
 
     ours, plain = side_by_side(detail, lambda: page(full), times)
     yield Row(

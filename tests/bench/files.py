@@ -83,13 +83,15 @@ def _first(base: Path, folder: Path) -> tuple[_Spent, _Spent]:
 
     index = Index(open_root(base), Settings(model="off"), cache_dir=folder / "ours")
     ours = _spent(index.refresh)
-    held = [(entry, index.catalog.chunks_of(entry.id)) for entry in index.catalog.all_entries()]
+    held = [
+        (entry, index.catalog.list_chunks(entry.id)) for entry in index.catalog.iterate_entries()
+    ]
     index.close()
     writer = KeywordIndexWriter(folder / "raw", "english")
 
     def feed() -> None:
         for entry, chunks in held:
-            writer.replace(entry, chunks)
+            writer.replace_entry(entry, chunks)
         writer.commit(1)
 
     raw = _spent(feed)

@@ -47,7 +47,7 @@ def million(base: Path, times: int) -> Iterator[Row]:
     workspace = open_root(base)
     reader = IndexReader(workspace.cache_dir)
     near = clusters.Near(reader, base)
-    print(f"  {reader.counts()['chunks']:,} chunks, {len(questions)} questions")
+    print(f"  {reader.count_rows()['chunks']:,} chunks, {len(questions)} questions")
 
     def ask(what: str, target: int, mode: str, leg: Any = None) -> None:
         asked = [Question(text, mode=mode) for text in questions]  # type: ignore[arg-type]
@@ -78,7 +78,7 @@ def make(base: Path, made: Path) -> None:
     print(f"  vectors and their index: {clusters.fill(index, base):.0f} s", flush=True)
     # The engine is told that every chunk has its vector, as it would know had it made them.
     standing = EmbeddingStatusWriter(index.folder)
-    standing.start(index.catalog.seq(), find_model("").key, [])
+    standing.start(index.catalog.current_seq(), find_model("").key, [])
     index.close()
     made.write_text(json.dumps(words))
 
@@ -141,7 +141,7 @@ def reader_seq(folder: Path) -> int:
 
     catalog = Catalog(folder / "catalog.sqlite")
     try:
-        return catalog.seq()
+        return catalog.current_seq()
     finally:
         catalog.close()
 
@@ -177,7 +177,7 @@ def memory(base: Path) -> None:
     ):
         say_peak(name, peak_of(words), target)
     say_peak("engine, model switched off", watch.end(), 700)
-    engine.end()
+    engine.stop_engine()
     del os.environ["KBTUI_MODEL"]
     engine, watch = started(base, meaning=True)
     while not engine.request("settle", wait=5.0, timeout=60)["done"]:
@@ -185,7 +185,7 @@ def memory(base: Path) -> None:
     for _ in range(20):
         subprocess.run([*search, "hybrid", "subject"], stdout=subprocess.DEVNULL, check=True)
     say_peak("engine with model and vectors", watch.end())
-    engine.end()
+    engine.stop_engine()
 
 
 def started(base: Path, **more: Any) -> tuple[EngineClient, Watch]:

@@ -40,7 +40,7 @@ def test_the_fusion_finds_what_keywords_miss(
             for mode in ("lexical", "semantic", "hybrid")
         }
         rows.append((item["question"], item["ref"], places))
-    engine.end()
+    engine.stop_engine()
     with capsys.disabled():
         for question, target, places in rows:
             print(f"\n{question} -> {target}: {places}", end="")

@@ -469,12 +469,12 @@ def test_an_estimate_counts_from_the_first_thing_done(monkeypatch: pytest.Monkey
     clock = {"now": 0.0}
     monkeypatch.setattr(estimating.time, "monotonic", lambda: clock["now"])
     estimate = estimating.TimeEstimate()
-    assert estimate.left("vectors", 0, 100) is None
+    assert estimate.estimate_seconds("vectors", 0, 100) is None
     clock["now"] = 60.0  # loading
-    assert estimate.left("vectors", 0, 100) is None
+    assert estimate.estimate_seconds("vectors", 0, 100) is None
     clock["now"] = 62.0
-    assert estimate.left("vectors", 10, 100) == 18.0
-    assert estimate.left("vectors", 100, 100) is None
+    assert estimate.estimate_seconds("vectors", 10, 100) == 18.0
+    assert estimate.estimate_seconds("vectors", 100, 100) is None
 
 
 def test_the_engine_sweeps_old_searches_from_the_log(
@@ -507,7 +507,7 @@ def test_who_asks_after_half_a_message_gets_another_connection(built: Builder) -
     taken, given = socket.socketpair()
     client._socket = taken
     taken.settimeout(0.2)
-    client.tell("search", question={"query": "x" * 3_000_000})
+    client.notify("search", question={"query": "x" * 3_000_000})
     given.close()
     sent.close()
     assert client._socket.fileno() == -1

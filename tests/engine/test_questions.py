@@ -37,7 +37,7 @@ class LastVector:
     def __init__(self) -> None:
         self.searched: Any = None
 
-    def vector(self, numbers: Any) -> None:
+    def get_vector(self, numbers: Any) -> None:
         return None
 
     def search(self, vector: Any, *_: Any) -> list[Any]:

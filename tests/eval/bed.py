@@ -83,7 +83,7 @@ class Bed:
             entries=list(question.entries),
         )
         vector = shift_towards(
-            self.vectors.question(text), self.store.vector(question.worded[:LEAN_CANDIDATES])
+            self.vectors.question(text), self.store.get_vector(question.worded[:LEAN_CANDIDATES])
         )
         return Ranking(self.store.search(vector, where, question.depth, question.per_entry))
 

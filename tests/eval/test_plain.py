@@ -29,8 +29,8 @@ def test_the_baseline_adds_one_over_sixty_plus_rank_of_each_leg(workspace_root: 
     numbers = {
         entry.slug: number
         for number in (1, 2)
-        for _, entry_id in [reader.owners([number])[number]]
-        for entry in [reader.entries({entry_id})[entry_id]]
+        for _, entry_id in [reader.get_chunk_owners([number])[number]]
+        for entry in [reader.get_entries({entry_id})[entry_id]]
     }
     worded: list[tuple[int, ...]] = []
 

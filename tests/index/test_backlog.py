@@ -79,11 +79,11 @@ def bed(workspace_root: Path) -> Iterator[Bed]:
 
 
 def wanted(bed: Bed) -> dict[int, bytes]:
-    return {number: mark for number, _, mark in bed.catalog.wanted_vectors()}
+    return {number: mark for number, _, mark in bed.catalog.iterate_wanted_vectors()}
 
 
 def held(bed: Bed) -> dict[int, bytes]:
-    numbers, marks = bed.store.rows()
+    numbers, marks = bed.store.read_hashes()
     return dict(zip(numbers.tolist(), marks.tolist(), strict=True))
 
 
@@ -116,10 +116,10 @@ def test_a_row_that_is_there_twice_is_made_once(bed: Bed) -> None:
     bed.backlog().embed_missing(lambda left: Counting())
     rows = bed.store._table.search().limit(3).to_arrow()
     bed.store._table.add(rows)
-    assert bed.store.count() == len(wanted(bed)) + 3
+    assert bed.store.count_rows() == len(wanted(bed)) + 3
     bed.backlog().embed_missing(lambda left: Counting())
     assert held(bed) == wanted(bed)
-    assert bed.store.count() == len(wanted(bed))
+    assert bed.store.count_rows() == len(wanted(bed))
 
 
 def test_stopped_it_makes_no_further_batch_and_goes_on_later(bed: Bed) -> None:

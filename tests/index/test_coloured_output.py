@@ -29,8 +29,8 @@ def test_a_hit_in_coloured_output_is_served_after_the_conversation_went_on(
     builder.conversation(1, turns, title="Colours")
     index = Index(builder.workspace, Settings(model="off"))
     index.refresh()
-    entry = index.catalog.entries(["jp-c17800000001"])["jp-c17800000001"]
-    chunk = next(c for c in index.catalog.chunks_of(entry.id) if "wombats" in c.text)
+    entry = index.catalog.get_entries(["jp-c17800000001"])["jp-c17800000001"]
+    chunk = next(c for c in index.catalog.list_chunks(entry.id) if "wombats" in c.text)
     assert chunk.text == "all green, wombats too"
     index.close()
     builder.conversation(1, [*turns, [asked("More")]], title="Colours")

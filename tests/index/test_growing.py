@@ -59,7 +59,7 @@ def everything(cache: Path) -> dict[str, Any]:
         "SELECT id, changed, stat, size FROM entries ORDER BY id"
     ).fetchall()
     ids = dict(catalog._db.execute("SELECT number, id FROM chunks"))
-    index = reader.lexical()
+    index = reader.open_keyword_index()
     searcher = index.searcher()
     for field in ("body", "context"):
         for word in [*WORDS, *TURNS]:
@@ -149,19 +149,19 @@ def test_what_is_appended_leaves_what_was_there_alone(
     write(builder, long_one(200))
     refresh(builder)
     catalog = Catalog(IndexReader(builder.workspace.cache_dir).folder / "catalog.sqlite")
-    vectors = set(catalog.wanted_vectors())
+    vectors = set(catalog.iterate_wanted_vectors())
     put: list[int] = []
-    real = Catalog.put
+    real = Catalog.put_entry
 
     def counting(self: Catalog, entry: Any, chunks: Any, seq: int, **more: Any) -> Any:
         put.append(len(chunks))
         return real(self, entry, chunks, seq, **more)
 
-    monkeypatch.setattr(Catalog, "put", counting)
+    monkeypatch.setattr(Catalog, "put_entry", counting)
     write(builder, [*long_one(200), {"type": "turn_start"}, asked("and now"), said("an ibis")])
     refresh(builder)
     assert sum(put) <= 8
-    now = set(catalog.wanted_vectors())
+    now = set(catalog.iterate_wanted_vectors())
     assert len(vectors - now) <= 4, "vectors that are made again"
     assert len(now - vectors) <= 8
     catalog.close()
@@ -213,15 +213,15 @@ def test_an_edited_subject_does_not_wait_for_a_long_conversation(
             return True
         return False
 
-    index = Index(builder.workspace, Settings(), again=saving)
+    index = Index(builder.workspace, Settings(), should_yield=saving)
     assert index.refresh().unfinished
     reader = IndexReader(builder.workspace.cache_dir)
-    part = len(reader.chunks_of("jp-c17800000001"))
+    part = len(reader.list_chunks("jp-c17800000001"))
     assert part
     changes = index.refresh()
     assert changes.subjects == ["guide/new"]
     assert not changes.unfinished
-    assert len(reader.chunks_of("jp-c17800000001")) > part
+    assert len(reader.list_chunks("jp-c17800000001")) > part
     reader.close()
     index.close()
     is_as_fresh(builder, tmp_path / "fresh")
@@ -244,16 +244,16 @@ def test_who_asked_first_is_told_when_all_is_done(
 
     def say(progress: Any) -> None:
         if len(asked_) < 3:
-            asked_.append(refresher.ask())
+            asked_.append(refresher.request_refresh())
 
     refresher = IndexWorker(builder.workspace, Settings(), say, refreshed, lambda _: None)
     refresher.start()
     while len(asked_) < 3 or not all(done.wait(60) for done in asked_):
-        assert refresher.first.wait(60)
+        assert refresher.first_refresh.wait(60)
     refresher.stop()
     assert rounds[0]
     assert not rounds[-1]
-    chunks = IndexReader(builder.workspace.cache_dir).chunks_of("jp-c17800000001")
+    chunks = IndexReader(builder.workspace.cache_dir).list_chunks("jp-c17800000001")
     assert chunks[-2].turn == 150
 
 
@@ -282,9 +282,9 @@ def dying(kind, call):
     return wrapped
 
 catalog.Catalog.commit = dying("commit", catalog.Catalog.commit)
-catalog.Catalog.put_citations = dying("cite", catalog.Catalog.put_citations)
+catalog.Catalog.replace_citations = dying("cite", catalog.Catalog.replace_citations)
 lexical.KeywordIndexWriter.commit = dying("lexical", lexical.KeywordIndexWriter.commit)
-lexical.KeywordIndexWriter.update = dying("update", lexical.KeywordIndexWriter.update)
+lexical.KeywordIndexWriter.update_chunks = dying("update", lexical.KeywordIndexWriter.update_chunks)
 Index(open_root(Path(sys.argv[1])), Settings()).refresh()
 """
 

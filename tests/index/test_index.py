@@ -155,8 +155,8 @@ def numbers(builder: Builder) -> dict[str, int]:
     catalog = Catalog(IndexReader(builder.workspace.cache_dir).folder / "catalog.sqlite")
     return {
         chunk.id: chunk.number
-        for entry in catalog.all_entries()
-        for chunk in catalog.chunks_of(entry.id)
+        for entry in catalog.iterate_entries()
+        for chunk in catalog.list_chunks(entry.id)
     }
 
 
@@ -166,7 +166,9 @@ def test_a_broken_conversation_is_an_entry_with_an_error_and_the_rest_is_indexed
     folder = built.conversation(3, [[asked("half of it")]])
     (folder / "events.json").write_text('[{"timestamp": "2026-01-01 00:00:00.0", "type": "chat_req')
     refresh(built)
-    entry = IndexReader(built.workspace.cache_dir).entries({"jp-c17800000003"})["jp-c17800000003"]
+    entry = IndexReader(built.workspace.cache_dir).get_entries({"jp-c17800000003"})[
+        "jp-c17800000003"
+    ]
     assert entry.error
     assert found(built, "optimize")
 
@@ -178,7 +180,7 @@ def test_an_unreadable_subject_is_an_entry_with_an_error(built: Builder) -> None
     from kbtui.index.models import make_subject_id
 
     identity = make_subject_id("guide", "picture")
-    assert "binary" in (reader.entries({identity})[identity].error or "")
+    assert "binary" in (reader.get_entries({identity})[identity].error or "")
 
 
 def test_another_language_makes_another_generation_that_takes_over(built: Builder) -> None:
@@ -198,9 +200,9 @@ def test_a_rebuild_serves_the_old_generation_until_it_is_complete(built: Builder
     refresh(built)
     reader = IndexReader(built.workspace.cache_dir)
     index = Index(built.workspace, Settings(), rebuild=True)
-    assert not reader.moved()
+    assert not reader.is_replaced()
     index.refresh()
-    assert reader.moved()
+    assert reader.is_replaced()
     index.close()
 
 
@@ -260,10 +262,10 @@ def dying(kind, call):
     return wrapped
 
 catalog.Catalog.commit = dying("catalog", catalog.Catalog.commit)
-catalog.Catalog.put = dying("put", catalog.Catalog.put)
+catalog.Catalog.put_entry = dying("put", catalog.Catalog.put_entry)
 lexical.KeywordIndexWriter.commit = dying("lexical", lexical.KeywordIndexWriter.commit)
-lexical.KeywordIndexWriter.replace = dying("replace", lexical.KeywordIndexWriter.replace)
-lexical.KeywordIndexWriter.update = dying("replace", lexical.KeywordIndexWriter.update)
+lexical.KeywordIndexWriter.replace_entry = dying("replace", lexical.KeywordIndexWriter.replace_entry)
+lexical.KeywordIndexWriter.update_chunks = dying("replace", lexical.KeywordIndexWriter.update_chunks)
 Index(open_root(Path(sys.argv[1])), Settings()).refresh()
 print("survived")
 """

@@ -26,17 +26,17 @@ def test_what_is_removed_first_after_opening_does_not_come_back(tmp_path: Path) 
     writer = KeywordIndexWriter(tmp_path, "english")
     for number in range(1, 9):
         for other in (number, number + 10, number + 20):
-            writer.replace(*entry(other))
+            writer.replace_entry(*entry(other))
         if number == 8:
             # So that the last commit is also the last deletion of an older segment.
-            writer.remove("s26")
+            writer.remove_entry("s26")
         writer.commit(number)
     # Closed at once, as a killed one is: before tantivy has joined the eight.
     writer.close()
     writer = KeywordIndexWriter(tmp_path, "english")
-    writer.remove("s6")
-    writer.remove("s17")
-    writer.replace(*entry(30))
+    writer.remove_entry("s6")
+    writer.remove_entry("s17")
+    writer.replace_entry(*entry(30))
     writer.commit(9)
     end = time.monotonic() + 60
     while held(tmp_path)[0] >= 8 and time.monotonic() < end:

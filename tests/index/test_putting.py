@@ -52,10 +52,10 @@ def test_a_catalog_that_was_only_written_to_is_not_damaged(
     for entry, chunks, mark in states:
         number_chunks(entry.id, chunks)
         seq = catalog.begin()
-        catalog.put(entry, chunks, seq, mark=mark)
+        catalog.put_entry(entry, chunks, seq, mark=mark)
         catalog.commit()
-        assert catalog.damage() is None
-        assert [chunk.number for chunk in catalog.chunks_of("s1")] == [c.number for c in chunks]
+        assert catalog.find_damage() is None
+        assert [chunk.number for chunk in catalog.list_chunks("s1")] == [c.number for c in chunks]
     catalog.close()
 
 
@@ -66,11 +66,11 @@ def test_the_number_of_a_chunk_that_is_gone_is_given_to_no_other(tmp_path: Path)
         catalog = Catalog(tmp_path / "catalog.sqlite", write=True)
         entry = Entry("s1", "subject", "Title", "sign", "/there", "note")
         chunks = number_chunks("s1", [Chunk("", text, 0), Chunk("", f"{text} more", 0)])
-        catalog.put(entry, chunks, catalog.begin())
+        catalog.put_entry(entry, chunks, catalog.begin())
         catalog.commit()
         numbers += [chunk.number for chunk in chunks]
-        catalog.remove("s1", catalog.begin())
+        catalog.remove_entry("s1", catalog.begin())
         catalog.commit()
-        assert catalog.damage() is None
+        assert catalog.find_damage() is None
         catalog.close()
     assert len(set(numbers)) == 6

@@ -33,7 +33,7 @@ def save(builder: Builder, index: Index, number: int) -> int:
     """Save a visible subject; how far the index of hidden ones says that it is then."""
     builder.subject(f"guide/s{number}.md", f"# S{number}\n\nThe zebra {number} grazes.\n")
     index.refresh()
-    return index._stores.writers[True].watermark()
+    return index._storage.writers[True].read_watermark()
 
 
 def found(builder: Builder) -> int:
@@ -57,10 +57,10 @@ def test_opened_again_one_that_is_behind_catches_up_and_has_all_it_had(
     built: Builder, index: Index
 ) -> None:
     mark = save(built, index, 1)
-    assert mark < index.catalog.seq()
+    assert mark < index.catalog.current_seq()
     index.close()
-    index._stores = indexer.IndexStorage(built.workspace.cache_dir, Settings(model="off"))
-    assert index._stores.writers[True].watermark() == index.catalog.seq()
+    index._storage = indexer.IndexStorage(built.workspace.cache_dir, Settings(model="off"))
+    assert index._storage.writers[True].read_watermark() == index.catalog.current_seq()
     built.subject("guide/.other.md", "# Other\n\nThe zebra hides too.\n")
     index.refresh()
     assert found(built) == 3

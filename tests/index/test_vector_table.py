@@ -60,8 +60,8 @@ def test_exact_until_it_pays_and_then_nearly(tmp_path: Path, small: None) -> Non
     queries = made(random, 40)
     recalls = {}
     for start, end in ((0, 300), (300, 1500), (1500, 4000)):
-        store.add(rows(range(start, end)), held[start:end])
-        store.tidy(force=True)
+        store.add_rows(rows(range(start, end)), held[start:end])
+        store.compact(force=True)
         found = [store.search(query, make_filter_sql(), 10, 100) for query in queries.tolist()]
         recalls[end] = np.mean(
             [
@@ -83,11 +83,11 @@ def test_what_came_after_the_approximate_index_is_found_as_well(
     random = np.random.default_rng(4)
     store = VectorStore(tmp_path, "m", dimension)
     held = made(random, 3600)[:, :dimension]
-    store.add(rows(range(3000)), held[:3000])
-    store.tidy(force=True)
+    store.add_rows(rows(range(3000)), held[:3000])
+    store.compact(force=True)
     for start in range(3000, 3600, 300):
-        store.add(rows(range(start, start + 300)), held[start : start + 300])
-        store.tidy(force=True)
+        store.add_rows(rows(range(start, start + 300)), held[start : start + 300])
+        store.compact(force=True)
     found = [
         number
         in {near for near, _ in store.search(held[number].tolist(), make_filter_sql(), 10, 100)}
@@ -101,9 +101,9 @@ def test_a_filter_that_leaves_little_finds_all_of_it(tmp_path: Path, small: None
     random = np.random.default_rng(2)
     store = VectorStore(tmp_path, "m", DIMENSION)
     held = made(random, 3000)
-    store.add(rows(range(2950)), held[:2950])
-    store.add(rows(range(2950, 3000), topic="rare"), held[2950:])
-    store.tidy(force=True)
+    store.add_rows(rows(range(2950)), held[:2950])
+    store.add_rows(rows(range(2950, 3000), topic="rare"), held[2950:])
+    store.compact(force=True)
     query = made(random, 1)[0]
     found = store.search(query.tolist(), make_filter_sql(topics=["rare"]), 50, 100)
     assert [number for number, _ in found] == [
@@ -123,11 +123,11 @@ def test_what_a_filter_leaves_far_from_the_question_is_found(
     # Opposite to the question, so that hardly one is in the partition nearest to it, however Lance cuts.
     far = 0.1 * random.standard_normal((1000, DIMENSION)) - query
     far = (far / np.linalg.norm(far, axis=1, keepdims=True)).astype(np.float32)
-    store.add(rows(range(19_000)), made(random, 19_000))
-    store.add(rows(range(19_000, 20_000), topic="far"), far)
-    store.tidy(force=True)
+    store.add_rows(rows(range(19_000)), made(random, 19_000))
+    store.add_rows(rows(range(19_000, 20_000), topic="far"), far)
+    store.compact(force=True)
     narrowed = make_filter_sql(topics=["far"])
-    assert len(store._nearest(query.tolist(), narrowed, 500, 1)) < 50
+    assert len(store._find_nearest(query.tolist(), narrowed, 500, 1)) < 50
     found = [number - 19_000 for number, _ in store.search(query.tolist(), narrowed, 100, 100)]
     assert len(found) == 100
     # A bit for each of 32 dimensions says little (of 384 it says enough, `make bench
@@ -143,18 +143,18 @@ def test_a_year_of_daily_edits_leaves_a_compact_table(tmp_path: Path, size: int)
     random = np.random.default_rng(3)
     store = VectorStore(tmp_path, "m", 384, kept=timedelta(milliseconds=1))
     vectors_of = random.standard_normal((size, 384)).astype(np.float32)
-    store.add(rows(range(size)), vectors_of)
-    store.tidy(force=True)
+    store.add_rows(rows(range(size)), vectors_of)
+    store.compact(force=True)
     began = _bytes(tmp_path)
     most = {"fragments": 0, "versions": 0, "bytes": 0}
     numbers, following = list(range(0, size, 20)), size
     for edit in range(365 * 2):
         at = int(random.integers(len(numbers)))
-        store.remove(range(numbers[at], numbers[at] + 20))
+        store.remove_rows(range(numbers[at], numbers[at] + 20))
         numbers[at] = following
-        store.add(rows(range(following, following + 20)), vectors_of[:20])
+        store.add_rows(rows(range(following, following + 20)), vectors_of[:20])
         following += 20
-        store.tidy()
+        store.compact()
         if edit % 7:
             continue
         table = store._table
@@ -163,7 +163,7 @@ def test_a_year_of_daily_edits_leaves_a_compact_table(tmp_path: Path, size: int)
         most["versions"] = max(most["versions"], len(table.list_versions()))
         most["bytes"] = max(most["bytes"], _bytes(tmp_path))
     print(size, began, most, _bytes(tmp_path))
-    assert store.count() == size
+    assert store.count_rows() == size
     assert most["fragments"] <= vectors.MAX_FRAGMENTS + vectors.MAX_SUPPLEMENTS + 2
     assert most["versions"] <= 2 * vectors.MAX_FRAGMENTS + 10
     # A year's edits rewrote the table some times over; what lies there is a few of it.
@@ -194,16 +194,16 @@ def test_a_table_that_followed_answers_as_one_that_is_new(tmp_path: Path, small:
     followed, held = VectorStore(tmp_path / "followed", "m", DIMENSION), []
     for start, end in ((0, 600), (600, 900), (900, 1200)):
         fresh = numbered(order[start:end], start)
-        followed.add(fresh, texts[order[start:end]])
+        followed.add_rows(fresh, texts[order[start:end]])
         held += fresh
         if start < 900:
             # What comes after this is not in the index of vectors.
-            followed.tidy(force=True)
+            followed.compact(force=True)
         gone, held = held[: end // 10], held[end // 10 :]
-        followed.remove(row["number"] for row in gone)
+        followed.remove_rows(row["number"] for row in gone)
     left = np.array(sorted(row["tie"] for row in held))
     new = VectorStore(tmp_path / "new", "m", DIMENSION)
-    new.add(numbered(left, 5000), texts[left])
+    new.add_rows(numbered(left, 5000), texts[left])
     names = {row["number"]: row["tie"] for row in [*held, *numbered(left, 5000)]}
     for query in (*made(random, 20).tolist(), *texts[left[:20]].tolist()):
         for where in ("", make_filter_sql(), make_filter_sql(entries=["e3", "e4", "e23", "e24"])):

@@ -156,7 +156,7 @@ def test_status_is_what_the_backlog_stored(builder: Builder) -> None:
         rows = list_entries(builder.workspace, reader, EntryFilter()).entries
         ids = {row.ref: row.id for row in rows}
         writer = EmbeddingStatusWriter(reader.folder)
-        seq = reader._catalog.seq()
+        seq = reader._catalog.current_seq()
         writer.start(seq, "model-1", list(ids.values()))
         writer.mark_done([ids["guide/start"], ids["ops/page"]])
         writer.mark_failed(ids["guide/end"], "the model choked")
@@ -173,7 +173,7 @@ def test_status_is_what_the_backlog_stored(builder: Builder) -> None:
     # A failure stays one until it has been tried again.
     with indexed(builder) as reader:
         writer = EmbeddingStatusWriter(reader.folder)
-        writer.start(reader._catalog.seq(), "model-1", [ids["guide/end"]])
+        writer.start(reader._catalog.current_seq(), "model-1", [ids["guide/end"]])
         assert read_embedding_status(reader.folder).missing == {
             ids["guide/end"]: "the model choked"
         }

@@ -282,7 +282,7 @@ def main() -> int:
         try:
             rows = soak(bed, args.minutes, args.out)
         finally:
-            bed.library.engine().end()
+            bed.library.engine().stop_engine()
             bed.library.close()
     (args.out / "soak.svg").write_text(drawn(rows))
     found = grown(rows) if len(rows) >= 8 else []

@@ -85,7 +85,7 @@ def heal_and_compare(builder: Builder, fresh: dict[str, Any], what: str) -> None
     while not is_fresh(builder, fresh):
         assert time.monotonic() < end, (what, SEED)
         time.sleep(0.05)
-    engine.end()
+    engine.stop_engine()
 
 
 @pytest.mark.timeout(1800)

@@ -109,7 +109,7 @@ def test_doctor_names_damage_and_index_mends_it(built: Builder) -> None:
 def test_a_damaged_catalog_is_no_traceback(built: Builder, words: list[str]) -> None:
     path = folder(built) / "catalog.sqlite"
     with closing(connect(built.workspace)) as engine:
-        engine.end()
+        engine.stop_engine()
     for number in range(40):
         flip(path, 100 + path.stat().st_size * number // 41)
     done = command(built, *words)

@@ -175,7 +175,7 @@ def test_an_engine_ends_calmly_while_a_client_waits_for_its_model(
     os.mkfifo(model / "modules.json")  # whoever reads it waits for ever
     monkeypatch.setenv("KBTUI_MODEL", str(model))
     waiting = connect(built.workspace)
-    waiting.tell("search", question={"query": "otter"}, wait=600)
+    waiting.notify("search", question={"query": "otter"}, wait=600)
     process = psutil.Process(waiting.pid)
     other = connect(built.workspace)
     other.request("status")  # what was said before is heard by now

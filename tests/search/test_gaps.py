@@ -98,7 +98,7 @@ def test_a_hit_that_is_alike_fits_without_the_words(
     index.close()
     reader = IndexReader(built.workspace.cache_dir)
     [burrows] = answer(built.workspace, reader, Question("burrows")).hits
-    chunks = reader.chunks(list(range(1000)))
+    chunks = reader.get_chunks(list(range(1000)))
     number = next(at for at, (chunk, _) in chunks.items() if chunk.id == burrows.chunk_id)
     ranking = Ranking([(number, similarity)])
     found = answer(built.workspace, reader, Question("anteater"), lambda _: lambda *_: ranking)

@@ -47,7 +47,7 @@ def test_an_answer_says_that_its_hits_were_found_by_meaning_alone(workspace_root
     index.close()
     with closing(IndexReader(builder.workspace.cache_dir)) as reader:
         everything = [
-            (chunk.number, 0.5) for chunk in reader.chunks_of(make_subject_id("notes", "one"))
+            (chunk.number, 0.5) for chunk in reader.list_chunks(make_subject_id("notes", "one"))
         ]
 
         def ask(query: str, mode: Mode = "hybrid") -> Answer:

@@ -105,7 +105,7 @@ class Bed:
         vector = WordVectors().encode([text])[0].tolist()
 
         def ranked(question: Question, generation: str) -> Ranking:
-            towards = shift_towards(vector, self._store.vector(question.worded[:3]))
+            towards = shift_towards(vector, self._store.get_vector(question.worded[:3]))
             where = make_filter_sql(**narrowed(question))
             return Ranking(self._store.search(towards, where, question.depth, question.per_entry))
 
@@ -199,7 +199,7 @@ def test_compacting_that_makes_way_loses_nothing(history: History, tmp_path: Pat
         history.builder.workspace,
         Settings(model="off"),
         cache_dir=cache,
-        again=lambda: somebody_waits,
+        should_yield=lambda: somebody_waits,
     )
     index.refresh()
     for _ in range(6):
@@ -237,10 +237,10 @@ def test_a_large_index_is_compacted_when_nothing_changes_for_a_while(
 
     held.start()
     try:
-        assert held.ask().wait(60)
+        assert held.request_refresh().wait(60)
         for _ in range(20):
             history.happen()
-        assert held.ask().wait(60)
+        assert held.request_refresh().wait(60)
         with closing(Index(history.builder.workspace, Settings(), cache_dir=tmp_path)) as new:
             new.refresh()
         end = time.monotonic() + 60

@@ -102,7 +102,7 @@ def test_filters_leave_what_they_say(
 
 def test_filters_hold_for_the_semantic_leg_as_well(held: tuple[Builder, IndexReader]) -> None:
     builder, reader = held
-    everything = [(number, 1.0 / number) for number in range(1, 20) if reader.chunks([number])]
+    everything = [(number, 1.0 / number) for number in range(1, 20) if reader.get_chunks([number])]
 
     def semantic(text: str) -> "Begun":
         assert ":" not in text
@@ -118,7 +118,7 @@ def test_what_a_leg_still_has_of_something_hidden_since_is_not_shown(
     held: tuple[Builder, IndexReader],
 ) -> None:
     builder, reader = held
-    everything = [(number, 1.0) for number in range(1, 20) if reader.chunks([number])]
+    everything = [(number, 1.0) for number in range(1, 20) if reader.get_chunks([number])]
     for hidden in (False, True):
         question = Question("engine", mode="semantic", hidden=hidden)
         answered = answer(
