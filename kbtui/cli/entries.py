@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kbtui.library import Library
 
 
-_HEADINGS = ("cites 30d", "status", "type", "passages", "size", "changed", "entry", "title", "tags")
+_HEADINGS = ("cited 30d", "status", "type", "passages", "size", "changed", "entry", "title", "tags")
 _RIGHT = {0, 3, 4}
 
 

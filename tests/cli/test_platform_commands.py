@@ -64,7 +64,7 @@ def test_entries_have_the_documented_shape_and_write_nothing(built: Builder) -> 
     assert (row["title"], row["cites_30d"], row["tags"]) == ("Getting started", 1, ["first"])
     assert row["created_at"] == "2026-03-01T00:00:00+00:00"
     table = run(built, "entries", "--type", "note,rule").stdout.split("\n")
-    headings = "cites 30d status type passages size changed entry title tags"
+    headings = "cited 30d status type passages size changed entry title tags"
     assert table[0].split() == headings.split()
     assert next(line for line in table if "guide/start" in line).endswith("Getting started  first")
     # Seen and never cited is 0, which is something else than not known.

@@ -30,13 +30,13 @@ def refs(screen: EntriesScreen) -> list[str]:
 
 
 async def read(tui: Tui, screen: EntriesScreen) -> None:
-    await tui.until(lambda: screen.listing.listed is not None and bool(screen.table.rows))
+    await tui.until(lambda: screen.pager.loaded is not None and bool(screen.table.rows))
 
 
 async def filtered(tui: Tui, screen: EntriesScreen, text: str) -> list[str]:
     await tui.press("f")
     screen.filter.input.value = text
-    await tui.until(lambda: screen.listing.listed.wanted == parse_entry_filter(text))  # type: ignore[union-attr]
+    await tui.until(lambda: screen.pager.loaded.wanted == parse_entry_filter(text))  # type: ignore[union-attr]
     await tui.press("enter")
     return refs(screen)
 
@@ -68,7 +68,7 @@ async def test_filters_combine_and_totals_follow(shelf: Builder) -> None:
         found = await filtered(tui, screen, f"topic:project from:{day} to:{day}")
         assert set(found) == {"project/start", "project/style", "project/people/ada"}
         assert await filtered(tui, screen, f"topic:project from:{day} status:pending") == []
-        assert "No entry passes the filter." in tui.text
+        assert "No entries match." in tui.text
         assert "0 entries" in tui.text
 
 
@@ -89,7 +89,7 @@ async def test_letters_of_a_filter_do_not_wait_for_the_list(
         try:
             await tui.press("f")
             await tui.press("c")
-            await tui.until(lambda: screen.listing.lacks(parse_entry_filter("c")))
+            await tui.until(lambda: screen.pager.is_waiting_for(parse_entry_filter("c")))
             for key in "lone":
                 tui.app.simulate_key(key)
             await tui.until(lambda: screen.filter.input.value == "clone", 10)
@@ -106,7 +106,7 @@ async def test_a_title_of_usual_length_is_shown_whole(book: Builder, size: tuple
         await read(tui, screen)
         assert f"● {title}" in tui.text
         assert "changed" in tui.text
-        assert "cites 30d" in tui.text
+        assert "cited 30d" in tui.text
 
 
 async def test_a_mistake_in_a_filter_is_said_and_what_was_shown_stays(shelf: Builder) -> None:
@@ -218,7 +218,7 @@ async def test_an_address_is_copied_where_nothing_can_open_it(
         await read(tui, screen)
         await detailed(tui, screen, "project/web")
         await tui.press("o")
-        await tui.until(f"nothing here opens it; copied {url}")
+        await tui.until(f"no browser here; copied {url}")
         assert tui.app.clipboard == url
 
 
@@ -244,7 +244,7 @@ async def test_a_new_entry_is_written_in_the_editor_and_selected(
             await read(tui, screen)
             await tui.press("n")
             await form(tui, title="Retry policy", type="rule", tags="net, http")
-            await tui.until("written: ")
+            await tui.until("created ")
             library.refresh()
             screen.handle_files_changed({})
             await tui.until(
@@ -307,13 +307,13 @@ async def test_editing_keeps_id_and_citations_and_says_what_front_matter_lost(
             before = screen.table.entry
             assert before.cites_30d == 1
             await tui.press("e")
-            await tui.until("its front matter counts for nothing")
+            await tui.until("its front matter is ignored")
             library.refresh()
             screen.handle_files_changed({})
             await tui.until(lambda: screen.table.entry.title == "Anew")
             after = screen.table.entry
             assert (after.id, after.cites_30d) == (before.id, 1)
-            await tui.until("! its front matter counts for nothing")
+            await tui.until("! front matter ignored")
 
 
 async def test_deleting_asks_and_moves_to_the_trash(book: Builder) -> None:
@@ -329,7 +329,7 @@ async def test_deleting_asks_and_moves_to_the_trash(book: Builder) -> None:
         await tui.until("to the trash?")
         await tui.press("y")
         await tui.until(lambda: not path.exists())
-        await tui.until("project/style is in the trash")
+        await tui.until("moved to the trash: project/style")
         library.refresh()
         screen.handle_files_changed({})
         await tui.until(lambda: "project/style" not in refs(screen))
@@ -425,7 +425,7 @@ async def test_without_any_entry_it_says_how_there_comes_to_be_one(
     async with running(Builder(workspace_root).root) as tui:
         tui.app.library.reader()
         await tui.press("E")
-        await tui.until("There are no entries yet. n writes one")
+        await tui.until("No entries yet. Declare a topic, then press n")
         await tui.press("f")
         await tui.type("x")
-        await tui.until("No entry passes the filter.")
+        await tui.until("No entries match.")

@@ -52,7 +52,7 @@ async def test_a_gap_becomes_an_entry_with_its_words_as_title(
             await tui.press("enter")
             await tui.until(lambda: isinstance(tui.app.screen, FormDialog))
             await tui.press("ctrl+s")
-            await tui.until("written: project/how-do-i-deploy")
+            await tui.until("created project/how-do-i-deploy")
     [path] = asked_book.root.rglob("how-do-i-deploy.md")
     assert "title: how do I deploy?" in path.read_text()
 

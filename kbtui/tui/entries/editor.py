@@ -1,4 +1,4 @@
-"""Writing entries from the TUI: a new one, a change in the person's editor, the trash."""
+"""Writes subject files from the TUI: creates them, opens them in the user's editor, trashes them."""
 
 from __future__ import annotations
 
@@ -20,62 +20,70 @@ if TYPE_CHECKING:
     from kbtui.refs import Ref
     from kbtui.tui.framework.styled_widget import StyledScreen
 
-    Planned = tuple[Knowledge, Topic, Draft]
+    PlannedEntry = tuple[Knowledge, Topic, Draft]
 
-TYPES = "note, rule, pattern, reference, decision, or a word of your own"
+TYPE_HELP = "note, rule, pattern, reference, decision, or a word of your own"
 
 
 class EntryWriter:
-    """Makes, changes and removes subject files for a screen.
+    """Creates, changes and removes subject files for a screen.
 
-    `say` is given words and a role; `wrote` the reference of what was written or removed.
+    `show_message` gets a text and a role; `on_written` gets the reference of a subject that was
+    written or removed.
     """
 
     def __init__(
         self,
         screen: StyledScreen,
         library: Library,
-        say: Callable[[str, str], None],
-        wrote: Callable[[str], None],
+        show_message: Callable[[str, str], None],
+        on_written: Callable[[str], None],
     ) -> None:
         self._screen, self._library = screen, library
-        self._say, self._wrote = say, wrote
-        self._lane = LatestOnlyWorker(screen)
+        self._show_message, self._on_written = show_message, on_written
+        self._worker = LatestOnlyWorker(screen)
 
-    def _failed(self, error: Exception) -> None:
-        self._say(self._words(error), "error")
+    def _show_error(self, error: Exception) -> None:
+        self._show_message(self._describe_error(error), "error")
 
-    def _words(self, error: Exception) -> str:
+    def _describe_error(self, error: Exception) -> str:
         return describe_error(error, self._library.workspace.root)
 
-    # a new one
+    # creating
 
     def new(self, title: str = "", topic: str | None = None) -> None:
-        """Ask for title, topic, type and tags, then for the text in the editor."""
-        self._lane.submit(
-            self._library.knowledge, lambda known: self._ask(known, title, topic), self._failed
+        """Ask for title, topic, type and tags, then open the editor for the text."""
+        self._worker.submit(
+            self._library.knowledge,
+            lambda knowledge: self._open_form(knowledge, title, topic),
+            self._show_error,
         )
 
-    def _ask(self, knowledge: Knowledge, title: str, topic: str | None) -> None:
+    def _open_form(self, knowledge: Knowledge, title: str, topic: str | None) -> None:
         topics = tuple(name for name, found in knowledge.topics.items() if found.enable)
         if not topics:
             hint = "declare one in .jp/kb.toml as [kb.topic.ID]"
-            self._failed(UsageError("there is no topic to write into", hint=hint))
+            self._show_error(UsageError("no topic to write into", hint=hint))
             return
         fields = (
+            FormField("title", "title", title, "Title; the file name is derived from it."),
+            FormField("topic", "topic", topic or "", "Topic; choose with ← and →.", topics),
+            FormField("type", "type", "note", TYPE_HELP),
+            FormField("tags", "tags", "", "Comma-separated, optional."),
             FormField(
-                "title", "title", title, "What it is called; its file's name is made of this."
+                "slug",
+                "file name",
+                "",
+                "Leave empty to derive it from the title; use / for folders.",
             ),
-            FormField("topic", "topic", topic or "", "Where it goes: ← and → choose.", topics),
-            FormField("type", "type", "note", TYPES),
-            FormField("tags", "tags", "", "Words with commas between them; may stay empty."),
-            FormField("slug", "file name", "", "Empty: made of the title. Folders with /."),
         )
-        form = FormDialog("New entry", fields, self._plan, self._words, "write the text")
-        self._screen.app.push_screen(form, self._planned)
+        form = FormDialog(
+            "New entry", fields, self._plan_entry, self._describe_error, "write the text"
+        )
+        self._screen.app.push_screen(form, self._write_planned_entry)
 
-    def _plan(self, values: FormValues) -> Planned:
-        """In a thread: see that what would be edited could be written."""
+    def _plan_entry(self, values: FormValues) -> PlannedEntry:
+        """Check that the entry can be written, before its text is typed; called in a thread."""
         from kbtui.knowledge import authoring
         from kbtui.knowledge.subject_files import make_file_name
 
@@ -91,26 +99,27 @@ class EntryWriter:
         authoring.check_slug_is_free(knowledge, topic, draft.slug or make_file_name(draft.title))
         return knowledge, topic, draft
 
-    def _planned(self, planned: Planned | None) -> None:
+    def _write_planned_entry(self, planned: PlannedEntry | None) -> None:
         if planned is None:
             return
         from kbtui.knowledge.authoring import edit_draft
 
-        found = self._lend(lambda: edit_draft(*planned))
-        if found is not None and found[0] is None:
-            self._say("the text was left as it was, so nothing was written", "warning")
-        elif found is not None:
-            ref = f"{planned[1].id}/{found[0].slug}"
-            self._say(f"written: {ref}", "inserted")
-            self._wrote(ref)
+        result = self._run_in_editor(lambda: edit_draft(*planned))
+        if result is not None and result[0] is None:
+            self._show_message("the text was not changed, so nothing was written", "warning")
+        elif result is not None:
+            ref = f"{planned[1].id}/{result[0].slug}"
+            self._show_message(f"created {ref}", "inserted")
+            self._on_written(ref)
 
     # changing
 
     def edit(self, ref: Ref) -> None:
         """Open a subject in the editor; its id and its citations stay."""
-        self._lane.submit(lambda: self._to_edit(ref), self._edit, self._failed)
+        self._worker.submit(lambda: self._prepare_edit(ref), self._edit_subject, self._show_error)
 
-    def _to_edit(self, ref: Ref) -> tuple[Subject, str | None]:
+    def _prepare_edit(self, ref: Ref) -> tuple[Subject, str | None]:
+        """Return the subject and the source that fetched it, if any; called in a thread."""
         from kbtui.knowledge import authoring
         from kbtui.knowledge.front_matter import split_front_matter
 
@@ -119,87 +128,87 @@ class EntryWriter:
         try:
             return subject, split_front_matter(self._library.subject_text(subject)).source
         except KbtuiError:
-            return subject, None  # it may be edited to be readable again
+            return subject, None  # editing may make it readable again
 
-    def _edit(self, found: tuple[Subject, str | None]) -> None:
+    def _edit_subject(self, prepared: tuple[Subject, str | None]) -> None:
         from kbtui.knowledge import authoring
         from kbtui.knowledge.front_matter import split_front_matter
 
-        subject, source = found
+        subject, source = prepared
         name = f"{subject.topic}/{subject.slug}"
-        changed = self._lend(lambda: authoring.edit_subject(subject))
-        if changed is None:
+        result = self._run_in_editor(lambda: authoring.edit_subject(subject))
+        if result is None:
             return
-        if not changed[0]:
-            self._say(f"{name} was left as it was", "dim")
+        if not result[0]:
+            self._show_message(f"{name} was not changed", "dim")
             return
         try:
             problem = split_front_matter(self._library.subject_text(subject)).problem
         except KbtuiError as error:
             problem = error.message
         if problem:
-            self._say(
-                f"{name} is changed, but its front matter counts for nothing: {problem}", "warning"
-            )
-        elif source:
-            self._say(
-                f"{name} is changed; the source {source!r} leaves it alone from now on", "inserted"
+            self._show_message(
+                f"changed {name}, but its front matter is ignored: {problem}", "warning"
             )
         else:
-            self._say(f"{name} is changed", "inserted")
-        self._wrote(name)
+            note = f"; the source {source!r} no longer updates it" if source else ""
+            self._show_message(f"changed {name}{note}", "inserted")
+        self._on_written(name)
 
-    def _lend(self, work: Callable[[], Any]) -> tuple[Any] | None:
-        """Do something while the terminal belongs to the editor; None when it failed."""
+    def _run_in_editor(self, work: Callable[[], Any]) -> tuple[Any] | None:
+        """Suspend the screen for work that needs the terminal; None if it failed."""
         try:
             with self._screen.app.suspend():
                 return (work(),)
         except SuspendNotSupported:
-            self._failed(UsageError("this terminal cannot be lent to an editor"))
+            self._show_error(UsageError("an editor cannot be started in this terminal"))
         except (KbtuiError, OSError, ValueError) as error:
-            self._failed(error)
+            self._show_error(error)
         return None
 
     # removing
 
     def remove(self, ref: Ref) -> None:
-        """Ask, and move a subject's file to the trash."""
-        self._lane.submit(lambda: self._library.subject(ref), self._ask_remove, self._failed)
+        """Ask, then move a subject's file to the trash."""
+        self._worker.submit(
+            lambda: self._library.subject(ref), self._ask_to_trash, self._show_error
+        )
 
-    def _ask_remove(self, subject: Subject) -> None:
-        def answered(answer: str | None) -> None:
+    def _ask_to_trash(self, subject: Subject) -> None:
+        def on_answer(answer: str | None) -> None:
             if answer == "y":
                 from kbtui.knowledge.authoring import trash_subject
 
-                self._lane.submit(
+                self._worker.submit(
                     lambda: trash_subject(subject),
-                    lambda _: self._removed(subject, "is in the trash"),
-                    lambda error: self._no_trash(subject, error),
+                    lambda _: self._on_removed(subject, "moved to the trash:"),
+                    lambda error: self._on_trash_failed(subject, error),
                 )
 
         name = f"{subject.topic}/{subject.slug}"
         question = f"Move {name} ({subject.path}) to the trash?"
-        self._screen.app.push_screen(ConfirmDialog(question, {"y": "move it"}), answered)
+        self._screen.app.push_screen(ConfirmDialog(question, {"y": "move it"}), on_answer)
 
-    def _no_trash(self, subject: Subject, error: Exception) -> None:
+    def _on_trash_failed(self, subject: Subject, error: Exception) -> None:
         from kbtui.knowledge.authoring import TrashUnavailable, delete_subject
 
         if not isinstance(error, TrashUnavailable):
-            self._failed(error)
+            self._show_error(error)
             return
 
-        def answered(answer: str | None) -> None:
+        def on_answer(answer: str | None) -> None:
             if answer == "D":
-                self._lane.submit(
+                self._worker.submit(
                     lambda: delete_subject(subject),
-                    lambda _: self._removed(subject, "is deleted"),
-                    self._failed,
+                    lambda _: self._on_removed(subject, "deleted"),
+                    self._show_error,
                 )
 
         question = f"{error.message}. Delete {subject.path} for good?"
-        self._screen.app.push_screen(ConfirmDialog(question, {"D": "delete it for good"}), answered)
+        dialog = ConfirmDialog(question, {"D": "delete it for good"})
+        self._screen.app.push_screen(dialog, on_answer)
 
-    def _removed(self, subject: Subject, how: str) -> None:
+    def _on_removed(self, subject: Subject, verb: str) -> None:
         name = f"{subject.topic}/{subject.slug}"
-        self._say(f"{name} {how}", "inserted")
-        self._wrote(name)
+        self._show_message(f"{verb} {name}", "inserted")
+        self._on_written(name)

@@ -1,10 +1,10 @@
-"""The entries screen: a table of subjects and conversations, a filter, and what the index has of each."""
+"""The entries screen: a table of subjects and conversations, a filter, and an entry's page."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
 from textual.widgets import Input
@@ -18,20 +18,19 @@ from kbtui.text import one_line, safe
 from kbtui.tui.commands import bindings
 from kbtui.tui.entries.editor import EntryWriter
 from kbtui.tui.entries.table import (
-    EVERYTHING,
-    SIGNS,
+    ALL_ROWS,
+    STATUS_SIGNS,
     EntryPager,
     EntryTable,
     LoadedEntries,
-    headings,
+    table_headings,
 )
 from kbtui.tui.external_programs import open_web_address
 from kbtui.tui.feature_screen import SplitScreen
 from kbtui.tui.framework.clipboard import copy_text
 from kbtui.tui.framework.row_list import ListRow, RowList
 from kbtui.tui.framework.styled_text import StyledLine, TextMatches, wrap_spans
-from kbtui.tui.framework.text_widgets import LabeledInput as Typed
-from kbtui.tui.framework.text_widgets import PaneInput, TextLine
+from kbtui.tui.framework.text_widgets import LabeledInput, PaneInput, TextLine
 from kbtui.tui.framework.workers import LatestOnlyWorker
 from kbtui.tui.reader.blocks import FactsBlock, FoldBlock, HeadBlock, NoteBlock
 from kbtui.tui.reader.document import Document, format_count
@@ -43,73 +42,79 @@ if TYPE_CHECKING:
     from textual.timer import Timer
     from textual.widget import Widget
 
-    from kbtui.citations.models import Citation
     from kbtui.dates import Clock
-    from kbtui.index.entry_query import EntryFilter, EntryRow
-    from kbtui.index.entry_query import EntryRow as Entry
+    from kbtui.index.entry_query import EntryFilter, EntryPage, EntryRow
     from kbtui.library import Library
+    from kbtui.refs import Ref
     from kbtui.tui.framework.styled_text import Spans
     from kbtui.tui.reader.blocks import Block
 
 
-PREVIEW = 200
-CITES_MOST = 500
-NO_MODEL = "no vector"
+PREVIEW_CHARACTERS = 200
+CITATIONS_MOST = 500
+NO_VECTOR = "no vector"
+NONE = "No entries yet. Declare a topic, then press {}."
+DETAIL_DELAY = 0.08
+"""Seconds that an entry stays selected, or a filter unchanged, before it is read."""
+PENDING_SECONDS = 3.0
+KEYS_WITHOUT_ENTRY = {"filter", "help", "back", "leave", "new", "reload", "app.theme"}
+"""Commands that do not act on the selected entry."""
+READ_AHEAD_ROWS = 100
+"""Rows below the selected one that are read in advance."""
+
+
+# the page of an entry
 
 
 @dataclass(slots=True, eq=False)
 class ChunkBlock(FoldBlock):
-    """A chunk: its first characters, all of it when unfolded."""
+    """A passage: its first characters, or all of it when unfolded."""
 
     text: str = ""
 
     def layout(self, width: int, found: TextMatches | None, opened: bool) -> list[StyledLine]:
-        """The head line, then the text as far as it shows."""
+        """Lay out the heading and the visible text."""
         lines = FoldBlock.layout(self, width, found, opened)
-        text = self.text if opened or len(self.text) <= PREVIEW else f"{self.text[:PREVIEW]}…"
+        is_whole = opened or len(self.text) <= PREVIEW_CHARACTERS
+        text = self.text if is_whole else f"{self.text[:PREVIEW_CHARACTERS]}…"
         margin: Spans = [("  ", "")]
         for part in safe(text).split("\n"):
             lines += wrap_spans([(part, "" if opened else "dim")], width, margin, margin)
         return lines
 
     def estimate_height(self, width: int) -> int:
-        """The head line and the preview."""
-        return self.above + 2 + min(len(self.text), PREVIEW) // max(8, width)
+        """Estimate the number of lines of the heading and the preview."""
+        return self.above + 2 + min(len(self.text), PREVIEW_CHARACTERS) // max(8, width)
 
     def search_text(self) -> str:
-        """The text."""
+        """Return the whole text."""
         return self.text
 
 
-def entry_document(library: Library, row: EntryRow, present: datetime) -> Document:
-    """The page of an entry; called in a thread."""
+def entry_document(library: Library, row: EntryRow, now: datetime) -> Document:
+    """Make the page of an entry: facts, recent citations, passages. Called in a thread."""
     chunks = describe_chunks(library.reader(), row.id)
-    source, error = _source(library, row)
+    source, problem = _read_front_matter(library, row)
     blocks: list[Block] = [
         NoteBlock("title", [(one_line(row.title), "h1")]),
-        FactsBlock("facts", _facts(row, source)),
+        FactsBlock("facts", _entry_facts(row, source)),
     ]
-    if problem := row.error or error:
+    if problem := row.error or problem:
         blocks.append(NoteBlock("error", [(f"! {one_line(problem)}", "error")], above=1))
-    blocks += _citations(library, row, present)
-    blocks.append(
-        HeadBlock(
-            "chunks", [("Passages", "h2")], [(format_count(len(chunks), "passage"), "dim")], above=1
-        )
-    )
+    blocks += _citation_blocks(library, row, now)
+    count: Spans = [(format_count(len(chunks), "passage"), "dim")]
+    blocks.append(HeadBlock("chunks", [("Passages", "h2")], count, above=1))
     for number, chunk in enumerate(chunks, 1):
-        where = _where(chunk)
         size = format_count(chunk["characters"], "character")
-        left: Spans = [(f"{number} ", "number"), (size, ""), (where, "dim")]
-        right: Spans = [(chunk["model"] or NO_MODEL, "dim" if chunk["model"] else "warning")]
-        blocks.append(
-            ChunkBlock(f"chunk:{chunk['chunk_id']}", left, right, kind="chunk", text=chunk["text"])
-        )
+        left: Spans = [(f"{number} ", "number"), (size, ""), (_describe_place(chunk), "dim")]
+        right: Spans = [(chunk["model"] or NO_VECTOR, "dim" if chunk["model"] else "warning")]
+        key, text = f"chunk:{chunk['chunk_id']}", chunk["text"]
+        blocks.append(ChunkBlock(key, left, right, kind="chunk", text=text))
     return Document(f"entry:{row.id}", one_line(row.ref), blocks, ref=row.ref, record=row)
 
 
-def _facts(row: EntryRow, source: str | None) -> list[tuple[str, Spans]]:
-    sign, role = SIGNS.get(row.status, ("?", "dim"))
+def _entry_facts(row: EntryRow, source: str | None) -> list[tuple[str, Spans]]:
+    sign, role = STATUS_SIGNS.get(row.status, ("?", "dim"))
     facts: dict[str, Spans] = {
         "entry": [(one_line(row.ref), ""), (f"  {row.id}" if row.id != row.ref else "", "dim")],
         "type": [(one_line(row.type), "")],
@@ -124,8 +129,8 @@ def _facts(row: EntryRow, source: str | None) -> list[tuple[str, Spans]]:
     return [(name, value) for name, value in facts.items() if value]
 
 
-def _source(library: Library, row: EntryRow) -> tuple[str | None, str | None]:
-    """The source that fetched a subject, and why its front matter counts for nothing."""
+def _read_front_matter(library: Library, row: EntryRow) -> tuple[str | None, str | None]:
+    """Return the source that fetched a subject, and what is wrong with its front matter."""
     from kbtui.knowledge.front_matter import split_front_matter
 
     subject = library.knowledge().find(row.topic or "", row.slug or "")
@@ -135,41 +140,36 @@ def _source(library: Library, row: EntryRow) -> tuple[str | None, str | None]:
         text = split_front_matter(library.subject_text(subject))
     except KbtuiError as error:
         return None, error.message
-    problem = text.problem and f"its front matter counts for nothing: {text.problem}"
-    return text.source, problem
+    return text.source, text.problem and f"front matter ignored: {text.problem}"
 
 
-def _citations(library: Library, row: EntryRow, present: datetime) -> list[Block]:
-    since = present - timedelta(days=CITATION_DAYS)
-    cites = [
-        cite
-        for cite in library.turns_citing(library.resolve(row.ref))
-        if cite.timestamp is None or cite.timestamp >= since
+def _citation_blocks(library: Library, row: EntryRow, now: datetime) -> list[Block]:
+    since = now - timedelta(days=CITATION_DAYS)
+    citations = [
+        citation
+        for citation in library.turns_citing(library.resolve(row.ref))
+        if citation.timestamp is None or citation.timestamp >= since
     ]
-    heading = f"Cited in the last {CITATION_DAYS} days"
-    blocks: list[Block] = [
-        HeadBlock("cites", [(heading, "h2")], [(f"{len(cites):,}", "dim")], above=1)
-    ]
-    if not cites:
-        blocks.append(NoteBlock("none", [("No turn used it in this time.", "dim")]))
-    for number, cite in enumerate(cites[:CITES_MOST]):
-        blocks.append(_cite(number, cite, present))
-    if len(cites) > CITES_MOST:
-        blocks.append(NoteBlock("further", [(f"and {len(cites) - CITES_MOST:,} more", "dim")]))
+    heading, count = f"Cited in the last {CITATION_DAYS} days", f"{len(citations):,}"
+    blocks: list[Block] = [HeadBlock("cites", [(heading, "h2")], [(count, "dim")], above=1)]
+    if not citations:
+        blocks.append(NoteBlock("none", [("No turn cited it.", "dim")]))
+    for number, citation in enumerate(citations[:CITATIONS_MOST]):
+        when = format_time(citation.timestamp, now) if citation.timestamp else ""
+        left: Spans = [
+            (citation.source, "link"),
+            (f"  {one_line(citation.source_title)}", ""),
+            (f"  {citation.how}", "dim"),
+        ]
+        key = f"cite:{number}:{citation.source}"
+        blocks.append(HeadBlock(key, left, [(when, "dim")], link=citation.source))
+    if len(citations) > CITATIONS_MOST:
+        more = f"and {len(citations) - CITATIONS_MOST:,} more"
+        blocks.append(NoteBlock("further", [(more, "dim")]))
     return blocks
 
 
-def _cite(number: int, cite: Citation, present: datetime) -> Block:
-    when = format_time(cite.timestamp, present) if cite.timestamp else ""
-    left: Spans = [
-        (cite.source, "link"),
-        (f"  {one_line(cite.source_title)}", ""),
-        (f"  {cite.how}", "dim"),
-    ]
-    return HeadBlock(f"cite:{number}:{cite.source}", left, [(when, "dim")], link=cite.source)
-
-
-def _where(chunk: dict[str, object]) -> str:
+def _describe_place(chunk: dict[str, object]) -> str:
     lines, turn = chunk["lines"], chunk["turn"]
     if isinstance(lines, list):
         first, last = lines
@@ -177,25 +177,18 @@ def _where(chunk: dict[str, object]) -> str:
     return f"  turn {turn}, {chunk['role']}" if turn else ""
 
 
-NONE = "There are no entries yet. {} writes one, where a topic is declared to write it into."
-LOOK_SECONDS = 0.08
-"""How long one stays on an entry, or on a word of the filter, before it is read."""
-PENDING_SECONDS = 3.0
-APART = {"filter", "help", "back", "leave", "new", "reload", "app.theme"}
-"""Commands that are not about the selected entry."""
-AHEAD = 100
-"""Rows below the selected one that are there before one comes to them."""
+# the screen
 
 
 class EntriesScreen(SplitScreen):
-    """A table that is read as one goes through it; gives back the reference to be opened."""
+    """A table of entries, read page by page. Its result is the reference to open, or None."""
 
     HEADING = "Entries"
     SCOPE = "entries"
     NOTES = (
         "● ready, ◌ waiting to be embedded, ! could not be read or embedded.",
         "Example of a filter: `deploy type:rule,decision is:pending after:2026-05 before:2026-06`. "
-        "Words must be in the title or text; after and before bound the day of creation.",
+        "Words must be in the title or text; after and before limit the day of creation.",
     )
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("entries", "moving")]
     AUTO_FOCUS = "#entries"
@@ -204,174 +197,162 @@ class EntriesScreen(SplitScreen):
     def __init__(self, library: Library, clock: Clock) -> None:
         super().__init__(library)
         self.table = EntryTable()
-        self.filter = Typed("entry-filter", "filter")
+        self.filter = LabeledInput("entry-filter", "filter")
         self.filter.display = True
-        self.listing = EntryPager(self, library, clock, self._listed, self._unread)
-        self.writer = EntryWriter(self, library, self.show_message, self._wrote)
+        self.pager = EntryPager(self, library, clock, self._show_entries, self._show_read_error)
+        self.writer = EntryWriter(self, library, self.show_message, self._on_entry_written)
         self._clock = clock
         self._flags = {"hidden": False, "archived": False}
         self._wanted: EntryFilter = parse_entry_filter("")
-        self._detail_lane = LatestOnlyWorker(self)
-        self._timer: Timer | None = None
+        self._detail_worker = LatestOnlyWorker(self)
+        self._detail_timer: Timer | None = None
         self._filter_timer: Timer | None = None
-        self._to_end = False
+        self._go_to_end = False
         self._types: list[str] = []
-        """Types that were seen: a filter by one must not take the others away."""
-        self._select: str | None = None
+        """All types seen so far: a list filtered by one type names no others."""
+        self._ref_to_select: str | None = None
 
     def compose_list_pane(self) -> list[Widget]:
-        """Filter, headings, table."""
+        """Return filter, headings and table."""
         return [self.filter, TextLine(id="columns"), self.table]
 
     def on_mount(self) -> None:
-        """Begin to read, once something is on the screen."""
+        """Read after the first paint."""
         self.filter.input.placeholder = "words, type:, is:, topic:, after:, before:"
         self.call_after_refresh(self.action_reload)
-        self.set_interval(PENDING_SECONDS, self._watch_pending)
+        self.set_interval(PENDING_SECONDS, self._reload_if_pending)
 
-    def _watch_pending(self) -> None:
-        """Reload while entries are pending: no message says that one was embedded."""
-        listed = self.listing.listed
-        if listed is not None and listed.page.by_status.get("pending"):
+    def _reload_if_pending(self) -> None:
+        """Reload while entries are pending, because no event says that an entry was embedded."""
+        loaded = self.pager.loaded
+        if loaded is not None and loaded.page.by_status.get("pending"):
             self.action_reload()
 
     def on_resize(self) -> None:
-        """Show the columns that fit the new width."""
+        """Show the columns and key hints that fit the new width."""
         super().on_resize()
-        self.call_after_refresh(self._say_columns)
+        self.call_after_refresh(self._show_headings)
 
-    def _say_columns(self) -> None:
-        width = self.table.scrollable_content_region.width
-        left, right = headings(width)
-        # The scroll bar's column, which the table keeps free.
+    def _show_headings(self) -> None:
+        left, right = table_headings(self.table.scrollable_content_region.width)
+        # The table keeps two cells free for its scroll bar.
         self.query_one("#columns", TextLine).set_text(left, [*right, ("  ", "")])
 
     @property
     def offers(self) -> frozenset[str]:
-        """Whether there is an address, and something that failed."""
-        entry, listed = self.table.entry, self.listing.listed
+        """What the commands need: an address, entries with errors."""
+        entry, loaded = self.table.entry, self.pager.loaded
         found = {
             "address": bool(entry and entry.source_url),
-            "errors": bool(listed and listed.page.by_status.get("error")),
+            "errors": bool(loaded and loaded.page.by_status.get("error")),
         }
-        return frozenset(name for name, has in found.items() if has)
+        return frozenset(name for name, is_met in found.items() if is_met)
 
     def should_key_wait(self, key: str) -> bool:
-        """Whether a key is about the selected entry, and the list or the details are another's."""
+        """Whether a key acts on the selected entry while the list or its page is still being read."""
         owner, action = self._find_action(key)
-        # A letter that is typed is no command's, so it has no owner.
-        typed = self.focused is self.filter.input and owner in (None, self.filter.input)
-        if typed or action in APART:
+        # A letter typed into the filter belongs to no command, so it has no owner.
+        is_typing = self.focused is self.filter.input and owner in (None, self.filter.input)
+        if is_typing or action in KEYS_WITHOUT_ENTRY:
             return False
-        details = self.is_detail_focused and (
-            self._timer is not None or self._detail_lane.has_pending_result
-        )
-        return details or self._filter_timer is not None or self.listing.lacks(self._wanted)
+        is_page_due = self._detail_timer is not None or self._detail_worker.has_pending_result
+        is_list_due = self._filter_timer is not None or self.pager.is_waiting_for(self._wanted)
+        return is_list_due or (self.is_detail_focused and is_page_due)
 
     # reading the list
 
     def action_reload(self) -> None:
         """Read everything again."""
-        self.listing.read(self._wanted)
+        self.pager.read(self._wanted)
 
-    def handle_files_changed(self, event: dict[str, Any]) -> None:
-        """Reload when files change."""
-        self.action_reload()
+    def _show_entries(self, loaded: LoadedEntries) -> None:
+        selected = None
+        if self._ref_to_select is not None:
+            selected = next((e.id for e in loaded.rows if e.ref == self._ref_to_select), None)
+            self._ref_to_select = None if selected else self._ref_to_select
+        is_filtered = self.filter.input.value.strip() or any(self._flags.values())
+        empty = "No entries match." if is_filtered else NONE.format(self.key_hint("new"))
+        rows = [ListRow(entry.id, [], data=entry) for entry in loaded.rows]
+        self.table.set_rows(rows, [(empty, "dim")], selected)
+        if self._go_to_end and not loaded.has_more:
+            self._go_to_end = False
+            self.table.select(loaded.rows[-1].id)
+        elif self._go_to_end:
+            self.pager.read_more(ALL_ROWS)
+        self._show_page_totals(loaded.page)
+        self._show_detail_soon()
 
-    def _listed(self, listed: LoadedEntries) -> None:
-        rows = [ListRow(entry.id, [], data=entry) for entry in listed.rows]
-        if self._select is not None:
-            wanted = next((e.id for e in listed.rows if e.ref == self._select), None)
-            self._select = None if wanted else self._select
-        else:
-            wanted = None
-        passes = self.filter.input.value.strip() or any(self._flags.values())
-        none = "No entry passes the filter." if passes else NONE.format(self.key_hint("new"))
-        self.table.set_rows(rows, [(none, "dim")], wanted)
-        if self._to_end and not listed.more:
-            self._to_end = False
-            self.table.select(listed.rows[-1].id)
-        elif self._to_end:
-            self.listing.more(EVERYTHING)
-        self._say_totals(listed)
-        self._look()
-
-    def _unread(self, error: Exception) -> None:
-        if self.listing.listed is None:
+    def _show_read_error(self, error: Exception) -> None:
+        if self.pager.loaded is None:
             self.table.set_rows([], [("The entries cannot be read.", "error")])
         self.show_error(error)
 
-    def _say_totals(self, listed: LoadedEntries) -> None:
-        page = listed.page
+    def _show_page_totals(self, page: EntryPage) -> None:
         total = f"{page.total:,} {'entry' if page.total == 1 else 'entries'}"
         states = [
             f"{page.by_status[name]:,} {name}"
             for name in ENTRY_STATUSES
             if page.by_status.get(name)
         ]
-        kinds = sorted(page.by_type.items(), key=lambda pair: (-pair[1], pair[0]))
-        flags = [f"with {name}" for name, shown in self._flags.items() if shown]
+        flags = [f"with {name}" for name, is_shown in self._flags.items() if is_shown]
+        kinds = sorted(page.by_type.items(), key=lambda pair: (-pair[1], pair[0]))[:6]
+        types = one_line(" · ".join(f"{kind} {count:,}" for kind, count in kinds))
         left = [(total, "strong"), (f"  {' · '.join([*states, *flags])}", "dim")]
-        right = [(one_line(" · ".join(f"{count:,} {kind}" for kind, count in kinds[:6])), "dim")]
-        self.show_totals(left, right)
-        self._say_place()
+        self.show_totals(left, [(types, "dim")])
+        self._show_position()
         self.show_keys()
 
-    def _say_place(self) -> None:
-        listed = self.listing.listed
-        place = (
-            f"{self.table.index + 1:,} of {listed.page.total:,}" if listed and listed.rows else ""
-        )
-        self.query_one("#listed").border_subtitle = place
+    def _show_position(self) -> None:
+        loaded, position = self.pager.loaded, ""
+        if loaded and loaded.rows:
+            position = f"{self.table.index + 1:,} of {loaded.page.total:,}"
+        self.query_one("#listed").border_subtitle = position
 
-    # the selected one
+    # the selected entry
 
     @on(RowList.SelectionChanged)
-    def _moved(self, event: RowList.SelectionChanged) -> None:
+    def _on_row_selected(self, event: RowList.SelectionChanged) -> None:
         event.stop()
-        self._say_place()
-        if self.table.index > len(self.table.rows) - AHEAD:
-            self.listing.more()
-        self._look()
+        self._show_position()
+        if self.table.index > len(self.table.rows) - READ_AHEAD_ROWS:
+            self.pager.read_more()
+        self._show_detail_soon()
 
-    def _look(self) -> None:
-        """Have the details made for what is selected, once one stays on it."""
-        if self._timer is not None:
-            self._timer.stop()
-        self._timer = self.set_timer(LOOK_SECONDS, self._make)
+    def _show_detail_soon(self) -> None:
+        """Show the selected entry's page once the selection rests."""
+        if self._detail_timer is not None:
+            self._detail_timer.stop()
+        self._detail_timer = self.set_timer(DETAIL_DELAY, self._show_detail)
 
-    def _make(self) -> None:
-        self._timer = None
-        from kbtui.tui.reader.document import Document
-
+    def _show_detail(self) -> None:
+        self._detail_timer = None
         entry = self.table.entry
         self.show_keys()
         if entry is None:
-            self._detail_lane.discard_results()
+            self._detail_worker.discard_results()
             self.show_document(Document("entry:", "", []))
             return
-        self._detail_lane.submit(
+        self._detail_worker.submit(
             lambda: entry_document(self.library, entry, self._clock()),
             self.show_document,
             self.show_error,
         )
 
-    @on(EntryTable.AtEnd)
-    def _at_end(self, event: EntryTable.AtEnd) -> None:
-        """Read all there are."""
+    @on(EntryTable.EndRequested)
+    def _on_end_requested(self, event: EntryTable.EndRequested) -> None:
+        """Read all remaining entries."""
         event.stop()
-        listed = self.listing.listed
-        if listed is not None and listed.more:
-            self._to_end = True
-            self.listing.more(EVERYTHING)
+        if self.pager.loaded is not None and self.pager.loaded.has_more:
+            self._go_to_end = True
+            self.pager.read_more(ALL_ROWS)
 
     @on(RowList.RowClicked)
-    def _clicked(self, event: RowList.RowClicked) -> None:
+    def _on_row_clicked(self, event: RowList.RowClicked) -> None:
         event.stop()
         self.action_enter()
 
     def action_enter(self) -> None:
-        """Go to the details; there unfold, or open the turn."""
+        """Go to the entry's page; there, unfold a passage or open a turn."""
         if not self.is_detail_focused:
             if self.table.entry is not None:
                 self.focus_detail()
@@ -386,30 +367,30 @@ class EntriesScreen(SplitScreen):
             self.reader.update_view()
 
     def action_read(self) -> None:
-        """Open it in the reader."""
+        """Open the selected entry in the reader."""
         if (entry := self.table.entry) is not None:
-            self.dismiss(self._ref(entry))
+            self.dismiss(self._parse_entry_ref(entry))
 
-    def _ref(self, entry: Entry) -> Any:
-        # It is in the index: which part of a name with colons is the slug is known.
+    def _parse_entry_ref(self, entry: EntryRow) -> Ref:
+        # The entry exists, so a colon in its slug does not start a line number.
         return parse_ref(entry.ref, lambda topic, slug: (topic, slug) == (entry.topic, entry.slug))
 
     def action_copy(self) -> None:
-        """Copy its reference."""
+        """Copy the selected entry's reference."""
         if (entry := self.table.entry) is not None:
             copy_text(self.app, entry.ref)
             self.show_message(f"copied {entry.ref}")
 
     def action_address(self) -> None:
-        """Open the address that it was fetched from; copy it where nothing can open it."""
+        """Open the address that the entry was fetched from, or copy it if no browser can be started."""
         entry = self.table.entry
         if entry is None or not entry.source_url:
-            self.show_message("it was not fetched from anywhere", "warning")
+            self.show_message("this entry was not fetched from an address", "warning")
         elif open_web_address(self.app, entry.source_url):
             self.show_message(f"opened {entry.source_url}")
         else:
             copy_text(self.app, entry.source_url)
-            self.show_message(f"nothing here opens it; copied {entry.source_url}", "warning")
+            self.show_message(f"no browser here; copied {entry.source_url}", "warning")
 
     # the filter
 
@@ -418,13 +399,13 @@ class EntriesScreen(SplitScreen):
         self.focus_list_pane(self.filter.input)
 
     @on(Input.Changed, "#entry-filter")
-    def _typed(self, event: Input.Changed) -> None:
+    def _on_filter_changed(self, event: Input.Changed) -> None:
         event.stop()
         if self._filter_timer is not None:
             self._filter_timer.stop()
-        self._filter_timer = self.set_timer(LOOK_SECONDS, self._apply)
+        self._filter_timer = self.set_timer(DETAIL_DELAY, self._apply_filter)
 
-    def _apply(self) -> None:
+    def _apply_filter(self) -> None:
         self._filter_timer = None
         try:
             wanted = parse_entry_filter(
@@ -441,73 +422,74 @@ class EntriesScreen(SplitScreen):
             self.action_reload()
 
     @on(Input.Submitted, "#entry-filter")
-    def _filtered(self, event: Input.Submitted) -> None:
+    def _on_filter_submitted(self, event: Input.Submitted) -> None:
         event.stop()
         self.set_focus(self.table)
 
     def action_turn(self, name: str) -> None:
-        """The next value of a part of the filter, then none."""
-        listed, text = self.listing.listed, self.filter.input.value
+        """Set `type` or `is` in the filter to its next value, after the last one to none."""
+        loaded, text = self.pager.loaded, self.filter.input.value
         values: list[str] = list(ENTRY_STATUSES)
         if name == "type":
-            values = self._types = sorted({*self._types, *(listed.page.by_type if listed else ())})
-        now = last_filter_value(text, name)
-        after: list[str | None] = [*values, None]
-        following = after[(values.index(now) + 1) if now in values else 0]
-        self.filter.input.value = replace_filter_value(text, name, following)
+            values = self._types = sorted({*self._types, *(loaded.page.by_type if loaded else ())})
+        current = last_filter_value(text, name)
+        position = values.index(current) + 1 if current in values else 0
+        self.filter.input.value = replace_filter_value(text, name, [*values, None][position])
 
     def action_flag(self, name: str) -> None:
         """Show or hide hidden subjects or archived conversations."""
         self._flags[name] = not self._flags[name]
-        self._apply()
+        self._apply_filter()
 
     # writing
 
     def action_new(self) -> None:
-        """Write a new entry."""
+        """Create an entry."""
         entry = self.table.entry
         self.writer.new(topic=entry.topic if entry else None)
 
     def action_edit(self) -> None:
         """Edit the selected subject."""
-        if (entry := self._own()) is not None:
-            self.writer.edit(self._ref(entry))
+        if (entry := self._selected_subject()) is not None:
+            self.writer.edit(self._parse_entry_ref(entry))
 
     def action_remove(self) -> None:
         """Move the selected subject to the trash."""
-        if (entry := self._own()) is not None:
-            self.writer.remove(self._ref(entry))
+        if (entry := self._selected_subject()) is not None:
+            self.writer.remove(self._parse_entry_ref(entry))
 
-    def _own(self) -> Entry | None:
+    def _selected_subject(self) -> EntryRow | None:
+        """Return the selected entry if it is a subject; otherwise say why it cannot be changed."""
         entry = self.table.entry
-        if entry is not None and entry.kind == "subject":
-            return entry
-        if entry is not None:
-            self.show_message("only subjects are files of yours; conversations are JP's", "warning")
-        return None
+        if entry is not None and entry.kind == "conversation":
+            self.show_message(
+                "conversations belong to JP; only subjects can be changed here", "warning"
+            )
+            return None
+        return entry
 
-    def _wrote(self, ref: str) -> None:
-        self._select = ref
+    def _on_entry_written(self, ref: str) -> None:
+        self._ref_to_select = ref
         self.action_reload()
 
     def action_retry(self) -> None:
-        """Have what failed tried again."""
-        self.show_message("trying again …", "dim")
-        self.worker.submit(self.library.retry, self._retried, self.show_error)
+        """Retry entries that could not be read or embedded."""
+        self.show_message("retrying …", "dim")
+        self.worker.submit(self.library.retry, self._on_retried, self.show_error)
 
-    def _retried(self, done: None) -> None:
-        self.show_message("tried again; what still fails stays marked")
+    def _on_retried(self, done: None) -> None:
+        self.show_message("retried; entries that failed again are still marked")
         self.action_reload()
 
     # leaving
 
     @on(PaneInput.EscapePressed)
-    def _left_input(self, event: PaneInput.EscapePressed) -> None:
+    def _on_input_left(self, event: PaneInput.EscapePressed) -> None:
         event.stop()
         self.action_back()
 
     def action_back(self) -> None:
-        """One step back."""
+        """Go back to the table, clear the filter, or leave the screen."""
         if self.focused is self.filter.input or self.is_detail_focused:
             self.focus_list_pane(self.table)
         elif self.filter.input.value:

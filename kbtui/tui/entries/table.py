@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from textual.message import Message
 
@@ -22,73 +22,74 @@ if TYPE_CHECKING:
     from textual.strip import Strip
 
     from kbtui.dates import Clock
-    from kbtui.index.entry_query import EntryRow as Entry
     from kbtui.library import Library
     from kbtui.tui.framework.styled_text import Spans
 
 
-PAGE = 200
-PAGE_MOST = 5000
-"""Each page costs a walk over all entries, so a long way takes few large pages."""
-EVERYTHING = 10**9
+PAGE_ROWS = 200
+PAGE_ROWS_MOST = 5000
+"""Rows of the largest page. Each page costs a walk over all entries, so reading far takes few large pages."""
+ALL_ROWS = 10**9
+STATUS_SIGNS = {"ready": ("●", "inserted"), "pending": ("◌", "warning"), "error": ("!", "error")}
 
 
 @dataclass
 class LoadedEntries:
-    """Rows read so far, with the totals of the newest page."""
+    """The rows read so far, and the newest page, which has the totals."""
 
     wanted: EntryFilter
     rows: list[EntryRow]
     page: EntryPage
 
     @property
-    def more(self) -> bool:
+    def has_more(self) -> bool:
         """Whether there are further pages."""
         return self.page.cursor is not None
 
 
 class EntryPager:
-    """Reads pages in a thread; `show` is told what there is then."""
+    """Reads pages of entries in a thread; `on_loaded` gets all rows read so far."""
 
     def __init__(
         self,
         owner: MessagePump,
         library: Library,
         clock: Clock,
-        show: Callable[[LoadedEntries], None],
-        failed: Callable[[Exception], None],
+        on_loaded: Callable[[LoadedEntries], None],
+        on_error: Callable[[Exception], None],
     ) -> None:
-        self._clock = clock
-        self._library, self._show, self._failed = library, show, failed
-        self._lane = LatestOnlyWorker(owner, cancellation=Cancellation)
-        self._reading = False
-        self.listed: LoadedEntries | None = None
+        self._library, self._clock = library, clock
+        self._on_loaded, self._on_error = on_loaded, on_error
+        self._worker = LatestOnlyWorker(owner, cancellation=Cancellation)
+        self._is_reading = False
+        self.loaded: LoadedEntries | None = None
 
-    def lacks(self, wanted: EntryFilter) -> bool:
-        """Whether what a filter lets through is still being read."""
-        return self._reading and (self.listed is None or self.listed.wanted != wanted)
+    def is_waiting_for(self, wanted: EntryFilter) -> bool:
+        """Whether the first entries that pass a filter are still being read."""
+        return self._is_reading and (self.loaded is None or self.loaded.wanted != wanted)
 
     def read(self, wanted: EntryFilter) -> None:
-        """Read from the beginning, as far as was read before with the same filter."""
-        before = self.listed
-        # A page more than before: what came in above must not push out what one looks at.
-        same = before is not None and before.wanted == wanted
-        self._submit(wanted, None, PAGE + (len(before.rows) if before and same else 0))
+        """Read from the beginning; with an unchanged filter, as many rows as before."""
+        before = self.loaded
+        # One page more than before, so that new rows above do not push out the current one.
+        known = len(before.rows) if before is not None and before.wanted == wanted else 0
+        self._submit(wanted, None, PAGE_ROWS + known)
 
-    def more(self, least: int = PAGE) -> None:
-        """Read the next page, of at least so many rows if there are as many."""
-        if self.listed is not None and self.listed.more and not self._reading:
-            self._submit(self.listed.wanted, self.listed, least)
+    def read_more(self, least: int = PAGE_ROWS) -> None:
+        """Read at least `least` further rows, if there are as many."""
+        if self.loaded is not None and self.loaded.has_more and not self._is_reading:
+            self._submit(self.loaded.wanted, self.loaded, least)
 
     def _submit(self, wanted: EntryFilter, before: LoadedEntries | None, least: int) -> None:
-        self._reading = True
-        self._lane.submit(lambda: self._pages(wanted, before, least), self._took, self._refused)
+        self._is_reading = True
+        self._worker.submit(
+            lambda: self._read_pages(wanted, before, least), self._set_loaded, self._fail
+        )
 
-    def _pages(
+    def _read_pages(
         self, wanted: EntryFilter, before: LoadedEntries | None, least: int
     ) -> LoadedEntries:
-        """Called in a thread."""
-        # The main screen has started the engine, which says when files are others.
+        """Read `least` rows after those of `before`; called in a thread."""
         library, call = self._library, current_cancellation()
         rows = list(before.rows) if before else []
         cursor = before.page.cursor if before else None
@@ -100,7 +101,7 @@ class EntryPager:
                 wanted,
                 cursor=cursor,
                 limit=max(1, goal - len(rows)),
-                most=PAGE_MOST,
+                most=PAGE_ROWS_MOST,
                 vectors=library.settings.model != "off",
                 now=self._clock().timestamp(),
                 is_given_up=lambda: call.cancelled,
@@ -110,99 +111,99 @@ class EntryPager:
             if cursor is None or len(rows) >= goal:
                 return LoadedEntries(wanted, rows, page)
 
-    def _took(self, listed: LoadedEntries) -> None:
-        self._reading = False
-        self.listed = listed
-        self._show(listed)
+    def _set_loaded(self, loaded: LoadedEntries) -> None:
+        self._is_reading = False
+        self.loaded = loaded
+        self._on_loaded(loaded)
 
-    def _refused(self, error: Exception) -> None:
-        self._reading = False
-        self._failed(error)
+    def _fail(self, error: Exception) -> None:
+        self._is_reading = False
+        self._on_error(error)
 
 
-SIGNS = {"ready": ("●", "inserted"), "pending": ("◌", "warning"), "error": ("!", "error")}
-COLUMNS: tuple[tuple[str, int, bool, int], ...] = (
-    ("type", 12, False, 86),
-    ("changed", 10, False, 58),
-    ("passages", 8, True, 96),
-    ("size", 6, True, 104),
-    ("cites 30d", 9, True, 0),
+class Column(NamedTuple):
+    """A column on the right; shown in a table of at least `min_width` cells."""
+
+    name: str
+    cells: int
+    is_right_aligned: bool
+    min_width: int
+
+    def align(self, text: str) -> str:
+        """Cut or pad a text to the column's width."""
+        text = cut(one_line(text), self.cells)
+        space = " " * (self.cells - cells(text))
+        return space + text if self.is_right_aligned else text + space
+
+
+COLUMNS = (
+    Column("type", 12, False, 86),
+    Column("changed", 10, False, 58),
+    Column("passages", 8, True, 96),
+    Column("size", 6, True, 104),
+    Column("cited 30d", 9, True, 0),
 )
-"""Name, cells, whether it stands at the right, and the width from which there is room for it.
-
-Titles come first: beside the type and all that follows it, 48 cells are left for them.
-"""
+"""The minimum widths leave at least 48 cells for titles."""
 
 
 class EntryTable(RowList):
-    """Entries, one a line; there may be tens of thousands."""
+    """The entries, one row each; there may be tens of thousands, so rows are made when drawn."""
 
     def __init__(self) -> None:
         super().__init__("entries")
-        self.empty = [("Reading the entries …", "dim")]
+        self.empty_text = [("Reading the entries …", "dim")]
 
-    class AtEnd(Message):
-        """One wants the last entry of all, read or not."""
+    class EndRequested(Message):
+        """The user wants to go to the last entry, which may not be read yet."""
 
     def action_bottom(self) -> None:
-        """To the last entry."""
+        """Go to the last entry."""
         super().action_bottom()
-        self.post_message(self.AtEnd())
+        self.post_message(self.EndRequested())
 
     @property
-    def entry(self) -> Entry | None:
+    def entry(self) -> EntryRow | None:
         """The selected entry."""
         row = self.selected
         return row.data if row is not None else None
 
     def render_line(self, y: int) -> Strip:
-        """Line `y` of what is in sight."""
+        """Draw line `y` of the visible part."""
         number = y + round(self.scroll_y)
         if 0 <= number < len(self.rows):
-            row = self.rows[number]
-            width = self.scrollable_content_region.width
-            row.left, row.right = _left(row.data), _right(row.data, width)
+            row, width = self.rows[number], self.scrollable_content_region.width
+            row.left, row.right = _format_left(row.data), _format_right(row.data, width)
         return super().render_line(y)
 
 
-def headings(width: int) -> tuple[Spans, Spans]:
-    """The line above the table."""
-    names = [_fitted(name, name, size, right) for name, size, right, _ in _shown(width)]
+def table_headings(width: int) -> tuple[Spans, Spans]:
+    """Return the left and right side of the line above a table of `width` cells."""
+    names = [column.align(column.name) for column in COLUMNS if width >= column.min_width]
     return [("  entry  reference  #tags", "section")], [("  ".join(names), "section")]
 
 
-def _shown(width: int) -> list[tuple[str, int, bool, int]]:
-    return [column for column in COLUMNS if width >= column[3]]
-
-
-def _left(entry: Entry) -> Spans:
-    sign, role = SIGNS.get(entry.status, ("?", "dim"))
+def _format_left(entry: EntryRow) -> Spans:
+    sign, role = STATUS_SIGNS.get(entry.status, ("?", "dim"))
     flags = [name for name in ("hidden", "archived") if getattr(entry, name)]
     spans: Spans = [(f"{sign} ", role), (one_line(entry.title), "")]
     if flags:
         spans.append((f"  {', '.join(flags)}", "dim"))
-    # Tags give way to everything else, and take no room where there are none.
+    # Tags come last, because a narrow table cuts the end.
     tags = "".join(f" #{one_line(tag)}" for tag in entry.tags)
     return [*spans, (f"  {one_line(entry.ref)}", "dim"), (f" {tags}" if tags else "", "note")]
 
 
-def _right(entry: Entry, width: int) -> Spans:
+def _format_right(entry: EntryRow, width: int) -> Spans:
     values = {
         "type": entry.type,
         "changed": format_iso_day(entry.changed),
         "passages": f"{entry.chunks:,}",
         "size": format_size(entry.size),
-        "cites 30d": f"{entry.cites_30d:,}",
+        "cited 30d": f"{entry.cites_30d:,}",
     }
     spans: Spans = []
-    for name, size, right, _ in _shown(width):
-        role = "" if name == "cites 30d" and entry.cites_30d else "dim"
-        spans.append(("  " if spans else "", ""))
-        spans.append((_fitted(name, values[name], size, right), role))
+    for column in COLUMNS:
+        if width >= column.min_width:
+            role = "" if column.name == "cited 30d" and entry.cites_30d else "dim"
+            spans += [("  " if spans else "", ""), (column.align(values[column.name]), role)]
     return spans
-
-
-def _fitted(name: str, text: str, size: int, right: bool) -> str:
-    text = cut(one_line(text), size)
-    space = " " * (size - cells(text))
-    return space + text if right else text + space
