@@ -6,7 +6,9 @@ import re
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta, tzinfo
 
-HINT = "write 2026-11-01, 2026-11, today, yesterday, monday or an age such as 12h, 3d, 2w, 6m, 1y"
+DATE_HINT = (
+    "write 2026-11-01, 2026-11, today, yesterday, monday or an age such as 12h, 3d, 2w, 6m, 1y"
+)
 
 _AGE = re.compile(r"(\d{1,6})([hdwmy])")
 _HOURS = {"h": 1, "d": 24, "w": 168, "m": 730, "y": 8766}
@@ -32,7 +34,7 @@ def parse_moment(
     if moment is None or not to_end_of_day or not _DAY.fullmatch(text.strip().lower()):
         return moment
     try:
-        return _utc(moment.astimezone(zone).replace(tzinfo=None) + timedelta(days=1), zone)
+        return _to_utc(moment.astimezone(zone).replace(tzinfo=None) + timedelta(days=1), zone)
     except OverflowError:
         return None
 
@@ -45,18 +47,18 @@ def _parse_moment(text: str, now: datetime | None, zone: tzinfo | None) -> datet
             return now.astimezone(UTC) - timedelta(hours=int(match[1]) * _HOURS[match[2]])
         today = now.astimezone(zone).replace(hour=0, minute=0, second=0, microsecond=0, tzinfo=None)
         if text in {"today", "yesterday"}:
-            return _utc(today - timedelta(days=text == "yesterday"), zone)
+            return _to_utc(today - timedelta(days=text == "yesterday"), zone)
         if text in _DAYS:
             back = (today.weekday() - _DAYS.index(text) - 1) % 7 + 1
-            return _utc(today - timedelta(days=back), zone)
+            return _to_utc(today - timedelta(days=back), zone)
         if match := _MONTH.fullmatch(text):
-            return _utc(datetime(int(match[1]), int(match[2] or 1), 1), zone)
-        return _utc(datetime.fromisoformat(text.upper()), zone)
+            return _to_utc(datetime(int(match[1]), int(match[2] or 1), 1), zone)
+        return _to_utc(datetime.fromisoformat(text.upper()), zone)
     except (ValueError, OverflowError):
         return None
 
 
-def _utc(moment: datetime, zone: tzinfo | None) -> datetime:
+def _to_utc(moment: datetime, zone: tzinfo | None) -> datetime:
     if moment.tzinfo is None and zone is not None:
         moment = moment.replace(tzinfo=zone)
     return moment.astimezone(UTC)
@@ -113,7 +115,7 @@ def format_unix_time(seconds: float | None) -> str | None:
         return None
 
 
-def time_zone(name: str) -> tzinfo:
+def parse_time_zone(name: str) -> tzinfo:
     """The zone that a value of the variable TZ names; raises `ValueError` where it is no name."""
     from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 

@@ -63,29 +63,29 @@ NOTHING_INDEXED = "nothing to search: no subjects and no conversations, or none 
 """What an answer says where there was nothing to search."""
 
 
-def keywords_only(cause: Cause, detail: str = "") -> Notice:
+def make_keywords_only_notice(cause: Cause, detail: str = "") -> Notice:
     """Hits are found by keywords alone, for this reason."""
     return Notice("keywords_only", {"cause": cause, "detail": detail})
 
 
-def reason_of(notice: Notice) -> str:
+def get_keywords_only_reason(notice: Notice) -> str:
     """Why a `keywords_only` notice is given, in one phrase; "" where another notice says why."""
     values = notice.values
     return values.get("detail") or MODEL_CAUSES.get(values.get("cause", ""), "")
 
 
-def phrase(notice: Notice) -> str:
+def format_notice(notice: Notice) -> str:
     """A notice for a person."""
     values: Any = notice.values
     match notice.code:
         case "filter_without_value":
             return f"{values['word']} needs a value; searched as a word"
         case "index_behind":
-            return _phrase_behind(values)
+            return _format_index_behind(values)
         case "index_mended":
             return f"{values['detail']}; the index was built again"
         case "keywords_only":
-            reason = reason_of(notice)
+            reason = get_keywords_only_reason(notice)
             return f"keywords only: {reason}" if reason else "keywords only"
         case "meaning_only":
             return "no text contains these words; closest by meaning"
@@ -108,7 +108,7 @@ def phrase(notice: Notice) -> str:
             return f"unknown filter {values['word']}:; did you mean {values['suggestion']}:?"
 
 
-def _phrase_behind(values: Any) -> str:
+def _format_index_behind(values: Any) -> str:
     match values["cause"]:
         case "engine":
             return f"the index may be behind: {values['detail']}"
@@ -122,6 +122,6 @@ def _phrase_behind(values: Any) -> str:
     return f"the index is behind the files: {state}"
 
 
-def join_phrases(notices: "list[Notice]") -> str | None:
+def format_notices(notices: "list[Notice]") -> str | None:
     """All notices as one phrase for a person, None where there is none."""
-    return "; ".join(map(phrase, notices)) or None
+    return "; ".join(map(format_notice, notices)) or None

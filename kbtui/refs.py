@@ -76,12 +76,14 @@ class Ref(NamedTuple):
         return f"jp://{self.conversation}{turn}"
 
 
-def subject_ref(topic: str, slug: str, lines: tuple[int, int] | None = None) -> Ref:
+def make_subject_ref(topic: str, slug: str, lines: tuple[int, int] | None = None) -> Ref:
     """The reference of a subject, or of some of its lines."""
     return Ref("subject", topic=topic, slug=slug, lines=lines)
 
 
-def conversation_ref(conversation: str, turn: int | None = None, call: int | None = None) -> Ref:
+def make_conversation_ref(
+    conversation: str, turn: int | None = None, call: int | None = None
+) -> Ref:
     """The reference of a conversation, one of its turns, or a tool call in it."""
     return Ref("conversation", conversation=conversation, turn=turn, call=call)
 
@@ -127,7 +129,7 @@ def parse_conversation_ref(text: str, workspace: str | None = None) -> Ref:
             f"{text!r} is not a conversation's id",
             hint="write jp-c17457886043, 17457886043 or jp://jp-c17457886043",
         )
-    return within(ref, workspace)
+    return check_ref_workspace(ref, workspace)
 
 
 def parse_ref(text: str, exists: Callable[[str, str], bool] | None = None) -> Ref:
@@ -141,18 +143,20 @@ def parse_ref(text: str, exists: Callable[[str, str], bool] | None = None) -> Re
         return Ref("chunk", chunk=match[1])
     if match := re.fullmatch(_LINK, text):
         selected = re.search(_SELECTED, match[3] or "")
-        ref = conversation_ref(jp_conversation_id(match[1]), int(selected[1]) if selected else None)
+        ref = make_conversation_ref(
+            jp_conversation_id(match[1]), int(selected[1]) if selected else None
+        )
         return ref._replace(workspace=match[2])
     if match := re.fullmatch(_CONVERSATION, text) or re.fullmatch(_SHORTHAND, text):
         conversation, workspace, *rest = match.groups()
         numbers = (int(part) if part else None for part in rest)
-        return conversation_ref(jp_conversation_id(conversation), *numbers)._replace(
+        return make_conversation_ref(jp_conversation_id(conversation), *numbers)._replace(
             workspace=workspace
         )
     if "/" in text:
         topic, _, slug = text.partition("/")
         if topic and slug:
-            return _subject(topic, slug, exists)
+            return _parse_subject_ref(topic, slug, exists)
     elif text and not re.search(r"\s", text):
         return Ref("topic", topic=text)
     raise UsageError(
@@ -161,7 +165,7 @@ def parse_ref(text: str, exists: Callable[[str, str], bool] | None = None) -> Re
     )
 
 
-def within(ref: Ref, workspace: str | None) -> Ref:
+def check_ref_workspace(ref: Ref, workspace: str | None) -> Ref:
     """The reference without the id of its workspace, once that is known to be this one.
 
     A workspace that has no id cannot tell. Raises `NothingFound` for another workspace's id.
@@ -174,7 +178,7 @@ def within(ref: Ref, workspace: str | None) -> Ref:
     return ref._replace(workspace=None)
 
 
-def split_lines(slug: str) -> tuple[str, tuple[int, int] | None]:
+def split_line_range(slug: str) -> tuple[str, tuple[int, int] | None]:
     """Split `slug:first-last` into the slug and its lines; None where no lines are named.
 
     Raises `UsageError` for a range that is none.
@@ -193,10 +197,10 @@ def split_lines(slug: str) -> tuple[str, tuple[int, int] | None]:
     return match[1], (first, last)
 
 
-def _subject(topic: str, slug: str, exists: Callable[[str, str], bool] | None) -> Ref:
+def _parse_subject_ref(topic: str, slug: str, exists: Callable[[str, str], bool] | None) -> Ref:
     if exists is not None and exists(topic, slug):
-        return subject_ref(topic, slug)
+        return make_subject_ref(topic, slug)
     try:
-        return subject_ref(topic, *split_lines(slug))
+        return make_subject_ref(topic, *split_line_range(slug))
     except UsageError as error:
         raise UsageError(error.message, where=f"{topic}/{slug}", hint=error.hint) from error

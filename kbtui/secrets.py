@@ -218,7 +218,7 @@ def mask_excerpt(excerpt: str, source: str) -> str:
     at = "".join(source.split()).find(dense)
     if at < 0 or not dense:
         return mask(_PEM_LINES.sub("[masked: private key]", excerpt))
-    begin = _place(source, at)
+    begin = _find_dense_offset(source, at)
     start, end = max(0, begin - _AROUND), begin + len(excerpt) + _AROUND
     window = source[start:end]
     at -= len("".join(source[:start].split()))
@@ -229,15 +229,15 @@ def mask_excerpt(excerpt: str, source: str) -> str:
         if last > 0 and first < len(dense):
             found.append(
                 Secret(
-                    _place(excerpt, max(0, first)),
-                    _place(excerpt, min(last, len(dense)) - 1) + 1,
+                    _find_dense_offset(excerpt, max(0, first)),
+                    _find_dense_offset(excerpt, min(last, len(dense)) - 1) + 1,
                     secret.what,
                 )
             )
     return mask_part(excerpt, 0, len(excerpt), found)
 
 
-def _place(text: str, count: int) -> int:
+def _find_dense_offset(text: str, count: int) -> int:
     """Where the character stands before which there are so many that are no white space."""
     for word in re.finditer(r"\S+", text):
         if count < len(word[0]):
@@ -251,34 +251,34 @@ def mask_values(value: Any) -> Any:
 
     A string under a secret name is one, as in `{"password": "…"}`.
     """
-    return _masked(value, "")
+    return _mask_value(value, "")
 
 
-def _masked(value: Any, name: str) -> Any:
+def _mask_value(value: Any, name: str) -> Any:
     if isinstance(value, str):
-        return _masked_string(value, name)
+        return _mask_string(value, name)
     if isinstance(value, dict):
         is_secret = value.get("kind") == "Secret"
         return {
-            mask(key) if isinstance(key, str) else key: _hidden(item)
+            mask(key) if isinstance(key, str) else key: _mask_manifest_part(item)
             if is_secret and key in _MANIFEST_PARTS
-            else _masked(item, str(key))
+            else _mask_value(item, str(key))
             for key, item in value.items()
         }
     if isinstance(value, list):
         words = value if all(isinstance(item, str) for item in value) else []
-        if len(words) >= _MNEMONIC_LEAST and _mnemonics(" ".join(words)):
+        if len(words) >= _MNEMONIC_LEAST and _find_mnemonics(" ".join(words)):
             return ["[masked: mnemonic]"]
         # As in ["curl", "--token", "…"].
         names = [
             name,
             *(item if isinstance(item, str) and item[:1] == "-" else name for item in value),
         ]
-        return [_masked(item, before) for item, before in zip(value, names, strict=False)]
+        return [_mask_value(item, before) for item, before in zip(value, names, strict=False)]
     return value
 
 
-def _masked_string(value: str, name: str) -> str:
+def _mask_string(value: str, name: str) -> str:
     if name and _is_secret_name(name) and 8 <= len(value) <= _VALUE_MOST and looks_random(value):
         # A blank makes it a sentence.
         return mask(value) if re.search(r"\s", value) else "[masked: secret]"
@@ -300,14 +300,14 @@ def _is_secret_name(name: str) -> bool:
     return any(secret.what == "secret" for secret in find_secrets(f"{name}: {_PROBE}"))
 
 
-def _hidden(value: Any) -> Any:
+def _mask_manifest_part(value: Any) -> Any:
     """The part of a Kubernetes secret that has its values."""
     if isinstance(value, dict):
         return dict.fromkeys(value, "[masked: Kubernetes secret]")
     return "[masked: Kubernetes secret]"
 
 
-def secrets_in(text: str) -> list[tuple[int, str]]:
+def list_secrets(text: str) -> list[tuple[int, str]]:
     """Where each secret begins, in characters, and what it is, in order; none is repeated here."""
     return [(secret.start, secret.what) for secret in find_secrets(text)]
 
@@ -315,7 +315,9 @@ def secrets_in(text: str) -> list[tuple[int, str]]:
 def find_secrets(text: str) -> list[Secret]:
     """The secrets of a text, in order; no two overlap."""
     found: list[Secret] = []
-    for number, secret in enumerate(sorted(_found(text), key=lambda one: (one.start, -one.end))):
+    for number, secret in enumerate(
+        sorted(_find_candidates(text), key=lambda one: (one.start, -one.end))
+    ):
         if number and secret.start < found[-1].end:
             last = found[-1]
             found[-1] = last._replace(end=max(last.end, secret.end))
@@ -324,35 +326,35 @@ def find_secrets(text: str) -> list[Secret]:
     return found
 
 
-def _found(text: str) -> Iterator[Secret]:
+def _find_candidates(text: str) -> Iterator[Secret]:
     small = text.lower()
     if len(small) != len(text):  # a letter that is two in small
         small = text
-    yield from _keys(text)
-    yield from _discord_tokens(text)
-    yield from _manifests(text)
-    yield from _mnemonics(text)
-    for match in _matches(_BEARER, text, _places(small, ("authorization",))):
+    yield from _find_formatted_keys(text)
+    yield from _find_discord_tokens(text)
+    yield from _find_manifest_values(text)
+    yield from _find_mnemonics(text)
+    for match in _match_at_offsets(_BEARER, text, _find_offsets(small, ("authorization",))):
         yield Secret(match.start("value"), match.end("value"), "credentials")
-    for match in _matches(_BOOTSTRAP, text, _places(small, ("token", "kubeadm"))):
+    for match in _match_at_offsets(_BOOTSTRAP, text, _find_offsets(small, ("token", "kubeadm"))):
         yield Secret(match.start("value"), match.end("value"), "Kubernetes token")
     for pattern, sign in ((_URL, "://"), (_USER, "curl")):
         if sign in text:
             for match in pattern.finditer(text):
                 yield Secret(match.start("value"), match.end("value"), "password")
-    for match in _matches(_ASSIGNED, text, _names(small)):
-        if _is_secret(match):
+    for match in _match_at_offsets(_ASSIGNED, text, _find_name_offsets(small)):
+        if _is_secret_assignment(match):
             yield Secret(match.start("value"), match.end("value"), "secret")
 
 
-def _keys(text: str) -> Iterator[Secret]:
+def _find_formatted_keys(text: str) -> Iterator[Secret]:
     """What is of a format that says what it is."""
     end = looked = 0
-    for at in _places(text, _MARKERS):
-        if at < end or not _begins_word(text, at):
+    for at in _find_offsets(text, _MARKERS):
+        if at < end or not _is_word_start(text, at):
             continue
         if text.startswith("-----END ", at):
-            match = _end_of_key(text, max(end, looked, at - _PEM_MOST), at)
+            match = _match_key_end(text, max(end, looked, at - _PEM_MOST), at)
             looked = at
         else:
             match = _FORMAT.match(text, at)
@@ -365,7 +367,7 @@ def _keys(text: str) -> Iterator[Secret]:
         yield Secret(match.start(), end, "private key" if what == _ENCODED_KEY else what)
 
 
-def _begins_word(text: str, at: int) -> bool:
+def _is_word_start(text: str, at: int) -> bool:
     """Whether a word starts here; an escape such as `\\n` in a JSON string ends the one before."""
     if not at or not (text[at].isalnum() and (text[at - 1].isalnum() or text[at - 1] == "_")):
         return True
@@ -380,12 +382,12 @@ def _is_encoded_key(encoded: str) -> bool:
     return b"PRIVATE KEY" in data
 
 
-def _discord_tokens(text: str) -> Iterator[Secret]:
+def _find_discord_tokens(text: str) -> Iterator[Secret]:
     """A bot's token: its own number in base64, a time, and a signature."""
     from binascii import Error, a2b_base64
 
     for match in _DISCORD.finditer(text):
-        if not _begins_word(text, match.start()):
+        if not _is_word_start(text, match.start()):
             continue
         identity = match["identity"]
         try:
@@ -396,7 +398,7 @@ def _discord_tokens(text: str) -> Iterator[Secret]:
             yield Secret(match.start(), match.end(), "Discord token")
 
 
-def _manifests(text: str) -> Iterator[Secret]:
+def _find_manifest_values(text: str) -> Iterator[Secret]:
     """The values of `kind: Secret`, whatever their names; in YAML or JSON."""
     if "Secret" not in text or not _SECRET_KIND.search(text):
         return
@@ -411,15 +413,15 @@ def _manifests(text: str) -> Iterator[Secret]:
         at = stop + 1
 
 
-def _mnemonics(text: str) -> Iterator[Secret]:
+def _find_mnemonics(text: str) -> Iterator[Secret]:
     """Words that are the phrase behind a wallet: twelve or more of BIP 39's in a row."""
     # Bytes, because characters take twenty times as long to replace.
     words = text.replace("\\n", " ").encode("utf-8", "replace").translate(_BLANKS).split()
-    known = _mnemonic_words() if len(words) >= _MNEMONIC_LEAST else frozenset()
+    known = _load_mnemonic_words() if len(words) >= _MNEMONIC_LEAST else frozenset()
     # Probing every twelfth word is enough: a phrase has at least twelve.
     step = _MNEMONIC_LEAST
     if not any(
-        words[at] in known and _run(words, at, known) >= step
+        words[at] in known and _count_adjacent_words(words, at, known) >= step
         for at in range(step - 1, len(words), step)
     ):
         return
@@ -434,7 +436,7 @@ def _mnemonics(text: str) -> Iterator[Secret]:
             run = []
 
 
-def _run(words: Sequence[bytes], at: int, known: frozenset[bytes]) -> int:
+def _count_adjacent_words(words: Sequence[bytes], at: int, known: frozenset[bytes]) -> int:
     """How many words around one are known, without a gap."""
     first = last = at
     while first and words[first - 1] in known:
@@ -445,13 +447,13 @@ def _run(words: Sequence[bytes], at: int, known: frozenset[bytes]) -> int:
 
 
 @cache
-def _mnemonic_words() -> frozenset[bytes]:
+def _load_mnemonic_words() -> frozenset[bytes]:
     from mnemonic import Mnemonic
 
     return frozenset(word.encode() for word in Mnemonic("english").wordlist)
 
 
-def _end_of_key(text: str, low: int, at: int) -> re.Match[str] | None:
+def _match_key_end(text: str, low: int, at: int) -> re.Match[str] | None:
     """The end of a private key whose beginning was cut off, from `low` on."""
     parts = _PEM_BREAK.split(text[low:at])
     start = at
@@ -462,7 +464,7 @@ def _end_of_key(text: str, low: int, at: int) -> re.Match[str] | None:
     return _PEM_END.match(text, start) if start < at else None
 
 
-def _places(text: str, words: Iterable[str]) -> list[int]:
+def _find_offsets(text: str, words: Iterable[str]) -> list[int]:
     """Where any of the words stands, in order: many times as fast as one expression for all."""
     found: set[int] = set()
     for word in words:
@@ -473,7 +475,9 @@ def _places(text: str, words: Iterable[str]) -> list[int]:
     return sorted(found)
 
 
-def _matches(pattern: re.Pattern[str], text: str, places: Iterable[int]) -> Iterator[re.Match[str]]:
+def _match_at_offsets(
+    pattern: re.Pattern[str], text: str, places: Iterable[int]
+) -> Iterator[re.Match[str]]:
     """What matches at one of the places, none within another."""
     end = 0
     for at in places:
@@ -483,18 +487,18 @@ def _matches(pattern: re.Pattern[str], text: str, places: Iterable[int]) -> Iter
             yield match
 
 
-def _names(small: str) -> list[int]:
+def _find_name_offsets(small: str) -> list[int]:
     """Where `_ASSIGNED` may begin."""
-    found = set(_places(small, _NAMES))
-    for at in _places(small, ("key",)):
+    found = set(_find_offsets(small, _NAMES))
+    for at in _find_offsets(small, ("key",)):
         before = _KEY_OF.search(small, max(0, at - 12), at)
         found.add(before.start() if before else at)
     return sorted(found)
 
 
-def remark_on(text: str) -> str | None:
+def describe_secrets(text: str) -> str | None:
     """What a reader is told of the secrets in a text: kinds and lines; None where there are none."""
-    found = secrets_in(text)
+    found = list_secrets(text)
     if not found:
         return None
     kinds = ", ".join(dict.fromkeys(what for _, what in found))
@@ -503,7 +507,7 @@ def remark_on(text: str) -> str | None:
     return f"looks like a secret: {kinds} (line {', '.join(map(str, lines))}{more})"
 
 
-def _is_secret(match: re.Match[str]) -> bool:
+def _is_secret_assignment(match: re.Match[str]) -> bool:
     """Whether what is assigned is one; after a blank alone, only what could be no word."""
     value = match["value"]
     if match["blank"] and not (

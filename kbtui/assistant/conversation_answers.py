@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Required, TypedDict, assert_never
 
 from kbtui.errors import KbtuiError, NothingFound, UsageError
-from kbtui.text import pretty_json
+from kbtui.text import format_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -546,7 +546,7 @@ def format_event_xml(event: Mapping[str, Any]) -> str:
 
 def fence_json(value: Any) -> str:
     """Format a JSON value, escaped, in a Markdown fence that its content cannot close."""
-    text = pretty_json(value)
+    text = format_json(value)
     longest = max((len(run) for run in _BACKTICKS.findall(text)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}json\n{escape_xml(text)}\n{fence}"

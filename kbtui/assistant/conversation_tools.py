@@ -72,7 +72,7 @@ from kbtui.dates import format_timestamp
 from kbtui.errors import NothingFound, UsageError
 from kbtui.refs import parse_conversation_id, parse_conversation_ref
 from kbtui.secrets import mask, mask_values
-from kbtui.text import pretty_json
+from kbtui.text import format_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -533,7 +533,7 @@ class _ShortenableText:
 
     def measure(self, text: str) -> int:
         """Return the number of characters of a text in the XML."""
-        return len(escape_xml(pretty_json(text) if self.is_json else text))
+        return len(escape_xml(format_json(text) if self.is_json else text))
 
     def shorten(self, size: int) -> None:
         """Shorten the text to `size` characters of XML, with a note of how many are omitted."""

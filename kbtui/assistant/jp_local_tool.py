@@ -103,7 +103,7 @@ def _conversation(context: dict[str, Any], workspace: str | None) -> str | None:
 
 def formatted(name: str, arguments: dict[str, Any]) -> str:
     """A call as JP's terminal shows it: on one line, each argument that was given, made safe."""
-    from kbtui.text import cut, one_line
+    from kbtui.text import cut_to_width, one_line
 
     parts = []
     for key, value in arguments.items():
@@ -113,6 +113,6 @@ def formatted(name: str, arguments: dict[str, Any]) -> str:
             shown = json.dumps(value, ensure_ascii=False)
         except (TypeError, ValueError, RecursionError):
             shown = "…"
-        value_shown = cut(one_line(shown, "strip"), ARGUMENT_SHOWN)
+        value_shown = cut_to_width(one_line(shown, "strip"), ARGUMENT_SHOWN)
         parts.append(f"{one_line(key, 'strip')}: {value_shown}")
     return f"{one_line(name, 'strip')}({', '.join(parts)})"

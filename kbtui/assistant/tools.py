@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kbtui.conversations import event_kinds
 from kbtui.errors import ConfigError, KbtuiError, NothingFound, UsageError
-from kbtui.notices import phrase
+from kbtui.notices import format_notice
 from kbtui.secrets import mask, mask_excerpt
 
 if TYPE_CHECKING:
@@ -345,10 +345,10 @@ def mask_hits(library: Library, hits: Iterable[Hit]) -> list[Hit]:
 
 def _mask_passage(library: Library, hit: Hit) -> str:
     from kbtui.errors import KbtuiError
-    from kbtui.text import without_sequences
+    from kbtui.text import strip_escape_sequences
 
     try:
-        sources = [without_sequences(text) for text in _read_hit_sources(library, hit)]
+        sources = [strip_escape_sequences(text) for text in _read_hit_sources(library, hit)]
     except KbtuiError:
         sources = []
     passage = "".join(hit.text.split())
@@ -413,9 +413,9 @@ def answer_call(
         # The assistant can do nothing with a trace; a person finds it on stderr.
         from traceback import format_exc
 
-        from kbtui.text import safe
+        from kbtui.text import sanitize
 
-        sys.stderr.write(safe(format_exc(), "strip"))
+        sys.stderr.write(sanitize(format_exc(), "strip"))
         reply = ToolReply(f"kbtui failed: {type(error).__name__}", is_error=True)
     text = SURROGATES.sub("\ufffd", reply.text)
     if masked:
@@ -522,18 +522,21 @@ def _format_search_json(answered: Answer) -> str:
 
 def format_search_text(answered: Answer) -> str:
     """Blocks with citation headers, under lines on what they are."""
-    from kbtui.text import cut, one_line
+    from kbtui.text import cut_to_width, one_line
 
     notices = _word_search_notices(answered)
     head = [notices] if notices else []
     if not answered.hits:
-        head.append(f'Nothing found for "{cut(one_line(answered.query, "strip"), 300)}".')
+        head.append(f'Nothing found for "{cut_to_width(one_line(answered.query, "strip"), 300)}".')
         return "\n".join(head)
     refs: list[str] = []
     blocks: list[str] = []
     room = ANSWER_LIMIT - _HEAD_LENGTH
     for hit in answered.hits:
-        ref, title = one_line(hit.ref, "strip"), cut(one_line(hit.title, "strip"), TITLE_LENGTH)
+        ref, title = (
+            one_line(hit.ref, "strip"),
+            cut_to_width(one_line(hit.title, "strip"), TITLE_LENGTH),
+        )
         header = f"[entry {hit.entry_id} · chunk {hit.chunk_id} · score {hit.score:.4f}]"
         block = f"{header} {title}\n{escape_citation_headers(hit.text)}"
         room -= len(ref) + len(block) + 4
@@ -582,7 +585,7 @@ def _word_search_notices(answered: Answer) -> str | None:
         ):
             parts.append((1, "The index may be behind the files."))
         elif notice.code in _QUERY_NOTICES:
-            text = phrase(notice)
+            text = format_notice(notice)
             end = "" if text.endswith("?") else "."
             parts.append((2, f"{text[:1].upper()}{text[1:]}{end}"))
     parts.sort(key=lambda part: part[0])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from kbtui.conversations.event_kinds import EVENT_KINDS
 from kbtui.dates import format_timestamp
-from kbtui.text import pretty_json
+from kbtui.text import format_json
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -79,7 +79,7 @@ def _format_event(event: Event) -> Iterator[str]:
     label = EVENT_KINDS[event.kind].label
     if event.kind == "tool_call_request":
         yield f"### {label} {event.call}: {_format_code_span(event.name or '?')}"
-        yield _format_fence(text or pretty_json(event.arguments or {}), "json")
+        yield _format_fence(text or format_json(event.arguments or {}), "json")
     elif event.kind == "tool_call_response":
         number = f" {event.call}" if event.call else ""
         name = f": {_format_code_span(event.name)}" if event.name else ""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from kbtui.citations.models import Citation, CitationMethod
 from kbtui.errors import UsageError
-from kbtui.refs import parse_ref, split_lines
+from kbtui.refs import parse_ref, split_line_range
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -285,7 +285,7 @@ def _find_learned_slugs(
         """Return the slug without a range of lines."""
         if topic is not None and targets.find_subject(topic, name) is None:
             try:
-                return split_lines(name)[0]
+                return split_line_range(name)[0]
             except UsageError:
                 pass
         return name

@@ -74,9 +74,9 @@ def complete(find_parser: Callable[[list[str]], tuple[Parser, int]]) -> int:
 
 def _is_offered(word: str, prefix: str) -> bool:
     """Whether a word fits, and a terminal shows it as it is typed."""
-    from kbtui.text import safe
+    from kbtui.text import sanitize
 
-    return word.startswith(prefix) and word.isprintable() and safe(word, "strip") == word
+    return word.startswith(prefix) and word.isprintable() and sanitize(word, "strip") == word
 
 
 def _list_values(

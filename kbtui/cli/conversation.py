@@ -10,7 +10,7 @@ from kbtui.assistant import conversation_answers as notices
 from kbtui.cli.output import columns, emit, emit_json, is_plain, note, save, working
 from kbtui.conversations.event_kinds import EVENT_KINDS
 from kbtui.errors import KbtuiError, NothingFound, UsageError
-from kbtui.text import cells, cut, one_line, safe
+from kbtui.text import count_columns, cut_to_width, one_line, sanitize
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -279,7 +279,7 @@ class ConversationWriter:
 
     def clean(self, text: str) -> str:
         """Text of somebody else: safe on a terminal, untouched in a pipe."""
-        return safe(text) if self.terminal else text
+        return sanitize(text) if self.terminal else text
 
     def line(self, text: str) -> str:
         """The same on one line, whatever is in it: a list has a line for each."""
@@ -305,8 +305,8 @@ class ConversationWriter:
             marks = " ".join(_marks(entry))
             title = self.line(entry["title"] or "Untitled")
             if self.terminal:
-                room = self.width - len(head) - (cells(marks) + 2 if marks else 0)
-                title = cut(title, max(20, room))
+                room = self.width - len(head) - (count_columns(marks) + 2 if marks else 0)
+                title = cut_to_width(title, max(20, room))
             line = (
                 f"{self.paint(entry['id'], CYAN)}  {count:>{wide}}  "
                 f"{self.paint(f'{time:<{late}}', DIM)}  {title}"
@@ -321,7 +321,7 @@ class ConversationWriter:
     def _heading(self, ref: str, title: str | None) -> str:
         title = self.line(title or "Untitled")
         if self.terminal:
-            title = cut(title, max(20, self.width - len(ref) - 2))
+            title = cut_to_width(title, max(20, self.width - len(ref) - 2))
         return f"{self.paint(ref, CYAN)}  {self.paint(title, BOLD)}"
 
     # matches
@@ -359,15 +359,15 @@ class ConversationWriter:
             return f"{hit.id}:{turn}:{line.scope}:{kind}:{line.text}"
         # The colon says how to name it: the id above, and this.
         head = f" {turn if turn == '..' else f':{turn}':>4} {line.scope:<11} "
-        text = safe(line.text).expandtabs(4)
+        text = sanitize(line.text).expandtabs(4)
         found = spans(text) if line.is_match else []
-        if cells(head) + cells(text) > self.width and found:
+        if count_columns(head) + count_columns(text) > self.width and found:
             # Keep the match in sight.
-            start = max(0, found[0][0] - (self.width - cells(head)) // 3)
+            start = max(0, found[0][0] - (self.width - count_columns(head)) // 3)
             if start:
                 text = "…" + text[start:]
                 found = spans(text)
-        text = cut(text, max(20, self.width - cells(head)))
+        text = cut_to_width(text, max(20, self.width - count_columns(head)))
         if line.is_match:
             text = self._highlight(text, [span for span in found if span[1] <= len(text)])
         else:

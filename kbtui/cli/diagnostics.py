@@ -226,9 +226,9 @@ def _tail_lines(path: Path) -> list[str]:
     except OSError as error:
         note(f"{path}: {(error.strerror or str(error)).lower()}")
         return []
-    from kbtui.text import safe
+    from kbtui.text import sanitize
 
-    return safe(text).splitlines()
+    return sanitize(text).splitlines()
 
 
 _HEADER = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \[\d+\] ")

@@ -129,7 +129,7 @@ def _print_page(page: EntryPage) -> None:
 
 def _row_cells(row: EntryRow) -> tuple[str, ...]:
     from kbtui.dates import format_unix_time
-    from kbtui.text import cut, one_line
+    from kbtui.text import cut_to_width, one_line
 
     return (
         str(row.cites_30d),
@@ -139,8 +139,8 @@ def _row_cells(row: EntryRow) -> tuple[str, ...]:
         _size(row.size),
         (format_unix_time(row.changed) or "")[:10],
         one_line(row.ref),
-        cut(one_line(row.title), 60),
-        cut(one_line(", ".join(row.tags)), 40),
+        cut_to_width(one_line(row.title), 60),
+        cut_to_width(one_line(", ".join(row.tags)), 40),
     )
 
 
@@ -151,14 +151,14 @@ def _size(size: int) -> str:
 
 
 def _table(rows: list[tuple[str, ...]]) -> str:
-    from kbtui.text import cells
+    from kbtui.text import count_columns
 
-    widths = [max(cells(row[at]) for row in rows) for at in range(len(rows[0]))]
+    widths = [max(count_columns(row[at]) for row in rows) for at in range(len(rows[0]))]
     lines = []
     for row in rows:
         padded = []
         for at, (text, width) in enumerate(zip(row, widths, strict=True)):
-            space = " " * (width - cells(text))
+            space = " " * (width - count_columns(text))
             padded.append(space + text if at in _RIGHT else text + space)
         lines.append("  ".join(padded).rstrip())
     return "\n".join(lines) + "\n"

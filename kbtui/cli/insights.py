@@ -120,29 +120,31 @@ def shown(found: Insights) -> str:
 
 
 def _asked(asked: LoggedQuery) -> str:
-    from kbtui.text import cut, one_line
+    from kbtui.text import cut_to_width, one_line
 
-    return f"{asked.times:>5}  {cut(one_line(asked.query), 60)}  ({asked.results} found)"
+    return f"{asked.times:>5}  {cut_to_width(one_line(asked.query), 60)}  ({asked.results} found)"
 
 
 def _gap(asked: LoggedQuery) -> str:
     import shlex
 
-    from kbtui.text import cut, one_line
+    from kbtui.text import cut_to_width, one_line
 
-    query = cut(one_line(asked.query), 60)
+    query = cut_to_width(one_line(asked.query), 60)
     return f"{asked.times:>5}  {query}\n       kbtui entry new --title {shlex.quote(query)}"
 
 
 def _used(use: EntryUse) -> str:
-    from kbtui.text import cut, one_line
+    from kbtui.text import cut_to_width, one_line
 
-    return f"{use.cites:>5}  {one_line(use.ref)}  {cut(one_line(use.title), 60)}"
+    return f"{use.cites:>5}  {one_line(use.ref)}  {cut_to_width(one_line(use.title), 60)}"
 
 
 def _unused(use: EntryUse) -> str:
     from kbtui.dates import format_unix_time
-    from kbtui.text import cut, one_line
+    from kbtui.text import cut_to_width, one_line
 
     changed = (format_unix_time(use.changed) or "")[:10]
-    return f"       {one_line(use.ref)}  {cut(one_line(use.title), 60)}  (changed {changed})"
+    return (
+        f"       {one_line(use.ref)}  {cut_to_width(one_line(use.title), 60)}  (changed {changed})"
+    )

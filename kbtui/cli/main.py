@@ -121,9 +121,9 @@ def _tell_safely(
     """Say what Python says of a mistake of ours, which may quote somebody else's text."""
     from traceback import format_exception
 
-    from kbtui.text import safe
+    from kbtui.text import sanitize
 
-    sys.stderr.write(safe("".join(format_exception(kind, error, trace)), "strip"))
+    sys.stderr.write(sanitize("".join(format_exception(kind, error, trace)), "strip"))
 
 
 def _make_usable() -> None:

@@ -40,9 +40,9 @@ def columns() -> int:
 def emit(text: str) -> None:
     """Print a result: safe and ended by a newline on a terminal, as it is on a pipe."""
     if sys.stdout.isatty():
-        from kbtui.text import safe
+        from kbtui.text import sanitize
 
-        sys.stdout.write(safe(text).rstrip("\n") + "\n")
+        sys.stdout.write(sanitize(text).rstrip("\n") + "\n")
     else:
         sys.stdout.buffer.write(text.encode("utf-8", "surrogateescape"))
         sys.stdout.buffer.flush()
@@ -59,11 +59,11 @@ def follow_settings() -> None:
     from kbtui.workspace.paths import config_home
 
     if os.path.isfile(config_home() + "/config.toml"):  # noqa: PTH113
-        from kbtui.text import choose_policy
+        from kbtui.text import set_policy
         from kbtui.workspace.settings import load_settings
 
         try:
-            choose_policy(load_settings().terminal_text)
+            set_policy(load_settings().terminal_text)
         except ConfigError:
             return
 
@@ -95,18 +95,18 @@ def save(workspace: Workspace, target: str, text: str) -> None:
 
 def note(text: str) -> None:
     """Say something that is not the result, on stderr."""
-    from kbtui.text import safe
+    from kbtui.text import sanitize
 
-    sys.stderr.write(safe(f"kbtui: {text}") + "\n")
+    sys.stderr.write(sanitize(f"kbtui: {text}") + "\n")
 
 
 def report(error: KbtuiError) -> None:
     """Say what went wrong, where, and what to do."""
     note(f"{error.where}: {error.message}" if error.where else error.message)
     if error.hint:
-        from kbtui.text import safe
+        from kbtui.text import sanitize
 
-        sys.stderr.write(safe(f"  hint: {error.hint}") + "\n")
+        sys.stderr.write(sanitize(f"  hint: {error.hint}") + "\n")
 
 
 def ask(question: str) -> bool:
@@ -146,10 +146,10 @@ class ProgressLine:
             return
         if not sys.stderr.isatty():
             return
-        from kbtui.text import cut, one_line
+        from kbtui.text import cut_to_width, one_line
 
         self._last, self._shown = now, True
-        sys.stderr.write(f"\r\x1b[K{cut(one_line(text), columns() - 1)}")
+        sys.stderr.write(f"\r\x1b[K{cut_to_width(one_line(text), columns() - 1)}")
         sys.stderr.flush()
 
     def clear(self) -> None:

@@ -27,9 +27,9 @@ def run_show(args: Namespace) -> int:
     library = open_workspace(args.workspace)
     text = library.read(args.ref)
     if sys.stdout.isatty():
-        from kbtui.text import safe
+        from kbtui.text import sanitize
 
-        page(safe(text).rstrip("\n") + "\n")
+        page(sanitize(text).rstrip("\n") + "\n")
     else:
         emit(text)
     return 0

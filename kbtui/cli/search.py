@@ -8,7 +8,7 @@ import sys
 from kbtui.cli.output import emit_json, is_plain, note
 from kbtui.cli.parser import add_filter_options, question_fields
 from kbtui.errors import UsageError
-from kbtui.text import cut, one_line, safe, safe_marked
+from kbtui.text import cut_to_width, one_line, sanitize, sanitize_marked
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -182,7 +182,7 @@ def format_answer(answer: dict[str, Any], *, plain: bool) -> str:
             parts.append(format_explanation(explained))
     if why := answer.get("why"):
         heading = f"{why['ref']}  {why['title']}".rstrip()
-        parts.append(f"{safe(heading)}\n{format_explanation(why)}")
+        parts.append(f"{sanitize(heading)}\n{format_explanation(why)}")
     return "".join(f"{part}\n" for part in parts)
 
 
@@ -197,18 +197,18 @@ def format_notices(answer: dict[str, Any], query: str) -> list[str]:
 
         lines.append(NOTHING_INDEXED)
     elif not any(code == "nothing_to_look_for" for code, _ in details["notices"]):
-        lines.append(f"nothing found for {cut(query, 60)!r}")
+        lines.append(f"nothing found for {cut_to_width(query, 60)!r}")
     return lines
 
 
 def format_hit(hit: dict[str, Any], *, plain: bool) -> str:
     """Reference and title, then the text around the first match; `plain` without colours."""
-    text, matches = safe_marked(hit["text"], [(first, last) for first, last in hit["matches"]])
+    text, matches = sanitize_marked(hit["text"], [(first, last) for first, last in hit["matches"]])
     bold, mark, dim, off = (
         ("", "", "", "") if plain else ("\x1b[1m", "\x1b[33m", "\x1b[2m", "\x1b[0m")
     )
     role = f" · {hit['role']}" if hit.get("role") else ""
-    head = f"{bold}{safe(hit['ref'])}{off}  {one_line(hit['title'])}{dim}{role}{off}"
+    head = f"{bold}{sanitize(hit['ref'])}{off}  {one_line(hit['title'])}{dim}{role}{off}"
     start = max(0, (matches[0][0] if matches else 0) - BEFORE)
     end = start + SHOWN
     parts, at = [], start
@@ -228,7 +228,7 @@ def _join_lines(text: str) -> str:
 
 def format_explanation(explained: dict[str, Any]) -> str:
     """Where a passage stands in each leg, by which terms, and what keeps it out."""
-    return "\n".join(safe(line) for line in _explanation_lines(explained))
+    return "\n".join(sanitize(line) for line in _explanation_lines(explained))
 
 
 def _explanation_lines(explained: dict[str, Any]) -> Iterator[str]:

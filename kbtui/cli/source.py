@@ -175,13 +175,13 @@ def _explain_cron(source: Source) -> None:
 
 def _approve(workspace: Workspace, journal: UserData, args: Namespace) -> int:
     from kbtui.sources.config import approve_source, find_approval_time, format_block, load_sources
-    from kbtui.text import safe
+    from kbtui.text import sanitize
 
     source = load_sources(workspace).find(args.name)
     if find_approval_time(workspace, journal, source) is not None:
         note("it is approved already")
         return 0
-    sys.stderr.write(safe(format_block(source), "visualize"))
+    sys.stderr.write(sanitize(format_block(source), "visualize"))
     if not args.yes and not ask("run this, now and whenever it asks to?"):
         note("it was not approved")
         return 1

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from kbtui.conversations import event_kinds
 from kbtui.dates import format_timestamp
 from kbtui.errors import UsageError
-from kbtui.text import pretty_json
+from kbtui.text import format_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -199,7 +199,7 @@ def resolve_scopes(names: Iterable[str] | None) -> frozenset[str]:
 def searchable_text(event: Event) -> str:
     """Return the text of an event that is searched; for a tool call its name and arguments."""
     if event.kind == "tool_call_request":
-        arguments = event.text or pretty_json(event.arguments or {})
+        arguments = event.text or format_json(event.arguments or {})
         return f"{event.name}\n{arguments}" if event.name else arguments
     # JP does not search answers to questions; those in free text are worth finding.
     if event.kind == "inquiry_response" and not isinstance(event.data, str):
@@ -256,7 +256,7 @@ def _mask_event_text(event: Event, text: str) -> str:
     from kbtui.secrets import mask, mask_values
 
     if event.kind == "tool_call_request" and event.arguments and not event.text:
-        arguments = pretty_json(mask_values(event.arguments))
+        arguments = format_json(mask_values(event.arguments))
         return mask(f"{event.name}\n{arguments}" if event.name else arguments)
     return str(mask_values(text))
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from kbtui.errors import IndexUnavailable, KbtuiError
 from kbtui.index.catalog import Catalog
 from kbtui.index.generations import is_panic
-from kbtui.notices import Notice, keywords_only
+from kbtui.notices import Notice, make_keywords_only_notice
 
 if TYPE_CHECKING:
     import subprocess
@@ -106,7 +106,7 @@ MANY_CHUNKS = 300
 """From this many missing chunks on, a second session of the model embeds them on all cores."""
 RETRY_SECONDS = 60.0
 """How long after a failure the next query makes the engine load the model again."""
-MODEL_LOADING = keywords_only("model_loading")
+MODEL_LOADING = make_keywords_only_notice("model_loading")
 
 
 def import_lancedb() -> None:
@@ -420,7 +420,7 @@ class EmbeddingWorker:
             self._update_vectors(self._folder)
 
     def _report_failure(self, reason: str, details: str) -> None:
-        self.missing = keywords_only(
+        self.missing = make_keywords_only_notice(
             "model_off" if self._settings.model == "off" else "error", reason
         )
         self._log(f"no semantic search: {details}")
@@ -482,7 +482,7 @@ class EmbeddingWorker:
     def _discard_vectors(self, folder: Path) -> None:
         from kbtui.index.vectors import remove_vectors
 
-        self.missing = keywords_only("vectors_replaced")
+        self.missing = make_keywords_only_notice("vectors_replaced")
         self._store = self._open_folder = self._queue = None
         self._is_damaged, self._rebuilt_folder = False, folder
         remove_vectors(folder / "vectors")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from kbtui.engine.client import get_lock_path, get_socket_path
 from kbtui.errors import KbtuiError
-from kbtui.text import safe
+from kbtui.text import sanitize
 from kbtui.version import __version__
 from kbtui.workspace import load_settings, open_root, paths
 from kbtui.workspace.paths import make_private
@@ -141,6 +141,6 @@ def write_log_record(text: str) -> None:
     (`cli.redaction` relies on it). A full disk does not end the engine.
     """
     stamp = time.strftime("%Y-%m-%d %H:%M:%S")
-    record = "\n  ".join(safe(text, "strip").splitlines())
+    record = "\n  ".join(sanitize(text, "strip").splitlines())
     with contextlib.suppress(OSError):
         print(f"{stamp} [{os.getpid()}] {record}", file=sys.stderr, flush=True)

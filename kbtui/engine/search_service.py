@@ -9,10 +9,10 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from kbtui.dates import time_zone
+from kbtui.dates import parse_time_zone
 from kbtui.engine import protocol
 from kbtui.errors import IndexUnavailable, KbtuiError
-from kbtui.notices import Notice, keywords_only
+from kbtui.notices import Notice, make_keywords_only_notice
 from kbtui.search.models import Ranking, question_from_json
 from kbtui.workspace.paths import read_time_zone
 
@@ -111,13 +111,13 @@ class SearchService:
             try:
                 if question.zone == "local":
                     raise ValueError("the engine has a time zone of its own")
-                time_zone(question.zone)
+                parse_time_zone(question.zone)
             except ValueError as error:
                 return {"declined": "zone", "detail": str(error)}
         try:
             with self._open_reader() as reader:
                 uses_model = request.get("uses_model", True)
-                missing = make_missing_leg(keywords_only("model_off"))
+                missing = make_missing_leg(make_keywords_only_notice("model_off"))
                 semantic = partial(self._start_ranking, wait) if uses_model else missing
                 answered = self._answer_question(reader, question, semantic)
         except _DamagedIndex as damaged:

@@ -17,7 +17,7 @@ from kbtui.engine.index_worker import IndexWorker
 from kbtui.engine.search_service import SearchService
 from kbtui.errors import ConfigError, KbtuiError
 from kbtui.index.generations import compute_schema_mark
-from kbtui.notices import reason_of
+from kbtui.notices import get_keywords_only_reason
 from kbtui.sources.schedule import SCHEDULE_SECONDS, Schedule
 from kbtui.userdata import UserData
 from kbtui.version import __version__
@@ -298,7 +298,7 @@ class EngineServer:
         return {
             "lexical": self._index_worker.first_refresh.is_set(),
             "semantic": missing is None,
-            "reason": reason_of(missing) if missing else None,
+            "reason": get_keywords_only_reason(missing) if missing else None,
             "left": self._embedding_worker.left,
             "error": self._index_worker.error,
             "reading": self._index_progress,

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from kbtui.conversations.event_kinds import EVENT_KINDS
 from kbtui.index.models import Chunk, make_chunk_id
-from kbtui.text import without_sequences
+from kbtui.text import strip_escape_sequences
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -249,7 +249,7 @@ def iterate_conversation_chunks(
             if event.kind in ("tool_call_request", "tool_call_response"):
                 call = event.call or (request.call if request else None)
                 args = select_short_arguments(request)
-            for piece in split_text(without_sequences(format_event_text(event)), most):
+            for piece in split_text(strip_escape_sequences(format_event_text(event)), most):
                 yield Chunk(
                     "",
                     piece.text,

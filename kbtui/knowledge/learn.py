@@ -14,7 +14,7 @@ from kbtui.knowledge.subject_files import (
     present_text,
     read_subject_text,
 )
-from kbtui.refs import split_lines, subject_ref
+from kbtui.refs import make_subject_ref, split_line_range
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -71,7 +71,7 @@ class SubjectPart(NamedTuple):
     lines: tuple[int, int] | None = None
 
     def __str__(self) -> str:
-        return str(subject_ref("", self.slug, self.lines))[1:]
+        return str(make_subject_ref("", self.slug, self.lines))[1:]
 
 
 def find_topic(topics: Iterable[Topic], name: str) -> Topic:
@@ -202,7 +202,7 @@ def _parse_exact(resolved: ResolvedTopic, pattern: str) -> SubjectPart | None:
     slug, _, _ = pattern.rpartition(":")
     if not slug or not resolved.has_exact(slug):
         return None
-    return SubjectPart(*split_lines(pattern))
+    return SubjectPart(*split_line_range(pattern))
 
 
 def _format_part(subject: Subject, part: SubjectPart, caller: LearnCaller, room: int | None) -> str:

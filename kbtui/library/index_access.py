@@ -8,7 +8,7 @@ from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import Cancelled, EngineUnavailable, IndexUnavailable
-from kbtui.notices import Notice, keywords_only
+from kbtui.notices import Notice, make_keywords_only_notice
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -298,7 +298,7 @@ class PrivateIndex:
     def notices(self) -> list[Notice]:
         """What it is, and why."""
         state = Notice("private_index", {"is_complete": self.complete, "detail": self._error or ""})
-        return [state, keywords_only("engine", self._reason)]
+        return [state, make_keywords_only_notice("engine", self._reason)]
 
     def reader(self) -> IndexReader:
         """The index, as far as it is; raises `IndexUnavailable`."""

@@ -20,7 +20,7 @@ from kbtui.errors import (
 )
 from kbtui.library.index_access import IndexAccess, current_cancellation
 from kbtui.library.references import ReferenceReader
-from kbtui.notices import Notice, join_phrases, keywords_only
+from kbtui.notices import Notice, format_notices, make_keywords_only_notice
 from kbtui.search.models import LIMIT_DEFAULT, Question, question_of
 from kbtui.workspace import Settings, Workspace, find_workspace, load_settings
 
@@ -80,7 +80,7 @@ class Library(ReferenceReader):
     @property
     def index_state(self) -> str | None:
         """What is to be said of the index in one phrase, None where it is as usual."""
-        return join_phrases(self._access.notices)
+        return format_notices(self._access.notices)
 
     @property
     def unfinished(self) -> bool:
@@ -333,10 +333,10 @@ class Library(ReferenceReader):
         if self._access.is_private:
             return None  # the notices about the private index say why
         if self.settings.model == "off":
-            return keywords_only("model_off")
+            return make_keywords_only_notice("model_off")
         if self._access.behind is not None:
-            return keywords_only("engine")
-        return keywords_only("engine", "the engine has another time zone")
+            return make_keywords_only_notice("engine")
+        return make_keywords_only_notice("engine", "the engine has another time zone")
 
     def _with_mended(self, answered: Answer) -> Answer:
         """The answer, which says once that the index was damaged and is mended."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from kbtui.citations.models import Citation, Citations
 from kbtui.errors import KbtuiError, NothingFound, UsageError
-from kbtui.refs import Ref, conversation_ref, subject_ref
+from kbtui.refs import Ref, make_conversation_ref, make_subject_ref
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -83,8 +83,8 @@ class ReferenceReader:
             if found is None or entry is None:
                 raise NothingFound("this passage no longer exists", where=text)
             if entry.conversation is not None:
-                return conversation_ref(entry.conversation, found[0].turn, found[0].call)
-            return subject_ref(entry.topic or "", entry.slug or "", found[0].lines)
+                return make_conversation_ref(entry.conversation, found[0].turn, found[0].call)
+            return make_subject_ref(entry.topic or "", entry.slug or "", found[0].lines)
         return ref
 
     def subject(self, ref: Ref) -> Subject:
@@ -319,7 +319,7 @@ class ReferenceReader:
             name = os.path.relpath(path, root) if path.startswith(f"{root}/") else path
             subject = targets.find_file_subject(name)
             if subject is not None and not subject.disabled:
-                return subject_ref(subject.topic, subject.slug)
+                return make_subject_ref(subject.topic, subject.slug)
             if name != path and Path(path).is_file():
                 return name
             if reader.find_citations([name, path]):

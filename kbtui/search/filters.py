@@ -100,11 +100,11 @@ class Filter:
         self, value: str, now: datetime | None = None, zone: tzinfo | None = None
     ) -> datetime:
         """The moment that a date means as this bound; raises `FilterError`."""
-        from kbtui.dates import HINT, parse_moment
+        from kbtui.dates import DATE_HINT, parse_moment
 
         moment = parse_moment(value, now, zone, to_end_of_day=self.includes_day)
         if moment is None:
-            raise FilterError(f"{value!r} is not a date", HINT)
+            raise FilterError(f"{value!r} is not a date", DATE_HINT)
         return moment
 
     def unknown(self, value: str, known: Sequence[str]) -> FilterError:

@@ -11,7 +11,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from kbtui.index.models import format_file_state
-from kbtui.text import without_sequences
+from kbtui.text import strip_escape_sequences
 
 if TYPE_CHECKING:
     from kbtui.conversations.models import Conversation
@@ -143,4 +143,4 @@ class Freshness:
 
 
 def _squeezed(text: str) -> str:
-    return " ".join(without_sequences(text).split())
+    return " ".join(strip_escape_sequences(text).split())

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any, Literal, NamedTuple, get_args
 
 from kbtui.errors import UsageError
-from kbtui.notices import Notice, NoticeCode, join_phrases
+from kbtui.notices import Notice, NoticeCode, format_notices
 from kbtui.refs import Ref, parse_ref
 
 Mode = Literal["hybrid", "lexical", "semantic"]
@@ -317,7 +317,7 @@ class Answer:
     @property
     def degraded(self) -> str | None:
         """The notices in one phrase, None where there is none."""
-        return join_phrases(self.notices)
+        return format_notices(self.notices)
 
     def has_notice(self, code: NoticeCode) -> bool:
         """Whether there is a notice of this code."""

@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from kbtui.notices import Notice, keywords_only
-from kbtui.refs import conversation_ref, subject_ref
+from kbtui.notices import Notice, make_keywords_only_notice
+from kbtui.refs import make_conversation_ref, make_subject_ref
 from kbtui.search.analysis import Highlighter
 from kbtui.search.filters import list_filters
 from kbtui.search.freshness import Freshness
@@ -244,9 +244,9 @@ def _hit(
 ) -> Hit:
     freshness, lines = state
     if entry.kind == "subject":
-        ref = subject_ref(entry.topic or "", entry.slug or "", lines)
+        ref = make_subject_ref(entry.topic or "", entry.slug or "", lines)
     else:
-        ref = conversation_ref(entry.conversation or "", chunk.turn, chunk.call)
+        ref = make_conversation_ref(entry.conversation or "", chunk.turn, chunk.call)
     return Hit(
         ref=str(ref),
         kind=entry.kind,
@@ -285,7 +285,7 @@ def narrowed(question: Question) -> dict[str, Any]:
 def ranking(reply: dict[str, Any]) -> Ranking:
     """The engine's reply as a leg; its `cause` where it could not rank."""
     if "ranked" not in reply:
-        return Ranking(None, keywords_only(reply["cause"], reply.get("detail") or ""))
+        return Ranking(None, make_keywords_only_notice(reply["cause"], reply.get("detail") or ""))
     ranked = [(int(number), float(score)) for number, score in reply["ranked"]]
     left, total = int(reply.get("left") or 0), int(reply.get("total") or 0)
     if not left:

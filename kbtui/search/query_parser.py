@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kbtui.dates import time_zone
+from kbtui.dates import parse_time_zone
 from kbtui.notices import Notice
 from kbtui.search.filters import VALUE, Filter, FilterError, filters_for, split_values
 from kbtui.search.models import QueryError
@@ -218,7 +218,7 @@ class _Narrower:
         now: datetime | None,
     ) -> None:
         self._workspace, self._reader, self._now = workspace, reader, now
-        self._zone = time_zone(question.zone) if question.zone is not None else None
+        self._zone = parse_time_zone(question.zone) if question.zone is not None else None
         self._question = question
         self._mistakes: list[QueryError] = []
         self._wanted: dict[str, list[str]] = {}

@@ -127,11 +127,11 @@ class SourceDirectory:
 
         Raises `KbtuiError` when it cannot be written.
         """
-        from kbtui.text import one_line, safe
+        from kbtui.text import one_line, sanitize
 
         if document.url in self._seen:
             return
-        text = safe(document.text, "strip").strip("\n")
+        text = sanitize(document.text, "strip").strip("\n")
         if len(text) > MAX_TEXT_CHARACTERS:
             raise KbtuiError(
                 f"has {len(text):,} characters of text, more than {MAX_TEXT_CHARACTERS:,}"

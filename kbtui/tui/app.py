@@ -17,7 +17,7 @@ from textual.theme import BUILTIN_THEMES
 
 from kbtui.dates import get_local_time
 from kbtui.errors import KbtuiError
-from kbtui.text import choose_policy, cut, one_line, safe
+from kbtui.text import cut_to_width, one_line, sanitize, set_policy
 from kbtui.tui.framework.gc_tuning import IdleCollector, start_gc
 from kbtui.tui.framework.key_queue import KeyFollowUp, KeyQueue
 from kbtui.tui.framework.styled_widget import StyledScreen
@@ -230,7 +230,7 @@ class KbApp(App[None]):
 
         # Standard error is Textual's to draw on, and what is printed is Textual's too.
         with suppress(OSError):
-            os.write(2, safe(format_exc(), "strip").encode("utf-8", "replace"))
+            os.write(2, sanitize(format_exc(), "strip").encode("utf-8", "replace"))
         self._close_messages_no_wait()
 
     @contextmanager
@@ -252,7 +252,7 @@ def run_tui(library: Library, open_ref: Ref | None = None, start: Start | None =
     """
     if library.settings.terminal_text != "strip":
         # "off" is for what commands print: sequences in a file would tear the screen.
-        choose_policy("visualize")
+        set_policy("visualize")
     start = start or Start()
     if not library.settings.theme:
         from kbtui.tui.terminal import ask_background
@@ -273,7 +273,7 @@ def run_tui(library: Library, open_ref: Ref | None = None, start: Start | None =
         guard.lift()
     if error := app._exception:
         raise KbtuiError(
-            f"the screen ended over a mistake of kbtui's own: {type(error).__name__}: {cut(one_line(str(error)), 200)}",
+            f"the screen ended over a mistake of kbtui's own: {type(error).__name__}: {cut_to_width(one_line(str(error)), 200)}",
             hint="nothing of yours is lost; `kbtui log` prints what a report needs",
         ) from error
     return app.return_code or 0

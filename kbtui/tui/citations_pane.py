@@ -11,7 +11,7 @@ from textual.message import Message
 
 from kbtui.dates import format_time_or_date
 from kbtui.errors import UsageError
-from kbtui.refs import conversation_ref, parse_ref, subject_ref
+from kbtui.refs import make_conversation_ref, make_subject_ref, parse_ref
 from kbtui.text import one_line
 from kbtui.tui.commands import bindings
 from kbtui.tui.framework.row_list import ListRow, RowList
@@ -135,7 +135,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
         # A file that is no subject is shown where it was read, in the tool call, gone or not.
         place = _target(cite)
         if cite.kind == "file" or (place is None and not cite.gone):
-            place = make_target(conversation_ref(cite.conversation, cite.turn, cite.call))
+            place = make_target(make_conversation_ref(cite.conversation, cite.turn, cite.call))
         if place is not None and cite.quote:
             # The passage itself: its chunk may have been cut another way since.
             place = place._replace(text=cite.quote, words=_phrase(cite.quote))
@@ -265,9 +265,9 @@ class CitationsController:
         self._target = self._conversation = None
         if ref is not None and record is not None and ref.kind == "conversation":
             self._conversation = record
-            self._target = conversation_ref(record.info.id)
+            self._target = make_conversation_ref(record.info.id)
         elif ref is not None and record is not None and ref.kind == "subject":
-            self._target = subject_ref(record.topic, record.slug)
+            self._target = make_subject_ref(record.topic, record.slug)
         if self._target is None or self._target != before:
             self._used_lane.discard_results()
             self._using_lane.discard_results()

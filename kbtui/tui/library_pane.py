@@ -12,8 +12,8 @@ from textual.message import Message
 from textual.widgets import Input
 
 from kbtui.dates import format_age
-from kbtui.notices import phrase
-from kbtui.refs import Ref, conversation_ref, subject_ref
+from kbtui.notices import format_notice
+from kbtui.refs import Ref, make_conversation_ref, make_subject_ref
 from kbtui.search.filters import Filter, FilterError, filters_for
 from kbtui.search.models import QueryError
 from kbtui.search.query_parser import parse_query
@@ -114,7 +114,7 @@ def _error_in(word: AlmostFilter) -> QueryError:
         key = str(word.notice.values["word"])[:-1].lower()
         about = filters_for("library")[key].about
         return QueryError(word.start, word.end, "needs a value", about)
-    return QueryError(word.start, word.end, phrase(word.notice), "")
+    return QueryError(word.start, word.end, format_notice(word.notice), "")
 
 
 def _condition(part: QueryFilter, now: datetime) -> FilterCondition:
@@ -284,7 +284,7 @@ def _subject(subject: Subject, depth: int) -> ListRow:
         "dim struck" if subject.disabled else "dim" if subject.hidden or subject.shadowed else ""
     )
     name = one_line(subject.slug.rsplit("/", 1)[-1])
-    ref = subject_ref(subject.topic, subject.slug)
+    ref = make_subject_ref(subject.topic, subject.slug)
     spans: Spans = [("  " * (depth + 1), ""), (mark, role), (name, name_role)]
     return ListRow(str(ref), spans, data=NavigationTarget(str(ref), ref=ref))
 
@@ -400,7 +400,7 @@ def _conversation(info: ConversationInfo, day: str) -> ListRow:
         if is_so:
             mark = MARKS[name]
     role = "dim" if info.archived or not info.title else ""
-    place = NavigationTarget(info.ref, ref=conversation_ref(info.id))
+    place = NavigationTarget(info.ref, ref=make_conversation_ref(info.id))
     row = ListRow(info.ref, [mark, (one_line(info.name), role)], [(day, "dim")], data=place)
     if info.problem:
         row.below = [[("  ", ""), (one_line(info.problem), "error")]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kbtui.dates import format_day
-from kbtui.text import one_line, safe
+from kbtui.text import one_line, sanitize
 from kbtui.tui.commands import SCOPES, SCREENS, commands_of, own_key
 from kbtui.tui.library_pane import MARKS
 from kbtui.tui.library_snapshot import activity, by_activity
@@ -162,7 +162,7 @@ def problem_document(
     key: str, title: str, message: str, where: str | None = None, hint: str | None = None
 ) -> Document:
     """What is shown in place of something that cannot be read."""
-    said: Spans = [(f"! {safe(message)}", "error")]
+    said: Spans = [(f"! {sanitize(message)}", "error")]
     return Document(key, one_line(title), make_message_blocks(said, where, hint))
 
 

@@ -10,7 +10,7 @@ from textual.containers import Vertical
 from textual.theme import BUILTIN_THEMES
 from textual.widgets import Input
 
-from kbtui.refs import Ref, conversation_ref, subject_ref
+from kbtui.refs import Ref, make_conversation_ref, make_subject_ref
 from kbtui.text import one_line
 from kbtui.tui.commands import SCOPES, commands_of
 from kbtui.tui.framework.command import Command, apply_keymap
@@ -88,7 +88,7 @@ def place_choices(contents: LibrarySnapshot | None, hidden: bool) -> list[Palett
             if hidden or not subject.hidden
         ]
     for info in contents.conversations:
-        ref = conversation_ref(info.id)
+        ref = make_conversation_ref(info.id)
         found.append(PaletteItem(one_line(info.name), "conversation", ref, info.ref))
     return found
 
@@ -239,7 +239,7 @@ class PaletteScreen(StyledScreen):
         if row := self.list.selected:
             what = row.data.what
             if row.data.kind == "subject":
-                what = subject_ref(what.topic, what.slug)
+                what = make_subject_ref(what.topic, what.slug)
             self.dismiss(make_target(what) if isinstance(what, Ref) else what)
 
 

@@ -10,8 +10,8 @@ from textual.binding import Binding
 from textual.containers import Horizontal, Vertical
 from textual.message import Message
 
-from kbtui.notices import NOTHING_INDEXED, join_phrases, phrase
-from kbtui.text import one_line, safe_marked
+from kbtui.notices import NOTHING_INDEXED, format_notice, format_notices
+from kbtui.text import one_line, sanitize_marked
 from kbtui.tui.commands import bindings, own_key
 from kbtui.tui.framework.row_list import ListRow, RowList
 from kbtui.tui.framework.styled_text import (
@@ -162,7 +162,9 @@ class ResultsPane(BorderOnlyPane, Vertical):
         keep = rows[0].key if rows and (begins or not same_query) else None
         looking: Spans = [("No keyword matches; searching by meaning …", "dim")]
         empty = looking if refining and not answer.mistakes else self._why_none(answer)
-        remarks = [phrase(notice) for notice in answer.notices if notice.code == "meaning_only"]
+        remarks = [
+            format_notice(notice) for notice in answer.notices if notice.code == "meaning_only"
+        ]
         self._remark.set_paragraphs(
             [[(f"{text[:1].upper()}{text[1:]}", "warning")] for text in remarks]
         )
@@ -223,7 +225,7 @@ class ResultsPane(BorderOnlyPane, Vertical):
         if refining:
             return left, [("keywords; meaning to come …", "dim")]
         others = [notice for notice in answer.notices if notice.code != "meaning_only"]
-        if degraded := join_phrases(others):
+        if degraded := format_notices(others):
             room = self.list.scrollable_content_region.width - cell_width(left) - 4
             return left, truncate_spans([(one_line(degraded), "warning")], max(8, room))
         return left, [(MODES[answer.mode], "dim")]
@@ -267,7 +269,7 @@ class ResultsPane(BorderOnlyPane, Vertical):
 
 def excerpt(hit: Hit, width: int, lines: int) -> list[Spans]:
     """The passage around the first match on up to `lines` lines, as plain words, matches marked."""
-    text, matches = safe_marked(hit.text, sorted(hit.matches))
+    text, matches = sanitize_marked(hit.text, sorted(hit.matches))
     if hit.role not in ("tool-call", "tool-result"):
         # Nothing far behind the passage is shown, nor looked at.
         reach = min((end for _, end in matches), default=0) + width * (lines + 4) + 300

@@ -22,7 +22,7 @@ from kbtui.citations import extract_citations
 from kbtui.citations.extract import _SEARCH_HEADER
 from kbtui.conversations.models import Conversation, ConversationInfo, Event, Turn
 from kbtui.library import Library
-from kbtui.notices import Notice, keywords_only
+from kbtui.notices import Notice, make_keywords_only_notice
 from kbtui.search.models import Answer, Hit
 
 
@@ -241,16 +241,16 @@ Feed it.
 @pytest.mark.parametrize(
     ("notices", "line"),
     [
-        ([keywords_only("model_loading")], "Found by keywords only: the model is still loading."),
-        ([keywords_only("index_replaced")], "Found by keywords only: the model is still loading."),
-        ([keywords_only("engine", "/home/x did not start")], "Found by keywords only: semantic search is not available."),
+        ([make_keywords_only_notice("model_loading")], "Found by keywords only: the model is still loading."),
+        ([make_keywords_only_notice("index_replaced")], "Found by keywords only: the model is still loading."),
+        ([make_keywords_only_notice("engine", "/home/x did not start")], "Found by keywords only: semantic search is not available."),
         ([Notice("passages_pending", {"total": 31})], "Some passages can be found by keywords only, so far."),
         (
             [Notice("index_behind", {"cause": "engine", "detail": "/home/x: [Errno 13]"})],
             "The index may be behind the files.",
         ),
         (
-            [keywords_only("model_loading"), Notice("query_cut", {"characters": 1000})],
+            [make_keywords_only_notice("model_loading"), Notice("query_cut", {"characters": 1000})],
             "Found by keywords only: the model is still loading. The query was cut at 1000 characters.",
         ),
     ],

@@ -171,7 +171,7 @@ async def main():
         said["before"] = memory()
         peak[0] = 0
         from kbtui.tui.navigation_target import make_target
-        from kbtui.refs import conversation_ref
+        from kbtui.refs import make_conversation_ref as conversation_ref
         place = make_target(conversation_ref(f"jp-c{identity}"))
         document = lambda: screen.reader_pane.document_view.document
         work.begin("opening")

@@ -15,7 +15,7 @@ from kbtui.conversations.repository import (
     load_conversation,
 )
 from kbtui.errors import NothingFound, UsageError
-from kbtui.refs import conversation_ref, parse_conversation_id, parse_conversation_ref
+from kbtui.refs import make_conversation_ref, parse_conversation_id, parse_conversation_ref
 
 
 def listed(jp: Path, archived: bool | None = None) -> list[ConversationInfo]:
@@ -299,7 +299,7 @@ def test_an_id_is_known_in_every_form(text: str) -> None:
     ],
 )
 def test_jps_links_name_a_turn_where_they_select_one(text: str, turn: int | None) -> None:
-    assert parse_conversation_ref(text) == conversation_ref(jp_id(), turn)
+    assert parse_conversation_ref(text) == make_conversation_ref(jp_id(), turn)
 
 
 @pytest.mark.parametrize(

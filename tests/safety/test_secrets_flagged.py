@@ -11,7 +11,7 @@ from support import Builder, asked, called, said
 from kbtui.assistant.tools import should_mask
 from kbtui.conversations.repository import find_conversation, load_conversation
 from kbtui.knowledge import load_knowledge, read_subject_text
-from kbtui.secrets import mask, remark_on, secrets_in
+from kbtui.secrets import describe_secrets, list_secrets, mask
 from kbtui.tui.reader.conversation_document import build_conversation_document
 from kbtui.tui.reader.subject_document import build_subject_document
 from kbtui.workspace import Settings
@@ -27,7 +27,7 @@ KINDS = {AWS: "AWS access key", GITHUB: "GitHub token", ASSIGNED: "secret",
 
 @pytest.mark.parametrize("secret", KINDS)
 def test_the_reader_says_kind_and_line_and_never_the_secret(secret: str) -> None:
-    said_ = remark_on(f"one\ntwo\n{secret}\n")
+    said_ = describe_secrets(f"one\ntwo\n{secret}\n")
     assert said_ == f"looks like a secret: {KINDS[secret]} (line 3)"
 
 
@@ -38,8 +38,8 @@ def test_the_reader_says_kind_and_line_and_never_the_secret(secret: str) -> None
 )
 def test_what_is_flagged_is_what_is_masked(parts: list[str]) -> None:
     text = "\n".join(parts)
-    assert bool(secrets_in(text)) == (mask(text) != text)
-    assert [at for at, _ in secrets_in(text)] == sorted(at for at, _ in secrets_in(text))
+    assert bool(list_secrets(text)) == (mask(text) != text)
+    assert [at for at, _ in list_secrets(text)] == sorted(at for at, _ in list_secrets(text))
 
 
 def test_subjects_and_conversations_carry_the_remark(workspace_root: Path) -> None:

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kbtui.dates import parse_moment
-from kbtui.notices import phrase
+from kbtui.notices import format_notice
 from kbtui.search.filters import filters_for
 from kbtui.search.pipeline import fuse
 from kbtui.search.query_parser import parse_query
@@ -48,8 +48,8 @@ def test_every_text_is_a_query_and_filters_know_their_place(text: str, partial: 
 
 
 def test_an_almost_filter_and_one_without_a_value_are_remarked_upon() -> None:
-    assert "title:" in phrase(parse_query("titel:foo").notices[0])
-    assert "needs a value" in phrase(parse_query("topic: foo").notices[0])
+    assert "title:" in format_notice(parse_query("titel:foo").notices[0])
+    assert "needs a value" in format_notice(parse_query("topic: foo").notices[0])
     assert parse_query("titel:fo", partial=True).notices == ()
 
 

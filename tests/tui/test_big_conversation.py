@@ -134,7 +134,7 @@ async def test_a_hit_in_one_huge_turn_is_gone_to_without_looking_for_it_here(
 ) -> None:
     import json
 
-    from kbtui.refs import conversation_ref
+    from kbtui.refs import make_conversation_ref
     from kbtui.tui.navigation_target import NavigationTarget
     from kbtui.tui.reader import document
 
@@ -153,7 +153,7 @@ async def test_a_hit_in_one_huge_turn_is_gone_to_without_looking_for_it_here(
         return found(*args)
 
     async with running(builder.root, size=(100, 30)) as tui:
-        ref = conversation_ref("jp-c17800000001", 1)
+        ref = make_conversation_ref("jp-c17800000001", 1)
         passage = "Question 1777?"
         with mock.patch.object(document, "find_start_block", remembered):
             tui.main.open(NavigationTarget(TALK, ref=ref, words=("1777",), text=passage))

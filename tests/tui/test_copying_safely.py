@@ -6,7 +6,7 @@ import pytest
 from support import Builder
 from tui_support import running
 
-from kbtui.text import choose_policy
+from kbtui.text import set_policy
 
 
 @pytest.mark.parametrize("policy", ["strip", "visualize"])
@@ -20,7 +20,7 @@ async def test_a_reference_and_a_text_are_copied_without_what_hides(
     builder.subject(
         "guide/in\u200bvisible.md", "# One\n\nIt \x1b]0;commands\x07 and \u202ehides.\n"
     )
-    choose_policy(policy)
+    set_policy(policy)
     try:
         async with running(builder.root) as tui:
             await tui.press("j", "y")
@@ -32,4 +32,4 @@ async def test_a_reference_and_a_text_are_copied_without_what_hides(
             await tui.press("a")
             await tui.until(lambda: tui.app.clipboard == "# One\n\nIt  and hides.\n")
     finally:
-        choose_policy("strip")
+        set_policy("strip")

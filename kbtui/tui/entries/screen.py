@@ -14,7 +14,7 @@ from kbtui.errors import KbtuiError, UsageError
 from kbtui.index.entry_query import CITATION_DAYS, ENTRY_STATUSES, describe_chunks
 from kbtui.refs import parse_ref
 from kbtui.search.query_parser import parse_entry_filter, parse_query
-from kbtui.text import one_line, safe
+from kbtui.text import one_line, sanitize
 from kbtui.tui.commands import bindings
 from kbtui.tui.entries.editor import EntryWriter
 from kbtui.tui.entries.table import (
@@ -78,7 +78,7 @@ class ChunkBlock(FoldBlock):
         is_whole = opened or len(self.text) <= PREVIEW_CHARACTERS
         text = self.text if is_whole else f"{self.text[:PREVIEW_CHARACTERS]}…"
         margin: Spans = [("  ", "")]
-        for part in safe(text).split("\n"):
+        for part in sanitize(text).split("\n"):
             lines += wrap_spans([(part, "" if opened else "dim")], width, margin, margin)
         return lines
 

@@ -10,7 +10,7 @@ from textual.message import Message
 from kbtui.dates import format_iso_day
 from kbtui.index.entry_query import EntryFilter, EntryPage, EntryRow, list_entries
 from kbtui.library.index_access import Cancellation, current_cancellation
-from kbtui.text import cells, cut, one_line
+from kbtui.text import count_columns, cut_to_width, one_line
 from kbtui.tui.framework.row_list import RowList
 from kbtui.tui.framework.workers import LatestOnlyWorker
 from kbtui.tui.reader.document import format_size
@@ -131,8 +131,8 @@ class Column(NamedTuple):
 
     def align(self, text: str) -> str:
         """Cut or pad a text to the column's width."""
-        text = cut(one_line(text), self.cells)
-        space = " " * (self.cells - cells(text))
+        text = cut_to_width(one_line(text), self.cells)
+        space = " " * (self.cells - count_columns(text))
         return space + text if self.is_right_aligned else text + space
 
 

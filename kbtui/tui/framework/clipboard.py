@@ -10,7 +10,7 @@ import sys
 import threading
 from typing import TYPE_CHECKING
 
-from kbtui.text import safe
+from kbtui.text import sanitize
 
 if TYPE_CHECKING:
     from textual.app import App
@@ -25,7 +25,7 @@ def copy_text(app: App[None], text: str) -> str | None:
 
     The text may be pasted into a shell, so control sequences and hidden characters are removed.
     """
-    text = safe(text, "strip")
+    text = sanitize(text, "strip")
     fits = len(text.encode("utf-8", "replace")) <= MAX_TERMINAL_BYTES
     if fits:
         app.copy_to_clipboard(text)

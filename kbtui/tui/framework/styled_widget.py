@@ -20,7 +20,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.widget import Widget
 
-from kbtui.text import one_line, safe
+from kbtui.text import one_line, sanitize
 from kbtui.tui.framework.command import PUNCTUATION_KEYS
 from kbtui.tui.framework.styled_text import cell_width, truncate_spans
 
@@ -223,7 +223,7 @@ class StyledWidget(Widget, inherit_bindings=False):
         segments: list[Segment] = [Segment(" " * indent, ground)] if indent else []
         room = width - indent
         for text, roles in spans if cell_width(spans) <= room else truncate_spans(spans, room):
-            clean = safe(text)
+            clean = sanitize(text)
             if "\n" in clean or "\t" in clean:
                 clean = clean.replace("\n", " ").replace("\t", " ")
             if clean:

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from dataclasses import dataclass, field
 from typing import Any
 
-from kbtui.text import one_line, safe
+from kbtui.text import one_line, sanitize
 from kbtui.tui.framework.styled_text import (
     Spans,
     StyledLine,
@@ -244,7 +244,7 @@ class NoteBlock(Block):
         role = self.spans[0][1]
         return [
             line
-            for part in safe(text).split("\n")
+            for part in sanitize(text).split("\n")
             for line in wrap_spans(highlight_matches([(part, role)], found), width)
         ]
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from kbtui.conversations.event_kinds import EVENT_KINDS
 from kbtui.dates import format_time
-from kbtui.secrets import remark_on
-from kbtui.text import before_cutting, cut, one_line
+from kbtui.secrets import describe_secrets
+from kbtui.text import cut_to_width, one_line, strip_before_cutting
 from kbtui.tui.reader.blocks import (
     Block,
     FactsBlock,
@@ -54,14 +54,14 @@ def summarize_arguments(arguments: dict[str, Any] | None) -> str:
     if "topic" in arguments:
         subjects = arguments.get("subjects")
         names = ", ".join(map(str, subjects)) if isinstance(subjects, list) else str(subjects or "")
-        return cut(
+        return cut_to_width(
             one_line(f"{arguments['topic']}/{names}" if names else str(arguments["topic"])),
             _MAX_SUMMARY_CHARACTERS,
         )
     keys = [name for name in _MAIN_ARGUMENTS if name in arguments] or list(arguments)
     for name in keys:
         if text := _summarize_value(arguments[name]):
-            return cut(text, _MAX_SUMMARY_CHARACTERS)
+            return cut_to_width(text, _MAX_SUMMARY_CHARACTERS)
     return ""
 
 
@@ -456,7 +456,7 @@ class _ConversationBuilder:
         """Say of a text that it looks as if it held a secret; looking takes time, so not at all of it."""
         text = text[: min(MAX_SCANNED_PER_TEXT, self.unscanned_characters)]
         self.unscanned_characters -= len(text)
-        if said := remark_on(text):
+        if said := describe_secrets(text):
             self._add_blocks(NoteBlock(f"{key}:secret", [(f"! {said}", "warning")]))
 
     def _render_event(self, key: str, event: Event, left: CompactedTurn | None) -> None:
@@ -518,11 +518,11 @@ class _ConversationBuilder:
 
     def _add_markdown(self, key: str, text: str, **fields: Any) -> None:
         self._add_blocks(
-            *make_markdown_blocks(key, before_cutting(text), above=self.space_above, **fields)
+            *make_markdown_blocks(key, strip_before_cutting(text), above=self.space_above, **fields)
         )
 
     def _add_source(self, key: str, text: str, **fields: Any) -> None:
-        self._add_blocks(*make_source_blocks(key, before_cutting(text), **fields))
+        self._add_blocks(*make_source_blocks(key, strip_before_cutting(text), **fields))
 
     def _add_tool_call(self, _: str, event: Event, left: CompactedTurn) -> None:
         key = f"call:{self.turn}.{event.call}" if event.call else f"{self.turn}.{event.index}"

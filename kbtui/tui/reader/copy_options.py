@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kbtui.refs import parse_ref
-from kbtui.text import cut, one_line
+from kbtui.text import cut_to_width, one_line
 from kbtui.tui.reader.blocks import TextBlock
 
 if TYPE_CHECKING:
@@ -35,10 +35,12 @@ def list_copy_options(port: Viewport, reference: str | None) -> list[CopyOption]
     document, line = port.document, port.current_line
     if line is not None and document.blocks:
         words = (line.full_text or line.plain).strip()
-        found.append(CopyOption("l", "the line", cut(words, PREVIEW_WIDTH), lambda: words))
+        found.append(CopyOption("l", "the line", cut_to_width(words, PREVIEW_WIDTH), lambda: words))
         text = _find_source_block(document.blocks[port.cursor.block], line.source_line)
         found.append(
-            CopyOption("b", "the block", cut(one_line(text[:200]), PREVIEW_WIDTH), lambda: text)
+            CopyOption(
+                "b", "the block", cut_to_width(one_line(text[:200]), PREVIEW_WIDTH), lambda: text
+            )
         )
         if port.current_turn is not None:
             turn = port.current_turn

@@ -7,8 +7,8 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote
 
-from kbtui.refs import subject_ref
-from kbtui.text import one_line, without_sequences
+from kbtui.refs import make_subject_ref
+from kbtui.text import one_line, strip_escape_sequences
 from kbtui.tui.reader.blocks import TextBlock
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def find_links(text: str, references: dict[str, dict[str, str]] | None = None) -
     """
     from markdown_it import MarkdownIt
 
-    text = without_sequences(text)
+    text = strip_escape_sequences(text)
     found: list[Link] = []
     tokens = MarkdownIt("commonmark").enable("table").parse(text, {"references": references or {}})
     for token in tokens:
@@ -78,7 +78,7 @@ def find_links_at_cursor(port: Viewport) -> list[Link]:
         return []
     block = document.blocks[port.cursor.block]
     if not isinstance(block, TextBlock):
-        return _find_bare_addresses(without_sequences(block.search_text()))
+        return _find_bare_addresses(strip_escape_sequences(block.search_text()))
     if not line.source_line or not block.first_line:
         return _find_bare_addresses(line.plain)
     lines = block.get_text().split("\n")[line.source_line - block.first_line :]
@@ -95,7 +95,7 @@ def resolve_subject_link(href: str, topic: str, slug: str) -> Ref | None:
         return None
     stem = path.rpartition(".")[0] if "." in posixpath.basename(path) else path
     found = posixpath.normpath(posixpath.join(posixpath.dirname(slug), stem))
-    return None if found.startswith("..") else subject_ref(topic, found)
+    return None if found.startswith("..") else make_subject_ref(topic, found)
 
 
 def resolve_file_link(href: str, folder: Path, root: Path) -> Path | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from kbtui.text import safe
+from kbtui.text import sanitize
 from kbtui.tui.framework.styled_text import (
     Span,
     Spans,
@@ -166,7 +166,7 @@ MAX_HIGHLIGHTED_CHARACTERS = 60_000
 
 def highlight_source(text: str, language: str | None) -> list[Spans]:
     """`text` line by line, safe, tabs expanded, highlighted where pygments knows `language`."""
-    text = safe(text).expandtabs(TAB_WIDTH)
+    text = sanitize(text).expandtabs(TAB_WIDTH)
     lexer = _find_lexer(language) if language and len(text) <= MAX_HIGHLIGHTED_CHARACTERS else None
     if lexer is None:
         return [[(line, "")] if line else [] for line in text.split("\n")]
@@ -336,7 +336,7 @@ def layout_markdown(
     """
     from markdown_it.tree import SyntaxTreeNode
 
-    text = safe(text).expandtabs(TAB_WIDTH)
+    text = sanitize(text).expandtabs(TAB_WIDTH)
     tokens = _get_markdown_parser().parse(text, {"references": dict(links or {})})
     return _MarkdownLayout(found, breaks, first_line, shift).layout_nodes(
         SyntaxTreeNode(tokens).children, width

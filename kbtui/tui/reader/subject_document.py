@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kbtui.knowledge.front_matter import split_front_matter
-from kbtui.secrets import remark_on
+from kbtui.secrets import describe_secrets
 from kbtui.text import one_line
 from kbtui.tui.reader.blocks import (
     Block,
@@ -72,7 +72,7 @@ def build_subject_document(subject: Subject, text: str, view: str = "read") -> D
 
 def _make_secret_badge(text: str) -> Spans:
     """A warning where a text holds what looks like a key or a password."""
-    said = remark_on(text)
+    said = describe_secrets(text)
     return [(said, "warning")] if said else []
 
 

@@ -15,7 +15,7 @@ from textual.widgets import Input
 from kbtui.errors import UsageError
 from kbtui.knowledge.lint import explain_dead_pattern
 from kbtui.knowledge.visibility import MAX_PATTERN_CHARACTERS, has_unclosed_bracket
-from kbtui.text import cells, one_line
+from kbtui.text import count_columns, one_line
 from kbtui.tui.commands import own_key
 from kbtui.tui.framework.styled_text import cell_width, truncate_spans
 from kbtui.tui.framework.styled_widget import configured_keys
@@ -345,19 +345,19 @@ class PatternBar(Vertical):
             return
         if remark.wrong and not count:
             right = []
-        room = self.size.width - sum(cells(text) + 1 for text, _ in right)
+        room = self.size.width - sum(count_columns(text) + 1 for text, _ in right)
         self._remark.set_text(pointing(remark, self._column(trial.text, remark.at), room), right)
 
     def _column(self, text: str, at: int) -> int:
         """The column under the character `at` of the input."""
-        return max(0, self._label + cells(text[:at]) - round(self.input.scroll_x))
+        return max(0, self._label + count_columns(text[:at]) - round(self.input.scroll_x))
 
 
 def pointing(remark: PatternRemark, column: int, width: int) -> Spans:
     """A remark with `^` in a column, its words at the side where they fit."""
     words = one_line(remark.message + (f"; {remark.hint}" if remark.hint else ""))
     role = "error" if remark.wrong else "warning"
-    size = cells(words)
+    size = count_columns(words)
     if column + 2 + size <= width or column < size + 1:
         return truncate_spans(
             [(" " * min(column, max(0, width - 2)), ""), ("^ ", role), (words, role)], width

@@ -221,16 +221,16 @@ def arguments(data: bytes) -> None:
 def shown(data: bytes) -> None:
     """Text made safe for a terminal, and masked."""
     from kbtui.secrets import mask
-    from kbtui.text import cut, one_line, safe
+    from kbtui.text import cut_to_width, one_line, sanitize
 
     text = _text(data)
     for policy in ("strip", "visualize", "off"):
-        clean = safe(text, policy)  # type: ignore[arg-type]
+        clean = sanitize(text, policy)  # type: ignore[arg-type]
         clean.encode()
-        assert safe(clean, policy) == clean  # type: ignore[arg-type]
+        assert sanitize(clean, policy) == clean  # type: ignore[arg-type]
         if policy != "off":
             assert not any(ord(c) < 32 and c not in "\n\t" for c in clean)
-        cut(one_line(text, policy), 20)  # type: ignore[arg-type]
+        cut_to_width(one_line(text, policy), 20)  # type: ignore[arg-type]
     mask(text)
 
 

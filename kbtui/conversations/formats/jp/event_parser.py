@@ -18,7 +18,7 @@ from kbtui.conversations.event_kinds import EVENT_KINDS
 from kbtui.conversations.formats.jp.json_reader import DAMAGED
 from kbtui.conversations.models import Compaction, Event, Turn
 from kbtui.dates import parse_timestamp
-from kbtui.text import pretty_json
+from kbtui.text import format_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -166,7 +166,7 @@ class EventParser:
             # From a later JP: kept as JSON. It opens no turn and does not end a split message.
             self._check_timestamp(index, kind, element)
             time = parse_timestamp(element.get("timestamp"))
-            event = Event("unknown", time, pretty_json(element), index, name=kind)
+            event = Event("unknown", time, format_json(element), index, name=kind)
             (self._turn.events if self._turn else self.leading).append(event)
         else:
             self._add_problem(f"element {index} has no type")
@@ -230,7 +230,7 @@ class EventParser:
     def _parse_structured(self, index: int, element: _Element) -> None:
         if "data" in element:
             data = element["data"]
-            text = data if type(data) is str else pretty_json(data)
+            text = data if type(data) is str else format_json(data)
             event = self._append_event("structured", index, element, text, "data")
             event.data = data
         else:
@@ -255,7 +255,7 @@ class EventParser:
                 self._report(event, "its arguments are nested too deeply")
         else:
             event.arguments = {}
-            event.text = pretty_json(arguments)
+            event.text = format_json(arguments)
             self._report(event, "its arguments are not an object")
         self._add_request(event, element, self._open_calls)
 
@@ -285,7 +285,7 @@ class EventParser:
 
     def _parse_inquiry_response(self, index: int, element: _Element) -> None:
         answer = element.get("answer")
-        text = answer if type(answer) is str else pretty_json(answer)
+        text = answer if type(answer) is str else format_json(answer)
         event = self._append_event("inquiry_response", index, element, text, "answer")
         event.data = answer
         if "answer" not in element:
@@ -366,7 +366,7 @@ class EventParser:
         except RecursionError:
             text = None
         if text is None:
-            event.text = pretty_json(value)
+            event.text = format_json(value)
             what = f"its {field} is not a string" if field in element else f"it has no {field}"
             self._report(event, what)
         else:
@@ -600,7 +600,7 @@ def _format_block(block: dict[str, Any]) -> str:
         return _format_resource(block.get("resource", block))
     if kind in ("image", "audio") and type(data := block.get("data")) is str:
         return _format_label(kind, _find_text(block, _MEDIA_KEYS), _format_size(data))
-    return f"[{kind}]\n{pretty_json(decode_value(block))}"
+    return f"[{kind}]\n{format_json(decode_value(block))}"
 
 
 def _format_resource(resource: Any) -> str:
@@ -609,7 +609,7 @@ def _format_resource(resource: Any) -> str:
         return _format_label("resource", resource)
     name = _find_text(resource, _NAME_KEYS) if type(resource) is dict else None
     if name is None:
-        return f"[resource]\n{pretty_json(decode_value(resource))}"
+        return f"[resource]\n{format_json(decode_value(resource))}"
     data = resource.get("blob")
     size = _format_size(data) if type(data) is str else None
     shown = _format_label("resource", name, _find_text(resource, _MEDIA_KEYS), size)
@@ -617,7 +617,7 @@ def _format_resource(resource: Any) -> str:
     rest = {key: value for key, value in resource.items() if key not in known}
     if rest.keys() == {"text"} and type(rest["text"]) is str:
         return f"{shown}\n{decode_content(rest['text'])}"
-    return f"{shown}\n{pretty_json(decode_value(rest))}" if rest else shown
+    return f"{shown}\n{format_json(decode_value(rest))}" if rest else shown
 
 
 def _find_text(block: dict[str, Any], keys: tuple[str, ...]) -> str | None:
