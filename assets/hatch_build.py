@@ -14,9 +14,9 @@ class ManualPage(BuildHookInterface[Any]):
         """Make the page; the modules that declare the commands need no other package."""
         sys.path.insert(0, self.root)
         try:
-            from kbtui.cli.man import page
+            from kbtui.cli.man import format_man_page
 
-            text = page()
+            text = format_man_page()
         finally:
             sys.path.remove(self.root)
         target = Path(self.root) / "build" / "kbtui.1"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import WorkspaceError
 from kbtui.files import FileReplacement, parse_toml, read_regular, replace_files
-from kbtui.library.diagnostics import TOOLS_FOLDER
+from kbtui.library.diagnostics import TOOLS_DIRECTORY
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -261,16 +261,16 @@ def _made(data: bytes) -> set[str]:
 
 
 def _tool_file(tool: Tool) -> str:
-    return f"{TOOLS_FOLDER}/{tool.name}.toml"
+    return f"{TOOLS_DIRECTORY}/{tool.name}.toml"
 
 
 def _candidates(workspace: Workspace) -> list[str]:
     """Files that may be ours: those of our folder, and the skill."""
     try:
-        names = sorted(os.listdir(workspace.root / TOOLS_FOLDER))  # noqa: PTH208
+        names = sorted(os.listdir(workspace.root / TOOLS_DIRECTORY))  # noqa: PTH208
     except OSError:
         names = []
-    found = [f"{TOOLS_FOLDER}/{name}" for name in names if name.endswith(".toml")]
+    found = [f"{TOOLS_DIRECTORY}/{name}" for name in names if name.endswith(".toml")]
     return [path for path in (SKILL_FILE, *found) if _inside(workspace, path)]
 
 
@@ -317,7 +317,7 @@ def _defined_elsewhere(workspace: Workspace, names: set[str]) -> dict[str, str]:
         files += [Path(folder, entry) for entry in sorted(entries) if entry.endswith(".toml")]
     for file in files:
         relative = file.relative_to(root).as_posix()
-        if relative.startswith(TOOLS_FOLDER + "/"):
+        if relative.startswith(TOOLS_DIRECTORY + "/"):
             continue
         try:
             data = read_regular(file, FILE_MOST)

@@ -240,7 +240,7 @@ class _Calls:
                     read_only_hint=True, idempotent_hint=True, open_world_hint=False
                 ),
             )
-            for tool in list_offered_tools(self._library.knowledge())
+            for tool in list_offered_tools(self._library.load_knowledge())
         ]
 
     async def _in_thread(self, work: Callable[[], T], places: asyncio.Semaphore) -> T:

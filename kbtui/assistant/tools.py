@@ -359,11 +359,11 @@ def _mask_passage(library: Library, hit: Hit) -> str:
 def _read_hit_sources(library: Library, hit: Hit) -> list[str]:
     """The texts that a passage may be from, as they are now."""
     if hit.kind == "subject":
-        return [library.subject_text(library.subject(hit.target._replace(lines=None)))]
+        return [library.read_subject_text(library.find_subject(hit.target._replace(lines=None)))]
     from kbtui.index.chunking import format_event_text
 
     ref = hit.target
-    turn = library.conversation(ref.conversation or "").turn(ref.turn or 0)
+    turn = library.load_conversation(ref.conversation or "").turn(ref.turn or 0)
     return [format_event_text(event) for event in (turn.events if turn else ())]
 
 
@@ -461,7 +461,7 @@ def _word_hint(error: KbtuiError) -> str | None:
 
 
 def _answer_learn(call: ToolCall) -> ToolReply:
-    learned = call.library.knowledge().learn(
+    learned = call.library.load_knowledge().learn(
         call.arguments["topic"],
         call.arguments["subjects"],
         max_chars=ANSWER_LIMIT,
@@ -484,17 +484,17 @@ _HEADER_LIKE = re.compile(
 
 
 def _answer_search(call: ToolCall) -> ToolReply:
-    from kbtui.search.models import LIMIT_MOST, Question
+    from kbtui.search.models import MAX_LIMIT, Question
 
     library, arguments = call.library, call.arguments
     names = arguments["topics"] or ()
-    knowledge = library.knowledge() if names else None
+    knowledge = library.load_knowledge() if names else None
     question = Question(
         query=arguments["query"],
         kinds=_KINDS_BY_NAME[arguments["in"]],  # type: ignore[arg-type]
         types=tuple(arguments["types"] or ()),
         topics=tuple(knowledge.resolve_topic(name).id for name in names) if knowledge else (),
-        limit=max(1, min(LIMIT_MOST, arguments["limit"])),
+        limit=max(1, min(MAX_LIMIT, arguments["limit"])),
         exclude=None if arguments["include_current"] else call.current,
     )
     if not question.query.strip():

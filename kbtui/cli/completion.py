@@ -49,7 +49,7 @@ def run_completion(args: Namespace) -> int:
     return 0
 
 
-def complete(find_parser: Callable[[list[str]], tuple[Parser, int]]) -> int:
+def complete_line(find_parser: Callable[[list[str]], tuple[Parser, int]]) -> int:
     """Answer one TAB; the shell's script puts the line and the place of the cursor in the environment.
 
     `find_parser` gets the words before the cursor, and returns the parser of the command among
@@ -67,7 +67,7 @@ def complete(find_parser: Callable[[list[str]], tuple[Parser, int]]) -> int:
         always_complete_options=False,
         exit_method=sys.exit,
         validator=_is_offered,
-        default_completer=_list_values,  # type: ignore[arg-type]
+        default_completer=_complete_argument,  # type: ignore[arg-type]
     )
     return 0
 
@@ -79,7 +79,7 @@ def _is_offered(word: str, prefix: str) -> bool:
     return word.startswith(prefix) and word.isprintable() and sanitize(word, "strip") == word
 
 
-def _list_values(
+def _complete_argument(
     *, prefix: str, action: Action, parser: ArgumentParser, parsed_args: Namespace
 ) -> Iterable[str] | dict[str, str]:
     """The values of an argument, each with its description."""
@@ -104,7 +104,7 @@ def _list_values(
     path = parsed_args.workspace
     given = [parsed_args.topic] if kind == "SUBJECT" else []
     try:
-        look = KINDS.get(kind)
+        look = COMPLETERS.get(kind)
         return (
             {word: one_line(text, "strip") for word, text in look(path, given, prefix)}
             if look
@@ -114,11 +114,11 @@ def _list_values(
         return {}
 
 
-MOST = 20
+MAX_CONVERSATIONS = 20
 """So many conversations are offered before a digit is typed."""
 
 
-def _workspace(path: str | None) -> Workspace:
+def _find_workspace(path: str | None) -> Workspace:
     from pathlib import Path
 
     from kbtui.workspace.workspace import find_workspace
@@ -126,79 +126,79 @@ def _workspace(path: str | None) -> Workspace:
     return find_workspace(Path(path) if path is not None else None)
 
 
-def _knowledge(path: str | None) -> Knowledge:
+def _load_knowledge(path: str | None) -> Knowledge:
     from kbtui.knowledge import load_knowledge
 
-    return load_knowledge(_workspace(path))
+    return load_knowledge(_find_workspace(path))
 
 
-def topics(path: str | None, given: list[str], current: str) -> Pairs:
+def complete_topics(path: str | None, given: list[str], current: str) -> Pairs:
     """The ids of the enabled topics."""
-    return [(topic.id, topic.title or "") for topic in _enabled(_knowledge(path))]
+    return [(topic.id, topic.title or "") for topic in _list_enabled_topics(_load_knowledge(path))]
 
 
-def _enabled(knowledge: Knowledge) -> list[Topic]:
+def _list_enabled_topics(knowledge: Knowledge) -> list[Topic]:
     return [topic for topic in knowledge.topics.values() if topic.enable]
 
 
-def subjects(path: str | None, given: list[str], current: str) -> Pairs:
+def complete_subjects(path: str | None, given: list[str], current: str) -> Pairs:
     """The slugs of the topic that was named first, a step at a time."""
-    knowledge = _knowledge(path)
+    knowledge = _load_knowledge(path)
     topic = knowledge.resolve_topic(given[0])
-    return _steps(knowledge.resolve(topic.id).visible, current)
+    return _list_next_steps(knowledge.resolve(topic.id).visible, current)
 
 
-def globs(path: str | None, given: list[str], current: str) -> Pairs:
+def complete_globs(path: str | None, given: list[str], current: str) -> Pairs:
     """`TOPIC/` first, then its slugs."""
-    knowledge = _knowledge(path)
+    knowledge = _load_knowledge(path)
     topic, sign, rest = current.partition("/")
     if not sign:
-        return [(f"{topic.id}/", topic.title or "") for topic in _enabled(knowledge)]
-    if not any(one.id == topic for one in _enabled(knowledge)):
+        return [(f"{topic.id}/", topic.title or "") for topic in _list_enabled_topics(knowledge)]
+    if not any(one.id == topic for one in _list_enabled_topics(knowledge)):
         return []
-    steps = _steps(knowledge.resolve(topic).visible, rest)
+    steps = _list_next_steps(knowledge.resolve(topic).visible, rest)
     return [(f"{topic}/{slug}", text) for slug, text in steps]
 
 
-def references(path: str | None, given: list[str], current: str) -> Pairs:
+def complete_references(path: str | None, given: list[str], current: str) -> Pairs:
     """Subjects and conversations."""
     if current and (current.isdigit() or "jp-c".startswith(current[:4])):
-        found = list(conversations(path, given, current))
+        found = list(complete_conversations(path, given, current))
         if current[0] != "j" or current.startswith("jp-c"):
             return found
-        return [*found, *globs(path, given, current)]
+        return [*found, *complete_globs(path, given, current)]
     if current:
-        return globs(path, given, current)
-    return [*globs(path, given, current), *conversations(path, given, current)]
+        return complete_globs(path, given, current)
+    return [*complete_globs(path, given, current), *complete_conversations(path, given, current)]
 
 
-def conversations(path: str | None, given: list[str], current: str) -> Pairs:
+def complete_conversations(path: str | None, given: list[str], current: str) -> Pairs:
     """The ids of the live conversations, newest first."""
     from kbtui.conversations.formats.jp import list_live_names
 
     form = "" if current.isdigit() else "jp-c"
     found = sorted(list_live_names(path).items(), reverse=True)
     named = [(f"{form}{number}", name.replace("-", " ")) for number, name in found]
-    return named if len(current) > len("jp-c") or current.isdigit() else named[:MOST]
+    return named if len(current) > len("jp-c") or current.isdigit() else named[:MAX_CONVERSATIONS]
 
 
-def sources(path: str | None, given: list[str], current: str) -> Pairs:
+def complete_sources(path: str | None, given: list[str], current: str) -> Pairs:
     """The names of the declared sources."""
     from kbtui.workspace.jp_config import parse_config
 
-    file = _workspace(path).jp / "kb-sources.toml"
+    file = _find_workspace(path).jp / "kb-sources.toml"
     found = parse_config(file).get("source") if file.exists() else None
     return [(name, "") for name in found] if isinstance(found, dict) else []
 
 
-def keys(path: str | None, given: list[str], current: str) -> Pairs:
+def complete_keys(path: str | None, given: list[str], current: str) -> Pairs:
     """The keys of the settings."""
     from kbtui.workspace.settings import SETTING_KEYS
 
     return [(key.name, key.text) for key in SETTING_KEYS]
 
 
-def _steps(slugs: list[str], current: str) -> Pairs:
+def _list_next_steps(slugs: list[str], current: str) -> Pairs:
     """Slugs below a directory as its name alone, until it was typed."""
     found: dict[str, None] = {}
     for slug in slugs:
@@ -208,13 +208,13 @@ def _steps(slugs: list[str], current: str) -> Pairs:
     return [(step, "") for step in found]
 
 
-KINDS: dict[str, Callable[[str | None, list[str], str], Pairs]] = {
-    "TOPIC": topics,
-    "SUBJECT": subjects,
-    "TOPIC/GLOB": globs,
-    "REF": references,
-    "ID": conversations,
-    "NAME": sources,
-    "KEY": keys,
+COMPLETERS: dict[str, Callable[[str | None, list[str], str], Pairs]] = {
+    "TOPIC": complete_topics,
+    "SUBJECT": complete_subjects,
+    "TOPIC/GLOB": complete_globs,
+    "REF": complete_references,
+    "ID": complete_conversations,
+    "NAME": complete_sources,
+    "KEY": complete_keys,
 }
 """By what stands for the value in the help."""

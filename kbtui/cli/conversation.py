@@ -7,7 +7,15 @@ import sys
 from datetime import UTC, datetime
 
 from kbtui.assistant import conversation_answers as notices
-from kbtui.cli.output import columns, emit, emit_json, is_plain, note, save, working
+from kbtui.cli.output import (
+    ActivityLine,
+    emit,
+    emit_json,
+    is_plain,
+    note,
+    terminal_width,
+    write_output,
+)
 from kbtui.conversations.event_kinds import EVENT_KINDS
 from kbtui.errors import KbtuiError, NothingFound, UsageError
 from kbtui.text import count_columns, cut_to_width, one_line, sanitize
@@ -42,8 +50,10 @@ def configure_conversation(parser: ArgumentParser) -> None:
     grep = commands.add_parser("grep", aliases=["g"], help="search them line by line")
     grep.add_argument("pattern", nargs="+", metavar="PATTERN", help="literal text within a line")
     grep.add_argument("--case-sensitive", action="store_true", help="capital letters count")
-    _many(grep, ["-i", "--id"], "ids", "ID", "only this conversation")
-    _many(grep, ["-s", "--scope"], "scopes", "SCOPE", "chat, tool, title, user, assistant, …")
+    _add_repeatable(grep, ["-i", "--id"], "ids", "ID", "only this conversation")
+    _add_repeatable(
+        grep, ["-s", "--scope"], "scopes", "SCOPE", "chat, tool, title, user, assistant, …"
+    )
     grep.add_argument(
         "-C", "--context", type=int, metavar="N", help="lines around (1 on a terminal, else 0)"
     )
@@ -59,7 +69,7 @@ def configure_conversation(parser: ArgumentParser) -> None:
         command.add_argument("--turn", type=int, metavar="N", help="this turn alone")
         command.add_argument("--last", type=int, metavar="N", help="the last N turns")
         words = ", ".join(group_included_kinds())
-        _many(command, ["--include"], "include", "KIND", words)
+        _add_repeatable(command, ["--include"], "include", "KIND", words)
     for command in (ls, grep, read):
         command.add_argument("--format", choices=["text", "xml", "json"], default="text")
         command.add_argument(
@@ -67,7 +77,9 @@ def configure_conversation(parser: ArgumentParser) -> None:
         )
 
 
-def _many(parser: ArgumentParser, names: list[str], dest: str, metavar: str, text: str) -> None:
+def _add_repeatable(
+    parser: ArgumentParser, names: list[str], dest: str, metavar: str, text: str
+) -> None:
     parser.add_argument(
         *names,
         dest=dest,
@@ -91,17 +103,17 @@ def run_conversation(args: Namespace) -> int:
     try:
         return _ACTIONS[args.action](library, args)
     except KbtuiError as error:
-        shown = for_people(error)
+        shown = word_error(error)
         raise shown from (None if shown is error else error)
     finally:
         library.close()
 
 
-def _ls(library: Library, args: Namespace) -> int:
+def _list_conversations(library: Library, args: Namespace) -> int:
     from kbtui.assistant.conversation_tools import answer_conversation_list
     from kbtui.conversations.repository import find_strays
 
-    with working("listing conversations"):
+    with ActivityLine("listing conversations"):
         answer = answer_conversation_list(
             library.workspace,
             limit=args.limit,
@@ -113,13 +125,13 @@ def _ls(library: Library, args: Namespace) -> int:
         )
     for stray in find_strays(library.workspace):
         note(f"{stray.path}: left out: {stray.reason}")
-    _give("list", answer, args.format, lambda writer: writer.listing(answer))
+    _print_answer("list", answer, args.format, lambda writer: writer.listing(answer))
     if args.format == "text" and not (answer.conversations or answer.notices):
         note("no conversation matches")
     return 0 if answer.conversations else 1
 
 
-def _grep(library: Library, args: Namespace) -> int:
+def _grep_conversations(library: Library, args: Namespace) -> int:
     from kbtui.assistant.conversation_tools import answer_conversation_grep
     from kbtui.conversations.grep import LinePattern
 
@@ -127,19 +139,19 @@ def _grep(library: Library, args: Namespace) -> int:
     context = args.context
     if context is None:
         context = 1 if args.format == "text" and sys.stdout.isatty() else 0
-    with working("searching conversations"):
+    with ActivityLine("searching conversations"):
         answer = answer_conversation_grep(
             library.workspace,
             pattern=pattern,
             ignore_case=not args.case_sensitive,
-            ids=_words(args.ids),
-            scopes=_words(args.scopes),
+            ids=_split_words(args.ids),
+            scopes=_split_words(args.scopes),
             context=context,
             limit=args.limit,
             archived=args.archived,
         )
     spans = LinePattern(pattern, not args.case_sensitive).find_spans
-    _give(
+    _print_answer(
         "grep",
         answer,
         args.format,
@@ -151,23 +163,23 @@ def _grep(library: Library, args: Namespace) -> int:
     return 0 if answer.count else 1
 
 
-def _read(library: Library, args: Namespace) -> int:
+def _read_conversation(library: Library, args: Namespace) -> int:
     from kbtui.assistant.conversation_tools import answer_conversation_read
 
-    with working("reading"):
+    with ActivityLine("reading"):
         answer = answer_conversation_read(
             library.workspace,
             id=args.id,
             turn=args.turn,
             last=args.last,
-            include=_words(args.include),
+            include=_split_words(args.include),
             max_chars=args.max_chars,
         )
-    _give("read", answer, args.format, lambda writer: writer.reading(answer))
+    _print_answer("read", answer, args.format, lambda writer: writer.reading(answer))
     return 0 if answer.turns else 1
 
 
-def _export(library: Library, args: Namespace) -> int:
+def _export_conversation(library: Library, args: Namespace) -> int:
     from kbtui.assistant.conversation_tools import (
         resolve_included_kinds,
         resolve_turn,
@@ -178,33 +190,35 @@ def _export(library: Library, args: Namespace) -> int:
     from kbtui.refs import parse_conversation_ref
 
     ref = parse_conversation_ref(args.id, library.workspace.id)
-    kinds = resolve_included_kinds(_words(args.include))
-    with working("reading"):
+    kinds = resolve_included_kinds(_split_words(args.include))
+    with ActivityLine("reading"):
         info = find_conversation(library.workspace, ref.conversation or "")
         conversation = load_conversation(info)
         turns = select_turns(conversation, resolve_turn(ref, args.turn, args.last), args.last)
-        text = format_conversation_markdown(conversation, library.cited(conversation), turns, kinds)
+        text = format_conversation_markdown(
+            conversation, library.extract_citations(conversation), turns, kinds
+        )
     if args.output is None:
         emit(text)
     else:
-        save(library.workspace, args.output, text)
+        write_output(library.workspace, args.output, text)
     for problem in conversation.problems:
         note(f"{conversation.info.ref}: {problem}")
     return 0 if turns else 1
 
 
 _ACTIONS: dict[str, Callable[[Library, Namespace], int]] = {
-    "ls": _ls,
-    "list": _ls,
-    "grep": _grep,
-    "g": _grep,
-    "read": _read,
-    "print": _read,
-    "export": _export,
+    "ls": _list_conversations,
+    "list": _list_conversations,
+    "grep": _grep_conversations,
+    "g": _grep_conversations,
+    "read": _read_conversation,
+    "print": _read_conversation,
+    "export": _export_conversation,
 }
 
 
-def _words(values: list[str] | None) -> list[str] | None:
+def _split_words(values: list[str] | None) -> list[str] | None:
     """Repeated arguments, each of which may be a list with commas."""
     if values is None:
         return None
@@ -213,7 +227,7 @@ def _words(values: list[str] | None) -> list[str] | None:
     return [word for value in values for word in value.split(",") if word] or [""]
 
 
-def _give(
+def _print_answer(
     kind: str,
     answer: ConversationPage | GrepAnswer | ReadAnswer,
     form: str,
@@ -237,15 +251,15 @@ def _give(
     writer = ConversationWriter(
         terminal=terminal,
         colours=not is_plain(),
-        width=columns(),
+        width=terminal_width(),
         now=datetime.now(UTC),
     )
-    with working("laying out"):
+    with ActivityLine("laying out"):
         shown = "".join(f"{line}\n" for line in text(writer))
     if terminal and shown:
-        from kbtui.cli.output import page
+        from kbtui.cli.output import print_paged
 
-        page(shown)
+        print_paged(shown)
     else:
         emit(shown)
     if said := "; ".join(map(word_notice, answer.notices)):
@@ -302,7 +316,7 @@ class ConversationWriter:
             yield self.paint(names, DIM)
         for entry, count, time in zip(entries, counts, times, strict=True):
             head = f"{entry['id']}  {count:>{wide}}  {time:<{late}}  "
-            marks = " ".join(_marks(entry))
+            marks = " ".join(_list_marks(entry))
             title = self.line(entry["title"] or "Untitled")
             if self.terminal:
                 room = self.width - len(head) - (count_columns(marks) + 2 if marks else 0)
@@ -316,7 +330,7 @@ class ConversationWriter:
                 yield "    " + self.paint(self.line(entry["problem"]), RED)
 
     def _when(self, text: str) -> str:
-        return ago(datetime.fromisoformat(text), self.now) if self.terminal else text
+        return format_age(datetime.fromisoformat(text), self.now) if self.terminal else text
 
     def _heading(self, ref: str, title: str | None) -> str:
         title = self.line(title or "Untitled")
@@ -418,7 +432,7 @@ class ConversationWriter:
         return self.paint(" ".join(parts), BOLD, colour) + shown
 
 
-def _marks(entry: ConversationEntry) -> Iterator[str]:
+def _list_marks(entry: ConversationEntry) -> Iterator[str]:
     if entry["pinned_at"]:
         yield "pinned"
     if entry["archived_at"]:
@@ -429,7 +443,7 @@ def _marks(entry: ConversationEntry) -> Iterator[str]:
         yield f"[{key}={value}]" if value else f"[{key}]"
 
 
-def ago(time: datetime, now: datetime) -> str:
+def format_age(time: datetime, now: datetime) -> str:
     """How long ago, in one unit; a date once that says more."""
     seconds = (now - time).total_seconds()
     if seconds < 60:
@@ -441,7 +455,7 @@ def ago(time: datetime, now: datetime) -> str:
     return time.astimezone(UTC).strftime("%Y-%m-%d")
 
 
-_OPTIONS = {
+_OPTIONS_BY_ARGUMENT = {
     "ids": "--id",
     "scopes": "--scope",
     "include": "--include",
@@ -476,10 +490,10 @@ def word_notice(notice: notices.ConversationNotice) -> str:
             return notices.word_common_notice(notice)
 
 
-def for_people(error: KbtuiError) -> KbtuiError:
+def word_error(error: KbtuiError) -> KbtuiError:
     """The same error, of the same kind, in terms of the command's options."""
     refusal = notices.get_refusal(error)
-    where = _OPTIONS.get(error.where or "")
+    where = _OPTIONS_BY_ARGUMENT.get(error.where or "")
     if refusal is None and where is None:
         return error
     message, hint = error.message, error.hint

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from kbtui.cli.output import ProgressLine, emit, emit_json, note, save, working
+from kbtui.cli.output import ActivityLine, ProgressLine, emit, emit_json, note, write_output
 from kbtui.workspace import paths
 
 TYPE_CHECKING = False
@@ -28,7 +28,7 @@ def run_doctor(args: Namespace) -> int:
     """
     findings = []
     with ProgressLine() as progress:
-        for finding in _examine(args.workspace):
+        for finding in _run_checks(args.workspace):
             findings.append(finding)
             progress.show(f"looking at {finding.area}")
     if args.json:
@@ -38,19 +38,19 @@ def run_doctor(args: Namespace) -> int:
     return 1 if any(finding.state == "wrong" for finding in findings) else 0
 
 
-def _examine(path: str | None) -> Iterator[Finding]:
+def _run_checks(path: str | None) -> Iterator[Finding]:
     """Also where there is no workspace, or the settings have a mistake: that is what to find."""
     from kbtui.errors import ConfigError, WorkspaceError
     from kbtui.library import open_workspace
-    from kbtui.library.diagnostics import Finding, examine
+    from kbtui.library.diagnostics import Finding, run_diagnostics
     from kbtui.workspace import Settings
 
     try:
-        yield from examine(open_workspace(path))
+        yield from run_diagnostics(open_workspace(path))
     except ConfigError:
-        yield from examine(open_workspace(path, Settings()))
+        yield from run_diagnostics(open_workspace(path, Settings()))
     except WorkspaceError as error:
-        yield from examine(None)
+        yield from run_diagnostics(None)
         yield Finding("workspace", "wrong", str(error))
 
 
@@ -121,7 +121,7 @@ def run_model(args: Namespace) -> int:
     try:
         model = find_model(setting)
         facts["source"] = model.source
-        with working("checking the model's files"):
+        with ActivityLine("checking the model's files"):
             verify_model(model)
         facts["usable"] = True
     except ModelUnavailable as error:
@@ -170,24 +170,24 @@ def run_log(args: Namespace) -> int:
         raise UsageError("must be 1 or more", where="--lines")
     workspace = find_workspace(Path(args.workspace) if args.workspace else None)
     logs = {"engine": workspace.log_file, "screen": workspace.log_file.with_name("tui.log")}
-    parts = ["\n".join(_versions()) + "\n"]
+    parts = ["\n".join(_describe_versions()) + "\n"]
     for name, path in logs.items():
         lines = _tail_lines(path)
         if not args.whole:
             # Before the last lines are taken: a line can only be judged within its record.
-            lines = Redaction(workspace.root).lines(lines)
+            lines = LogRedactor(workspace.root).lines(lines)
         lines = lines[-args.lines :]
         parts.append(f"{name}: {len(lines)} lines\n" + "".join(f"  {line}\n" for line in lines))
     text = "\n".join(parts)
     if args.output is None:
         emit(text)
     else:
-        save(workspace, args.output, text)
+        write_output(workspace, args.output, text)
         note(f"written to {args.output}; look through it before you send it")
     return 0
 
 
-def _versions() -> Iterator[str]:
+def _describe_versions() -> Iterator[str]:
     """Versions and surroundings, nothing of the workspace."""
     import os
     import platform
@@ -231,7 +231,7 @@ def _tail_lines(path: Path) -> list[str]:
     return sanitize(text).splitlines()
 
 
-_HEADER = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \[\d+\] ")
+_RECORD_HEADER = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \[\d+\] ")
 """How `engine.process.log` begins a record; it indents the other lines."""
 _INDENT = "  "
 _TRACEBACK = "Traceback (most recent call last):"
@@ -239,29 +239,29 @@ _CHAINS = (
     "During handling of the above exception, another exception occurred:",
     "The above exception was the direct cause of the following exception:",
 )
-_FRAME = re.compile(
+_FRAME_LINE = re.compile(
     r' *File "/(?:[^/\s\'"]+/)*?(?:site-packages|lib/python[\d.]+|kbtui)/(?P<file>[\w./<>-]+)"'
     r", line (?P<line>\d+)(?:, in (?P<name>[\w<>.]+)$)?",
     re.ASCII,
 )
 """A frame in a program: what follows these directories is code, nothing of a person's."""
-_EXCEPTION = re.compile(
+_EXCEPTION_LINE = re.compile(
     r"(?:kbtui\.[\w.]+|[\w.]*(?:Error|Exception|Exit|Group|Interrupt|Warning))(?=:|$)", re.ASCII
 )
-_QUOTE = re.compile(
+_QUOTATION_MARK = re.compile(
     r"\b[bBrRuUfF]{1,2}'(?=\W)|(?<!\w)'|'(?!\w)|(?<!\w)[bBrRuUfF]{1,2}'|[\"`‘“”„«»]"
 )
 """A quotation mark, which an apostrophe between letters is not. What follows it is left out to the
 end of the record: the quoted text may itself have quotation marks."""
-_ADDRESS = re.compile(r"\b[a-z][a-z0-9+.-]*://\S+")
-_PLACE = re.compile(r"(?<![\w…])(WORKSPACE|~)?/(?!…)[^:;,)]*")
-_ID = re.compile(r"\bjp-c\d+|\b\d{10,12}\b")
-_SOURCE = re.compile(r"\bsource (?!…)[^\s:]+(?=:)")
+_URL = re.compile(r"\b[a-z][a-z0-9+.-]*://\S+")
+_FILE_PATH = re.compile(r"(?<![\w…])(WORKSPACE|~)?/(?!…)[^:;,)]*")
+_CONVERSATION_ID = re.compile(r"\bjp-c\d+|\b\d{10,12}\b")
+_SOURCE_NAME = re.compile(r"\bsource (?!…)[^\s:]+(?=:)")
 _REFERENCE = re.compile(r"(?<![\w/~.])(?!WORKSPACE/)[\w.-]+/[^\s:,;)]+")
-_LEFT_OUT = "…"
+_OMISSION = "…"
 
 
-class Redaction:
+class LogRedactor:
     """What is left out for one workspace; kept is what says where the program went wrong."""
 
     def __init__(self, root: Path) -> None:
@@ -277,7 +277,7 @@ class Redaction:
         # a new record is trusted. `between`: after the last line of either that is kept.
         state, indented, is_traceback = "between", False, False
         for line in lines:
-            if header := _HEADER.match(line):
+            if header := _RECORD_HEADER.match(line):
                 message = line[header.end() :]
                 indented, is_traceback = True, message.endswith(_TRACEBACK)
                 state = "frames" if is_traceback else "between"
@@ -292,9 +292,9 @@ class Redaction:
             if state == "text":
                 continue
             if state == "frames" and (not line or line.startswith(" ")):
-                if frame := _frame(line):
+                if frame := _redact_frame(line):
                     yield frame
-            elif state == "frames" and _EXCEPTION.match(line):
+            elif state == "frames" and _EXCEPTION_LINE.match(line):
                 state = "between"
                 yield self._text(line)
             elif line in _CHAINS and is_traceback:
@@ -304,32 +304,32 @@ class Redaction:
                 yield line
             elif line and not line.startswith("Exception in thread "):
                 state = "text"
-                yield _LEFT_OUT
+                yield _OMISSION
 
     def _text(self, text: str) -> str:
         """A message up to the first quoted text, without names."""
-        quote = _QUOTE.search(text)
+        quote = _QUOTATION_MARK.search(text)
         if quote:
             text = f"{text[: quote.start()]}'…'"
         text = text.replace(self._root, "WORKSPACE")
         if self._home:
             text = text.replace(self._home, "~")
-        text = _ADDRESS.sub("…://…", text)
-        text = _PLACE.sub(_place, text)
-        text = _SOURCE.sub("source …", text)
+        text = _URL.sub("…://…", text)
+        text = _FILE_PATH.sub(_redact_path, text)
+        text = _SOURCE_NAME.sub("source …", text)
         text = _REFERENCE.sub("…/…", text)
-        return _ID.sub("…", text)
+        return _CONVERSATION_ID.sub("…", text)
 
 
-def _frame(line: str) -> str | None:
+def _redact_frame(line: str) -> str | None:
     """A frame, without the path to the program; nothing of the source below it."""
-    if found := _FRAME.match(line):
+    if found := _FRAME_LINE.match(line):
         name = f", in {found['name']}" if found["name"] else ""
         return f'  File "…/{found["file"]}", line {found["line"]}{name}'
     return '  File "…"' if line.lstrip().startswith('File "') else None
 
 
-def _place(match: re.Match[str]) -> str:
+def _redact_path(match: re.Match[str]) -> str:
     """Which kind of place, and the kind of file, but no name."""
     ending = Path(match[0]).suffix
     return f"{match[1] or ''}/…{ending if re.fullmatch(r'[.][a-z0-9]{1,6}', ending) else ''}"

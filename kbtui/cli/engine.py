@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 
-from kbtui.cli.output import ProgressLine, emit, emit_json, left_text, note
+from kbtui.cli.output import ProgressLine, emit, emit_json, format_time_left, note
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def run_engine(args: Namespace) -> int:
 
     library = open_workspace(args.workspace)
     try:
-        engine = library.engine(start=False)
+        engine = library.connect_engine(start=False)
     except NoEngine:
         if args.json:
             emit_json({"running": False})
@@ -99,7 +99,7 @@ def run_index(args: Namespace) -> int:
 
     library = open_workspace(args.workspace)
     began = time.monotonic()
-    engine = library.engine()
+    engine = library.connect_engine()
     request: dict[str, Any] = {"rebuild": True} if args.rebuild else {"retry": True, "check": True}
     progress = ProgressLine()
     state = engine.request("refresh", wait=0.5, **request)
@@ -119,7 +119,7 @@ def run_index(args: Namespace) -> int:
             _show_progress(progress, engine)
     progress.clear()
     facts = {
-        **library.reader().count_rows(),
+        **library.open_reader().count_rows(),
         "seconds_keywords": round(keywords, 3),
         "seconds": round(time.monotonic() - began, 3),
         "semantic": state["semantic"],
@@ -164,5 +164,5 @@ def _show_progress(progress: ProgressLine, engine: EngineClient) -> None:
         return
     text = f"{_PHASES.get(found['phase'], found['phase'])} {found['done']:,} of {found['total']:,}"
     if found.get("seconds_left"):
-        text += f", {left_text(found['seconds_left'])}"
+        text += f", {format_time_left(found['seconds_left'])}"
     progress.show(text + (f"; waiting, {found['waits']}" if found.get("waits") else ""))

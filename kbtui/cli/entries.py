@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 
-from kbtui.cli.output import ask, emit, emit_json, note, valid, working
+from kbtui.cli.output import ActivityLine, confirm, decode_argument, emit, emit_json, note
 from kbtui.cli.parser import add_filter_options, iter_filter_options
 from kbtui.errors import KbtuiError, UsageError
 
@@ -21,8 +21,18 @@ if TYPE_CHECKING:
     from kbtui.library import Library
 
 
-_HEADINGS = ("cited 30d", "status", "type", "passages", "size", "changed", "entry", "title", "tags")
-_RIGHT = {0, 3, 4}
+_COLUMN_HEADINGS = (
+    "cited 30d",
+    "status",
+    "type",
+    "passages",
+    "size",
+    "changed",
+    "entry",
+    "title",
+    "tags",
+)
+_RIGHT_ALIGNED = {0, 3, 4}
 
 
 def configure_entries(parser: Parser) -> None:
@@ -50,13 +60,13 @@ def run_entries(args: Namespace) -> int:
 
     if not 1 <= args.limit <= 500:
         raise UsageError(f"it must be 1 to 500, not {args.limit}", where="--limit")
-    wanted = _entry_filter(args)
+    wanted = _parse_filter(args)
     library = open_workspace(args.workspace)
-    with working("bringing the index up to date"):
-        library.current()
+    with ActivityLine("bringing the index up to date"):
+        library.update_index()
     page = list_entries(
         library.workspace,
-        library.reader(),
+        library.open_reader(),
         wanted,
         cursor=args.cursor,
         limit=args.limit,
@@ -72,7 +82,7 @@ def run_entries(args: Namespace) -> int:
                 "by_status": page.by_status,
                 "by_type": page.by_type,
                 "cursor": page.cursor,
-                "entries": [_entry_as_json(row) for row in page.entries],
+                "entries": [_serialize_entry(row) for row in page.entries],
             }
         )
     else:
@@ -80,15 +90,15 @@ def run_entries(args: Namespace) -> int:
     return 0 if page.total else 1
 
 
-def _entry_filter(args: Namespace) -> EntryFilter:
+def _parse_filter(args: Namespace) -> EntryFilter:
     from kbtui.search.query_parser import parse_entry_filter
 
     options = {row.options[0]: values for row, values in iter_filter_options(args, "entries")}
-    query = valid(" ".join(args.query))
+    query = decode_argument(" ".join(args.query))
     return parse_entry_filter(query, options, hidden=args.hidden, archived=args.archived)
 
 
-def _entry_as_json(row: EntryRow) -> dict[str, Any]:
+def _serialize_entry(row: EntryRow) -> dict[str, Any]:
     """The documented shape of an entry."""
     from kbtui.dates import format_unix_time
 
@@ -118,7 +128,7 @@ def _print_page(page: EntryPage) -> None:
     if not page.total:
         note("no entry passes these filters")
         return
-    emit(_table([_HEADINGS, *map(_row_cells, page.entries)]))
+    emit(_format_table([_COLUMN_HEADINGS, *map(_format_cells, page.entries)]))
     counts = [f"{count} {status}" for status, count in page.by_status.items() if count]
     kinds = [f"{count} {kind}" for kind, count in page.by_type.items()]
     entries = "entry" if page.total == 1 else "entries"
@@ -127,7 +137,7 @@ def _print_page(page: EntryPage) -> None:
         note(f"more with --cursor {page.cursor}")
 
 
-def _row_cells(row: EntryRow) -> tuple[str, ...]:
+def _format_cells(row: EntryRow) -> tuple[str, ...]:
     from kbtui.dates import format_unix_time
     from kbtui.text import cut_to_width, one_line
 
@@ -136,7 +146,7 @@ def _row_cells(row: EntryRow) -> tuple[str, ...]:
         row.status,
         one_line(row.type),
         str(row.chunks),
-        _size(row.size),
+        _format_size(row.size),
         (format_unix_time(row.changed) or "")[:10],
         one_line(row.ref),
         cut_to_width(one_line(row.title), 60),
@@ -144,13 +154,13 @@ def _row_cells(row: EntryRow) -> tuple[str, ...]:
     )
 
 
-def _size(size: int) -> str:
+def _format_size(size: int) -> str:
     if size < 1024:
         return f"{size} B"
     return f"{size / 1024:.1f} kB" if size < 1024**2 else f"{size / 1024**2:.1f} MB"
 
 
-def _table(rows: list[tuple[str, ...]]) -> str:
+def _format_table(rows: list[tuple[str, ...]]) -> str:
     from kbtui.text import count_columns
 
     widths = [max(count_columns(row[at]) for row in rows) for at in range(len(rows[0]))]
@@ -159,12 +169,12 @@ def _table(rows: list[tuple[str, ...]]) -> str:
         padded = []
         for at, (text, width) in enumerate(zip(row, widths, strict=True)):
             space = " " * (width - count_columns(text))
-            padded.append(space + text if at in _RIGHT else text + space)
+            padded.append(space + text if at in _RIGHT_ALIGNED else text + space)
         lines.append("  ".join(padded).rstrip())
     return "\n".join(lines) + "\n"
 
 
-PREVIEW = 200
+PREVIEW_CHARACTERS = 200
 
 
 def configure_entry(parser: ArgumentParser) -> None:
@@ -187,7 +197,7 @@ def configure_entry(parser: ArgumentParser) -> None:
     show.add_argument(
         "--full",
         action="store_true",
-        help=f"print whole passages, not {PREVIEW} characters of each",
+        help=f"print whole passages, not {PREVIEW_CHARACTERS} characters of each",
     )
     for one in (edit, remove, show):
         one.add_argument("ref", metavar="REF", help="topic/slug" + (", jp-c…" * (one is show)))
@@ -218,7 +228,7 @@ def _create_entry(library: Library, args: Namespace) -> int:
     from kbtui.index.models import make_subject_id
     from kbtui.knowledge import authoring
 
-    knowledge = library.knowledge()
+    knowledge = library.load_knowledge()
     topic = authoring.choose_topic(knowledge, args.topic)
     draft = authoring.Draft(
         title=args.title or "",
@@ -254,14 +264,14 @@ def _edit_entry(library: Library, args: Namespace) -> int:
     from kbtui.knowledge.front_matter import split_front_matter
 
     subject = _resolve_subject(library, args.ref)
-    source = split_front_matter(library.subject_text(subject)).source
+    source = split_front_matter(library.read_subject_text(subject)).source
     if source:
         note(f"the source {source!r} fetched this; it leaves what you change alone from now on")
     changed = authoring.edit_subject(subject)
     if not changed:
         note("nothing was changed")
         return 0
-    problem = split_front_matter(library.subject_text(subject)).problem
+    problem = split_front_matter(library.read_subject_text(subject)).problem
     if problem:
         note(f"{subject.path}: the front matter counts for nothing: {problem}")
     emit(f"{subject.topic}/{subject.slug}\n")
@@ -272,7 +282,7 @@ def _resolve_subject(library: Library, text: str) -> Subject:
     ref = library.resolve(text)
     if ref.kind != "subject":
         raise UsageError("only subjects are files of yours", where=text, hint="write topic/slug")
-    return library.subject(ref)
+    return library.find_subject(ref)
 
 
 # rm
@@ -282,14 +292,14 @@ def _remove_entry(library: Library, args: Namespace) -> int:
     from kbtui.knowledge import authoring
 
     subject = _resolve_subject(library, args.ref)
-    if not args.yes and not ask(f"move {subject.path} to the trash?"):
+    if not args.yes and not confirm(f"move {subject.path} to the trash?"):
         note("nothing was removed")
         return 1
     try:
         authoring.trash_subject(subject)
     except authoring.TrashUnavailable as error:
         if not args.permanently and (
-            args.yes or not ask(f"{error.message}; delete {subject.path} for good?")
+            args.yes or not confirm(f"{error.message}; delete {subject.path} for good?")
         ):
             raise KbtuiError(
                 f"nothing was removed: {error.message}",
@@ -310,17 +320,17 @@ def _show_entry(library: Library, args: Namespace) -> int:
 
     ref = library.resolve(args.ref)
     if ref.kind == "subject":
-        subject = library.subject(ref)
+        subject = library.find_subject(ref)
         entry_id = make_subject_id(subject.topic, subject.slug)
     elif ref.kind == "conversation":
         entry_id = ref.conversation or ""
     else:
         raise UsageError("is no entry", where=args.ref, hint="write topic/slug or jp-c…")
-    with working("bringing the index up to date"):
-        library.current()
+    with ActivityLine("bringing the index up to date"):
+        library.update_index()
     if library.index_state:
         note(library.index_state)
-    reader = library.reader()
+    reader = library.open_reader()
     row = get_entry_row(
         library.workspace, reader, entry_id, vectors=library.settings.model != "off"
     )
@@ -328,15 +338,15 @@ def _show_entry(library: Library, args: Namespace) -> int:
         raise NothingFound("the index does not have it", where=str(ref), hint="`kbtui index`")
     cites = [
         cite
-        for cite in library.turns_citing(ref)
+        for cite in library.find_citing_turns(ref)
         if cite.timestamp is None
         or cite.timestamp.timestamp() > time.time() - CITATION_DAYS * DAY_SECONDS
     ]
     facts = {
-        **_entry_as_json(row),
-        "source": _source_name(library, row.topic, row.slug),
+        **_serialize_entry(row),
+        "source": _find_source_name(library, row.topic, row.slug),
         "chunk_list": [
-            {**chunk, "text": chunk["text"] if args.full else chunk["text"][:PREVIEW]}
+            {**chunk, "text": chunk["text"] if args.full else chunk["text"][:PREVIEW_CHARACTERS]}
             for chunk in describe_chunks(reader, entry_id)
         ],
         "citations_30d": [
@@ -345,7 +355,7 @@ def _show_entry(library: Library, args: Namespace) -> int:
                 "source_title": cite.source_title,
                 "how": cite.how,
                 "tool": cite.tool,
-                "timestamp": _citation_time(cite),
+                "timestamp": _format_citation_time(cite),
             }
             for cite in cites
         ],
@@ -358,15 +368,15 @@ def _show_entry(library: Library, args: Namespace) -> int:
     return 0
 
 
-def _source_name(library: Library, topic: str | None, slug: str | None) -> str | None:
+def _find_source_name(library: Library, topic: str | None, slug: str | None) -> str | None:
     """The name of the source that fetched a subject; says when its front matter counts for nothing."""
     from kbtui.knowledge.front_matter import split_front_matter
 
-    subject = library.knowledge().find(topic or "", slug or "")
+    subject = library.load_knowledge().find(topic or "", slug or "")
     if subject is None:
         return None
     try:
-        text = split_front_matter(library.subject_text(subject))
+        text = split_front_matter(library.read_subject_text(subject))
     except KbtuiError:
         return None
     if text.problem:
@@ -374,7 +384,7 @@ def _source_name(library: Library, topic: str | None, slug: str | None) -> str |
     return text.source
 
 
-def _citation_time(cite: Citation) -> str | None:
+def _format_citation_time(cite: Citation) -> str | None:
     return cite.timestamp.isoformat() if cite.timestamp else None
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kbtui.cli.output import ask, emit, emit_json, note, working
+from kbtui.cli.output import ActivityLine, confirm, emit, emit_json, note
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -57,14 +57,14 @@ def run_insights(args: Namespace) -> int:
     library = open_workspace(args.workspace)
     journal = UserData(library.workspace)
     if args.action == "erase":
-        return _erase(journal, args)
-    with working("bringing the index up to date"):
-        library.current()
-    with working("counting"):
+        return _erase_log(journal, args)
+    with ActivityLine("bringing the index up to date"):
+        library.update_index()
+    with ActivityLine("counting"):
         found = collect_insights(
             library.workspace,
             journal,
-            library.reader(),
+            library.open_reader(),
             days=args.days,
             limit=args.limit,
             stale_days=args.stale_days,
@@ -76,56 +76,59 @@ def run_insights(args: Namespace) -> int:
     if args.json:
         emit_json({**found.as_json(), "logging": library.settings.query_log})
     else:
-        emit(shown(found))
+        emit(format_insights(found))
         if not library.settings.query_log:
             note("searches are not logged (query_log = false)")
     return 0
 
 
-def _erase(journal: UserData, args: Namespace) -> int:
-    if not args.yes and not ask("erase every logged search of this workspace?"):
+def _erase_log(journal: UserData, args: Namespace) -> int:
+    if not args.yes and not confirm("erase every logged search of this workspace?"):
         note("nothing was erased")
         return 1
     count = journal.query_log.erase()
     if args.json:
         emit_json({"erased": count})
     else:
-        emit(f"erased {_counted(count, 'search')}\n")
+        emit(f"erased {_format_count(count, 'search')}\n")
     return 0
 
 
-def _counted(number: int, noun: str) -> str:
+def _format_count(number: int, noun: str) -> str:
     plural = f"{noun}es" if noun.endswith("ch") else f"{noun}s"
     return f"{number} {noun if number == 1 else plural}"
 
 
-def shown(found: Insights) -> str:
+def format_insights(found: Insights) -> str:
     """The insights as text, a block for each list."""
     from kbtui.userdata.insights import draw_day_chart
 
     blocks = [
         [
-            f"Last {_counted(found.days, 'day')}: {_counted(found.searches.total, 'search')}, "
-            f"{_counted(found.citations, 'citation')}"
+            f"Last {_format_count(found.days, 'day')}: {_format_count(found.searches.total, 'search')}, "
+            f"{_format_count(found.citations, 'citation')}"
         ],
-        ["Top queries", *map(_asked, found.searches.top)],
-        ["Queries without a good match", *map(_gap, found.searches.gaps)],
-        ["Most cited", *map(_used, found.most_cited)],
-        [f"Never cited ({found.never_cited_total})", *map(_unused, found.never_cited)],
-        [f"Cited, unchanged for {_counted(found.stale_days, 'day')}", *map(_used, found.stale)],
+        ["Top queries", *map(_format_query, found.searches.top)],
+        ["Queries without a good match", *map(_format_gap, found.searches.gaps)],
+        ["Most cited", *map(_format_use, found.most_cited)],
+        [f"Never cited ({found.never_cited_total})", *map(_format_unused, found.never_cited)],
+        [
+            f"Cited, unchanged for {_format_count(found.stale_days, 'day')}",
+            *map(_format_use, found.stale),
+        ],
         ["By day", *(f"  {line}" for line in draw_day_chart(found))],
     ]
     texts = ["\n".join([*block, "  none"] if len(block) == 1 else block) for block in blocks[1:]]
     return "\n\n".join([*blocks[0], *texts]) + "\n"
 
 
-def _asked(asked: LoggedQuery) -> str:
+def _format_query(asked: LoggedQuery) -> str:
     from kbtui.text import cut_to_width, one_line
 
     return f"{asked.times:>5}  {cut_to_width(one_line(asked.query), 60)}  ({asked.results} found)"
 
 
-def _gap(asked: LoggedQuery) -> str:
+def _format_gap(asked: LoggedQuery) -> str:
     import shlex
 
     from kbtui.text import cut_to_width, one_line
@@ -134,13 +137,13 @@ def _gap(asked: LoggedQuery) -> str:
     return f"{asked.times:>5}  {query}\n       kbtui entry new --title {shlex.quote(query)}"
 
 
-def _used(use: EntryUse) -> str:
+def _format_use(use: EntryUse) -> str:
     from kbtui.text import cut_to_width, one_line
 
     return f"{use.cites:>5}  {one_line(use.ref)}  {cut_to_width(one_line(use.title), 60)}"
 
 
-def _unused(use: EntryUse) -> str:
+def _format_unused(use: EntryUse) -> str:
     from kbtui.dates import format_unix_time
     from kbtui.text import cut_to_width, one_line
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kbtui.cli.output import emit, emit_json, note, working
+from kbtui.cli.output import ActivityLine, emit, emit_json, note
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def run_topics(args: Namespace) -> int:
     else:
         named = knowledge.topics.get(args.topic)
         topics, fragments = [named or knowledge.resolve_topic(args.topic)], []
-    with working("listing subjects"):
+    with ActivityLine("listing subjects"):
         subjects = {topic.id: knowledge.subjects(topic.id) for topic in topics}
     if args.json:
         emit_json(_topics_as_json(knowledge, topics, subjects, fragments, hidden=args.hidden))
@@ -175,7 +175,7 @@ def run_learn(args: Namespace) -> int:
     includes already are named and not printed again.
     """
     knowledge = _open_knowledge(args)
-    with working("reading subjects"):
+    with ActivityLine("reading subjects"):
         learned = knowledge.learn(args.topic, args.subjects, has_prompt=bool(args.knowledge))
     emit(learned.text)
     return 1 if learned.is_error else 0
@@ -189,7 +189,7 @@ def configure_prompt(parser: ArgumentParser) -> None:
 def run_prompt(args: Namespace) -> int:
     """Print exactly the <knowledge> section of the system prompt."""
     knowledge = _open_knowledge(args)
-    with working("reading subjects"):
+    with ActivityLine("reading subjects"):
         text = knowledge.prompt()
     if text is None:
         note("there is nothing to list or pre-load, so there is no <knowledge> section")
@@ -221,8 +221,10 @@ def _open_knowledge(args: Namespace) -> Knowledge:
     """The knowledge that the arguments ask for; says on stderr what is wrong with it."""
     from kbtui.library import open_workspace
 
-    with working("reading the topics"):
-        knowledge = open_workspace(args.workspace).knowledge(cfg=args.cfg, knowledge=args.knowledge)
+    with ActivityLine("reading the topics"):
+        knowledge = open_workspace(args.workspace).load_knowledge(
+            cfg=args.cfg, knowledge=args.knowledge
+        )
     for problem in knowledge.problems:
         note(str(problem))
     for value in args.knowledge:

@@ -64,32 +64,32 @@ def main(argv: "Sequence[str] | None" = None) -> int:
         print("kbtui: Windows is not supported yet; Linux and macOS are", file=sys.stderr)
         return 3
     if argv is None:
-        sys.excepthook = _tell_safely
+        sys.excepthook = _print_crash
         # The process ends anyway: looking for garbage first would take a twentieth of a short command.
         atexit.register(gc.freeze)
     words = list(sys.argv[1:] if argv is None else argv)
-    _make_usable()
+    _repair_streams()
     try:
-        return _run(words)
+        return _run_command(words)
     except KbtuiError as error:
-        from kbtui.cli.output import report
+        from kbtui.cli.output import print_error
 
-        report(error)
+        print_error(error)
         return error.exit_code
     except ImportError as error:
         if (error.name or "").partition(".")[0] == "kbtui":
             raise
-        from kbtui.cli.output import report
+        from kbtui.cli.output import print_error
         from kbtui.errors import PackageUnavailable
 
         missing = PackageUnavailable(error)
-        report(missing)
+        print_error(missing)
         return missing.exit_code
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
         # The reader has enough (`| head`).
-        _drop_output()
+        _discard_output()
         return 0
     except OSError as error:
         if error.errno not in {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG}:
@@ -98,7 +98,7 @@ def main(argv: "Sequence[str] | None" = None) -> int:
 
         where = f"{os.fsdecode(error.filename)}: " if error.filename else "the output "
         note(f"{where}cannot be written: {(error.strerror or str(error)).lower()}")
-        _drop_output()
+        _discard_output()
         return 3
 
 
@@ -115,7 +115,7 @@ def load_command(name: str) -> "tuple[Parser, Callable[[Namespace], int]]":
     return parser, run
 
 
-def _tell_safely(
+def _print_crash(
     kind: type[BaseException], error: BaseException, trace: "TracebackType | None"
 ) -> None:
     """Say what Python says of a mistake of ours, which may quote somebody else's text."""
@@ -126,7 +126,7 @@ def _tell_safely(
     sys.stderr.write(sanitize("".join(format_exception(kind, error, trace)), "strip"))
 
 
-def _make_usable() -> None:
+def _repair_streams() -> None:
     """Open the standard streams that were closed (`>&-`), and let none fail over a character."""
     if sys.stdin is None:
         sys.stdin = os.fdopen(os.open(os.devnull, os.O_RDONLY), encoding="utf-8")
@@ -144,30 +144,30 @@ def _make_usable() -> None:
                 stream.reconfigure(encoding="utf-8", errors="surrogateescape")
 
 
-def _drop_output() -> None:
+def _discard_output() -> None:
     """Send what is still buffered nowhere, so that leaving does not complain."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _run(words: list[str]) -> int:
+def _run_command(words: list[str]) -> int:
     if "_ARGCOMPLETE" in os.environ:
-        from kbtui.cli.completion import complete
+        from kbtui.cli.completion import complete_line
 
-        return complete(_find_parser)
-    workspace, words = _take_workspace(words)
+        return complete_line(_find_parser)
+    workspace, words = _split_workspace(words)
     if words and words[0] in {"-h", "--help", "help"}:
-        print(_help(), end="")
+        print(_format_help(), end="")
         return 0
     if words and words[0] in {"-V", "--version"}:
         print(f"kbtui {__version__}")
         return 0
     if not words and workspace != "":
         # What most people type has nothing to be parsed.
-        from kbtui.cli.output import follow_settings
-        from kbtui.cli.tui import browse
+        from kbtui.cli.output import apply_text_policy
+        from kbtui.cli.tui import open_tui
 
-        follow_settings()
-        return browse(workspace)
+        apply_text_policy()
+        return open_tui(workspace)
     if words and words[0] in {"--fresh", "--plain"}:
         words = ["tui", *words]
     name = ALIASES.get(words[0], words[0]) if words else "tui"
@@ -190,9 +190,9 @@ def _run(words: list[str]) -> int:
             if near
             else "`kbtui --help` lists the commands",
         )
-    from kbtui.cli.output import follow_settings
+    from kbtui.cli.output import apply_text_policy
 
-    follow_settings()
+    apply_text_policy()
     parser, run = load_command(name)
     parser.set_defaults(workspace=workspace)
     # Options may stand between the words of a query.
@@ -208,7 +208,7 @@ def _run(words: list[str]) -> int:
         sys.stdout.flush()
 
 
-def _take_workspace(words: list[str]) -> tuple[str | None, list[str]]:
+def _split_workspace(words: list[str]) -> tuple[str | None, list[str]]:
     """`-w PATH` may also stand before the command."""
     if len(words) >= 2 and words[0] in {"-w", "--workspace"}:
         return words[1], words[2:]
@@ -221,7 +221,7 @@ def _find_parser(words: list[str]) -> "tuple[Parser, int]":
     """The parser that completes a line, and how many of its words stand before what it reads."""
     from kbtui.cli.parser import Parser
 
-    workspace, rest = _take_workspace(words)
+    workspace, rest = _split_workspace(words)
     name = ALIASES.get(rest[0], rest[0]) if rest else ""
     if name in COMMANDS:
         parser, skipped = load_command(name)[0], 1 + len(words) - len(rest)
@@ -234,7 +234,7 @@ def _find_parser(words: list[str]) -> "tuple[Parser, int]":
     return parser, skipped
 
 
-def _help() -> str:
+def _format_help() -> str:
     lines = [
         "kbtui: browse, search and read what a JP workspace knows and remembers",
         "",

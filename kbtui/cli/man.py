@@ -33,11 +33,11 @@ def run_man(args: Namespace) -> int:
     """Print the manual page, made of the same declarations as --help and the completions."""
     from kbtui.cli.output import emit
 
-    emit(page())
+    emit(format_man_page())
     return 0
 
 
-def page() -> str:
+def format_man_page() -> str:
     """The whole page; the same for the same version."""
     from kbtui.cli.main import COMMANDS
     from kbtui.version import __version__
@@ -51,7 +51,7 @@ def page() -> str:
         r".B kbtui",
         r"[\fB\-w\fR \fIPATH\fR] [\fICOMMAND\fR] [\fIARGUMENTS\fR]",
         ".SH DESCRIPTION",
-        *_prose(
+        *_format_prose(
             "Without a command, kbtui opens on the nearest workspace: the directory at or above "
             "the current one that holds a directory named .jp. `kbtui demo` opens an example, "
             "which has the user guide as its first topic.\n\nResults go to standard output, "
@@ -60,46 +60,53 @@ def page() -> str:
         ".SH COMMANDS",
     ]
     for name in COMMANDS:
-        lines += _command(name)
-    lines += [".SH CONFIGURATION", *_settings(), ".SH EXIT STATUS", *_table(EXIT_CODES)]
-    lines += [".SH ENVIRONMENT", *_table(VARIABLES)]
+        lines += _format_command(name)
+    lines += [
+        ".SH CONFIGURATION",
+        *_format_settings(),
+        ".SH EXIT STATUS",
+        *_format_rows(EXIT_CODES),
+    ]
+    lines += [".SH ENVIRONMENT", *_format_rows(VARIABLES)]
     return "\n".join(lines) + "\n"
 
 
-def _command(name: str) -> Iterator[str]:
+def _format_command(name: str) -> Iterator[str]:
     from kbtui.cli.main import load_command
 
     parser, _ = load_command(name)
     yield f".SS kbtui {name}"
-    yield from _prose(parser.description or "")
+    yield from _format_prose(parser.description or "")
     actions = [one for one in parser._actions if isinstance(one, _SubParsersAction)]
     if not actions:
-        yield from _usage(parser)
+        yield from _format_usage(parser)
         return
-    yield from _arguments(parser)
+    yield from _format_arguments(parser)
     for one in actions[0]._get_subactions():
-        yield from _usage(
+        yield from _format_usage(
             actions[0].choices[one.dest], f"{(one.help or '')[:1].upper()}{(one.help or '')[1:]}."
         )
 
 
-def _usage(parser: ArgumentParser, text: str = "") -> Iterator[str]:
-    arguments = _shown(parser)
-    parts = [f"\\fB{_escaped(parser.prog)}\\fR"]
+def _format_usage(parser: ArgumentParser, text: str = "") -> Iterator[str]:
+    arguments = _format_action(parser)
+    parts = [f"\\fB{_escape_roff(parser.prog)}\\fR"]
     if any(one.option_strings for one in arguments):
         parts.append("[\\fIOPTION\\fR]...")
     for one in arguments:
         if not one.option_strings:
-            value = f"\\fI{_escaped(_value(one))}\\fR" + ("..." if one.nargs in {"*", "+"} else "")
+            value = f"\\fI{_escape_roff(_format_value(one))}\\fR" + (
+                "..." if one.nargs in {"*", "+"} else ""
+            )
             parts.append(f"[{value}]" if one.nargs in {"?", "*"} else value)
     yield ".PP"
     yield " ".join(parts)
     if text:
-        yield from _prose(text)
-    yield from _arguments(parser)
+        yield from _format_prose(text)
+    yield from _format_arguments(parser)
 
 
-def _shown(parser: ArgumentParser) -> list[Action]:
+def _format_action(parser: ArgumentParser) -> list[Action]:
     """The arguments of a parser without those that every command has, and without its actions."""
     return [
         one
@@ -108,26 +115,26 @@ def _shown(parser: ArgumentParser) -> list[Action]:
     ]
 
 
-def _value(one: Action) -> str:
+def _format_value(one: Action) -> str:
     return str(one.metavar or ("|".join(one.choices) if one.choices else one.dest.upper()))
 
 
-def _arguments(parser: ArgumentParser) -> Iterator[str]:
-    for one in _shown(parser):
-        value = "" if one.nargs == 0 else f" \\fI{_escaped(_value(one))}\\fR"
-        names = ", ".join(f"\\fB{_escaped(name)}\\fR" for name in one.option_strings)
+def _format_arguments(parser: ArgumentParser) -> Iterator[str]:
+    for one in _format_action(parser):
+        value = "" if one.nargs == 0 else f" \\fI{_escape_roff(_format_value(one))}\\fR"
+        names = ", ".join(f"\\fB{_escape_roff(name)}\\fR" for name in one.option_strings)
         text = one.help or ""
         if one.choices and one.metavar:
             text += f" ({', '.join(one.choices)})"
         yield ".TP"
         yield names + value if names else value.strip()
-        yield _line(text or "one of these")
+        yield _format_line(text or "one of these")
 
 
-def _settings() -> Iterator[str]:
+def _format_settings() -> Iterator[str]:
     from kbtui.workspace.settings import SETTING_KEYS, format_toml_value
 
-    yield from _prose(
+    yield from _format_prose(
         "`kbtui config` shows each key with its value, and where the file lies, usually "
         "~/.config/kbtui/config.toml; `kbtui config --example` prints one to begin with."
     )
@@ -135,18 +142,18 @@ def _settings() -> Iterator[str]:
         variable = f"; {key.variable} in the environment wins" if key.variable else ""
         choices = f" ({', '.join(map(format_toml_value, key.choices))})" if key.choices else ""
         yield ".TP"
-        yield f"\\fB{_escaped(key.name)}\\fR = {_escaped(format_toml_value(key.default))}"
-        yield _line(f"{key.text}{choices}{variable}.")
+        yield f"\\fB{_escape_roff(key.name)}\\fR = {_escape_roff(format_toml_value(key.default))}"
+        yield _format_line(f"{key.text}{choices}{variable}.")
 
 
-def _table(rows: dict[str, str]) -> Iterator[str]:
+def _format_rows(rows: dict[str, str]) -> Iterator[str]:
     for name, text in rows.items():
         yield ".TP"
-        yield f"\\fB{_escaped(name)}\\fR"
-        yield _line(f"{text}.")
+        yield f"\\fB{_escape_roff(name)}\\fR"
+        yield _format_line(f"{text}.")
 
 
-def _prose(text: str) -> Iterator[str]:
+def _format_prose(text: str) -> Iterator[str]:
     """Paragraphs; lines that show commands keep their form."""
     import inspect
 
@@ -155,18 +162,18 @@ def _prose(text: str) -> Iterator[str]:
         shown = paragraph.startswith("kbtui ") or "  " in paragraph
         if shown:
             yield ".nf"
-        yield from (_line(line) for line in paragraph.splitlines())
+        yield from (_format_line(line) for line in paragraph.splitlines())
         if shown:
             yield ".fi"
 
 
-def _line(text: str) -> str:
+def _format_line(text: str) -> str:
     """A line of text: what roff would take for a request is not one."""
-    text = _escaped(text)
+    text = _escape_roff(text)
     return rf"\&{text}" if text[:1] in {".", "'"} else text
 
 
-def _escaped(text: str) -> str:
+def _escape_roff(text: str) -> str:
     text = text.replace("\\", "\\e").replace("-", "\\-").replace("`", "\\(ga").replace("^", "\\(ha")
     text = text.replace("~", "\\(ti").replace("'", "\\(aq").replace('"', "\\(dq")
     return "".join(sign if sign.isascii() else f"\\[u{ord(sign):04X}]" for sign in text)

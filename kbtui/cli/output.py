@@ -23,7 +23,7 @@ def is_plain(stream: Any = None) -> bool:
     )
 
 
-def columns() -> int:
+def terminal_width() -> int:
     """The terminal's width as `shutil` tells it, whose compression modules no short command needs."""
     try:
         width = int(os.environ.get("COLUMNS", ""))
@@ -48,7 +48,7 @@ def emit(text: str) -> None:
         sys.stdout.buffer.flush()
 
 
-def follow_settings() -> None:
+def apply_text_policy() -> None:
     """Make text safe for a terminal as the person wants it (the setting `terminal_text`).
 
     Settings that cannot be read mean the default here; the commands that need them say so.
@@ -68,7 +68,7 @@ def follow_settings() -> None:
             return
 
 
-def valid(text: str) -> str:
+def decode_argument(text: str) -> str:
     """An argument as text that every library takes: bytes that are no UTF-8 become U+FFFD."""
     return os.fsencode(text).decode("utf-8", "replace")
 
@@ -80,7 +80,7 @@ def emit_json(value: Any) -> None:
     sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=sys.stdout.isatty()) + "\n")
 
 
-def save(workspace: Workspace, target: str, text: str) -> None:
+def write_output(workspace: Workspace, target: str, text: str) -> None:
     """Write a result to the file that `-o` names; raises `UsageError`."""
     from pathlib import Path
 
@@ -100,7 +100,7 @@ def note(text: str) -> None:
     sys.stderr.write(sanitize(f"kbtui: {text}") + "\n")
 
 
-def report(error: KbtuiError) -> None:
+def print_error(error: KbtuiError) -> None:
     """Say what went wrong, where, and what to do."""
     note(f"{error.where}: {error.message}" if error.where else error.message)
     if error.hint:
@@ -109,7 +109,7 @@ def report(error: KbtuiError) -> None:
         sys.stderr.write(sanitize(f"  hint: {error.hint}") + "\n")
 
 
-def ask(question: str) -> bool:
+def confirm(question: str) -> bool:
     """Ask on the terminal; returns whether the answer is yes. Raises `UsageError` without a terminal."""
     from kbtui.errors import UsageError
     from kbtui.text import one_line
@@ -121,9 +121,9 @@ def ask(question: str) -> bool:
     return sys.stdin.readline().strip().lower() in {"y", "yes"}
 
 
-QUIET_SECONDS = 0.5
+SILENT_SECONDS = 0.5
 """What is done sooner says nothing."""
-EVERY_SECONDS = 0.1
+REFRESH_SECONDS = 0.1
 
 
 class ProgressLine:
@@ -142,14 +142,14 @@ class ProgressLine:
     def show(self, text: str) -> None:
         """Say this, when it is time to."""
         now = time.monotonic()
-        if now - self._began < QUIET_SECONDS or now - self._last < EVERY_SECONDS * self._shown:
+        if now - self._began < SILENT_SECONDS or now - self._last < REFRESH_SECONDS * self._shown:
             return
         if not sys.stderr.isatty():
             return
         from kbtui.text import cut_to_width, one_line
 
         self._last, self._shown = now, True
-        sys.stderr.write(f"\r\x1b[K{cut_to_width(one_line(text), columns() - 1)}")
+        sys.stderr.write(f"\r\x1b[K{cut_to_width(one_line(text), terminal_width() - 1)}")
         sys.stderr.flush()
 
     def clear(self) -> None:
@@ -160,7 +160,7 @@ class ProgressLine:
             self._shown = False
 
 
-def left_text(seconds: float) -> str:
+def format_time_left(seconds: float) -> str:
     """How long it will take, as exactly as that can be known."""
     if seconds < 10:
         return "some seconds left"
@@ -169,7 +169,7 @@ def left_text(seconds: float) -> str:
     return f"about {round(seconds / 60)} min left"
 
 
-class working:
+class ActivityLine:
     """Says on standard error what is being waited for, and for how long already.
 
     Nothing is said in the first half second, nor where standard error is no terminal.
@@ -196,22 +196,22 @@ class working:
     def _tell(self) -> None:
         began = time.monotonic()
         with ProgressLine() as progress:
-            while not self._ended.wait(QUIET_SECONDS):
+            while not self._ended.wait(SILENT_SECONDS):
                 progress.show(f"{self._what} … {time.monotonic() - began:.0f} s")
 
 
-def page(text: str) -> None:
+def print_paged(text: str) -> None:
     """Write text that is safe already, through `$PAGER`, else `less`, where stdout is a terminal.
 
     An empty `PAGER`, or one that cannot be started, means straight to the terminal.
     """
-    command = _pager_command() if sys.stdout.isatty() and sys.stdin.isatty() else None
+    command = _find_pager() if sys.stdout.isatty() and sys.stdin.isatty() else None
     if command is None or not _run_pager(command, text):
         sys.stdout.write(text)
         sys.stdout.flush()
 
 
-def _pager_command() -> list[str] | None:
+def _find_pager() -> list[str] | None:
     if os.environ.get("TERM") == "dumb":
         return None
     chosen = os.environ.get("PAGER")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from kbtui.cli.output import columns
+from kbtui.cli.output import terminal_width
 from kbtui.errors import UsageError
 
 TYPE_CHECKING = False
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from kbtui.search.filters import Filter, Surface
 
 
-class _Help(argparse.RawDescriptionHelpFormatter):
+class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
     """Knows the terminal's width; argparse makes one for each argument that is declared."""
 
     def __init__(self, prog: str) -> None:
-        super().__init__(prog, width=columns() - 2)
+        super().__init__(prog, width=terminal_width() - 2)
 
 
 class Parser(argparse.ArgumentParser):
@@ -34,7 +34,7 @@ class Parser(argparse.ArgumentParser):
     """What to do about a usage error, where a command knows better than `--help`."""
 
     def __init__(self, *, prog: str, **keys: Any) -> None:
-        super().__init__(prog=prog, allow_abbrev=False, formatter_class=_Help, **keys)
+        super().__init__(prog=prog, allow_abbrev=False, formatter_class=_HelpFormatter, **keys)
         self.add_argument(
             "-w",
             "--workspace",
@@ -82,7 +82,7 @@ def iter_filter_options(args: Namespace, surface: Surface) -> Iterator[tuple[Fil
             yield row, found
 
 
-def question_fields(args: Namespace) -> dict[str, Any]:
+def parse_filter_options(args: Namespace) -> dict[str, Any]:
     """The fields of a `Question` that options set; raises `UsageError`."""
     from kbtui.errors import UsageError
     from kbtui.search.filters import FilterError

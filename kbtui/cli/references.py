@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from kbtui.cli.output import emit, emit_json, note, page, valid, working
+from kbtui.cli.output import ActivityLine, decode_argument, emit, emit_json, note, print_paged
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def run_show(args: Namespace) -> int:
     if sys.stdout.isatty():
         from kbtui.text import sanitize
 
-        page(sanitize(text).rstrip("\n") + "\n")
+        print_paged(sanitize(text).rstrip("\n") + "\n")
     else:
         emit(text)
     return 0
@@ -44,9 +44,9 @@ def configure_open(parser: ArgumentParser) -> None:
 
 def run_open(args: Namespace) -> int:
     """Open in the TUI what a reference names."""
-    from kbtui.cli.tui import browse
+    from kbtui.cli.tui import open_tui
 
-    return browse(args.workspace, args.ref)
+    return open_tui(args.workspace, args.ref)
 
 
 def configure_cites(parser: ArgumentParser) -> None:
@@ -62,8 +62,8 @@ def run_cites(args: Namespace) -> int:
     from kbtui.citations.export import citations_to_dict, format_citing_turn
     from kbtui.library import open_workspace
 
-    with open_workspace(args.workspace) as library, working("bringing the index up to date"):
-        found, remark = library.cites(valid(args.ref)), library.index_state
+    with open_workspace(args.workspace) as library, ActivityLine("bringing the index up to date"):
+        found, remark = library.cites(decode_argument(args.ref)), library.index_state
     if remark:
         note(remark)
     if found.gone:

@@ -6,7 +6,7 @@ import os
 import sys
 
 from kbtui.cli.output import emit_json, is_plain, note
-from kbtui.cli.parser import add_filter_options, question_fields
+from kbtui.cli.parser import add_filter_options, parse_filter_options
 from kbtui.errors import UsageError
 from kbtui.text import cut_to_width, one_line, sanitize, sanitize_marked
 
@@ -43,7 +43,7 @@ def run_search(args: Namespace) -> int:
     title:, role:, tool:, arg:, after: and before: narrow: topic:guide after:2w.
     A query that begins with a dash goes after `--`.
     """
-    _check(args)
+    _check_arguments(args)
     question = _serialize_question(args)
     # What is explained or only like something is nobody's search.
     is_plain_search = not (args.explain or args.why or args.like)
@@ -51,12 +51,12 @@ def run_search(args: Namespace) -> int:
     if args.wait is not None:
         request["wait"] = args.wait
     if sys.stderr.isatty():
-        from kbtui.cli.output import working
+        from kbtui.cli.output import ActivityLine
 
-        with working("searching"):
-            answer = _ask(args.workspace, request)
+        with ActivityLine("searching"):
+            answer = _send_question(args.workspace, request)
     else:
-        answer = _ask(args.workspace, request)
+        answer = _send_question(args.workspace, request)
     _refuse_mistakes(answer)
     found = bool(answer["hits"] or answer.get("why"))
     if args.json:
@@ -72,7 +72,7 @@ def run_search(args: Namespace) -> int:
     return 0 if found else 1
 
 
-def _ask(start: str | None, request: dict[str, Any]) -> dict[str, Any]:
+def _send_question(start: str | None, request: dict[str, Any]) -> dict[str, Any]:
     answer = _ask_running_engine(start, request)
     return _ask_library(start, request) if answer is None else answer
 
@@ -122,15 +122,15 @@ def _ask_library(start: str | None, request: dict[str, Any]) -> dict[str, Any]:
     """The answer of an engine that the library starts, or of the library itself."""
     from kbtui.engine import protocol
     from kbtui.library import open_workspace
-    from kbtui.search.models import question_from_json
+    from kbtui.search.models import parse_question
 
-    question = question_from_json(request["question"])
+    question = parse_question(request["question"])
     with open_workspace(start) as library:
         wait = request.get("wait", protocol.WAIT_SECONDS)
         return library.search(question, wait, origin=request["origin"]).as_message()
 
 
-def _check(args: Namespace) -> None:
+def _check_arguments(args: Namespace) -> None:
     if not args.query and not args.like:
         raise UsageError("the following arguments are required: QUERY", hint="say what to look for")
     if args.like and (args.query or args.explain or args.why):
@@ -143,7 +143,7 @@ def _check(args: Namespace) -> None:
 
 def _serialize_question(args: Namespace) -> dict[str, Any]:
     """What the options ask for; `search.models.question_from_json` has the defaults."""
-    values = question_fields(args) | {
+    values = parse_filter_options(args) | {
         "query": " ".join(args.query),
         "mode": args.mode,
         "archived": args.archived,
@@ -167,10 +167,10 @@ def _refuse_mistakes(answer: dict[str, Any]) -> None:
         raise UsageError(message, where=where, hint=hint)
 
 
-BEFORE, SHOWN = 60, 240
+CONTEXT_CHARACTERS, EXCERPT_CHARACTERS = 60, 240
 """Characters shown of a hit's text, and of them those before its first match."""
-TERMS_SHOWN = 12
-LEGS = {"lexical": "keywords", "semantic": "meaning"}
+MAX_TERMS_SHOWN = 12
+LEG_NAMES = {"lexical": "keywords", "semantic": "meaning"}
 
 
 def format_answer(answer: dict[str, Any], *, plain: bool) -> str:
@@ -209,8 +209,8 @@ def format_hit(hit: dict[str, Any], *, plain: bool) -> str:
     )
     role = f" · {hit['role']}" if hit.get("role") else ""
     head = f"{bold}{sanitize(hit['ref'])}{off}  {one_line(hit['title'])}{dim}{role}{off}"
-    start = max(0, (matches[0][0] if matches else 0) - BEFORE)
-    end = start + SHOWN
+    start = max(0, (matches[0][0] if matches else 0) - CONTEXT_CHARACTERS)
+    end = start + EXCERPT_CHARACTERS
     parts, at = [], start
     for first, last in matches:
         if first >= end or first < at:
@@ -228,19 +228,19 @@ def _join_lines(text: str) -> str:
 
 def format_explanation(explained: dict[str, Any]) -> str:
     """Where a passage stands in each leg, by which terms, and what keeps it out."""
-    return "\n".join(sanitize(line) for line in _explanation_lines(explained))
+    return "\n".join(sanitize(line) for line in _iter_explanation(explained))
 
 
-def _explanation_lines(explained: dict[str, Any]) -> Iterator[str]:
+def _iter_explanation(explained: dict[str, Any]) -> Iterator[str]:
     if explained["rank"] is not None:
         yield f"    stands at {explained['rank']}, score {explained['score']:.4f}"
-    for leg, name in LEGS.items():
+    for leg, name in LEG_NAMES.items():
         if explained["chunk_id"] is not None and explained[leg]["note"] != "not asked":
             yield f"    {name}: {_format_leg(explained[leg])}"
     matches = explained["matches"]
     terms = [
         f"{match['term']} in {match['field']} {match['score']:.2f} (weight {match['weight']:g})"
-        for match in matches[:TERMS_SHOWN]
+        for match in matches[:MAX_TERMS_SHOWN]
     ]
     if terms:
         more = len(matches) - len(terms)
@@ -248,7 +248,7 @@ def _explanation_lines(explained: dict[str, Any]) -> Iterator[str]:
     if explained["missing"]:
         yield f"    not in it: {', '.join(explained['missing'])}"
     if explained["embedded"] is not None:
-        yield from _embedded_lines(explained["embedded"])
+        yield from _iter_embedded_text(explained["embedded"])
     for reason in explained["kept_out"]:
         yield f"    kept out: {reason}"
 
@@ -261,7 +261,7 @@ def _format_leg(leg: dict[str, Any]) -> str:
     return f"{found}; gives {leg['gives']:.4f}" if leg["gives"] else found
 
 
-def _embedded_lines(embedded: dict[str, Any]) -> Iterator[str]:
+def _iter_embedded_text(embedded: dict[str, Any]) -> Iterator[str]:
     yield (
         f"    embedded: {len(embedded['text'])} characters, + {embedded['neighbour_weight']:g} × "
         f"{len(embedded['neighbours'])} neighbours, + {embedded['title_weight']:g} × the title "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from kbtui.cli.output import ProgressLine, ask, emit, emit_json, note
+from kbtui.cli.output import ProgressLine, confirm, emit, emit_json, note
 from kbtui.errors import KbtuiError, UsageError
 
 TYPE_CHECKING = False
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from kbtui.userdata.userdata import Run
     from kbtui.workspace import Workspace
 
-_KINDS = {"url": "url_crawl", "file": "file_upload", "url_crawl": "url_crawl",
+_KIND_LABELS = {"url": "url_crawl", "file": "file_upload", "url_crawl": "url_crawl",
           "file_upload": "file_upload", "mcp": "mcp"}  # fmt: skip
-SHOWN = 5
+MAX_SKIPS_SHOWN = 5
 """Skipped documents that are named for one reason; `--json` has all."""
-_OPTIONS = ("topic", "depth", "prefixes", "pattern", "server", "allow_hosts", "env", "cron")
+_BLOCK_OPTIONS = ("topic", "depth", "prefixes", "pattern", "server", "allow_hosts", "env", "cron")
 
 
 def configure_source(parser: ArgumentParser) -> None:
@@ -30,7 +30,9 @@ def configure_source(parser: ArgumentParser) -> None:
         dest="action", required=True, metavar="add|ls|edit|approve|run|rm"
     )
     add = actions.add_parser("add", help="declare a source and approve it")
-    add.add_argument("kind", choices=_KINDS, metavar="KIND", help="url_crawl, file_upload or mcp")
+    add.add_argument(
+        "kind", choices=_KIND_LABELS, metavar="KIND", help="url_crawl, file_upload or mcp"
+    )
     add.add_argument(
         "what", nargs="?", metavar="WHAT", help="the address, the file or directory, the command"
     )
@@ -97,13 +99,13 @@ def run_source(args: Namespace) -> int:
 
     workspace = open_workspace(args.workspace).workspace
     actions = {
-        "add": _add,
-        "ls": _list,
-        "list": _list,
-        "edit": _edit,
-        "approve": _approve,
-        "run": _run,
-        "rm": _remove,
+        "add": _add_source,
+        "ls": _list_sources,
+        "list": _list_sources,
+        "edit": _edit_source,
+        "approve": _approve_source,
+        "run": _run_sources,
+        "rm": _remove_source,
     }
     return actions[args.action](workspace, UserData(workspace), args)
 
@@ -111,25 +113,25 @@ def run_source(args: Namespace) -> int:
 # declaring
 
 
-def _block(args: Namespace) -> dict[str, Any]:
-    return {key: value for key in _OPTIONS if (value := getattr(args, key)) is not None}
+def _make_block(args: Namespace) -> dict[str, Any]:
+    return {key: value for key in _BLOCK_OPTIONS if (value := getattr(args, key)) is not None}
 
 
-def _add(workspace: Workspace, journal: UserData, args: Namespace) -> int:
+def _add_source(workspace: Workspace, journal: UserData, args: Namespace) -> int:
     from kbtui.knowledge import load_knowledge
     from kbtui.sources.config import MAIN_KEY, add_source, approve_source, suggest_source_name
 
-    kind = _KINDS[args.kind]
+    kind = _KIND_LABELS[args.kind]
     what = args.what or args.server
     if not what:
         raise UsageError("say what to fetch", where=f"source add {args.kind}")
     topic = load_knowledge(workspace).resolve_topic(args.topic)
-    block = {"kind": kind, **_block(args), "topic": topic.id, MAIN_KEY[kind]: what}
+    block = {"kind": kind, **_make_block(args), "topic": topic.id, MAIN_KEY[kind]: what}
     name = args.name or suggest_source_name(kind, what)
     source = add_source(workspace, name, block)
     approve_source(workspace, journal, source)
     if args.json:
-        emit_json(_as_json(workspace, journal, source, None))
+        emit_json(_serialize_source(workspace, journal, source, None))
     else:
         emit(f"{name}\n")
         note(f"`kbtui source run {name}` fetches it")
@@ -137,7 +139,7 @@ def _add(workspace: Workspace, journal: UserData, args: Namespace) -> int:
     return 0
 
 
-def _edit(workspace: Workspace, journal: UserData, args: Namespace) -> int:
+def _edit_source(workspace: Workspace, journal: UserData, args: Namespace) -> int:
     from kbtui.sources.config import (
         MAIN_KEY,
         approve_source,
@@ -147,7 +149,7 @@ def _edit(workspace: Workspace, journal: UserData, args: Namespace) -> int:
     )
 
     before = load_sources(workspace).find(args.name)
-    changes = _block(args)
+    changes = _make_block(args)
     if args.what:
         changes[MAIN_KEY[before.kind]] = args.what
     if args.no_cron:
@@ -173,7 +175,7 @@ def _explain_cron(source: Source) -> None:
         )
 
 
-def _approve(workspace: Workspace, journal: UserData, args: Namespace) -> int:
+def _approve_source(workspace: Workspace, journal: UserData, args: Namespace) -> int:
     from kbtui.sources.config import approve_source, find_approval_time, format_block, load_sources
     from kbtui.text import sanitize
 
@@ -182,7 +184,7 @@ def _approve(workspace: Workspace, journal: UserData, args: Namespace) -> int:
         note("it is approved already")
         return 0
     sys.stderr.write(sanitize(format_block(source), "visualize"))
-    if not args.yes and not ask("run this, now and whenever it asks to?"):
+    if not args.yes and not confirm("run this, now and whenever it asks to?"):
         note("it was not approved")
         return 1
     # What was shown is what is agreed to: the file is not read again.
@@ -193,7 +195,7 @@ def _approve(workspace: Workspace, journal: UserData, args: Namespace) -> int:
 # running
 
 
-def _run(workspace: Workspace, journal: UserData, args: Namespace) -> int:
+def _run_sources(workspace: Workspace, journal: UserData, args: Namespace) -> int:
     from kbtui.sources import runner
     from kbtui.sources.config import find_approval_time, load_sources
 
@@ -229,30 +231,34 @@ def _run(workspace: Workspace, journal: UserData, args: Namespace) -> int:
 
 def _print_run(run: Run) -> None:
     emit(
-        f"{run.source}: {run.status}, {run.entries} {_documents(run.entries)} ({run.counts}) "
+        f"{run.source}: {run.status}, {run.entries} {_format_documents(run.entries)} ({run.counts}) "
         f"in {run.ended - run.began:.1f} s\n"
     )
     for problem in (*run.problems, *run.edited):
         note(problem)
     for reason, skipped in run.skips_by_reason.items():
-        further = f" and {len(skipped) - SHOWN:,} more" if len(skipped) > SHOWN else ""
-        note(f"skipped, {reason}: {', '.join(skipped[:SHOWN])}{further}")
+        further = (
+            f" and {len(skipped) - MAX_SKIPS_SHOWN:,} more"
+            if len(skipped) > MAX_SKIPS_SHOWN
+            else ""
+        )
+        note(f"skipped, {reason}: {', '.join(skipped[:MAX_SKIPS_SHOWN])}{further}")
 
 
-def _documents(count: int) -> str:
+def _format_documents(count: int) -> str:
     return "document" if count == 1 else "documents"
 
 
 # listing
 
 
-def _list(workspace: Workspace, journal: UserData, args: Namespace) -> int:
+def _list_sources(workspace: Workspace, journal: UserData, args: Namespace) -> int:
     from kbtui.sources.config import load_sources
 
     found = load_sources(workspace)
     runs = journal.last_runs()
     shown = [
-        _as_json(workspace, journal, source, runs.get(name))
+        _serialize_source(workspace, journal, source, runs.get(name))
         for name, source in found.sources.items()
     ]
     for problem in found.problems:
@@ -260,13 +266,13 @@ def _list(workspace: Workspace, journal: UserData, args: Namespace) -> int:
     if args.json:
         emit_json(shown)
     else:
-        emit("".join(map(_line, shown)))
+        emit("".join(map(_format_source, shown)))
     if not shown and not found.problems:
         note("there are no sources; `kbtui source add` makes one")
     return 0 if shown else 2 if found.problems else 1
 
 
-def _as_json(
+def _serialize_source(
     workspace: Workspace, journal: UserData, source: Source, run: Run | None
 ) -> dict[str, Any]:
     from kbtui.dates import format_unix_time
@@ -288,13 +294,15 @@ def _as_json(
     }
 
 
-def _line(shown: dict[str, Any]) -> str:
+def _format_source(shown: dict[str, Any]) -> str:
     from kbtui.text import one_line
 
     state = shown["last_run_status"] or "never run"
     if shown["last_run_at"]:
         count = shown["last_run_entry_count"]
-        state += f" {shown['last_run_at'][:16].replace('T', ' ')}, {count} {_documents(count)}"
+        state += (
+            f" {shown['last_run_at'][:16].replace('T', ' ')}, {count} {_format_documents(count)}"
+        )
     if shown["approved_at"] is None:
         state = "NOT APPROVED"
     cron = f", at {shown['cron']}" if shown["cron"] else ""
@@ -305,7 +313,7 @@ def _line(shown: dict[str, Any]) -> str:
 # removing
 
 
-def _remove(workspace: Workspace, journal: UserData, args: Namespace) -> int:
+def _remove_source(workspace: Workspace, journal: UserData, args: Namespace) -> int:
     from kbtui.sources.config import load_sources
     from kbtui.sources.runner import count_documents, remove_source_and_documents
 
@@ -314,13 +322,13 @@ def _remove(workspace: Workspace, journal: UserData, args: Namespace) -> int:
         count = count_documents(workspace, source)
     except KbtuiError:
         count = 0  # why, is said when they are left alone
-    if not args.yes and not ask(f"remove the source {source.name}?"):
+    if not args.yes and not confirm(f"remove the source {source.name}?"):
         note("nothing was removed")
         return 1
     keep = args.keep or not args.delete
     if count and not (args.keep or args.delete or args.yes):
         documents = "document" if count == 1 else f"{count} documents"
-        keep = not ask(f"remove its {documents} too?")
+        keep = not confirm(f"remove its {documents} too?")
     for problem in remove_source_and_documents(workspace, source.name, keep=keep):
         note(problem)
     return 0

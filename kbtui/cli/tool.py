@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 
-from kbtui.cli.output import ask, emit, emit_json, note
+from kbtui.cli.output import confirm, emit, emit_json, note
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,13 +35,13 @@ def run_tools(args: Namespace) -> int:
     if args.action == "schema":
         from kbtui.assistant.tools import list_offered_tools
 
-        return _print_schema(list_offered_tools(library.knowledge()), as_json=args.json)
+        return _print_schema(list_offered_tools(library.load_knowledge()), as_json=args.json)
     if args.action == "install":
         from kbtui.assistant.install import plan_install
 
-        changes = plan_install(library.workspace, library.knowledge())
-        return _install(library.workspace, changes, yes=args.yes, as_json=args.json)
-    return _uninstall(library.workspace, as_json=args.json)
+        changes = plan_install(library.workspace, library.load_knowledge())
+        return _install_tools(library.workspace, changes, yes=args.yes, as_json=args.json)
+    return _uninstall_tools(library.workspace, as_json=args.json)
 
 
 def _print_schema(tools: list[Tool], *, as_json: bool) -> int:
@@ -93,14 +93,16 @@ _ACTION_LABELS = {
 }
 
 
-def _install(workspace: Workspace, changes: list[FileChange], *, yes: bool, as_json: bool) -> int:
+def _install_tools(
+    workspace: Workspace, changes: list[FileChange], *, yes: bool, as_json: bool
+) -> int:
     from kbtui.assistant.install import apply
 
     todo = [change for change in changes if change.action in ("write", "update", "remove")]
     if not as_json:
         emit("".join(_format_change(change) for change in changes))
     if todo:
-        if not yes and not ask(f"Write these {len(todo)} files?"):
+        if not yes and not confirm(f"Write these {len(todo)} files?"):
             note("nothing was written")
             return 0
         apply(workspace, todo)
@@ -112,7 +114,7 @@ def _install(workspace: Workspace, changes: list[FileChange], *, yes: bool, as_j
     return 3 if any(change.action == "taken" for change in changes) else 0
 
 
-def _uninstall(workspace: Workspace, *, as_json: bool) -> int:
+def _uninstall_tools(workspace: Workspace, *, as_json: bool) -> int:
     from kbtui.assistant.install import apply, plan_uninstall
 
     changes = plan_uninstall(workspace)

@@ -26,10 +26,10 @@ def configure_tui(parser: ArgumentParser) -> None:
 
 def run_tui(args: Namespace) -> int:
     """Browse the workspace in the terminal."""
-    return browse(args.workspace, fresh=args.fresh, plain=args.plain)
+    return open_tui(args.workspace, fresh=args.fresh, plain=args.plain)
 
 
-def browse(
+def open_tui(
     workspace: str | None,
     reference: str | None = None,
     *,
@@ -85,7 +85,7 @@ def run_demo(args: Namespace) -> int:
 
         emit(f"{root}\n")
         return 0
-    return browse(str(root), first="guide/about")
+    return open_tui(str(root), first="guide/about")
 
 
 def copy_demo() -> Path:
@@ -101,7 +101,7 @@ def copy_demo() -> Path:
     from kbtui.errors import WorkspaceError
     from kbtui.workspace.paths import cache_home, make_private
 
-    source, target = demo_source(), Path(cache_home(), "demo")
+    source, target = find_demo(), Path(cache_home(), "demo")
     try:
         make_private(target)
         # In the source tree the guide is a link to docs/guide, which `Path.rglob` does not follow.
@@ -129,7 +129,7 @@ def copy_demo() -> Path:
     return target
 
 
-def demo_source() -> Path:
+def find_demo() -> Path:
     """The demo workspace as it was installed, or in the source tree."""
     from pathlib import Path
 

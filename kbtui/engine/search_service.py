@@ -13,7 +13,7 @@ from kbtui.dates import parse_time_zone
 from kbtui.engine import protocol
 from kbtui.errors import IndexUnavailable, KbtuiError
 from kbtui.notices import Notice, make_keywords_only_notice
-from kbtui.search.models import Ranking, question_from_json
+from kbtui.search.models import Ranking, parse_question
 from kbtui.workspace.paths import read_time_zone
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kbtui.index import IndexReader
     from kbtui.index.embedding_model import Matrix
     from kbtui.search.models import Answer, Question
-    from kbtui.search.pipeline import Begun, Semantic
+    from kbtui.search.pipeline import SemanticLeg, SemanticRanker
     from kbtui.workspace import Settings, Workspace
 
 CLOSE_READER_SECONDS = 5.0
@@ -34,7 +34,10 @@ MAX_DEPTH = 1000
 
 
 def answer_question(
-    workspace: Workspace, reader: IndexReader, question: Question, semantic: Semantic | None = None
+    workspace: Workspace,
+    reader: IndexReader,
+    question: Question,
+    semantic: SemanticLeg | None = None,
 ) -> Answer:
     """The answer with everything that the question asks for.
 
@@ -42,10 +45,10 @@ def answer_question(
     """
     if question.like is not None:
         from kbtui.knowledge import resolve_ref
-        from kbtui.search.more_like_this import related
+        from kbtui.search.more_like_this import find_similar
 
         ref = resolve_ref(workspace, question.like)
-        return related(workspace, reader, ref, semantic, question)
+        return find_similar(workspace, reader, ref, semantic, question)
     if question.explain or question.why is not None:
         from kbtui.search.explain import Explainer
 
@@ -57,12 +60,12 @@ def answer_question(
 
             explainer.answer.why = explainer.why(resolve_ref(workspace, question.why))
         return explainer.answer
-    from kbtui.search.pipeline import answer
+    from kbtui.search.pipeline import search_index
 
-    return answer(workspace, reader, question, semantic)
+    return search_index(workspace, reader, question, semantic)
 
 
-def make_missing_leg(notice: Notice | None) -> Semantic:
+def make_missing_leg(notice: Notice | None) -> SemanticLeg:
     """A semantic leg that only says why there is none."""
     return lambda text: lambda question, generation: Ranking(None, notice)
 
@@ -141,7 +144,7 @@ class SearchService:
         return {"answer": answered.as_message(), "suspect": is_suspect}
 
     def _answer_question(
-        self, reader: IndexReader, question: Question, semantic: Semantic | None
+        self, reader: IndexReader, question: Question, semantic: SemanticLeg | None
     ) -> Answer:
         from kbtui.index.generations import find_damage_behind
 
@@ -152,7 +155,7 @@ class SearchService:
                 raise _DamagedIndex(found) from error
             raise
 
-    def _start_ranking(self, wait: float, text: str) -> Begun:
+    def _start_ranking(self, wait: float, text: str) -> SemanticRanker:
         # Embedding runs in parallel to the keyword leg.
         return partial(self._rank_by_meaning, text, self._embedding_worker.start_query(text), wait)
 
@@ -164,16 +167,16 @@ class SearchService:
         question: Question,
         generation: str,
     ) -> Ranking:
-        from kbtui.search.pipeline import narrowed, ranking
+        from kbtui.search.pipeline import make_vector_filters, parse_ranking
 
         if self._embedding_worker.missing is not None and wait:
             self._embedding_worker.model_ready.wait(wait)
         if self._embedding_worker.missing is not None:
             return Ranking(None, self._embedding_worker.missing)
         if generation != self._embedding_worker.generation:
-            return ranking({"cause": "index_replaced"})
-        filters, worded = narrowed(question), list(question.worded)
-        return ranking(
+            return parse_ranking({"cause": "index_replaced"})
+        filters, worded = make_vector_filters(question), list(question.worded)
+        return parse_ranking(
             self._embedding_worker.search(
                 text, pending, filters, question.depth, question.per_entry, worded
             )
@@ -210,7 +213,7 @@ class _DamagedIndex(Exception):
 
 def _parse_question(request: dict[str, Any]) -> Question:
     """The question of a request; raises `ValueError`."""
-    question = question_from_json(request["question"])
+    question = parse_question(request["question"])
     return replace(
         question,
         depth=max(1, min(MAX_DEPTH, question.depth)),

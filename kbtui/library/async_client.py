@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from kbtui.library.index_access import Cancellation
-from kbtui.search.models import LIMIT_DEFAULT
+from kbtui.search.models import DEFAULT_LIMIT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -50,7 +50,7 @@ class KnowledgeClient:
         self,
         query: str,
         *,
-        limit: int = LIMIT_DEFAULT,
+        limit: int = DEFAULT_LIMIT,
         types: Sequence[str] = (),
         topics: Sequence[str] = (),
         mode: Mode = "hybrid",
@@ -80,11 +80,11 @@ class MemoryClient:
 
     async def topics(self) -> list[Topic]:
         """As `Library.topics`."""
-        return await _call(self._library.topics)
+        return await _call_in_thread(self._library.topics)
 
     async def learn(self, topic: str, subjects: str | Sequence[str] = ()) -> str:
         """As `Library.learn`."""
-        return await _call(lambda: self._library.learn(topic, subjects))
+        return await _call_in_thread(lambda: self._library.learn(topic, subjects))
 
     async def search(
         self,
@@ -94,11 +94,11 @@ class MemoryClient:
         mode: Mode = "hybrid",
         types: Sequence[str] = (),
         topics: Sequence[str] = (),
-        limit: int = LIMIT_DEFAULT,
+        limit: int = DEFAULT_LIMIT,
         caller: str | None = None,
     ) -> Answer:
         """As `Library.search`."""
-        return await _call(
+        return await _call_in_thread(
             lambda: self._library.search(
                 query, wait, mode=mode, types=types, topics=topics, limit=limit, caller=caller
             )
@@ -106,15 +106,15 @@ class MemoryClient:
 
     async def read(self, ref: str) -> str:
         """As `Library.read`."""
-        return await _call(lambda: self._library.read(ref))
+        return await _call_in_thread(lambda: self._library.read(ref))
 
     async def cites(self, ref: str) -> Citations:
         """As `Library.cites`."""
-        return await _call(lambda: self._library.cites(ref))
+        return await _call_in_thread(lambda: self._library.cites(ref))
 
     async def list_conversations(self, archived: bool | None = None) -> list[ConversationInfo]:
         """As `Library.list_conversations`."""
-        return await _call(lambda: self._library.list_conversations(archived))
+        return await _call_in_thread(lambda: self._library.list_conversations(archived))
 
     async def close(self) -> None:
         """Let go of the index and the engine."""
@@ -132,7 +132,7 @@ class MemoryClient:
         await self.close()
 
 
-async def _call(function: Callable[[], T]) -> T:
+async def _call_in_thread(function: Callable[[], T]) -> T:
     """What a call gives, made in a thread; given up when the task that waits is cancelled."""
     cancellation = Cancellation()
 

@@ -18,25 +18,25 @@ if TYPE_CHECKING:
     from kbtui.library.library import Library
 
 
-State = Literal["ok", "note", "wrong"]
+FindingState = Literal["ok", "note", "wrong"]
 
 
 class Finding(NamedTuple):
     """One thing that was looked at: `ref` is the reference of what it is about, if it has one."""
 
     area: str
-    state: State
+    state: FindingState
     message: str
     ref: str | None = None
 
 
-SMALLEST = (60, 15)
+MIN_TERMINAL_SIZE = (60, 15)
 """Columns and rows below which the screen is cramped."""
-ROOM_LEAST = 300_000_000
+MIN_FREE_BYTES = 300_000_000
 """Bytes that should be free where the index lies."""
 
 
-def look_at_terminal(library: Library | None) -> Iterator[Finding]:
+def check_terminal(library: Library | None) -> Iterator[Finding]:
     """TERM, colours, locale and size, as a program sees them here."""
     import locale
     import shutil
@@ -51,8 +51,8 @@ def look_at_terminal(library: Library | None) -> Iterator[Finding]:
     else:
         columns, rows = shutil.get_terminal_size()
         yield Finding("terminal", "ok", f"{name}, {columns} columns, {rows} rows")
-        if columns < SMALLEST[0] or rows < SMALLEST[1]:
-            text = f"it is small: the panes need {SMALLEST[0]} columns and {SMALLEST[1]} rows"
+        if columns < MIN_TERMINAL_SIZE[0] or rows < MIN_TERMINAL_SIZE[1]:
+            text = f"it is small: the panes need {MIN_TERMINAL_SIZE[0]} columns and {MIN_TERMINAL_SIZE[1]} rows"
             yield Finding("terminal", "note", text)
     if os.environ.get("NO_COLOR"):
         yield Finding("terminal", "note", "NO_COLOR is set: no colours")
@@ -68,7 +68,7 @@ def look_at_terminal(library: Library | None) -> Iterator[Finding]:
         yield Finding("terminal", "note", text)
 
 
-def look_at_settings(library: Library | None) -> Iterator[Finding]:
+def check_settings(library: Library | None) -> Iterator[Finding]:
     """Mistakes in the file, and what is set; a mistake is raised as `ConfigError`."""
     from kbtui.workspace.settings import explain_settings, settings_path
 
@@ -78,7 +78,7 @@ def look_at_settings(library: Library | None) -> Iterator[Finding]:
     yield Finding("settings", "ok", f"{where}; {named}")
 
 
-def look_at_packages(library: Library | None) -> Iterator[Finding]:
+def check_packages(library: Library | None) -> Iterator[Finding]:
     """Whether every package that kbtui needs is installed, complete and of a version that fits."""
     from importlib.metadata import PackageNotFoundError, distribution, requires
 
@@ -106,28 +106,28 @@ def look_at_packages(library: Library | None) -> Iterator[Finding]:
             found = distribution(wanted.name)
         except PackageNotFoundError:
             if fresh:
-                problems.append(_package(wanted.name, "wrong", "is not installed", by, exact))
+                problems.append(_check_package(wanted.name, "wrong", "is not installed", by, exact))
             continue
         if fresh:
             needs = [Requirement(text) for text in found.requires or []]
             waiting += [(one, each, wanted.name) for one in needs for each in sorted(fresh)]
         if not wanted.specifier.contains(found.version, prereleases=True):
             text = f"has version {found.version}, not {wanted.specifier}"
-            problems.append(_package(wanted.name, "note", text, by, exact))
-        if "" in fresh and (gone := _missing_module(found)):
+            problems.append(_check_package(wanted.name, "note", text, by, exact))
+        if "" in fresh and (gone := _find_missing_module(found)):
             how = f"--force-reinstall --no-deps {wanted.name}=={found.version}"
-            problems.append(_package(wanted.name, "wrong", f"lacks its file {gone}", by, how))
+            problems.append(_check_package(wanted.name, "wrong", f"lacks its file {gone}", by, how))
     yield from problems
     if not problems:
         yield Finding("packages", "ok", f"all {len(seen)} that kbtui needs are installed")
 
 
-def _package(name: str, state: State, problem: str, by: str, how: str) -> Finding:
+def _check_package(name: str, state: FindingState, problem: str, by: str, how: str) -> Finding:
     text = f"{name} {problem}; {by} needs it: {sys.executable} -m pip install {how}"
     return Finding("packages", state, text)
 
 
-def _missing_module(found: Distribution) -> str | None:
+def _find_missing_module(found: Distribution) -> str | None:
     """The first module of a distribution whose file is gone.
 
     The list of files is read as text: as `Distribution.files`, torch's takes a third of a second.
@@ -142,7 +142,7 @@ def _missing_module(found: Distribution) -> str | None:
     return None
 
 
-def look_at_workspace(library: Library) -> Iterator[Finding]:
+def check_workspace(library: Library) -> Iterator[Finding]:
     """The root, JP's id, and whether what kbtui keeps can be written."""
     from kbtui.workspace import paths
 
@@ -159,47 +159,47 @@ def look_at_workspace(library: Library) -> Iterator[Finding]:
         "query log": workspace.data_dir,
         "log": Path(paths.state_home()),
     }.items():
-        there = _existing(folder)
+        there = _nearest_existing(folder)
         if not os.access(there, os.W_OK | os.X_OK):
             yield Finding("workspace", "wrong", f"the {name} cannot be written: {there}")
-    yield from _room(workspace.cache_dir)
+    yield from _check_free_space(workspace.cache_dir)
 
 
-def _existing(folder: Path) -> Path:
+def _nearest_existing(folder: Path) -> Path:
     return next(one for one in (folder, *folder.parents) if one.exists())
 
 
-def _room(folder: Path) -> Iterator[Finding]:
+def _check_free_space(folder: Path) -> Iterator[Finding]:
     import shutil
 
-    free = shutil.disk_usage(_existing(folder)).free
-    if free < ROOM_LEAST:
-        text = f"only {free // 1_000_000} MB are free where the index lies: {_existing(folder)}"
+    free = shutil.disk_usage(_nearest_existing(folder)).free
+    if free < MIN_FREE_BYTES:
+        text = f"only {free // 1_000_000} MB are free where the index lies: {_nearest_existing(folder)}"
         yield Finding("workspace", "note", text)
 
 
-TOOLS_FOLDER = ".jp/mcp/tools/kbtui"
+TOOLS_DIRECTORY = ".jp/mcp/tools/kbtui"
 """Where the definitions of the tools for JP are installed."""
-_DEFINITION_MOST = 1 << 20
+_MAX_DEFINITION_BYTES = 1 << 20
 
 
-def examine(library: Library | None) -> Iterator[Finding]:
+def run_diagnostics(library: Library | None) -> Iterator[Finding]:
     """Look at everything, one area after the other; starts no engine, never raises for a finding.
 
     Without a library, at what needs none. Reads every subject that may be seen and the head of
     every conversation, so it takes seconds where there are many.
     """
-    for area, look in (_AREAS if library is not None else _AROUND).items():
+    for area, look in (_WORKSPACE_CHECKS if library is not None else _ENVIRONMENT_CHECKS).items():
         try:
             yield from look(library)  # type: ignore[arg-type]
         except (KbtuiError, OSError) as error:
             yield Finding(area, "wrong", f"cannot be looked at: {error}")
 
 
-def _knowledge(library: Library) -> Iterator[Finding]:
+def _check_knowledge(library: Library) -> Iterator[Finding]:
     from kbtui.knowledge import lint
 
-    knowledge = library.knowledge()
+    knowledge = library.load_knowledge()
     count = sum(len(knowledge.subjects(topic)) for topic in knowledge.topics)
     topics = "1 topic" if len(knowledge.topics) == 1 else f"{len(knowledge.topics)} topics"
     subjects = "1 subject" if count == 1 else f"{count} subjects"
@@ -207,18 +207,18 @@ def _knowledge(library: Library) -> Iterator[Finding]:
     for problem in knowledge.problems:
         yield Finding("knowledge", "wrong", str(problem))
     for problem in lint.lint_knowledge(knowledge):
-        yield Finding("knowledge", "note", str(problem), _subject(knowledge, problem))
-    yield from _further_names(knowledge)
-    yield from _installed_learn(library, knowledge)
+        yield Finding("knowledge", "note", str(problem), _describe_subject(knowledge, problem))
+    yield from _list_further_names(knowledge)
+    yield from _check_installed_learn(library, knowledge)
 
 
-def _installed_learn(library: Library, knowledge: Knowledge) -> Iterator[Finding]:
+def _check_installed_learn(library: Library, knowledge: Knowledge) -> Iterator[Finding]:
     """Whether the definition of `learn` that JP was given names the topics that there are now."""
     from kbtui.files import parse_toml, read_regular
 
-    name = f"{TOOLS_FOLDER}/learn.toml"
+    name = f"{TOOLS_DIRECTORY}/learn.toml"
     try:
-        data = read_regular(library.workspace.root / name, _DEFINITION_MOST)
+        data = read_regular(library.workspace.root / name, _MAX_DEFINITION_BYTES)
         installed = parse_toml(data.decode("utf-8"))["conversation"]["tools"]["learn"]["summary"]
     except (OSError, ValueError, KeyError, TypeError):
         return
@@ -232,7 +232,7 @@ def _installed_learn(library: Library, knowledge: Knowledge) -> Iterator[Finding
     yield Finding("knowledge", "note", f"{text}; `kbtui tools install` renews it")
 
 
-def _further_names(knowledge: Knowledge) -> Iterator[Finding]:
+def _list_further_names(knowledge: Knowledge) -> Iterator[Finding]:
     """Subjects whose file has other names too, which may lie anywhere."""
     found = []
     for topic in knowledge.topics:
@@ -251,7 +251,7 @@ def _further_names(knowledge: Knowledge) -> Iterator[Finding]:
         yield Finding("knowledge", "note", text, ref)
 
 
-def _subject(knowledge: Knowledge, problem: Problem) -> str | None:
+def _describe_subject(knowledge: Knowledge, problem: Problem) -> str | None:
     """The reference of the subject that a problem names as its place."""
     topic, place = problem.topic, problem.where or ""
     if topic is None or not place.startswith(f"{topic}/"):
@@ -259,13 +259,13 @@ def _subject(knowledge: Knowledge, problem: Problem) -> str | None:
     return place if knowledge.find(topic, place[len(topic) + 1 :]) else None
 
 
-def _conversations(library: Library) -> Iterator[Finding]:
+def _check_conversations(library: Library) -> Iterator[Finding]:
     from kbtui.conversations.repository import find_strays, find_trash, load_conversation
 
-    infos, strays = library.conversations_briefly(), find_strays(library.workspace)
+    infos, strays = library.list_conversations_quickly(), find_strays(library.workspace)
     archived = sum(info.archived for info in infos)
     # "ok, 0" would say that there are none, where nobody could look.
-    state: State = "note" if any(stray.is_unreadable for stray in strays) else "ok"
+    state: FindingState = "note" if any(stray.is_unreadable for stray in strays) else "ok"
     nested = sum(info.parent is not None for info in infos)
     parts = f", {nested} part of another" if nested else ""
     yield Finding("conversations", state, f"{len(infos)}, {archived} archived{parts}")
@@ -287,7 +287,7 @@ def _conversations(library: Library) -> Iterator[Finding]:
             yield Finding("conversations", "note", words, info.ref)
 
 
-def _sources(library: Library) -> Iterator[Finding]:
+def _check_sources(library: Library) -> Iterator[Finding]:
     from kbtui.sources import load_sources
     from kbtui.sources.config import find_approval_time
     from kbtui.userdata import UserData
@@ -300,7 +300,7 @@ def _sources(library: Library) -> Iterator[Finding]:
     if not found.sources:
         return
     journal = UserData(library.workspace)
-    topics, runs = library.knowledge().topics, journal.last_runs()
+    topics, runs = library.load_knowledge().topics, journal.last_runs()
     for name, source in found.sources.items():
         if source.topic not in topics:
             yield Finding("sources", "wrong", f"{name}: there is no topic {source.topic!r}")
@@ -313,7 +313,7 @@ def _sources(library: Library) -> Iterator[Finding]:
             yield Finding("sources", state, f"{name}: the last run was {run.status}: {run.error}")  # type: ignore[arg-type]
 
 
-def _index(library: Library) -> Iterator[Finding]:
+def _check_index(library: Library) -> Iterator[Finding]:
     from kbtui.index import IndexReader
     from kbtui.index.generations import find_damage
 
@@ -335,12 +335,12 @@ def _index(library: Library) -> Iterator[Finding]:
         reader.close()
 
 
-def _engine(library: Library) -> Iterator[Finding]:
+def _check_engine(library: Library) -> Iterator[Finding]:
     from kbtui.engine import NoEngine
     from kbtui.engine.client import get_socket_path
 
     try:
-        client = library.engine(start=False)
+        client = library.connect_engine(start=False)
     except NoEngine:
         try:
             get_socket_path(library.workspace)
@@ -370,7 +370,7 @@ def _engine(library: Library) -> Iterator[Finding]:
         yield Finding("engine", "note", f"no semantic search: {state['reason']}")
 
 
-def _model(library: Library) -> Iterator[Finding]:
+def _check_model(library: Library) -> Iterator[Finding]:
     from kbtui.index.embedding_model import ModelUnavailable, find_model, verify_model
 
     if library.settings.model == "off":
@@ -385,20 +385,20 @@ def _model(library: Library) -> Iterator[Finding]:
     yield Finding("model", "ok", name)
 
 
-_AROUND = {
-    "terminal": look_at_terminal,
-    "settings": look_at_settings,
-    "packages": look_at_packages,
+_ENVIRONMENT_CHECKS = {
+    "terminal": check_terminal,
+    "settings": check_settings,
+    "packages": check_packages,
 }
-_AREAS = {
-    **_AROUND,
-    "workspace": look_at_workspace,
-    "knowledge": _knowledge,
-    "conversations": _conversations,
-    "sources": _sources,
-    "index": _index,
-    "engine": _engine,
-    "model": _model,
+_WORKSPACE_CHECKS = {
+    **_ENVIRONMENT_CHECKS,
+    "workspace": check_workspace,
+    "knowledge": _check_knowledge,
+    "conversations": _check_conversations,
+    "sources": _check_sources,
+    "index": _check_index,
+    "engine": _check_engine,
+    "model": _check_model,
 }
-AREAS = tuple(_AREAS)
+AREAS = tuple(_WORKSPACE_CHECKS)
 """The areas, in the order in which they are looked at."""

@@ -342,7 +342,7 @@ class PrivateIndex:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-AGAIN_SECONDS = (0.2, 1.0, 5.0, 15.0, 30.0)
+RECONNECT_SECONDS = (0.2, 1.0, 5.0, 15.0, 30.0)
 
 
 class EventListener:
@@ -382,5 +382,5 @@ class EventListener:
             if self._stop.is_set():
                 return
             self._hear({"event": "gone", "reason": reason})
-            self._stop.wait(AGAIN_SECONDS[min(failures, len(AGAIN_SECONDS) - 1)])
+            self._stop.wait(RECONNECT_SECONDS[min(failures, len(RECONNECT_SECONDS) - 1)])
             failures += 1

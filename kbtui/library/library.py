@@ -21,7 +21,7 @@ from kbtui.errors import (
 from kbtui.library.index_access import IndexAccess, current_cancellation
 from kbtui.library.references import ReferenceReader
 from kbtui.notices import Notice, format_notices, make_keywords_only_notice
-from kbtui.search.models import LIMIT_DEFAULT, Question, question_of
+from kbtui.search.models import DEFAULT_LIMIT, Question, make_question
 from kbtui.workspace import Settings, Workspace, find_workspace, load_settings
 
 if TYPE_CHECKING:
@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-MENDING_SECONDS = 60.0
+REPAIR_SECONDS = 60.0
 """How long an answer waits while a damaged index is built again."""
-FOLLOW_SECONDS = 10.0
+UPDATE_SECONDS = 10.0
 """How long a search waits for a private index to take in what has changed."""
 FIRST_INDEX_SECONDS = 60.0
 """How long a search waits for an index that does not exist yet."""
@@ -65,7 +65,7 @@ class Library(ReferenceReader):
         self.settings = settings
         self._mended: Notice | None = None
         """What was damaged and is mended, until an answer says so."""
-        self._access = IndexAccess(workspace, settings, lambda: self.engine())
+        self._access = IndexAccess(workspace, settings, lambda: self.connect_engine())
 
     def close(self) -> None:
         """Let go of the index and the engine; a call after that opens them again."""
@@ -83,13 +83,13 @@ class Library(ReferenceReader):
         return format_notices(self._access.notices)
 
     @property
-    def unfinished(self) -> bool:
+    def is_unfinished(self) -> bool:
         """Whether answers lack what a first index, made without an engine, is still to hold."""
         return self._access.unfinished
 
     def topics(self) -> list[Topic]:
         """The topics that are not switched off, in the order of their declaration."""
-        return [topic for topic in self.knowledge().topics.values() if topic.enable]
+        return [topic for topic in self.load_knowledge().topics.values() if topic.enable]
 
     def list_conversations(self, archived: bool | None = None) -> list[ConversationInfo]:
         """The conversations, live and archived (None), or one of the two; newest first."""
@@ -97,7 +97,7 @@ class Library(ReferenceReader):
 
         return list_conversations(self.workspace, archived)
 
-    def conversations_briefly(
+    def list_conversations_quickly(
         self, known: Mapping[str, ConversationInfo] | None = None
     ) -> list[ConversationInfo]:
         """All conversations without reading their events whole: `events_count` is not known, nor
@@ -109,19 +109,19 @@ class Library(ReferenceReader):
         infos = list_conversations(self.workspace, counts=False, known=known)
         return [add_last_event(info) for info in infos]
 
-    def traits(self, info: ConversationInfo) -> ConversationSummary:
+    def summarize_conversation(self, info: ConversationInfo) -> ConversationSummary:
         """The tools and models that a conversation used, and its turns: its file is parsed."""
         from kbtui.conversations.repository import get_format
 
         return get_format(info).summarize(info)
 
-    def conversation_info(self, conversation: str) -> ConversationInfo:
+    def find_conversation(self, conversation: str) -> ConversationInfo:
         """A conversation's entry, without looking at its events; raises `NothingFound`."""
         from kbtui.conversations.repository import find_conversation
 
         return find_conversation(self.workspace, conversation)
 
-    def conversation_beginning(self, info: ConversationInfo) -> Conversation | None:
+    def load_conversation_beginning(self, info: ConversationInfo) -> Conversation | None:
         """The first turns of a big conversation, None where it takes the whole to know them."""
         from kbtui.conversations.repository import get_format
 
@@ -129,7 +129,7 @@ class Library(ReferenceReader):
 
     # the index
 
-    def current(self, wait: float = 10.0, *, meaning: bool = False) -> None:
+    def update_index(self, wait: float = 10.0, *, meaning: bool = False) -> None:
         """See to it that the index was compared with the files; returns at once where an engine
         that watches has done so. Without an engine, a private index is compared here, and the one
         that was left stays as it is. `meaning` says that the semantic leg will be asked.
@@ -148,11 +148,11 @@ class Library(ReferenceReader):
         else:
             self._access.behind = describe_lag(state)
 
-    def retry(self, wait: float = 30.0) -> None:
+    def retry_embedding(self, wait: float = 30.0) -> None:
         """Read and embed again what could not be; embedding goes on behind. Raises `EngineUnavailable`."""
         self._request("refresh", retry=True, wait=wait, timeout=wait + 5.0)
 
-    def lexical(self, question: Question) -> Answer:
+    def search_keywords(self, question: Question) -> Answer:
         """Keyword hits at once, from what is indexed; never waits for engine or model."""
         return self._answer_here(question)
 
@@ -160,7 +160,7 @@ class Library(ReferenceReader):
         """What `ask` finds in the index; one that proves damaged is built again first, once."""
         from kbtui.index.generations import find_damage_behind
 
-        reader = self.reader()
+        reader = self.open_reader()
         try:
             return ask(reader)
         except BaseException as error:
@@ -171,7 +171,7 @@ class Library(ReferenceReader):
                 self._mend(found)
             except IndexUnavailable as unavailable:
                 raise unavailable from error
-        return ask(self.reader())
+        return ask(self.open_reader())
 
     def _mend(self, found: str) -> None:
         """Have a damaged index built again; raises `IndexUnavailable` where nobody can."""
@@ -179,7 +179,7 @@ class Library(ReferenceReader):
         if not self._access.is_private:
             try:
                 self._request(
-                    "refresh", check=True, wait=MENDING_SECONDS, timeout=MENDING_SECONDS + 5.0
+                    "refresh", check=True, wait=REPAIR_SECONDS, timeout=REPAIR_SECONDS + 5.0
                 )
                 self._mended = Notice("index_mended", {"detail": found})
                 return
@@ -191,7 +191,7 @@ class Library(ReferenceReader):
         """Whether the engine, told to look for damage, found some and built the index again."""
         try:
             state = self._request(
-                "refresh", check="suspicion", wait=MENDING_SECONDS, timeout=MENDING_SECONDS + 5.0
+                "refresh", check="suspicion", wait=REPAIR_SECONDS, timeout=REPAIR_SECONDS + 5.0
             )
         except EngineUnavailable:
             return False
@@ -231,7 +231,7 @@ class Library(ReferenceReader):
         mode: Mode = "hybrid",
         types: Sequence[str] = (),
         topics: Sequence[str] = (),
-        limit: int = LIMIT_DEFAULT,
+        limit: int = DEFAULT_LIMIT,
         origin: str | None = "sdk",
         caller: str | None = None,
     ) -> Answer:
@@ -247,14 +247,16 @@ class Library(ReferenceReader):
         question = (
             query
             if not isinstance(query, str)
-            else question_of(query, mode=mode, types=types, topics=topics, limit=limit)
+            else make_question(query, mode=mode, types=types, topics=topics, limit=limit)
         )
         answered = self._answer(question, wait, origin, caller)
         if isinstance(query, str) and answered.mistakes:
             raise UsageError("; ".join(map(str, answered.mistakes)))
         return answered
 
-    def related(self, ref: Ref, question: Question | None = None, wait: float = 10.0) -> Answer:
+    def find_similar(
+        self, ref: Ref, question: Question | None = None, wait: float = 10.0
+    ) -> Answer:
         """More like a subject, a conversation or a turn; `question` narrows and limits.
 
         Raises `NothingFound` for what is not indexed.
@@ -271,7 +273,7 @@ class Library(ReferenceReader):
         if answered is None:
             answered = self._answer_here(question, self._missing_leg())
         if not is_logged and origin is not None:
-            self.log(answered, origin, caller, (time.perf_counter() - began) * 1000)
+            self.log_search(answered, origin, caller, (time.perf_counter() - began) * 1000)
         return answered
 
     def _ask_engine(
@@ -295,12 +297,12 @@ class Library(ReferenceReader):
                 self._access.behind = Notice(
                     "index_behind", {"cause": "engine", "detail": error.message}
                 )
-                self._access.follow(FOLLOW_SECONDS)
+                self._access.follow(UPDATE_SECONDS)
                 return None, False
             self._access.behind = None
             declined = reply.get("declined")
             if declined is None:
-                answered = Answer.from_message(_result(reply))
+                answered = Answer.from_message(_parse_reply(reply))
                 if not last and reply["suspect"] and self._has_mended():
                     continue
                 behind = (one for one in answered.notices if one.code == "index_behind")
@@ -345,7 +347,7 @@ class Library(ReferenceReader):
             self._mended = None
         return answered
 
-    def log(
+    def log_search(
         self,
         answered: Answer,
         origin: str,
@@ -357,7 +359,7 @@ class Library(ReferenceReader):
 
         log_answer(self.workspace, self.settings, answered, origin, caller, milliseconds)
 
-    def reader(self, wait: float = FIRST_INDEX_SECONDS) -> IndexReader:
+    def open_reader(self, wait: float = FIRST_INDEX_SECONDS) -> IndexReader:
         """The index in use; the first one is waited for. Raises `IndexUnavailable`."""
         return self._access.reader(wait)
 
@@ -370,12 +372,12 @@ class Library(ReferenceReader):
         Raises `UsageError` for a topic and for what is no reference, `NothingFound` for what
         neither exists nor was ever used, and `IndexUnavailable`.
         """
-        self.current()
+        self.update_index()
         return self.find_citations(ref)
 
     # the engine
 
-    def engine(self, *, start: bool = True) -> EngineClient:
+    def connect_engine(self, *, start: bool = True) -> EngineClient:
         """A connection of one's own to the engine; raises `EngineUnavailable`."""
         from kbtui.engine.client import connect
 
@@ -394,12 +396,12 @@ class Library(ReferenceReader):
         """
         from kbtui.library.index_access import EventListener
 
-        listener = EventListener(self.engine, hear)
+        listener = EventListener(self.connect_engine, hear)
         listener.start()
         return listener.stop
 
 
-def _result(reply: dict[str, Any]) -> dict[str, Any]:
+def _parse_reply(reply: dict[str, Any]) -> dict[str, Any]:
     """The answer in an engine's reply; raises the error that is there instead."""
     if failed := reply.get("failed"):
         from kbtui import errors

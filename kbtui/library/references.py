@@ -30,11 +30,11 @@ class ReferenceReader:
     def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace
 
-    def reader(self) -> IndexReader:
+    def open_reader(self) -> IndexReader:
         """Return a reader of the index; raises `IndexUnavailable`."""
         raise NotImplementedError
 
-    def knowledge(self, cfg: Iterable[str] = (), knowledge: Iterable[str] = ()) -> Knowledge:
+    def load_knowledge(self, cfg: Iterable[str] = (), knowledge: Iterable[str] = ()) -> Knowledge:
         """Load the topics and subjects. What is wrong with one topic is in `Knowledge.problems`.
 
         `cfg` are `--cfg` values: names, or `kb.topic.<id>.<key>=value` assignments. `knowledge` are
@@ -73,11 +73,11 @@ class ReferenceReader:
 
             find_conversation(self.workspace, ref.conversation or "")
         elif ref.kind == "topic":
-            return ref._replace(topic=self.knowledge().resolve_topic(ref.topic or "").id)
+            return ref._replace(topic=self.load_knowledge().resolve_topic(ref.topic or "").id)
         elif ref.kind == "subject":
-            return ref._replace(topic=self.subject(ref).topic)
+            return ref._replace(topic=self.find_subject(ref).topic)
         else:
-            reader = self.reader()
+            reader = self.open_reader()
             found = reader.get_chunk(ref.chunk or "")
             entry = reader.get_entries({found[1]}).get(found[1]) if found else None
             if found is None or entry is None:
@@ -87,9 +87,9 @@ class ReferenceReader:
             return make_subject_ref(entry.topic or "", entry.slug or "", found[0].lines)
         return ref
 
-    def subject(self, ref: Ref) -> Subject:
+    def find_subject(self, ref: Ref) -> Subject:
         """Find the subject that a reference names; raises `NothingFound`, also for a disabled one."""
-        knowledge = self.knowledge()
+        knowledge = self.load_knowledge()
         try:
             topic = knowledge.resolve_topic(ref.topic or "")
         except NothingFound as error:
@@ -102,13 +102,13 @@ class ReferenceReader:
             )
         return found
 
-    def subject_text(self, subject: Subject) -> str:
+    def read_subject_text(self, subject: Subject) -> str:
         """Read a subject's text; raises `KbtuiError` with the reason if it cannot be read."""
         from kbtui.knowledge import read_subject_text
 
         return read_subject_text(subject)
 
-    def conversation(self, conversation: str) -> Conversation:
+    def load_conversation(self, conversation: str) -> Conversation:
         """Load a whole conversation by id; raises `NothingFound`."""
         from kbtui.conversations.repository import find_conversation, load_conversation
 
@@ -122,7 +122,7 @@ class ReferenceReader:
         `topic` is an id or a title, `subjects` are slugs and globs. Raises `NothingFound`.
         """
         wanted = subjects if isinstance(subjects, str) else list(subjects)
-        learned = self.knowledge().learn(topic, wanted)
+        learned = self.load_knowledge().learn(topic, wanted)
         if learned.is_error:
             raise NothingFound(learned.text)
         return learned.text
@@ -139,14 +139,14 @@ class ReferenceReader:
         if target.kind == "subject":
             return self._read_lines(target)
         if target.kind == "chunk":
-            found = self.reader().get_chunk(target.chunk or "")
+            found = self.open_reader().get_chunk(target.chunk or "")
             if found is None:
                 raise NothingFound("this passage no longer exists", where=str(target))
             return found[0].text
         return self._read_conversation(target)
 
     def _read_lines(self, ref: Ref) -> str:
-        text = self.subject_text(self.subject(ref))
+        text = self.read_subject_text(self.find_subject(ref))
         if ref.lines is None:
             return text
         lines = text.split("\n")
@@ -158,7 +158,7 @@ class ReferenceReader:
     def _read_conversation(self, ref: Ref) -> str:
         from kbtui.index.chunking import format_event_text
 
-        conversation = self.conversation(ref.conversation or "")
+        conversation = self.load_conversation(ref.conversation or "")
         turns = conversation.turns
         if ref.turn is not None:
             turns = [conversation.turn(ref.turn) or _refuse_turn(conversation, ref)]
@@ -179,7 +179,7 @@ class ReferenceReader:
 
     # citations
 
-    def cited(self, conversation: Conversation) -> list[Citation]:
+    def extract_citations(self, conversation: Conversation) -> list[Citation]:
         """Extract what each turn of a conversation used, from the conversation itself.
 
         Targets have their present titles, and `gone` where they no longer exist.
@@ -190,7 +190,7 @@ class ReferenceReader:
         from kbtui.index.models import make_subject_id
 
         titles = {info.id: info.name for info in list_conversations(self.workspace, counts=False)}
-        targets = CitationTargets(self.knowledge(), titles, make_subject_id)
+        targets = CitationTargets(self.load_knowledge(), titles, make_subject_id)
         known: dict[str, tuple[str, bool]] = {}
         found = []
         for cite in extract_citations(conversation, targets, titles):
@@ -211,10 +211,10 @@ class ReferenceReader:
                 return _read_title(subject), False
         return cite.title, cite.gone
 
-    def turns_citing(self, target: Ref | str) -> list[Citation]:
+    def find_citing_turns(self, target: Ref | str) -> list[Citation]:
         """Find the turns that used what a reference names, or the file at a path; newest first."""
         targets, chunk, gone = self._name_target(target)
-        reader = self.reader()
+        reader = self.open_reader()
         rows = reader.find_citations(targets, chunk)
         entries = reader.get_entries(
             {row[0] for row in rows} | {_target_entry_id(row[5]) for row in rows}
@@ -236,11 +236,15 @@ class ReferenceReader:
         if isinstance(target, str):
             return [target, os.path.join(root, target)], None, _is_missing(root, target)  # noqa: PTH118
         if target.kind == "chunk":
-            return [str(target)], target.chunk, self.reader().get_chunk(target.chunk or "") is None
+            return (
+                [str(target)],
+                target.chunk,
+                self.open_reader().get_chunk(target.chunk or "") is None,
+            )
         if target.kind == "conversation":
             return [target.conversation or ""], None, False
         names = [f"{target.topic}/{target.slug}"]
-        subject = self.knowledge().find(target.topic or "", target.slug or "")
+        subject = self.load_knowledge().find(target.topic or "", target.slug or "")
         if subject is not None and subject.path.is_relative_to(root):
             # Turns may have read the file before it became a subject, or by another path.
             names.append(str(subject.path.relative_to(root)))
@@ -256,7 +260,7 @@ class ReferenceReader:
             raise UsageError(
                 "is a topic", where=str(name), hint="name one of its subjects: topic/slug"
             )
-        used_by = self.turns_citing(target)
+        used_by = self.find_citing_turns(target)
         try:
             return Citations(str(target), self._list_uses(target), used_by)
         except NothingFound as error:
@@ -271,14 +275,14 @@ class ReferenceReader:
                 raise NothingFound("there is no such file", where=target)
             return []
         if target.kind == "subject":
-            self.subject(target)
+            self.find_subject(target)
             return []
         if target.kind == "chunk":
             target = self.locate(str(target))
             if target.kind == "subject":
                 return []
-        conversation = self.conversation(target.conversation or "")
-        used = self.cited(conversation)
+        conversation = self.load_conversation(target.conversation or "")
+        used = self.extract_citations(conversation)
         if target.turn is None:
             return used
         if conversation.turn(target.turn) is None:
@@ -297,8 +301,8 @@ class ReferenceReader:
             return ref
         try:
             if ref.kind == "topic":
-                return ref._replace(topic=self.knowledge().resolve_topic(ref.topic or "").id)
-            return ref._replace(topic=self.subject(ref).topic)
+                return ref._replace(topic=self.load_knowledge().resolve_topic(ref.topic or "").id)
+            return ref._replace(topic=self.find_subject(ref).topic)
         except NothingFound:
             if (path := self._find_file(text)) is not None:
                 return path
@@ -313,7 +317,7 @@ class ReferenceReader:
         from kbtui.citations.extract import CitationTargets
 
         root = self.workspace.root
-        targets, reader = CitationTargets(self.knowledge(), {}), self.reader()
+        targets, reader = CitationTargets(self.load_knowledge(), {}), self.open_reader()
         for base in (root, Path.cwd()):
             path = os.path.normpath(base / text.removeprefix("file://"))
             name = os.path.relpath(path, root) if path.startswith(f"{root}/") else path

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 
-_WORDS = {
+_FUNCTION_WORDS = {
     "english": """a about after again all also am an and any are as at be because been before being
         both but by can could did do does doing done down during each either ever every few for from
         further get gets go goes got had has have having he her here hers him his how i if in instead
@@ -66,26 +66,26 @@ _WORDS = {
 }
 
 
-def function_words(languages: list[str]) -> frozenset[str]:
+def list_function_words(languages: list[str]) -> frozenset[str]:
     """The function words of the languages that are known here, folded as the index folds."""
     found: set[str] = set()
     for name in languages:
-        text = _WORDS.get(name, "")
-        found.update((text if text.isascii() else _folded(text)).split())
+        text = _FUNCTION_WORDS.get(name, "")
+        found.update((text if text.isascii() else _fold_accents(text)).split())
     return frozenset(found)
 
 
-def _folded(text: str) -> str:
+def _fold_accents(text: str) -> str:
     marked = unicodedata.normalize("NFD", text.replace("ß", "ss"))
     return "".join(char for char in marked if not unicodedata.combining(char))
 
 
 FUNCTION_WORD_WEIGHT = 0.3
-CORRECTED_LETTERS = 6
+MIN_CORRECTED_LETTERS = 6
 """A word of so many letters that is nowhere is looked for with one letter changed."""
-CORRECTIONS = 3
-PREFIX_TERMS = 32
-ENDING_LETTERS = 5
+MAX_CORRECTIONS = 3
+MAX_PREFIX_TERMS = 32
+MAX_ENDING_LETTERS = 5
 """A word being typed may be so much longer than its stem."""
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -125,7 +125,7 @@ class Language:
         self._others = {
             field: make_analyzer(name) for field, name in get_language_fields(setting).items()
         }
-        self._function_words = function_words(names or ["english"])
+        self._function_words = list_function_words(names or ["english"])
 
     def stems(self, text: str) -> list[str]:
         """The stems of a text, in order."""
@@ -155,7 +155,7 @@ class Language:
         return [token for run in runs if (token := self.token(run))]
 
 
-def read_words(
+def analyze_words(
     words: Sequence[str], searcher: Any, language: Language, *, completes_last: bool = False
 ) -> list[QueryWord]:
     """The words of a query against one index: what is nowhere in it is corrected.
@@ -169,54 +169,56 @@ def read_words(
         begun: list[str] = []
         begun_code: list[str] = []
         if completes_last and position == len(words) and len(word) > 1:
-            begun, begun_code = _begun(word, tokens, searcher)
+            begun, begun_code = _complete_prefix(word, tokens, searcher)
         if not begun and not begun_code:
-            tokens = [_corrected(token, searcher, language) for token in tokens]
+            tokens = [_correct_spelling(token, searcher, language) for token in tokens]
         found.append(
             QueryWord(text, tuple(tokens), get_word_forms(word), tuple(begun), tuple(begun_code))
         )
     return found
 
 
-def _begun(word: str, tokens: Sequence[Token], searcher: Any) -> tuple[list[str], list[str]]:
+def _complete_prefix(
+    word: str, tokens: Sequence[Token], searcher: Any
+) -> tuple[list[str], list[str]]:
     """What the word may become: terms that begin like its last run of letters, or like all of it."""
     begun: list[str] = []
     if tokens and tokens[-1].weight == 1.0:
         run = tokens[-1].plain
-        begun = _terms(searcher, "body", run)
+        begun = _list_terms(searcher, "body", run)
         # `configurati` has outgrown the stem `configur`.
-        for cut in range(1, ENDING_LETTERS + 1):
+        for cut in range(1, MAX_ENDING_LETTERS + 1):
             if len(run) - cut >= 4 and searcher.doc_freq("body", run[:-cut]):
                 begun.append(run[:-cut])
                 break
     code = word.lower()
-    begun_code = _terms(searcher, "code", code) if len(code) > 2 and not code.isalpha() else []
+    begun_code = _list_terms(searcher, "code", code) if len(code) > 2 and not code.isalpha() else []
     return begun, begun_code
 
 
-def _terms(searcher: Any, field: str, prefix: str) -> list[str]:
-    return [term for term, _ in searcher.terms_with_prefix(field, prefix, limit=PREFIX_TERMS)]
+def _list_terms(searcher: Any, field: str, prefix: str) -> list[str]:
+    return [term for term, _ in searcher.terms_with_prefix(field, prefix, limit=MAX_PREFIX_TERMS)]
 
 
-def begun_with(searcher: Any, character: str) -> list[str]:
+def list_pairs_from(searcher: Any, character: str) -> list[str]:
     """The pairs of characters that begin with one of a script without spaces."""
-    return _terms(searcher, "code", character)
+    return _list_terms(searcher, "code", character)
 
 
-def _corrected(token: Token, searcher: Any, language: Language) -> Token:
+def _correct_spelling(token: Token, searcher: Any, language: Language) -> Token:
     word = token.plain
-    if len(word) < CORRECTED_LETTERS or not (word.isascii() and word.isalpha()):
+    if len(word) < MIN_CORRECTED_LETTERS or not (word.isascii() and word.isalpha()):
         return token
     places = [("body", token.stem), ("title", token.stem), ("code", word), *token.others]
     if any(searcher.doc_freq(field, term) for field, term in places):
         return token
-    stems = dict.fromkeys(language.stems(" ".join(_one_off(word))))
+    stems = dict.fromkeys(language.stems(" ".join(_list_edits(word))))
     counts = {stem: searcher.doc_freq("body", stem) for stem in stems if len(stem) > 2}
     best = sorted((stem for stem in counts if counts[stem]), key=lambda stem: -counts[stem])
-    return token._replace(corrected=tuple(best[:CORRECTIONS]))
+    return token._replace(corrected=tuple(best[:MAX_CORRECTIONS]))
 
 
-def _one_off(word: str) -> list[str]:
+def _list_edits(word: str) -> list[str]:
     """Every word that is one letter dropped, swapped with the next, changed or added away."""
     cuts = [(word[:at], word[at:]) for at in range(len(word) + 1)]
     dropped = [head + tail[1:] for head, tail in cuts if tail]
@@ -247,10 +249,10 @@ class Highlighter:
         literal |= {whole for word in words for whole in word.forms.wholes if not whole.isalnum()}
         literal |= {phrase for phrase in phrases if not phrase.isascii() or not phrase.isalnum()}
         parts |= {token.plain for token in telling}
-        self._literal = _any_of(literal, flags=re.IGNORECASE)
+        self._literal = _compile_alternatives(literal, flags=re.IGNORECASE)
         # `subject` within `readSubject`.
         humps = (part.capitalize() for part in parts if len(part) > 2)
-        self._humps = _any_of(humps, "(?<=[a-z0-9])(?:{})(?![a-z])")
+        self._humps = _compile_alternatives(humps, "(?<=[a-z0-9])(?:{})(?![a-z])")
         self._language = language
 
     def find(self, text: str) -> list[Span]:
@@ -267,10 +269,12 @@ class Highlighter:
             spans += [match.span() for match in self._literal.finditer(text)]
         if self._humps:
             spans += [match.span() for match in self._humps.finditer(text)]
-        return merged(spans)
+        return merge_spans(spans)
 
 
-def _any_of(words: Iterable[str], around: str = "{}", flags: int = 0) -> re.Pattern[str] | None:
+def _compile_alternatives(
+    words: Iterable[str], around: str = "{}", flags: int = 0
+) -> re.Pattern[str] | None:
     """A pattern for any of the words, the longest first; None for none."""
     held = sorted({word for word in words if word}, key=lambda word: (-len(word), word))
     if not held:
@@ -278,7 +282,7 @@ def _any_of(words: Iterable[str], around: str = "{}", flags: int = 0) -> re.Patt
     return re.compile(around.replace("{}", "|".join(map(re.escape, held))), flags)
 
 
-def merged(spans: list[Span]) -> list[Span]:
+def merge_spans(spans: list[Span]) -> list[Span]:
     """Spans in order, those that touch or overlap as one."""
     result: list[Span] = []
     for start, end in sorted(spans):

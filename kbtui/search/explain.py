@@ -6,9 +6,9 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from kbtui.search.freshness import Freshness
-from kbtui.search.models import Embedded, Explanation, LegRank, TermMatch
-from kbtui.search.pipeline import SearchRun, gives, respond
+from kbtui.search.freshness import FreshnessChecker
+from kbtui.search.models import EmbeddedText, Explanation, LegRank, TermMatch
+from kbtui.search.pipeline import SearchRun, build_answer, score_rank
 
 if TYPE_CHECKING:
     from kbtui.index import IndexReader
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from kbtui.refs import Ref
     from kbtui.search.lexical import QueryTerm, Ranked
     from kbtui.search.models import Answer, Question
-    from kbtui.search.pipeline import Semantic
+    from kbtui.search.pipeline import SemanticLeg
     from kbtui.workspace import Workspace
 
 
-DEEP = 1000
+DEEP_RANKS = 1000
 """How far down a leg is looked for what it did not find."""
 
 
@@ -32,11 +32,11 @@ class Explainer:
         workspace: Workspace,
         reader: IndexReader,
         question: Question,
-        semantic: Semantic | None = None,
+        semantic: SemanticLeg | None = None,
     ) -> None:
         self._workspace, self._reader, self._semantic = workspace, reader, semantic
         self._asked = SearchRun(workspace, reader, question)
-        self.answer: Answer = respond(self._asked, semantic)
+        self.answer: Answer = build_answer(self._asked, semantic)
         self._order = self._asked.order()
         self._deep: dict[str, dict[int, tuple[int, float]]] = {}
 
@@ -46,15 +46,15 @@ class Explainer:
 
     def why(self, ref: Ref) -> Explanation:
         """What kept a subject, a turn or a chunk out; of several chunks the one that came nearest."""
-        entry, chunks = passages(self._reader, ref)
+        entry, chunks = find_passages(self._reader, ref)
         if entry is None:
-            reason = missing_entry(self._workspace, ref)
+            reason = explain_missing_entry(self._workspace, ref)
             return Explanation(str(ref), "", None, kept_out=[reason])
         if not chunks:
             reason = entry.error or "no text of it is indexed"
             return Explanation(str(ref), entry.title, None, kept_out=[reason])
         explained = [self._explain(entry, chunk, str(ref)) for chunk in chunks]
-        return min(explained, key=_nearness)
+        return min(explained, key=_rank_nearness)
 
     def _of_chunk_id(self, chunk_id: str, ref: str) -> Explanation:
         found = self._reader.get_chunk(chunk_id)
@@ -82,7 +82,7 @@ class Explainer:
         )
         if any(hit.chunk_id == chunk.id for hit in self.answer.hits):
             return explained
-        reasons = obstacles(self._workspace, self._reader, asked, entry, chunk)
+        reasons = list_obstacles(self._workspace, self._reader, asked, entry, chunk)
         if not reasons:
             reasons = self._too_far(explained, entry)
         return replace(explained, kept_out=reasons)
@@ -110,16 +110,16 @@ class Explainer:
             leg, coverage = "lexical", 1.0
             rank = next(at for at, (other, _) in enumerate(asked.legs[leg], 1) if other == number)
         length = len(asked.legs[leg])
-        return gives(leg, rank, length, depth=asked.question.depth, coverage=coverage)
+        return score_rank(leg, rank, length, depth=asked.question.depth, coverage=coverage)
 
     def _below(self, leg: str) -> dict[int, tuple[int, float]]:
         """Rank and score further down, every chunk of an entry counted."""
         if leg not in self._deep:
             ranked: Ranked | None = []
             if leg == "lexical":
-                ranked = self._asked.lexical.ranked(DEEP * 10, per_entry=DEEP * 10)
+                ranked = self._asked.lexical.ranked(DEEP_RANKS * 10, per_entry=DEEP_RANKS * 10)
             elif self._semantic is not None and self._asked.legs.get(leg):
-                question = replace(self._asked.question, depth=DEEP, per_entry=DEEP)
+                question = replace(self._asked.question, depth=DEEP_RANKS, per_entry=DEEP_RANKS)
                 begun = self._semantic(self._asked.query.spoken)
                 ranked = begun(question, self._reader.generation).ranked
             self._deep[leg] = {
@@ -132,7 +132,7 @@ class Explainer:
             return "tool calls and results are found by keywords only"
         if chunk.number in self._asked.pending:
             return "not embedded yet: it counts as by keywords"
-        return f"not among the first {DEEP}, or not embedded yet"
+        return f"not among the first {DEEP_RANKS}, or not embedded yet"
 
     def _too_far(self, explained: Explanation, entry: Entry) -> list[str]:
         """Nothing forbids it: others are simply nearer."""
@@ -179,7 +179,7 @@ class Explainer:
         found.sort(key=lambda match: (-match.score, match.word, match.field))
         return found, [word for word, matched in words.items() if not matched]
 
-    def _embedded(self, entry: Entry, chunk: Chunk) -> Embedded | None:
+    def _embedded(self, entry: Entry, chunk: Chunk) -> EmbeddedText | None:
         if not chunk.embed:
             return None
         from kbtui.index.embedding_queue import NEIGHBOUR_WEIGHT, TITLE_WEIGHT
@@ -188,7 +188,7 @@ class Explainer:
         chunks = self._reader.list_chunks(entry.id)
         position = next((at for at, other in enumerate(chunks) if other.id == chunk.id), None)
         around = find_vector_neighbours(chunks, position) if position is not None else []
-        return Embedded(
+        return EmbeddedText(
             chunk.text,
             entry.title,
             TITLE_WEIGHT,
@@ -197,7 +197,7 @@ class Explainer:
         )
 
 
-def passages(reader: IndexReader, ref: Ref) -> tuple[Entry | None, list[Chunk]]:
+def find_passages(reader: IndexReader, ref: Ref) -> tuple[Entry | None, list[Chunk]]:
     """The entry that a reference names, and those of its chunks that it means; None when the
     index does not have it."""
     from kbtui.index.models import make_subject_id
@@ -227,7 +227,7 @@ def _score(part: QueryTerm, searcher: Any, address: Any) -> float:
         return 0.0  # it does not match
 
 
-def _nearness(explained: Explanation) -> tuple[bool, int, int, float]:
+def _rank_nearness(explained: Explanation) -> tuple[bool, int, int, float]:
     """Orders explanations: what was shown or came nearest first."""
     lexical, semantic = explained.lexical.rank, explained.semantic.rank
     ranks = [rank for rank in (lexical, semantic) if rank is not None]
@@ -239,7 +239,7 @@ def _nearness(explained: Explanation) -> tuple[bool, int, int, float]:
     )
 
 
-def missing_entry(workspace: Workspace, ref: Ref) -> str:
+def explain_missing_entry(workspace: Workspace, ref: Ref) -> str:
     """Why the index has nothing of what a reference names."""
     from kbtui.errors import NothingFound
     from kbtui.knowledge import load_knowledge
@@ -270,24 +270,24 @@ def missing_entry(workspace: Workspace, ref: Ref) -> str:
     return "it is not indexed yet: `kbtui index` brings the index up to date"
 
 
-def obstacles(
+def list_obstacles(
     workspace: Workspace, reader: IndexReader, asked: SearchRun, entry: Entry, chunk: Chunk
 ) -> list[str]:
     """The reasons that hold whatever the rank, in words; [] where there is none."""
     if asked.mistakes:
         return [f"the query has a mistake: {asked.mistakes[0]}"]
-    found = list(_filtered(asked.question, entry, chunk))
+    found = list(_list_failed_filters(asked.question, entry, chunk))
     if not asked.narrowing.allows(entry, chunk):
         found.append("a filter of the query leaves it out")
     says = asked.lexical.saying(f"{chunk.text}\n{entry.title}")
     found += [f"it does not say “{text}”" for text in asked.query.phrases if not says(text)]
     found += [f"it says “{text}”, which must not be" for text in asked.query.excluded if says(text)]
-    if not found and Freshness(workspace, reader).check(entry, chunk) is None:
+    if not found and FreshnessChecker(workspace, reader).check(entry, chunk) is None:
         found.append("its text is not in its file any more, or it is disabled since")
     return found
 
 
-def _filtered(question: Question, entry: Entry, chunk: Chunk) -> list[str]:
+def _list_failed_filters(question: Question, entry: Entry, chunk: Chunk) -> list[str]:
     found = []
     if entry.hidden and not question.hidden:
         found.append("it is hidden, and hidden subjects were not asked for")

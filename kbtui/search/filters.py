@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     Surface = Literal["search", "library", "entries"]
     ValueKind = Literal["topic", "choice", "term", "title", "argument", "date", "text"]
 
-VALUE = r'(?:"[^"]*(?:"|$)|[^\s",]+)'
+VALUE_PATTERN = r'(?:"[^"]*(?:"|$)|[^\s",]+)'
 """The pattern of one value of a filter."""
 
 
@@ -149,7 +149,7 @@ STATES = ("pinned", "archived", "live", "local", "external", "damaged")
 STATUSES = ("ready", "pending", "error")
 
 
-def _themselves(*names: str) -> dict[str, tuple[str, ...]]:
+def _map_to_themselves(*names: str) -> dict[str, tuple[str, ...]]:
     return {name: (name,) for name in names}
 
 
@@ -174,7 +174,7 @@ FILTERS: tuple[Filter, ...] = (
     Filter(
         "role", "only what this role said: user, assistant, reasoning, tool, …", "choice",
         search="roles", term="role", options=("--role",), metavar="ROLE",
-        choices=_themselves(*event_kinds.list_search_roles()) | event_kinds.group_search_roles(),
+        choices=_map_to_themselves(*event_kinds.list_search_roles()) | event_kinds.group_search_roles(),
     ),
     Filter(
         "tool", "only calls of this tool and their results", "term", ("tools",),
@@ -209,11 +209,11 @@ FILTERS: tuple[Filter, ...] = (
     ),
     Filter(
         "is", f"conversations that are {', '.join(STATES[:-1])} or {STATES[-1]}", "choice",
-        ("status",), library=_has_state, noun="state", choices=_themselves(*STATES),
+        ("status",), library=_has_state, noun="state", choices=_map_to_themselves(*STATES),
     ),
     Filter(
         "is", f"only entries with this status: {', '.join(STATUSES)}", "choice", ("status",),
-        entries="statuses", choices=_themselves(*STATUSES), noun="status", options=("--status",), metavar="S,…",
+        entries="statuses", choices=_map_to_themselves(*STATUSES), noun="status", options=("--status",), metavar="S,…",
     ),
 )  # fmt: skip
 
@@ -223,7 +223,7 @@ def list_filters(surface: Surface) -> list[Filter]:
     return [row for row in FILTERS if row.applies_to(surface)]
 
 
-def filters_for(surface: Surface) -> dict[str, Filter]:
+def map_filters(surface: Surface) -> dict[str, Filter]:
     """The filters of a surface by key and alias."""
     return {name: row for row in list_filters(surface) for name in (row.key, *row.aliases)}
 

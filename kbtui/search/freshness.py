@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from kbtui.workspace import Workspace
 
 
-def _status(path: str) -> os.stat_result:
+def _stat_file(path: str) -> os.stat_result:
     # The engine wrote down the path as UTF-8; the locale of this process may be another.
     return os.stat(path.encode("utf-8", "surrogateescape"))  # noqa: PTH116  (cheaper)
 
 
-class Freshness:
+class FreshnessChecker:
     """Looks at each entry once; for one answer."""
 
     def __init__(self, workspace: Workspace, reader: IndexReader) -> None:
@@ -52,7 +52,7 @@ class Freshness:
     def _stat(self, entry: Entry) -> str | None:
         if entry.path not in self._stats:
             try:
-                self._stats[entry.path] = format_file_state(_status(entry.path))
+                self._stats[entry.path] = format_file_state(_stat_file(entry.path))
             except OSError:
                 self._stats[entry.path] = None
         return self._stats[entry.path]
@@ -60,7 +60,7 @@ class Freshness:
     def _configuration_moved(self) -> bool:
         for path, size, modified in self._reader.get_configuration_state():
             try:
-                status = _status(str(path))
+                status = _stat_file(str(path))
             except OSError:
                 if size is not None:
                     return True
@@ -93,7 +93,11 @@ class Freshness:
             first = text.count("\n", 0, at) + 1
             return "changed", (first, first + chunk.text.count("\n"))
         # Chunks join paragraphs by one empty line; compare without regard to white space.
-        return ("changed", chunk.lines) if _squeezed(chunk.text) in _squeezed(text) else None
+        return (
+            ("changed", chunk.lines)
+            if _collapse_spaces(chunk.text) in _collapse_spaces(text)
+            else None
+        )
 
     def _read_subject(self, path: str) -> str | None:
         """A subject's text; None where there is none any more, or a link that leads elsewhere."""
@@ -114,7 +118,7 @@ class Freshness:
     def _in_conversation(
         self, entry: Entry, chunk: Chunk
     ) -> tuple[str, tuple[int, int] | None] | None:
-        wanted = _squeezed(chunk.text)
+        wanted = _collapse_spaces(chunk.text)
         if any(wanted in text for text in self._said_in(entry, chunk.turn or 0)):
             return "changed", None
         return None
@@ -139,8 +143,10 @@ class Freshness:
             turn = conversation.turn(number) if conversation else None
         except (KbtuiError, OSError):
             return []
-        return [_squeezed(format_event_text(event)) for event in (turn.events if turn else ())]
+        return [
+            _collapse_spaces(format_event_text(event)) for event in (turn.events if turn else ())
+        ]
 
 
-def _squeezed(text: str) -> str:
+def _collapse_spaces(text: str) -> str:
     return " ".join(strip_escape_sequences(text).split())

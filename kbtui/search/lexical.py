@@ -20,7 +20,7 @@ from kbtui.index.tokenizer import (
     has_unspaced_script,
     normalize_text,
 )
-from kbtui.search.analysis import Language, QueryWord, begun_with, read_words
+from kbtui.search.analysis import Language, QueryWord, analyze_words, list_pairs_from
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from kbtui.search.query_parser import ExtraFilters, ParsedQuery
 
 
-LARGE = 50_000
+LARGE_INDEX_CHUNKS = 50_000
 """From this many chunks on, terms that hardly change a ranking are left out (docs/performance.md)."""
-WORTH_SHARE = 0.02
+MIN_WORTH_SHARE = 0.02
 """A term is left out if weight times rarity is below this share of the best term's."""
 
 
@@ -57,18 +57,18 @@ class QueryTerm(NamedTuple):
 
 def select_terms(parts: Sequence[QueryTerm], searcher: Any) -> list[QueryTerm]:
     """Return the terms that a query is made of; for a small index all of them."""
-    if searcher.num_docs < LARGE:
+    if searcher.num_docs < LARGE_INDEX_CHUNKS:
         return list(parts)
-    worths = [_worth(part, searcher) for part in parts]
+    worths = [_estimate_worth(part, searcher) for part in parts]
     best = max((worth for worth in worths if worth is not None), default=0.0)
     return [
         part
         for part, worth in zip(parts, worths, strict=True)
-        if worth is None or worth >= WORTH_SHARE * best
+        if worth is None or worth >= MIN_WORTH_SHARE * best
     ]
 
 
-def _worth(part: QueryTerm, searcher: Any) -> float | None:
+def _estimate_worth(part: QueryTerm, searcher: Any) -> float | None:
     """Weight times rarity of a term; None if it is in no chunk, or has alternatives."""
     if "|" in part.term:
         return None
@@ -82,7 +82,7 @@ def _worth(part: QueryTerm, searcher: Any) -> float | None:
     return part.weight * total
 
 
-WEIGHTS = {"body": 1.0, "context": 1.0, "title": 0.5}
+FIELD_WEIGHTS = {"body": 1.0, "context": 1.0, "title": 0.5}
 CODE_WEIGHT = 1.0
 """Of a compound as a whole, and of a pair of characters of a script without spaces."""
 PART_WEIGHT = 0.5
@@ -103,9 +103,11 @@ class QueryTermBuilder:
         """What a word is looked for as."""
         for token in word.tokens:
             body = [("body", token.stem), *token.others]
-            yield self._part(token.plain, WEIGHTS["body"] * token.weight, *body)
+            yield self._part(token.plain, FIELD_WEIGHTS["body"] * token.weight, *body)
             for field in ("context", "title"):
-                yield self._part(token.plain, WEIGHTS[field] * token.weight, (field, token.stem))
+                yield self._part(
+                    token.plain, FIELD_WEIGHTS[field] * token.weight, (field, token.stem)
+                )
             if token.weight == 1.0:
                 yield self._part(token.plain, PART_WEIGHT, ("code", token.plain))
             if token.corrected:
@@ -121,7 +123,7 @@ class QueryTermBuilder:
             stems = [("body", stem) for stem in self._language.stems(part)[:1]]
             yield self._part(part, PART_WEIGHT, ("code", part), *stems)
         for pair in word.forms.pairs:
-            pairs = [pair] if len(pair) > 1 else begun_with(self._searcher, pair) or [pair]
+            pairs = [pair] if len(pair) > 1 else list_pairs_from(self._searcher, pair) or [pair]
             yield self._part(pair, CODE_WEIGHT, *[("code", term) for term in pairs])
         begun = [("body", stem) for stem in word.begun] + [("code", w) for w in word.begun_code]
         if begun:
@@ -153,7 +155,7 @@ class QueryTermBuilder:
         # `C++` and `C#` are a mere `c` to the tokenizer.
         for word in text.split():
             if word.endswith(("+", "#")):
-                needed += [self._term("code", whole) for whole in marked(word)]
+                needed += [self._term("code", whole) for whole in extract_marked_words(word)]
         if not needed:
             return tantivy.Query.empty_query()
         return tantivy.Query.boolean_query([(tantivy.Occur.Must, part) for part in needed])
@@ -181,15 +183,15 @@ class QueryTermBuilder:
         return tantivy.Query.boolean_query([(tantivy.Occur.Should, part) for part in found])
 
 
-def marked(word: str) -> list[str]:
+def extract_marked_words(word: str) -> list[str]:
     """A word as it is written, where it ends in a sign that is no letter: `c++`, `c#`."""
     return [whole for whole in get_word_forms(word).wholes if whole.endswith(("+", "#"))]
 
 
-OVERFETCH = 5
+OVERFETCH_FACTOR = 5
 """How many times the limit is looked at before an entry's surplus chunks are left out."""
-LOOKED_AT_MOST = 20_000
-PAIRED_MOST = 200
+MAX_FETCHED_CHUNKS = 20_000
+MAX_PAIRED_CHUNKS = 200
 """Among so many of the best chunks pairs are looked for: each costs a look into the index."""
 
 Ranked = list[tuple[int, float]]
@@ -226,7 +228,7 @@ class LexicalSearch:
             last = len(stems) - len(phrase)
             return (
                 bool(phrase or pairs)
-                and pairs | set(marked(wanted)) <= code
+                and pairs | set(extract_marked_words(wanted)) <= code
                 and any(stems[at : at + len(phrase)] == phrase for at in range(last + 1))
             )
 
@@ -260,7 +262,7 @@ class _IndexQuery:
     ) -> None:
         self.searcher = index.searcher()
         self._schema = index.schema
-        self.words = read_words(
+        self.words = analyze_words(
             query.words, self.searcher, language, completes_last=question.partial and query.open
         )
         made = QueryTermBuilder(self._schema, self.searcher, language)
@@ -285,10 +287,10 @@ class _IndexQuery:
         """The best `limit` of this index."""
         if self.query is None or not self.searcher.num_docs:
             return []
-        looked_at = limit * OVERFETCH
+        looked_at = limit * OVERFETCH_FACTOR
         filled: dict[object, list[RankedChunk]] = {}
         while True:
-            last = looked_at >= LOOKED_AT_MOST
+            last = looked_at >= MAX_FETCHED_CHUNKS
             rows, all_found = self.rows(looked_at, without=filled, whole_ties=not last)
             seen: dict[object, list[RankedChunk]] = {}
             for row in rows:
@@ -323,7 +325,7 @@ class _IndexQuery:
         all_found = len(hits) < limit
         cut = whole_ties and not all_found
         found = sort_ranked_chunks(found, tolerance=self.tolerance, cut=cut)
-        more = self._pair_scores([row.number for row in found[:PAIRED_MOST]])
+        more = self._pair_scores([row.number for row in found[:MAX_PAIRED_CHUNKS]])
         paired = [
             row._replace(score=row.score + more[row.number]) if row.number in more else row
             for row in found
@@ -358,7 +360,7 @@ class _IndexQuery:
         terms = [
             tantivy.Query.term_query(self._schema, "chunk", number, "basic") for number in numbers
         ]
-        query = _silent(tantivy.Query.boolean_query([(should, term) for term in terms]))
+        query = _without_score(tantivy.Query.boolean_query([(should, term) for term in terms]))
         for pair in self._nearby:
             # One within the other: beside each other they would be asked of whole stretches.
             query = tantivy.Query.boolean_query([(tantivy.Occur.Must, query), (should, pair.query)])
@@ -369,7 +371,7 @@ class _IndexQuery:
     def address(self, entry_id: str, number: int) -> Any:
         """Where this index has a chunk, None where it has not; for explanations."""
         entry = tantivy.Query.term_query(self._schema, "entry", entry_id, "basic")
-        hits = self.searcher.search(entry, limit=LOOKED_AT_MOST, count=False).hits
+        hits = self.searcher.search(entry, limit=MAX_FETCHED_CHUNKS, count=False).hits
         addresses = [address for _, address in hits]
         numbers = self.searcher.fast_field_values("chunk", addresses)
         return next((at for at, n in zip(addresses, numbers, strict=True) if n == number), None)
@@ -414,9 +416,9 @@ class _IndexQuery:
             yield "archived", tantivy.Occur.MustNot, archived
         for field, values in wanted.items():
             if values:
-                yield field, tantivy.Occur.Must, _silent(self._any(field, values))
+                yield field, tantivy.Occur.Must, _without_score(self._any(field, values))
         for terms in narrowing.args:
-            yield "arg", tantivy.Occur.Must, _silent(self._any("arg", terms))
+            yield "arg", tantivy.Occur.Must, _without_score(self._any("arg", terms))
         for field, values in narrowing.without:
             if values:
                 yield f"-{field}", tantivy.Occur.MustNot, self._any(field, values)
@@ -432,7 +434,7 @@ class _IndexQuery:
                 upper_bound=int(question.until.timestamp()) if question.until else None,
                 include_upper=question.until is None,
             )
-            yield "time", tantivy.Occur.Must, _silent(between)
+            yield "time", tantivy.Occur.Must, _without_score(between)
 
     def _any(self, field: str, values: Iterable[str]) -> Any:
         return tantivy.Query.term_set_query(
@@ -440,5 +442,5 @@ class _IndexQuery:
         )
 
 
-def _silent(query: Any) -> Any:
+def _without_score(query: Any) -> Any:
     return tantivy.Query.const_score_query(query, 0.0)

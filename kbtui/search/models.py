@@ -12,12 +12,12 @@ from kbtui.refs import Ref, parse_ref
 Mode = Literal["hybrid", "lexical", "semantic"]
 Kind = Literal["subject", "conversation"]
 
-QUERY_CHARACTERS = 1000
+MAX_QUERY_CHARACTERS = 1000
 """A longer query is cut, and the answer says so."""
-LIMIT_DEFAULT, LIMIT_MOST = 20, 100
-DEPTH = 100
+DEFAULT_LIMIT, MAX_LIMIT = 20, 100
+LEG_DEPTH = 100
 """What each leg fetches, whatever the limit, so that the order does not depend on it."""
-REACH = 2 * DEPTH
+MAX_HITS = 2 * LEG_DEPTH
 """The most hits that an answer can have: all that the two legs fetch."""
 
 
@@ -46,12 +46,12 @@ class Question:
     until: datetime | None = None
     archived: bool = False
     hidden: bool = False
-    limit: int = LIMIT_DEFAULT
+    limit: int = DEFAULT_LIMIT
     per_entry: int = 3
     partial: bool = False
     exclude: str | None = None
     entries: tuple[str, ...] = ()
-    depth: int = DEPTH
+    depth: int = LEG_DEPTH
     worded: tuple[int, ...] = ()
     like: str | None = None
     why: str | None = None
@@ -68,7 +68,7 @@ class Question:
         return shape
 
 
-def question_from_json(shape: dict[str, Any]) -> Question:
+def parse_question(shape: dict[str, Any]) -> Question:
     """The question that `Question.as_json` or a command wrote down; raises `ValueError`.
 
     The sender is another process of this user: types are checked, so that a mistake there is an
@@ -99,13 +99,13 @@ def question_from_json(shape: dict[str, Any]) -> Question:
     return Question(**values)
 
 
-def question_of(
+def make_question(
     query: str,
     *,
     mode: Mode = "hybrid",
     types: Sequence[str] = (),
     topics: Sequence[str] = (),
-    limit: int = LIMIT_DEFAULT,
+    limit: int = DEFAULT_LIMIT,
 ) -> Question:
     """The question that a program asks with words; raises `UsageError` for what makes none."""
     if isinstance(types, str) or isinstance(topics, str):
@@ -115,7 +115,7 @@ def question_of(
     if not query.strip():
         raise UsageError("the query is empty", hint="say what to look for")
     return Question(
-        query, mode, types=tuple(types), topics=tuple(topics), limit=max(1, min(LIMIT_MOST, limit))
+        query, mode, types=tuple(types), topics=tuple(topics), limit=max(1, min(MAX_LIMIT, limit))
     )
 
 
@@ -243,7 +243,7 @@ class TermMatch:
 
 
 @dataclass(frozen=True)
-class Embedded:
+class EmbeddedText:
     """What a chunk's vector is made from: its text, and others at their weight."""
 
     text: str
@@ -268,7 +268,7 @@ class Explanation:
     semantic: LegRank = LegRank()
     matches: list[TermMatch] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
-    embedded: Embedded | None = None
+    embedded: EmbeddedText | None = None
     kept_out: list[str] = field(default_factory=list)
 
     def as_json(self) -> dict[str, Any]:
@@ -283,7 +283,7 @@ class Explanation:
             "lexical": LegRank(**shape["lexical"]),
             "semantic": LegRank(**shape["semantic"]),
             "matches": [TermMatch(**match) for match in shape["matches"]],
-            "embedded": Embedded(**embedded) if embedded else None,
+            "embedded": EmbeddedText(**embedded) if embedded else None,
         })  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -12,34 +13,40 @@ from kbtui.notices import Notice, make_keywords_only_notice
 from kbtui.refs import make_conversation_ref, make_subject_ref
 from kbtui.search.analysis import Highlighter
 from kbtui.search.filters import list_filters
-from kbtui.search.freshness import Freshness
-from kbtui.search.models import DEPTH, QUERY_CHARACTERS, REACH, Answer, Hit, Ranking
-from kbtui.search.query_parser import narrow, parse_query
+from kbtui.search.freshness import FreshnessChecker
+from kbtui.search.models import (
+    LEG_DEPTH,
+    MAX_HITS,
+    MAX_QUERY_CHARACTERS,
+    Answer,
+    Hit,
+    Question,
+    Ranking,
+)
+from kbtui.search.query_parser import apply_filters, parse_query
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from kbtui.index import IndexReader
     from kbtui.index.models import Chunk, Entry
+    from kbtui.search.analysis import QueryWord
     from kbtui.search.lexical import LexicalSearch, Ranked
-    from kbtui.search.models import Question
+    from kbtui.search.query_parser import ParsedQuery
     from kbtui.workspace import Workspace
 
-    Begun = Callable[[Question, str], Ranking]
-    Semantic = Callable[[str], Begun]
-    """The semantic leg, in two steps: told the text it may begin, and what it gives then ranks for
-        the question and the generation."""
-    from collections.abc import Iterator
 
-    from kbtui.search.analysis import QueryWord
-    from kbtui.search.query_parser import ParsedQuery
+SemanticRanker = Callable[[Question, str], Ranking]
+"""Ranks chunks by vectors for a question and an index generation."""
+SemanticLeg = Callable[[str], SemanticRanker]
+"""Starts to embed a query's text, and returns the ranker that waits for the vector."""
 
 
-def answer(
+def search_index(
     workspace: Workspace,
     reader: IndexReader,
     question: Question,
-    semantic: Semantic | None = None,
+    semantic: SemanticLeg | None = None,
 ) -> Answer:
     """Ask both legs, or the one that the mode names, and fuse them.
 
@@ -47,10 +54,10 @@ def answer(
     answer has keyword hits only, and a notice says why. A query with a
     mistake is not asked; `mistakes` say where it is wrong.
     """
-    return respond(SearchRun(workspace, reader, question), semantic)
+    return build_answer(SearchRun(workspace, reader, question), semantic)
 
 
-def respond(asked: SearchRun, semantic: Semantic | None = None) -> Answer:
+def build_answer(asked: SearchRun, semantic: SemanticLeg | None = None) -> Answer:
     """The answer to a question that was read; `asked` keeps what the legs said."""
     result = Answer(
         query=asked.query.text,
@@ -61,11 +68,11 @@ def respond(asked: SearchRun, semantic: Semantic | None = None) -> Answer:
     )
     if not asked.mistakes:
         asked.ask(semantic)
-        _fill(result, asked)
+        _fill_hits(result, asked)
         is_typed = asked.question.mode == "hybrid" and asked.question.like is None
         if is_typed and result.hits and not asked.legs["lexical"]:
             asked.notices.insert(0, Notice("meaning_only"))
-        result.filters = filters_of(asked.question, asked.query)
+        result.filters = format_filters(asked.question, asked.query)
         best = result.hits[0] if result.hits else None
         similarity = asked.similarity(best.chunk_id) if best else 0.0
         result.is_gap = is_gap(asked.query, asked.lexical, best, similarity)
@@ -81,11 +88,11 @@ class SearchRun:
     def __init__(self, workspace: Workspace, reader: IndexReader, question: Question) -> None:
         self.notices: list[Notice] = []
         text = question.query
-        if len(text) > QUERY_CHARACTERS:
-            text = text[:QUERY_CHARACTERS]
-            self.notices.append(Notice("query_cut", {"characters": QUERY_CHARACTERS}))
+        if len(text) > MAX_QUERY_CHARACTERS:
+            text = text[:MAX_QUERY_CHARACTERS]
+            self.notices.append(Notice("query_cut", {"characters": MAX_QUERY_CHARACTERS}))
         self.query = parse_query(text, partial=question.partial)
-        self.question, self.narrowing, self.mistakes = narrow(
+        self.question, self.narrowing, self.mistakes = apply_filters(
             workspace, reader, self.query, question
         )
         self.notices += [mistake.notice for mistake in self.mistakes[:1]]
@@ -145,7 +152,7 @@ class SearchRun:
             and (self.question.archived or not entry.archived)
         )
 
-    def ask(self, semantic: Semantic | None) -> None:
+    def ask(self, semantic: SemanticLeg | None) -> None:
         """Fill `legs` and fuse them into `scores`."""
         question = self.question
         # The question is embedded while its words are looked for.
@@ -159,21 +166,21 @@ class SearchRun:
         if "lexical" in self.legs and not self.query.words and not self.query.phrases:
             has_query = self.lexical.sides[0].query is not None
             self.notices.append(Notice("newest_first" if has_query else "nothing_to_look_for"))
-        self.scores = fuse(
+        self.scores = fuse_rankings(
             {name: [number for number, _ in ranked] for name, ranked in self.legs.items()},
             depth=question.depth,
             coverage=self.coverage,
             pending=self.pending,
         )
 
-    def _begin(self, semantic: Semantic | None) -> Begun | None:
+    def _begin(self, semantic: SemanticLeg | None) -> SemanticRanker | None:
         if self.question.mode == "lexical" or semantic is None or not self.query.spoken:
             return None
         if self.question.tools or self.narrowing.args:
-            return _nothing  # tool calls and results have no vectors
+            return _rank_nothing  # tool calls and results have no vectors
         return semantic(self.query.spoken)
 
-    def _ask_semantic(self, begun: Begun) -> None:
+    def _ask_semantic(self, begun: SemanticRanker) -> None:
         worded = tuple(number for number, _ in self.legs.get("lexical", ()))
         found = begun(replace(self.question, worded=worded), self.reader.generation)
         ranked = found.ranked
@@ -200,7 +207,7 @@ class SearchRun:
         return kept
 
 
-def _fill(result: Answer, asked: SearchRun) -> None:
+def _fill_hits(result: Answer, asked: SearchRun) -> None:
     """Texts from the catalog, each checked against its file; the best `limit` become hits."""
     question = asked.question
     entries = asked.entries
@@ -208,8 +215,8 @@ def _fill(result: Answer, asked: SearchRun) -> None:
         name: {number: at for at, (number, _) in enumerate(ranked, 1)}
         for name, ranked in asked.legs.items()
     }
-    limit = max(1, min(REACH, question.limit))
-    freshness = Freshness(asked.workspace, asked.reader)
+    limit = max(1, min(MAX_HITS, question.limit))
+    freshness = FreshnessChecker(asked.workspace, asked.reader)
     marker = Highlighter(asked.lexical.words, asked.query.phrases, asked.lexical.language)
     order = asked.order()
     chunks: dict[int, tuple[Chunk, str]] = {}
@@ -226,7 +233,7 @@ def _fill(result: Answer, asked: SearchRun) -> None:
             if chunk is None or state is None:
                 result.omitted += 1
                 continue
-            hit = _hit(entries[entry_id], chunk, asked.scores[number], state)
+            hit = _make_hit(entries[entry_id], chunk, asked.scores[number], state)
             hit.matches = marker.find(chunk.text)
             hit.legs = {name: ranks.get(name, {}).get(number) for name in ("lexical", "semantic")}
             result.hits.append(hit)
@@ -234,12 +241,12 @@ def _fill(result: Answer, asked: SearchRun) -> None:
         result.total += 1
 
 
-def _nothing(question: Question, generation: str) -> Ranking:
+def _rank_nothing(question: Question, generation: str) -> Ranking:
     """A leg that has no hit."""
     return Ranking([])
 
 
-def _hit(
+def _make_hit(
     entry: Entry, chunk: Chunk, score: float, state: tuple[str, tuple[int, int] | None]
 ) -> Hit:
     freshness, lines = state
@@ -266,7 +273,7 @@ def _hit(
     )
 
 
-def narrowed(question: Question) -> dict[str, Any]:
+def make_vector_filters(question: Question) -> dict[str, Any]:
     """What the question leaves of the vectors, as the engine takes it."""
     return {
         "hidden": question.hidden,
@@ -282,7 +289,7 @@ def narrowed(question: Question) -> dict[str, Any]:
     }
 
 
-def ranking(reply: dict[str, Any]) -> Ranking:
+def parse_ranking(reply: dict[str, Any]) -> Ranking:
     """The engine's reply as a leg; its `cause` where it could not rank."""
     if "ranked" not in reply:
         return Ranking(None, make_keywords_only_notice(reply["cause"], reply.get("detail") or ""))
@@ -298,19 +305,19 @@ def ranking(reply: dict[str, Any]) -> Ranking:
     )
 
 
-K = 15
-WEIGHTS = {"lexical": 1.0, "semantic": 1.0}
+RANK_CONSTANT = 15
+LEG_WEIGHTS = {"lexical": 1.0, "semantic": 1.0}
 """Measured (docs/search-quality.md); the documented baseline is k = 60."""
 
 
-def gives(
+def score_rank(
     leg: str,
     rank: int | None,
     length: int,
     *,
-    k: float = K,
-    weights: Mapping[str, float] = WEIGHTS,
-    depth: int = DEPTH,
+    k: float = RANK_CONSTANT,
+    weights: Mapping[str, float] = LEG_WEIGHTS,
+    depth: int = LEG_DEPTH,
     coverage: float = 1.0,
 ) -> float:
     """What a leg of `length` gives to the score of a hit at `rank`, or to one that it lacks.
@@ -324,12 +331,12 @@ def gives(
     return weights.get(leg, 1.0) / (k + rank / coverage)
 
 
-def fuse(
+def fuse_rankings(
     legs: Mapping[str, Sequence[int]],
     *,
-    k: float = K,
-    weights: Mapping[str, float] = WEIGHTS,
-    depth: int = DEPTH,
+    k: float = RANK_CONSTANT,
+    weights: Mapping[str, float] = LEG_WEIGHTS,
+    depth: int = LEG_DEPTH,
     coverage: float = 1.0,
     pending: Collection[int] = (),
 ) -> dict[int, float]:
@@ -346,7 +353,7 @@ def fuse(
         if name == "semantic" and number in pending:
             name, share = "lexical", 1.0
         ranks = held[name]
-        return gives(
+        return score_rank(
             name, ranks.get(number), len(ranks), k=k, weights=weights, depth=depth, coverage=share
         )
 
@@ -356,31 +363,31 @@ def fuse(
     }
 
 
-RARE = 0.05
+RARE_SHARE = 0.05
 """A word that at most this share of all passages has is rare."""
-ALIKE = 0.4
+MIN_SIMILARITY = 0.4
 """The least similarity (cosine) of a passage that is about what was asked for (docs/search-quality.md)."""
 
 
-def filters_of(question: Question, query: ParsedQuery) -> str:
+def format_filters(question: Question, query: ParsedQuery) -> str:
     """What narrowed the search, by its query or its options, as a query spells it."""
-    return " ".join(_filters(question, query))
+    return " ".join(_iter_filters(question, query))
 
 
-def _filters(question: Question, query: ParsedQuery) -> Iterator[str]:
+def _iter_filters(question: Question, query: ParsedQuery) -> Iterator[str]:
     fields = {row.key: getattr(question, row.search, None) for row in list_filters("search")}
     for key, value in fields.items():
         if isinstance(value, datetime):
             yield f"{key}:{value.isoformat()}"
         elif value and not (key == "in" and len(value) > 1):
-            yield f"{key}:{','.join(map(_quoted, value))}"
+            yield f"{key}:{','.join(map(_quote_value, value))}"
     for part in query.filters:
         if part.excluded or fields.get(part.key) is None:
             yield query.text[part.start : part.end]
-    yield from (f"-{_quoted(text)}" for text in query.excluded)
+    yield from (f"-{_quote_value(text)}" for text in query.excluded)
 
 
-def _quoted(text: str) -> str:
+def _quote_value(text: str) -> str:
     return f'"{text}"' if " " in text or "," in text else text
 
 
@@ -388,13 +395,13 @@ def is_gap(query: ParsedQuery, lexical: LexicalSearch, best: Hit | None, similar
     """Whether what was asked for seems to be missing, by the best hit and its similarity."""
     if best is None:
         return True
-    rare = _rare_words(query, lexical)
+    rare = _find_rare_words(query, lexical)
     if not rare or Highlighter(rare, (), lexical.language).find(f"{best.title}\n{best.text}"):
         return False
-    return similarity < ALIKE
+    return similarity < MIN_SIMILARITY
 
 
-def _rare_words(query: ParsedQuery, lexical: LexicalSearch) -> list[QueryWord]:
+def _find_rare_words(query: ParsedQuery, lexical: LexicalSearch) -> list[QueryWord]:
     """The rare words of the question, function words aside; where none is rare, all of them.
 
     None of a question with a phrase: its hits have that.
@@ -403,16 +410,16 @@ def _rare_words(query: ParsedQuery, lexical: LexicalSearch) -> list[QueryWord]:
         return []
     # Hidden subjects have an index of their own, too small to say what is rare.
     side = lexical.sides[0]
-    words = [word for word in side.words if _tells(word)]
-    most = max(1, RARE * side.searcher.num_docs)
-    return [word for word in words if _passages(word, side.searcher) <= most] or words
+    words = [word for word in side.words if _is_content_word(word)]
+    most = max(1, RARE_SHARE * side.searcher.num_docs)
+    return [word for word in words if _count_passages(word, side.searcher) <= most] or words
 
 
-def _tells(word: QueryWord) -> bool:
+def _is_content_word(word: QueryWord) -> bool:
     return not word.tokens or any(token.weight == 1.0 for token in word.tokens)
 
 
-def _passages(word: QueryWord, searcher: Any) -> int:
+def _count_passages(word: QueryWord, searcher: Any) -> int:
     """How many passages have the word, by the rarest of its parts that tell something."""
     return min(
         (

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kbtui.dates import parse_time_zone
 from kbtui.notices import Notice
-from kbtui.search.filters import VALUE, Filter, FilterError, filters_for, split_values
+from kbtui.search.filters import VALUE_PATTERN, Filter, FilterError, map_filters, split_values
 from kbtui.search.models import QueryError
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 _SURROGATES = re.compile(r"[\ud800-\udfff]")
-_ALMOST = re.compile(r"([a-z]{2,8}):(?![:/\\])\S")
+_FILTER_LIKE = re.compile(r"([a-z]{2,8}):(?![:/\\])\S")
 
 
 class QueryFilter(NamedTuple):
@@ -41,7 +41,7 @@ class QueryFilter(NamedTuple):
     unfinished: bool = False
 
 
-class AlmostFilter(NamedTuple):
+class FilterLikeWord(NamedTuple):
     """A word that looks like a filter and is none, at `start` to `end` of the text."""
 
     start: int
@@ -61,7 +61,7 @@ class ParsedQuery(NamedTuple):
     phrases: tuple[str, ...] = ()
     excluded: tuple[str, ...] = ()
     filters: tuple[QueryFilter, ...] = ()
-    almost_filters: tuple[AlmostFilter, ...] = ()
+    almost_filters: tuple[FilterLikeWord, ...] = ()
     spoken: str = ""
     open: bool = False
 
@@ -71,21 +71,21 @@ class ParsedQuery(NamedTuple):
         return tuple(word.notice for word in self.almost_filters)
 
 
-class _Reading:
+class _ParsedParts:
     def __init__(self) -> None:
         self.words: list[str] = []
         self.phrases: list[str] = []
         self.excluded: list[str] = []
         self.filters: list[QueryFilter] = []
-        self.almost_filters: list[AlmostFilter] = []
+        self.almost_filters: list[FilterLikeWord] = []
         self.spoken: list[str] = []
 
 
-def _part(names: Iterable[str]) -> re.Pattern[str]:
+def _compile_part_pattern(names: Iterable[str]) -> re.Pattern[str]:
     """The pattern of one part of a query; `re` keeps it compiled."""
     return re.compile(
         r"(?P<no>(?<!\S)-(?=[^\s-]))?"
-        rf"(?:(?P<key>(?<![^\s-])(?:{'|'.join(names)})):(?P<values>{VALUE}(?:,{VALUE})*)"
+        rf"(?:(?P<key>(?<![^\s-])(?:{'|'.join(names)})):(?P<values>{VALUE_PATTERN}(?:,{VALUE_PATTERN})*)"
         r'|"(?P<phrase>[^"]*)(?:"|$)|(?P<word>[^\s"]+))',
         re.IGNORECASE,
     )
@@ -96,11 +96,11 @@ def parse_query(text: str, *, partial: bool = False, surface: Surface = "search"
 
     `partial` says that it is being typed: a filter that ends it may be unfinished.
     """
-    found = _Reading()
-    known = filters_for(surface)
+    found = _ParsedParts()
+    known = map_filters(surface)
     # What is no Unicode text could be in no document, and tantivy does not take it.
     text = _SURROGATES.sub("\ufffd", text)
-    for match in _part(known).finditer(text):
+    for match in _compile_part_pattern(known).finditer(text):
         typing = partial and match.end() == len(text)
         if match["key"]:
             key = known[match["key"].lower()].key
@@ -124,7 +124,7 @@ def parse_query(text: str, *, partial: bool = False, surface: Surface = "search"
             if surface == "search" or not is_bare:
                 found.words.append(part)
             if not typing and (notice := _notice_almost_filter(part, known)):
-                found.almost_filters.append(AlmostFilter(match.start(), match.end(), notice))
+                found.almost_filters.append(FilterLikeWord(match.start(), match.end(), notice))
     typed = text[-1:]
     return ParsedQuery(
         text,
@@ -142,7 +142,7 @@ def _notice_almost_filter(word: str, known: Iterable[str]) -> Notice | None:
     """What to say of a word that looks like a filter and is none."""
     if word.endswith(":") and word[:-1].lower() in known:
         return Notice("filter_without_value", {"word": word})
-    if match := _ALMOST.match(word.lower()):
+    if match := _FILTER_LIKE.match(word.lower()):
         from difflib import get_close_matches
 
         if near := get_close_matches(match[1], known, n=1, cutoff=0.79):
@@ -150,7 +150,7 @@ def _notice_almost_filter(word: str, known: Iterable[str]) -> Notice | None:
     return None
 
 
-ENTRIES_MOST = 2000
+MAX_TITLED_ENTRIES = 2000
 """So many entries a title may name; the rest is left out."""
 
 
@@ -166,14 +166,14 @@ class ExtraFilters(NamedTuple):
 
     def allows(self, entry: Entry, chunk: Chunk) -> bool:
         """Whether a chunk passes; for the leg whose store cannot be asked."""
-        return all(set(terms) & _argument_terms(chunk) for terms in self.args) and not any(
-            set(values) & _values(name, entry, chunk) for name, values in self.without
+        return all(set(terms) & _list_argument_terms(chunk) for terms in self.args) and not any(
+            set(values) & _get_field_values(name, entry, chunk) for name, values in self.without
         )
 
 
-def _values(name: str, entry: Entry, chunk: Chunk) -> set[str | None]:
+def _get_field_values(name: str, entry: Entry, chunk: Chunk) -> set[str | None]:
     if name == "arg":
-        return {*_argument_terms(chunk)}
+        return {*_list_argument_terms(chunk)}
     return {
         {
             "topic": entry.topic,
@@ -186,7 +186,7 @@ def _values(name: str, entry: Entry, chunk: Chunk) -> set[str | None]:
     }
 
 
-def _argument_terms(chunk: Chunk) -> set[str]:
+def _list_argument_terms(chunk: Chunk) -> set[str]:
     from kbtui.index.keyword_index import make_argument_terms
 
     return {
@@ -196,7 +196,7 @@ def _argument_terms(chunk: Chunk) -> set[str]:
     }
 
 
-def narrow(
+def apply_filters(
     workspace: Workspace,
     reader: IndexReader,
     query: ParsedQuery,
@@ -206,10 +206,10 @@ def narrow(
     """The question with the query's filters in it; a mistake for each that cannot be obeyed."""
     if not (query.filters or question.topics or question.roles or question.types):
         return question, ExtraFilters(), []
-    return _Narrower(workspace, reader, question, now).narrow(query)
+    return _FilterApplication(workspace, reader, question, now).narrow(query)
 
 
-class _Narrower:
+class _FilterApplication:
     def __init__(
         self,
         workspace: Workspace,
@@ -252,7 +252,7 @@ class _Narrower:
     def _options(self) -> None:
         """Topics of the question may be named by title; unknown values are mistakes too."""
         for key in ("topic", "role", "type"):
-            row = filters_for("search")[key]
+            row = map_filters("search")[key]
             field = row.search
             values: list[str] = []
             mistakes: list[QueryError] = []
@@ -271,7 +271,7 @@ class _Narrower:
         self._question = replace(self._question, **changed)
 
     def _take(self, part: QueryFilter) -> None:
-        row = filters_for("search")[part.key]
+        row = map_filters("search")[part.key]
         values = [value for value in part.values if value]
         if not values:
             raise FilterError("needs a value", row.about)
@@ -285,7 +285,7 @@ class _Narrower:
             else:
                 self._entries = found if self._entries is None else self._entries & found
         elif row.kind == "argument":
-            terms = tuple(_argument(value) for value in values)
+            terms = tuple(_parse_argument(value) for value in values)
             if part.excluded:
                 self._without.append((row.term, terms))
             else:
@@ -370,7 +370,9 @@ class _Narrower:
 
     def _titled(self, value: str) -> set[str]:
         """The entries whose title has all words of `value`."""
-        return _find_titles(self._reader, value, hidden=self._question.hidden, most=ENTRIES_MOST)
+        return _find_titles(
+            self._reader, value, hidden=self._question.hidden, most=MAX_TITLED_ENTRIES
+        )
 
 
 def _find_titles(reader: IndexReader, text: str, *, hidden: bool, most: int) -> set[str]:
@@ -416,7 +418,7 @@ def _find_titles(reader: IndexReader, text: str, *, hidden: bool, most: int) -> 
     }
 
 
-def _argument(value: str) -> str:
+def _parse_argument(value: str) -> str:
     from kbtui.index.tokenizer import normalize_text
 
     key, sign, wanted = normalize_text(value).partition("=")
@@ -441,7 +443,7 @@ def parse_entry_filter(
     from kbtui.index.entry_query import EntryFilter
 
     query = parse_query(text, surface="entries")
-    known = filters_for("entries")
+    known = map_filters("entries")
     given: list[tuple[Filter, Sequence[str], str]] = [
         (known[part.key], part.values, f"{part.key}:") for part in query.filters
     ]

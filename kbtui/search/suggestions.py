@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kbtui.search.filters import Filter, filters_for, list_filters
+from kbtui.search.filters import Filter, list_filters, map_filters
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from kbtui.index import IndexReader
     from kbtui.knowledge import Knowledge
 
-MOST = 20
-DATES = {
+MAX_SUGGESTIONS = 20
+DATE_SUGGESTIONS = {
     "today": "since midnight",
     "yesterday": "since the midnight before",
     "3d": "three days",
@@ -24,14 +24,14 @@ DATES = {
     "1y": "a year",
 }
 
-_TYPED = (
+_TYPED_PART = (
     r"(?:^|(?<=\s))-?(?:(?P<key>{}):(?P<done>(?:[^\s\",]*,)*))?"
     r'(?P<part>"[^"]*|[^\s",]*)$'
 )
 
 
 @dataclass(frozen=True)
-class Suggestion:
+class QuerySuggestion:
     """Put `text` in place of characters `start` to `end`; `note` says what it is."""
 
     start: int
@@ -40,16 +40,16 @@ class Suggestion:
     note: str
 
 
-def complete(
+def complete_query(
     text: str, cursor: int, knowledge: Knowledge, reader: IndexReader | None = None
-) -> list[Suggestion]:
+) -> list[QuerySuggestion]:
     """Suggestions for the word before the cursor, the likeliest first; at most `MOST`.
 
     Types, tools and arguments come from the index, where there is one. Nothing
     hidden or disabled is suggested.
     """
-    known = filters_for("search")
-    match = re.search(_TYPED.format("|".join(known)), text[:cursor], re.IGNORECASE)
+    known = map_filters("search")
+    match = re.search(_TYPED_PART.format("|".join(known)), text[:cursor], re.IGNORECASE)
     if match is None:
         return []
     start, part = match.start("part"), match["part"].lstrip('"').lower()
@@ -60,27 +60,27 @@ def complete(
             (f"{row.key}:", row.about) for row in list_filters("search")
         )
         return [
-            Suggestion(start, cursor, value, note)
+            QuerySuggestion(start, cursor, value, note)
             for value, note in found
             if value.startswith(part) and value != part
         ]
-    values = _values(known[match["key"].lower()], part, knowledge, reader)
+    values = _list_filter_values(known[match["key"].lower()], part, knowledge, reader)
     begun = [pair for pair in values if pair[0].lower().startswith(part)]
     other = [
         pair for pair in values if pair not in begun and part in f"{pair[0]} {pair[1]}".lower()
     ]
     return [
-        Suggestion(start, cursor, _quoted(value), note)
-        for value, note in [*begun, *other][:MOST]
+        QuerySuggestion(start, cursor, _quote_completion(value), note)
+        for value, note in [*begun, *other][:MAX_SUGGESTIONS]
         if value.lower() != part
     ]
 
 
-def _quoted(value: str) -> str:
+def _quote_completion(value: str) -> str:
     return f'"{value}"' if re.search(r"[\s,]", value) else value
 
 
-def _values(
+def _list_filter_values(
     row: Filter, part: str, knowledge: Knowledge, reader: IndexReader | None
 ) -> list[tuple[str, str]]:
     if row.kind == "topic":
@@ -89,7 +89,7 @@ def _values(
         groups = {name: " and ".join(row.choices[name]) for name in row.shown_choices}
         return [(name, "" if " " not in text else text) for name, text in groups.items()]
     if row.kind == "date":
-        return list(DATES.items())
+        return list(DATE_SUGGESTIONS.items())
     if row.kind in {"term", "argument"} and reader is not None:
         searcher = reader.open_keyword_index().searcher()
         begun = part if row.kind == "argument" else ""

@@ -276,7 +276,9 @@ class CitationsController:
             self._pane.say(NOTHING_TO_CITE)
             return
         if self._conversation is not None and self._conversation is not known:
-            self._used_lane.submit(lambda: self._library.cited(record), self._cited, self._no_used)
+            self._used_lane.submit(
+                lambda: self._library.extract_citations(record), self._cited, self._no_used
+            )
         self.load_using()
         self._show()
 
@@ -285,7 +287,7 @@ class CitationsController:
         target = self._target
         if target is not None:
             self._using_lane.submit(
-                lambda: self._library.turns_citing(target), self._citing, self._no_using
+                lambda: self._library.find_citing_turns(target), self._citing, self._no_using
             )
 
     def follow_cursor(self) -> None:

@@ -6,7 +6,7 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from kbtui.library.diagnostics import AREAS, Finding, examine
+from kbtui.library.diagnostics import AREAS, Finding, run_diagnostics
 from kbtui.refs import parse_ref
 from kbtui.text import one_line
 from kbtui.tui.commands import bindings
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
 
     from kbtui.library import Library
-    from kbtui.library.diagnostics import State
+    from kbtui.library.diagnostics import FindingState
     from kbtui.tui.framework.styled_text import Spans, StyledLine, TextMatches
     from kbtui.tui.reader.blocks import Block
 
@@ -30,7 +30,7 @@ SIGNS = {"ok": ("✓ ", "inserted"), "note": ("· ", "warning"), "wrong": ("! ",
 class FindingBlock(NoteBlock):
     """A finding: its sign, and its words beside it on as many lines as they need."""
 
-    state: State
+    state: FindingState
 
     def layout(self, width: int, found: TextMatches | None, opened: bool) -> list[StyledLine]:
         """The sign stands in the first line only."""
@@ -108,7 +108,7 @@ class DoctorScreen(FeatureScreen):
         found: list[Finding] = []
         looking, next_time = AREAS[0], 1
         try:
-            for finding in examine(self.library):
+            for finding in run_diagnostics(self.library):
                 if number != self._round:
                     return
                 if finding.area != looking:

@@ -179,7 +179,7 @@ class InsightsScreen(FeatureScreen):
         found = collect_insights(
             library.workspace,
             UserData(library.workspace),
-            library.reader(),
+            library.open_reader(),
             days=self._days,
             limit=LIST_LIMIT,
             hidden=self._hidden,

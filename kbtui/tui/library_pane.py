@@ -14,7 +14,7 @@ from textual.widgets import Input
 from kbtui.dates import format_age
 from kbtui.notices import format_notice
 from kbtui.refs import Ref, make_conversation_ref, make_subject_ref
-from kbtui.search.filters import Filter, FilterError, filters_for
+from kbtui.search.filters import Filter, FilterError, map_filters
 from kbtui.search.models import QueryError
 from kbtui.search.query_parser import parse_query
 from kbtui.text import one_line
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from kbtui.conversations.models import ConversationInfo, ConversationSummary
     from kbtui.dates import Clock
     from kbtui.knowledge.models import Subject
-    from kbtui.search.query_parser import AlmostFilter, QueryFilter
+    from kbtui.search.query_parser import FilterLikeWord, QueryFilter
     from kbtui.tui.framework.styled_text import Spans
     from kbtui.tui.library_snapshot import LibrarySnapshot, TopicListing
 
@@ -109,16 +109,16 @@ def parse_library_filter(text: str, now: datetime, *, partial: bool = False) -> 
     )
 
 
-def _error_in(word: AlmostFilter) -> QueryError:
+def _error_in(word: FilterLikeWord) -> QueryError:
     if word.notice.code == "filter_without_value":
         key = str(word.notice.values["word"])[:-1].lower()
-        about = filters_for("library")[key].about
+        about = map_filters("library")[key].about
         return QueryError(word.start, word.end, "needs a value", about)
     return QueryError(word.start, word.end, format_notice(word.notice), "")
 
 
 def _condition(part: QueryFilter, now: datetime) -> FilterCondition:
-    row = filters_for("library")[part.key]
+    row = map_filters("library")[part.key]
     given = [value for value in part.values if value]
     values: list[Any] = []
     for value in given:

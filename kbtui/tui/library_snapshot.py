@@ -95,7 +95,7 @@ class SnapshotReader:
         problems: list[Problem] = []
         knowledge = None
         try:
-            knowledge = self._library.knowledge()
+            knowledge = self._library.load_knowledge()
             read = [(topic, knowledge.subjects(topic.id)) for topic in knowledge.topics.values()]
             for topic, subjects in read:
                 own = [problem for problem in knowledge.problems if problem.topic == topic.id]
@@ -106,7 +106,7 @@ class SnapshotReader:
             failures.append(f"topics: {error}")
         conversations: list[ConversationInfo] = []
         try:
-            conversations = self._library.conversations_briefly(self._infos)
+            conversations = self._library.list_conversations_quickly(self._infos)
             self._infos = {info.id: info for info in conversations}
         except (KbtuiError, OSError) as error:
             failures.append(f"conversations: {error}")
@@ -122,7 +122,7 @@ class SnapshotReader:
         for info in contents.conversations:
             held = self._known.get(info.id)
             if held is None or held[0] != info.signature:
-                self._known[info.id] = (info.signature, self._library.traits(info))
+                self._known[info.id] = (info.signature, self._library.summarize_conversation(info))
                 if monotonic() > end:
                     break
         return self._completed(contents)

@@ -171,7 +171,7 @@ def no_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     def unavailable(self: Library, *, start: bool = True) -> None:
         raise EngineUnavailable("none in this test")
 
-    monkeypatch.setattr(Library, "engine", unavailable)
+    monkeypatch.setattr(Library, "connect_engine", unavailable)
 
 
 @settings(max_examples=6, deadline=None)

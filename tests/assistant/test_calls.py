@@ -308,7 +308,7 @@ def test_what_a_search_returns_is_cited_by_the_turn_that_searched(library: Libra
     info = next(iter(library.list_conversations()))
     cited = extract_citations(
         Conversation(info, [Turn(1, [call, result])]),
-        library.knowledge(),
+        library.load_knowledge(),
         {one.id: one.name for one in library.list_conversations()},
     )
     assert {cite.target for cite in cited} == {f"jp-c{LIVE}", f"jp-c{LIVE + 1}"}

@@ -152,7 +152,7 @@ def test_no_tool_gives_a_secret_from_any_field(planted: Builder) -> None:
         assert seen == set(TOOLS), "every tool was asked about something that has one"
         from kbtui.secrets import mask
 
-        for tool in list_offered_tools(library.knowledge()):
+        for tool in list_offered_tools(library.load_knowledge()):
             assert not [core for core in CORES if core in mask(tool.description)]
     finally:
         library.close()

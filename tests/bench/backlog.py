@@ -31,7 +31,7 @@ def busy(base: Path, times: int) -> Iterator[Row]:
     workspaces.subjects(base, 300, 30)
     workspaces.conversations(base, 20, 50)
     library = Library(open_root(base), Settings())
-    engine = settled(library.engine())
+    engine = settled(library.connect_engine())
     command = [sys.executable, "-m", "kbtui.cli.main", "search", "-w", str(base)]
     idle, idle_command = ask(library, command)
     _more(base, 1500)

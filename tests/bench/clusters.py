@@ -18,7 +18,8 @@ from kbtui.search.models import Ranking
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kbtui.search.pipeline import Begun, Semantic
+    from kbtui.search.pipeline import SemanticLeg, SemanticRanker
+
 
 DIMENSION = 384
 OF_A_CLUSTER = 500
@@ -87,11 +88,11 @@ class Near:
         self._asked = Clusters(len(self._numbers), 3)
         self._store = VectorStore(reader.folder / "vectors", find_model("").key, DIMENSION)
 
-    def leg(self, encode: "Callable[[str], Any]" = lambda text: None) -> "Semantic":
+    def leg(self, encode: "Callable[[str], Any]" = lambda text: None) -> "SemanticLeg":
         """Return the semantic leg as the engine has it, searching for made-up vectors; `encode` only takes time."""
         pool = ThreadPoolExecutor(1)
 
-        def begin(text: str) -> "Begun":
+        def begin(text: str) -> "SemanticRanker":
             return partial(ask, pool.submit(encode, text))
 
         def ask(pending: Future[Any], question: Question, generation: str) -> Ranking:

@@ -153,7 +153,7 @@ def screen(root: Path, times: int) -> Iterator[Row]:
     from kbtui.workspace import Settings, open_root
 
     class Alone(Library):
-        def engine(self, *, start: bool = True) -> Any:
+        def connect_engine(self, *, start: bool = True) -> Any:
             raise EngineUnavailable("not in this measurement")
 
     async def moving() -> tuple[list[float], list[float], float, float]:

@@ -33,7 +33,7 @@ from pathlib import Path
 
 
 class WithoutEngine(Library):
-    def engine(self, *, start=True):
+    def connect_engine(self, *, start=True):
         raise EngineUnavailable("not for this bench")
 
 

@@ -44,7 +44,7 @@ def search(base: Path, times: int) -> Iterator[Row]:
     workspaces.subjects(base, 300, 30)
     workspaces.conversations(base, 30, 50)
     library = Library(open_root(base), Settings())
-    engine = library.engine()
+    engine = library.connect_engine()
     while not engine.request("settle", wait=5.0)["done"]:
         pass
     folder = generations.find_current_generation(library.workspace.cache_dir)
@@ -84,7 +84,7 @@ def saved(library: Library, base: Path, times: int) -> Iterator[Row]:
         word = f"zyxw{number}q"
         (base / "docs/d0001" / f"fresh{number}.md").write_text(f"# Fresh\n\n{word}\n")
         began = time.perf_counter()
-        while not library.lexical(Question(word, mode="lexical")).hits:
+        while not library.search_keywords(Question(word, mode="lexical")).hits:
             time.sleep(0.001)
         took.append(time.perf_counter() - began)
         time.sleep(0.3)
@@ -132,7 +132,7 @@ def _first_answer(base: Path) -> float:
     while library.search(Question("gasto", mode="semantic"), wait=60).degraded:
         pass
     took = time.perf_counter() - began
-    library.engine().request("stop")
+    library.connect_engine().request("stop")
     time.sleep(2)
     return took
 
@@ -178,7 +178,7 @@ def paint(base: Path, times: int) -> Iterator[Row]:
     workspaces.conversations(base, 20, 10)
     library = Library(open_root(base), Settings())
     for _ in range(12):  # What is being embedded would take its part of the processor.
-        if library.engine().request("settle", wait=5.0)["done"]:
+        if library.connect_engine().request("settle", wait=5.0)["done"]:
             break
     ours, bare = side_by_side(
         painted([sys.executable, "-m", "kbtui.cli.main", "-w", str(base)], "search subjects"),
@@ -194,7 +194,7 @@ def paint(base: Path, times: int) -> Iterator[Row]:
         "<= 1.3",
         remark=f"the quickest of each: {least:.2f}x",
     )
-    library.engine().request("stop")
+    library.connect_engine().request("stop")
 
 
 BENCHES = {"search": search, "cold": cold, "paint": paint}

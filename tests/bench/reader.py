@@ -284,7 +284,7 @@ def _measured(root: Path, megabytes: int) -> dict[str, Any]:
     (root / ".jp").mkdir(parents=True)
     events = write_conversation(root, megabytes)
     os.environ["KBTUI_MODEL"] = "off"
-    engine = Library(open_root(root), Settings(model="off")).engine()
+    engine = Library(open_root(root), Settings(model="off")).connect_engine()
     try:
         while not engine.request("settle", wait=5.0, timeout=60.0)["done"]:
             pass

@@ -27,7 +27,7 @@ from kbtui.index.embedding_model import (
 )
 from kbtui.index.embedding_status import EmbeddingStatusWriter
 from kbtui.search import Question
-from kbtui.search.pipeline import answer
+from kbtui.search.pipeline import search_index
 from kbtui.workspace import Settings, open_root
 from tests.bench import clusters
 from tests.bench.measure import Row, timed
@@ -52,12 +52,12 @@ def million(base: Path, times: int) -> Iterator[Row]:
     def ask(what: str, target: int, mode: str, leg: Any = None) -> None:
         asked = [Question(text, mode=mode) for text in questions]  # type: ignore[arg-type]
         for question in asked[:20]:
-            answer(workspace, reader, question, leg)
+            search_index(workspace, reader, question, leg)
         say(what, [[each(question, leg) for question in asked] for _ in range(PASSES)], target)
 
     def each(question: Question, leg: Any) -> tuple[float, float]:
         began = time.process_time()
-        took = timed(lambda: answer(workspace, reader, question, leg))
+        took = timed(lambda: search_index(workspace, reader, question, leg))
         return took, time.process_time() - began
 
     ask("keywords, in process", 25, "lexical")

@@ -16,7 +16,7 @@ import pytest
 from support import grep_answer, list_answer, read_answer
 
 from kbtui.assistant.conversation_answers import ConversationEntry, ConversationPage, format_xml
-from kbtui.cli.conversation import ConversationWriter, ago
+from kbtui.cli.conversation import ConversationWriter, format_age
 from kbtui.cli.main import main
 from kbtui.workspace import open_root
 
@@ -671,7 +671,7 @@ def test_a_pager_is_used_on_a_terminal_and_never_in_a_pipe(root: Path, tmp_path:
 )
 def test_how_long_ago(before: timedelta, expected: str) -> None:
     now = datetime(2026, 5, 31, 12, tzinfo=UTC)
-    assert ago(now - before, now) == expected
+    assert format_age(now - before, now) == expected
 
 
 def test_marks_of_a_conversation_are_words(root: Path) -> None:

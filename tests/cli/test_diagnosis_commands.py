@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import Builder, asked
 
-from kbtui.cli.diagnostics import Redaction
+from kbtui.cli.diagnostics import LogRedactor
 from kbtui.cli.main import COMMANDS, main
 from kbtui.engine.lifecycle import write_log_record
 from kbtui.workspace.settings import SETTING_KEYS, settings_path
@@ -308,7 +308,7 @@ def test_a_traceback_in_a_report_keeps_its_frames_and_loses_what_messages_quote(
     ),
 )  # fmt: skip
 def test_no_name_gets_past_the_redaction(name: str, form: str) -> None:
-    redaction = Redaction(Path("/srv/work/shop"))
+    redaction = LogRedactor(Path("/srv/work/shop"))
     text = form.format(root="/srv/work/shop", name=name)
     for record in (f"2026-11-22 10:00:00 [7] {text}", text):
         assert name not in "\n".join(redaction.lines(record.splitlines()))

@@ -367,14 +367,14 @@ def test_cites_says_what_does_not_exist_and_still_shows_who_used_what_is_gone(
 
 def test_the_doctor_looks_at_sources(built: Builder) -> None:
     from kbtui.library import Library
-    from kbtui.library.diagnostics import examine
+    from kbtui.library.diagnostics import run_diagnostics
     from kbtui.workspace import load_settings
 
     (built.root / ".jp/kb-sources.toml").write_text(
         '[source.good]\nkind = "file_upload"\ntopic = "nowhere"\nfile = "x"\n[source.bad]\nkind = "ftp"\n'
     )
     library = Library(built.workspace, load_settings())
-    said = [(one.state, one.message) for one in examine(library) if one.area == "sources"]
+    said = [(one.state, one.message) for one in run_diagnostics(library) if one.area == "sources"]
     library.close()
     assert said[0] == ("ok", "1 source")
     assert [state for state, message in said if "source.bad" in message] == ["wrong"]
@@ -401,6 +401,6 @@ def test_what_could_not_be_read_is_read_again_when_asked(built: Builder) -> None
     path.write_bytes(good)
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
     library = Library(built.workspace, load_settings())
-    library.retry()
+    library.retry_embedding()
     library.close()
     assert status() == "ready"

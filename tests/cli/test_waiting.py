@@ -13,7 +13,7 @@ import pytest
 from support import Builder, asked, end_engine
 
 from kbtui.cli.main import main
-from kbtui.cli.output import left_text, working
+from kbtui.cli.output import ActivityLine, format_time_left
 from kbtui.engine.client import read_lock_file
 
 
@@ -135,12 +135,12 @@ def test_an_empty_path_is_no_workspace(
 
 
 def test_nothing_is_said_where_nobody_looks(capfd: pytest.CaptureFixture[str]) -> None:
-    with working("waiting"):
+    with ActivityLine("waiting"):
         time.sleep(0.7)  # longer than what is not worth a word
     assert capfd.readouterr() == ("", "")
 
 
 def test_an_estimate_is_no_more_exact_than_it_can_be() -> None:
-    assert left_text(4.2) == "some seconds left"
-    assert left_text(33) == "about 30 s left"
-    assert left_text(200) == "about 3 min left"
+    assert format_time_left(4.2) == "some seconds left"
+    assert format_time_left(33) == "about 30 s left"
+    assert format_time_left(200) == "about 3 min left"

@@ -33,7 +33,7 @@ import json
 from pathlib import Path
 from kbtui.index import Index, IndexReader
 from kbtui.search.models import Question
-from kbtui.search.pipeline import answer
+from kbtui.search.pipeline import search_index as answer
 from kbtui.workspace import Settings, open_root
 
 workspace = open_root(Path(sys.argv[1]))

@@ -23,7 +23,7 @@ def test_the_fusion_finds_what_keywords_miss(
     root = tmp_path / "demo"
     shutil.copytree(CORPUS, root)
     library = open_workspace(root)
-    engine = library.engine()
+    engine = library.connect_engine()
     while not engine.request("settle", wait=5.0)["done"]:
         pass
 

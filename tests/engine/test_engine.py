@@ -54,7 +54,7 @@ def library(builder: Builder) -> Library:
 
 
 def refs(lib: Library, query: str) -> list[str]:
-    return [hit.ref for hit in lib.lexical(Question(query, mode="lexical")).hits]
+    return [hit.ref for hit in lib.search_keywords(Question(query, mode="lexical")).hits]
 
 
 def test_ten_clients_at_once_get_one_engine(built: Builder) -> None:
@@ -126,7 +126,7 @@ def test_a_topic_directory_that_is_removed_and_made_again_is_watched_again(built
     import shutil
 
     lib = library(built)
-    lib.current()
+    lib.update_index()
     shutil.rmtree(built.root / "docs/guide")
     until(lambda: not refs(lib, "aardvark"))
     built.subject("guide/start.md", "# Start\n\nThe aardvark is back.\n")
@@ -139,7 +139,7 @@ def test_directories_that_were_moved_into_a_topic_or_within_it_are_watched(
     built: Builder, tmp_path: Path
 ) -> None:
     lib = library(built)
-    lib.current()
+    lib.update_index()
     (tmp_path / "new/deep/er").mkdir(parents=True)
     (tmp_path / "new/deep/er/one.md").write_text("The fennec listens.\n")
     guide = built.root / "docs/guide"
@@ -159,7 +159,7 @@ def test_a_linked_directory_of_the_workspace_is_watched(built: Builder) -> None:
     built.subject("elsewhere/one.md", "The fennec listens.\n")
     (built.root / "docs/guide/link").symlink_to(built.root / "docs/elsewhere")
     lib = library(built)
-    lib.current()
+    lib.update_index()
     until(lambda: refs(lib, "fennec") == ["guide/link/one:1"])
     built.subject("elsewhere/one.md", "The gnu grazes.\n")
     until(lambda: refs(lib, "gnu"))
@@ -177,8 +177,8 @@ def test_killed_at_any_moment_the_next_engine_repairs(
     psutil.wait_procs([psutil.Process(engine.pid)] if psutil.pid_exists(engine.pid) else [], 5)
     built.subject("guide/s3.md", "# S3\n\nrewritten after the kill\n")
     lib = library(built)
-    until(lambda: lib.engine().request("refresh", wait=10)["done"])
-    assert lib.engine().pid != engine.pid
+    until(lambda: lib.connect_engine().request("refresh", wait=10)["done"])
+    assert lib.connect_engine().pid != engine.pid
     end_engine(built)
     index = Index(built.workspace, Settings(model="off"), cache_dir=tmp_path / "fresh")
     index.refresh()
@@ -237,7 +237,7 @@ def test_a_deleted_cache_does_not_give_two_engines(built: Builder) -> None:
     )
     lib = library(built)
     until(lambda: refs(lib, "aardvark"))
-    assert lib.engine().pid != first.pid
+    assert lib.connect_engine().pid != first.pid
 
 
 def test_an_engine_whose_cache_was_taken_away_does_not_call_it_up_to_date(built: Builder) -> None:
@@ -250,7 +250,7 @@ def test_an_engine_whose_cache_was_taken_away_does_not_call_it_up_to_date(built:
         first.request("refresh", wait=60, timeout=90)
     lib = library(built)
     until(lambda: refs(lib, "aardvark"))
-    assert lib.engine().pid != first.pid
+    assert lib.connect_engine().pid != first.pid
 
 
 def raw(builder: Builder) -> socket.socket:
@@ -335,7 +335,7 @@ def test_an_engine_whose_index_cannot_be_read_is_replaced(
     from kbtui.engine import client
     from kbtui.index import generations
 
-    first = library(built).engine()
+    first = library(built).connect_engine()
     until(lambda: refs(library(built), "aardvark"))
     # As after an update: this process reads another form of index than the running engine writes.
     monkeypatch.setattr(generations, "compute_schema_mark", lambda: "abcdef")
@@ -350,7 +350,7 @@ def test_an_older_client_leaves_a_newer_engine_and_makes_do(
     from kbtui.index import generations
 
     lib = library(built)
-    engine = lib.engine()
+    engine = lib.connect_engine()
     until(lambda: refs(lib, "aardvark"))
     with monkeypatch.context() as older:
         older.setattr(client, "__version__", "0.0.1")

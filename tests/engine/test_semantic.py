@@ -91,7 +91,7 @@ def test_found_by_meaning_kept_through_a_kill_and_told_honestly(
         1, [[asked("My laptop will not boot"), said("Check the power supply first.")]]
     )
     lib = Library(builder.workspace, load_settings())
-    engine = lib.engine()
+    engine = lib.connect_engine()
     while not engine.request("settle", wait=1.0)["done"]:
         pass
     assert ask(lib, "when do people get paid", "semantic")[0].startswith("notes/money")
@@ -117,7 +117,7 @@ def test_found_by_meaning_kept_through_a_kill_and_told_honestly(
     os.kill(engine.pid, signal.SIGKILL)
     lib.close()
     lib = Library(builder.workspace, load_settings())
-    engine = lib.engine()
+    engine = lib.connect_engine()
     while not engine.request("settle", wait=1.0)["done"]:
         pass
     assert len(rows(embeddings)) >= len(remembered) + 60
@@ -144,7 +144,7 @@ def test_a_hidden_subject_that_is_being_embedded_changes_no_visible_answer(
     for number in range(8):
         builder.subject(f"notes/n{number}.md", f"# N{number}\n\nTrain {number} to the harbour.\n")
     lib = Library(builder.workspace, load_settings())
-    engine = lib.engine()
+    engine = lib.connect_engine()
 
     def visible() -> list[object]:
         found = lib.search(Question("a train to the sea"), wait=90)
@@ -183,7 +183,7 @@ async def test_the_screen_says_when_no_text_has_the_words_and_lists_all_that_is_
         builder.subject(f"notes/net{number:03}.md", f"# Nets\n\nPacket {number} is routed.\n")
     request.addfinalizer(lambda: end_engine(builder))
     lib = Library(builder.workspace, load_settings())
-    engine = lib.engine()
+    engine = lib.connect_engine()
     while not engine.request("settle", wait=1.0)["done"]:
         pass
     remark = "No text contains these words; closest by meaning"
@@ -361,7 +361,7 @@ def test_without_a_sound_model_there_are_keywords_and_a_reason(
     answer = lib.search(Question("albatross"), wait=90)
     assert [hit.slug for hit in answer.hits] == ["a"]
     assert reason in (answer.degraded or "")
-    lib.engine().request("stop")
+    lib.connect_engine().request("stop")
 
 
 @pytest.mark.slow
@@ -375,7 +375,7 @@ def test_the_first_engine_makes_the_export_and_works_on_with_it(
     builder.topics(notes={})
     builder.subject("notes/cat.md", "# Pets\n\nThe kitten sleeps on the sofa.\n")
     lib = Library(builder.workspace, load_settings())
-    engine = lib.engine()
+    engine = lib.connect_engine()
     try:
         while not engine.request("settle", wait=1.0)["done"]:
             pass

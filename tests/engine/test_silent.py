@@ -15,7 +15,7 @@ from kbtui.cli.main import main
 from kbtui.engine import NoEngine, client, connect
 from kbtui.engine.protocol import SilentEngine
 from kbtui.library import Library
-from kbtui.library.diagnostics import examine
+from kbtui.library.diagnostics import run_diagnostics
 from kbtui.search import Question
 from kbtui.workspace import Settings
 
@@ -61,7 +61,7 @@ def test_it_is_not_called_no_engine_and_a_search_goes_on_without_it(
     assert main(["-w", str(stopped.root), "engine", "status"]) == 3
     assert "an engine is running, but does not answer" in capsys.readouterr().err
     library = Library(stopped.workspace, Settings())
-    found = [one for one in examine(library) if one.area == "engine"]
+    found = [one for one in run_diagnostics(library) if one.area == "engine"]
     assert [(one.state, "does not answer" in one.message) for one in found] == [("wrong", True)]
     answer = library.search(Question("badger"), wait=5.0)
     assert [hit.ref for hit in answer.hits] == ["guide/one:1-3"]

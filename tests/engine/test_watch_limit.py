@@ -16,7 +16,7 @@ FOLLOWS = """
 import sys, time
 from pathlib import Path
 from kbtui.library import open_workspace
-from kbtui.library.diagnostics import examine
+from kbtui.library.diagnostics import run_diagnostics as examine
 from kbtui.search import Question
 
 root = Path(sys.argv[1])

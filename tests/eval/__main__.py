@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kbtui.search import Question
-from kbtui.search.pipeline import SearchRun, fuse, respond
+from kbtui.search.pipeline import SearchRun, build_answer, fuse_rankings
 from tests.eval import cranfield, labelled
 from tests.eval.bed import Bed, Vectors, cache_folder, open_bed
 from tests.eval.metrics import METRICS, mean, measure
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from kbtui.search import Hit
-    from kbtui.search.pipeline import Begun, Semantic
+    from kbtui.search.pipeline import SemanticLeg, SemanticRanker
 
 GOLDEN = Path(__file__).parent / "golden"
 FALL = 0.01
@@ -42,17 +42,17 @@ Task = tuple[str, str, "Callable[[list[Hit]], list[str]]", "Mapping[str, float]"
 class Plain(SearchRun):
     """The documented baseline: reciprocal rank fusion with k = 60 and equal weights, no more."""
 
-    def ask(self, semantic: Semantic | None) -> None:
+    def ask(self, semantic: SemanticLeg | None) -> None:
         """Fuse the same legs the plain way."""
         assert semantic is not None
 
-        def begin(text: str) -> Begun:
+        def begin(text: str) -> SemanticRanker:
             begun = semantic(text)
             return lambda question, mark: begun(replace(question, worded=()), mark)
 
         super().ask(begin)
         legs = {name: [number for number, _ in ranked] for name, ranked in self.legs.items()}
-        self.scores = fuse(legs, k=60, weights={}, depth=1_000_000)
+        self.scores = fuse_rankings(legs, k=60, weights={}, depth=1_000_000)
 
 
 def ways(bed: Bed, text: str) -> Iterator[tuple[str, list[Hit]]]:
@@ -60,7 +60,7 @@ def ways(bed: Bed, text: str) -> Iterator[tuple[str, list[Hit]]]:
     for name, mode in (("keywords", "lexical"), ("meaning", "semantic"), ("fusion", "hybrid")):
         yield name, bed.ask(Question(text, mode=mode, limit=100)).hits  # type: ignore[arg-type]
     asked = Plain(bed.workspace, bed.reader, Question(text, limit=100))
-    yield "plain RRF", respond(asked, bed.semantic).hits
+    yield "plain RRF", build_answer(asked, bed.semantic).hits
 
 
 def tasks(name: str, vectors: Vectors) -> tuple[Bed, list[Task]] | None:

@@ -19,12 +19,12 @@ from kbtui.index.embedding_queue import EmbeddingQueue
 from kbtui.index.models import hash_text
 from kbtui.index.vectors import LEAN_CANDIDATES, VectorStore, make_filter_sql, shift_towards
 from kbtui.search.models import Ranking
-from kbtui.search.pipeline import answer
+from kbtui.search.pipeline import search_index
 from kbtui.workspace import Settings, Workspace, open_root
 
 if TYPE_CHECKING:
     from kbtui.search import Answer, Question
-    from kbtui.search.pipeline import Begun
+    from kbtui.search.pipeline import SemanticRanker
 
 
 def cache_folder() -> Path:
@@ -66,9 +66,9 @@ class Bed:
 
     def ask(self, question: Question) -> Answer:
         """The same answer that every face gives, with the vectors asked in this process."""
-        return answer(self.workspace, self.reader, question, self.semantic)
+        return search_index(self.workspace, self.reader, question, self.semantic)
 
-    def semantic(self, text: str) -> Begun:
+    def semantic(self, text: str) -> SemanticRanker:
         """The semantic leg as the engine has it."""
         return partial(self._ranking, text)
 

@@ -1,7 +1,6 @@
 """The baseline of `make eval`: both legs fused by reciprocal rank alone, with equal weights."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from support import Builder
@@ -10,11 +9,8 @@ from eval.__main__ import Plain
 from kbtui.index import Index, IndexReader
 from kbtui.search import Question
 from kbtui.search.models import Ranking
-from kbtui.search.pipeline import respond
+from kbtui.search.pipeline import SemanticRanker, build_answer
 from kbtui.workspace import Settings
-
-if TYPE_CHECKING:
-    from kbtui.search.pipeline import Begun
 
 
 def test_the_baseline_adds_one_over_sixty_plus_rank_of_each_leg(workspace_root: Path) -> None:
@@ -34,7 +30,7 @@ def test_the_baseline_adds_one_over_sixty_plus_rank_of_each_leg(workspace_root: 
     }
     worded: list[tuple[int, ...]] = []
 
-    def semantic(text: str) -> "Begun":
+    def semantic(text: str) -> SemanticRanker:
         assert text == "heron"
 
         def ranked(question: Question, generation: str) -> Ranking:
@@ -43,7 +39,7 @@ def test_the_baseline_adds_one_over_sixty_plus_rank_of_each_leg(workspace_root: 
 
         return ranked
 
-    hits = respond(Plain(builder.workspace, reader, Question("heron")), semantic).hits
+    hits = build_answer(Plain(builder.workspace, reader, Question("heron")), semantic).hits
     reader.close()
     scores = {hit.slug: hit.score for hit in hits}
     assert scores["heron"] == pytest.approx(1 / 61 + 1 / 62, abs=1e-5)

@@ -7,7 +7,7 @@ from support import Builder, asked, called
 from kbtui.conversations.repository import find_conversation, load_conversation
 from kbtui.index import Index, IndexReader
 from kbtui.index.chunking import chunk_conversation
-from kbtui.search.freshness import Freshness
+from kbtui.search.freshness import FreshnessChecker
 from kbtui.workspace import Settings
 
 
@@ -35,5 +35,5 @@ def test_a_hit_in_coloured_output_is_served_after_the_conversation_went_on(
     index.close()
     builder.conversation(1, [*turns, [asked("More")]], title="Colours")
     reader = IndexReader(builder.workspace.cache_dir)
-    assert Freshness(builder.workspace, reader).check(entry, chunk) == ("changed", None)
+    assert FreshnessChecker(builder.workspace, reader).check(entry, chunk) == ("changed", None)
     reader.close()

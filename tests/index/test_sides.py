@@ -8,7 +8,7 @@ from support import Builder
 
 from kbtui.index import Index, IndexReader, indexer
 from kbtui.search import Question
-from kbtui.search.pipeline import answer
+from kbtui.search.pipeline import search_index
 from kbtui.workspace import Settings
 
 
@@ -39,7 +39,7 @@ def save(builder: Builder, index: Index, number: int) -> int:
 def found(builder: Builder) -> int:
     reader = IndexReader(builder.workspace.cache_dir)
     question = Question("zebra", mode="lexical", hidden=True)
-    hits = answer(builder.workspace, reader, question).hits
+    hits = search_index(builder.workspace, reader, question).hits
     reader.close()
     return len(hits)
 

@@ -75,7 +75,7 @@ def test_an_engine_killed_while_it_makes_the_first_index_is_replaced(built: Buil
 
 def test_a_connection_that_was_closed_after_its_answer_came_is_no_error(built: Builder) -> None:
     library = Library(built.workspace, load_settings())
-    library.current()
+    library.update_index()
     # As a call does that is given up in the moment in which it ends.
     (client,) = library._access._idle
     client.close()
@@ -87,7 +87,7 @@ def test_a_connection_that_was_closed_after_its_answer_came_is_no_error(built: B
 def test_a_call_that_waits_for_a_stuck_engine_can_be_given_up(built: Builder) -> None:
     library = Library(built.workspace, load_settings())
     assert library.search(QUESTION).hits
-    engine = psutil.Process(library.engine().pid)
+    engine = psutil.Process(library.connect_engine().pid)
     engine.suspend()
     try:
         given_up = Cancellation()
@@ -99,7 +99,7 @@ def test_a_call_that_waits_for_a_stuck_engine_can_be_given_up(built: Builder) ->
         call = Call(search)
         until(lambda: given_up._client is not None)
         # Meanwhile another thread reads, and closing is not held up either.
-        assert library.lexical(QUESTION).hits
+        assert library.search_keywords(QUESTION).hits
         given_up.cancel()
         assert isinstance(call.end(), Cancelled)
         assert isinstance(Call(search).end(), Cancelled), "cancelled before it began"
@@ -134,7 +134,7 @@ def test_a_private_index_is_made_behind_and_says_what_it_is(
     until(lambda: library._access._private)
     assert "still being made" in (library.index_state or "")
     # Who would rather not wait does not have to.
-    until(lambda: not isinstance(Call(lambda: library.reader(0.0)).end(), KbtuiError))
+    until(lambda: not isinstance(Call(lambda: library.open_reader(0.0)).end(), KbtuiError))
     may_go_on.set()
     answer = call.end()
     assert len(answer.hits) == 20
@@ -155,12 +155,12 @@ def test_nobody_is_answered_from_the_beginning_of_a_private_index(
 
     monkeypatch.setattr(Index, "refresh", slowly)
     library = Library(no_engine.workspace, load_settings())
-    first = Call(lambda: library.lexical(QUESTION))
+    first = Call(lambda: library.search_keywords(QUESTION))
     until(lambda: library._access._private)
-    second = Call(lambda: library.lexical(QUESTION))
-    assert library.unfinished
+    second = Call(lambda: library.search_keywords(QUESTION))
+    assert library.is_unfinished
     assert len(second.end().hits) == len(first.end().hits) == 20
-    assert not library.unfinished
+    assert not library.is_unfinished
     library.close()
 
 

@@ -40,7 +40,7 @@ def library(built: Builder) -> Iterator[Library]:
 @pytest.fixture
 def full(built: Builder, library: Library) -> Iterator[None]:
     """A subject that the running engine cannot take in, because the disk is full."""
-    with closing(library.engine()) as engine:
+    with closing(library.connect_engine()) as engine:
         engine.request("refresh", wait=30)
         held = resource.prlimit(engine.pid, resource.RLIMIT_FSIZE)
         resource.prlimit(engine.pid, resource.RLIMIT_FSIZE, (1, held[1]))
@@ -63,17 +63,17 @@ def test_while_the_first_index_is_made_an_answer_says_what_is_in_it(
 ) -> None:
     for number in range(2000):
         (built.root / f"docs/guide/s{number}.md").write_text(f"# S{number}\n\nOtter {number}.\n")
-    library.current(wait=0.0)
-    assert "behind the files" in (library.lexical(OTTER).degraded or "")
-    library.current(wait=60.0)
-    assert library.lexical(OTTER).degraded is None
+    library.update_index(wait=0.0)
+    assert "behind the files" in (library.search_keywords(OTTER).degraded or "")
+    library.update_index(wait=60.0)
+    assert library.search_keywords(OTTER).degraded is None
 
 
 def test_while_many_files_are_taken_in_an_answer_says_how_many(
     built: Builder, library: Library
 ) -> None:
     assert library.search(OTTER).degraded is None
-    with closing(library.engine()) as engine:
+    with closing(library.connect_engine()) as engine:
         for number in range(2000):
             (built.root / f"docs/guide/s{number}.md").write_text(f"# S{number}\n\nOtter {number}\n")
         end = time.monotonic() + 60

@@ -35,7 +35,7 @@ def test_a_search_is_logged_with_its_origin_and_can_be_forbidden(built: Builder)
     assert [row.query for row in found.gaps] == ["xylophone"]
     Library(lib.workspace, Settings(query_log=False)).search(Question("secret", mode="lexical"))
     assert "secret" not in [row.query for row in UserData(lib.workspace).query_log.summarize().top]
-    lib.engine().request("stop")
+    lib.connect_engine().request("stop")
 
 
 def test_a_log_that_cannot_be_written_does_not_fail_the_search(built: Builder) -> None:
@@ -43,14 +43,14 @@ def test_a_log_that_cannot_be_written_does_not_fail_the_search(built: Builder) -
     lib.workspace.data_dir.parent.mkdir(parents=True, exist_ok=True)
     lib.workspace.data_dir.write_text("in the way")
     assert lib.search(Question("aardvark", mode="lexical"), origin="cli").hits
-    lib.engine().request("stop")
+    lib.connect_engine().request("stop")
 
 
 def test_references_name_subjects_and_never_disabled_ones(built: Builder) -> None:
     lib = open_workspace(built.root / "docs" / "guide")
-    assert lib.subject(lib.resolve("guide/start")).slug == "start"
+    assert lib.find_subject(lib.resolve("guide/start")).slug == "start"
     with pytest.raises(NothingFound):
-        lib.subject(lib.resolve("guide/gone"))
+        lib.find_subject(lib.resolve("guide/gone"))
     assert lib.resolve("guide/start:2-3").lines == (2, 3)
     assert str(lib.resolve("jp-c17800000001:1")) == "jp-c17800000001:1"
 

@@ -76,7 +76,7 @@ class Bed:
         self.step = megabytes * (1 << 20) / max(1.0, minutes * 60 / 10)
         self.size = 0
         self.library = Library(self.builder.workspace, load_settings())
-        self.engine = psutil.Process(self.library.engine().pid)
+        self.engine = psutil.Process(self.library.connect_engine().pid)
         self.spent = (time.monotonic(), 0.0)
 
     def text(self, count: int) -> str:
@@ -134,7 +134,7 @@ class Bed:
     def finds(self, mark: str) -> bool:
         from kbtui.search import Question
 
-        return bool(self.library.lexical(Question(mark, mode="lexical")).hits)
+        return bool(self.library.search_keywords(Question(mark, mode="lexical")).hits)
 
 
 def _now() -> Any:
@@ -282,7 +282,7 @@ def main() -> int:
         try:
             rows = soak(bed, args.minutes, args.out)
         finally:
-            bed.library.engine().stop_engine()
+            bed.library.connect_engine().stop_engine()
             bed.library.close()
     (args.out / "soak.svg").write_text(drawn(rows))
     found = grown(rows) if len(rows) >= 8 else []

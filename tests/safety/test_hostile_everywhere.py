@@ -100,7 +100,7 @@ def test_nothing_commands_the_terminal(
 ) -> None:
     (home / "config/kbtui").mkdir()
     (home / "config/kbtui/config.toml").write_text(f'terminal_text = "{policy}"\n')
-    # Begun at a third size, and then resized: what is drawn anew must be safe too.
+    # SemanticRanker at a third size, and then resized: what is drawn anew must be safe too.
     terminal = Terminal(["-w", str(hostile.root), "open", f"{TALK}:1"], 100, 30)
     terminal.until("keywords only")
     terminal.resize(columns, SIZES[columns])

@@ -8,7 +8,7 @@ from support import Builder
 
 from kbtui.index import Index, IndexReader
 from kbtui.search import Question, lexical
-from kbtui.search.pipeline import answer
+from kbtui.search.pipeline import search_index
 from kbtui.workspace import Settings
 
 SUBJECTS = 60
@@ -36,11 +36,11 @@ def reader(built: Builder) -> Iterator[IndexReader]:
 
 @pytest.fixture
 def large(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lexical, "LARGE", SUBJECTS)
+    monkeypatch.setattr(lexical, "LARGE_INDEX_CHUNKS", SUBJECTS)
 
 
 def ask(builder: Builder, reader: IndexReader, query: str) -> list[str | None]:
-    found = answer(builder.workspace, reader, Question(query, mode="lexical", limit=100))
+    found = search_index(builder.workspace, reader, Question(query, mode="lexical", limit=100))
     return [hit.slug for hit in found.hits]
 
 

@@ -12,14 +12,14 @@ from support import Builder, asked, said
 
 from kbtui.cli import search
 from kbtui.cli.main import main
-from kbtui.cli.parser import Parser, question_fields
+from kbtui.cli.parser import Parser, parse_filter_options
 from kbtui.conversations.models import ConversationSummary
 from kbtui.conversations.repository import list_conversations
 from kbtui.index import Index, IndexReader
 from kbtui.knowledge import load_knowledge
 from kbtui.search import Question, filters, suggestions
 from kbtui.search.filters import Filter
-from kbtui.search.pipeline import answer
+from kbtui.search.pipeline import search_index
 from kbtui.tui.library_pane import parse_library_filter
 from kbtui.workspace import Settings
 
@@ -67,8 +67,10 @@ def test_a_new_row_is_a_filter_of_search_library_entries_options_and_completion(
         parser = Parser(prog="kbtui search")
         search.configure_search(parser)
         args = parser.parse_args(words)
-        question = Question(" ".join(args.query), mode="lexical", **question_fields(args))
-        return {hit.ref.split(":")[0] for hit in answer(built.workspace, reader, question).hits}
+        question = Question(" ".join(args.query), mode="lexical", **parse_filter_options(args))
+        return {
+            hit.ref.split(":")[0] for hit in search_index(built.workspace, reader, question).hits
+        }
 
     def listed(*words: str) -> set[str]:
         assert main(["-w", str(built.root), "entries", "--json", *words]) == 0

@@ -10,7 +10,7 @@ from support import Builder, asked, end_engine, said
 from kbtui import Library, Question, open_workspace
 from kbtui.index import Index, IndexReader
 from kbtui.search.models import Ranking
-from kbtui.search.pipeline import answer
+from kbtui.search.pipeline import search_index
 from kbtui.userdata import UserData
 from kbtui.workspace import Settings
 
@@ -97,11 +97,13 @@ def test_a_hit_that_is_alike_fits_without_the_words(
     index.refresh()
     index.close()
     reader = IndexReader(built.workspace.cache_dir)
-    [burrows] = answer(built.workspace, reader, Question("burrows")).hits
+    [burrows] = search_index(built.workspace, reader, Question("burrows")).hits
     chunks = reader.get_chunks(list(range(1000)))
     number = next(at for at, (chunk, _) in chunks.items() if chunk.id == burrows.chunk_id)
     ranking = Ranking([(number, similarity)])
-    found = answer(built.workspace, reader, Question("anteater"), lambda _: lambda *_: ranking)
+    found = search_index(
+        built.workspace, reader, Question("anteater"), lambda _: lambda *_: ranking
+    )
     reader.close()
     assert [hit.chunk_id for hit in found.hits] == [burrows.chunk_id]
     assert found.is_gap is is_gap

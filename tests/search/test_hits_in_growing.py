@@ -8,7 +8,7 @@ from support import Builder, asked, called, said
 
 from kbtui.index import Index, IndexReader
 from kbtui.search import Answer, Question
-from kbtui.search.pipeline import answer
+from kbtui.search.pipeline import search_index
 from kbtui.workspace import Settings
 
 TURNS = [
@@ -36,7 +36,7 @@ def reader(built: Builder) -> Iterator[IndexReader]:
 
 
 def ask(built: Builder, reader: IndexReader, query: str) -> Answer:
-    return answer(built.workspace, reader, Question(query, mode="lexical", per_entry=100))
+    return search_index(built.workspace, reader, Question(query, mode="lexical", per_entry=100))
 
 
 def saying(answered: Answer, word: str) -> list[tuple[int | None, str]]:

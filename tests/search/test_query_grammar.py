@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from kbtui.dates import parse_moment
 from kbtui.notices import format_notice
-from kbtui.search.filters import filters_for
-from kbtui.search.pipeline import fuse
+from kbtui.search.filters import map_filters
+from kbtui.search.pipeline import fuse_rankings
 from kbtui.search.query_parser import parse_query
 
 NOW = datetime(2026, 11, 18, 15, 30, tzinfo=UTC)  # a Wednesday
@@ -43,7 +43,7 @@ def test_what_only_looks_like_grammar_is_text(text: str) -> None:
 @settings(max_examples=300, deadline=None)
 def test_every_text_is_a_query_and_filters_know_their_place(text: str, partial: bool) -> None:
     for part in parse_query(text, partial=partial).filters:
-        assert part.key in filters_for("search")
+        assert part.key in map_filters("search")
         assert 0 <= part.start < part.end <= len(text)
 
 
@@ -83,28 +83,28 @@ def test_what_is_no_date_is_none(text: str) -> None:
 
 
 def test_fusion_adds_what_each_leg_gives_by_rank() -> None:
-    scores = fuse({"lexical": [1, 2], "semantic": [2, 3]}, k=10, weights={"semantic": 0.5})
+    scores = fuse_rankings({"lexical": [1, 2], "semantic": [2, 3]}, k=10, weights={"semantic": 0.5})
     assert scores == pytest.approx({1: 1 / 11, 2: 1 / 12 + 0.5 / 11, 3: 0.5 / 12})
 
 
 def test_a_hit_missing_in_a_full_leg_counts_there_as_just_after_its_last() -> None:
-    scores = fuse({"lexical": [1, 2], "semantic": [3, 4]}, k=10, weights={}, depth=2)
+    scores = fuse_rankings({"lexical": [1, 2], "semantic": [3, 4]}, k=10, weights={}, depth=2)
     assert scores[1] == pytest.approx(1 / 11 + 1 / 13)
 
 
 @given(st.permutations([1, 2, 3, 4, 5]), st.permutations([3, 4, 5, 6, 7]))
 def test_a_better_rank_never_lowers_a_score(lexical: list[int], semantic: list[int]) -> None:
-    scores = fuse({"lexical": lexical, "semantic": semantic})
-    raised = fuse({"lexical": [lexical[-1], *lexical[:-1]], "semantic": semantic})
+    scores = fuse_rankings({"lexical": lexical, "semantic": semantic})
+    raised = fuse_rankings({"lexical": [lexical[-1], *lexical[:-1]], "semantic": semantic})
     assert raised[lexical[-1]] >= scores[lexical[-1]]
 
 
 def test_what_was_embedded_first_gains_nothing_by_that() -> None:
     """One chunk in fifty has a vector: the best keyword hits, which have none, stay in front."""
     ranked = {"lexical": [1, 2, 3], "semantic": [3, 9, 8]}
-    plain = fuse(ranked)
+    plain = fuse_rankings(ranked)
     assert max(plain, key=plain.__getitem__) == 3
-    scores = fuse(ranked, coverage=0.02, pending={1, 2})
+    scores = fuse_rankings(ranked, coverage=0.02, pending={1, 2})
     assert sorted(scores, key=lambda number: -scores[number]) == [1, 2, 3, 9, 8]
 
 
@@ -112,7 +112,9 @@ def test_what_was_embedded_first_gains_nothing_by_that() -> None:
 def test_the_share_embedded_changes_no_order_within_a_leg(
     coverage: float, pending: set[int]
 ) -> None:
-    scores = fuse({"lexical": [1, 2], "semantic": [8, 9]}, coverage=coverage, pending=pending)
+    scores = fuse_rankings(
+        {"lexical": [1, 2], "semantic": [8, 9]}, coverage=coverage, pending=pending
+    )
     assert scores[8] > scores[9]
-    whole = fuse({"lexical": [1, 2], "semantic": [8, 9]})
+    whole = fuse_rankings({"lexical": [1, 2], "semantic": [8, 9]})
     assert scores[8] <= whole[8]

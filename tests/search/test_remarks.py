@@ -12,7 +12,7 @@ from kbtui.index.models import make_subject_id
 from kbtui.notices import Notice
 from kbtui.search import Answer, Question
 from kbtui.search.models import Mode, Ranking
-from kbtui.search.pipeline import answer
+from kbtui.search.pipeline import search_index
 from kbtui.workspace import Settings
 
 
@@ -27,7 +27,7 @@ def test_nothing_found_is_said_once_and_briefly(workspace_root: Path) -> None:
 
     def said(query: str) -> list[str]:
         question = Question(query, mode="lexical")
-        return format_notices(answer(builder.workspace, reader, question).as_message(), query)
+        return format_notices(search_index(builder.workspace, reader, question).as_message(), query)
 
     assert said("otter") == []
     assert said("badger") == ["nothing found for 'badger'"]
@@ -53,7 +53,7 @@ def test_an_answer_says_that_its_hits_were_found_by_meaning_alone(workspace_root
         def ask(query: str, mode: Mode = "hybrid") -> Answer:
             question = Question(query, mode=mode)
             found = lambda _: lambda *_: Ranking(everything)  # noqa: E731
-            return answer(builder.workspace, reader, question, found)
+            return search_index(builder.workspace, reader, question, found)
 
         found = ask("badger")
         assert found.hits

@@ -22,7 +22,7 @@ from kbtui.index.vectors import VectorStore, make_filter_sql, shift_towards
 from kbtui.library import Library
 from kbtui.search import Question
 from kbtui.search.models import Ranking
-from kbtui.search.pipeline import answer, narrowed
+from kbtui.search.pipeline import make_vector_filters, search_index
 from kbtui.workspace import Settings, load_settings
 
 WORDS = [
@@ -86,7 +86,7 @@ class Bed:
     def answers(self, mode: str) -> list[Any]:
         reader = IndexReader(self._cache)
         found = [
-            answer(
+            search_index(
                 self._builder.workspace,
                 reader,
                 Question(query, mode=mode, hidden=hidden, limit=100),  # type: ignore[arg-type]
@@ -106,7 +106,7 @@ class Bed:
 
         def ranked(question: Question, generation: str) -> Ranking:
             towards = shift_towards(vector, self._store.get_vector(question.worded[:3]))
-            where = make_filter_sql(**narrowed(question))
+            where = make_filter_sql(**make_vector_filters(question))
             return Ranking(self._store.search(towards, where, question.depth, question.per_entry))
 
         return ranked
@@ -229,7 +229,9 @@ def test_a_large_index_is_compacted_when_nothing_changes_for_a_while(
     def answers(cache: Path) -> list[Any]:
         reader = IndexReader(cache)
         found = [
-            answer(history.builder.workspace, reader, Question(query, mode="lexical", limit=100))
+            search_index(
+                history.builder.workspace, reader, Question(query, mode="lexical", limit=100)
+            )
             for query in QUERIES
         ]
         reader.close()
@@ -260,7 +262,7 @@ def test_the_engine_answers_as_after_a_rebuild(
     library = Library(history.builder.workspace, load_settings())
 
     def answers(**how: bool) -> list[Any]:
-        with closing(library.engine()) as engine:
+        with closing(library.connect_engine()) as engine:
             assert engine.request("refresh", wait=60, timeout=90, **how)["done"]
         asked_for = [Question(query, mode="lexical", limit=100) for query in QUERIES]
         return [[hit.chunk_id for hit in library.search(one).hits] for one in asked_for]

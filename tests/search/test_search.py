@@ -15,7 +15,7 @@ from kbtui.cli.search import format_notices
 from kbtui.index import Index, IndexReader
 from kbtui.notices import NOTHING_INDEXED
 from kbtui.search import Answer, Question
-from kbtui.search.pipeline import answer
+from kbtui.search.pipeline import search_index
 from kbtui.workspace import Settings
 
 
@@ -55,7 +55,7 @@ def reader(built: Builder) -> Iterator[IndexReader]:
 
 
 def ask(builder: Builder, reader: IndexReader, query: str, **options: object) -> Answer:
-    return answer(builder.workspace, reader, Question(query, mode="lexical", **options))  # type: ignore[arg-type]
+    return search_index(builder.workspace, reader, Question(query, mode="lexical", **options))  # type: ignore[arg-type]
 
 
 def slugs(answered: Answer) -> list[str | None]:
@@ -222,11 +222,11 @@ def test_what_a_very_long_conversation_hides_is_found_behind_its_best(
     question = Question("otter", mode="lexical", limit=15, depth=15)
 
     def refs() -> list[str]:
-        return [hit.ref for hit in answer(builder.workspace, reader, question).hits]
+        return [hit.ref for hit in search_index(builder.workspace, reader, question).hits]
 
-    monkeypatch.setattr(lexical, "OVERFETCH", 100)
+    monkeypatch.setattr(lexical, "OVERFETCH_FACTOR", 100)
     at_once = refs()
-    monkeypatch.setattr(lexical, "OVERFETCH", 1)
+    monkeypatch.setattr(lexical, "OVERFETCH_FACTOR", 1)
     assert refs() == at_once
     assert sum(ref.startswith("guide/") for ref in at_once) == 9
     assert len(at_once) == 9 + 2 * question.per_entry

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from support import Builder, asked, called, said
@@ -14,13 +13,10 @@ from kbtui.refs import parse_ref
 from kbtui.search import Answer, Question
 from kbtui.search.explain import Explainer
 from kbtui.search.models import Ranking
-from kbtui.search.more_like_this import related
-from kbtui.search.pipeline import answer
-from kbtui.search.suggestions import complete
+from kbtui.search.more_like_this import find_similar
+from kbtui.search.pipeline import SemanticRanker, search_index
+from kbtui.search.suggestions import complete_query
 from kbtui.workspace import Settings
-
-if TYPE_CHECKING:
-    from kbtui.search.pipeline import Begun
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +53,9 @@ def held(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Builder, In
 
 def ask(held: tuple[Builder, IndexReader], query: str, **options: object) -> Answer:
     builder, reader = held
-    return answer(builder.workspace, reader, Question(query, **{"mode": "lexical", **options}))  # type: ignore[arg-type]
+    return search_index(
+        builder.workspace, reader, Question(query, **{"mode": "lexical", **options})
+    )  # type: ignore[arg-type]
 
 
 def refs(answered: Answer) -> set[str]:
@@ -104,13 +102,13 @@ def test_filters_hold_for_the_semantic_leg_as_well(held: tuple[Builder, IndexRea
     builder, reader = held
     everything = [(number, 1.0 / number) for number in range(1, 20) if reader.get_chunks([number])]
 
-    def semantic(text: str) -> "Begun":
+    def semantic(text: str) -> SemanticRanker:
         assert ":" not in text
         return lambda question, generation: Ranking(everything)
 
     for filters in ("-type:decision,conversation -title:inner", '"compacts fragments"'):
         question = Question(f"engine {filters}", mode="semantic")
-        hits = answer(builder.workspace, reader, question, semantic).hits
+        hits = search_index(builder.workspace, reader, question, semantic).hits
         assert {hit.ref for hit in hits} == {GUIDE}
 
 
@@ -121,7 +119,7 @@ def test_what_a_leg_still_has_of_something_hidden_since_is_not_shown(
     everything = [(number, 1.0) for number in range(1, 20) if reader.get_chunks([number])]
     for hidden in (False, True):
         question = Question("engine", mode="semantic", hidden=hidden)
-        answered = answer(
+        answered = search_index(
             builder.workspace, reader, question, lambda _: lambda *_: Ranking(everything)
         )
         assert ("notes/inner:1-3" in refs(answered)) is hidden
@@ -216,7 +214,7 @@ def test_what_is_begun_is_completed(
     held: tuple[Builder, IndexReader], typed: str, first: str
 ) -> None:
     builder, reader = held
-    suggestion = complete(typed, len(typed), load_knowledge(builder.workspace), reader)[0]
+    suggestion = complete_query(typed, len(typed), load_knowledge(builder.workspace), reader)[0]
     assert suggestion.text == first
     completed = typed[: suggestion.start] + suggestion.text + typed[suggestion.end :]
     assert completed.endswith(first)
@@ -227,10 +225,10 @@ def test_nothing_hidden_or_within_a_phrase_is_completed(
 ) -> None:
     builder, reader = held
     knowledge = load_knowledge(builder.workspace)
-    assert complete('"ti', 3, knowledge, reader) == []
-    types = {one.text for one in complete("type:", 5, knowledge, reader)}
+    assert complete_query('"ti', 3, knowledge, reader) == []
+    types = {one.text for one in complete_query("type:", 5, knowledge, reader)}
     assert types == {"conversation", "decision", "note"}
-    assert complete("engine ti more", 9, knowledge, reader)[0].end == 9
+    assert complete_query("engine ti more", 9, knowledge, reader)[0].end == 9
 
 
 # explanation
@@ -296,7 +294,7 @@ def test_more_like_this_finds_the_other_kind_and_never_itself(
     held: tuple[Builder, IndexReader],
 ) -> None:
     builder, reader = held
-    answered = related(builder.workspace, reader, parse_ref("notes/lance"))
+    answered = find_similar(builder.workspace, reader, parse_ref("notes/lance"))
     assert answered.hits
     assert "conversation" in {hit.kind for hit in answered.hits}
     assert not [hit for hit in answered.hits if hit.slug in {"lance", "inner", "off"}]

@@ -51,7 +51,7 @@ async def test_the_beginning_is_there_while_the_rest_is_read(big: Path) -> None:
 
     async with running(big, size=(100, 30)) as tui:
         reader = tui.main.reader_pane.document_view
-        with mock.patch.object(Library, "conversation", slow):
+        with mock.patch.object(Library, "load_conversation", slow):
             tui.main.open(place(tui, TALK))
             await tui.until("Question 1?")
             assert reader.document.is_partial
@@ -171,7 +171,7 @@ async def test_a_big_one_whose_files_are_as_they_were_is_not_read_again(big: Pat
         document = reader.document
         from kbtui.library import Library
 
-        with mock.patch.object(Library, "conversation", side_effect=AssertionError):
+        with mock.patch.object(Library, "load_conversation", side_effect=AssertionError):
             tui.main.navigator.reload()
             await tui.until(lambda: not tui.main.navigator._reload_worker.is_busy)
             await tui.pilot.pause()

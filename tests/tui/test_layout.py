@@ -177,7 +177,7 @@ async def test_both_ends_of_the_status_line_count_the_same_passages(
     book: Builder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The listener tells once that there is no engine here.
-    monkeypatch.setattr(index_access, "AGAIN_SECONDS", (600.0,))
+    monkeypatch.setattr(index_access, "RECONNECT_SECONDS", (600.0,))
     async with running(book.root, size=(120, 30)) as tui:
         status = tui.main.status
         await tui.until("keywords only: not in this test")

@@ -161,7 +161,7 @@ async def test_views_go_round_rendered_source_and_what_learn_gives(book: Builder
         await tui.press("v")
         await tui.until("**run**")
         assert "tags: [first, steps]" in tui.text
-        expected = tui.app.library.knowledge().learn("project", ["start"]).text
+        expected = tui.app.library.load_knowledge().learn("project", ["start"]).text
         await tui.press("v")
         await tui.until(lambda: tui.main.reader_pane.document_view.document.view == "learn")
         shown = tui.main.reader_pane.document_view.document
@@ -172,7 +172,7 @@ async def test_the_whole_prompt_shows_with_its_cost(book: Builder) -> None:
     async with running(book.root) as tui:
         await tui.press("p")
         await tui.until("<knowledge>")
-        prompt = tui.app.library.knowledge().prompt()
+        prompt = tui.app.library.load_knowledge().prompt()
         assert prompt
         assert f"{len(prompt):,} characters" in tui.text
         shown = tui.main.reader_pane.document_view.document

@@ -277,7 +277,7 @@ async def test_a_subject(book: Builder, size: tuple[int, int]) -> None:
 async def test_results(book: Builder, size: tuple[int, int]) -> None:
     async with running(book.root, size=size) as tui:
         # The index of its own is there before, so that every answer has the same remark.
-        await asyncio.to_thread(tui.app.library.reader)
+        await asyncio.to_thread(tui.app.library.open_reader)
         await tui.press("slash")
         await tui.type("make tests")
         await tui.until(lambda: tui.main.results_pane.answer is not None)

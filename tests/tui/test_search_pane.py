@@ -269,9 +269,9 @@ async def test_enter_before_the_hits_are_there_opens_the_first_of_them(book: Bui
     released = Event()
 
     class Slow(WithoutEngine):
-        def lexical(self, question: Question) -> Answer:
+        def search_keywords(self, question: Question) -> Answer:
             released.wait(30)
-            return super().lexical(question)
+            return super().search_keywords(question)
 
         def search(
             self,
@@ -281,7 +281,7 @@ async def test_enter_before_the_hits_are_there_opens_the_first_of_them(book: Bui
             origin: str | None = None,
             caller: str | None = None,
         ) -> Answer:
-            return self.lexical(question)
+            return self.search_keywords(question)
 
     async with running(book.root, library=Slow(book.workspace, load_settings())) as tui:
         await tui.press("slash")
@@ -334,13 +334,13 @@ async def test_a_failing_search_says_why_and_the_next_one_works(book: Builder) -
     class Broken(WithoutEngine):
         broken = True
 
-        def lexical(self, question: Question) -> Answer:
+        def search_keywords(self, question: Question) -> Answer:
             if self.broken:
                 raise IndexUnavailable("[/b] the disk is full", hint="make room")
-            return super().lexical(question)
+            return super().search_keywords(question)
 
         def search(self, question: Question, wait: float = 10.0, **more: Any) -> Answer:
-            return self.lexical(question)
+            return self.search_keywords(question)
 
     library = Broken(book.workspace, load_settings())
     async with running(book.root, library=library) as tui:

@@ -72,9 +72,9 @@ async def test_the_first_paint_waits_for_nothing(book: Builder) -> None:
     released = Event()
 
     class Slow(WithoutEngine):
-        def knowledge(self, *words: object, **more: object):  # type: ignore[no-untyped-def,override]
+        def load_knowledge(self, *words: object, **more: object):  # type: ignore[no-untyped-def,override]
             released.wait(30)
-            return super().knowledge()
+            return super().load_knowledge()
 
     app = KbApp(Slow(book.workspace, load_settings()), None, clock)
     try:
@@ -257,7 +257,7 @@ def test_open_resolves_chunks_to_where_they_are_from(book: Builder) -> None:
     library = WithoutEngine(book.workspace, load_settings())
     try:
         for query in ("program", "three times"):
-            hit = library.lexical(Question(query)).hits[0]
+            hit = library.search_keywords(Question(query)).hits[0]
             assert str(library.locate(f"chunk:{hit.chunk_id}")) == hit.ref
         with pytest.raises(NothingFound):
             library.locate("chunk:nosuchchunk")

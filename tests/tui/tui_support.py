@@ -35,7 +35,7 @@ class WithoutEngine(Library):
     Keyword search then works on a private index, made when it is first needed.
     """
 
-    def engine(self, *, start: bool = True) -> Any:
+    def connect_engine(self, *, start: bool = True) -> Any:
         raise (EngineUnavailable if start else NoEngine)("not in this test")
 
 

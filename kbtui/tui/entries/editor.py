@@ -54,7 +54,7 @@ class EntryWriter:
     def new(self, title: str = "", topic: str | None = None) -> None:
         """Ask for title, topic, type and tags, then open the editor for the text."""
         self._worker.submit(
-            self._library.knowledge,
+            self._library.load_knowledge,
             lambda knowledge: self._open_form(knowledge, title, topic),
             self._show_error,
         )
@@ -90,7 +90,7 @@ class EntryWriter:
         if not values["title"]:
             raise authoring.MissingTitle("an entry needs a title")
         authoring.find_editor()
-        knowledge = self._library.knowledge()
+        knowledge = self._library.load_knowledge()
         topic = authoring.choose_topic(knowledge, values["topic"])
         tags = tuple(part.strip() for part in values["tags"].split(",") if part.strip())
         draft = authoring.Draft(
@@ -124,9 +124,9 @@ class EntryWriter:
         from kbtui.knowledge.front_matter import split_front_matter
 
         authoring.find_editor()
-        subject = self._library.subject(ref)
+        subject = self._library.find_subject(ref)
         try:
-            return subject, split_front_matter(self._library.subject_text(subject)).source
+            return subject, split_front_matter(self._library.read_subject_text(subject)).source
         except KbtuiError:
             return subject, None  # editing may make it readable again
 
@@ -143,7 +143,7 @@ class EntryWriter:
             self._show_message(f"{name} was not changed", "dim")
             return
         try:
-            problem = split_front_matter(self._library.subject_text(subject)).problem
+            problem = split_front_matter(self._library.read_subject_text(subject)).problem
         except KbtuiError as error:
             problem = error.message
         if problem:
@@ -171,7 +171,7 @@ class EntryWriter:
     def remove(self, ref: Ref) -> None:
         """Ask, then move a subject's file to the trash."""
         self._worker.submit(
-            lambda: self._library.subject(ref), self._ask_to_trash, self._show_error
+            lambda: self._library.find_subject(ref), self._ask_to_trash, self._show_error
         )
 
     def _ask_to_trash(self, subject: Subject) -> None:

@@ -93,7 +93,7 @@ class ChunkBlock(FoldBlock):
 
 def entry_document(library: Library, row: EntryRow, now: datetime) -> Document:
     """Make the page of an entry: facts, recent citations, passages. Called in a thread."""
-    chunks = describe_chunks(library.reader(), row.id)
+    chunks = describe_chunks(library.open_reader(), row.id)
     source, problem = _read_front_matter(library, row)
     blocks: list[Block] = [
         NoteBlock("title", [(one_line(row.title), "h1")]),
@@ -133,11 +133,11 @@ def _read_front_matter(library: Library, row: EntryRow) -> tuple[str | None, str
     """Return the source that fetched a subject, and what is wrong with its front matter."""
     from kbtui.knowledge.front_matter import split_front_matter
 
-    subject = library.knowledge().find(row.topic or "", row.slug or "")
+    subject = library.load_knowledge().find(row.topic or "", row.slug or "")
     if subject is None:
         return None, None
     try:
-        text = split_front_matter(library.subject_text(subject))
+        text = split_front_matter(library.read_subject_text(subject))
     except KbtuiError as error:
         return None, error.message
     return text.source, text.problem and f"front matter ignored: {text.problem}"
@@ -147,7 +147,7 @@ def _citation_blocks(library: Library, row: EntryRow, now: datetime) -> list[Blo
     since = now - timedelta(days=CITATION_DAYS)
     citations = [
         citation
-        for citation in library.turns_citing(library.resolve(row.ref))
+        for citation in library.find_citing_turns(library.resolve(row.ref))
         if citation.timestamp is None or citation.timestamp >= since
     ]
     heading, count = f"Cited in the last {CITATION_DAYS} days", f"{len(citations):,}"
@@ -475,7 +475,7 @@ class EntriesScreen(SplitScreen):
     def action_retry(self) -> None:
         """Retry entries that could not be read or embedded."""
         self.show_message("retrying …", "dim")
-        self.worker.submit(self.library.retry, self._on_retried, self.show_error)
+        self.worker.submit(self.library.retry_embedding, self._on_retried, self.show_error)
 
     def _on_retried(self, done: None) -> None:
         self.show_message("retried; entries that failed again are still marked")

@@ -97,7 +97,7 @@ class EntryPager:
         while True:
             page = list_entries(
                 library.workspace,
-                library.reader(),
+                library.open_reader(),
                 wanted,
                 cursor=cursor,
                 limit=max(1, goal - len(rows)),

@@ -277,7 +277,7 @@ class ItemActions:
                 hint = f" Press {key} to copy this." if key else ""
                 main.status.flash(f"Only subject files can be edited here.{hint}", "warning")
                 return
-            path = main.library.subject(ref).path
+            path = main.library.find_subject(ref).path
             edit_file(main.screen.app, path, ref.lines[0] if ref.lines else 0)
         except KbtuiError as error:
             main.status.flash(str(error), "error")
@@ -387,9 +387,11 @@ def make_export(library: Library, conversation: str, values: FormValues) -> tupl
     if not path.parent.is_dir():
         raise KbtuiError("no such directory", where=str(path.parent))
     check_export_path(library.workspace, path)
-    found = library.conversation(conversation)
+    found = library.load_conversation(conversation)
     kinds = resolve_included_kinds(EXPORTED_KINDS[values["what"]])
-    return path, format_conversation_markdown(found, library.cited(found), found.turns, kinds)
+    return path, format_conversation_markdown(
+        found, library.extract_citations(found), found.turns, kinds
+    )
 
 
 @dataclass(frozen=True)
@@ -430,7 +432,7 @@ def propose_first_topic(library: Library) -> TopicProposal:
         title="Project Knowledge",
         introduction="what everybody here should know",
     )
-    return TopicProposal(propose_topic(library.knowledge(), topic), directory, text_files)
+    return TopicProposal(propose_topic(library.load_knowledge(), topic), directory, text_files)
 
 
 def _find_text_directories(root: Path) -> list[tuple[Path, int]]:

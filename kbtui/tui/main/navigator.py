@@ -281,20 +281,20 @@ class Navigator:
         from kbtui.tui.reader.conversation_document import build_conversation_document
 
         library, clock = self._library, self._clock
-        info = library.conversation_info(conversation)
+        info = library.find_conversation(conversation)
         if info.size < BIG_CONVERSATION_BYTES:
-            return build_conversation_document(library.conversation(conversation), clock())
+            return build_conversation_document(library.load_conversation(conversation), clock())
         if shown is not None and not shown.is_partial and shown.record is not None:
             # While an index is being built, the engine reports it as changed again and again.
             known = getattr(shown.record, "info", None)
             if known is not None and (known.id, known.signature) == (info.id, info.signature):
                 return shown
         with pause_gc():
-            beginning = library.conversation_beginning(info) if show_beginning else None
+            beginning = library.load_conversation_beginning(info) if show_beginning else None
             if show_beginning and beginning is not None:
                 document = build_conversation_document(beginning, clock(), partial=True)
                 show_beginning(_lay_out_beginning(document))
-            return build_conversation_document(library.conversation(conversation), clock())
+            return build_conversation_document(library.load_conversation(conversation), clock())
 
 
 def _lay_out_beginning(document: Document) -> Document:
@@ -307,7 +307,7 @@ def _lay_out_beginning(document: Document) -> Document:
 def _make_prompt_document(library: Library) -> Document:
     from kbtui.tui.reader.subject_document import build_text_document
 
-    text = library.knowledge().prompt()
+    text = library.load_knowledge().prompt()
     if text is None:
         reason = "There is no <knowledge> section: no topic has anything to list or pre-load."
         return problem_document("prompt", "<knowledge>", reason)
@@ -315,7 +315,7 @@ def _make_prompt_document(library: Library) -> Document:
 
 
 def _make_topic_document(library: Library, name: str) -> Document:
-    knowledge = library.knowledge()
+    knowledge = library.load_knowledge()
     topic = knowledge.topics.get(name)
     if topic is None:
         raise NothingFound(f"there is no topic {name!r}")
@@ -332,13 +332,13 @@ def _make_subject_document(library: Library, ref: Ref, view: str) -> Document:
         subject_badges,
     )
 
-    knowledge = library.knowledge()
+    knowledge = library.load_knowledge()
     subject = knowledge.find(ref.topic or "", ref.slug or "")
     name = f"{ref.topic}/{ref.slug}"
     if subject is None:
         raise NothingFound(f"there is no subject {name!r}", hint="it may have been renamed")
     if view != "learn":
-        return build_subject_document(subject, library.subject_text(subject), view)
+        return build_subject_document(subject, library.read_subject_text(subject), view)
     text = knowledge.learn(subject.topic, [subject.slug]).text
     document = build_text_document(name, name, text, ref=name)
     document.views, document.record = VIEWS, subject

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from kbtui.library import Library
     from kbtui.search.models import Answer, Explanation, Hit, Mode, Question
-    from kbtui.search.suggestions import Suggestion
+    from kbtui.search.suggestions import QuerySuggestion
     from kbtui.tui.framework.styled_text import Spans
     from kbtui.tui.main.item_actions import ItemActions
     from kbtui.tui.main.navigator import MainContext
@@ -181,12 +181,12 @@ class SearchController:
 
     def load_more(self) -> None:
         """Search for twice as many hits, unless a search is under way."""
-        from kbtui.search.models import REACH
+        from kbtui.search.models import MAX_HITS
 
         is_busy = self._timer is not None or self._full_worker.has_pending_result
         is_answered = self.query and self._answered_query == self.query
-        if is_answered and not is_busy and self._limit < REACH:
-            self._limit = min(REACH, 2 * self._limit)
+        if is_answered and not is_busy and self._limit < MAX_HITS:
+            self._limit = min(MAX_HITS, 2 * self._limit)
             self._search_all()
 
     def _start(self) -> None:
@@ -206,7 +206,7 @@ class SearchController:
         if self.mode != "semantic":
             question = self._make_question(mode="lexical", partial=True)
             self._keyword_worker.submit(
-                lambda: self._library.lexical(question),
+                lambda: self._library.search_keywords(question),
                 lambda answer: self._show_answer(answer, refining=self.mode == "hybrid"),
                 self._report_failure,
             )
@@ -255,7 +255,7 @@ class SearchController:
         self._unlogged = None if self._is_logged else answer
         query = self.query
         seconds, follow_up = LOG_SECONDS, self.log_query
-        if self._library.unfinished:
+        if self._library.is_unfinished:
             seconds, follow_up = REPEAT_SECONDS, self.repeat
         self._pane.set_timer(seconds, lambda: follow_up() if query == self.query else None)
 
@@ -285,7 +285,7 @@ class SearchController:
         if self._recent_index < 0:
             self._recent_queries = list(dict.fromkeys([answer.query, *self._recent_queries]))
         self._log_worker.submit(
-            lambda: self._library.log(answer, "dashboard"), lambda _: None, lambda _: None
+            lambda: self._library.log_search(answer, "dashboard"), lambda _: None, lambda _: None
         )
 
     def recall(self, step: int) -> None:
@@ -356,12 +356,12 @@ class SearchController:
         if ref.kind == "topic":
             self._main.status.flash("Select a subject: topics cannot be compared.", "warning")
             return
-        from kbtui.search.models import REACH, Question
+        from kbtui.search.models import MAX_HITS, Question
 
-        question = Question("", per_entry=1, limit=REACH)
+        question = Question("", per_entry=1, limit=MAX_HITS)
         self._items.run_slow(
             f"looking for more like {reference} …",
-            lambda: self._library.related(ref, question),
+            lambda: self._library.find_similar(ref, question),
             lambda answer: self._show_similar(reference, answer),
         )
 
@@ -458,14 +458,14 @@ class QueryCompleter:
             lambda error: self._show([]),
         )
 
-    def _find_suggestions(self, text: str, cursor: int) -> list[Suggestion]:
-        from kbtui.search.suggestions import complete
+    def _find_suggestions(self, text: str, cursor: int) -> list[QuerySuggestion]:
+        from kbtui.search.suggestions import complete_query
 
-        reader = self._library.reader(0.0) if self._has_index() else None
-        return complete(text, cursor, self._library.knowledge(), reader)
+        reader = self._library.open_reader(0.0) if self._has_index() else None
+        return complete_query(text, cursor, self._library.load_knowledge(), reader)
 
     def _show_suggestions(
-        self, entry: Input, text: str, cursor: int, found: list[Suggestion]
+        self, entry: Input, text: str, cursor: int, found: list[QuerySuggestion]
     ) -> None:
         if entry.value != text:
             return

@@ -66,7 +66,7 @@ def read_source_states(library: Library) -> SourceStates:
     workspace = library.workspace
     userdata = UserData(workspace)
     found, runs = load_sources(workspace), userdata.last_runs()
-    topics = library.knowledge().topics
+    topics = library.load_knowledge().topics
     states = []
     for name, source in found.sources.items():
         topic = topics.get(source.topic)

@@ -416,7 +416,9 @@ class SourcesScreen(SplitScreen):
             )  # fmt: skip
 
     def _list_topics(self) -> list[str]:
-        topics = [name for name, topic in self.library.knowledge().topics.items() if topic.enable]
+        topics = [
+            name for name, topic in self.library.load_knowledge().topics.items() if topic.enable
+        ]
         if not topics:
             raise UsageError(
                 "no topic to add documents to", hint="declare one in .jp/kb.toml as [kb.topic.ID]"

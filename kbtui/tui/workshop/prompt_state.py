@@ -271,7 +271,7 @@ class PromptState:
 
 def read_prompt_state(library: Library, marks: tuple[SubjectMark, ...] = ()) -> PromptState:
     """Read the files and apply the marks to what they say now."""
-    written = library.knowledge()
+    written = library.load_knowledge()
     for topic in written.topics:
         # Read directories here, in the thread, so that drawing a row never waits for one.
         assert written.resolve(topic).scan.relative is not None

@@ -166,7 +166,7 @@ def query(data: bytes) -> None:
     parse_query(text)
     parse_query(text, partial=True)
     with contextlib.suppress(KbtuiError):
-        _library().lexical(Question(text, mode="lexical"))
+        _library().search_keywords(Question(text, mode="lexical"))
 
 
 def reference(data: bytes) -> None:
@@ -184,7 +184,7 @@ def message(data: bytes) -> None:
     """A frame to the engine, and what it asks for."""
     from kbtui.engine import protocol
     from kbtui.engine.server import parse_timeout
-    from kbtui.search.models import question_from_json
+    from kbtui.search.models import parse_question
 
     with contextlib.suppress(protocol.InvalidFrame, struct.error):
         protocol.parse_frame_length(data[:4], protocol.REQUEST_BYTES_MAX)
@@ -194,7 +194,7 @@ def message(data: bytes) -> None:
         parse_timeout(found.get("wait"), 1.0)
         if isinstance(question := found.get("question"), dict):
             with contextlib.suppress(ValueError, TypeError):
-                question_from_json(question)
+                parse_question(question)
 
 
 def arguments(data: bytes) -> None:
@@ -254,7 +254,7 @@ def _library() -> Library:
     def none(*_: object, **__: object) -> None:
         raise EngineUnavailable("none while fuzzing")
 
-    library.engine = none  # type: ignore[method-assign,assignment]
+    library.connect_engine = none  # type: ignore[method-assign,assignment]
     return library
 
 
