@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 
 from kbtui.errors import WorkspaceError
 
-FILE_MOST = 500_000
+FILE_SIZE_LIMIT = 500_000
 """Bytes of the largest configuration file that is read: about a second's work."""
 
 
-def read_regular(path: str | os.PathLike[str], most: int = FILE_MOST) -> bytes:
+def read_regular_file(path: str | os.PathLike[str], most: int = FILE_SIZE_LIMIT) -> bytes:
     """The bytes of a regular file, or of one that a link leads to.
 
     Raises `OSError`, also for what is no such file, and for one of more than `most` bytes.
@@ -146,15 +146,15 @@ def _attempt(step: Callable[..., object], *arguments: object) -> None:
         step(*arguments)
 
 
-PARTS_MOST = 100
+KEY_PARTS_LIMIT = 100
 """Parts of a dotted key: the reader's time grows with their square."""
-_CHAIN = re.compile(r"""(?:\.[ \t]*(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*)+""")
+_DOTTED_KEY = re.compile(r"""(?:\.[ \t]*(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*)+""")
 
 
 def parse_toml(text: str) -> dict[str, Any]:
     """The tables of a text; raises `ValueError` with the reason, or `RecursionError`."""
     import tomllib
 
-    if any(found[0].count(".") >= PARTS_MOST for found in _CHAIN.finditer(text)):
-        raise ValueError(f"a key has more than {PARTS_MOST} parts")
+    if any(found[0].count(".") >= KEY_PARTS_LIMIT for found in _DOTTED_KEY.finditer(text)):
+        raise ValueError(f"a key has more than {KEY_PARTS_LIMIT} parts")
     return tomllib.loads(text)

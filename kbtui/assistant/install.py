@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import WorkspaceError
-from kbtui.files import FileReplacement, parse_toml, read_regular, replace_files
+from kbtui.files import FileReplacement, parse_toml, read_regular_file, replace_files
 from kbtui.library.diagnostics import TOOLS_DIRECTORY
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ _COMMAND = "kbtui tool {{context}} {{tool}}"
 _STYLE = {"inline_results": "off", "results_file_link": "off", "parameters": "function_call"}
 
 
-def tool_toml(tool: Tool) -> str:
+def format_tool_toml(tool: Tool) -> str:
     """The definition file of one tool."""
     table: dict[str, Any] = {
         "enable": _ENABLE,
@@ -44,11 +44,11 @@ def tool_toml(tool: Tool) -> str:
     if tool.details:
         table["description"] = tool.details
     table["style"] = _STYLE
-    table["parameters"] = {one.name: _parameter(one) for one in tool.parameters}
-    return _dump({"conversation": {"tools": {tool.name: table}}})
+    table["parameters"] = {one.name: _make_parameter_table(one) for one in tool.parameters}
+    return _dump_toml({"conversation": {"tools": {tool.name: table}}})
 
 
-def _parameter(one: Parameter) -> dict[str, Any]:
+def _make_parameter_table(one: Parameter) -> dict[str, Any]:
     """As JSON Schema has it, in the keys that JP knows."""
     table: dict[str, Any] = {
         "type": one.types[0] if len(one.types) == 1 else list(one.types),
@@ -67,12 +67,12 @@ def _parameter(one: Parameter) -> dict[str, Any]:
     return table
 
 
-def skill_toml(tools: Iterable[Tool]) -> str:
+def format_skill_toml(tools: Iterable[Tool]) -> str:
     """The skill file: a section of the prompt, and the tools switched on."""
     from kbtui.assistant.tools import DATA_WARNING
 
     tools = list(tools)
-    lines = [f"- {tool.name}: {_first_sentence(tool)}" for tool in tools]
+    lines = [f"- {tool.name}: {_get_first_sentence(tool)}" for tool in tools]
     content = "\n".join(
         [
             "You can look up what this workspace knows and what was said in past conversations:",
@@ -85,7 +85,7 @@ def skill_toml(tools: Iterable[Tool]) -> str:
     )
     section = {"tag": "kbtui_skill", "title": "Skill: Knowledge and recall", "content": content}
     on = {"enable": True, "run": "unattended", "result": "unattended"}
-    return _dump(
+    return _dump_toml(
         {
             "assistant": {"system_prompt_sections": [section]},
             "conversation": {"tools": {tool.name: on for tool in tools}},
@@ -93,21 +93,21 @@ def skill_toml(tools: Iterable[Tool]) -> str:
     )
 
 
-def _first_sentence(tool: Tool) -> str:
+def _get_first_sentence(tool: Tool) -> str:
     return tool.summary.split(". ")[0].rstrip(".") + "."
 
 
-def _dump(document: dict[str, Any]) -> str:
+def _dump_toml(document: dict[str, Any]) -> str:
     import tomli_w
 
     return tomli_w.dumps(document, multiline_strings=True)
 
 
 SKILL_FILE = ".jp/config/skill/kbtui.toml"
-FILE_MOST = 1 << 20
+TOOL_FILE_SIZE_LIMIT = 1 << 20
 
-_MARK = re.compile(rb"# Written by `kbtui tools install`[^\n]* sha256:([0-9a-f]{64})\n")
-_MADE = re.compile(rb"# Folders made with it: ([^\n]+)\n")
+_MARK_LINE = re.compile(rb"# Written by `kbtui tools install`[^\n]* sha256:([0-9a-f]{64})\n")
+_FOLDERS_LINE = re.compile(rb"# Folders made with it: ([^\n]+)\n")
 
 
 @dataclass(frozen=True)
@@ -144,34 +144,34 @@ def plan_install(workspace: Workspace, knowledge: Knowledge) -> list[FileChange]
     from kbtui.assistant.tools import list_offered_tools
 
     tools = list_offered_tools(knowledge)
-    defined = _defined_elsewhere(workspace, {tool.name for tool in tools})
+    defined = _find_other_definitions(workspace, {tool.name for tool in tools})
     changes, usable = [], []
     for tool in tools:
-        path = _tool_file(tool)
+        path = _get_tool_path(tool)
         if tool.name in defined:
             why = f"{defined[tool.name]} defines a tool of that name"
             changes.append(FileChange(path, "taken", why=why))
             continue
-        change = _wanted(workspace, path, tool_toml(tool))
+        change = _plan_file(workspace, path, format_tool_toml(tool))
         changes.append(change)
         if change.action != "taken":
             usable.append(tool)
-    names = {_tool_file(tool) for tool in tools}
+    names = {_get_tool_path(tool) for tool in tools}
     changes += [
         FileChange(path, "remove", old=data)
-        for path, data in _ours(workspace).items()
+        for path, data in _find_our_files(workspace).items()
         if path not in names and path != SKILL_FILE
     ]
     if usable:
-        changes.append(_wanted(workspace, SKILL_FILE, skill_toml(usable)))
+        changes.append(_plan_file(workspace, SKILL_FILE, format_skill_toml(usable)))
     return sorted(changes, key=lambda change: change.path)
 
 
 def plan_uninstall(workspace: Workspace) -> list[FileChange]:
     """What `tools uninstall` would do: remove what is ours, say what is not any more."""
     changes = []
-    for path in _candidates(workspace):
-        state, data = _state(workspace, path)
+    for path in _list_candidate_files(workspace):
+        state, data = _read_file_state(workspace, path)
         if state == "ours":
             changes.append(FileChange(path, "remove", old=data))
         elif state == "edited":
@@ -181,7 +181,7 @@ def plan_uninstall(workspace: Workspace) -> list[FileChange]:
     return changes
 
 
-def apply(workspace: Workspace, changes: Iterable[FileChange]) -> None:
+def apply_changes(workspace: Workspace, changes: Iterable[FileChange]) -> None:
     """Do it, all or nothing: what was done is undone when something fails.
 
     Raises `WorkspaceError`, also when a file is not any more what it was when planned.
@@ -189,20 +189,20 @@ def apply(workspace: Workspace, changes: Iterable[FileChange]) -> None:
     todo = [change for change in changes if change.action in ("write", "update", "remove")]
     folders: set[str] = set()
     for change in todo:
-        _contained(workspace, change.path)
+        _check_inside(workspace, change.path)
         if change.new is None:
-            folders |= _made(change.old or b"")
+            folders |= _parse_created_folders(change.old or b"")
     replace_files([FileReplacement(workspace.root / one.path, one.old, one.new) for one in todo])
     for folder in sorted(folders, key=len, reverse=True):
         # Only those that were made for these files, and only when nothing else is in them.
-        if _inside(workspace, folder):
+        if _is_inside(workspace, folder):
             try:
                 (workspace.root / folder).rmdir()
             except OSError:
                 continue
 
 
-def marked(body: str, folders: Iterable[str] = ()) -> bytes:
+def add_mark(body: str, folders: Iterable[str] = ()) -> bytes:
     """A file of ours: the body under the line that says so, and the folders made for it."""
     folders = sorted(folders)
     if folders:
@@ -215,14 +215,14 @@ def marked(body: str, folders: Iterable[str] = ()) -> bytes:
     return mark.encode() + data
 
 
-def _wanted(workspace: Workspace, path: str, body: str) -> FileChange:
+def _plan_file(workspace: Workspace, path: str, body: str) -> FileChange:
     """How to get from what is there to what should be."""
-    _contained(workspace, path)
-    state, old = _state(workspace, path)
+    _check_inside(workspace, path)
+    state, old = _read_file_state(workspace, path)
     if state == "absent":
-        return FileChange(path, "write", new=marked(body, _missing_folders(workspace, path)))
+        return FileChange(path, "write", new=add_mark(body, _list_missing_folders(workspace, path)))
     if state == "ours" and old is not None:
-        new = marked(body, _made(old))
+        new = add_mark(body, _parse_created_folders(old))
         same = new == old.replace(b"\r\n", b"\n")
         return FileChange(path, "keep" if same else "update", new=new, old=old)
     if state == "edited":
@@ -230,63 +230,63 @@ def _wanted(workspace: Workspace, path: str, body: str) -> FileChange:
     return FileChange(path, "taken", why="a file is there that kbtui did not write")
 
 
-def _state(
+def _read_file_state(
     workspace: Workspace, path: str
 ) -> tuple[Literal["absent", "ours", "edited", "foreign"], bytes | None]:
     target = workspace.root / path
     try:
         status = target.lstat()
-        if not stat.S_ISREG(status.st_mode) or status.st_size > FILE_MOST:
+        if not stat.S_ISREG(status.st_mode) or status.st_size > TOOL_FILE_SIZE_LIMIT:
             return "foreign", None
-        data = read_regular(target, FILE_MOST)
+        data = read_regular_file(target, TOOL_FILE_SIZE_LIMIT)
     except (FileNotFoundError, NotADirectoryError):
         return "absent", None
     except OSError as error:
         raise WorkspaceError(f"cannot be read: {error.strerror or error}", where=path) from error
     # Git may have changed the line ends.
     plain = data.replace(b"\r\n", b"\n")
-    match = _MARK.match(plain)
+    match = _MARK_LINE.match(plain)
     if match is None:
         return "foreign", data
     good = hashlib.sha256(plain[match.end() :]).hexdigest().encode() == match[1]
     return ("ours" if good else "edited"), data
 
 
-def _made(data: bytes) -> set[str]:
+def _parse_created_folders(data: bytes) -> set[str]:
     """The folders that were made with a file of ours."""
     plain = data.replace(b"\r\n", b"\n")
-    match = _MARK.match(plain)
-    folders = _MADE.match(plain, match.end()) if match else None
+    match = _MARK_LINE.match(plain)
+    folders = _FOLDERS_LINE.match(plain, match.end()) if match else None
     return set(folders[1].decode("utf-8", "replace").split(", ")) if folders else set()
 
 
-def _tool_file(tool: Tool) -> str:
+def _get_tool_path(tool: Tool) -> str:
     return f"{TOOLS_DIRECTORY}/{tool.name}.toml"
 
 
-def _candidates(workspace: Workspace) -> list[str]:
+def _list_candidate_files(workspace: Workspace) -> list[str]:
     """Files that may be ours: those of our folder, and the skill."""
     try:
         names = sorted(os.listdir(workspace.root / TOOLS_DIRECTORY))  # noqa: PTH208
     except OSError:
         names = []
     found = [f"{TOOLS_DIRECTORY}/{name}" for name in names if name.endswith(".toml")]
-    return [path for path in (SKILL_FILE, *found) if _inside(workspace, path)]
+    return [path for path in (SKILL_FILE, *found) if _is_inside(workspace, path)]
 
 
-def _ours(workspace: Workspace) -> dict[str, bytes]:
-    states = {path: _state(workspace, path) for path in _candidates(workspace)}
+def _find_our_files(workspace: Workspace) -> dict[str, bytes]:
+    states = {path: _read_file_state(workspace, path) for path in _list_candidate_files(workspace)}
     return {path: data for path, (state, data) in states.items() if state == "ours" and data}
 
 
-def _missing_folders(workspace: Workspace, path: str) -> list[str]:
+def _list_missing_folders(workspace: Workspace, path: str) -> list[str]:
     """The folders above a file that would have to be made."""
     parts = path.split("/")[:-1]
     folders = ["/".join(parts[:count]) for count in range(1, len(parts) + 1)]
     return [folder for folder in folders if not (workspace.root / folder).exists()]
 
 
-def _inside(workspace: Workspace, path: str) -> bool:
+def _is_inside(workspace: Workspace, path: str) -> bool:
     """Whether the folder of a path, links followed, lies in the workspace."""
     from pathlib import Path
 
@@ -297,8 +297,8 @@ def _inside(workspace: Workspace, path: str) -> bool:
     return real.is_relative_to(Path(os.path.realpath(workspace.root)))
 
 
-def _contained(workspace: Workspace, path: str) -> None:
-    if not _inside(workspace, path):
+def _check_inside(workspace: Workspace, path: str) -> None:
+    if not _is_inside(workspace, path):
         raise WorkspaceError(
             "leads out of the workspace through a link",
             where=path,
@@ -306,7 +306,7 @@ def _contained(workspace: Workspace, path: str) -> None:
         )
 
 
-def _defined_elsewhere(workspace: Workspace, names: set[str]) -> dict[str, str]:
+def _find_other_definitions(workspace: Workspace, names: set[str]) -> dict[str, str]:
     """Tools of these names in other files: JP would merge two definitions into one."""
     root = workspace.root
     found: dict[str, str] = {}
@@ -320,7 +320,7 @@ def _defined_elsewhere(workspace: Workspace, names: set[str]) -> dict[str, str]:
         if relative.startswith(TOOLS_DIRECTORY + "/"):
             continue
         try:
-            data = read_regular(file, FILE_MOST)
+            data = read_regular_file(file, TOOL_FILE_SIZE_LIMIT)
             tools = parse_toml(data.decode("utf-8"))["conversation"]["tools"]
             named = [name for name in names if "source" in tools.get(name, {})]
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):

@@ -12,19 +12,19 @@ from kbtui.errors import KbtuiError, NothingFound, UsageError, WorkspaceError
 if TYPE_CHECKING:
     from kbtui.library import Library
 
-ARGUMENT_SHOWN = 200
+ARGUMENT_LENGTH = 200
 """Characters of one argument in what `format_arguments` gives."""
 
 
-def outcome(context_json: str, tool_json: str) -> dict[str, Any]:
+def answer_jp_call(context_json: str, tool_json: str) -> dict[str, Any]:
     """Answer one call of JP's: `{type: success, content}` or `{type: error, …}`.
 
     The workspace is `context.root` itself, never one above it; the conversation
     that asks is `context.conversation_id`, when JP says it. Never raises.
     """
     try:
-        context = _object(context_json, "the context")
-        tool = _object(tool_json, "the tool")
+        context = _parse_object(context_json, "the context")
+        tool = _parse_object(tool_json, "the tool")
         name = tool.get("name")
         arguments = tool.get("arguments")
         if not isinstance(name, str):
@@ -35,37 +35,41 @@ def outcome(context_json: str, tool_json: str) -> dict[str, Any]:
             raise UsageError("the tool's `arguments` are not an object")
         action = context.get("action", "run")
         if action == "format_arguments":
-            return {"type": "success", "content": formatted(name, arguments)}
+            return {"type": "success", "content": format_call(name, arguments)}
         if action != "run":
             raise UsageError(
                 f"there is no action {action!r}", hint="actions: run, format_arguments"
             )
-        return _run(context, name, arguments)
+        return _run_tool(context, name, arguments)
     except KbtuiError as error:
-        return _error(str(error))
+        return _make_error(str(error))
 
 
-def _run(context: dict[str, Any], name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+def _run_tool(context: dict[str, Any], name: str, arguments: dict[str, Any]) -> dict[str, Any]:
     from kbtui.assistant.tools import answer_call, should_mask
 
-    library = _open(context.get("root"))
+    library = _open_library(context.get("root"))
     try:
         masked = should_mask(library.settings, "jp")
         reply = answer_call(
-            name, arguments, library, _conversation(context, library.workspace.id), masked=masked
+            name,
+            arguments,
+            library,
+            _parse_current_conversation(context, library.workspace.id),
+            masked=masked,
         )
     finally:
         library.close()
     if reply.is_error:
-        return _error(reply.text)
+        return _make_error(reply.text)
     return {"type": "success", "content": reply.text}
 
 
-def _error(message: str) -> dict[str, Any]:
+def _make_error(message: str) -> dict[str, Any]:
     return {"type": "error", "message": message, "trace": [], "transient": False}
 
 
-def _object(text: str, what: str) -> dict[str, Any]:
+def _parse_object(text: str, what: str) -> dict[str, Any]:
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -75,7 +79,7 @@ def _object(text: str, what: str) -> dict[str, Any]:
     return found
 
 
-def _open(root: Any) -> Library:
+def _open_library(root: Any) -> Library:
     from kbtui.library import Library
     from kbtui.workspace import load_settings
     from kbtui.workspace.workspace import open_root
@@ -88,7 +92,7 @@ def _open(root: Any) -> Library:
     return Library(open_root(path), load_settings())
 
 
-def _conversation(context: dict[str, Any], workspace: str | None) -> str | None:
+def _parse_current_conversation(context: dict[str, Any], workspace: str | None) -> str | None:
     """The conversation that asks, in any of the forms that JP writes ids in."""
     from kbtui.refs import parse_conversation_id
 
@@ -101,7 +105,7 @@ def _conversation(context: dict[str, Any], workspace: str | None) -> str | None:
         return None
 
 
-def formatted(name: str, arguments: dict[str, Any]) -> str:
+def format_call(name: str, arguments: dict[str, Any]) -> str:
     """A call as JP's terminal shows it: on one line, each argument that was given, made safe."""
     from kbtui.text import cut_to_width, one_line
 
@@ -113,6 +117,6 @@ def formatted(name: str, arguments: dict[str, Any]) -> str:
             shown = json.dumps(value, ensure_ascii=False)
         except (TypeError, ValueError, RecursionError):
             shown = "…"
-        value_shown = cut_to_width(one_line(shown, "strip"), ARGUMENT_SHOWN)
+        value_shown = cut_to_width(one_line(shown, "strip"), ARGUMENT_LENGTH)
         parts.append(f"{one_line(key, 'strip')}: {value_shown}")
     return f"{one_line(name, 'strip')}({', '.join(parts)})"

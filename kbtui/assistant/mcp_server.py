@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from kbtui.library import Library
 
 
-def mended(item: Item) -> Item:
+def repair_surrogates(item: Item) -> Item:
     """The message that stands in a line that could not be read, the item itself where none does."""
     errors = getattr(item, "errors", None)
     line = errors()[0]["input"] if errors else None
@@ -70,7 +70,7 @@ class SurrogateRepairStream:
 
     async def receive(self) -> Item:
         """The next message; raises `anyio.EndOfStream`."""
-        return mended(await self._inner.receive())
+        return repair_surrogates(await self._inner.receive())
 
     async def aclose(self) -> None:
         """End it."""
@@ -80,7 +80,7 @@ class SurrogateRepairStream:
         return self
 
     async def __anext__(self) -> Item:
-        return mended(await self._inner.__anext__())
+        return repair_surrogates(await self._inner.__anext__())
 
     async def __aenter__(self) -> Self:
         await self._inner.__aenter__()
@@ -92,11 +92,11 @@ class SurrogateRepairStream:
 
 T = TypeVar("T")
 
-CALLS_MOST = 8
+CONCURRENT_CALLS = 8
 """Calls that run at once; more wait, so that a flood does not become as many threads."""
-REST_SECONDS = 60.0
+IDLE_SECONDS = 60.0
 """Without calls for so long, index and engine are let go, and the engine may end."""
-LEAVE_SECONDS = 2.0
+CLOSE_SECONDS = 2.0
 UNREAD_SECONDS = 5.0
 """After the end of the input, answers wait so long for a client to read them."""
 
@@ -112,7 +112,7 @@ def serve(library: Library, current: str | None = None) -> int:
     `current` is the conversation that asks, where it is known.
     Raises `ConfigError` for a setting that is none.
     """
-    calls = _Calls(library, current, masked=should_mask(library.settings, "mcp"))
+    calls = _RequestHandler(library, current, masked=should_mask(library.settings, "mcp"))
     server = Server(
         "kbtui",
         version=__version__,
@@ -121,62 +121,64 @@ def serve(library: Library, current: str | None = None) -> int:
         on_call_tool=calls.call_tool,
         on_subscriptions_listen=ListenHandler(calls.changes),
     )
-    anyio.run(_serve, server, library)
+    anyio.run(_serve_stdio, server, library)
     if calls.running:
-        _leave(library, 0)
+        _exit_without_waiting(library, 0)
     library.close()
     return 0
 
 
-async def _serve(server: Server[Any], library: Library) -> None:
+async def _serve_stdio(server: Server[Any], library: Library) -> None:
     """Until the end of input, or a signal."""
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         # The SDK reads stdin in a thread that nothing can wake.
-        loop.add_signal_handler(number, _leave, library, 128 + number)
+        loop.add_signal_handler(number, _exit_without_waiting, library, 128 + number)
     with contextlib.suppress(OSError):
-        threading.Thread(target=_watch, args=(os.dup(1), library), daemon=True).start()
+        threading.Thread(
+            target=_exit_when_output_closes, args=(os.dup(1), library), daemon=True
+        ).start()
     try:
         async with stdio_server() as (reading, writing):
             options = server.create_initialization_options(NotificationOptions(tools_changed=True))
             await server.run(SurrogateRepairStream(reading), writing, options)
             # The input has ended. Whoever reads no more would keep the answers, and us, for ever.
-            loop.call_later(UNREAD_SECONDS, _leave, library, 0)
+            loop.call_later(UNREAD_SECONDS, _exit_without_waiting, library, 0)
     except* (BrokenPipeError, ConnectionError):
         # The client reads no more; there is nobody to tell.
         pass
 
 
-def _watch(output: int, library: Library) -> None:
+def _exit_when_output_closes(output: int, library: Library) -> None:
     """Leave once nobody can read the output, also when the input stays open."""
     poll = select.poll()
     poll.register(output, 0)
     poll.poll()
-    _leave(library, 0)
+    _exit_without_waiting(library, 0)
 
 
-def _leave(library: Library, code: int) -> NoReturn:
+def _exit_without_waiting(library: Library, code: int) -> NoReturn:
     """End without waiting for calls that nobody waits for.
 
     The interpreter would end their threads in the middle of native code.
     """
     closing = threading.Thread(target=library.close, daemon=True)
     closing.start()
-    closing.join(LEAVE_SECONDS)
+    closing.join(CLOSE_SECONDS)
     with contextlib.suppress(OSError, ValueError):
         sys.stderr.flush()
     os._exit(code)
 
 
-class _Calls:
+class _RequestHandler:
     """Answers the two requests; each call in a thread, a few at once."""
 
     def __init__(self, library: Library, current: str | None, *, masked: bool) -> None:
         self._library, self._current, self._masked = library, current, masked
-        self._for_calls = asyncio.Semaphore(CALLS_MOST)
-        self._for_lists = asyncio.Semaphore(1)
-        self._rest: asyncio.TimerHandle | None = None
-        self._listed: list[types.Tool] | None = None
+        self._call_slots = asyncio.Semaphore(CONCURRENT_CALLS)
+        self._list_slots = asyncio.Semaphore(1)
+        self._idle_timer: asyncio.TimerHandle | None = None
+        self._announced_tools: list[types.Tool] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self.changes = InMemorySubscriptionBus()
         self.running = 0
@@ -185,8 +187,8 @@ class _Calls:
         self, context: ServerRequestContext[Any], params: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
         """The tools as they are offered now; `learn` names today's topics."""
-        self._listed = await self._in_thread(self._offered, self._for_lists)
-        return types.ListToolsResult(tools=self._listed)
+        self._announced_tools = await self._run_in_thread(self._list_mcp_tools, self._list_slots)
+        return types.ListToolsResult(tools=self._announced_tools)
 
     async def call_tool(
         self, context: ServerRequestContext[Any], params: types.CallToolRequestParams
@@ -203,34 +205,34 @@ class _Calls:
             )
 
         try:
-            reply = await self._in_thread(run, self._for_calls)
+            reply = await self._run_in_thread(run, self._call_slots)
         except UnknownTool as error:
             raise MCPError(types.INVALID_PARAMS, str(error)) from error
-        task = asyncio.ensure_future(self._notice_changes(context))
+        task = asyncio.ensure_future(self._announce_tool_changes(context))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return types.CallToolResult(
             content=[types.TextContent(text=reply.text)], is_error=reply.is_error
         )
 
-    async def _notice_changes(self, context: ServerRequestContext[Any]) -> None:
+    async def _announce_tool_changes(self, context: ServerRequestContext[Any]) -> None:
         """Tell the client when the tools are not those that it has a list of any more.
 
         Looked at after each call: an idle server reads nothing.
         """
-        known = self._listed
+        known = self._announced_tools
         if known is None:
             return
-        tools = await self._in_thread(self._offered, self._for_lists)
-        if tools == known or self._listed is not known:
+        tools = await self._run_in_thread(self._list_mcp_tools, self._list_slots)
+        if tools == known or self._announced_tools is not known:
             return
-        self._listed = tools
+        self._announced_tools = tools
         with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
             await self.changes.publish(ToolsListChanged())
             # The same for clients of the protocol before 2026-07-28; dropped for all others.
             await context.session.send_tool_list_changed()
 
-    def _offered(self) -> list[types.Tool]:
+    def _list_mcp_tools(self) -> list[types.Tool]:
         return [
             types.Tool(
                 name=tool.name,
@@ -243,20 +245,20 @@ class _Calls:
             for tool in list_offered_tools(self._library.load_knowledge())
         ]
 
-    async def _in_thread(self, work: Callable[[], T], places: asyncio.Semaphore) -> T:
+    async def _run_in_thread(self, work: Callable[[], T], places: asyncio.Semaphore) -> T:
         """Run it in a thread; cancelled, it runs out unheard and keeps its place until then."""
         loop = asyncio.get_running_loop()
         await places.acquire()
         self.running += 1
-        if self._rest is not None:
-            self._rest.cancel()
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
         done: asyncio.Future[T] = loop.create_future()
 
         def finish(result: T | None, error: BaseException | None) -> None:
             self.running -= 1
             places.release()
             if not self.running:
-                self._rest = loop.call_later(REST_SECONDS, self._library.close)
+                self._idle_timer = loop.call_later(IDLE_SECONDS, self._library.close)
             if done.cancelled():
                 return
             if error is not None:

@@ -96,7 +96,7 @@ _ACTION_LABELS = {
 def _install_tools(
     workspace: Workspace, changes: list[FileChange], *, yes: bool, as_json: bool
 ) -> int:
-    from kbtui.assistant.install import apply
+    from kbtui.assistant.install import apply_changes
 
     todo = [change for change in changes if change.action in ("write", "update", "remove")]
     if not as_json:
@@ -105,7 +105,7 @@ def _install_tools(
         if not yes and not confirm(f"Write these {len(todo)} files?"):
             note("nothing was written")
             return 0
-        apply(workspace, todo)
+        apply_changes(workspace, todo)
     if as_json:
         emit_json(_changes_as_json(changes))
     else:
@@ -115,10 +115,10 @@ def _install_tools(
 
 
 def _uninstall_tools(workspace: Workspace, *, as_json: bool) -> int:
-    from kbtui.assistant.install import apply, plan_uninstall
+    from kbtui.assistant.install import apply_changes, plan_uninstall
 
     changes = plan_uninstall(workspace)
-    apply(workspace, changes)
+    apply_changes(workspace, changes)
     if as_json:
         emit_json(_changes_as_json(changes))
     else:
@@ -193,9 +193,9 @@ def run_tool(args: Namespace) -> int:
 
     The outcome goes to stdout as JSON; exit code 0 when the tool succeeded, 1 when not.
     """
-    from kbtui.assistant.jp_local_tool import outcome
+    from kbtui.assistant.jp_local_tool import answer_jp_call
 
-    found = outcome(args.context, args.tool)
+    found = answer_jp_call(args.context, args.tool)
     sys.stdout.write(json.dumps(found) + "\n")
     return 0 if found["type"] == "success" else 1
 

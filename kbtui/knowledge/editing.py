@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import ConfigError, KbtuiError, UsageError
-from kbtui.files import parse_toml, read_regular, write_file
+from kbtui.files import parse_toml, read_regular_file, write_file
 from kbtui.knowledge.loader import Knowledge, load_knowledge
 
 if TYPE_CHECKING:
@@ -280,7 +280,7 @@ def read_toml_text(path: Path) -> str | None:
     if path.is_symlink():
         raise ConfigError("is a symbolic link; kbtui writes only regular files", where=str(path))
     try:
-        return read_regular(path).decode("utf-8-sig")
+        return read_regular_file(path).decode("utf-8-sig")
     except FileNotFoundError:
         return None
     except UnicodeDecodeError as error:

@@ -214,11 +214,11 @@ def _check_knowledge(library: Library) -> Iterator[Finding]:
 
 def _check_installed_learn(library: Library, knowledge: Knowledge) -> Iterator[Finding]:
     """Whether the definition of `learn` that JP was given names the topics that there are now."""
-    from kbtui.files import parse_toml, read_regular
+    from kbtui.files import parse_toml, read_regular_file
 
     name = f"{TOOLS_DIRECTORY}/learn.toml"
     try:
-        data = read_regular(library.workspace.root / name, _MAX_DEFINITION_BYTES)
+        data = read_regular_file(library.workspace.root / name, _MAX_DEFINITION_BYTES)
         installed = parse_toml(data.decode("utf-8"))["conversation"]["tools"]["learn"]["summary"]
     except (OSError, ValueError, KeyError, TypeError):
         return

@@ -101,7 +101,7 @@ class FreshnessChecker:
 
     def _read_subject(self, path: str) -> str | None:
         """A subject's text; None where there is none any more, or a link that leads elsewhere."""
-        from kbtui.files import read_regular
+        from kbtui.files import read_regular_file
         from kbtui.knowledge.discovery import is_inside
         from kbtui.knowledge.subject_files import explain_excess_size
 
@@ -111,7 +111,7 @@ class FreshnessChecker:
                 return None
             if explain_excess_size(os.stat(real).st_size):  # noqa: PTH116
                 return None
-            return read_regular(real, sys.maxsize).decode("utf-8").replace("\r\n", "\n")
+            return read_regular_file(real, sys.maxsize).decode("utf-8").replace("\r\n", "\n")
         except (OSError, UnicodeDecodeError):
             return None
 

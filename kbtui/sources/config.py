@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from kbtui.errors import ConfigError, KbtuiError, NothingFound, UsageError
-from kbtui.files import parse_toml, read_regular
+from kbtui.files import parse_toml, read_regular_file
 from kbtui.knowledge.editing import TomlChange, apply_change
 from kbtui.knowledge.models import Problem
 
@@ -366,7 +366,7 @@ def _write_block(workspace: Workspace, name: str, block: dict[str, Any] | None) 
     if path.is_symlink():
         raise ConfigError("is a symbolic link; kbtui writes only regular files", where=str(path))
     try:
-        old = read_regular(path).decode("utf-8-sig") if path.exists() else None
+        old = read_regular_file(path).decode("utf-8-sig") if path.exists() else None
         expected = parse_toml(old or "")
         document = tomlkit.parse(old or "")
     except (ValueError, RecursionError, OSError, tomlkit.exceptions.TOMLKitError) as error:

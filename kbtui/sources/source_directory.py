@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from kbtui.errors import KbtuiError
-from kbtui.files import read_regular
+from kbtui.files import read_regular_file
 from kbtui.knowledge.front_matter import join_front_matter, split_front_matter
 from kbtui.knowledge.subject_files import (
     make_file_name,
@@ -253,7 +253,7 @@ def read_stored_document(path: Path, source: str) -> StoredDocument | None:
 
 def _read_document_file(path: Path) -> tuple[dict[str, Any], str] | None:
     try:
-        content = read_regular(path, MAX_FILE_BYTES).decode("utf-8").replace("\r\n", "\n")
+        content = read_regular_file(path, MAX_FILE_BYTES).decode("utf-8").replace("\r\n", "\n")
     except (OSError, ValueError):
         return None
     split = split_front_matter(content)

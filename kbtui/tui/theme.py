@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from textual.color import BLACK, WHITE, Color, ColorParseError
 from textual.theme import Theme
 
-from kbtui.files import read_regular
+from kbtui.files import read_regular_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -40,7 +40,7 @@ def _theme(path: Path) -> Theme:
     """Read one; raises `ValueError` (which TOML's errors are) with the reason, or `OSError`."""
     import tomllib
 
-    values: dict[str, Any] = tomllib.loads(read_regular(path).decode("utf-8-sig"))
+    values: dict[str, Any] = tomllib.loads(read_regular_file(path).decode("utf-8-sig"))
     dark = values.pop("dark", True)
     if not isinstance(dark, bool):
         raise ValueError("dark must be true or false")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import ConfigError, UsageError
-from kbtui.files import parse_toml, read_regular
+from kbtui.files import parse_toml, read_regular_file
 from kbtui.workspace.paths import jp_config_home
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ def extended_files(path: Path) -> list[Path]:
 def parse_config(path: Path) -> dict[str, Any]:
     """Return a configuration file parsed by its extension; raises `ConfigError` with its path."""
     try:
-        text = read_regular(path).decode("utf-8-sig")
+        text = read_regular_file(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ConfigError(f"is not UTF-8 (byte {error.start})", where=str(path)) from error
     except OSError as error:

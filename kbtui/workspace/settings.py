@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kbtui.errors import ConfigError
-from kbtui.files import read_regular
+from kbtui.files import read_regular_file
 from kbtui.workspace.paths import config_home
 
 
@@ -215,7 +215,7 @@ def _parse_variable(key: SettingKey, given: str) -> Any:
 
 def _read_settings_file(path: Path) -> str:
     try:
-        return read_regular(path).decode("utf-8-sig")
+        return read_regular_file(path).decode("utf-8-sig")
     except FileNotFoundError:
         return ""
     except UnicodeDecodeError as error:

@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 
 from kbtui.errors import KbtuiError, UsageError, WorkspaceError
-from kbtui.files import read_regular, write_file
+from kbtui.files import read_regular_file, write_file
 from kbtui.workspace import paths
 
 _WORKSPACE_ID = re.compile(r"[0-9a-z]{5}")
@@ -39,7 +39,7 @@ class Workspace:
         id.
         """
         try:
-            lines = read_regular(self.jp / ".id").decode("utf-8", "replace").split()
+            lines = read_regular_file(self.jp / ".id").decode("utf-8", "replace").split()
         except OSError:
             return None
         return lines[-1] if lines and _WORKSPACE_ID.fullmatch(lines[-1]) else None

@@ -25,7 +25,7 @@ from mcp.shared.exceptions import MCPError
 from support import Builder, end_engine, tree_hash
 
 from kbtui.assistant import mcp_server as server
-from kbtui.assistant.jp_local_tool import outcome
+from kbtui.assistant.jp_local_tool import answer_jp_call
 from kbtui.assistant.tools import TOOLS, answer_call, list_offered_tools
 from kbtui.engine.client import get_socket_path
 from kbtui.knowledge import load_knowledge
@@ -98,7 +98,7 @@ async def test_learn_tells_what_no_prompt_has_told(built: Builder) -> None:
         assert text == "# Basics\n\nAn aardvark is not a badger.\n"
     context = json.dumps({"action": "run", "root": str(built.root)})
     arguments = {"topic": "guide", "subjects": "basics"}
-    local = outcome(context, json.dumps({"name": "learn", "arguments": arguments}))
+    local = answer_jp_call(context, json.dumps({"name": "learn", "arguments": arguments}))
     assert local == {"type": "success", "content": text}
 
 
@@ -117,7 +117,7 @@ async def test_each_tool_answers_with_the_bytes_that_jp_gets(
         for name, arguments in calls.items():
             result = await client.call_tool(name, arguments)
             context = json.dumps({"action": "run", "root": str(built.root)})
-            local = outcome(context, json.dumps({"name": name, "arguments": arguments}))
+            local = answer_jp_call(context, json.dumps({"name": name, "arguments": arguments}))
             assert not result.is_error
             assert text_of(result) == local["content"] == answer_call(name, arguments, library).text
     assert tree_hash(built.root) == before
@@ -421,7 +421,7 @@ def test_calls_run_side_by_side(wire: Wire, hung: HungEngine) -> None:
 async def test_after_a_rest_the_index_and_the_engine_are_let_go(
     library: Library, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server, "REST_SECONDS", 0.05)
+    monkeypatch.setattr(server, "IDLE_SECONDS", 0.05)
     closed = asyncio.Event()
     close = library.close
 
@@ -430,7 +430,7 @@ async def test_after_a_rest_the_index_and_the_engine_are_let_go(
         closed.set()
 
     monkeypatch.setattr(library, "close", closing)
-    calls = server._Calls(library, None, masked=False)
+    calls = server._RequestHandler(library, None, masked=False)
 
     class Parameters:
         name, arguments = "knowledge_search", {"query": "badger"}

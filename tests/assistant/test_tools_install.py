@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from support import Builder
 
 from kbtui.assistant import install
-from kbtui.assistant.install import skill_toml, tool_toml
+from kbtui.assistant.install import format_skill_toml, format_tool_toml
 from kbtui.assistant.tools import TOOLS, Parameter, Tool
 from kbtui.cli.main import main
 from kbtui.errors import WorkspaceError
@@ -344,7 +344,7 @@ def test_what_fails_half_way_is_undone(
     changes = install.plan_install(built.workspace, load_knowledge(built.workspace))
     assert sum(change.action in ("write", "update") for change in changes) == 2
     with pytest.raises(WorkspaceError, match="no space left on device; nothing was changed"):
-        install.apply(built.workspace, changes)
+        install.apply_changes(built.workspace, changes)
     assert tree(built.root) == before
 
 
@@ -364,7 +364,7 @@ def test_a_failure_while_putting_files_in_place_is_undone_too(
 
     monkeypatch.setattr(os, "link", failing)
     with pytest.raises(WorkspaceError, match="input/output error; nothing was changed"):
-        install.apply(built.workspace, changes)
+        install.apply_changes(built.workspace, changes)
     assert tree(built.root) == before
 
 
@@ -374,7 +374,7 @@ def test_a_file_that_appears_after_the_plan_is_kept(built: Builder) -> None:
     theirs.parent.mkdir(parents=True)
     theirs.write_text("# quick\n")
     with pytest.raises(WorkspaceError, match="file exists; nothing was changed"):
-        install.apply(built.workspace, changes)
+        install.apply_changes(built.workspace, changes)
     assert theirs.read_text() == "# quick\n"
     assert not (built.root / FOLDER).exists()
 
@@ -386,7 +386,7 @@ def test_a_file_that_changes_after_the_plan_is_kept(built: Builder) -> None:
     edited.write_text(edited.read_text() + "# mine\n")
     before = tree(built.root)
     with pytest.raises(WorkspaceError, match="changed meanwhile"):
-        install.apply(built.workspace, changes)
+        install.apply_changes(built.workspace, changes)
     assert tree(built.root) == before
 
 
@@ -421,10 +421,10 @@ def test_whatever_a_topic_is_called_the_files_parse_to_what_was_meant(
     text: str, values: tuple[str, ...]
 ) -> None:
     tool = Tool("learn", text, text, (Parameter("topic", ("string",), text, enum=values),))
-    table = tomllib.loads(tool_toml(tool))["conversation"]["tools"]["learn"]
+    table = tomllib.loads(format_tool_toml(tool))["conversation"]["tools"]["learn"]
     # TOML knows one line end; reading makes others of it.
     plain = text.replace("\r\n", "\n")
     assert table["summary"].replace("\r\n", "\n") == plain
     assert table["parameters"]["topic"]["summary"].replace("\r\n", "\n") == plain
     assert tuple(table["parameters"]["topic"].get("enum", ())) == values
-    tomllib.loads(skill_toml([tool]))
+    tomllib.loads(format_skill_toml([tool]))

@@ -199,7 +199,7 @@ def message(data: bytes) -> None:
 
 def arguments(data: bytes) -> None:
     """A tool call: `NAME` on the first line, its arguments as JSON on the others."""
-    from kbtui.assistant.jp_local_tool import formatted
+    from kbtui.assistant.jp_local_tool import format_call
     from kbtui.assistant.tools import UnknownTool, answer_call
 
     name, _, rest = _text(data).partition("\n")
@@ -209,7 +209,7 @@ def arguments(data: bytes) -> None:
         given = {"query": rest, "topic": rest, "pattern": rest, "id": rest, "subjects": [rest]}
     if not isinstance(given, dict):
         given = {"query": given, "topic": given, "pattern": given, "id": given}
-    formatted(name, given)
+    format_call(name, given)
     with contextlib.suppress(UnknownTool):
         answer_call(name, given, _library()).text.encode()
     for known in ("learn", "knowledge_search", "conversation_grep", "conversation_read"):
