@@ -1,1 +1,1 @@
-"""How good search is: measured on labelled questions, kept, and compared (`make eval`)."""
+"""How good search is, measured on labelled questions (`make eval`)."""

@@ -1,11 +1,10 @@
-"""`make eval`: measure every leg and the fusion, print a table, compare with what was kept.
+"""`make eval`: measure every ranking and the fusion, print a table, compare with saved figures.
 
     python -m tests.eval [--write] [--misses] [SET…]
 
-Sets are `cranfield` (left out where the collection is not there), `demo` and
-`sealed`. A figure of the fusion that falls by more than .01 against
-`golden/metrics.json`, a fusion below its better leg or below plain RRF, is exit
-code 1; `--write` keeps the new figures and runs instead.
+Sets are `cranfield` (skipped if the collection is missing), `demo` and `sealed`. The exit code
+is 1 if a figure of the fusion is more than .01 below `golden/metrics.json`, or if the fusion is
+below its better ranking or below plain RRF. `--write` saves the new figures and rankings.
 """
 
 from __future__ import annotations
@@ -20,8 +19,9 @@ from typing import TYPE_CHECKING
 
 from kbtui.search import Question
 from kbtui.search.pipeline import SearchRun, build_answer, fuse_rankings
-from tests.eval import cranfield, labelled
-from tests.eval.bed import Bed, Vectors, cache_folder, open_bed
+from tests.eval import cranfield
+from tests.eval.indexed_corpus import IndexedCorpus, Vectors, cache_folder, index_corpus
+from tests.eval.labelled_questions import CORPUS, read_questions
 from tests.eval.metrics import METRICS, mean, measure
 
 if TYPE_CHECKING:
@@ -31,19 +31,19 @@ if TYPE_CHECKING:
     from kbtui.search.pipeline import SemanticLeg, SemanticRanker
 
 GOLDEN = Path(__file__).parent / "golden"
-FALL = 0.01
-KEPT = 10
-"""So many places of each ranking are kept as a run."""
+LARGEST_LOSS = 0.01
+SAVED_RANKS = 10
+"""The number of ranks that are saved for each question."""
 
 Task = tuple[str, str, "Callable[[list[Hit]], list[str]]", "Mapping[str, float]"]
-"""Name and text of a question, how its hits become a ranking, and its gains."""
+"""Name and text of a question, the function that turns hits into a ranking, and the gains."""
 
 
-class Plain(SearchRun):
-    """The documented baseline: reciprocal rank fusion with k = 60 and equal weights, no more."""
+class PlainFusion(SearchRun):
+    """The baseline: reciprocal rank fusion with k = 60 and equal weights."""
 
     def ask(self, semantic: SemanticLeg | None) -> None:
-        """Fuse the same legs the plain way."""
+        """Fuse both rankings without kbtui's additions."""
         assert semantic is not None
 
         def begin(text: str) -> SemanticRanker:
@@ -55,52 +55,55 @@ class Plain(SearchRun):
         self.scores = fuse_rankings(legs, k=60, weights={}, depth=1_000_000)
 
 
-def ways(bed: Bed, text: str) -> Iterator[tuple[str, list[Hit]]]:
-    """The hits of a question by each way of asking."""
+def search_each_way(corpus: IndexedCorpus, text: str) -> Iterator[tuple[str, list[Hit]]]:
+    """Yield the name and the hits of each way to search."""
     for name, mode in (("keywords", "lexical"), ("meaning", "semantic"), ("fusion", "hybrid")):
-        yield name, bed.ask(Question(text, mode=mode, limit=100)).hits  # type: ignore[arg-type]
-    asked = Plain(bed.workspace, bed.reader, Question(text, limit=100))
-    yield "plain RRF", build_answer(asked, bed.semantic).hits
+        yield name, corpus.search(Question(text, mode=mode, limit=100)).hits  # type: ignore[arg-type]
+    asked = PlainFusion(corpus.workspace, corpus.reader, Question(text, limit=100))
+    yield "plain RRF", build_answer(asked, corpus.semantic).hits
 
 
-def tasks(name: str, vectors: Vectors) -> tuple[Bed, list[Task]] | None:
-    """A set's workspace and questions; None where it is not there."""
+def load_set(name: str, vectors: Vectors) -> tuple[IndexedCorpus, list[Task]] | None:
+    """Return a set's indexed workspace and its questions, or None if it is missing."""
     if name == "cranfield":
-        folder = cranfield.find()
+        folder = cranfield.find_collection()
         if folder is None:
             return None
         root = cache_folder() / "cranfield"
         cranfield.write_workspace(folder, root)
-        return open_bed(root, vectors), [
-            (number, text, _slugs, gains) for number, text, gains in cranfield.questions(folder)
+        return index_corpus(root, vectors), [
+            (number, text, _list_slugs, gains)
+            for number, text, gains in cranfield.read_questions(folder)
         ]
     root = cache_folder() / "demo"
     shutil.rmtree(root, ignore_errors=True)
-    shutil.copytree(labelled.CORPUS, root)
-    questions = labelled.read("questions" if name == "demo" else "sealed")
-    return open_bed(root, vectors), [
-        (f"{one.kind}/{one.text}", one.text, one.ranking, one.gains) for one in questions
+    shutil.copytree(CORPUS, root)
+    questions = read_questions("questions" if name == "demo" else "sealed")
+    return index_corpus(root, vectors), [
+        (f"{one.kind}/{one.text}", one.text, one.rank_answers, one.gains) for one in questions
     ]
 
 
-def _slugs(hits: list[Hit]) -> list[str]:
-    """Documents instead of passages."""
+def _list_slugs(hits: list[Hit]) -> list[str]:
+    """Return the documents of hits, without repeats."""
     return list(dict.fromkeys(hit.slug or "" for hit in hits))
 
 
-def run(name: str, vectors: Vectors) -> tuple[dict[str, dict[str, float]], list[str], list[str]]:
-    """The figures of each way, the fusion's run in TREC's format, and notes for a person."""
-    found = tasks(name, vectors)
+def measure_set(
+    name: str, vectors: Vectors
+) -> tuple[dict[str, dict[str, float]], list[str], list[str]]:
+    """Return the figures of each way, the fusion's rankings in TREC's format, and remarks."""
+    found = load_set(name, vectors)
     if found is None:
         return {}, [], []
-    bed, questions = found
+    corpus, questions = found
     rows: dict[str, list[dict[str, float]]] = {}
     lines: list[str] = []
     notes: list[str] = []
     beyond = 0
     for number, (title, text, ranked, gains) in enumerate(questions, 1):
         first = {}
-        for way, hits in ways(bed, text):
+        for way, hits in search_each_way(corpus, text):
             ranking = ranked(hits)
             rows.setdefault(way, []).append(measure(ranking, gains))
             places = [at for at, item in enumerate(ranking, 1) if item in gains]
@@ -108,19 +111,21 @@ def run(name: str, vectors: Vectors) -> tuple[dict[str, dict[str, float]], list[
             if way == "fusion":
                 lines += [
                     f"{number} Q0 {item.replace(' ', '_')} {at} {1 / at:.6f} kbtui"
-                    for at, item in enumerate(ranking[:KEPT], 1)
+                    for at, item in enumerate(ranking[:SAVED_RANKS], 1)
                 ]
         beyond += not (first["keywords"] and first["keywords"] <= 10)
         notes.append(
             f"{first['keywords']!s:>5} {first['meaning']!s:>5} {first['fusion']!s:>5}  {title}"
         )
-    bed.close()
+    corpus.close()
     notes.append(f"answers beyond the keywords' first ten: {beyond} of {len(questions)}")
     return {way: mean(figures) for way, figures in rows.items()}, lines, notes
 
 
-def judge(name: str, figures: dict[str, dict[str, float]], kept: dict[str, float]) -> list[str]:
-    """What is worse than it may be."""
+def list_regressions(
+    name: str, figures: dict[str, dict[str, float]], kept: dict[str, float]
+) -> list[str]:
+    """Return a sentence for each figure that is too low."""
     wrong = []
     fusion = figures["fusion"]
     for metric in ("ndcg@10", "recall@10"):
@@ -132,31 +137,33 @@ def judge(name: str, figures: dict[str, dict[str, float]], kept: dict[str, float
     wrong += [
         f"{name}: {metric} fell from {kept[metric]:.4f} to {fusion[metric]:.4f}"
         for metric in METRICS
-        if metric in kept and fusion[metric] < kept[metric] - FALL
+        if metric in kept and fusion[metric] < kept[metric] - LARGEST_LOSS
     ]
     return wrong
 
 
 def main() -> int:
-    """Measure; 1 when something is worse than it may be."""
+    """Measure the sets; return 1 if a figure is too low."""
     parser = argparse.ArgumentParser(prog="python -m tests.eval")
     parser.add_argument("sets", nargs="*", metavar="SET", default=["cranfield", "demo", "sealed"])
-    parser.add_argument("--write", action="store_true", help="keep these figures and runs")
-    parser.add_argument("--misses", action="store_true", help="each question's first right place")
+    parser.add_argument("--write", action="store_true", help="save these figures and rankings")
+    parser.add_argument(
+        "--misses", action="store_true", help="print the rank of each question's first answer"
+    )
     args = parser.parse_args()
     kept_file = GOLDEN / "metrics.json"
     kept = json.loads(kept_file.read_text()) if kept_file.exists() else {}
     vectors = Vectors()
     wrong: list[str] = []
     for name in args.sets:
-        figures, lines, notes = run(name, vectors)
+        figures, lines, notes = measure_set(name, vectors)
         if not figures:
-            print(f"{name}: not here (see KBTUI_CRANFIELD in tests/eval/cranfield.py)")
+            print(f"{name}: skipped: KBTUI_CRANFIELD does not name the collection")
             continue
         print(f"\n{name:<12}" + "".join(f"{metric:>11}" for metric in METRICS))
         for way, row in figures.items():
             print(f"  {way:<10}" + "".join(f"{row[metric]:>11.4f}" for metric in METRICS))
-        # Which of the sealed questions fail is not for tuning to see.
+        # Tuning must not see which of the sealed questions fail.
         print("\n".join(notes if args.misses and name != "sealed" else notes[-1:]))
         if args.write:
             rounded = {
@@ -167,7 +174,7 @@ def main() -> int:
             GOLDEN.mkdir(exist_ok=True)
             kept_file.write_text(json.dumps(kept, indent=2) + "\n")
             (GOLDEN / f"{name}.trec").write_text("\n".join(lines) + "\n")
-        wrong += judge(name, figures, kept.get(name, {}).get("fusion", {}))
+        wrong += list_regressions(name, figures, kept.get(name, {}).get("fusion", {}))
     print("\n".join(["", *wrong]) if wrong else "")
     return 1 if wrong else 0
 

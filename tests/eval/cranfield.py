@@ -1,4 +1,4 @@
-"""The Cranfield collection as a topic: one subject file an abstract."""
+"""The Cranfield collection as a topic with one subject per abstract."""
 
 from __future__ import annotations
 
@@ -8,19 +8,17 @@ from collections import defaultdict
 from pathlib import Path
 
 GAINS = {1: 4.0, 2: 3.0, 3: 2.0, 4: 1.0, -1: 4.0}
-"""Grades are 1 for a complete answer to 4 for slight interest; -1 is to be read as 1."""
+"""The gain of each grade: 1 is a complete answer, 4 slight interest; -1 counts as 1."""
 
 
-def find() -> Path | None:
-    """`KBTUI_CRANFIELD`, else beside the repository; None where it is not there."""
-    here = Path(__file__).resolve().parents[2]
-    named = os.environ.get("KBTUI_CRANFIELD")
-    folder = Path(named) if named else here.parent / "shared" / "data" / "cranfield"
+def find_collection() -> Path | None:
+    """Return the directory that `KBTUI_CRANFIELD` names, or None if the collection is not there."""
+    folder = Path(os.environ.get("KBTUI_CRANFIELD", ""))
     return folder if (folder / "cran.all.1400").is_file() else None
 
 
-def _records(path: Path) -> list[dict[str, str]]:
-    """`.I`, then fields by letter."""
+def _read_records(path: Path) -> list[dict[str, str]]:
+    """Read records that start with `.I`, followed by fields with a letter each."""
     found: list[dict[str, str]] = []
     field = ""
     for line in path.read_text("ascii", errors="replace").splitlines():
@@ -33,8 +31,8 @@ def _records(path: Path) -> list[dict[str, str]]:
     return found
 
 
-def questions(folder: Path) -> list[tuple[str, str, dict[str, float]]]:
-    """Number (by position), text, and the gain of each relevant subject."""
+def read_questions(folder: Path) -> list[tuple[str, str, dict[str, float]]]:
+    """Return each question's number (its position), text, and the gain of each relevant subject."""
     gains: dict[int, dict[str, float]] = defaultdict(dict)
     for line in (folder / "cranqrel").read_text("ascii").splitlines():
         number, document, grade = map(int, line.split()[:3])
@@ -42,19 +40,19 @@ def questions(folder: Path) -> list[tuple[str, str, dict[str, float]]]:
         gains[number][slug] = max(gains[number].get(slug, 0.0), GAINS[grade])
     return [
         (str(at), " ".join(record["W"].split()), gains[at])
-        for at, record in enumerate(_records(folder / "cran.qry"), 1)
+        for at, record in enumerate(_read_records(folder / "cran.qry"), 1)
     ]
 
 
 def write_workspace(folder: Path, root: Path) -> None:
-    """Write the abstracts, titles as headings, where they are not there already."""
+    """Write the abstracts that do not exist yet, with their titles as headings."""
     subjects = root / "abstracts"
     subjects.mkdir(parents=True, exist_ok=True)
     (root / ".jp").mkdir(exist_ok=True)
     config = root / ".jp" / "kb.toml"
     if not config.exists():
         config.write_text('[kb.topic.cranfield]\nsubjects = "abstracts"\n')
-    for record in _records(folder / "cran.all.1400"):
+    for record in _read_records(folder / "cran.all.1400"):
         path = subjects / f"{int(record['I']):04d}.md"
         if path.exists():
             continue

@@ -1,4 +1,4 @@
-"""nDCG, recall and reciprocal rank of one ranking against its judgements."""
+"""nDCG, recall and reciprocal rank of a ranking, given the relevant items."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ METRICS = ("ndcg@10", "recall@10", "recall@50", "mrr@10")
 
 
 def measure(ranking: Sequence[str], gains: Mapping[str, float]) -> dict[str, float]:
-    """The four figures of a ranking without repeats; `gains` has what is relevant, over 0."""
+    """Return the four metrics of a ranking without repeats. `gains` has the positive gain of each relevant item."""
     return {
         "ndcg@10": ndcg(ranking, gains, 10),
         "recall@10": recall(ranking, gains, 10),
@@ -22,23 +22,23 @@ def measure(ranking: Sequence[str], gains: Mapping[str, float]) -> dict[str, flo
 
 
 def ndcg(ranking: Sequence[str], gains: Mapping[str, float], depth: int) -> float:
-    """Discounted gain over the best possible one; gains are linear."""
-    found = _discounted([gains.get(item, 0.0) for item in ranking[:depth]])
-    best = _discounted(sorted(gains.values(), reverse=True)[:depth])
+    """Return the discounted gain divided by the best possible one; gains are linear."""
+    found = _discounted_gain([gains.get(item, 0.0) for item in ranking[:depth]])
+    best = _discounted_gain(sorted(gains.values(), reverse=True)[:depth])
     return found / best if best else 0.0
 
 
-def _discounted(gains: Sequence[float]) -> float:
+def _discounted_gain(gains: Sequence[float]) -> float:
     return sum(gain / log2(at + 1) for at, gain in enumerate(gains, 1))
 
 
 def recall(ranking: Sequence[str], gains: Mapping[str, float], depth: int) -> float:
-    """The part of what is relevant that stands in the first `depth`."""
+    """Return the share of relevant items among the first `depth`."""
     return len(set(ranking[:depth]) & gains.keys()) / len(gains) if gains else 0.0
 
 
 def reciprocal_rank(ranking: Sequence[str], gains: Mapping[str, float], depth: int) -> float:
-    """One over the place of the first relevant item, 0 when it is not in the first `depth`."""
+    """Return one divided by the rank of the first relevant item, or 0 if it is beyond `depth`."""
     for at, item in enumerate(ranking[:depth], 1):
         if item in gains:
             return 1.0 / at
@@ -46,5 +46,5 @@ def reciprocal_rank(ranking: Sequence[str], gains: Mapping[str, float], depth: i
 
 
 def mean(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """The mean of each figure over questions."""
+    """Return the mean of each metric over questions."""
     return {name: sum(row[name] for row in rows) / max(1, len(rows)) for name in METRICS}

@@ -19,7 +19,7 @@ CORPUS = HERE / "corpus"
 
 @dataclass(frozen=True)
 class Answer:
-    """One passage that answers: in this entry or turn, holding these words where some are given."""
+    """A passage that answers a question: in this entry or turn, with these words if any are given."""
 
     ref: str
     words: str = ""
@@ -28,23 +28,23 @@ class Answer:
         return f"{self.ref} # {self.words}" if self.words else self.ref
 
     def is_in(self, hit: Hit) -> bool:
-        """Whether a hit is this answer."""
+        """Return whether a hit is this answer."""
         place = hit.ref if hit.kind == "conversation" else f"{hit.topic}/{hit.slug}"
         if place.partition(".")[0] != self.ref and place != self.ref:
             return False
-        return squeezed(self.words) in squeezed(hit.text)
+        return squeeze_space(self.words) in squeeze_space(hit.text)
 
 
 @dataclass(frozen=True)
-class Labelled:
-    """A question with its kind and answers."""
+class LabelledQuestion:
+    """A question with its kind and its answers."""
 
     kind: str
     text: str
     answers: tuple[Answer, ...]
 
-    def ranking(self, hits: Iterable[Hit]) -> list[str]:
-        """The hits as answers by name, others by passage; an answer counts where it comes first."""
+    def rank_answers(self, hits: Iterable[Hit]) -> list[str]:
+        """Return the hits in order: answers by name at their first rank, other hits by chunk id."""
         found: dict[str, None] = {}
         for hit in hits:
             named = [str(answer) for answer in self.answers if answer.is_in(hit)]
@@ -54,20 +54,20 @@ class Labelled:
 
     @property
     def gains(self) -> dict[str, float]:
-        """Every answer is worth the same."""
+        """The gain of each answer, which is the same for all."""
         return {str(answer): 1.0 for answer in self.answers}
 
 
-def squeezed(text: str) -> str:
-    """Text without regard to white space."""
+def squeeze_space(text: str) -> str:
+    """Return text with every run of white space as one space."""
     return " ".join(text.split())
 
 
-def read(name: str) -> list[Labelled]:
-    """The questions of `questions` or `sealed`."""
+def read_questions(name: str) -> list[LabelledQuestion]:
+    """Read the questions of `questions.toml` or `sealed.toml`; `name` has no extension."""
     data = tomllib.loads((HERE / f"{name}.toml").read_text("utf-8"))
     return [
-        Labelled(kind, text, tuple(Answer(*one.split(" # ", 1)) for one in answers))
+        LabelledQuestion(kind, text, tuple(Answer(*one.split(" # ", 1)) for one in answers))
         for kind, questions in data.items()
         for text, answers in questions.items()
     ]

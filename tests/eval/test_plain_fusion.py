@@ -1,11 +1,11 @@
-"""The baseline of `make eval`: both legs fused by reciprocal rank alone, with equal weights."""
+"""The baseline of `make eval` is reciprocal rank fusion with equal weights."""
 
 from pathlib import Path
 
 import pytest
 from support import Builder
 
-from eval.__main__ import Plain
+from eval.__main__ import PlainFusion
 from kbtui.index import Index, IndexReader
 from kbtui.search import Question
 from kbtui.search.models import Ranking
@@ -16,8 +16,8 @@ from kbtui.workspace import Settings
 def test_the_baseline_adds_one_over_sixty_plus_rank_of_each_leg(workspace_root: Path) -> None:
     builder = Builder(workspace_root)
     builder.topics(guide={})
-    builder.subject("guide/heron.md", "# Heron\n\nThe heron stands.\n")
-    builder.subject("guide/crane.md", "# Crane\n\nNothing of that word.\n")
+    builder.subject("guide/heron.md", "# Heron\n\nThe heron fishes.\n")
+    builder.subject("guide/crane.md", "# Crane\n\nAnother bird.\n")
     index = Index(builder.workspace, Settings())
     index.refresh()
     index.close()
@@ -39,10 +39,10 @@ def test_the_baseline_adds_one_over_sixty_plus_rank_of_each_leg(workspace_root: 
 
         return ranked
 
-    hits = build_answer(Plain(builder.workspace, reader, Question("heron")), semantic).hits
+    hits = build_answer(PlainFusion(builder.workspace, reader, Question("heron")), semantic).hits
     reader.close()
     scores = {hit.slug: hit.score for hit in hits}
     assert scores["heron"] == pytest.approx(1 / 61 + 1 / 62, abs=1e-5)
     assert scores["crane"] == pytest.approx(1 / 61, abs=1e-5)
-    # The question leans on no keyword hit: that is not part of the plain way.
+    # The query's vector is not moved towards a keyword hit.
     assert worded == [()]

@@ -1,4 +1,4 @@
-"""A workspace with its index and vectors in this process, to be asked without an engine."""
+"""A workspace with its index and vectors in this process, searched without an engine."""
 
 from __future__ import annotations
 
@@ -28,51 +28,51 @@ if TYPE_CHECKING:
 
 
 def cache_folder() -> Path:
-    """Where workspaces for measuring and their indexes lie between runs."""
+    """Return the directory that keeps workspaces, indexes and embeddings between runs."""
     base = os.environ.get("XDG_CACHE_HOME", "")
     home = Path(base) if base.startswith("/") else Path.home() / ".cache"
     return home / "kbtui-eval"
 
 
 class Vectors:
-    """The packaged model, loaded only for a text that was never embedded before."""
+    """The packaged model, loaded only to embed a text for the first time."""
 
     def __init__(self) -> None:
         self.model = find_model("")
         cache_folder().mkdir(parents=True, exist_ok=True)
-        self.remembered = EmbeddingCache(cache_folder() / "embeddings.sqlite", self.model.key)
+        self.cache = EmbeddingCache(cache_folder() / "embeddings.sqlite", self.model.key)
 
     @cached_property
     def embedder(self) -> Embedder:
-        """The model, loaded."""
+        """The loaded model."""
         return Embedder(self.model)
 
-    def question(self, text: str) -> list[float]:
-        """The vector of a question."""
+    def embed_question(self, text: str) -> list[float]:
+        """Return the vector of a question."""
         key = hash_text(f"question\0{text}")
-        if key not in self.remembered.get([key]):
-            self.remembered.put({key: self.embedder.encode_query(text)[0]})
-        return np.frombuffer(self.remembered.get([key])[key], dtype=np.float32).tolist()  # type: ignore[no-any-return]
+        if key not in self.cache.get([key]):
+            self.cache.put({key: self.embedder.encode_query(text)[0]})
+        return np.frombuffer(self.cache.get([key])[key], dtype=np.float32).tolist()  # type: ignore[no-any-return]
 
 
 @dataclass
-class Bed:
-    """One collection, indexed and embedded."""
+class IndexedCorpus:
+    """A workspace, indexed and embedded."""
 
     workspace: Workspace
     reader: IndexReader
     store: VectorStore
     vectors: Vectors
 
-    def ask(self, question: Question) -> Answer:
-        """The same answer that every face gives, with the vectors asked in this process."""
+    def search(self, question: Question) -> Answer:
+        """Return the answer that every front end gives, with vectors searched in this process."""
         return search_index(self.workspace, self.reader, question, self.semantic)
 
     def semantic(self, text: str) -> SemanticRanker:
-        """The semantic leg as the engine has it."""
-        return partial(self._ranking, text)
+        """Start the semantic ranking of a query, like the engine."""
+        return partial(self._rank_by_meaning, text)
 
-    def _ranking(self, text: str, question: Question, generation: str) -> Ranking:
+    def _rank_by_meaning(self, text: str, question: Question, generation: str) -> Ranking:
         where = make_filter_sql(
             hidden=question.hidden,
             archived=question.archived,
@@ -83,20 +83,21 @@ class Bed:
             entries=list(question.entries),
         )
         vector = shift_towards(
-            self.vectors.question(text), self.store.get_vector(question.worded[:LEAN_CANDIDATES])
+            self.vectors.embed_question(text),
+            self.store.get_vector(question.worded[:LEAN_CANDIDATES]),
         )
         return Ranking(self.store.search(vector, where, question.depth, question.per_entry))
 
     def close(self) -> None:
-        """Let go of the index."""
+        """Close the index."""
         self.reader.close()
 
 
-def open_bed(root: Path, vectors: Vectors, settings: Settings | None = None) -> Bed:
-    """Make index and vectors of the workspace at `root`; texts once embedded stay so.
+def index_corpus(root: Path, vectors: Vectors, settings: Settings | None = None) -> IndexedCorpus:
+    """Build the index of the workspace at `root`, with cached embeddings.
 
-    Made anew each time: in one that was brought up to date, what was deleted still counts for
-    how rare a word is, and figures would differ from run to run.
+    The index is new each time: in an updated one, deleted texts still affect how rare a word is,
+    and the figures would differ between runs.
     """
     workspace = open_root(root)
     cache = cache_folder() / f"{root.name}-index"
@@ -107,8 +108,8 @@ def open_bed(root: Path, vectors: Vectors, settings: Settings | None = None) -> 
     reader = IndexReader(cache)
     catalog = Catalog(reader.folder / "catalog.sqlite")
     store = VectorStore(reader.folder / "vectors", vectors.model.key, 384)
-    backlog: Any = EmbeddingQueue(catalog, store, vectors.remembered)
+    backlog: Any = EmbeddingQueue(catalog, store, vectors.cache)
     left = backlog.embed_missing(lambda count: vectors.embedder)
     assert left == 0, f"{left} chunks have no vector"
     catalog.close()
-    return Bed(workspace, reader, store, vectors)
+    return IndexedCorpus(workspace, reader, store, vectors)

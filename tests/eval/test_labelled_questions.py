@@ -1,16 +1,21 @@
-"""The labelled set is sound: enough questions, and every answer is in the demo workspace."""
+"""There are enough labelled questions, and every answer is in the corpus."""
 
 import re
 
 import pytest
 
-from eval.labelled import CORPUS, Labelled, read, squeezed
+from eval.labelled_questions import (
+    CORPUS,
+    LabelledQuestion,
+    read_questions,
+    squeeze_space,
+)
 from kbtui.conversations.repository import find_conversation, load_conversation
 from kbtui.index.chunking import format_event_text
 from kbtui.knowledge import load_knowledge, read_subject_text
 from kbtui.workspace import open_root
 
-OPEN, SEALED = read("questions"), read("sealed")
+OPEN, SEALED = read_questions("questions"), read_questions("sealed")
 
 
 def test_there_are_enough_questions_and_a_third_of_them_is_sealed() -> None:
@@ -21,7 +26,7 @@ def test_there_are_enough_questions_and_a_third_of_them_is_sealed() -> None:
     assert {question.kind for question in OPEN} == {question.kind for question in SEALED} == kinds
 
 
-def text_of(ref: str) -> str:
+def read_answer_text(ref: str) -> str:
     workspace = open_root(CORPUS)
     if match := re.fullmatch(r"jp-c(\d+):(\d+)", ref):
         turn = load_conversation(find_conversation(workspace, f"jp-c{match[1]}")).turn(
@@ -37,6 +42,6 @@ def text_of(ref: str) -> str:
 
 
 @pytest.mark.parametrize("question", [*OPEN, *SEALED], ids=lambda question: question.text)
-def test_every_answer_is_there(question: Labelled) -> None:
+def test_every_answer_is_there(question: LabelledQuestion) -> None:
     for answer in question.answers:
-        assert squeezed(answer.words) in squeezed(text_of(answer.ref)), answer
+        assert squeeze_space(answer.words) in squeeze_space(read_answer_text(answer.ref)), answer
