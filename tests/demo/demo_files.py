@@ -1,4 +1,4 @@
-"""What the tests know of the demo by themselves: json and tomllib, nothing of kbtui."""
+"""The demo's files, read with json and tomllib and without kbtui."""
 
 import base64
 import json
@@ -24,7 +24,7 @@ TOPICS = topic_tables(DEMO)
 
 
 def subject_files(root: Path = DEMO) -> dict[str, Path]:
-    """Every subject's file by `topic/slug`: extension and leading dots stripped."""
+    """Return every subject's file by `topic/slug`, without extension and leading dots."""
     found = {}
     for topic, table in topic_tables(root).items():
         folder = root / table["subjects"]
@@ -38,34 +38,34 @@ def subject_files(root: Path = DEMO) -> dict[str, Path]:
 
 
 def is_hidden(path: Path) -> bool:
-    """Whether a component below the topic's directory begins with a dot."""
+    """Return whether a part of the path below the topic's directory begins with a dot."""
     folders = [DEMO / table["subjects"] for table in TOPICS.values()]
     folder = next(folder for folder in folders if path.is_relative_to(folder))
     return any(part.startswith(".") for part in path.relative_to(folder).parts)
 
 
 def conversation_folders(root: Path = DEMO) -> dict[int, Path]:
-    """Directories of live and archived conversations by id."""
+    """Return the directories of live and archived conversations by id."""
     folders = [path.parent for path in (root / ".jp/conversations").rglob("events.json")]
     return {int(folder.name.partition("-")[0]): folder for folder in folders}
 
 
 def events(folder: Path) -> list[dict[str, Any]]:
-    """The elements of a conversation's events.json, as they are on disk."""
+    """Read the elements of a conversation's events.json."""
     found = json.loads((folder / "events.json").read_text("utf-8"))
     assert isinstance(found, list)
     return found
 
 
 def metadata(folder: Path) -> dict[str, Any]:
-    """A conversation's metadata.json."""
+    """Read a conversation's metadata.json."""
     found = json.loads((folder / "metadata.json").read_text("utf-8"))
     assert isinstance(found, dict)
     return found
 
 
 def decoded(text: str) -> str:
-    """A base64 field in either alphabet; strict, because everything here is encoded."""
+    """Decode a base64 field in either alphabet, strictly."""
     if re.fullmatch(r"[A-Za-z0-9+/]*={0,2}", text):
         return base64.b64decode(text, validate=True).decode()
     assert re.fullmatch(r"[A-Za-z0-9_-]*={0,2}", text), text[:60]
@@ -73,7 +73,7 @@ def decoded(text: str) -> str:
 
 
 def calls(folder: Path) -> list[tuple[dict[str, Any], dict[str, Any] | None]]:
-    """Tool calls with their results: each result answers the oldest open call of its id."""
+    """Return tool calls with their results; a result belongs to the oldest open call of its id."""
     found: list[tuple[dict[str, Any], dict[str, Any] | None]] = []
     for event in events(folder):
         if event["type"] == "tool_call_request":
@@ -89,6 +89,6 @@ def calls(folder: Path) -> list[tuple[dict[str, Any], dict[str, Any] | None]]:
 
 
 def argument(call: dict[str, Any], name: str) -> list[str]:
-    """A string argument, or each of a list of them, decoded."""
+    """Return a decoded string argument, or each of a list of them."""
     value = call["arguments"].get(name, [])
     return [decoded(part) for part in ([value] if isinstance(value, str) else value)]

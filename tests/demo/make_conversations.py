@@ -1,9 +1,8 @@
-"""Writes the demo's conversations as JP writes them, from scripts that a person can read.
+"""Writes the demo's conversations in JP's format, from readable scripts.
 
-`python tests/demo/make_conversations.py` regenerates assets/demo/.jp/conversations from
-tests/demo/conversations/*.txt; tests/demo/README.md explains the scripts. This file knows
-JP's format from its description alone and shares no code with kbtui, so that the demo is
-a check of kbtui's reader and not its mirror.
+`python tests/demo/make_conversations.py` generates assets/demo/.jp/conversations from
+tests/demo/conversations/*.txt; tests/demo/README.md explains the scripts. This module shares no
+code with kbtui, so that the demo is an independent check of kbtui's reader.
 """
 
 import base64
@@ -19,7 +18,7 @@ from typing import Any
 SCRIPTS = Path(__file__).parent / "conversations"
 TARGET = Path(__file__).parents[2] / "assets" / "demo" / ".jp" / "conversations"
 
-# Seconds that usually pass before each kind of event, where a script does not say.
+# The usual seconds before each kind of event, unless a script says otherwise.
 PAUSES = {
     "turn": 0.0,
     "user": 0.000004,
@@ -36,21 +35,21 @@ PAUSES = {
 }
 
 
-def build(script: str) -> tuple[str, dict[str, bytes]]:
-    """A conversation's directory, relative to `conversations`, and its files by name."""
+def build_conversation(script: str) -> tuple[str, dict[str, bytes]]:
+    """Return a conversation's directory, relative to `conversations`, and its files by name."""
     head, _, body = script.partition("\n\n")
     facts = dict(line.split(": ", 1) for line in head.splitlines())
     created = datetime.fromisoformat(facts["created"]).replace(tzinfo=UTC)
     number = (created - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=100)
-    teller = Teller(number, facts)
-    events = teller.tell(body)
+    writer = EventWriter(number, facts)
+    events = writer.write_events(body)
     files = {"metadata.json": _pretty(_metadata(facts))}
     config = _base_config(facts)
     layout = facts["layout"]
     if layout == "split":
         files["base_config.json"] = _pretty(config)
     else:
-        first = {"timestamp": _stamp(teller.began), "type": "config_delta"}
+        first = {"timestamp": _stamp(writer.began), "type": "config_delta"}
         events.insert(0, first | (config if layout == "inlined" else {"delta": config}))
     files["events.json"] = _pretty(events)
     folder = directory_name(number, facts.get("title"))
@@ -58,7 +57,7 @@ def build(script: str) -> tuple[str, dict[str, bytes]]:
 
 
 def directory_name(number: int, title: str | None) -> str:
-    """JP's rule: 60 characters of the title, cut at the last hyphen if it had over 60 bytes."""
+    """Return the directory's name: 60 characters of the title, cut at the last hyphen if it has over 60 bytes."""
     title = (title or "").strip()
     slug = "".join(letter if letter.isalnum() else "-" for letter in title[:60]).rstrip("-").lower()
     name = f"{number}-{slug}" if slug else str(number)
@@ -67,8 +66,8 @@ def directory_name(number: int, title: str | None) -> str:
     return name
 
 
-class Teller:
-    """Turns a script's events into JP's, with ids and times that are always the same."""
+class EventWriter:
+    """Converts a script's events to JP's, with reproducible ids and times."""
 
     def __init__(self, number: int, facts: dict[str, str]) -> None:
         self.number, self.facts = number, facts
@@ -76,8 +75,8 @@ class Teller:
         self.names: dict[str, str] = {}
         self.count = 0
 
-    def tell(self, body: str) -> list[dict[str, Any]]:
-        """All events of a script, in order."""
+    def write_events(self, body: str) -> list[dict[str, Any]]:
+        """Return all events of a script, in order."""
         events: list[dict[str, Any]] = []
         blocks = ("\n" + body).split("\n@ ")[1:]
         for block in blocks:
@@ -100,7 +99,7 @@ class Teller:
         return event
 
     def _pass_time(self, kind: str, words: list[str]) -> list[str]:
-        """Move the clock: by a `+seconds`, to a date and time, or by what is usual."""
+        """Advance the clock: by `+seconds`, to a date and time, or by the usual pause."""
         self.count += 1
         if words and words[0].startswith("+"):
             self.now += timedelta(seconds=float(words[0][1:]))
@@ -148,7 +147,7 @@ class Teller:
         if name == "fs_read_file":
             text = f"```{words[1]}\n{text}\n```\n"
         elif name == "knowledge_search":
-            text = _headers(text)
+            text = _add_headers(text)
         self._respond(event, words[0], _escapes(text), failed=False)
 
     def _error(self, event: dict[str, Any], words: list[str], text: str) -> None:
@@ -204,8 +203,8 @@ _TYPES = {
 }
 
 
-def _headers(text: str) -> str:
-    """Put citation headers over hits written as `>> topic/slug score title`."""
+def _add_headers(text: str) -> str:
+    """Replace `>> topic/slug score title` by the header of a passage."""
     blocks = []
     for block in ("\n" + text).split("\n>> ")[1:]:
         line, _, passage = block.partition("\n")
@@ -237,7 +236,7 @@ def _metadata(facts: dict[str, str]) -> dict[str, Any]:
 
 
 def _base_config(facts: dict[str, str]) -> dict[str, Any]:
-    """A small but realistic configuration; the real ones are a hundred times as long."""
+    """Return a small configuration; real ones are a hundred times as long."""
     provider, _, name = facts["model"].partition("/")
     off = {"enable": False, "source": "local", "run": "ask"}
     config: dict[str, Any] = {
@@ -278,12 +277,12 @@ def _insert(event: dict[str, Any], key: str, value: Any, *, before: str) -> None
 
 
 def _escapes(text: str) -> str:
-    """Scripts write `␛` for the escape character, so that they are safe to look at."""
+    """Replace `␛` and `␇`, which keep the scripts safe to display, by the control characters."""
     return text.replace("␛", "\x1b").replace("␇", "\x07")
 
 
 def _encoded(value: Any) -> Any:
-    """Every string in base64, keys and other values as they are."""
+    """Return a value with every string except keys in base64."""
     if isinstance(value, str):
         return _base64(value)
     if isinstance(value, list):
@@ -306,19 +305,19 @@ def _pretty(value: Any) -> bytes:
     return (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode()
 
 
-def all_files() -> dict[str, bytes]:
-    """Every file of the demo's conversations, by its path below `conversations`."""
+def build_all_files() -> dict[str, bytes]:
+    """Return every file of the demo's conversations by its path below `conversations`."""
     found = {}
     for script in sorted(SCRIPTS.glob("*.txt")):
-        folder, files = build(script.read_text("utf-8"))
+        folder, files = build_conversation(script.read_text("utf-8"))
         found |= {f"{folder}/{name}": data for name, data in files.items()}
     return found
 
 
 def main() -> None:
-    """Write them, and take away what was there before."""
+    """Replace the demo's conversations."""
     shutil.rmtree(TARGET, ignore_errors=True)
-    for name, data in all_files().items():
+    for name, data in build_all_files().items():
         path = TARGET / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)

@@ -37,7 +37,7 @@ def when(stamp: str) -> datetime:
 
 
 def test_regenerating_gives_the_same_bytes() -> None:
-    made = make_conversations.all_files()
+    made = make_conversations.build_all_files()
     there = {
         path.relative_to(CONVERSATIONS).as_posix(): path.read_bytes()
         for path in CONVERSATIONS.rglob("*")

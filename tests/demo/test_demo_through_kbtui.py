@@ -1,4 +1,4 @@
-"""The demo as kbtui itself reads it: nothing broken, and citations in both kinds."""
+"""kbtui reads the demo without problems, and finds its citations."""
 
 import hashlib
 import shutil

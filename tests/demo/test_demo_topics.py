@@ -1,4 +1,4 @@
-"""The demo's topics are worth looking at: enough of them, of every kind, and true to themselves."""
+"""The demo has enough topics and subjects of every kind, and they are consistent."""
 
 import re
 from datetime import date

@@ -1,4 +1,4 @@
-"""Every `kbtui …` line that the guide and the README show works, on a copy of the demo."""
+"""Every `kbtui …` command in the guide and the README works, on a copy of the demo."""
 
 import json
 import os
@@ -31,22 +31,22 @@ NOT_RUN = {
     "kbtui tools install": "asks a person",
     "kbtui tools uninstall": "removes what the one above made",
 }
-"""What asks a person or opens the screen, and why it is not run here."""
+"""Commands that ask the user or open the TUI, with the reason why they are not run."""
 EXIT_CODES = {
     "kbtui entries --status error,pending --json": 1,  # the demo has none
 }
 MESSAGE = re.compile(r"`kbtui needs [^`]*`")
-"""A quoted message that begins like a command."""
+"""A quoted message that starts like a command."""
 
 
 def shown_lines(text: str) -> Iterator[str]:
-    """The shell lines of a page, comments taken off."""
+    """Yield the shell lines of a page without indentation."""
     for block in re.findall(r"^ *```sh\n(.*?)^ *```", text, re.MULTILINE | re.DOTALL):
         yield from (line.strip() for line in block.splitlines())
 
 
 def commands() -> dict[str, str]:
-    """Each `kbtui …` command that is shown, by where it is shown first."""
+    """Return each `kbtui …` command with the first page that has it."""
     found: dict[str, str] = {}
     for page, path in PAGES.items():
         for line in shown_lines(path.read_text("utf-8")):
@@ -57,7 +57,7 @@ def commands() -> dict[str, str]:
 
 
 def simple_commands(line: str) -> Iterator[list[str]]:
-    """The commands of a shell line, without what their output goes to."""
+    """Yield the commands of a shell line without redirections and conditions."""
     words = shlex.shlex(line, posix=True, punctuation_chars="|>;&")
     words.whitespace_split = True
     found: list[str] = []
@@ -74,8 +74,8 @@ COMMANDS = {line: page for line, page in commands().items() if line not in NOT_R
 
 @pytest.fixture(scope="module")
 def demo() -> Iterator[Path]:
-    """A copy of the demo, with directories of its own for all that kbtui keeps."""
-    # A short path: a socket's has 104 bytes at most.
+    """A directory with a copy of the demo and separate directories for kbtui's files."""
+    # A short path: the path of a socket is limited to 104 bytes.
     base = Path(tempfile.mkdtemp(prefix="kb-"))
     (base / "run").mkdir(mode=0o700)
     shutil.copytree(DEMO, base / "demo")
@@ -117,7 +117,7 @@ def test_every_command_has_a_place_in_the_guides_list() -> None:
 
 
 def keys(value: object) -> set[str]:
-    """Every key in a JSON document, however deep; labels have names of their own."""
+    """Return every key in a JSON document at any depth, except inside labels and arguments."""
     if isinstance(value, list):
         return set().union(*map(keys, value))
     if not isinstance(value, dict):

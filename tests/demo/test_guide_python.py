@@ -1,4 +1,4 @@
-"""The guide's page about Python: its code runs as it stands, and its names are those there are."""
+"""The code of the guide's Python page runs unchanged, and its names exist."""
 
 import asyncio
 import inspect

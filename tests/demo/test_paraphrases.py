@@ -1,4 +1,4 @@
-"""The paraphrases are what they claim to be: their targets exist and share no word with them."""
+"""The targets of the paraphrases exist and share no word with them."""
 
 import re
 import tomllib
@@ -13,13 +13,13 @@ FUNCTION_WORDS = {"a", "an", "and", "for", "in", "is", "it", "of", "on", "or", "
 
 
 def words(text: str) -> set[str]:
-    """Words by their first six letters, which is blunter than any stemmer."""
+    """Return words cut to six letters, which is coarser than any stemmer."""
     found = re.findall(r"[a-z]+", text.lower())
     return {word[:6] for word in found if word not in FUNCTION_WORDS}
 
 
 def text_of(ref: str) -> str:
-    """All that is said in a subject or conversation, title included."""
+    """Return the text of a subject, or everything said in a conversation with its title."""
     if not ref.startswith("jp-c"):
         return SUBJECTS[ref].read_text("utf-8")
     folder = conversation_folders(CORPUS)[int(ref.removeprefix("jp-c"))]

@@ -1,4 +1,4 @@
-"""Questions in other words than the text: keywords miss them, the fusion finds them."""
+"""The fusion finds answers in other words, which keywords miss."""
 
 import shutil
 import tomllib

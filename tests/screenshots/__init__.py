@@ -1,1 +1,1 @@
-"""The pictures of the README, made from the running program: `make screenshots`."""
+"""The pictures of the README, taken from the running program by `make screenshots`."""

@@ -1,9 +1,9 @@
-"""Runs kbtui on a copy of the demo, without a terminal, and keeps what it draws as SVG.
+"""Run kbtui on a copy of the demo without a terminal, and save its screen as SVG.
 
     python -m tests.screenshots [NAME…]
 
-The engine, the index and the model are the real ones; the clock stands still, so that the
-same program draws the same picture.
+The engine, the index and the model are real. The clock is fixed, so that pictures are
+reproducible.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ SECONDS = 180.0
 
 
 class Shot(NamedTuple):
-    """One picture: its size in cells, what to do, and what must be readable then."""
+    """One picture: its size in cells, and the steps before it is taken."""
 
     size: tuple[int, int]
     steps: "Callable[[Scene], Awaitable[None]]"
@@ -37,7 +37,7 @@ class Shot(NamedTuple):
 
 
 class Scene:
-    """A running application that is brought to where its picture is taken."""
+    """A running application, and the steps that a shot needs."""
 
     def __init__(self, app: "KbApp", pilot: "Pilot[None]") -> None:
         self.app, self.pilot = app, pilot
@@ -48,7 +48,7 @@ class Scene:
         return "\n".join("".join(part.text for part in strip) for strip in strips)
 
     async def reads(self, *words: str) -> None:
-        """Wait until all of this is on the screen."""
+        """Wait until all of these words are on the screen."""
         end = asyncio.get_running_loop().time() + SECONDS
         while not all(word in self.text for word in words):
             if asyncio.get_running_loop().time() > end:
@@ -100,7 +100,7 @@ OPENS = {"conversation": "jp-c17757622345:1", "subject": "engineering/chunking"}
 
 
 async def take(name: str, shot: Shot, root: Path) -> None:
-    """Run the application and write its picture."""
+    """Run the application and write one picture."""
     from kbtui.library import open_workspace
     from kbtui.tui.app import KbApp, Start
 
@@ -114,19 +114,19 @@ async def take(name: str, shot: Shot, root: Path) -> None:
         await pilot.pause(0.3)
         picture = app.export_screenshot(title=f"kbtui · {root.name}")
     library.close()
-    # Rich's picture names a font on the internet; nothing here is to be fetched.
+    # Rich's picture refers to a font on the internet, which viewers must not fetch.
     picture = re.sub(r"@font-face \{[^}]*\}\s*", "", picture)
     (TARGET / f"{name}.svg").write_text(picture, "utf-8")
     print(f"{name}.svg  {len(picture):,} bytes")
 
 
 def main(names: list[str]) -> None:
-    """Make these pictures, or all. The index stays under build/ for the next time."""
+    """Make the named pictures, or all. The index stays below build/ for the next run."""
     base = TARGET.parents[1] / "build" / "screenshots"
     for name in ("cache", "config", "data", "state"):
         os.environ[f"XDG_{name.upper()}_HOME"] = str(base / name)
     os.environ["JP_USER_DATA_DIR"] = str(base / "jp")
-    # A short path: a socket's has 104 bytes at most.
+    # A short path: the path of a socket is limited to 104 bytes.
     runtime = tempfile.mkdtemp(prefix="kb-")
     os.environ["XDG_RUNTIME_DIR"] = runtime
     os.environ["KBTUI_ENGINE_IDLE"] = "30"
