@@ -27,14 +27,14 @@ SourceKind = Literal["url_crawl", "file_upload", "mcp"]
 
 @dataclass(frozen=True)
 class Source:
-    """One `[source.NAME]` of `.jp/kb-sources.toml`.
+    """One `[source.NAME]` table of `.jp/kb-sources.toml`.
 
-    Its documents lie in the directory `name` of the topic's directory. `url`,
-    `depth` (how many links away from it), `prefixes` (what addresses must begin
-    with) and `allow_hosts` (hosts that may lie in a private network) belong to
-    `url_crawl`; `file` (a file or directory, relative to the workspace or
-    absolute) to `file_upload`; `server` (a command line), `pattern` (a glob over
-    resource addresses) and `env` (names of variables that the server gets) to `mcp`.
+    Its documents are in the directory `name` inside the topic's directory. For `url_crawl`:
+    `url`, `depth` (the number of links to follow from it), `prefixes` (of the URLs to fetch)
+    and `allow_hosts` (hosts that may be in a private network). For `file_upload`: `file`, a
+    file or directory, relative to the workspace or absolute. For `mcp`: `server` (a command
+    line), `pattern` (a glob over resource URIs) and `env` (names of environment variables
+    passed to the server).
     """
 
     name: str
@@ -53,7 +53,7 @@ class Source:
 
     @property
     def what(self) -> str:
-        """What it fetches, in one line."""
+        """What the source fetches, in one line."""
         import shlex
 
         if self.kind == "mcp":
@@ -64,7 +64,7 @@ class Source:
 
 @dataclass(frozen=True)
 class SourceProgress:
-    """How far a run is; `total` counts the documents known so far, `now` is the one at hand."""
+    """The progress of a run: `total` documents are known so far, `now` is being fetched."""
 
     source: str
     done: int
@@ -73,16 +73,16 @@ class SourceProgress:
 
 
 def check_cron(expression: str) -> None:
-    """Raise `ConfigError` for an expression that is none, or that never comes."""
+    """Raise `ConfigError` for an invalid cron expression, or one that never matches."""
     from cronsim import CronSim, CronSimError
 
-    reason = "it never comes"
+    reason = "it never matches"
     try:
-        # A sixth field would be seconds: nobody's pages want that.
+        # cronsim allows a sixth field for seconds, which is far too often for a crawl.
         if len(expression) < 200 and len(expression.split()) == 5:
             next(CronSim(expression, datetime.now()))
             return
-        reason = "it has not five fields"
+        reason = "it must have five fields"
     except (CronSimError, ValueError, AssertionError) as error:
         reason = str(error) or reason
     except StopIteration:
@@ -95,18 +95,18 @@ def check_cron(expression: str) -> None:
 
 
 def next_cron_time(expression: str, after: float) -> float | None:
-    """The first time of an expression after Unix time `after`; None where there is none any more."""
+    """Return the first time of a cron expression after Unix time `after`, in local time, or None."""
     from cronsim import CronSim
 
     for moment in CronSim(expression, datetime.fromtimestamp(after)):
-        # In the hour that summer's end repeats, wall clock times lie behind as well as ahead.
+        # When daylight saving time ends, an hour of local time repeats and may be in the past.
         if (seconds := moment.timestamp()) > after:
             return seconds
     return None
 
 
 SOURCE_NAME = re.compile(r"[a-z0-9](?:[a-z0-9._-]{0,62}[a-z0-9])?")
-"""What a source may be called: it becomes a directory's name."""
+"""What a source can be called: its name becomes a directory."""
 MAX_LINK_DEPTH = 20
 
 _TEXT, _LIST, _NUMBER = "a string", "a list of strings", "a whole number"
@@ -123,13 +123,17 @@ SOURCE_KINDS = tuple(_KEYS_BY_KIND)
 
 @dataclass
 class Sources:
-    """The sources of a workspace by name, in the file's order, and what is wrong with others."""
+    """The valid sources of a workspace by name, in the order of the file, and the problems of
+    others.
+    """
 
     sources: dict[str, Source] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
 
     def find(self, name: str) -> Source:
-        """The source of this name; raises `NothingFound`, or `ConfigError` for a broken one."""
+        """Return the source with this name; raises `NothingFound`, or `ConfigError` if it is
+        invalid.
+        """
         if name in self.sources:
             return self.sources[name]
         for problem in self.problems:
@@ -142,18 +146,18 @@ class Sources:
                 )
         known = ", ".join(self.sources)
         raise NothingFound(
-            f"there is no source {name!r}",
-            hint=f"sources: {known}" if known else "`kbtui source add` makes one",
+            f"unknown source {name!r}",
+            hint=f"sources: {known}" if known else "add one with `kbtui source add`",
         )
 
 
 def sources_path(workspace: Workspace) -> Path:
-    """The file that declares the sources; kbtui owns and writes it."""
+    """Return the path of the file that declares the sources; kbtui owns and writes it."""
     return workspace.jp / "kb-sources.toml"
 
 
 def load_sources(workspace: Workspace) -> Sources:
-    """Read the sources; never raises for what is wrong in the file."""
+    """Read the sources; mistakes in the file become problems and are never raised."""
     from kbtui.workspace.jp_config import parse_config
 
     found = Sources()
@@ -184,12 +188,12 @@ def load_sources(workspace: Workspace) -> Sources:
 
 
 def parse_source(name: str, block: Any) -> Source:
-    """A source of its table; raises `ConfigError` whose `where` is the key."""
+    """Return the source that a table declares; raises `ConfigError` whose `where` is the key."""
     from kbtui.knowledge.loader import suggest_key
 
     if not SOURCE_NAME.fullmatch(name) or ".." in name:
         raise ConfigError(
-            "a source's name has small letters, digits, `-`, `_` and `.`, at most 64",
+            "a source's name has at most 64 characters: small letters, digits, `-`, `_` and `.`",
         )
     if not isinstance(block, dict):
         raise ConfigError("must be a table")
@@ -260,11 +264,15 @@ _PROGRAM_EXTENSIONS = frozenset([
     "py", "pyz", "js", "mjs", "cjs", "ts", "mts", "sh", "bash", "zsh", "fish", "rb", "pl", "php",
     "lua", "jar",
 ])  # fmt: skip
-"""Endings of what an interpreter runs; data may change without being approved again."""
+"""Extensions of programs that an interpreter runs; other files can change without a new approval."""
 
 
 def hash_source(workspace: Workspace, source: Source) -> str:
-    """The hash of what an approval of this source approves."""
+    """Return the hash that an approval of this source records.
+
+    It covers the table. For `mcp` it also covers the programs in the workspace that the command
+    names: otherwise changing a script would change what runs without a new approval.
+    """
     parts = {"form": _APPROVAL_FORMAT, "name": source.name, "block": source.block}
     if source.kind == "mcp":
         parts["programs"] = {word: _hash_program(workspace, word) for word in source.server}
@@ -272,7 +280,7 @@ def hash_source(workspace: Workspace, source: Source) -> str:
 
 
 def _hash_program(workspace: Workspace, word: str) -> str | None:
-    """The hash of a program of the workspace that a word of a command names, else None."""
+    """Return the hash of the program in the workspace that a word of a command names, or None."""
     path = Path(workspace.root, word)
     try:
         real = Path(os.path.realpath(path))
@@ -289,27 +297,31 @@ def _hash_program(workspace: Workspace, word: str) -> str | None:
 
 
 def approve_source(workspace: Workspace, journal: UserData, source: Source) -> None:
-    """Note that the user agreed to the source as it is now."""
+    """Record in the user's data, outside the workspace, that the user approved the source as it is
+    now.
+
+    Approvals are not in the workspace, so opening someone else's clone never runs anything.
+    """
     journal.save_approval(source.name, hash_source(workspace, source))
 
 
 def find_approval_time(workspace: Workspace, journal: UserData, source: Source) -> float | None:
-    """When the user agreed to the source as it is now, in Unix seconds; None when never."""
+    """Return when the user approved the source as it is now, in Unix seconds, or None."""
     return journal.approval_time(hash_source(workspace, source))
 
 
 def format_block(source: Source) -> str:
-    """The block as TOML, for showing what would be agreed to."""
+    """Return the source's table as TOML, to be shown before approval."""
     import tomli_w
 
     return tomli_w.dumps({"source": {source.name: source.block}})
 
 
 def add_source(workspace: Workspace, name: str, block: dict[str, Any]) -> Source:
-    """Write a new source; raises `UsageError` where the name is taken, `ConfigError` for a mistake."""
+    """Write a new source; raises `UsageError` if the name is taken, `ConfigError` for a mistake."""
     if name in load_sources(workspace).sources:
         raise UsageError(
-            "there is such a source already", where=name, hint="--name gives it another name"
+            "the source exists already", where=name, hint="choose another name with --name"
         )
     source = _parse_named_source(name, block)
     _write_block(workspace, name, block)
@@ -317,7 +329,7 @@ def add_source(workspace: Workspace, name: str, block: dict[str, Any]) -> Source
 
 
 def edit_source(workspace: Workspace, name: str, changes: dict[str, Any]) -> Source:
-    """Change keys of a source; None takes a key away. Raises as `add_source`, and `NothingFound`."""
+    """Change keys of a source, where None removes a key; raises `ConfigError` or `NothingFound`."""
     block = {**load_sources(workspace).find(name).block, **changes}
     block = {key: value for key, value in block.items() if value is not None}
     source = _parse_named_source(name, block)
@@ -326,13 +338,13 @@ def edit_source(workspace: Workspace, name: str, changes: dict[str, Any]) -> Sou
 
 
 def remove_source(workspace: Workspace, name: str) -> None:
-    """Take a source out of the file; raises `NothingFound`, `ConfigError`."""
+    """Remove a source from the file; raises `NothingFound` or `ConfigError`."""
     load_sources(workspace).find(name)
     _write_block(workspace, name, None)
 
 
 def suggest_source_name(kind: str, what: str) -> str:
-    """A source's name made of the host, the file or the command, or else of the kind."""
+    """Return a name for a new source, made from the host, the file, the command or the kind."""
     import re
     from contextlib import suppress
     from pathlib import PurePath
@@ -341,7 +353,7 @@ def suggest_source_name(kind: str, what: str) -> str:
     from kbtui.knowledge.subject_files import make_file_name
 
     if kind == "url_crawl":
-        with suppress(ValueError):  # what is wrong with the address is said where it is parsed
+        with suppress(ValueError):  # an invalid URL is reported when the source is parsed
             what = urlsplit(what).hostname or what
     elif kind == "file_upload":
         what = PurePath(what).stem or what
@@ -371,23 +383,23 @@ def _write_block(workspace: Workspace, name: str, block: dict[str, Any] | None) 
         document = tomlkit.parse(old or "")
     except (ValueError, RecursionError, OSError, tomlkit.exceptions.TOMLKitError) as error:
         raise ConfigError(
-            f"is not valid TOML: {error}", where=str(path), hint="mend it first"
+            f"is not valid TOML: {error}", where=str(path), hint="fix it first"
         ) from error
-    unsafe = ConfigError("cannot be edited safely", where=str(path), hint="change it by hand")
+    unsafe = ConfigError("cannot be edited safely", where=str(path), hint="edit it by hand")
     try:
         _set_block(expected, name, block, {})
         _set_block(document, name, block, tomlkit.table(is_super_table=True))
         new = tomlkit.dumps(document)
     except (AttributeError, TypeError, KeyError, tomlkit.exceptions.TOMLKitError) as error:
         raise unsafe from error
-    # The parser has the word on whether nothing else changed.
+    # Parse the result to be sure that nothing else changed.
     if tomllib.loads(new) != expected:
         raise unsafe
     apply_change(TomlChange(path, old, new))
 
 
 def _set_block(document: Any, name: str, block: dict[str, Any] | None, fresh: Any) -> None:
-    """Put a block into a parsed file, or take it out, touching only the keys that differ."""
+    """Set or remove a table of a parsed file, changing only the keys that differ."""
     if block is None:
         del document["source"][name]
         if not document["source"]:

@@ -1,4 +1,7 @@
-"""Runs a source: approval, lock, runner, files, and how it ended."""
+"""Runs a source: approval, lock, fetching, files, result.
+
+The engine starts `python -m kbtui.sources.runner ROOT NAME` when a source is due.
+"""
 
 from __future__ import annotations
 
@@ -32,15 +35,15 @@ STOP_CHECK_SECONDS = 0.2
 
 
 class SourceBusy(KbtuiError):
-    """Another run of the source is going on."""
+    """Another run of the source has not ended yet."""
 
 
 class RunStopped(KbtuiError):
-    """Its user ended the run."""
+    """The user stopped the run."""
 
 
 class SourceNotApproved(ConfigError):
-    """The user did not agree to this block."""
+    """The user did not approve this version of the source."""
 
 
 def run_source(
@@ -52,21 +55,21 @@ def run_source(
     limits: SourceLimits | None = None,
     resolve: Resolve = resolve_name,
 ) -> Run:
-    """Run a source now, and note in the journal how it ended.
+    """Run a source now and record the result in the user's data.
 
-    `stopped` is asked several times a second from the calling thread; when it says yes the run
-    ends, what came until then stays, and nothing is taken for gone. So it is when the run is
-    interrupted, which is noted before `KeyboardInterrupt` goes on.
-    What fails is in the run; raised are `NothingFound` and `ConfigError` for a
-    source that does not exist or is not sound, `NotApproved`, and `Busy`.
+    `should_stop` is called several times a second from this thread; once it returns true, the
+    run ends, keeps what was fetched and deletes nothing. The same happens on
+    `KeyboardInterrupt`, which is raised again afterwards. Failures are in the result; raised
+    are `NothingFound`, `ConfigError` for an invalid source, `SourceNotApproved` and
+    `SourceBusy`.
     """
     source = load_sources(workspace).find(name)
     journal = UserData(workspace)
     if find_approval_time(workspace, journal, source) is None:
         raise SourceNotApproved(
-            "you did not approve this source as it is now",
+            "the source is not approved, or changed since",
             where=f".jp/kb-sources.toml: source.{name}",
-            hint=f"`kbtui source approve {name}` shows it and asks",
+            hint=f"review it with `kbtui source approve {name}`",
         )
     with lock_source(workspace, name):
         began = time.time()
@@ -92,7 +95,7 @@ def _make_failed_run(journal: UserData, name: str, began: float, reason: str) ->
 
 @contextlib.contextmanager
 def lock_source(workspace: Workspace, name: str) -> Iterator[None]:
-    """Hold the source for oneself; raises `Busy`. It is let go with the process, however that ends."""
+    """Lock a source until the context or the process ends; raises `SourceBusy`."""
     make_private(workspace.data_dir)
     path = workspace.data_dir / f"source-{name}.lock"
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600), "w") as file:
@@ -105,7 +108,7 @@ def lock_source(workspace: Workspace, name: str) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class _RunRequest:
-    """What a run is given."""
+    """What to run and how."""
 
     workspace: Workspace
     source: Source
@@ -120,7 +123,7 @@ def _run_to_end(
     began: float,
     on_progress: Callable[[SourceProgress], None],
 ) -> tuple[Run, bool]:
-    """Run to the end; says too whether it was interrupted."""
+    """Run a source; return the result and whether the run was interrupted."""
     source = work.source
     directory = open_source_directory(work.workspace, source)
     found = RunContext(source, directory, journal.load_fetched(source.name), on_progress)
@@ -128,13 +131,13 @@ def _run_to_end(
     try:
         asyncio.run(_run_until_stopped(work, found))
     except (KbtuiError, KeyboardInterrupt) as error:
-        # What came before stays, and counts.
+        # Keep and count what was fetched before.
         interrupted = isinstance(error, KeyboardInterrupt)
         found.problems.insert(0, "interrupted" if interrupted else str(error))
         found.is_complete = False
     if found.is_complete:
         directory.remove_unseen()
-    # What an incomplete run did not meet may be there yet.
+    # Documents that an incomplete run did not reach may still exist.
     memory = {} if found.is_complete else found.memory
     journal.save_fetched(source.name, {**memory, **found.new_memory})
     problems = (*found.problems, *directory.problems)
@@ -142,7 +145,7 @@ def _run_to_end(
     worked = tally.added + tally.updated + tally.unchanged + tally.removed
     if found.skips and not (problems or worked or directory.documents):
         what, reason = next(iter(found.skips.items()))
-        problems = (f"nothing could be taken: {what}: {reason}",)
+        problems = (f"nothing could be fetched: {what}: {reason}",)
     status = "ok" if not problems else "partial" if worked else "error"
     run = Run(
         source=source.name,
@@ -164,7 +167,7 @@ def _run_to_end(
 
 
 def open_source_directory(workspace: Workspace, source: Source) -> SourceDirectory:
-    """The documents of a source; raises `KbtuiError` where its topic is gone or leads elsewhere."""
+    """Return the documents of a source; raises `KbtuiError` if its topic is gone or misplaced."""
     from kbtui.knowledge import load_knowledge
     from kbtui.knowledge.subject_files import make_topic_folder
 
@@ -175,14 +178,14 @@ def open_source_directory(workspace: Workspace, source: Source) -> SourceDirecto
 
 
 def count_documents(workspace: Workspace, source: Source) -> int:
-    """How many documents a source has; raises `KbtuiError` where they cannot be reached."""
+    """Return how many documents a source has; raises `KbtuiError` if they cannot be read."""
     return len(open_source_directory(workspace, source).documents)
 
 
 def remove_source_and_documents(workspace: Workspace, name: str, *, keep: bool) -> list[str]:
-    """Take a source away; its documents stay as its user's own, or go.
+    """Remove a source; with `keep` its documents become ordinary subjects, else they are deleted.
 
-    Returns what could not be done to documents. Raises `Busy`, `NothingFound`, `ConfigError`.
+    Returns what could not be done. Raises `SourceBusy`, `NothingFound` or `ConfigError`.
     """
     from kbtui.sources.config import remove_source
 
@@ -193,7 +196,7 @@ def remove_source_and_documents(workspace: Workspace, name: str, *, keep: bool) 
             directory = open_source_directory(workspace, source)
         except KbtuiError as error:
             directory = None
-            problems.append(f"its documents cannot be reached and are left alone: {error}")
+            problems.append(f"its documents cannot be read and are left alone: {error}")
         remove_source(workspace, name)
         if directory is not None and keep:
             directory.release_documents()
@@ -212,7 +215,7 @@ async def _run_until_stopped(work: _RunRequest, run: RunContext) -> None:
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await task
-            raise RunStopped("stopped; what came until then stays", where=run.source.name)
+            raise RunStopped("stopped; what was fetched is kept", where=run.source.name)
         await asyncio.wait([task], timeout=STOP_CHECK_SECONDS)
     task.result()
 
@@ -237,10 +240,7 @@ async def _fetch_documents(work: _RunRequest, run: RunContext) -> None:
 
 
 def main(words: list[str]) -> int:
-    """Run the source `words[1]` of the workspace at `words[0]`; return the exit code.
-
-    The engine starts a source that is due with `python -m kbtui.sources.runner`.
-    """
+    """Run the source `words[1]` of the workspace at `words[0]`; return the exit code."""
     from kbtui.workspace import open_root
 
     with contextlib.suppress(OSError):

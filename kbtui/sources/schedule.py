@@ -1,4 +1,4 @@
-"""Which sources are due, and running them: for the engine, which looks every now and then."""
+"""Starts the sources that are due; the engine calls it every `SCHEDULE_SECONDS`."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 
 SCHEDULE_SECONDS = 30.0
 MAX_RUN_SECONDS = 7200.0
-"""A run that is not done after this long is ended."""
+"""A run that takes longer is ended."""
 
 
 def find_due_time(
     workspace: Workspace, journal: UserData, source: Source, since: float = 0.0
 ) -> float | None:
-    """When a source is to run next, in Unix seconds, which may have passed; None for never.
+    """Return when a source must run next, in Unix seconds; may be in the past. None for never.
 
-    Counted from its last run, its approval or `since`, whatever is latest:
-    several missed times are one.
+    It is the first cron time after the last run, the approval and `since`, whichever is latest:
+    several missed times count once.
     """
     if source.cron is None:
         return None
@@ -42,9 +42,9 @@ def find_due_time(
 def list_due_sources(
     workspace: Workspace, now: float | None = None, started: Mapping[str, float] | None = None
 ) -> list[str]:
-    """The names of the sources that are to run now, the longest overdue first.
+    """Return the names of the sources that are due, the most overdue first.
 
-    `started` says when each was started lately, whatever became of it.
+    `started` maps names to the times of recent starts, whatever became of these runs.
     """
     now = time.time() if now is None else now
     journal = UserData(workspace)
@@ -57,25 +57,26 @@ def list_due_sources(
 
 
 class Schedule:
-    """Runs what is due, one source at a time, each in a process of its own with low priority.
+    """Runs the sources that are due, one at a time, each in a process with low priority.
 
-    Call `tick` from one thread; it never waits for a run. A run has `umask` (-1: this process's).
+    Call `tick` from one thread; it never waits for a run. `umask` is that of the runs, -1 for
+    the umask of this process.
     """
 
     def __init__(self, workspace: Workspace, log: Callable[[str], None], umask: int = -1) -> None:
         self._workspace, self._log, self._umask = workspace, log, umask
         self._process: subprocess.Popen[bytes] | None = None
         self._name, self._began = "", 0.0
-        # A run that never notes how it ended must not be started again and again.
+        # A run that crashes before recording its result must not be started again and again.
         self._started: dict[str, float] = {}
 
     @property
     def running_source(self) -> str | None:
-        """The source that runs now."""
+        """The name of the source that is running, or None."""
         return self._name if self._process is not None else None
 
     def tick(self, now: float | None = None) -> None:
-        """See whether a run ended or hangs, and start the next that is due."""
+        """Check the present run, and start the next source that is due."""
         self._check_process()
         if self._process is None:
             for name in list_due_sources(self._workspace, now, self._started)[:1]:
@@ -83,7 +84,7 @@ class Schedule:
                 self._start_run(name)
 
     def stop(self) -> None:
-        """End the run that is going on; the next start makes it up."""
+        """End the present run; it is started again the next time the engine runs."""
         process, self._process = self._process, None
         if process is None:
             return

@@ -1,4 +1,8 @@
-"""The documents of one source on disk, and the context of a run that changes them."""
+"""The directory of a source's documents, and the context of a run that changes it.
+
+The front matter of each file has its source, URL and time of fetching, and a digest of everything
+else. So a file that the user edited is recognised, even in a clone, and never overwritten.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +38,7 @@ if TYPE_CHECKING:
 MAX_TITLE_CHARACTERS, MAX_TEXT_CHARACTERS = 300, 5_000_000
 MAX_FILE_BYTES = 20_000_000
 MAX_NAME_DEPTH = 8
-"""Directories below the source's own; the rest of a longer path is joined to one name."""
+"""Directories below the source's own; the rest of a longer path becomes one name."""
 _ENDINGS = (
     ".html", ".htm", ".xhtml", ".md", ".markdown", ".txt", ".text", ".php", ".asp", ".aspx",
     ".pdf",
@@ -44,7 +48,7 @@ _STAMP_KEYS = ("fetched_at", "digest")
 
 @dataclass(frozen=True)
 class FetchedDocument:
-    """What was fetched: `url` is what it is known by, `name` what its file would like to be called."""
+    """A fetched document: `url` identifies it, `name` is the preferred name of its file."""
 
     url: str
     name: str
@@ -55,7 +59,9 @@ class FetchedDocument:
 
 @dataclass
 class StoredDocument:
-    """A document's file; `digest` is of what was fetched, `edited` that the file is not that any more."""
+    """A document's file; `digest` is that of the fetched content, `is_edited` whether it changed
+    since.
+    """
 
     path: Path
     url: str
@@ -65,7 +71,7 @@ class StoredDocument:
 
 @dataclass
 class ChangeCounts:
-    """What a run did to the files."""
+    """How many documents a run changed."""
 
     added: int = 0
     updated: int = 0
@@ -74,10 +80,10 @@ class ChangeCounts:
 
 
 class SourceDirectory:
-    """The files of one source; reads them once, then keeps count of what is done to them.
+    """The documents of one source: reads them once, then tracks the changes made through it.
 
-    `root` and `folder` are real paths, the workspace's and the topic's. Raises
-    `KbtuiError` where the directory leads elsewhere or cannot be read.
+    `root` and `folder` are the real paths of the workspace and the topic. Raises `KbtuiError`
+    if the source's directory is a link.
     """
 
     def __init__(self, root: Path, folder: Path, source: Source) -> None:
@@ -86,19 +92,19 @@ class SourceDirectory:
         self.counts = ChangeCounts()
         self.problems: list[str] = []
         self.edited: list[str] = []
-        """What became of documents that their user edited."""
+        """Messages about documents that the user edited."""
         self.documents: dict[str, StoredDocument] = {}
         self._names_in_use: set[str] = set()
         self._seen: set[str] = set()
         if os.path.realpath(self.folder) != str(self.folder):
-            raise KbtuiError("is a link; a source writes into a directory", where=str(self.folder))
+            raise KbtuiError("is a link; a source needs a directory", where=str(self.folder))
         for path in _list_files(self.folder):
             self._names_in_use.add(self._relative_name(path))
             if path.suffix != ".md" or path.is_symlink():
                 continue
             held = read_stored_document(path, source.name)
             if held is not None:
-                # Of two copies of one document the untouched one is ours to care for.
+                # If a document has two copies, the unedited one is kept up to date.
                 other = self.documents.get(held.url)
                 if other is None or (other.is_edited and not held.is_edited):
                     self.documents[held.url] = held
@@ -107,25 +113,27 @@ class SourceDirectory:
         return str(path.relative_to(self.folder).with_suffix("")).casefold()
 
     def is_current(self, url: str) -> bool:
-        """Whether the file is what was fetched last, so that asking for changes alone is enough."""
+        """Return whether the file is what was fetched last, so that a conditional request is
+        enough.
+        """
         held = self.documents.get(url)
         return held is not None and not held.is_edited
 
     def rename_document(self, before: str, url: str) -> None:
-        """A document is known by another address from now on."""
+        """Change the URL that identifies a document."""
         if before != url and before in self.documents and url not in self.documents:
             self.documents[url] = self.documents.pop(before)
 
     def mark_unchanged(self, url: str) -> None:
-        """The document is as it was."""
+        """Record that a document did not change."""
         if url in self.documents and url not in self._seen:
             self._seen.add(url)
             self.counts.unchanged += 1
 
     def write_document(self, document: FetchedDocument) -> None:
-        """Write a document, unless it is as it was or a person changed its file.
+        """Write a document unless it did not change or the user edited its file.
 
-        Raises `KbtuiError` when it cannot be written.
+        Raises `KbtuiError` if it cannot be written.
         """
         from kbtui.text import one_line, sanitize
 
@@ -173,12 +181,12 @@ class SourceDirectory:
         return path
 
     def remove_document(self, url: str) -> None:
-        """The source has the document no more: its file goes, unless a person changed it."""
+        """Remove a document that no longer exists at its source, unless the user edited its file."""
         held = self.documents.pop(url, None)
         if held is None:
             return
         if held.is_edited:
-            self._note_edited(held, "gone at its source")
+            self._note_edited(held, "deleted at its source")
             return
         try:
             held.path.unlink(missing_ok=True)
@@ -189,13 +197,13 @@ class SourceDirectory:
         self.counts.removed += 1
 
     def remove_unseen(self) -> None:
-        """What a complete run did not meet is gone."""
+        """Remove the documents that a complete run did not find."""
         for url in [url for url in self.documents if url not in self._seen]:
             self.remove_document(url)
 
     def _note_edited(self, held: StoredDocument, why: str) -> None:
         name = held.path.relative_to(self.folder)
-        self.edited.append(f"{name}: {why}; you edited it, so it is left alone")
+        self.edited.append(f"{name}: {why}; left alone because you edited it")
 
     def _remove_empty_folders(self, folder: Path) -> None:
         """Remove directories that are empty now, up to the source's own."""
@@ -207,7 +215,7 @@ class SourceDirectory:
             folder = folder.parent
 
     def release_documents(self) -> int:
-        """Make the documents ordinary subjects, of no source any more; returns how many."""
+        """Make the documents ordinary subjects without a source; return how many."""
         count = 0
         for held in self.documents.values():
             split = _read_document_file(held.path)
@@ -222,7 +230,9 @@ class SourceDirectory:
         return count
 
     def remove_all(self) -> None:
-        """Remove every document that nobody changed; `edited` and `problems` name the others."""
+        """Remove every document that the user did not edit; see `edited` and `problems` for the
+        rest.
+        """
         for url in list(self.documents):
             self.remove_document(url)
         with contextlib.suppress(OSError):
@@ -238,7 +248,7 @@ def _list_files(folder: Path) -> Iterator[Path]:
 
 
 def read_stored_document(path: Path, source: str) -> StoredDocument | None:
-    """The document in a file of a source; None for a file that is not of that source."""
+    """Return the document in a file, or None if the file does not belong to the source."""
     split = _read_document_file(path)
     if split is None:
         return None
@@ -261,19 +271,21 @@ def _read_document_file(path: Path) -> tuple[dict[str, Any], str] | None:
 
 
 def compute_digest(facts: dict[str, Any], text: str) -> str:
-    """Sixteen hex digits for a document's front matter, without its stamps, and its text."""
+    """Return 16 hex digits for a document's text and its front matter without stamps."""
     shape = json.dumps(facts, sort_keys=True, default=str)
     return hashlib.sha256(f"{shape}\0{text}".encode("utf-8", "replace")).hexdigest()[:16]
 
 
 MAX_NAMED_PROBLEMS = 500
-"""Failures and skips that a run names; it counts the rest."""
+"""How many failures and skips a run names; the rest is only counted."""
 
 
 @dataclass
 class RunContext:
-    """What a runner reports to. `memory` is what the last run remembered of each address,
-    `remember` what the next one will; `complete` says that what was not met is gone.
+    """What a fetcher reports to.
+
+    `memory` maps URLs to what the last run remembered about them (such as ETags), `new_memory`
+    is for the next run. `is_complete` means that documents not found are gone.
     """
 
     source: Source
@@ -293,11 +305,11 @@ class RunContext:
         }
 
     def report_progress(self, done: int, total: int, now: str) -> None:
-        """Say how far it is."""
+        """Report how far the run is."""
         self.on_progress(SourceProgress(self.source.name, done, total, now))
 
     def put(self, document: FetchedDocument, facts: dict[str, Any]) -> None:
-        """A document as it is now; one that cannot be written is a failure."""
+        """Store a document; if it cannot be written, that is recorded as a failure."""
         if not document.text.strip():
             self.skip(document.url, "it has no text")
             return
@@ -308,17 +320,18 @@ class RunContext:
             self.fail(document.url, str(error), permanent=False)
 
     def keep(self, url: str) -> None:
-        """A document that is as it was."""
+        """Record that a document did not change."""
         self.directory.mark_unchanged(url)
         self.new_memory[url] = self.memory.get(url, {})
 
     def skip(self, what: str, reason: str) -> None:
-        """One thing is not taken, and that is as it should be: it is no document, or is not there."""
+        """Record that something is not fetched for a good reason: it is not a document, or does not
+        exist.
+        """
         self.skips.setdefault(what, reason)
 
     def fail(self, what: str, reason: str, *, permanent: bool = True) -> None:
-        """One thing went wrong. One that may pass leaves open what else there is: nothing is
-        taken for gone then."""
+        """Record a failure. After a temporary one the run is incomplete, so nothing counts as gone."""
         self.problems.append(f"{what}: {reason}")
         if not permanent:
             self.is_complete = False
@@ -327,9 +340,10 @@ class RunContext:
 
 
 def make_document_name(url: str, base: str) -> str:
-    """The path, without extension, of the file that an address becomes in its source's directory.
+    """Return the path, without extension, of the file for a URL, relative to the source's
+    directory.
 
-    `base` is the source's own address: what it and `url` have in common is left out.
+    The part that the URL shares with `base`, the source's own URL, is left out.
     """
     parts, start = urlsplit(url), urlsplit(base)
     path = unquote(parts.path, errors="replace")
@@ -352,9 +366,9 @@ def make_document_name(url: str, base: str) -> str:
 
 
 def make_unique_name(name: str, url: str, taken: Collection[str]) -> str:
-    """`name`, or when another document has it, `name` with a mark made of the address.
+    """Return `name`, with a hash of the URL appended if another document has that name.
 
-    `taken` has the names in use, without extension and case.
+    `taken` has the names in use, without extension and in lower case.
     """
     if name.casefold() not in taken:
         return name
@@ -362,5 +376,5 @@ def make_unique_name(name: str, url: str, taken: Collection[str]) -> str:
 
 
 def short_hash(text: str) -> str:
-    """Six hex digits."""
+    """Return six hex digits of a text's hash."""
     return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:6]

@@ -211,7 +211,7 @@ SCREEN_COMMANDS: tuple[Command, ...] = (
         "sources",
         define_command("agree", "y", "approve it", "Approve exactly what is shown.", 13, needs="approving"),
         define_command("run", "r", "run", "Run it now.", 10, needs="source"),
-        define_command("stop", "x", "stop", "End the run; what came until then stays.", 11, needs="running"),
+        define_command("stop", "x", "stop", "End the run; what was fetched is kept.", 11, needs="running"),
         define_command("approve", "a", "look at, approve", "Show exactly what it would do, and approve it.", 10, needs="unapproved"),
         define_command("new", "n", "add", "Add a source.", 8),
         define_command("edit", "e", "change", "Change it.", 6, needs="source"),

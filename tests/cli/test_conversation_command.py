@@ -544,7 +544,7 @@ def test_no_export_is_written_under_the_jp_directory(
             folder_link / str(ID) / "events.json", local / "events.json", other, Path(".jp/new.md"),
         ):  # fmt: skip
             assert main([*command, "-o", str(target)]) == 2, target
-            assert "is not written there" in capsys.readouterr().err
+            assert "cannot export into a directory of JP" in capsys.readouterr().err
     # A file with another name outside is replaced, and the one that JP has stays.
     os.link(events, hard)
     assert kbtui("export", str(ID), "-o", str(hard)) == 0

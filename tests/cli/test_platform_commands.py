@@ -303,7 +303,7 @@ def test_a_source_of_somebody_else_runs_after_it_was_looked_at(built: Builder, p
         'allow_hosts = ["127.0.0.1"]\n[source.broken]\nkind = "mcp"\n'
     )
     done = run(built, "source", "run", "theirs")
-    assert (done.returncode, "did not approve" in done.stderr) == (2, True)
+    assert (done.returncode, "is not approved" in done.stderr) == (2, True)
     done = run(built, "source", "run", "--all")
     assert "not approved, left out" in done.stderr
     shown = run(built, "source", "ls")

@@ -52,7 +52,7 @@ def test_opening_a_hostile_clone_runs_nothing(tmp_path: Path, site: Site) -> Non
     workspace = builder.workspace
     assert list(load_sources(workspace).sources) == ["beacon", "secret", "program"]
     for name in load_sources(workspace).sources:
-        with pytest.raises(SourceNotApproved, match="did not approve"):
+        with pytest.raises(SourceNotApproved, match="is not approved"):
             run_source(workspace, name, limits=FAST)
     schedule = Schedule(workspace, print)
     for later in (0.0, 120.0, 1e9):

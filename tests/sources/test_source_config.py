@@ -29,7 +29,7 @@ def declare(bench: Bench, text: str) -> Any:
 def test_no_file_is_no_sources(bench: Bench) -> None:
     found = load_sources(bench.builder.workspace)
     assert (found.sources, found.problems) == ({}, [])
-    with pytest.raises(NothingFound, match="no source 'docs'"):
+    with pytest.raises(NothingFound, match="unknown source 'docs'"):
         found.find("docs")
 
 

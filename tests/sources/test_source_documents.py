@@ -58,8 +58,8 @@ def test_what_a_person_changed_is_left_alone_and_said(root: Path) -> None:
     found.remove_unseen()
     assert found.problems == []
     assert sorted(found.edited) == [
-        "a.md: changed at its source; you edited it, so it is left alone",
-        "b.md: gone at its source; you edited it, so it is left alone",
+        "a.md: changed at its source; left alone because you edited it",
+        "b.md: deleted at its source; left alone because you edited it",
     ]
     assert "My remark." in (root / "topic/docs/a.md").read_text()
     assert "Mine too." in (root / "topic/docs/b.md").read_text()

@@ -192,7 +192,7 @@ async def test_a_run_shows_how_far_it_is_and_is_stopped_on_a_key(
         await tui.press("escape")
         await tui.press("x")
         await tui.until("web: partial, 1 document (1 new, 0 changed, 0 removed)", 60)
-        assert "stopped; what came until then stays" in tui.text
+        assert "stopped; what was fetched is kept" in tui.text
     assert [path.name for path in (book.root / "docs/project/web").iterdir()] == ["index.md"]
 
 
@@ -276,4 +276,4 @@ async def test_what_a_run_skipped_and_left_alone_is_on_its_page(papers: Builder)
 
         await tui.until(lambda: "left alone" in drawn())
         assert "skipped, is image/png, which is not read: papers/photo.png" in drawn()
-        assert "one.md: gone at its source; you edited it, so it is left alone" in drawn()
+        assert "one.md: deleted at its source; left alone because you edited it" in drawn()
