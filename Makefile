@@ -1,20 +1,20 @@
-# Two targets are all that a newcomer needs: `make run` and `make test`.
+# `make run` and `make test` are all that you need to start.
 PYTHON ?= python3
 WORKSPACE ?=
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-# Temporary directories that break what assumes short or ASCII paths; CI runs the suite in both.
-LONG := a-name-so-long-that-no-socket-fits-below-it-and-that-every-line-in-which-it-stands-is-wrapped-somewhere-else
+# Names of temporary directories that reveal assumptions about short or ASCII paths; CI runs the tests in both.
+LONG := a-directory-name-that-leaves-no-room-for-the-path-of-a-socket-and-that-wraps-every-line-in-which-it-is-printed
 UNICODE := Ünïcödé 空間
 
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
 
-setup: $(STAMP)  ## set up the virtual environment, if something changed
+setup: $(STAMP)  ## set up or update the virtual environment
 
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "kbtui needs Python 3.11 or later; say which with: make PYTHON=python3.11 ..." >&2; exit 2; }
@@ -41,39 +41,39 @@ test-unicode-path: $(STAMP)  ## run the tests in a directory with spaces and non
 test-slow: $(STAMP)  ## run the slow tests
 	$(BIN)/python -m pytest -m slow -n 2 --dist worksteal $(ARGS)
 
-man: $(STAMP)  ## write the manual page to build/
+man: $(STAMP)  ## write the manual page to build/kbtui.1
 	@mkdir -p build
 	@$(BIN)/kbtui man > build/kbtui.1 && echo "build/kbtui.1; to read it: man -l build/kbtui.1"
 
-docs: $(STAMP)  ## write what the documentation takes from the code: tables of the guide, docs/api.md
+docs: $(STAMP)  ## update the generated documentation: tables of the guide, docs/api.md
 	$(BIN)/python -m tests.documentation
 
-screenshots: $(STAMP)  ## make the pictures of the README from the running program
+screenshots: $(STAMP)  ## take the pictures of the README from the running program
 	$(BIN)/python -m tests.screenshots $(ARGS)
 
 eval: $(STAMP)  ## measure search quality on the labelled sets
 	$(BIN)/python -m tests.eval $(ARGS)
 
-bench: $(STAMP)  ## measure, as ratios to baselines of the same run
+bench: $(STAMP)  ## measure speed, as ratios to baselines of the same run
 	$(BIN)/python -m tests.bench $(ARGS)
 
-fuzz: $(STAMP)  ## fuzz what strangers write, 2 minutes for each kind of input
+fuzz: $(STAMP)  ## fuzz untrusted input, 2 minutes for each kind
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --group fuzz
 	$(BIN)/python -m tests.safety.fuzz $(ARGS)
 
-soak: $(STAMP)  ## edit, search and grow for MINUTES (10), and draw what it takes
+soak: $(STAMP)  ## edit and search for MINUTES (10), and plot memory, files and disk space
 	$(BIN)/python -m tests.safety.soak --minutes $(or $(MINUTES),10) $(ARGS)
 
-audit: $(STAMP)  ## look up known vulnerabilities of what kbtui stands on
+audit: $(STAMP)  ## look up known vulnerabilities of the pinned packages
 	$(BIN)/python -m tests.packaging.audit
 
-check: $(STAMP)  ## format, lint, types, import rules
+check: $(STAMP)  ## check formatting, lint, types and import rules
 	$(BIN)/ruff format --check kbtui tests
 	$(BIN)/ruff check kbtui tests
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-format: $(STAMP)  ## format and sort imports
+format: $(STAMP)  ## format the code and sort imports
 	$(BIN)/ruff format kbtui tests
 	$(BIN)/ruff check --fix kbtui tests
 
