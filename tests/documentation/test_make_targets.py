@@ -1,0 +1,18 @@
+"""Every `make` target in the documentation exists."""
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob(".github/**/*.md")]
+
+
+def test_every_named_target_exists() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
+    missing = [
+        f"{page.name}: make {name}"
+        for page in PAGES
+        for name in re.findall(r"(?:`|^)make ([a-z-]+)", page.read_text("utf-8"), re.MULTILINE)
+        if name not in targets
+    ]
+    assert missing == []
