@@ -1,6 +1,6 @@
-"""The one process that writes the index: watch, refresh, embed, serve; and its client.
+"""The engine, the one process that writes the index, and its client.
 
-Names are imported on first use: a command that only asks a running engine needs `protocol` alone.
+Names are imported on first use, because a command that asks a running engine needs only `protocol`.
 """
 
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""The engine's process: `python -P -m kbtui.engine ROOT`, started by clients."""
+"""Entry point of the engine's process: clients start `python -P -m kbtui.engine ROOT`."""
 
 import os
 import sys
@@ -9,5 +9,5 @@ from kbtui.engine.lifecycle import run_engine
 if __name__ == "__main__":
     code = run_engine(Path(sys.argv[1]))
     sys.stderr.flush()
-    # Not `sys.exit`: it would wait for a thread that is still loading the model.
+    # `sys.exit` would wait for a thread that may still be loading the model.
     os._exit(code)

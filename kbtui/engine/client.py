@@ -24,23 +24,23 @@ if TYPE_CHECKING:
 
 
 def get_lock_path(workspace: Workspace) -> Path:
-    """The lock file, in the index directory; its holder is the engine."""
+    """Return the path of the lock file, which the engine holds, in the index directory."""
     return workspace.cache_dir / "engine.lock"
 
 
 def get_socket_path(workspace: Workspace) -> Path:
-    """Where an engine started here listens; its directory is made, for this user alone.
+    """Return the path of the socket of an engine that is started with this environment.
 
-    Raises `WorkspaceError` where that cannot be.
+    Creates its directory, for this user alone. Raises `WorkspaceError` if that fails.
     """
     paths.make_runtime_folder()
     return Path(paths.socket_path(str(workspace.root)))
 
 
 def read_lock_file(workspace: Workspace) -> dict[str, Any] | None:
-    """What the lock file says: pid, version, host, socket; None when it says nothing.
+    """Read `pid`, `version`, `host` and `socket` from the lock file; None if no engine wrote them.
 
-    Clients whose XDG_RUNTIME_DIR differs (ssh, cron) find the engine by it.
+    This is how clients with another XDG_RUNTIME_DIR (ssh, cron) find the engine.
     """
     try:
         found = json.loads(get_lock_path(workspace).read_text("utf-8"))
@@ -59,9 +59,9 @@ _NETWORK_FILE_SYSTEMS = frozenset({
 
 
 def find_network_file_system(path: Path) -> str | None:
-    """The kind of the network file system that `path` lies on; None on a local one.
+    """Return the type of the network file system that contains `path`, such as `nfs4`.
 
-    None, too, where the system does not tell (only Linux does).
+    None for a local file system, and always on systems other than Linux.
     """
     try:
         lines = MOUNT_TABLE.read_text("utf-8", "surrogateescape").splitlines()
@@ -73,7 +73,7 @@ def find_network_file_system(path: Path) -> str | None:
         fields, _, rest = line.partition(" - ")
         if not rest:
             continue
-        # Spaces and the like are octal escapes there.
+        # The mount table escapes spaces and other special characters in octal.
         mounted = os.fsdecode(
             fields.split(" ")[4].encode().decode("unicode_escape").encode("latin-1")
         )
@@ -83,17 +83,17 @@ def find_network_file_system(path: Path) -> str | None:
 
 
 START_SECONDS = 20.0
-"""How long a client waits for an engine that it started to answer."""
+"""How long a client waits for the first answer of an engine that it started."""
 SILENT_SECONDS = 5.0
 """How long a client waits for an engine that listens and does not answer."""
 
-# What an engine may know of its client's environment (design, rule 4).
+# The only environment variables that an engine inherits from the client that starts it.
 _KEPT_VARIABLES = ("HOME", "PATH", "LANG", "USER", "LOGNAME", "TMPDIR", "TZ", "SSL_CERT_FILE")
 _KEPT_PREFIXES = ("LC_", "XDG_", "JP_", "KBTUI_", "OMP_", "MKL_")
 
 
 class NoEngine(EngineUnavailable):
-    """No engine is running, and none was to be started."""
+    """No engine is running, and the caller did not want to start one."""
 
 
 def connect(
@@ -103,10 +103,11 @@ def connect(
     wait: float = START_SECONDS,
     check: Callable[[], object] = lambda: None,
 ) -> EngineClient:
-    """A connection to the workspace's engine; starts one unless told not to.
+    """Connect to the workspace's engine, and start one first if none is running.
 
-    Raises `EngineUnavailable` with the reason. `check` is called while an engine is waited for,
-    and raises when it is not any more.
+    Waits at most `wait` seconds, and calls `check` repeatedly meanwhile, which may raise to cancel.
+    Raises `NoEngine` if none is running and `start` is false, otherwise `EngineUnavailable` with
+    the reason.
     """
     client = _connect_running(workspace, min(wait, SILENT_SECONDS), check)
     if client is not None and start and _is_outdated(client):
@@ -129,7 +130,7 @@ def connect(
             return client
         code = started.poll()
         if code == 0:
-            # It lost the race for the lock. The winner is waited for, but may be about to end.
+            # Another engine took the lock. Wait for that one, which may be about to end.
             lost_at = min(lost_at, time.monotonic())
             if time.monotonic() - lost_at > patience:
                 started, lost_at, patience = _start_engine(workspace), math.inf, patience * 2
@@ -147,9 +148,9 @@ def connect(
 def _connect_running(
     workspace: Workspace, wait: float, check: Callable[[], object]
 ) -> EngineClient | None:
-    """A connection to an engine that listens, as soon as it answers; None where none listens.
+    """Connect to a running engine as soon as it answers; None if none is running.
 
-    Raises `EngineUnavailable` where it stays silent: it hangs, is stopped, or has too much to do.
+    Raises `SilentEngine` if it does not answer in time: it hangs, is suspended or overloaded.
     """
     end = time.monotonic() + wait
     while True:
@@ -161,17 +162,17 @@ def _connect_running(
                 raise SilentEngine(
                     "an engine is running, but does not answer",
                     where=f"process {pid}" if pid else silent.where,
-                    hint=f"`kill -9 {pid or 'its process id'}` ends it; the next search starts another",
+                    hint=f"end it with `kill -9 {pid or 'its process id'}`; the next search starts another",
                 ) from silent
         check()
         time.sleep(0.05)
 
 
 def _is_outdated(client: EngineClient) -> bool:
-    """Whether this client needs another engine: for its form of index, or for its model.
+    """Whether this client needs an engine with another index format or another model.
 
-    The engine sees by itself that the settings change, but not that a client's environment names
-    another model. It keeps its own while others use it, and a client without a model needs none.
+    An engine notices changed settings itself, but not that a client's environment names another
+    model. That is ignored while other clients are connected, and for a client without a model.
     """
     if client.hello.get("schema") != compute_schema_mark():
         return True
@@ -184,16 +185,15 @@ def _is_outdated(client: EngineClient) -> bool:
 
 
 def _stop_outdated(client: EngineClient) -> None:
-    """End an engine that this client cannot use.
+    """Stop an engine that this client cannot use.
 
-    Of equal versions the one that asks is taken for the newer. An older client does without the
-    engine: raises `EngineUnavailable`.
+    Raises `EngineUnavailable` if the engine's version is newer than this client's.
     """
     if _parse_version(str(client.hello.get("version"))) > _parse_version(__version__):
         client.close()
         raise EngineUnavailable(
-            f"the engine is of a newer version, {client.hello.get('version')}",
-            hint="`kbtui engine stop` of that version ends it",
+            f"the running engine has a newer version, {client.hello.get('version')}",
+            hint="run `kbtui engine stop` with that version",
         )
     client.stop_engine()
 
@@ -203,6 +203,7 @@ def _parse_version(version: str) -> tuple[int, ...]:
 
 
 def _try_connect(workspace: Workspace) -> EngineClient | None:
+    """Connect to the socket of the lock file or of this environment; None if nobody listens."""
     found = read_lock_file(workspace)
     places: list[str] = []
     if found and found.get("host") == os.uname().nodename:
@@ -216,7 +217,7 @@ def _try_connect(workspace: Workspace) -> EngineClient | None:
             raise
         except EngineUnavailable:
             continue
-        # A copied cache directory announces the engine of the original.
+        # The lock file in a copied cache directory names the engine of the original.
         cache = client.hello.get("cache")
         if cache is None or cache == paths.to_wire(os.path.realpath(workspace.cache_dir)):
             return client
@@ -225,16 +226,17 @@ def _try_connect(workspace: Workspace) -> EngineClient | None:
 
 
 def _start_engine(workspace: Workspace) -> Any:
+    """Start the engine's process; raises `EngineUnavailable`."""
     import subprocess
 
     from kbtui.workspace.paths import make_private
 
     if kind := find_network_file_system(workspace.cache_dir):
-        # Neither locks nor shared memory can be relied on there: two engines would write one index.
+        # Locks and shared memory are unreliable there: two engines could write one index.
         raise EngineUnavailable(
-            f"the cache directory lies on a network file system ({kind})",
+            f"the cache directory is on a network file system ({kind})",
             where=str(workspace.cache_dir),
-            hint="set XDG_CACHE_HOME to a directory of this machine",
+            hint="set XDG_CACHE_HOME to a directory on a local disk",
         )
     try:
         make_private(workspace.cache_dir)
@@ -251,7 +253,7 @@ def _start_engine(workspace: Workspace) -> Any:
         raise EngineUnavailable(
             f"the engine cannot be started: {error.strerror}",
             where=str(error.filename or workspace.cache_dir),
-            hint="set XDG_CACHE_HOME and XDG_STATE_HOME to directories that can be written",
+            hint="set XDG_CACHE_HOME and XDG_STATE_HOME to writable directories",
         ) from error
     environment = {
         name: value
@@ -272,7 +274,7 @@ def _start_engine(workspace: Workspace) -> Any:
 
 
 def _open_log(path: Path) -> Any:
-    """The engine's log, started anew when it has grown over a megabyte."""
+    """Open the engine's log for appending; rename it first if it is larger than a megabyte."""
     with contextlib.suppress(FileNotFoundError):
         if path.stat().st_size > 1 << 20:
             path.replace(path.with_suffix(".old.log"))

@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 
 
 LOAD_CHECK_SECONDS = 5.0
-"""How often the machine is looked at."""
+"""How often load and battery are checked."""
 BUSY_LOAD, OWN_LOAD = 0.75, 1.0
-"""Load a core from which the machine is busy with other things, and what embedding itself adds."""
+"""The load per core from which the computer counts as busy, and what embedding itself adds to it."""
 
 
 class EmbeddingThrottle:
-    """`pause` is the setting: never, battery, load or either. The rest is replaced in tests."""
+    """Decides when embedding pauses, by the setting `embed_pause`: never, battery, load or either."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class EmbeddingThrottle:
         self._pause_reason: str | None = None
 
     def get_pause_reason(self) -> str | None:
-        """Why work waits, in a phrase; None when it need not."""
+        """Return why embedding must pause, in a phrase; None if it need not."""
         if self._pause == "never":
             return None
         now = self._clock()
@@ -67,7 +67,7 @@ class EmbeddingThrottle:
         if self._pause in {"battery", "either"} and self._on_battery():
             return "the computer runs on battery"
         if self._pause in {"load", "either"}:
-            # While we work, our own load is in the figure.
+            # While embedding runs, the figure includes its own load.
             most = self._cores * (BUSY_LOAD if self._pause_reason else BUSY_LOAD + OWN_LOAD)
             if self._load() > most:
                 return "the computer is busy"
@@ -75,7 +75,7 @@ class EmbeddingThrottle:
 
 
 def is_on_battery(supplies: Path = Path("/sys/class/power_supply")) -> bool:
-    """Whether a battery is what the computer runs on; False where that cannot be told."""
+    """Whether the computer runs on battery; False if that cannot be determined."""
     if sys.platform == "darwin":
         import subprocess
 

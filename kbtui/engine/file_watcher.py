@@ -1,4 +1,9 @@
-"""Reports that files may have changed."""
+"""Watches a workspace's files and reports that some may have changed.
+
+No event is trusted further than that: an atomic save appears as a new file, a renamed directory as
+one event, and a root that was deleted and created again as nothing. So an event only means "compare
+again", and the roots are checked every few seconds regardless of events.
+"""
 
 from __future__ import annotations
 
@@ -33,22 +38,25 @@ _WANTED_EVENTS = (
     | _DELETE_SELF | _MOVE_SELF | _ONLY_DIRECTORIES
 )  # fmt: skip
 _IGNORED_ERRORS = {errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.ELOOP, errno.ENAMETOOLONG}
-"""Why a directory cannot be watched that need not be: it is gone, or it may not be read."""
+"""Errors for directories that need not be watched: they are gone or cannot be read."""
 _READ_BYTES = 1 << 16
 
 
 class EventOverflow(Exception):
-    """So much happened that the kernel threw reports away."""
+    """There were so many events that the kernel dropped some."""
 
 
 class DirectoryTrees:
-    """Reports of the directories that were added, and of all below them. For one thread.
+    """Watches directories and everything below them with Linux's inotify. For one thread.
 
-    `enters` says of the path of a directory, or of a link to one, whether to watch that too.
+    `should_enter` says for the path of a directory, or of a link to one, whether to watch it too.
+
+    `watchfiles` wakes up a hundred times a second, however idle the machine is; waiting for
+    inotify's descriptor sleeps until there is an event.
     """
 
     def __init__(self, should_enter: Callable[[str], bool]) -> None:
-        """Raises `OSError`, also where this system has no inotify."""
+        """Raises `OSError` if this system has no inotify, or has reached its limit of instances."""
         self._libc = ctypes.CDLL(None, use_errno=True)
         if not hasattr(self._libc, "inotify_init1"):
             raise OSError(errno.ENOSYS, "this system has no inotify")
@@ -59,15 +67,15 @@ class DirectoryTrees:
         )
 
     def fileno(self) -> int:
-        """The descriptor, which can be read from when there is something to report."""
+        """Return the file descriptor, which becomes readable when there are events."""
         return self._descriptor
 
     def close(self) -> None:
-        """End all watches."""
+        """Remove all watches."""
         os.close(self._descriptor)
 
     def watch_tree(self, folder: str) -> None:
-        """Watch a directory and all below it; raises `OSError` where the system has no watch left."""
+        """Watch a directory and everything below; raises `OSError` at the system's limit of watches."""
         left, seen = [folder], set[int]()
         while left:
             place = left.pop()
@@ -81,7 +89,7 @@ class DirectoryTrees:
                 if error.errno in _IGNORED_ERRORS:
                     continue
                 raise
-            # A directory has one number, by whatever links it was reached.
+            # A directory has one number, whichever links lead to it.
             if number in seen:
                 continue
             seen.add(number)
@@ -98,9 +106,9 @@ class DirectoryTrees:
                 continue
 
     def read_changes(self) -> set[str]:
-        """The paths that something happened to since the last call; what is new is watched.
+        """Return the paths with events since the last call, and watch new directories.
 
-        Raises `Overflow`, and `OSError` as `add` does.
+        Raises `EventOverflow`, and `OSError` as `watch_tree` does.
         """
         found = set[str]()
         for number, mask, name in self._read_events():
@@ -144,14 +152,14 @@ class DirectoryTrees:
 
 ROOT_CHECK_SECONDS = 2.0
 ROOT_CHECK_SHARE = 50
-"""Looking at very many roots takes time: it is done at most for one part in so many."""
+"""Checking very many roots takes long: it may take at most one part in this many of the time."""
 SETTLE_SECONDS = 0.1
 QUIET_MILLISECONDS, GATHER_MILLISECONDS = 10, 50
-"""Events that follow each other within so many milliseconds are one change; so long at most."""
+"""Events within this many milliseconds of each other are one change, up to the second figure."""
 POLL_MILLISECONDS = 1000
-"""How often files are looked at where the system cannot watch them."""
+"""How often files are polled if the system cannot watch them."""
 FULL_COMPARE_SECONDS = 60.0
-"""How often all files are compared although nothing was reported."""
+"""How often all files are compared even though no event was reported."""
 
 _IGNORED_NAMES = frozenset(
     {".git", "node_modules", "__pycache__", ".venv", ".trash", "locks", "sessions"}
@@ -159,7 +167,7 @@ _IGNORED_NAMES = frozenset(
 
 
 class _WatchFilter(watchfiles.BaseFilter):
-    """Everything below the watched roots but what can never be ours."""
+    """Lets everything below the watched roots pass, except what kbtui never reads."""
 
     def __init__(self, roots: Iterable[Path], cache: Path) -> None:
         super().__init__()
@@ -174,9 +182,9 @@ class _WatchFilter(watchfiles.BaseFilter):
 
 
 class FileWatcher:
-    """A thread that calls `changed` whenever files may have.
+    """A thread that calls `on_change` whenever files may have changed.
 
-    `polling` is why it looks at all files again and again; None where events come.
+    `polling_reason` says why it polls all files; None while the system reports events.
     """
 
     def __init__(
@@ -191,8 +199,8 @@ class FileWatcher:
         self._uses_inotify = (
             sys.platform == "linux" and "microsoft" not in os.uname().release.lower()
         )
-        """Whether the kernel says what happens; below WSL it does not for Windows' drives."""
-        # It ends a wait for the kernel's events, as `_again` ends the others.
+        """Whether to use inotify. WSL's kernel reports no events for Windows drives."""
+        # Interrupts a wait for inotify's events, as `_should_restart` interrupts watchfiles.
         self._alarm = (
             os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC) if self._uses_inotify else None
         )
@@ -202,17 +210,17 @@ class FileWatcher:
         self._thread = threading.Thread(target=self._run_until_stopped, name="watch", daemon=True)
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End, within a moment."""
+        """End the thread, and wait up to two seconds for that."""
         self._stop.set()
         self._restart()
         self._thread.join(2.0)
 
     def watch_topics(self, folders: Iterable[Path]) -> None:
-        """Watch these topic directories too; they come from the configuration."""
+        """Set the topic directories to watch besides JP's own, as configured."""
         found = sorted(set(folders))
         if found != self._topics:
             self._topics = found
@@ -225,15 +233,15 @@ class FileWatcher:
 
     def _find_roots(self) -> list[Path]:
         root = self._workspace.root
-        # Only what lies inside the workspace: a topic may not lead out of it.
+        # Only directories inside the workspace: a topic must not lead out of it.
         wanted = [self._workspace.jp]
         wanted += [path for path in self._topics if _resolve_path(path).is_relative_to(root)]
         if self._workspace.user_dir:
             wanted.append(self._workspace.user_dir / "conversations")
-        # A symlinked directory is not followed; its target is watched itself.
+        # Symbolic links are not followed, so their targets are roots of their own.
         roots: list[Path] = []
         for place in sorted({place for path in wanted for place in (path, _resolve_path(path))}):
-            # In this order all that lies in a directory comes right after it.
+            # Sorted paths have everything in a directory directly after it.
             if place.is_dir() and not (roots and place.is_relative_to(roots[-1])):
                 roots.append(place)
         return roots
@@ -253,7 +261,7 @@ class FileWatcher:
                     self._report_changes(roots, reports)
             except (OSError, RuntimeError) as error:
                 if isinstance(error, PermissionError) and not self._uses_inotify and not unreadable:
-                    # A directory that nobody may list.
+                    # A directory is not readable: watch again, ignoring such errors.
                     unreadable = True
                     continue
                 self._uses_inotify, self.polling_reason = False, _explain_watch_error(error)
@@ -261,7 +269,7 @@ class FileWatcher:
                 self._stop.wait(ROOT_CHECK_SECONDS)
 
     def _report_changes(self, roots: list[Path], reports: Iterator[set[str]]) -> None:
-        """Call `changed` for what is reported, until the roots are others."""
+        """Call `on_change` for reported paths, until the roots change."""
         state, places = _get_root_identities(roots), set(map(str, roots))
         compared = time.monotonic()
         for paths in reports:
@@ -271,20 +279,23 @@ class FileWatcher:
             if paths or looked - compared >= FULL_COMPARE_SECONDS:
                 compared = looked
                 self._on_change()
-            # A root that was removed and made again may even have its old inode.
+            # A root that was deleted and created again may have the same inode.
             if not places.isdisjoint(paths) or _get_root_identities(self._find_roots()) != state:
                 self._on_change()
                 return
             self._pause = max(ROOT_CHECK_SECONDS, (time.monotonic() - looked) * ROOT_CHECK_SHARE)
 
     def _watch_with_inotify(self, roots: list[Path]) -> Generator[set[str]]:
-        """The changed paths as the kernel reports them; none every few seconds. Ends on `_again`."""
+        """Yield changed paths from inotify, and an empty set every few seconds.
+
+        Ends when `_should_restart` is set.
+        """
         assert self._alarm is not None
         is_wanted = _WatchFilter(roots, self._workspace.cache_dir)
         with closing(DirectoryTrees(self._should_enter)) as trees:
             for root in roots:
                 trees.watch_tree(str(root))
-            # What happened before is not reported.
+            # Changes before this point are not reported.
             self._on_change()
             anything, more = select.poll(), select.poll()
             anything.register(self._alarm, select.POLLIN)
@@ -302,16 +313,16 @@ class FileWatcher:
                 yield {path for path in paths if is_wanted(watchfiles.Change.modified, path)}
 
     def _should_enter(self, path: str) -> bool:
-        """Whether a directory below a root is watched: a link only if it stays in the workspace."""
+        """Whether to watch a directory below a root. Links must stay inside the workspace."""
         if Path(path).name in _IGNORED_NAMES or path.startswith(str(self._workspace.cache_dir)):
             return False
         target = _resolve_path(Path(path))
         return not os.path.islink(path) or target.is_relative_to(self._workspace.root)  # noqa: PTH114
 
     def _watch_with_watchfiles(self, roots: list[Path], unreadable: bool) -> Generator[set[str]]:
-        """The same by looking again and again, at what the system has noted or at all files."""
-        # What happened before the watch was set up is not reported: look once more, soon, and
-        # again with the first report or time-out, when it certainly is.
+        """Yield the same from watchfiles, which polls its own event queue or all files."""
+        # Changes before the watch is set up are not reported. So compare soon, and again with the
+        # first report or time-out, when it certainly is set up.
         threading.Timer(SETTLE_SECONDS, self._on_change).start()
         is_set_up = False
         for changes in watchfiles.watch(
@@ -334,20 +345,20 @@ class FileWatcher:
 
 
 def _explain_watch_error(error: Exception) -> str:
-    """Why files cannot be watched, and what to do about it."""
+    """Describe why files cannot be watched, and what to do about it."""
     limit = {errno.ENOSPC: "watches", errno.EMFILE: "instances"}.get(
         getattr(error, "errno", 0) or 0
     )
     if limit is None:
         return str(error)
     return (
-        f"the system has no more inotify {limit}; "
-        f"raise the sysctl fs.inotify.max_user_{limit}, then `kbtui engine stop`"
+        f"the system's limit of inotify {limit} is reached; "
+        f"raise the sysctl fs.inotify.max_user_{limit}, then run `kbtui engine stop`"
     )
 
 
 def _resolve_path(path: Path) -> Path:
-    """Where a path leads; unlike `Path.resolve`, this bears links that lead round in a circle."""
+    """Resolve links in a path. `Path.resolve` is not used because it raises for circular links."""
     return Path(os.path.realpath(path))
 
 

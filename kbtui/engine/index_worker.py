@@ -1,4 +1,4 @@
-"""The thread that owns the index: refreshes when asked, coalescing what comes meanwhile."""
+"""The thread that owns the index and refreshes it; requests during a refresh share the next one."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ if TYPE_CHECKING:
 
 
 DAMAGE_CHECK_DELAY = 1.0
-"""How long after its first refresh an index is looked at for damage."""
+"""How long after its first refresh an index is checked for damage."""
 DAMAGE_CHECK_INTERVAL = 600.0
-"""How often it is looked at then, with a refresh."""
+"""The least time between two checks, which later refreshes start."""
 DAMAGE_CHECK_VALIDITY = 60.0
-"""For so long a suspicion of damage is not looked into again."""
+"""How long after a check a suspicion of damage is ignored."""
 COMPACT_AT_ONCE_MAX = 2000
-"""An index of at most this many passages is compacted with each refresh, in about .3 s."""
+"""An index of at most this many passages is compacted with each refresh, in about 0.3 s."""
 COMPACT_SECONDS, COMPACT_SHARE = 1.5e-4, 0.05
-"""The time that compacting takes for each passage, and the share of a core that it may use: a larger
-index is compacted after a quiet time in which it uses no more."""
+"""The time in seconds that compacting takes for each passage, and the share of a core that it may use:
+a larger index is compacted after a quiet time that is long enough for this share."""
 CLOSE_INDEX_SECONDS = 5.0
-"""How long after a change the index stays open. While it is, tantivy looks twice a second whether the
-files of each of its directories have changed; opening takes milliseconds."""
+"""How long after a change the index is closed. While it is open, tantivy checks its directories for
+changed files twice a second; opening takes milliseconds."""
 
 
 def _is_repairable(error: BaseException) -> bool:
-    """Whether it is about files; a panic of tantivy's derives from no `Exception`."""
+    """Whether a new index may help: an error about files, or a panic of tantivy (no `Exception`)."""
     return isinstance(error, sqlite3.DatabaseError | KbtuiError | OSError | ValueError) or is_panic(
         error
     )
@@ -47,8 +47,9 @@ def _is_repairable(error: BaseException) -> bool:
 class IndexWorker:
     """Brings the index up to date with the files, one refresh at a time.
 
-    `first` is set after the first one. `error` says why the last one failed, `mended` what
-    damage the last look for it found.
+    `first_refresh` is set after the first one. `error` says why the last refresh failed,
+    `repaired_damage` what damage the last requested check found. `has_notified` says that the owner
+    knows the current generation; setting it to false has the next refresh report it again.
     """
 
     def __init__(
@@ -83,18 +84,18 @@ class IndexWorker:
         self._thread = threading.Thread(target=self._run_until_stopped, name="refresh", daemon=True)
 
     def start(self) -> None:
-        """Begin with a first refresh."""
+        """Start the thread with a first refresh."""
         self.request_refresh()
         self._thread.start()
 
     def stop(self) -> None:
-        """End after the entry at hand."""
+        """End after the current entry."""
         self._stop.set()
         self._wake.set()
         self._thread.join(10.0)
 
     def request_refresh(self) -> threading.Event:
-        """Refresh soon; the event is set when a refresh begun after this call is done."""
+        """Refresh soon; the returned event is set when a refresh that began after this call is done."""
         done = threading.Event()
         with self._lock:
             self._pending.append(done)
@@ -103,35 +104,35 @@ class IndexWorker:
         return done
 
     def request_retry(self) -> threading.Event:
-        """Refresh soon, and read again what could not be read."""
+        """Refresh soon, and retry files that could not be read."""
         self._is_retry_requested = True
         return self.request_refresh()
 
     def request_rebuild(self) -> threading.Event:
-        """Build a new generation beside the one in use."""
+        """Build a new generation, which replaces the current one when it is complete."""
         self._is_rebuild_requested = True
         return self.request_refresh()
 
     def request_check(self) -> threading.Event:
-        """Look for damage, build anew if there is some, and refresh."""
+        """Check for damage, rebuild a damaged index, and refresh."""
         self._is_check_requested = True
         return self.request_refresh()
 
     @property
     def was_checked_recently(self) -> bool:
-        """Whether damage was looked for a moment ago."""
+        """Whether there was a check for damage within the last minute."""
         return time.monotonic() - self._checked_at < DAMAGE_CHECK_VALIDITY
 
     @property
     def folder(self) -> Path:
-        """The directory of the generation that is written."""
+        """The directory of the generation that this thread writes."""
         if self._folder is None:
             raise RuntimeError("the index was never opened")
         return self._folder
 
     @property
     def generation(self) -> str | None:
-        """The name of the generation that is written."""
+        """The name of the generation that this thread writes; None before the first refresh."""
         return self._folder.name if self._folder else None
 
     def _run_until_stopped(self) -> None:
@@ -146,14 +147,14 @@ class IndexWorker:
             self._running += waiting
             began = time.monotonic()
             if self._refresh_index():
-                # Somebody asked meanwhile; those who asked before wait for the rest.
+                # There was another request meanwhile; the earlier ones wait for the rest too.
                 self._wake.set()
                 continue
             for done in self._running:
                 done.set()
             self._running = []
             self.is_busy = bool(self._pending)
-            # A file that is written continuously may use at most half of this thread.
+            # Continuous changes to a file keep this thread busy for at most half of the time.
             self._stop.wait(min(time.monotonic() - began, 1.0))
         if self._index is not None:
             self._index.close()
@@ -162,20 +163,20 @@ class IndexWorker:
                 done.set()
 
     def _wait_for_work(self) -> None:
-        """Wait until somebody asks for a refresh, or compacting is due; the index is closed soon."""
+        """Wait for a request or until compacting is due; close the index meanwhile."""
         if self._index is not None and not self._wake.wait(self._close_after):
             self._close_index()
         due = self._compact_at
         self._wake.wait(None if due is None else max(0.0, due - time.monotonic()))
 
     def _refresh_index(self) -> bool:
-        """Refresh, and mend what hinders it; whether something is left for another refresh."""
+        """Refresh, and rebuild an unusable index; return whether another refresh must continue."""
         for attempt in (1, 2):
             try:
                 index = self._open_index()
                 retry, self._is_retry_requested = self._is_retry_requested, False
                 changes = index.refresh(retry=retry)
-                # Whoever follows is told again, and so tries again too.
+                # A retry is reported again, so that embedding is retried too.
                 self.has_notified = self.has_notified and not retry
                 self.error = None
                 self.topic_folders = index.topic_folders
@@ -195,7 +196,7 @@ class IndexWorker:
                 self._log(f"refresh failed: {type(error).__name__}: {error}")
                 self._close_index()
                 self.has_notified = False
-                # What cannot be written today (a full disk) is not mended by building anew.
+                # A new index does not help against write errors such as a full disk.
                 self._is_rebuild_requested = attempt == 1 and not isinstance(
                     error, KbtuiError | OSError
                 )
@@ -205,13 +206,13 @@ class IndexWorker:
         return False
 
     def _compact_index(self, index: Index, changes: RefreshChanges) -> None:
-        """Compact a small index now, and a large one when nothing has changed for a while."""
+        """Compact a small index now, and a large one after a quiet time."""
         due = self._compact_at is not None and time.monotonic() >= self._compact_at
         try:
             left = index.compact(None if due else COMPACT_AT_ONCE_MAX)
         except (OSError, ValueError) as error:
-            # It needs as much space again as the index has, and search works without it.
-            self._log(f"the index was not compacted: {error}")
+            # Compacting needs the index's size again in free space, and search works without it.
+            self._log(f"could not compact the index: {error}")
             self._close_index()
             left = 0
         if not left:
@@ -220,7 +221,10 @@ class IndexWorker:
             self._compact_at = time.monotonic() + left * COMPACT_SECONDS / COMPACT_SHARE
 
     def _check_in_background(self, folder: Path) -> None:
-        """Look, now and then and beside all other work, for damage that nobody met; build anew if so."""
+        """Start a thread that checks for silent damage, and rebuilds the index if it finds some.
+
+        Does nothing within ten minutes after the last check of this generation.
+        """
         since = time.monotonic() - self._checked_at
         if folder == self._checked_folder and since < DAMAGE_CHECK_INTERVAL:
             return
@@ -237,13 +241,13 @@ class IndexWorker:
         threading.Thread(target=check, name="check", daemon=True).start()
 
     def _check_if_requested(self) -> None:
-        """Look for damage, if somebody asked for that; have a new index made if there is some."""
+        """Check for damage if that was requested, and request a rebuild if there is some."""
         if not self._is_check_requested:
             return
         self._is_check_requested, self.repaired_damage = False, None
         folder = find_current_generation(self._workspace.cache_dir)
         if folder is None or (self._index is not None and not self._index.is_in_place()):
-            return  # opening it mends it
+            return  # opening the index repairs this
         found = find_damage(folder, self._stop)
         if found:
             self._log(f"{found}; building a new index")

@@ -1,4 +1,8 @@
-"""An engine process from start to end: take the lock, listen, serve, clean up."""
+"""The engine's process from start to end: take the lock, listen, serve, clean up.
+
+The lock (`flock`) comes before `bind`: an engine that does not get it exits at once, and its client
+connects to the one that did. Only the holder of the lock unlinks the socket.
+"""
 
 from __future__ import annotations
 
@@ -26,9 +30,12 @@ if TYPE_CHECKING:
 
 
 def run_engine(root: Path) -> int:
-    """Be the engine of the workspace at `root`, until idle or told to stop."""
-    # The libraries of the index make files of their own. What a source writes into the
-    # workspace keeps the umask that the user has.
+    """Run the engine of the workspace at `root` until it is idle or stopped; return the exit code.
+
+    0 after a normal end, and if another engine holds the lock; 3 after an error.
+    """
+    # Makes files that the index's libraries create private. What sources write into the
+    # workspace gets the user's own umask.
     umask = os.umask(0o077)
     workspace = open_root(root)
     try:
@@ -61,14 +68,14 @@ def run_engine(root: Path) -> int:
         return 3
     finally:
         _release_lock(lock, place, inode)
-        write_log_record("gone")
+        write_log_record("ended")
     return 0
 
 
 def _take_lock(workspace: Workspace) -> Any:
-    """The open lock file, None when another engine has it.
+    """Return the open lock file, None if another engine holds the lock.
 
-    Its inode is looked at again, so that a deleted cache cannot give two engines.
+    Compares the inode after locking, so that a deleted cache directory cannot lead to two engines.
     """
     path = get_lock_path(workspace)
     for _ in range(10):
@@ -125,7 +132,7 @@ def _write_lock_file(lock: Any, place: Path) -> None:
 
 
 def _release_lock(lock: Any, place: Path | None, inode: int | None) -> None:
-    """Let go of lock and socket; a successor's socket of the same name is not ours."""
+    """Release the lock and unlink the socket, unless the latter belongs to a successor by now."""
     with contextlib.suppress(OSError):
         lock.seek(0)
         lock.truncate()
@@ -135,10 +142,11 @@ def _release_lock(lock: Any, place: Path | None, inode: int | None) -> None:
 
 
 def write_log_record(text: str) -> None:
-    """Write a record to the log; control characters are removed, for it is read in a terminal.
+    """Write a record to the engine's log, which is its standard error.
 
-    All lines but the first are indented, so that no message looks like another record
-    (`cli.redaction` relies on it). A full disk does not end the engine.
+    Removes control characters, because the log is read in terminals, and indents all lines but the
+    first, so that no message looks like another record (`cli.diagnostics.Redaction` relies on it).
+    Ignores errors such as a full disk.
     """
     stamp = time.strftime("%Y-%m-%d %H:%M:%S")
     record = "\n  ".join(sanitize(text, "strip").splitlines())

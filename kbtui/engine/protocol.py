@@ -1,9 +1,11 @@
-"""The engine's protocol: length-prefixed JSON over a Unix socket; and a client's connection.
+"""The engine's protocol, length-prefixed JSON over a Unix socket, and a client's connection.
 
-A frame is four bytes of length, big-endian, and that many bytes of UTF-8 JSON,
-an object. The first frame each way is a hello. Then a client sends requests
-(`id`, `op`, arguments), the engine answers (`id`, `ok` or `error`), and sends
-events (`event`) to those that subscribed. Nothing is ever unpickled.
+A frame is a length (four bytes, big-endian) followed by that many bytes of UTF-8 JSON, an object.
+The first frame in each direction is a hello. Then a client sends requests (`id`, `op`, arguments),
+and the engine sends answers (`id`, `ok` or `error`), and events (`event`) to subscribers. Nothing
+is ever unpickled.
+
+The module imports little, because short commands wait for it.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ import json
 import os
 import struct
 
-# The module behind `socket`, whose tables of constants take as long to build as all of this package.
+# `socket` itself builds tables of constants, which takes as long as importing this whole package.
 from _socket import AF_UNIX, SHUT_RDWR, SOCK_STREAM, socket
 from _thread import allocate_lock
 
@@ -27,16 +29,16 @@ if TYPE_CHECKING:
 
 PROTOCOL_VERSION = 3
 REQUEST_BYTES_MAX = 1 << 20
-"""Bytes of a frame to the engine."""
+"""The maximum length of a frame to the engine."""
 ANSWER_BYTES_MAX = 16 << 20
-"""Bytes of a frame from the engine."""
+"""The maximum length of a frame from the engine."""
 WAIT_SECONDS, SEARCH_SECONDS = 10.0, 25.0
-"""How long a search waits for the model if not told otherwise, and how long it may take besides."""
+"""How long a search waits for the model by default, and how long it may take in addition."""
 FRAME_HEADER = struct.Struct(">I")
 
 
 class InvalidFrame(Exception):
-    """Something that is not of this protocol."""
+    """Received bytes that violate the protocol."""
 
 
 def make_search_request(
@@ -53,21 +55,21 @@ def make_search_request(
 
 
 def encode_frame(message: dict[str, Any]) -> bytes:
-    """A message as a frame."""
+    """Return a message as a frame."""
     body = json.dumps(message, ensure_ascii=True, separators=(",", ":")).encode("ascii")
     return FRAME_HEADER.pack(len(body)) + body
 
 
 def parse_frame_length(header: bytes, most: int) -> int:
-    """The length that a header announces; raises `BadFrame` over `most`."""
+    """Return the length in a frame's header; raises `InvalidFrame` if it exceeds `most`."""
     (size,) = FRAME_HEADER.unpack(header)
     if size > most:
-        raise InvalidFrame(f"a frame of {size} bytes is over {most}")
+        raise InvalidFrame(f"a frame of {size} bytes exceeds the limit of {most}")
     return int(size)
 
 
 def decode_frame(body: bytes) -> dict[str, Any]:
-    """A frame's body as a message; raises `BadFrame`."""
+    """Parse a frame's body; raises `InvalidFrame` if it is not a JSON object."""
     try:
         message = json.loads(body)
     except (ValueError, RecursionError) as error:
@@ -78,34 +80,39 @@ def decode_frame(body: bytes) -> dict[str, Any]:
 
 
 def make_hello(version: str, **more: Any) -> dict[str, Any]:
-    """The first message each way; an engine's has the `schema` of its index too."""
+    """Return the first message; an engine adds its `pid`, the `schema` of its index and more."""
     return {"hello": "kbtui", "protocol": PROTOCOL_VERSION, "version": version, **more}
 
 
 class SilentEngine(EngineUnavailable):
-    """There is an engine, and it does not answer."""
+    """An engine is running but does not answer."""
 
 
 class ForeignEngine(EngineUnavailable):
-    """A process of another user listens where the engine should."""
+    """A process of another user listens on the engine's socket."""
 
 
 class EngineClient:
-    """One connection. `request` may be called from any thread, one at a time."""
+    """A client's connection to an engine. Threads may share it; requests wait for each other."""
 
     def __init__(self, place: str) -> None:
+        """Connect to the socket at `place` and exchange hellos.
+
+        Raises `SilentEngine`, `ForeignEngine`, and `EngineUnavailable` if nobody listens or the
+        engine speaks another protocol.
+        """
         self._socket = socket(AF_UNIX, SOCK_STREAM)
         self._socket.settimeout(5.0)
         self._lock = allocate_lock()
         self._next = 0
         try:
-            # The lock file names it in UTF-8; the locale of this process may be another.
+            # The lock file has the path in UTF-8, whatever the locale of this process is.
             self._socket.connect(place.encode("utf-8", "surrogateescape"))
             if not is_same_user(self._socket):
                 raise ForeignEngine(
-                    "a process of another user listens where the engine should",
+                    "a process of another user listens on the engine's socket",
                     where=place,
-                    hint="remove that socket, or set XDG_RUNTIME_DIR to a directory of your own",
+                    hint="remove the socket, or set XDG_RUNTIME_DIR to a directory that only you can write",
                 )
             self._send_message(make_hello(__version__))
             self.hello = self._receive_message()
@@ -113,7 +120,7 @@ class EngineClient:
             self._socket.close()
             raise
         except (TimeoutError, BlockingIOError) as error:
-            # Nothing came, or so many wait already that there is no place in the queue.
+            # There was no answer, or the listener's queue is full.
             self._socket.close()
             raise SilentEngine("the engine does not answer", where=place) from error
         except (OSError, InvalidFrame) as error:
@@ -122,9 +129,10 @@ class EngineClient:
         if self.hello.get("hello") != "kbtui" or self.hello.get("protocol") != PROTOCOL_VERSION:
             self._socket.close()
             raise EngineUnavailable(
-                f"the engine speaks protocol {self.hello.get('protocol')}, this is {PROTOCOL_VERSION}",
+                f"the engine speaks protocol {self.hello.get('protocol')}, "
+                f"this kbtui speaks {PROTOCOL_VERSION}",
                 where=place,
-                hint="`kbtui engine stop` with the newer kbtui ends it",
+                hint="run `kbtui engine stop` with the newer kbtui",
             )
 
     @property
@@ -133,12 +141,16 @@ class EngineClient:
         return int(self.hello.get("pid", 0))
 
     def request(self, op: str, *, timeout: float | None = 30.0, **arguments: Any) -> dict[str, Any]:
-        """Ask and wait for the answer; raises `EngineUnavailable` when the connection ends."""
+        """Send a request and return the answer's `ok`, or {} if that is no object.
+
+        Raises `EngineUnavailable` if the engine reports an error, does not answer within `timeout`
+        seconds (None: no limit), or closes the connection, which is then unusable.
+        """
         with self._lock:
             self._next += 1
             number = self._next
             try:
-                # Whoever gave the call up may have closed it already.
+                # A caller that cancelled this call may have closed the socket already.
                 self._socket.settimeout(timeout)
                 self._send_message({"id": number, "op": op, **arguments})
                 while True:
@@ -147,26 +159,26 @@ class EngineClient:
                         break
             except (OSError, InvalidFrame) as error:
                 self._socket.close()
-                raise EngineUnavailable(f"the engine went away: {error}") from error
+                raise EngineUnavailable(f"lost the connection to the engine: {error}") from error
         if "error" in answer:
             raise EngineUnavailable(str(answer["error"]))
         ok = answer.get("ok")
         return ok if isinstance(ok, dict) else {}
 
     def notify(self, op: str, **arguments: Any) -> None:
-        """Say something whose answer nobody waits for; raises nothing."""
+        """Send a request without waiting for its answer; raises nothing."""
         with self._lock:
             self._next += 1
             try:
                 self._send_message({"id": self._next, "op": op, **arguments})
             except OSError:
-                # Half of it may be on its way: whoever asks next needs another connection.
+                # Part of the frame may have been sent, so the connection is unusable now.
                 self._socket.close()
 
     def iterate_events(self) -> Iterator[dict[str, Any]]:
         """Subscribe, and yield the engine's events until the connection ends.
 
-        The connection is then for this alone.
+        Uses the connection exclusively from then on.
         """
         yield self.request("subscribe")
         try:
@@ -177,7 +189,7 @@ class EngineClient:
             return
 
     def stop_engine(self, wait: float = 15.0) -> None:
-        """Tell the engine to stop, and wait up to `wait` seconds until its process is gone."""
+        """Stop the engine, and wait up to `wait` seconds until its process has ended."""
         import contextlib
         import time
 
@@ -186,7 +198,7 @@ class EngineClient:
         self.close()
         until = time.monotonic() + wait
         while time.monotonic() < until:
-            # One that this process started is its child, and stays until it is asked for.
+            # A child of this process stays a zombie until it is waited for.
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(self.pid, os.WNOHANG)
             try:
@@ -196,7 +208,7 @@ class EngineClient:
             time.sleep(0.005)
 
     def close(self) -> None:
-        """End the connection."""
+        """Close the connection."""
         try:  # noqa: SIM105  (`contextlib` would be imported for this alone)
             self._socket.shutdown(SHUT_RDWR)
         except OSError:

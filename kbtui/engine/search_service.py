@@ -1,4 +1,4 @@
-"""Answers whole questions: the same function in the engine and, without one, in a client."""
+"""Answers questions, in the engine or, if there is none, in a client."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from kbtui.workspace import Settings, Workspace
 
 CLOSE_READER_SECONDS = 5.0
-"""How long after a question the index stays open; while it is, tantivy looks for changed files."""
+"""How long after a question the index is closed. An open one makes tantivy look for changed files."""
 MAX_DEPTH = 1000
-"""The most that a client may have each leg fetch."""
+"""The maximum number of hits that a client may request from each leg."""
 
 
 def answer_question(
@@ -39,9 +39,10 @@ def answer_question(
     question: Question,
     semantic: SemanticLeg | None = None,
 ) -> Answer:
-    """The answer with everything that the question asks for.
+    """Answer a question: a search, a search for similar passages, or one with explanations.
 
-    Raises `NothingFound` where `like` is not indexed, and `UsageError` for what is no reference.
+    Raises `NothingFound` if what `like` names is not indexed, and `UsageError` for an invalid
+    reference.
     """
     if question.like is not None:
         from kbtui.knowledge import resolve_ref
@@ -66,12 +67,15 @@ def answer_question(
 
 
 def make_missing_leg(notice: Notice | None) -> SemanticLeg:
-    """A semantic leg that only says why there is none."""
+    """Return a semantic leg without hits that gives `notice` as the reason."""
     return lambda text: lambda question, generation: Ranking(None, notice)
 
 
 def describe_lag(state: dict[str, Any]) -> Notice | None:
-    """What the index lacks by the engine's readiness; None where it is up to date."""
+    """Return a notice of how the index is behind the files, None if it is up to date.
+
+    `state` is the engine's readiness, and `done` says whether it has compared all files once.
+    """
     if state.get("error"):
         return Notice("index_behind", {"cause": "error", "detail": str(state["error"])})
     if reading := state.get("reading"):
@@ -83,7 +87,7 @@ def describe_lag(state: dict[str, Any]) -> Notice | None:
 
 
 class SearchService:
-    """The engine's side of the operation `search`. May be called from any thread."""
+    """The engine's operation `search`. May be called from any thread."""
 
     def __init__(
         self,
@@ -92,7 +96,7 @@ class SearchService:
         semantic: EmbeddingWorker,
         is_checked: Callable[[], bool],
     ) -> None:
-        """`is_checked` says whether the index was looked at for damage a moment ago."""
+        """`is_checked` says whether the index was checked for damage a moment ago."""
         self._workspace, self._settings, self._embedding_worker = workspace, settings, semantic
         self._is_checked = is_checked
         self._lock = threading.Lock()
@@ -101,11 +105,12 @@ class SearchService:
         self._last_used = 0.0
 
     def answer_request(self, request: dict[str, Any], state: dict[str, Any]) -> dict[str, Any]:
-        """What a client gets for a request with `question`, `wait`, `origin`, `caller`, `uses_model`.
+        """Answer a client's request with `question`, `wait`, `origin`, `caller` and `uses_model`.
 
-        `answer`; or `failed`, an error to raise; or `declined`, with what is missing or damaged. An
-        `answer` that is `suspect` has no hit, and nobody looked at the index for damage lately: it
-        is not logged. `state` is the engine's readiness. Raises `ValueError` for a bad request.
+        Returns `answer` and `suspect`; or `failed`, an error for the client to raise (class,
+        message, place, hint); or `declined`, a code for what is missing or damaged, and `detail`. A
+        suspect answer has no hits although the index was not checked for damage recently; it is
+        not logged. `state` is the engine's readiness. Raises `ValueError` for an invalid request.
         """
         began = time.perf_counter()
         question = _parse_question(request)
@@ -113,7 +118,7 @@ class SearchService:
         if question.zone is not None:
             try:
                 if question.zone == "local":
-                    raise ValueError("the engine has a time zone of its own")
+                    raise ValueError("the engine's local time zone may differ from the client's")
                 parse_time_zone(question.zone)
             except ValueError as error:
                 return {"declined": "zone", "detail": str(error)}
@@ -183,7 +188,7 @@ class SearchService:
         )
 
     def close_if_idle(self) -> None:
-        """Close the index when nobody has asked for a while."""
+        """Close the index if there was no question for a while."""
         with self._lock:
             is_idle = not self._active and time.monotonic() - self._last_used > CLOSE_READER_SECONDS
             if self._reader is not None and is_idle:
@@ -208,11 +213,11 @@ class SearchService:
 
 
 class _DamagedIndex(Exception):
-    """The index proved damaged."""
+    """Answering showed that the index is damaged."""
 
 
 def _parse_question(request: dict[str, Any]) -> Question:
-    """The question of a request; raises `ValueError`."""
+    """Return the question of a request, its depth limited; raises `ValueError`."""
     question = parse_question(request["question"])
     return replace(
         question,

@@ -34,20 +34,20 @@ if TYPE_CHECKING:
 
 
 class TimeEstimate:
-    """How many seconds a phase has left, from its pace so far."""
+    """Estimates how many seconds a phase of work has left, from its pace so far."""
 
     def __init__(self) -> None:
         self._began: dict[str, tuple[float, int]] = {}
         self._idle: dict[str, int] = {}
 
     def estimate_seconds(self, phase: str, done: int, total: int) -> float | None:
-        """Seconds; None while nothing can be said."""
+        """Return the seconds left, None while there is too little to estimate from."""
         now = time.monotonic()
         began, first = self._began.get(phase, (now, done))
         if done >= total:
             self._began.pop(phase, None)
             return None
-        # The pace is counted from the first thing done: what came before was loading.
+        # The pace counts from the first finished item, because loading comes before it.
         if phase not in self._began or done < first or done == self._idle.get(phase):
             self._began[phase] = (now, done)
             self._idle[phase] = done
@@ -59,38 +59,38 @@ class TimeEstimate:
 
 
 async def read_frame(reader: asyncio.StreamReader) -> dict[str, Any]:
-    """The next message; raises `BadFrame`, and `IncompleteReadError` at the end."""
+    """Read the next message; raises `InvalidFrame`, and `IncompleteReadError` at the end."""
     header = await reader.readexactly(protocol.FRAME_HEADER.size)
     size = protocol.parse_frame_length(header, protocol.REQUEST_BYTES_MAX)
     return protocol.decode_frame(await reader.readexactly(size))
 
 
 def is_from_same_user(writer: asyncio.StreamWriter) -> bool:
-    """Whether the peer is this user's process."""
+    """Whether the client is a process of this user."""
     peer = writer.get_extra_info("socket")
     return peer is None or is_same_user(peer)
 
 
 class ClientConnection:
-    """A connection; one that does not read what it is sent is let go."""
+    """A client's connection to the server. One that does not read its events is closed."""
 
     def __init__(self, writer: asyncio.StreamWriter) -> None:
         self._writer = writer
         self.is_subscribed = False
         self.pending_refresh: threading.Event | None = None
-        """Set when the refresh that this client asked for last is done."""
+        """Set when the last refresh that this client requested is done."""
         self.wants_damage_check = False
-        """Whether that was to look for damage too."""
+        """Whether that refresh includes a check for damage."""
 
     def send_frame(self, frame: bytes) -> None:
-        """Have a frame sent, without waiting for that."""
+        """Send a frame without waiting; close the connection if 4 MiB are still unsent."""
         if self._writer.transport.get_write_buffer_size() > (4 << 20):
             self.close()
         elif not self._writer.is_closing():
             self._writer.write(frame)
 
     async def drain(self) -> None:
-        """Wait until it has read; raises `TimeoutError`."""
+        """Wait until the client has read enough; raises `TimeoutError` after 30 seconds."""
         await asyncio.wait_for(self._writer.drain(), 30.0)
 
     def close(self) -> None:
@@ -100,12 +100,12 @@ class ClientConnection:
 
 
 def parse_timeout(value: object, usual: float) -> float:
-    """How long to wait: at most ten minutes, `usual` where nothing is said."""
+    """Return `value` as seconds, at most ten minutes; `usual` if it is not a number."""
     return min(float(value), 600.0) if isinstance(value, int | float) else usual
 
 
 async def wait_for_event(event: threading.Event, seconds: float) -> bool:
-    """Whether a thread's event comes in time; no thread is held for it."""
+    """Wait up to `seconds` for a thread's event without blocking a thread; return whether it came."""
     end = time.monotonic() + seconds
     pause = 0.002
     while not event.is_set():
@@ -119,19 +119,20 @@ async def wait_for_event(event: threading.Event, seconds: float) -> bool:
 FIRST_REFRESH_SECONDS = 10.0
 """How long a search waits for the first comparison of the index with the files."""
 MAX_SEARCHES = 16
-"""Searches at a time; most of the time they wait, for the model or for the lock of the interpreter."""
+"""The maximum number of parallel searches, which mostly wait for the model or for Python's lock."""
 HELLO_SECONDS = 10.0
+"""How long a new connection may take to send its hello."""
 IDLE_CHECK_SECONDS = 1.0
-"""How often the engine looks whether it is still needed."""
+"""How often the engine checks whether it is still needed."""
 MAX_CLIENTS = 128
 MAX_UNGREETED = 64
-"""Connections that have not said who they are."""
+"""The maximum number of connections that have not sent their hello."""
 LOG_SWEEP_SECONDS = 86_400.0
-"""How often searches that are older than the settings say leave the query log."""
+"""How often searches older than the setting `query_log_days` are deleted from the query log."""
 
 
 class EngineServer:
-    """Serves one workspace until idle, told to stop, or no longer in charge."""
+    """The engine's server for one workspace; it ends when idle, stopped or no longer in charge."""
 
     def __init__(
         self,
@@ -142,25 +143,28 @@ class EngineServer:
         umask: int,
         log: Callable[[str], None],
     ) -> None:
-        """Serve on `listener`; `umask` is the user's own, for what sources write."""
+        """Create the server; `umask` is the user's own, for files that sources write.
+
+        `is_in_charge` says whether lock file and socket still belong to this engine.
+        """
         self._log = log
         self._workspace, self._settings = workspace, settings
         self._listener, self._is_in_charge, self._umask = listener, is_in_charge, umask
         self._clients: set[ClientConnection] = set()
         self._ungreeted: list[ClientConnection] = []
         self._last_seen = time.monotonic()
-        self._surroundings = read_environment_state()
-        """Those in which the settings hold."""
-        self._broken_surroundings: str | None = None
-        """The surroundings in which the settings have a mistake that was logged."""
+        self._environment = read_environment_state()
+        """The state of the environment and settings file that the settings were read from."""
+        self._broken_environment: str | None = None
+        """A later such state whose settings have an error that was logged."""
         self._last_progress: dict[str, Any] | None = None
         self._index_progress: dict[str, int] | None = None
-        """How many of the entries that a refresh found changed are in the index, while it goes on."""
+        """While a refresh runs: how many of the changed entries (`total`) are indexed (`done`)."""
         self._time_estimate = TimeEstimate()
         self._search_pool = ThreadPoolExecutor(MAX_SEARCHES, thread_name_prefix="search")
 
     async def serve(self) -> None:
-        """Run until the end."""
+        """Start all workers, serve clients until there is a reason to end, and stop the workers."""
         self._loop = asyncio.get_running_loop()
         self._should_end = asyncio.Event()
         self._embedding_worker = EmbeddingWorker(
@@ -229,32 +233,32 @@ class EngineServer:
                 return
 
     def _find_reason_to_end(self) -> str | None:
-        """Why this engine is not the one to answer any more; the next client starts another."""
+        """Return why this engine must end, None if it may continue; the next client starts another."""
         if not self._is_in_charge():
-            return "the lock or the socket is not this engine's any more"
+            return "the lock file or the socket was replaced"
         now = read_environment_state()
-        if now == self._surroundings:
+        if now == self._environment:
             return None
         try:
             is_changed = load_settings() != self._settings
         except ConfigError as error:
-            if now != self._broken_surroundings:
-                self._broken_surroundings = now
-                self._log(f"the settings stay as they were: {error}")
+            if now != self._broken_environment:
+                self._broken_environment = now
+                self._log(f"keeping the previous settings: {error}")
             return None
         if is_changed:
             return "the settings have changed"
-        self._surroundings = now
+        self._environment = now
         return None
 
     def _run_due_sources(self) -> None:
-        """Run the sources that are due; what goes wrong there is for the log."""
+        """Run the sources that are due, and log errors."""
         try:
             self._schedule.tick()
         except KbtuiError as error:
             self._log(f"sources: {error}")
 
-    # what the threads say
+    # called by the workers' threads
 
     def _on_progress(self, progress: IndexProgress) -> None:
         event = {
@@ -325,7 +329,7 @@ class EngineServer:
             return
         self._ungreeted.append(client)
         if len(self._ungreeted) > MAX_UNGREETED:
-            # Whoever has been silent longest makes room: a flood of them must not keep others out.
+            # Close the oldest one, so that a flood of silent connections does not lock clients out.
             self._ungreeted.pop(0).close()
         try:
             greeting = await asyncio.wait_for(read_frame(reader), HELLO_SECONDS)
@@ -349,20 +353,20 @@ class EngineServer:
                 )
             )
             if int(greeting.get("protocol") or 0) > protocol.PROTOCOL_VERSION:
-                self._log("a newer client: making way")
+                self._log("ending for a newer client")
                 self._should_end.set()
                 return
             while True:
                 request = await read_frame(reader)
-                # One after the other for one client; clients do not wait for each other.
+                # One client's requests run in sequence; clients do not wait for each other.
                 client.send_frame(await self._answer_request(client, request))
                 await client.drain()
         except (protocol.InvalidFrame, TypeError, ValueError) as error:
-            self._log(f"a client was let go: {error}")
+            self._log(f"closed a client's connection: {error}")
         except (asyncio.IncompleteReadError, ConnectionError, TimeoutError):
             pass
         except asyncio.CancelledError:
-            pass  # the engine ends while this client waits: asyncio would log that as a failure
+            pass  # the engine ends while this client waits; asyncio would log that as an error
         finally:
             self._clients.discard(client)
             if client in self._ungreeted:
@@ -371,12 +375,12 @@ class EngineServer:
             client.close()
 
     async def _answer_request(self, client: ClientConnection, request: dict[str, Any]) -> bytes:
-        """The frame to send back."""
+        """Run a request's operation and return the frame to send back."""
         number = request.get("id")
         operation = getattr(self, f"_op_{request.get('op')}", None)
         if operation is None:
             return protocol.encode_frame(
-                {"id": number, "error": f"no operation {request.get('op')!r}"}
+                {"id": number, "error": f"unknown operation {request.get('op')!r}"}
             )
         try:
             found = await operation(client, request)
@@ -409,12 +413,13 @@ class EngineServer:
     async def _op_refresh(
         self, client: ClientConnection, request: dict[str, Any]
     ) -> dict[str, Any]:
-        """Compare with the files; answers when a comparison that began after this call is done.
+        """Bring the index up to date; answer when a refresh that began after this call is done.
 
-        `force` false asks only that one was ever done: the watcher keeps up since. `retry` tries
-        again what could not be read or embedded. `check` looks for damage first, and builds a
-        damaged index again (`mended` says so); with `suspicion` it does not when that was done a
-        moment ago. `meaning` says that a question for the semantic leg is coming.
+        With `force` false any refresh since the start is enough, because the watcher reports later
+        changes. `retry` reads and embeds again what failed before. `check` looks for damage first
+        and rebuilds a damaged index (`mended` in the answer describes the damage); with the value
+        "suspicion" it does so only if there was no check a moment ago. `meaning` announces a
+        question for the semantic leg. `rebuild` builds a new index.
         """
         self._ensure_in_charge()
         wait = parse_timeout(request.get("wait"), 10.0)
@@ -443,9 +448,9 @@ class EngineServer:
     async def _op_refreshed(
         self, client: ClientConnection, request: dict[str, Any]
     ) -> dict[str, Any]:
-        """Go on waiting for the refresh that this connection asked for last, without another one."""
+        """Continue to wait for the last refresh that this connection requested."""
         if client.pending_refresh is None:
-            raise ValueError("this connection asked for no refresh")
+            raise ValueError("this connection has not requested a refresh")
         return await self._wait_for_refresh(client, parse_timeout(request.get("wait"), 10.0))
 
     async def _wait_for_refresh(self, client: ClientConnection, wait: float) -> dict[str, Any]:
@@ -458,26 +463,29 @@ class EngineServer:
         return {"done": finished, "mended": mended, **self._get_readiness()}
 
     def _ensure_in_charge(self) -> None:
-        """Leave the answer to the next engine where the cache was taken away or settings changed.
+        """End the engine if the cache was removed or the settings changed.
 
-        Raises `ConnectionResetError`, which ends the connection.
+        Raises `ConnectionResetError` then, which closes the connection: the next engine answers.
         """
         if reason := self._find_reason_to_end():
             self._should_end.set()
             raise ConnectionResetError(reason)
 
     async def _op_settle(self, client: ClientConnection, request: dict[str, Any]) -> dict[str, Any]:
-        """Wait until every chunk has its vector, or there is a reason that none will."""
+        """Wait until every chunk has its vector, or none will get one for a reason."""
         finished = await wait_for_event(
             self._embedding_worker.caught_up, parse_timeout(request.get("wait"), 1.0)
         )
         return {"done": finished, "progress": self._last_progress, **self._get_readiness()}
 
     async def _op_search(self, client: ClientConnection, request: dict[str, Any]) -> dict[str, Any]:
-        """Answer a question (`search_service`). Declined where a client's `surroundings`, if it
-        sends any, are not those in which the engine's settings hold."""
+        """Answer a question (see `SearchService.answer_request`).
+
+        Declined if the client sends `surroundings` that differ from the engine's: its settings
+        would differ too.
+        """
         self._ensure_in_charge()
-        if request.get("surroundings", self._surroundings) != self._surroundings:
+        if request.get("surroundings", self._environment) != self._environment:
             return {"declined": "surroundings"}
         if request["question"].get("mode") != "lexical" and request.get("uses_model", True):
             self._embedding_worker.request_model()
@@ -488,6 +496,6 @@ class EngineServer:
         )
 
     async def _op_stop(self, client: ClientConnection, request: dict[str, Any]) -> dict[str, Any]:
-        # The answer is written before the loop comes to this.
+        # The loop sends the answer before it runs this.
         self._loop.call_soon(self._should_end.set)
         return {"stopping": True}

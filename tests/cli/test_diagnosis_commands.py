@@ -197,7 +197,7 @@ def test_a_log_for_a_report_has_what_happened_and_nothing_private(
     lines = [
         f"2026-11-22 10:00:00 [7] engine 0.1.0 for {built.root} on /run/user/1000/kbtui/x.sock",
         f"2026-11-22 10:00:01 [7] refresh failed: OSError: {built.root}/docs/{SECRET}.md: denied",
-        f"2026-11-22 10:00:02 [7] a client was let go: no subject '{SECRET}'",
+        f"2026-11-22 10:00:02 [7] closed a client's connection: no subject '{SECRET}'",
         f"2026-11-22 10:00:03 [7] source {SECRET}: due, started",
         f"2026-11-22 10:00:04 [7] fetched https://example.org/{SECRET}?token={SECRET}",
         f"2026-11-22 10:00:05 [7] notes/{SECRET} in jp-c17800000001 of {Path.home()}/{SECRET}",

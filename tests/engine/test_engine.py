@@ -311,7 +311,7 @@ def test_a_client_that_does_not_read_is_let_go_and_others_are_served(built: Buil
 
 def test_an_unknown_operation_and_bad_arguments_are_errors_not_ends(built: Builder) -> None:
     engine = connect(built.workspace)
-    with pytest.raises(EngineUnavailable, match="no operation"):
+    with pytest.raises(EngineUnavailable, match="unknown operation"):
         engine.request("explode")
     with pytest.raises(EngineUnavailable):
         engine.request("search", question={"query": 1, "kinds": [1]}, wait="x")

@@ -182,7 +182,7 @@ def test_an_engine_ends_calmly_while_a_client_waits_for_its_model(
     process.terminate()
     process.wait(60)
     log = built.workspace.log_file.read_text()
-    assert log.rstrip().endswith("gone")
+    assert log.rstrip().endswith("ended")
     assert "Traceback" not in log
     waiting.close()
     other.close()
