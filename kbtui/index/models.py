@@ -1,4 +1,9 @@
-"""Entries and chunks, their ids, and the order of ranked chunks."""
+"""Entries and chunks, their ids, and the order of ranked chunks.
+
+Chunk numbers and the positions of rows in an index depend on the order in which files were indexed;
+scores and chunk ids depend on the files alone. Equal scores are therefore ordered by chunk id, so
+that the same files give the same answers.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +18,14 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Chunk:
-    """A piece of an entry, small enough for the model to read whole.
+    """A passage of an entry, small enough for the model to read whole.
 
-     `id` is made from the entry, the text and its ordinal among equal texts
-    , so an edit elsewhere does not change it. `lines` belong to
-     subjects, `turn`, `role`, `tool`, `timestamp` (Unix seconds) to
-     conversations; `call` is the number of the tool call in its turn, `args` its
-     short arguments. `embed` says whether it gets a vector; `vector_hash` changes
-     whenever that vector or what it is filtered by would.
+    `id` is a hash of the entry, the text and its number among equal texts, so an edit elsewhere in
+    the entry does not change it; `number` is its key in the index. Chunks of subjects have `lines`
+    (first and last, 1-based). Chunks of conversations have `turn`, `role`, `tool` and `timestamp`
+    (Unix seconds), `call`, the tool call's number in its turn, and `args`, its short arguments.
+    `embed` says whether it gets a vector; `vector_hash` changes whenever the vector or a column
+    that it is filtered by would.
     """
 
     id: str
@@ -40,11 +45,11 @@ class Chunk:
 
 @dataclass(slots=True)
 class Entry:
-    """A subject file or a conversation, as the catalog holds it.
+    """A subject or a conversation in the catalog.
 
-    `signature` names the state of the files that it was read from, `stat` that of
-    `path` alone (`stat_text`), for a cheap look before a hit is shown. Times are
-    Unix seconds. `error` says why nothing of it is indexed.
+    `signature` identifies the state of the files that it was read from, `stat` that of `path`
+    alone (`format_file_state`), for a cheap comparison before a hit is shown. Times are Unix
+    seconds. `error` says why the entry is not indexed, or what of it could not be read.
     """
 
     id: str
@@ -68,22 +73,22 @@ class Entry:
 
 
 def format_file_state(status: os.stat_result) -> str:
-    """The state of a file: inode, size, modification time in nanoseconds."""
+    """Return a file's state as text: inode, size and modification time in nanoseconds."""
     return f"{status.st_ino}:{status.st_size}:{status.st_mtime_ns}"
 
 
 def make_subject_id(topic: str, slug: str) -> str:
-    """The entry id of a subject: `s` and 12 hex digits."""
+    """Return the entry id of a subject: `s` and 12 hex digits."""
     return "s" + _hash_parts(topic, slug)[:12]
 
 
 def make_chunk_id(entry: str, text: str, repeat: int) -> str:
-    """The id of a chunk: 16 hex digits; `repeat` counts equal texts before it in the entry."""
+    """Return the id of a chunk, 16 hex digits; `repeat` counts equal texts before it in the entry."""
     return _hash_parts(entry, text, str(repeat))[:16]
 
 
 def hash_text(text: str) -> bytes:
-    """What an embedding is remembered by."""
+    """Return the key of a text's embedding in the cache: 16 bytes."""
     return hashlib.sha256(text.encode("utf-8", "replace")).digest()[:16]
 
 
@@ -92,12 +97,12 @@ def _hash_parts(*parts: str) -> str:
 
 
 SCORE_TOLERANCE = 5e-6
-"""Scores that differ by less than this share are equal. Both indexes add 32-bit floats in an order
-that depends on where their rows lie."""
+"""Scores that differ by less than this share count as equal: both indexes add 32-bit floats in an
+order that depends on the positions of their rows."""
 
 
 class RankedChunk(NamedTuple):
-    """A chunk that a leg found, with its score and what it belongs to; `tie` orders equal scores."""
+    """A chunk that a leg found. `owner` identifies its entry, and `tie` orders equal scores."""
 
     number: int
     score: float
@@ -106,7 +111,7 @@ class RankedChunk(NamedTuple):
 
 
 def make_tie_breaker(make_chunk_id: str) -> int:
-    """A chunk's id as a 64-bit number; the order is the same."""
+    """Return a chunk's id as a 64-bit number, which sorts like the id."""
     return int(make_chunk_id, 16)
 
 
@@ -117,10 +122,10 @@ def sort_ranked_chunks(
     least: float = 0.0,
     cut: bool = False,
 ) -> list[RankedChunk]:
-    """The rows by score, equal ones by chunk id.
+    """Sort chunks by score, best first, and equal scores by chunk id.
 
-    `tolerance` is a share of the score, or of `least` where the score is smaller. With `cut` the
-    search stopped at a limit: the last group of equal scores may have more rows than were found,
+    Scores count as equal within `tolerance`, a share of the score, or of `least` if that is larger.
+    `cut` says that the search stopped at a limit: the last group of equal scores may be incomplete
     and is left out.
     """
     ordered = sorted(rows, key=lambda row: -row.score)

@@ -40,7 +40,7 @@ def test_the_engine_uses_the_model_that_is_set_now(
     for model, reason in [
         ("off", "the model is switched off"),
         ("", None),
-        (str(tmp_path / "none"), "there is no model in that directory"),
+        (str(tmp_path / "none"), "no such model directory"),
         ("off", "the model is switched off"),
     ]:
         settings_path().write_text(f'model = "{model}"\n')

@@ -339,7 +339,7 @@ def test_an_engine_whose_index_cannot_be_read_is_replaced(
     until(lambda: refs(library(built), "aardvark"))
     # As after an update: this process reads another form of index than the running engine writes.
     monkeypatch.setattr(generations, "compute_schema_mark", lambda: "abcdef")
-    monkeypatch.setattr(client, "schema_mark", lambda: "abcdef")
+    monkeypatch.setattr(client, "compute_schema_mark", lambda: "abcdef")
     assert connect(built.workspace).pid != first.pid
 
 
@@ -355,7 +355,7 @@ def test_an_older_client_leaves_a_newer_engine_and_makes_do(
     with monkeypatch.context() as older:
         older.setattr(client, "__version__", "0.0.1")
         older.setattr(generations, "compute_schema_mark", lambda: "abcdef")
-        older.setattr(client, "schema_mark", lambda: "abcdef")
+        older.setattr(client, "compute_schema_mark", lambda: "abcdef")
         aged = library(built)
         answer = aged.search(Question("aardvark", mode="lexical"))
         assert [hit.ref for hit in answer.hits] == ["guide/start:1-3"]
